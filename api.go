@@ -1,0 +1,9 @@
+// Package cleanupd holds the API's description, so that the program can serve it.
+package cleanupd
+
+import _ "embed" // for OpenAPI
+
+// OpenAPI is the REST API as an OpenAPI 2 document, generated from proto/.
+//
+//go:embed gen/cleanup.swagger.json
+var OpenAPI string
