@@ -1,0 +1,199 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrNotCampaign says that the database holds none of the tables the cleanup knows.
+var ErrNotCampaign = errors.New("this is no Campaign database: none of the known tables was found; check the database's name, and that the role may use the schema that holds NmsDelivery")
+
+// knownTables are those a cleanup run works on or asks, one of which a Campaign database has at least.
+var knownTables = []string{
+	"xtkoption", "nmsgroup", "nmsrcpgrprel", "nmsdelivery", "nmsdeliverymapping", "nmsextaccount", "nmsdeliverypart",
+	"nmsdlvexclusion", "nmscouponvalue", "nmsmirrorpageinfo", "nmsmirrorpagesearch", "nmsattachments",
+	"nmstrackingurl", "nmsdeliverystat", "nmsdeliverylogstats", "nmsbroadlogrcp", "nmsexcludelogrcp",
+	"nmsbroadlogmid", "nmsbroadlogmsg", "nmsprovidermsgid", "nmstrackinglogrcp", "nmswebtrackinglog",
+	"nmstrackingstats", "xtkjob", "xtkjoblog", "xtkreject", "xtkworkflow", "xtkworkflowlog", "xtkworkflowtask",
+	"xtkworkflowevent", "xtkworkflowlogin", "nmsvisitor", "nmsaddress", "nmsservice", "nmssubscription",
+	"nmsmobileapp", "nmsappsubscriptionrcp", "nmsemailerrorstat", "nmsemailerror", "nmsmxdomain",
+	"nmspropositionrcp", "nmspropositionvisitor", "nmssimulation", "xtksessioninfo", "xtkaudit", "nmsrtevent",
+	"nmsbatchevent", "nmseventhisto", "nmsremahypothesis", "nmsremamatchrcp",
+}
+
+// Catalog is what the database's own catalog says of the Campaign tables at one moment.
+type Catalog struct {
+	// Schema is the schema that holds NmsDelivery, as stored (not quoted).
+	Schema string
+	// Role is the role the service is connected as, as stored.
+	Role   string
+	tables map[string]*Table
+}
+
+// Table is an ordinary or partitioned table. A partition is not a Table of its own.
+type Table struct {
+	OID       uint32
+	Schema    string
+	Name      string // as stored: lower case in a Campaign database
+	Key       string // the single integer column that identifies a row; empty when there is none
+	CanSelect bool
+	CanDelete bool
+	CanUpdate bool
+	// RowSecurity says that policies may hide rows from this role.
+	RowSecurity bool
+	// HasChildren says that rows stand in partitions or inheriting tables as well.
+	HasChildren bool
+	columns     []string
+}
+
+// Quoted is the table's name for an SQL statement, with its schema.
+func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }
+
+// Has tells whether the table has all of these columns, written as Campaign writes them.
+func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
+
+// Missing lists those of the columns that the table does not have.
+func (t *Table) Missing(columns ...string) []string {
+	var missing []string
+	for _, c := range columns {
+		if !slices.Contains(t.columns, strings.ToLower(c)) {
+			missing = append(missing, c)
+		}
+	}
+	return missing
+}
+
+// findSchema ranks the schemas that hold known tables: NmsDelivery decides, then the search path, then the number.
+const findSchema = `
+SELECT n.nspname, bool_or(c.relname = 'nmsdelivery') AS holds_delivery, array_position(current_schemas(false), n.nspname) IS NOT NULL AS on_path
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
+  AND has_schema_privilege(n.oid, 'USAGE')
+GROUP BY n.nspname
+ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
+
+// Unique indexes of a table that may identify its rows by one integer: that column alone, or, in a partitioned
+// table, that column beside the columns it is partitioned by (PostgreSQL asks for them in every unique index).
+// The primary key comes first.
+const loadTables = `
+SELECT c.oid, c.relname, c.relhassubclass,
+  has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
+  row_security_active(c.oid),
+  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+  COALESCE((SELECT a.attname::text
+    FROM pg_index i
+    CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, ord)
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
+    LEFT JOIN pg_partitioned_table p ON p.partrelid = c.oid
+    WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+      AND k.ord <= i.indnkeyatts AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
+      AND (SELECT count(*) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS o(attnum, ord)
+           WHERE o.ord <= i.indnkeyatts AND o.attnum <> k.attnum
+             AND (p.partattrs IS NULL OR o.attnum <> ALL (p.partattrs::int2[]))) = 0
+    ORDER BY i.indisprimary DESC, k.ord LIMIT 1), '')
+FROM pg_class c
+WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+  AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND NOT c.relispartition`
+
+// LoadCatalog reads the catalog. Without any known table it fails with ErrNotCampaign.
+func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
+	schema, err := schemaOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, loadTables, schema)
+	if err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	c := &Catalog{Schema: schema, tables: map[string]*Table{}}
+	defer rows.Close()
+	for rows.Next() {
+		t := &Table{Schema: schema}
+		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &t.CanSelect, &t.CanDelete, &t.CanUpdate,
+			&t.RowSecurity, &t.columns, &t.Key); err != nil {
+			return nil, fmt.Errorf("read the catalog: %w", err)
+		}
+		c.tables[t.Name] = t
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	return c, db.QueryRow(ctx, "SELECT current_user::text").Scan(&c.Role)
+}
+
+func schemaOf(ctx context.Context, db Querier) (string, error) {
+	type candidate struct {
+		Name                  string
+		HoldsDelivery, OnPath bool
+	}
+	rows, err := db.Query(ctx, findSchema, knownTables)
+	if err != nil {
+		return "", fmt.Errorf("find the Campaign schema: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
+	if err != nil {
+		return "", fmt.Errorf("find the Campaign schema: %w", err)
+	}
+	if len(found) == 0 {
+		return "", ErrNotCampaign
+	}
+	best := found[0]
+	if len(found) > 1 && !best.OnPath && found[1].HoldsDelivery == best.HoldsDelivery {
+		return "", fmt.Errorf("%w: both schema %q and schema %q hold its tables; name one in the role's search_path", ErrNotCampaign, best.Name, found[1].Name)
+	}
+	return best.Name, nil
+}
+
+// Table finds a table by its name as Campaign writes it (NmsDelivery), nil when there is none.
+func (c *Catalog) Table(name string) *Table { return c.tables[strings.ToLower(name)] }
+
+// Matching lists the tables whose stored names match, in the order of their names.
+func (c *Catalog) Matching(pattern *regexp.Regexp) []*Table {
+	var found []*Table
+	for name, t := range c.tables {
+		if pattern.MatchString(name) {
+			found = append(found, t)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Table) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+// Leaf is a relation that holds rows itself: a table, or one of its partitions.
+type Leaf struct {
+	OID    uint32
+	Schema string
+	Name   string
+}
+
+// Quoted is the leaf's name for an SQL statement, with its schema.
+func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
+
+// Leaves lists the relations that hold the rows of t: t itself, or its partitions at any depth, by their names.
+// Foreign tables are not listed: their rows are another server's.
+func (t *Table) Leaves(ctx context.Context, db Querier) ([]Leaf, error) {
+	if !t.HasChildren {
+		return []Leaf{{t.OID, t.Schema, t.Name}}, nil
+	}
+	rows, err := db.Query(ctx, `
+WITH RECURSIVE tree AS (SELECT $1::oid AS oid UNION SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.oid)
+SELECT c.oid, n.nspname, c.relname FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' ORDER BY n.nspname, c.relname`, t.OID)
+	if err != nil {
+		return nil, fmt.Errorf("list the partitions of %s: %w", t.Name, err)
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Leaf])
+}
+
+// Empty tells whether the table holds no row at all.
+func (t *Table) Empty(ctx context.Context, db Querier) (bool, error) {
+	var any bool
+	err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+")").Scan(&any)
+	return !any, err
+}

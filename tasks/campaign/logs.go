@@ -1,0 +1,104 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// logFamily is a kind of log table: where the mappings name its tables, and what such a table looks like.
+type logFamily struct {
+	mappingColumn string
+	key           string
+	columns       []string
+}
+
+var (
+	deliveryLogs  = logFamily{"sBroadLogSchema", "iBroadLogId", []string{"iDeliveryId", "iStatus", "tsLastModified"}}
+	exclusionLogs = logFamily{"sBroadLogExclSchema", "iBroadLogId", []string{"iDeliveryId", "iStatus", "tsLastModified"}}
+	trackingLogs  = logFamily{"sTrackingLogSchema", "iTrackingLogId", []string{"iDeliveryId", "tsLog"}}
+)
+
+// TableName turns the name of a schema of the application (nms:broadLogRcp) into that of its table as PostgreSQL
+// stores it (nmsbroadlogrcp). It is not ok when the name has not the form namespace:name.
+func TableName(schemaName string) (name string, ok bool) {
+	namespace, local, found := strings.Cut(schemaName, ":")
+	if !found || namespace == "" || local == "" || strings.Contains(local, ":") {
+		return "", false
+	}
+	return strings.ToLower(namespace + local), true
+}
+
+// DeliveryLogs lists the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. The notes
+// say which names were passed over and why.
+func (c *Catalog) DeliveryLogs(ctx context.Context, db Querier) ([]*Table, []string, error) {
+	return c.logs(ctx, db, deliveryLogs, "nms:broadLogMid")
+}
+
+// ExclusionLogs lists the exclusion-log tables that the delivery mappings name.
+func (c *Catalog) ExclusionLogs(ctx context.Context, db Querier) ([]*Table, []string, error) {
+	return c.logs(ctx, db, exclusionLogs)
+}
+
+// TrackingLogs lists the tracking-log tables that the delivery mappings name.
+func (c *Catalog) TrackingLogs(ctx context.Context, db Querier) ([]*Table, []string, error) {
+	return c.logs(ctx, db, trackingLogs)
+}
+
+func (c *Catalog) logs(ctx context.Context, db Querier, family logFamily, builtIn ...string) (tables []*Table, notes []string, err error) {
+	names, notes, err := c.mapped(ctx, db, family)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range append(names, builtIn...) {
+		t, problem := c.logTable(name, family)
+		switch {
+		case problem != "" && slices.Contains(builtIn, name) && t == nil:
+			// A module that is not installed is nothing to report.
+		case problem != "":
+			notes = append(notes, problem)
+		case !slices.Contains(tables, t):
+			tables = append(tables, t)
+		}
+	}
+	return tables, notes, nil
+}
+
+// mapped reads the names that the delivery mappings give for a family.
+func (c *Catalog) mapped(ctx context.Context, db Querier, family logFamily) (names, notes []string, err error) {
+	mapping := c.Table("NmsDeliveryMapping")
+	if mapping == nil {
+		return nil, []string{"table NmsDeliveryMapping is missing: no mapping names a log table"}, nil
+	}
+	if missing := mapping.Missing(family.mappingColumn); missing != nil {
+		return nil, []string{fmt.Sprintf("column %s of NmsDeliveryMapping is missing: no mapping names such a log table", missing[0])}, nil
+	}
+	rows, err := db.Query(ctx, fmt.Sprintf(
+		"SELECT DISTINCT %[1]s::text FROM %[2]s WHERE %[1]s <> '' ORDER BY 1", family.mappingColumn, mapping.Quoted()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the delivery mappings: %w", err)
+	}
+	if names, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+		return nil, nil, fmt.Errorf("read the delivery mappings: %w", err)
+	}
+	return names, nil, nil
+}
+
+// logTable resolves one name. A table that is there but does not look like a log comes back with the problem.
+func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, problem string) {
+	name, ok := TableName(schemaName)
+	if !ok {
+		return nil, fmt.Sprintf("%s in a delivery mapping is %q, which has not the form namespace:name: passed over", family.mappingColumn, schemaName)
+	}
+	if t = c.Table(name); t == nil {
+		return nil, fmt.Sprintf("%s in a delivery mapping is %q, which names no table: passed over", family.mappingColumn, schemaName)
+	}
+	if missing := t.Missing(family.columns...); missing != nil || t.Key != strings.ToLower(family.key) {
+		return t, fmt.Sprintf("table %s (%s %q in a delivery mapping) does not look like such a log (a unique key %s and the columns %s): left alone",
+			t.Name, family.mappingColumn, schemaName, family.key, strings.Join(family.columns, ", "))
+	}
+	return t, ""
+}

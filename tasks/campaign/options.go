@@ -1,0 +1,158 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Day is 86,400 seconds, always.
+const Day = 24 * time.Hour
+
+// MaxDays is the longest delay that XtkOption holds: what fits in 32-bit seconds.
+const MaxDays = 24_855
+
+// Option describes a row of XtkOption that the cleanup reads.
+type Option struct {
+	// Name is its sName.
+	Name string
+	// Default holds when there is no row: days for a delay, the code for NoStats.
+	Default int
+	// kind says what the row holds.
+	kind kind
+}
+
+type kind int
+
+const (
+	delay  kind = iota // seconds in iLongValue
+	code               // a number in iLongValue
+	moment             // tsTimeStampValue
+)
+
+// The options, each in its own words on Adobe's page.
+var (
+	NoStats               = Option{"XtkCleanup_NoStats", VacuumAnalyze, code}
+	TrackingStatPurge     = Option{"NmsCleanup_TrackingStatPurgeDelay", 360, delay}
+	TrackingLogPurge      = Option{"NmsCleanup_TrackingLogPurgeDelay", 360, delay}
+	BroadLogPurge         = Option{"NmsCleanup_BroadLogPurgeDelay", 180, delay}
+	RecycledDeliveryPurge = Option{"NmsCleanup_RecycledDeliveryPurgeDelay", 7, delay}
+	RejectsPurge          = Option{"NmsCleanup_RejectsPurgeDelay", 180, delay}
+	VisitorPurge          = Option{"NmsCleanup_VisitorPurgeDelay", 30, delay}
+	PropositionPurge      = Option{"NmsCleanup_PropositionPurgeDelay", 360, delay}
+	EventPurge            = Option{"NmsCleanup_EventPurgeDelay", 30, delay}
+	EventHistoPurge       = Option{"NmsCleanup_EventHistoPurgeDelay", 360, delay}
+	AuditTrailPurge       = Option{"XtkCleanup_AuditTrailPurgeDelay", 180, delay}
+	AppSubscriptionPurge  = Option{"NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, delay}
+	LastCleanup           = Option{"NmsCleanup_LastCleanup", 0, moment}
+	LastErrorStatCoalesce = Option{"NmsLastErrorStatCoalesce", 0, moment}
+)
+
+var optionNames = []string{
+	NoStats.Name, TrackingStatPurge.Name, TrackingLogPurge.Name, BroadLogPurge.Name, RecycledDeliveryPurge.Name,
+	RejectsPurge.Name, VisitorPurge.Name, PropositionPurge.Name, EventPurge.Name, EventHistoPurge.Name,
+	AuditTrailPurge.Name, AppSubscriptionPurge.Name, LastCleanup.Name, LastErrorStatCoalesce.Name,
+}
+
+// Values of NoStats.
+const (
+	VacuumAnalyze = 0
+	NoStatistics  = 1
+	AnalyzeOnly   = 2
+)
+
+// IsDelay tells whether the option is a number of days.
+func (o Option) IsDelay() bool { return o.kind == delay }
+
+// Check says what is wrong with a value that a caller wants stored: days for a delay, the code for NoStats.
+// nil means nothing.
+func (o Option) Check(value int) error {
+	switch {
+	case o.kind == delay && (value < 1 || value > MaxDays):
+		return fmt.Errorf("must be between 1 and %d days, not %d", MaxDays, value)
+	case o.kind == code && (value < VacuumAnalyze || value > AnalyzeOnly):
+		return fmt.Errorf("must be 0, 1 or 2, not %d", value)
+	}
+	return nil
+}
+
+// Options are the stored options at one moment.
+type Options struct {
+	numbers map[string]int64
+	moments map[string]time.Time
+	stored  map[string]bool
+}
+
+// ReadOptions reads XtkOption. A database without that table has no stored options.
+func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
+	o := &Options{map[string]int64{}, map[string]time.Time{}, map[string]bool{}}
+	t := c.Table("XtkOption")
+	if t == nil || !t.Has("sName", "iLongValue", "tsTimeStampValue") {
+		return o, nil
+	}
+	rows, err := db.Query(ctx, "SELECT sName, iLongValue::bigint, tsTimeStampValue::timestamptz FROM "+t.Quoted()+
+		" WHERE sName = ANY ($1)", optionNames)
+	if err != nil {
+		return nil, fmt.Errorf("read XtkOption: %w", err)
+	}
+	var (
+		name   string
+		number *int64
+		when   *time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&name, &number, &when}, func() error {
+		o.stored[name] = true
+		if number != nil {
+			o.numbers[name] = *number
+		}
+		if when != nil {
+			o.moments[name] = *when
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read XtkOption: %w", err)
+	}
+	return o, nil
+}
+
+// Stored tells whether the option has a row.
+func (o *Options) Stored(opt Option) bool { return o.stored[opt.Name] }
+
+// Number is the stored number as it is: seconds for a delay, the code for NoStats.
+func (o *Options) Number(opt Option) int64 { return o.numbers[opt.Name] }
+
+// Moment is a stored moment, nil when there is none.
+func (o *Options) Moment(opt Option) *time.Time {
+	if t, ok := o.moments[opt.Name]; ok {
+		return &t
+	}
+	return nil
+}
+
+// Delay is the delay in force. A stored one of less than a day is never used: it is an error that says so.
+func (o *Options) Delay(opt Option) (time.Duration, error) {
+	if !o.stored[opt.Name] {
+		return time.Duration(opt.Default) * Day, nil
+	}
+	d := time.Duration(o.numbers[opt.Name]) * time.Second
+	if d < Day {
+		return 0, fmt.Errorf("option %s is stored as %d seconds, less than a day: not used", opt.Name, o.numbers[opt.Name])
+	}
+	return d, nil
+}
+
+// Statistics is what the task statistics is to do. A stored value it does not know acts as NoStatistics and comes
+// with an error that says so.
+func (o *Options) Statistics() (int, error) {
+	if !o.stored[NoStats.Name] {
+		return NoStats.Default, nil
+	}
+	value := o.numbers[NoStats.Name]
+	if value < VacuumAnalyze || value > AnalyzeOnly {
+		return NoStatistics, fmt.Errorf("option %s is stored as %d, which is none of 0, 1 and 2: acts as 1, nothing is done", NoStats.Name, value)
+	}
+	return int(value), nil
+}

@@ -1,0 +1,100 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrNoOptionTable says that there is no XtkOption to store an option in.
+var ErrNoOptionTable = errors.New("table XtkOption is missing: options can not be stored")
+
+// Types of a value in XtkOption.iDataType.
+const (
+	typeNumber = 3
+	typeMoment = 7
+)
+
+// clashes is how often a new id may be taken by someone else before storing gives up.
+const clashes = 10
+
+// StoreNumber stores days for a delay, the code for NoStats. It must run in a transaction.
+func StoreNumber(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value int) error {
+	number := int64(value)
+	if opt.kind == delay {
+		number *= int64(Day / time.Second)
+	}
+	return store(ctx, tx, c, opt, "iLongValue", typeNumber, number)
+}
+
+// StoreMoment stores a moment. It must run in a transaction.
+func StoreMoment(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value time.Time) error {
+	return store(ctx, tx, c, opt, "tsTimeStampValue", typeMoment, value)
+}
+
+// ResetOption removes the option's row, so that its default holds.
+func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
+	t := c.Table("XtkOption")
+	if t == nil {
+		return ErrNoOptionTable
+	}
+	_, err := tx.Exec(ctx, "DELETE FROM "+t.Quoted()+" WHERE sName = $1 AND iOptionId <> 0", opt.Name)
+	return err
+}
+
+// store updates the option's row, or inserts one. Someone may insert it, or take the new id, in between: then the
+// insert is undone and all is tried again.
+func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string, dataType int, value any) error {
+	t := c.Table("XtkOption")
+	if t == nil {
+		return ErrNoOptionTable
+	}
+	cast := map[int]string{typeNumber: "$2::bigint", typeMoment: "$2::timestamptz"}[dataType]
+	for range clashes {
+		tag, err := tx.Exec(ctx, fmt.Sprintf("UPDATE %s SET %s = %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), column, cast), opt.Name, value)
+		if err != nil || tag.RowsAffected() > 0 {
+			return err
+		}
+		id, err := newID(ctx, tx, c, t, "iOptionId")
+		if err != nil {
+			return err
+		}
+		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s (iOptionId, sName, iDataType, %s) VALUES ($3, $1, $4, %s)", t.Quoted(), column, cast),
+				opt.Name, value, id, dataType)
+			return err
+		})
+		if !isUniqueViolation(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("store option %s: no free id in XtkOption after %d attempts", opt.Name, clashes)
+}
+
+// newID is an id for a new row: from the application's own sequence if it has one, else one below all others
+// (one above would take the application's next id).
+func newID(ctx context.Context, db Querier, c *Catalog, t *Table, column string) (id int64, err error) {
+	var sequence *string
+	if err := db.QueryRow(ctx, `SELECT (SELECT format('%I.%I', n.nspname, s.relname) FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
+		WHERE n.nspname = $1 AND s.relname = 'xtknewid' AND s.relkind = 'S')`, c.Schema).Scan(&sequence); err != nil {
+		return 0, fmt.Errorf("look for the sequence XtkNewId: %w", err)
+	}
+	if sequence != nil {
+		err = db.QueryRow(ctx, "SELECT nextval($1::text::regclass)", *sequence).Scan(&id)
+	} else {
+		err = db.QueryRow(ctx, fmt.Sprintf("SELECT least(min(%s), 0) - 1 FROM %s", column, t.Quoted())).Scan(&id)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("get a new id for %s: %w", t.Name, err)
+	}
+	return id, nil
+}
+
+func isUniqueViolation(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "23505"
+}
