@@ -1,0 +1,8 @@
+package tasks
+
+var mxDomains = Task{
+	Name:        "mx-domains",
+	Title:       "Mail exchangers' domains",
+	Description: "Domains (NmsMxDomain) of mail exchangers without statistics.",
+	Steps:       []Step{{On: table("NmsMxDomain"), Rules: []Rule{{Orphan: exchanger}}}},
+}

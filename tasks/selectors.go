@@ -1,0 +1,73 @@
+package tasks
+
+import (
+	"context"
+	"regexp"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Selector finds the tables of a step, and notes what it did not find.
+type Selector func(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error)
+
+// table selects one table by its name.
+func table(name string) Selector {
+	return func(_ context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
+		t := e.Catalog.Table(name)
+		if t == nil {
+			p.note(Info, "table %s is missing: skipped", name)
+			return nil, nil
+		}
+		return []*campaign.Table{t}, nil
+	}
+}
+
+// matching selects the tables of a family that has no list anywhere, by their stored names, if they have these
+// columns. what is their name for a person.
+func matching(what string, pattern *regexp.Regexp, columns ...string) Selector {
+	return func(_ context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
+		var found []*campaign.Table
+		for _, t := range e.Catalog.Matching(pattern) {
+			if t.Has(columns...) {
+				found = append(found, t)
+			}
+		}
+		if found == nil {
+			p.note(Info, "there are no %s: skipped", what)
+		}
+		return found, nil
+	}
+}
+
+// deliveryAndExclusionLogs selects the delivery-log and exclusion-log tables, each once.
+func deliveryAndExclusionLogs(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
+	return logs(ctx, e, p, e.Catalog.DeliveryLogs, e.Catalog.ExclusionLogs)
+}
+
+// trackingLogTables selects the tracking-log tables.
+func trackingLogTables(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
+	return logs(ctx, e, p, e.Catalog.TrackingLogs)
+}
+
+type logLister func(context.Context, campaign.Querier) ([]*campaign.Table, []string, error)
+
+func logs(ctx context.Context, e *Env, p *plan, listers ...logLister) ([]*campaign.Table, error) {
+	var found []*campaign.Table
+	seen := map[uint32]bool{}
+	for _, list := range listers {
+		tables, notes, err := list(ctx, e.Pool)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range notes {
+			p.note(Warning, "%s", text)
+		}
+		for _, t := range tables {
+			if !seen[t.OID] {
+				seen[t.OID] = true
+				found = append(found, t)
+			}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,109 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+var statistics = Task{
+	Name:        "statistics",
+	Title:       "Statistics and storage",
+	Description: "Deletes nothing: vacuums and analyzes the tables after the cleanup, as option XtkCleanup_NoStats says.",
+	Options:     []campaign.Option{campaign.NoStats},
+	Do:          optimizeStorage,
+}
+
+// ownTables are the tables that the role may vacuum, in the application's schema and in the service's own.
+const ownTables = `
+SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind = 'r' AND c.relpersistence <> 't' AND pg_has_role(c.relowner, 'USAGE')
+ORDER BY n.nspname, c.relname`
+
+// optimizeStorage goes table by table, so that progress shows; SKIP_LOCKED, so that nothing waits.
+func optimizeStorage(ctx context.Context, e *Env) error {
+	mode, err := e.Options.Statistics()
+	if err != nil {
+		e.log(ctx, Warning, err.Error())
+	}
+	if mode == campaign.NoStatistics {
+		e.log(ctx, Info, "Option 'XtkCleanup_NoStats' is set to '1'")
+		return nil
+	}
+	command := "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED)"
+	if mode == campaign.AnalyzeOnly {
+		command = "ANALYZE (VERBOSE, SKIP_LOCKED)"
+	}
+	rows, err := e.Pool.Query(ctx, ownTables, e.Catalog.Schema)
+	if err != nil {
+		return fmt.Errorf("list the tables: %w", err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[campaign.Leaf])
+	if err != nil {
+		return fmt.Errorf("list the tables: %w", err)
+	}
+	if e.DryRun {
+		e.log(ctx, Info, fmt.Sprintf("would run %s on %d tables", command, len(tables)))
+		return nil
+	}
+	conn, said, err := verboseConn(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	done := slices.IndexFunc(tables, func(t campaign.Leaf) bool { return t.Quoted() == e.Cursor.Unit })
+	for _, t := range tables[done+1:] { // all of them, or what the worker before has left
+		name := t.Quoted()
+		e.journal.At(t.Schema+"."+t.Name, -1)
+		_, err := conn.Exec(ctx, command+" "+name)
+		if lines := said(); len(lines) > 0 {
+			e.log(ctx, Info, lines...)
+		}
+		if err != nil && !vanished(err) {
+			return fmt.Errorf("%s %s: %w", command, name, err)
+		}
+		if err := e.mark(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verboseConn is a connection that collects what PostgreSQL says on it. It is one of its own, since what the
+// server says belongs to a connection from its beginning.
+func verboseConn(ctx context.Context, e *Env) (conn *pgx.Conn, said func() []string, err error) {
+	var lines []string
+	config := e.Pool.Config().ConnConfig
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		lines = append(lines, n.Severity+":  "+n.Message)
+	}
+	conn, err = pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
+	}
+	// A table may take as long as it takes; waiting for a lock may not.
+	if _, err := conn.Exec(ctx, "SET statement_timeout = 0; SET lock_timeout = '2s'"); err != nil {
+		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
+	}
+	return conn, func() []string {
+		out := lines
+		lines = nil
+		return out
+	}, nil
+}
+
+// mark notes that a unit of work is done which deletes nothing itself.
+func (e *Env) mark(ctx context.Context, unit string) error {
+	tx, err := e.engine.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	return e.journal.Commit(ctx, tx, purge.Delta{Cursor: purge.Cursor{Unit: unit}})
+}
