@@ -1,0 +1,114 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Kind is what happened.
+type Kind string
+
+// Kinds of events.
+const (
+	RunStarted   Kind = "run_started"
+	TaskStarted  Kind = "task_started"
+	TaskProgress Kind = "task_progress"
+	TaskFinished Kind = "task_finished"
+	LogLine      Kind = "log"
+	RunFinished  Kind = "run_finished"
+)
+
+// Event is something that happened in a run. What is filled depends on its kind.
+type Event struct {
+	RunID    string    `json:"-"`
+	Sequence int64     `json:"-"`
+	Time     time.Time `json:"-"`
+
+	Kind     Kind
+	Run      *Run        `json:",omitempty"` // run_started, run_finished
+	Task     string      `json:",omitempty"` // task_started, task_progress, log
+	Position int         `json:",omitempty"` // task_started
+	Count    int         `json:",omitempty"` // task_started
+	Progress *Progress   `json:",omitempty"` // task_progress
+	Result   *Result     `json:",omitempty"` // task_finished
+	Level    tasks.Level `json:",omitempty"` // log
+	Message  string      `json:",omitempty"` // log
+}
+
+// Progress is how far a task is.
+type Progress struct {
+	Object        string
+	RowsDeleted   int64
+	RowsUpdated   int64
+	TablesDropped int64
+	Batches       int64
+	RowsExpected  *int64
+	RowsPerSecond float64
+}
+
+// channel is where every replica listens: the payload is a run's id and the newest sequence, 0 for a run that
+// waits to be taken.
+const channel = "cleanupd"
+
+func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error {
+	_, err := tx.Exec(ctx, "SELECT pg_notify($1, $2)", channel, fmt.Sprintf("%s %d", runID, sequence))
+	return err
+}
+
+// appendEvents writes events to a run's log, if the run is still of this epoch; else it fails with ErrLost. The
+// run's row stays locked until the transaction ends, so that sequences are committed in their order.
+func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, events ...Event) error {
+	var last int64
+	err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET last_sequence = last_sequence + $3 WHERE id = $1::text::uuid AND epoch = $2
+		RETURNING last_sequence`, runID, epoch, len(events)).Scan(&last)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("%w: another replica has it", tasks.ErrLost)
+	}
+	if err != nil {
+		return err
+	}
+	for i, e := range events {
+		if e.Run != nil {
+			e.Run.LastSequence = last
+		}
+		body, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::text::uuid, $2, $3)",
+			runID, last-int64(len(events)-1-i), body); err != nil {
+			return err
+		}
+	}
+	return notify(ctx, tx, runID, last)
+}
+
+// readEvents reads a page of a run's events after a sequence.
+func readEvents(ctx context.Context, db campaign.Querier, runID string, after int64, limit int) ([]Event, error) {
+	rows, err := db.Query(ctx, `SELECT sequence, time, body FROM cleanupd.event WHERE run_id = $1::text::uuid AND sequence > $2
+		ORDER BY sequence LIMIT $3`, runID, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
+		var (
+			e    Event
+			body []byte
+		)
+		sequence, when := int64(0), time.Time{}
+		if err := row.Scan(&sequence, &when, &body); err != nil {
+			return e, err
+		}
+		err := json.Unmarshal(body, &e)
+		e.RunID, e.Sequence, e.Time = runID, sequence, when
+		return e, err
+	})
+}

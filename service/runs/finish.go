@@ -1,0 +1,74 @@
+package runs
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Why a run was stopped, as its error says.
+const (
+	stopCancelled   = "cancelled by request"
+	stopMaxDuration = "max_duration reached"
+)
+
+// outcome is how a run ended.
+type outcome struct {
+	state State
+	err   string
+	cause Cause
+}
+
+// outcomeOf turns what tasks.Run returned into an outcome.
+func outcomeOf(err error, stop string) outcome {
+	switch {
+	case err == nil:
+		return outcome{state: Succeeded}
+	case errors.Is(err, tasks.ErrStopped):
+		return outcome{Cancelled, stop, CauseCancelled}
+	case errors.Is(err, campaign.ErrNotCampaign):
+		return outcome{Failed, err.Error(), CauseNotCampaign}
+	}
+	return outcome{Failed, err.Error(), CauseInternal}
+}
+
+// finish ends a run: its final state and its last event are one transaction, so that whoever sees the event can
+// start the next run. A run of which a task failed under another worker has failed whatever its end.
+func finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) error {
+	var failed bool
+	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.task WHERE run_id = $1::text::uuid AND state = 'FAILED')", id).Scan(&failed); err != nil {
+		return err
+	}
+	if failed && o.state == Succeeded {
+		o = outcome{Failed, "a task failed", CauseInternal}
+	}
+	var events []Event
+	rows, err := tx.Query(ctx, `UPDATE cleanupd.task SET state = 'CANCELLED', end_time = clock_timestamp()
+		WHERE run_id = $1::text::uuid AND state = 'RUNNING' AND epoch = $2 RETURNING name`, id, epoch)
+	if err != nil {
+		return err
+	}
+	cut, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = 'NOT_RUN' WHERE run_id = $1::text::uuid AND state = 'PENDING' AND epoch = $2`, id, epoch); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE cleanupd.run SET state = $3, error = $4, cause = $5, end_time = clock_timestamp(), lease_until = NULL
+		WHERE id = $1::text::uuid AND epoch = $2`, id, epoch, string(o.state), o.err, string(o.cause)); err != nil {
+		return err
+	}
+	run, err := get(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	for _, name := range cut {
+		events = append(events, Event{Kind: TaskFinished, Result: run.Result(name)})
+	}
+	return appendEvents(ctx, tx, id, epoch, append(events, Event{Kind: RunFinished, Run: run})...)
+}

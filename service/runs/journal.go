@@ -1,0 +1,255 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Progress is told between one and four times a second: at every tick when something changed, at every other one
+// when nothing did.
+const (
+	progressTick  = 300 * time.Millisecond
+	progressQuiet = 2
+)
+
+// checkEvery is how often the account is written though nothing was deleted, so that a successor needs not walk
+// again through a long stretch of rows that stay.
+const checkEvery = time.Second
+
+// errHandover says that this replica stops; the run goes on elsewhere.
+var errHandover = fmt.Errorf("%w: this replica is stopping", tasks.ErrLost)
+
+// journal is the account of a run while this replica holds it.
+type journal struct {
+	m     *Manager
+	claim *claim
+	// stopping is closed when this replica is to stop after the current batch.
+	stopping <-chan struct{}
+	// stop is why the run was stopped.
+	stop string
+
+	// events makes the events' order that of what happened: no progress of a task after its end.
+	events sync.Mutex
+
+	mu       sync.Mutex
+	task     string // at work; empty between tasks
+	progress Progress
+	changed  bool
+	expected int64
+	since    time.Time // when the task began here
+	before   int64     // rows that it had deleted and updated then
+	written  time.Time
+	cursor   purge.Cursor // as last written
+}
+
+var _ tasks.Journal = (*journal)(nil)
+
+// write runs a transaction and appends its events, one at a time.
+func (j *journal) write(ctx context.Context, fn func(tx pgx.Tx) ([]Event, error)) error {
+	j.events.Lock()
+	defer j.events.Unlock()
+	return pgx.BeginFunc(ctx, j.m.pool, func(tx pgx.Tx) error {
+		events, err := fn(tx)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		return appendEvents(ctx, tx, j.claim.id, j.claim.epoch, events...)
+	})
+}
+
+// stopReason is the SQL of why a run is to stop; empty when it is not.
+const stopReason = `(SELECT CASE WHEN cancel_requested THEN '` + stopCancelled + `'
+	WHEN clock_timestamp() >= start_time + max_duration THEN '` + stopMaxDuration + `' ELSE '' END FROM cleanupd.run WHERE id = $1::text::uuid AND epoch = $2)`
+
+// halt turns a reason to stop into an error. A row that is not there means that the epoch is over.
+func (j *journal) halt(reason *string) error {
+	select {
+	case <-j.stopping:
+		return errHandover
+	default:
+	}
+	switch {
+	case reason == nil:
+		return fmt.Errorf("%w: another replica has it", tasks.ErrLost)
+	case *reason != "":
+		j.stop = *reason
+		return tasks.ErrStopped
+	}
+	return nil
+}
+
+// TaskStarted implements tasks.Journal. A task that a worker before had begun is not begun twice.
+func (j *journal) TaskStarted(ctx context.Context, name string) error {
+	var (
+		reason *string
+		p      Progress
+	)
+	err := j.write(ctx, func(tx pgx.Tx) ([]Event, error) {
+		if err := tx.QueryRow(ctx, "SELECT "+stopReason, j.claim.id, j.claim.epoch).Scan(&reason); err != nil {
+			return nil, err
+		}
+		if err := j.halt(reason); err != nil {
+			return nil, err
+		}
+		var begun bool
+		if err := tx.QueryRow(ctx, `SELECT state = 'RUNNING', rows_deleted, rows_updated, tables_dropped, batches FROM cleanupd.task
+			WHERE run_id = $1::text::uuid AND name = $2`, j.claim.id, name).Scan(&begun, &p.RowsDeleted, &p.RowsUpdated, &p.TablesDropped, &p.Batches); err != nil {
+			return nil, err
+		}
+		if begun {
+			return []Event{{Kind: LogLine, Level: tasks.Info, Task: name, Message: "going on on replica " + j.m.replica + " after the last committed batch"}}, nil
+		}
+		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
+			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`, j.claim.id, name, j.claim.epoch); err != nil {
+			return nil, err
+		}
+		return []Event{{Kind: TaskStarted, Task: name, Position: j.claim.position(name), Count: len(j.claim.chosen)}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.task, j.progress, j.changed, j.expected = name, p, true, -1
+	j.since, j.before, j.written, j.cursor = time.Now(), p.RowsDeleted+p.RowsUpdated, time.Time{}, purge.Cursor{}
+	return nil
+}
+
+// Commit implements tasks.Journal.
+func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+	var reason *string
+	var err error
+	if d.Empty() && d.Cursor.Unit == j.cursor.Unit && time.Since(j.written) < checkEvery {
+		err = tx.QueryRow(ctx, "SELECT "+stopReason, j.claim.id, j.claim.epoch).Scan(&reason)
+	} else {
+		reason, err = j.account(ctx, tx, d)
+	}
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && reason == nil {
+		return fmt.Errorf("%w: another replica has it", tasks.ErrLost)
+	}
+	if err != nil {
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	j.add(d)
+	return j.halt(reason)
+}
+
+// account writes the batch's account in its own transaction, if the run is still of this epoch.
+func (j *journal) account(ctx context.Context, tx tasks.Tx, d purge.Delta) (reason *string, err error) {
+	err = tx.QueryRow(ctx, `UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
+		tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8
+		WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING `+stopReason,
+		j.claim.id, j.claim.epoch, j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor).Scan(&reason)
+	if err == nil {
+		j.written, j.cursor = time.Now(), d.Cursor
+	}
+	return reason, err
+}
+
+func batches(d purge.Delta) int64 {
+	if d.Empty() {
+		return 0
+	}
+	return 1
+}
+
+// Count implements tasks.Journal.
+func (j *journal) Count(ctx context.Context, d purge.Delta) error {
+	return pgx.BeginFunc(ctx, j.m.pool, func(tx pgx.Tx) error { return j.Commit(ctx, tx, d) })
+}
+
+func (j *journal) add(d purge.Delta) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := &j.progress
+	p.RowsDeleted += d.Deleted
+	p.RowsUpdated += d.Updated
+	p.TablesDropped += d.Dropped
+	p.Batches += batches(d)
+	j.changed = j.changed || !d.Empty()
+}
+
+// At implements tasks.Journal.
+func (j *journal) At(object string, expected int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.progress.Object, j.expected, j.changed = object, expected, true
+}
+
+// Log implements tasks.Journal.
+func (j *journal) Log(ctx context.Context, level tasks.Level, messages ...string) error {
+	return j.write(ctx, func(pgx.Tx) ([]Event, error) {
+		var events []Event
+		for _, text := range messages {
+			events = append(events, Event{Kind: LogLine, Level: level, Task: j.task, Message: text})
+		}
+		return events, nil
+	})
+}
+
+// TaskFinished implements tasks.Journal.
+func (j *journal) TaskFinished(ctx context.Context, state tasks.State, problem string) error {
+	return j.write(ctx, func(tx pgx.Tx) ([]Event, error) {
+		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, end_time = clock_timestamp()
+			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`, j.claim.id, j.task, j.claim.epoch, string(state), problem); err != nil {
+			return nil, err
+		}
+		run, err := get(ctx, tx, j.claim.id)
+		if err != nil {
+			return nil, err
+		}
+		result := run.Result(j.task)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.task = ""
+		return []Event{{Kind: TaskFinished, Result: result}}, nil
+	})
+}
+
+// tell writes progress events until the context ends. One that can not be written is nothing to end a run for:
+// the next batch finds out.
+func (j *journal) tell(ctx context.Context) {
+	ticker := time.NewTicker(progressTick)
+	defer ticker.Stop()
+	for quiet := 1; ; quiet++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		_ = j.write(ctx, func(pgx.Tx) ([]Event, error) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			if j.task == "" || !j.changed && quiet < progressQuiet {
+				return nil, nil
+			}
+			quiet, j.changed = 0, false
+			return []Event{{Kind: TaskProgress, Task: j.task, Progress: j.snapshot()}}, nil
+		})
+	}
+}
+
+// snapshot is the progress as it is told. What was expected never is less than what went.
+func (j *journal) snapshot() *Progress {
+	p := j.progress
+	done := p.RowsDeleted + p.RowsUpdated
+	if j.expected >= 0 {
+		expected := max(j.expected, done)
+		p.RowsExpected = &expected
+	}
+	if elapsed := time.Since(j.since).Seconds(); elapsed > 0 {
+		p.RowsPerSecond = float64(done-j.before) / elapsed
+	}
+	return &p
+}

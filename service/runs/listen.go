@@ -1,0 +1,58 @@
+package runs
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Listen hears what the replicas notify each other of, until the context ends. While it is cut off, polls serve.
+func (m *Manager) Listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := m.listen(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		m.log.Warn("not listening for notifications; polling meanwhile", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (m *Manager) listen(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, m.pool.Config().ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		runID, sequence, _ := strings.Cut(n.Payload, " ")
+		if sequence == "0" {
+			poke(m.wake)
+			continue
+		}
+		m.mu.Lock()
+		if t := m.tails[runID]; t != nil {
+			poke(t.wake)
+		}
+		m.mu.Unlock()
+	}
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

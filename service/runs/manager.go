@@ -1,0 +1,81 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Config is what a Manager is given.
+type Config struct {
+	// Pool is of the database that is cleaned.
+	Pool *pgxpool.Pool
+	// Lease is how long a silent replica keeps its run; 0: 15 seconds.
+	Lease time.Duration
+	// Replica is this process's name, for people.
+	Replica string
+	Log     *slog.Logger
+	// MaxRows caps every batch; 0: no cap.
+	MaxRows int
+}
+
+// Manager starts, works, watches and cancels runs. Work and Listen are to be running beside its other methods.
+type Manager struct {
+	pool    *pgxpool.Pool
+	lease   time.Duration
+	replica string
+	log     *slog.Logger
+	maxRows int
+	wake    chan struct{} // a run may be waiting
+
+	mu    sync.Mutex
+	tails map[string]*tail
+}
+
+// New returns a Manager.
+func New(c Config) *Manager {
+	if c.Lease == 0 {
+		c.Lease = 15 * time.Second
+	}
+	return &Manager{pool: c.Pool, lease: c.Lease, replica: c.Replica, log: c.Log, maxRows: c.MaxRows,
+		wake: make(chan struct{}, 1), tails: map[string]*tail{}}
+}
+
+// Cancel asks for a run to be stopped after its current batch, and returns the run. One that nobody holds is
+// ended here; one that has ended is returned as it is.
+func (m *Manager) Cancel(ctx context.Context, id string) (run *Run, err error) {
+	if _, err := m.Get(ctx, id); err != nil {
+		return nil, err
+	}
+	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		var (
+			epoch int64
+			idle  bool
+		)
+		err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1::text::uuid AND state IN ('QUEUED', 'RUNNING')
+			RETURNING epoch, state = 'QUEUED' OR lease_until < clock_timestamp()`, id).Scan(&epoch, &idle)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil || !idle {
+			return err
+		}
+		epoch++ // so that whoever held it is fenced
+		if _, err := tx.Exec(ctx, "UPDATE cleanupd.run SET epoch = $2 WHERE id = $1::text::uuid", id, epoch); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid", id, epoch); err != nil {
+			return err
+		}
+		return finish(ctx, tx, id, epoch, outcome{Cancelled, stopCancelled, CauseCancelled})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.Get(ctx, id)
+}

@@ -1,0 +1,67 @@
+package runs
+
+import "sync"
+
+// ring holds the newest events of a run. Sequences have no gaps, so an event's place follows from its sequence.
+type ring struct {
+	mu      sync.Mutex
+	events  []Event
+	next    int64 // the sequence the next event will have
+	changed chan struct{}
+	err     error
+}
+
+// newRing returns a ring for the events after a sequence.
+func newRing(after int64) *ring { return &ring{next: after + 1, changed: make(chan struct{})} }
+
+// last is the sequence of the newest event.
+func (r *ring) last() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next - 1
+}
+
+// add appends events and drops the oldest that do not fit.
+func (r *ring) add(events []Event) {
+	if len(events) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, events...)
+	if over := len(r.events) - ringSize; over > 0 {
+		r.events = append([]Event(nil), r.events[over:]...)
+	}
+	r.next = events[len(events)-1].Sequence + 1
+	r.wake()
+}
+
+// fail ends the ring: whoever asks for more gets the error.
+func (r *ring) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	r.wake()
+}
+
+func (r *ring) wake() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// after returns the events after a sequence and a channel that is closed when there are more. Neither is given
+// when the ring does not reach back that far.
+func (r *ring) after(sequence int64) (events []Event, more <-chan struct{}, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := r.next - int64(len(r.events))
+	switch {
+	case sequence+1 < first:
+		return nil, nil, nil
+	case r.err != nil:
+		return nil, nil, r.err
+	case sequence+1 >= r.next:
+		return nil, r.changed, nil
+	}
+	return append([]Event(nil), r.events[sequence+1-first:]...), r.changed, nil
+}

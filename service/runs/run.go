@@ -1,0 +1,157 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// State is where a run stands in its life.
+type State string
+
+// States of a run.
+const (
+	Queued    State = "QUEUED"
+	Running   State = "RUNNING"
+	Succeeded State = "SUCCEEDED"
+	Failed    State = "FAILED"
+	Cancelled State = "CANCELLED"
+)
+
+// Active tells whether the run is still to be worked on.
+func (s State) Active() bool { return s == Queued || s == Running }
+
+// Cause is the kind of reason for which a run did not succeed.
+type Cause string
+
+// Causes.
+const (
+	CauseCancelled   Cause = "CANCELLED"
+	CauseNotCampaign Cause = "NOT_CAMPAIGN"
+	CauseInternal    Cause = "INTERNAL"
+)
+
+// Run is one execution of the pipeline.
+type Run struct {
+	ID            string
+	State         State
+	DryRun        bool
+	RequestedBy   string
+	ReferenceTime *time.Time
+	CreateTime    time.Time
+	StartTime     *time.Time
+	EndTime       *time.Time
+	Error         string
+	Cause         Cause
+	LastSequence  int64
+	Results       []Result
+}
+
+// Result is the account of one task.
+type Result struct {
+	Task          string
+	State         tasks.State
+	RowsDeleted   int64
+	RowsUpdated   int64
+	TablesDropped int64
+	Batches       int64
+	StartTime     *time.Time
+	EndTime       *time.Time
+	Error         string
+}
+
+// Result is the account of the task of this name; nil when there is none.
+func (r *Run) Result(task string) *Result {
+	i := slices.IndexFunc(r.Results, func(t Result) bool { return t.Task == task })
+	if i < 0 {
+		return nil
+	}
+	return &r.Results[i]
+}
+
+// FailedTask is the name of the first task that failed, or was stopped with the run; empty when there is none.
+func (r *Run) FailedTask() string {
+	for _, t := range r.Results {
+		if t.State == tasks.Failed || t.State == tasks.Cancelled {
+			return t.Task
+		}
+	}
+	return ""
+}
+
+// Request says what to run.
+type Request struct {
+	Tasks           []string // empty: all
+	SkipTasks       []string
+	DryRun          bool
+	ContinueOnError bool
+	MaxDuration     time.Duration // 0: no limit
+	RequestedBy     string
+}
+
+// chosen is the names of the tasks to run.
+func (r Request) chosen() []string {
+	var names []string
+	for _, t := range tasks.Pipeline {
+		if (len(r.Tasks) == 0 || slices.Contains(r.Tasks, t.Name)) && !slices.Contains(r.SkipTasks, t.Name) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// Violation is something wrong with a field of a request.
+type Violation struct{ Field, Problem string }
+
+// InvalidError says all that is wrong with a request.
+type InvalidError []Violation
+
+func (e InvalidError) Error() string {
+	var lines []string
+	for _, v := range e {
+		lines = append(lines, v.Field+": "+v.Problem)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// Validate returns an InvalidError, or nil.
+func (r Request) Validate() error {
+	var wrong InvalidError
+	var valid []string
+	for _, t := range tasks.Pipeline {
+		valid = append(valid, t.Name)
+	}
+	for _, list := range []struct {
+		field string
+		names []string
+	}{{"tasks", r.Tasks}, {"skip_tasks", r.SkipTasks}} {
+		for i, name := range list.names {
+			if !slices.Contains(valid, name) {
+				wrong = append(wrong, Violation{fmt.Sprintf("%s[%d]", list.field, i),
+					fmt.Sprintf("unknown task %q; the tasks are %s", name, strings.Join(valid, ", "))})
+			}
+		}
+	}
+	if wrong == nil && len(r.chosen()) == 0 {
+		wrong = append(wrong, Violation{"skip_tasks", "leaves no task to run"})
+	}
+	if wrong == nil {
+		return nil
+	}
+	return wrong
+}
+
+// ErrNotFound says that there is no such run.
+var ErrNotFound = errors.New("no such run")
+
+// ErrTooManyDryRuns says that two dry runs are active already.
+var ErrTooManyDryRuns = errors.New("two dry runs are active already; wait for one to end")
+
+// ActiveError says that another run is active.
+type ActiveError struct{ RunID string }
+
+func (e *ActiveError) Error() string { return fmt.Sprintf("run %s is active", e.RunID) }

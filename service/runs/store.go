@@ -1,0 +1,200 @@
+package runs
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+const selectRun = `
+SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause, last_sequence
+FROM cleanupd.run `
+
+// load reads runs with their results.
+func load(ctx context.Context, db campaign.Querier, where string, args ...any) ([]*Run, error) {
+	rows, err := db.Query(ctx, selectRun+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string]*Run{}
+	var ids []string
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Run, error) {
+		r := &Run{}
+		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
+			&r.EndTime, &r.Error, &r.Cause, &r.LastSequence)
+		byID[r.ID] = r
+		ids = append(ids, r.ID)
+		return r, err
+	})
+	if err != nil || len(list) == 0 {
+		return list, err
+	}
+	rows, err = db.Query(ctx, `SELECT run_id::text, name, state, rows_deleted, rows_updated, tables_dropped, batches, start_time, end_time, error
+		FROM cleanupd.task WHERE run_id = ANY ($1::text[]::uuid[]) ORDER BY run_id, position`, ids)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		id string
+		t  Result
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &t.Task, &t.State, &t.RowsDeleted, &t.RowsUpdated, &t.TablesDropped, &t.Batches,
+		&t.StartTime, &t.EndTime, &t.Error}, func() error {
+		byID[id].Results = append(byID[id].Results, t)
+		return nil
+	})
+	return list, err
+}
+
+// get reads one run.
+func get(ctx context.Context, db campaign.Querier, id string) (*Run, error) {
+	if _, err := uuid.Parse(id); err != nil {
+		return nil, ErrNotFound
+	}
+	list, err := load(ctx, db, "WHERE id = $1::text::uuid", id)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, ErrNotFound
+	}
+	return list[0], nil
+}
+
+// Get reads one run; ErrNotFound when there is none.
+func (m *Manager) Get(ctx context.Context, id string) (*Run, error) { return get(ctx, m.pool, id) }
+
+// ErrPageToken says that a page token is none of ours.
+var ErrPageToken = errors.New("not a page token of this service")
+
+// List reads a page of runs, newest first, and the token of the next page; empty when there is none.
+func (m *Manager) List(ctx context.Context, size int, token string) ([]*Run, string, error) {
+	where, args := "", []any{size + 1}
+	if token != "" {
+		created, id, err := parseToken(token)
+		if err != nil {
+			return nil, "", err
+		}
+		where, args = "WHERE (create_time, id) < ($2, $3::text::uuid) ", append(args, created, id)
+	}
+	list, err := load(ctx, m.pool, where+"ORDER BY create_time DESC, id DESC LIMIT $1", args...)
+	if err != nil || len(list) <= size {
+		return list, "", err
+	}
+	last := list[size-1]
+	next := base64.URLEncoding.EncodeToString([]byte(last.CreateTime.UTC().Format(time.RFC3339Nano) + " " + last.ID))
+	return list[:size], next, nil
+}
+
+func parseToken(token string) (created time.Time, id string, err error) {
+	raw, err := base64.URLEncoding.DecodeString(token)
+	if err != nil {
+		return time.Time{}, "", ErrPageToken
+	}
+	when, id, _ := strings.Cut(string(raw), " ")
+	if created, err = time.Parse(time.RFC3339Nano, when); err != nil {
+		return time.Time{}, "", ErrPageToken
+	}
+	if _, err := uuid.Parse(id); err != nil {
+		return time.Time{}, "", ErrPageToken
+	}
+	return created, id, nil
+}
+
+// Start stores a run, for any replica to take. It fails with InvalidError, ActiveError or ErrTooManyDryRuns.
+func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	for {
+		run, err := m.tryStart(ctx, req)
+		if run != nil || err != nil {
+			return run, err
+		}
+		active, err := load(ctx, m.pool, "WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot", slots(req.DryRun))
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case req.DryRun && len(active) == len(slots(true)):
+			return nil, ErrTooManyDryRuns
+		case !req.DryRun && len(active) == 1:
+			return nil, &ActiveError{active[0].ID}
+		}
+		// The one in the way has just ended: again.
+	}
+}
+
+// slots are the places a run may take, one run each.
+func slots(dryRun bool) []int16 {
+	if dryRun {
+		return []int16{1, 2}
+	}
+	return []int16{0}
+}
+
+// tryStart stores the run in a free slot, if there is one.
+func (m *Manager) tryStart(ctx context.Context, req Request) (run *Run, err error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		for _, slot := range slots(req.DryRun) {
+			tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by)
+				VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6)
+				ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,
+				id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), req.RequestedBy)
+			if err != nil {
+				return fmt.Errorf("store the run: %w", err)
+			}
+			if tag.RowsAffected() == 0 {
+				continue
+			}
+			if err := insertTasks(ctx, tx, id.String(), req); err != nil {
+				return fmt.Errorf("store the run: %w", err)
+			}
+			run, err = get(ctx, tx, id.String())
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+func microseconds(d time.Duration) *int64 {
+	if d == 0 {
+		return nil
+	}
+	us := d.Microseconds()
+	return &us
+}
+
+// insertTasks stores one row a task of the pipeline and tells the replicas that a run waits.
+func insertTasks(ctx context.Context, tx pgx.Tx, id string, req Request) error {
+	chosen := req.chosen()
+	for i, t := range tasks.Pipeline {
+		state, isChosen := tasks.Skipped, slices.Contains(chosen, t.Name)
+		if isChosen {
+			state = tasks.Pending
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.task (run_id, position, name, chosen, state) VALUES ($1::text::uuid, $2, $3, $4, $5)",
+			id, i+1, t.Name, isChosen, string(state)); err != nil {
+			return err
+		}
+	}
+	return notify(ctx, tx, id, 0)
+}
