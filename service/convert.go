@@ -1,0 +1,64 @@
+package service
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+func runMessage(r *runs.Run) *cleanupv1.Run {
+	out := &cleanupv1.Run{
+		Id: r.ID, State: cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]), DryRun: r.DryRun,
+		RequestedBy: r.RequestedBy, ReferenceTime: moment(r.ReferenceTime), CreateTime: timestamppb.New(r.CreateTime),
+		StartTime: moment(r.StartTime), EndTime: moment(r.EndTime), Error: r.Error,
+	}
+	for i := range r.Results {
+		out.Results = append(out.Results, resultMessage(&r.Results[i]))
+	}
+	return out
+}
+
+func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
+	return &cleanupv1.TaskResult{
+		Task: t.Task, State: cleanupv1.TaskState(cleanupv1.TaskState_value["TASK_STATE_"+string(t.State)]),
+		RowsDeleted: t.RowsDeleted, RowsUpdated: t.RowsUpdated, TablesDropped: t.TablesDropped, Batches: t.Batches,
+		StartTime: moment(t.StartTime), EndTime: moment(t.EndTime), Error: t.Error,
+	}
+}
+
+func eventMessage(e runs.Event) *cleanupv1.RunEvent {
+	out := &cleanupv1.RunEvent{RunId: e.RunID, Sequence: e.Sequence, Time: timestamppb.New(e.Time)}
+	switch e.Kind {
+	case runs.RunStarted:
+		out.Event = &cleanupv1.RunEvent_RunStarted{RunStarted: &cleanupv1.RunStarted{Run: runMessage(e.Run)}}
+	case runs.TaskStarted:
+		out.Event = &cleanupv1.RunEvent_TaskStarted{TaskStarted: &cleanupv1.TaskStarted{
+			Task: e.Task, Position: int32(e.Position), TaskCount: int32(e.Count),
+		}}
+	case runs.TaskProgress:
+		p := e.Progress
+		out.Event = &cleanupv1.RunEvent_TaskProgress{TaskProgress: &cleanupv1.TaskProgress{
+			Task: e.Task, Object: p.Object, RowsDeleted: p.RowsDeleted, RowsUpdated: p.RowsUpdated, TablesDropped: p.TablesDropped,
+			Batches: p.Batches, RowsExpected: p.RowsExpected, RowsPerSecond: p.RowsPerSecond,
+		}}
+	case runs.TaskFinished:
+		out.Event = &cleanupv1.RunEvent_TaskFinished{TaskFinished: &cleanupv1.TaskFinished{Result: resultMessage(e.Result)}}
+	case runs.LogLine:
+		out.Event = &cleanupv1.RunEvent_Log{Log: &cleanupv1.LogEntry{
+			Level: cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Level)]), Task: e.Task, Message: e.Message,
+		}}
+	case runs.RunFinished:
+		out.Event = &cleanupv1.RunEvent_RunFinished{RunFinished: &cleanupv1.RunFinished{Run: runMessage(e.Run)}}
+	}
+	return out
+}
+
+func moment(t *time.Time) *timestamppb.Timestamp {
+	if t == nil {
+		return nil
+	}
+	return timestamppb.New(*t)
+}

@@ -1,0 +1,103 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// domain names this service in error details.
+const domain = "cleanupd"
+
+// errStaleEtag says that the options have changed since the caller read them.
+var errStaleEtag = errors.New("the options have changed since this etag was read: read them again")
+
+// toStatus is the one place where errors become statuses.
+func toStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	var (
+		invalid runs.InvalidError
+		active  *runs.ActiveError
+		pgErr   *pgconn.PgError
+	)
+	switch {
+	case errors.As(err, &invalid):
+		violations := &errdetails.BadRequest{}
+		for _, v := range invalid {
+			violations.FieldViolations = append(violations.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Problem})
+		}
+		return withDetails(codes.InvalidArgument, err.Error(), violations)
+	case errors.As(err, &active):
+		return withDetails(codes.Aborted, err.Error(), &errdetails.ErrorInfo{
+			Reason: "RUN_ACTIVE", Domain: domain, Metadata: map[string]string{"run_id": active.RunID},
+		})
+	case errors.Is(err, runs.ErrTooManyDryRuns):
+		return status.Error(codes.ResourceExhausted, err.Error())
+	case errors.Is(err, runs.ErrNotFound):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, runs.ErrPageToken):
+		return toStatus(runs.InvalidError{{Field: "page_token", Problem: err.Error()}})
+	case errors.Is(err, errStaleEtag):
+		return status.Error(codes.Aborted, err.Error())
+	case errors.Is(err, campaign.ErrNotCampaign), errors.Is(err, campaign.ErrNoOptionTable):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	case tasks.Lost(err):
+		return status.Error(codes.Unavailable, "the database does not answer: "+err.Error())
+	case errors.As(err, &pgErr) && pgErr.Code == "55P03":
+		return status.Error(codes.Unavailable, "the rows are locked by someone; try again: "+err.Error())
+	case errors.As(err, &pgErr) && pgErr.Code == "42501":
+		return status.Error(codes.FailedPrecondition, "the service's database role lacks a right: "+err.Error())
+	}
+	return status.Error(codes.Internal, err.Error())
+}
+
+// runStatus is how the stream of a run ends: nil when the run succeeded.
+func runStatus(r *runs.Run) error {
+	if r.State == runs.Succeeded {
+		return nil
+	}
+	code, reason := codes.Internal, "RUN_FAILED"
+	switch r.Cause {
+	case runs.CauseCancelled:
+		code, reason = codes.Canceled, "RUN_CANCELLED"
+	case runs.CauseNotCampaign:
+		code = codes.FailedPrecondition
+	}
+	return withDetails(code, r.Error, &errdetails.ErrorInfo{
+		Reason: reason, Domain: domain, Metadata: map[string]string{"run_id": r.ID, "task": r.FailedTask()},
+	})
+}
+
+func withDetails(code codes.Code, message string, detail protoadapt.MessageV1) error {
+	s, err := status.New(code, message).WithDetails(detail)
+	if err != nil { // a detail that can not be encoded: the status is worth more without it than not at all
+		return status.Error(code, message)
+	}
+	return s.Err()
+}
+
+func unaryErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	resp, err := handler(ctx, req)
+	return resp, toStatus(err)
+}
+
+func streamErrors(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return toStatus(handler(srv, stream))
+}

@@ -1,0 +1,137 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// gateway is the REST routes of the API. It calls the in-memory server, since the generated in-process handlers
+// can not stream.
+func (s *Server) gateway() (http.Handler, error) {
+	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.pipe.DialContext(ctx) }))
+	if err != nil {
+		return nil, err
+	}
+	mux := runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, strictJSON{&runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitDefaultValues: true}}}),
+		runtime.WithErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+			writeError(w, r, err)
+		}),
+		runtime.WithRoutingErrorHandler(routingError),
+		runtime.WithMiddlewares(strictRoute),
+		runtime.WithMetadata(func(_ context.Context, r *http.Request) metadata.MD {
+			return metadata.Pairs(callerHeader, hostOf(r.RemoteAddr))
+		}),
+		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
+		// Without these a POST of a form would be taken for a GET.
+		runtime.WithDisablePathLengthFallback(), runtime.WithDisableHTTPMethodOverride(),
+	)
+	return mux, cleanupv1.RegisterCleanupServiceHandlerClient(context.Background(), mux, cleanupv1.NewCleanupServiceClient(conn))
+}
+
+// strictJSON is protobuf's JSON without its leniencies: unknown fields and anything after the value are errors.
+type strictJSON struct{ *runtime.JSONPb }
+
+func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		body, err := io.ReadAll(r)
+		switch {
+		case err != nil:
+			return err
+		case len(strings.TrimSpace(string(body))) == 0:
+			return io.EOF // no body: an empty message
+		case !json.Valid(body):
+			return errors.New("the body is not one JSON value")
+		}
+		return j.Unmarshal(body, v)
+	})
+}
+
+// queryParameters are those that the routes name, by method and pattern.
+var queryParameters = map[string][]string{
+	"GET /v1/runs":                   {"page_size", "pageSize", "page_token", "pageToken"},
+	"GET /v1/runs/{run_id=*}/events": {"after_sequence", "afterSequence"},
+	"PATCH /v1/options":              {"etag"},
+}
+
+// strictRoute refuses query parameters that the route does not name (the gateway would ignore them: a dry_run
+// misplaced there would start a real run), and a verb where the route has none.
+func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		pattern, _ := runtime.HTTPPattern(r.Context())
+		allowed := queryParameters[r.Method+" "+pattern.String()]
+		for name, values := range r.URL.Query() {
+			if !slices.Contains(allowed, name) {
+				writeError(w, r, status.Errorf(codes.InvalidArgument, "unknown query parameter %q", name))
+				return
+			}
+			if len(values) > 1 {
+				writeError(w, r, status.Errorf(codes.InvalidArgument, "query parameter %q is given %d times", name, len(values)))
+				return
+			}
+		}
+		if strings.HasSuffix(params["run_id"], ":cancel") {
+			routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
+			return
+		}
+		next(w, r, params)
+	}
+}
+
+func routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+	switch code {
+	case http.StatusMethodNotAllowed:
+		writeStatus(w, r, code, status.Newf(codes.Unimplemented, "%s is not allowed on %s", r.Method, r.URL.Path))
+	case http.StatusNotFound:
+		writeStatus(w, r, code, status.Newf(codes.NotFound, "there is no %s", r.URL.Path))
+	default:
+		writeStatus(w, r, code, status.New(codes.InvalidArgument, http.StatusText(code)))
+	}
+}
+
+// writeError answers with an error as google.rpc.Status.
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
+	s := status.Convert(err)
+	var routing *runtime.HTTPStatusError
+	if errors.As(err, &routing) {
+		s = status.Convert(routing.Err)
+	}
+	writeStatus(w, r, runtime.HTTPStatusFromCode(s.Code()), s)
+}
+
+// writeStatus writes a status, within {"error": …} where the route streams, as it would in mid-stream.
+func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Status) {
+	body, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(s.Proto())
+	if err != nil {
+		body = []byte(`{"code":13,"message":"the error can not be written as JSON"}`)
+	}
+	if streams(r) {
+		body = slices.Concat([]byte(`{"error":`), body, []byte("}"))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// streams tells whether the route of a request answers with a stream.
+func streams(r *http.Request) bool {
+	return r.Method == http.MethodPost && r.URL.Path == "/v1/runs" ||
+		r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/runs/") && strings.HasSuffix(r.URL.Path, "/events")
+}

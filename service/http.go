@@ -1,0 +1,99 @@
+package service
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cleanupd/cleanupd"
+)
+
+// maxBody is the largest request body: no message of the API comes near it.
+const maxBody = 1 << 20
+
+// handler is all of HTTP: the gateway, and beside it what probes and scrapers ask for.
+func (s *Server) handler(svc *Service, registry *prometheus.Registry, loopback bool) (http.Handler, error) {
+	gateway, err := s.gateway()
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", gateway)
+	mux.Handle("/healthz", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
+	mux.Handle("/readyz", onlyGet(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		if _, err := svc.pool.Exec(ctx, "SELECT FROM cleanupd.run LIMIT 1"); err != nil {
+			writeError(w, r, status.Error(codes.Unavailable, "the database does not answer"))
+			return
+		}
+		writeText(w, "text/plain", "ok\n")
+	}))
+	mux.Handle("/openapi.json", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "application/json", cleanupd.OpenAPI) }))
+	mux.Handle("/metrics", onlyGet(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
+	})
+	return http.MaxBytesHandler(onlyOwn(mux, loopback), maxBody), nil
+}
+
+func writeText(w http.ResponseWriter, contentType, text string) {
+	w.Header().Set("Content-Type", contentType)
+	_, _ = w.Write([]byte(text))
+}
+
+func onlyGet(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
+			return
+		}
+		next(w, r)
+	})
+}
+
+// onlyOwn refuses what a web page of someone else sends through a browser: cross-origin requests of any method,
+// and, when the server listens on loopback, requests to another host, by which a page could pass for our own
+// (DNS rebinding).
+func onlyOwn(next http.Handler, loopback bool) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		judged := r.WithContext(r.Context())
+		judged.Method = http.MethodPost // GET too: the protection would let it pass
+		switch {
+		case loopback && !isLoopback(r.Host):
+			writeError(w, r, status.Errorf(codes.PermissionDenied, "this server listens on loopback and does not serve the host %q", r.Host))
+		case protection.Check(judged) != nil:
+			writeError(w, r, status.Error(codes.PermissionDenied, "cross-origin requests are refused"))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isLoopback tells whether a host, with or without a port, is this machine's own.
+func isLoopback(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(trimBrackets(host))
+	return err == nil && addr.IsLoopback()
+}
+
+func trimBrackets(host string) string {
+	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
+		return host[1 : len(host)-1]
+	}
+	return host
+}

@@ -1,0 +1,213 @@
+package service
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// fields are the fields of the message Options and the options behind them, in the message's order.
+var fields = []struct {
+	name       string
+	option     campaign.Option
+	outputOnly bool
+}{
+	{name: "storage_optimization", option: campaign.NoStats},
+	{name: "tracking_stat_purge_delay_days", option: campaign.TrackingStatPurge},
+	{name: "tracking_log_purge_delay_days", option: campaign.TrackingLogPurge},
+	{name: "broad_log_purge_delay_days", option: campaign.BroadLogPurge},
+	{name: "recycled_delivery_purge_delay_days", option: campaign.RecycledDeliveryPurge},
+	{name: "rejects_purge_delay_days", option: campaign.RejectsPurge},
+	{name: "visitor_purge_delay_days", option: campaign.VisitorPurge},
+	{name: "proposition_purge_delay_days", option: campaign.PropositionPurge},
+	{name: "event_purge_delay_days", option: campaign.EventPurge},
+	{name: "event_histo_purge_delay_days", option: campaign.EventHistoPurge},
+	{name: "audit_trail_purge_delay_days", option: campaign.AuditTrailPurge},
+	{name: "app_subscription_rcp_purge_delay_days", option: campaign.AppSubscriptionPurge},
+	{name: "last_cleanup_time", option: campaign.LastCleanup, outputOnly: true},
+	{name: "last_error_stat_coalesce_time", option: campaign.LastErrorStatCoalesce, outputOnly: true},
+}
+
+var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
+
+// optionsLock is the advisory lock that makes changes of options take turns: "options" in ASCII.
+const optionsLock = 0x6f7074696f6e73
+
+// GetOptions implements cleanupv1.CleanupServiceServer.
+func (s *Service) GetOptions(ctx context.Context, _ *cleanupv1.GetOptionsRequest) (*cleanupv1.GetOptionsResponse, error) {
+	catalog, err := campaign.LoadCatalog(ctx, s.pool)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := campaign.ReadOptions(ctx, s.pool, catalog)
+	if err != nil {
+		return nil, err
+	}
+	return optionsAnswer(stored), nil
+}
+
+// SetOptions implements cleanupv1.CleanupServiceServer.
+func (s *Service) SetOptions(ctx context.Context, in *cleanupv1.SetOptionsRequest) (*cleanupv1.SetOptionsResponse, error) {
+	changes, err := changesOf(in)
+	if err != nil {
+		return nil, err
+	}
+	catalog, err := campaign.LoadCatalog(ctx, s.pool)
+	if err != nil {
+		return nil, err
+	}
+	var now *cleanupv1.GetOptionsResponse
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(%d)", optionsLock)); err != nil {
+			return err
+		}
+		if in.GetEtag() != "" {
+			stored, err := campaign.ReadOptions(ctx, tx, catalog)
+			if err != nil {
+				return err
+			}
+			if etag(stored) != in.GetEtag() {
+				return errStaleEtag
+			}
+		}
+		for _, c := range changes {
+			if err := c(ctx, tx, catalog); err != nil {
+				return err
+			}
+		}
+		stored, err := campaign.ReadOptions(ctx, tx, catalog)
+		now = optionsAnswer(stored)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.SetOptionsResponse{Options: now.Options, Defaults: now.Defaults, Customized: now.Customized, Etag: now.Etag, Invalid: now.Invalid}, nil
+}
+
+type change func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
+
+// changesOf turns a request into what is to be stored, or says all that is wrong with it.
+func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
+	message := in.GetOptions().ProtoReflect()
+	paths := in.GetUpdateMask().GetPaths()
+	var wrong runs.InvalidError
+	for i, path := range paths {
+		if optionFields.ByName(protoreflect.Name(path)) == nil {
+			wrong = append(wrong, runs.Violation{Field: fmt.Sprintf("update_mask.paths[%d]", i), Problem: fmt.Sprintf("Options has no field %q", path)})
+		}
+	}
+	var changes []change
+	for _, f := range fields {
+		field := optionFields.ByName(protoreflect.Name(f.name))
+		if len(paths) > 0 && !slices.Contains(paths, f.name) || len(paths) == 0 && !message.Has(field) {
+			continue
+		}
+		problem := ""
+		switch {
+		case f.outputOnly:
+			problem = "is output only"
+		case !message.Has(field):
+			changes = append(changes, func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error {
+				return campaign.ResetOption(ctx, tx, c, f.option)
+			})
+		default:
+			value := storedValue(message, field)
+			if err := f.option.Check(value); err != nil {
+				problem = err.Error()
+				if !f.option.IsDelay() {
+					problem = "must be VACUUM_ANALYZE, NONE or ANALYZE"
+				}
+				break
+			}
+			changes = append(changes, func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error {
+				return campaign.StoreNumber(ctx, tx, c, f.option, value)
+			})
+		}
+		if problem != "" {
+			wrong = append(wrong, runs.Violation{Field: "options." + f.name, Problem: problem})
+		}
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	return changes, nil
+}
+
+// storedValue is a field's value as the option counts it. The enum stands one above the codes, since its zero is
+// UNSPECIFIED.
+func storedValue(message protoreflect.Message, field protoreflect.FieldDescriptor) int {
+	if field.Kind() == protoreflect.EnumKind {
+		return int(message.Get(field).Enum()) - 1
+	}
+	return int(message.Get(field).Int())
+}
+
+// optionsAnswer is what is in force, what would be without anything stored, and what is stored.
+func optionsAnswer(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
+	out := &cleanupv1.GetOptionsResponse{
+		Options: &cleanupv1.Options{}, Defaults: &cleanupv1.Options{}, Customized: &fieldmaskpb.FieldMask{}, Etag: etag(stored),
+	}
+	for _, f := range fields {
+		if stored.Stored(f.option) {
+			out.Customized.Paths = append(out.Customized.Paths, f.name)
+		}
+		if f.outputOnly {
+			continue
+		}
+		value, err := inForce(stored, f.option)
+		if err != nil {
+			out.Invalid = append(out.Invalid, &cleanupv1.InvalidOption{
+				Field: f.name, Option: f.option.Name, StoredValue: stored.Number(f.option), Reason: err.Error(),
+			})
+		}
+		if err == nil || !f.option.IsDelay() {
+			setField(out.Options, f.name, value)
+		}
+		setField(out.Defaults, f.name, f.option.Default)
+	}
+	out.Options.LastCleanupTime = moment(stored.Moment(campaign.LastCleanup))
+	out.Options.LastErrorStatCoalesceTime = moment(stored.Moment(campaign.LastErrorStatCoalesce))
+	return out
+}
+
+// inForce is the value that the tasks go by: days for a delay.
+func inForce(stored *campaign.Options, o campaign.Option) (int, error) {
+	if !o.IsDelay() {
+		return stored.Statistics()
+	}
+	delay, err := stored.Delay(o)
+	return int(delay / campaign.Day), err
+}
+
+func setField(o *cleanupv1.Options, name string, value int) {
+	field := optionFields.ByName(protoreflect.Name(name))
+	v := protoreflect.ValueOfInt32(int32(value))
+	if field.Kind() == protoreflect.EnumKind {
+		v = protoreflect.ValueOfEnum(protoreflect.EnumNumber(value + 1))
+	}
+	o.ProtoReflect().Set(field, v)
+}
+
+// etag changes with every stored option that a caller may set.
+func etag(stored *campaign.Options) string {
+	var all strings.Builder
+	for _, f := range fields {
+		if !f.outputOnly {
+			fmt.Fprintln(&all, f.option.Name, stored.Stored(f.option), stored.Number(f.option))
+		}
+	}
+	sum := sha256.Sum256([]byte(all.String()))
+	return hex.EncodeToString(sum[:8])
+}

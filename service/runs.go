@@ -1,0 +1,127 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// Pages of ListRuns.
+const (
+	defaultPageSize = 50
+	maxPageSize     = 1000
+)
+
+// RunCleanup implements cleanupv1.CleanupServiceServer.
+func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.CleanupService_RunCleanupServer) error {
+	req := runs.Request{
+		Tasks: in.GetTasks(), SkipTasks: in.GetSkipTasks(), DryRun: in.GetDryRun(), ContinueOnError: in.GetContinueOnError(),
+		RequestedBy: caller(stream.Context()),
+	}
+	if d := in.GetMaxDuration(); d != nil {
+		if err := d.CheckValid(); err != nil || d.AsDuration() <= 0 {
+			return runs.InvalidError{{Field: "max_duration", Problem: "must be a duration greater than 0"}}
+		}
+		req.MaxDuration = d.AsDuration()
+	}
+	run, err := s.runs.Start(stream.Context(), req)
+	if err != nil {
+		return err
+	}
+	return s.watch(stream.Context(), run.ID, 0, in.GetDetach(), func(e *cleanupv1.RunEvent) error {
+		return stream.Send(&cleanupv1.RunCleanupResponse{Event: e})
+	})
+}
+
+// WatchRun implements cleanupv1.CleanupServiceServer.
+func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.CleanupService_WatchRunServer) error {
+	if in.GetAfterSequence() < 0 {
+		return runs.InvalidError{{Field: "after_sequence", Problem: "must not be negative"}}
+	}
+	return s.watch(stream.Context(), in.GetRunId(), in.GetAfterSequence(), false, func(e *cleanupv1.RunEvent) error {
+		return stream.Send(&cleanupv1.WatchRunResponse{Event: e})
+	})
+}
+
+var (
+	errDetached = errors.New("the caller wants no more events")
+	errStopping = status.Error(codes.Unavailable, "this replica is stopping: go on watching elsewhere with after_sequence")
+)
+
+// watch sends a run's events; a run that did not succeed ends in its own status.
+func (s *Service) watch(ctx context.Context, id string, after int64, detach bool, send func(*cleanupv1.RunEvent) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.stopping, func() { cancel(errStopping) })()
+	run, err := s.runs.Watch(ctx, id, after, func(e runs.Event) error {
+		if err := send(eventMessage(e)); err != nil {
+			return err
+		}
+		if detach {
+			return errDetached
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errDetached):
+		return nil
+	case errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errStopping):
+		return errStopping
+	case err != nil:
+		return err
+	}
+	return runStatus(run)
+}
+
+// GetRun implements cleanupv1.CleanupServiceServer.
+func (s *Service) GetRun(ctx context.Context, in *cleanupv1.GetRunRequest) (*cleanupv1.GetRunResponse, error) {
+	run, err := s.runs.Get(ctx, in.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.GetRunResponse{Run: runMessage(run)}, nil
+}
+
+// ListRuns implements cleanupv1.CleanupServiceServer.
+func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (*cleanupv1.ListRunsResponse, error) {
+	size := int(in.GetPageSize())
+	switch {
+	case size < 0:
+		return nil, runs.InvalidError{{Field: "page_size", Problem: "must not be negative"}}
+	case size == 0:
+		size = defaultPageSize
+	}
+	list, next, err := s.runs.List(ctx, min(size, maxPageSize), in.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.ListRunsResponse{NextPageToken: next}
+	for _, run := range list {
+		out.Runs = append(out.Runs, runMessage(run))
+	}
+	return out, nil
+}
+
+// CancelRun implements cleanupv1.CleanupServiceServer.
+func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest) (*cleanupv1.CancelRunResponse, error) {
+	run, err := s.runs.Cancel(ctx, in.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.CancelRunResponse{Run: runMessage(run)}, nil
+}
+
+// ListTasks implements cleanupv1.CleanupServiceServer.
+func (s *Service) ListTasks(context.Context, *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
+	out := &cleanupv1.ListTasksResponse{}
+	for _, t := range tasks.Pipeline {
+		out.Tasks = append(out.Tasks, &cleanupv1.Task{Name: t.Name, Title: t.Title, Description: t.Description, Options: t.OptionNames()})
+	}
+	return out, nil
+}

@@ -1,0 +1,26 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// Service implements cleanup.v1.CleanupService.
+type Service struct {
+	cleanupv1.UnimplementedCleanupServiceServer
+	pool *pgxpool.Pool
+	runs *runs.Manager
+	log  *slog.Logger
+	// stopping ends when streams are to end.
+	stopping context.Context
+}
+
+// New returns the service. When stopping ends, its streams end with UNAVAILABLE.
+func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager, log *slog.Logger) *Service {
+	return &Service{pool: pool, runs: manager, log: log, stopping: stopping}
+}
