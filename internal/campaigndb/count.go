@@ -1,0 +1,24 @@
+package campaigndb
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Count is how many rows a table has.
+type Count struct {
+	Table string
+	Rows  int64
+}
+
+// CountAll counts the rows of every table in the schema public, by the tables' names.
+func CountAll(ctx context.Context, conn *pgx.Conn) ([]Count, error) {
+	rows, err := conn.Query(ctx, `
+		SELECT relname::text, (xpath('/row/n/text()', query_to_xml(format('SELECT count(*) AS n FROM %s', oid::regclass), false, true, '')))[1]::text::bigint
+		FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY 1`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Count])
+}

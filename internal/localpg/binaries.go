@@ -1,0 +1,102 @@
+package localpg
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+)
+
+// ErrNoPostgres says that no PostgreSQL could be found or fetched, and what to install.
+var ErrNoPostgres = errors.New("no PostgreSQL 14 or later was found: install it (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql@17)")
+
+// oldest is the first major version that sweeps tables by TID ranges.
+const oldest = 14
+
+// findBinaries finds the folder of initdb and postgres; as an ordinary user it has them fetched where there are none.
+func findBinaries() (string, error) {
+	for _, dir := range candidates() {
+		if major, err := version(dir); err == nil && major >= oldest {
+			return dir, nil
+		}
+	}
+	if os.Geteuid() == 0 {
+		return "", ErrNoPostgres
+	}
+	dir, err := fetch()
+	if err != nil {
+		return "", fmt.Errorf("%w (fetching one failed: %w)", ErrNoPostgres, err)
+	}
+	return dir, nil
+}
+
+// candidates are the folders where the server's programs may be, the likeliest first.
+func candidates() []string {
+	var dirs []string
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		dirs = append(dirs, strings.TrimSpace(string(out)))
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
+		found, _ := filepath.Glob(pattern)
+		slices.Reverse(found) // the newest first
+		dirs = append(dirs, found...)
+	}
+	return dirs
+}
+
+// version is the major version of the server in a folder that has both programs.
+func version(dir string) (int, error) {
+	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
+		return 0, err
+	}
+	out, err := exec.Command(filepath.Join(dir, "postgres"), "--version").Output()
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(out)) // postgres (PostgreSQL) 15.18 (Debian …)
+	if len(fields) < 3 {
+		return 0, fmt.Errorf("%s/postgres --version says %q", dir, out)
+	}
+	major, _, _ := strings.Cut(fields[2], ".")
+	return strconv.Atoi(major)
+}
+
+// fetch lets embedded-postgres download the programs and unpack them into the user's cache. It has no call for
+// that alone: a server is started and stopped.
+func fetch() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	base := filepath.Join(cache, "cleanupd", "postgres-"+runtime.GOARCH)
+	bin := filepath.Join(base, "bin")
+	if _, err := version(bin); err == nil {
+		return bin, nil
+	}
+	port, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	runtimeDir, err := os.MkdirTemp("", "cleanupd-pg-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(runtimeDir) }()
+	pg := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().Version(embeddedpostgres.V17).Port(uint32(port)).
+		BinariesPath(base).CachePath(filepath.Join(cache, "cleanupd")).RuntimePath(runtimeDir).Logger(io.Discard))
+	if err := pg.Start(); err != nil {
+		return "", err
+	}
+	return bin, pg.Stop()
+}

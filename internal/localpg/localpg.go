@@ -1,0 +1,150 @@
+// Package localpg runs a private PostgreSQL for the demo and the tests: in a temporary folder of its own, on a
+// free port of the loopback interface, gone at the end. As root it runs as another user, since PostgreSQL refuses
+// to run as root.
+package localpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a running PostgreSQL.
+type Server struct {
+	dir  string
+	port int
+	cmd  *exec.Cmd
+	done chan error
+}
+
+// startTimeout is how long a server may take until it answers.
+const startTimeout = 60 * time.Second
+
+// Start makes a cluster and starts it. settings are added to its configuration (name=value).
+func Start(ctx context.Context, settings ...string) (s *Server, err error) {
+	bin, err := findBinaries()
+	if err != nil {
+		return nil, err
+	}
+	owner, err := serverUser()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "cleanupd-pg-")
+	if err != nil {
+		return nil, err
+	}
+	s = &Server{dir: dir}
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
+	if owner != nil {
+		if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
+			return nil, err
+		}
+	}
+	data := filepath.Join(dir, "data")
+	initdb := command(owner, filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "postgres", "--auth", "trust",
+		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
+	initdb.Dir = dir
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	// The port is free when it is looked for, not for certain when PostgreSQL takes it: then another one is tried.
+	for range 5 {
+		if err = s.run(ctx, owner, bin, data, settings); err == nil {
+			return s, nil
+		}
+	}
+	return nil, err
+}
+
+// run starts the server on a free port and waits until it answers.
+func (s *Server) run(ctx context.Context, owner *syscall.Credential, bin, data string, settings []string) error {
+	var err error
+	if s.port, err = freePort(); err != nil {
+		return err
+	}
+	args := []string{"-D", data, "-k", s.dir, "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1",
+		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200", "-c", "autovacuum=off"}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	cmd := command(owner, filepath.Join(bin, "postgres"), args...)
+	cmd.Dir = s.dir
+	logFile, err := os.Create(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = logFile.Close() }()
+	cmd.Stderr, cmd.Stdout = logFile, logFile
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	s.cmd, s.done = cmd, done
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.URL("postgres", "postgres"))
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case exit := <-done:
+			s.cmd = nil
+			said, _ := os.ReadFile(logFile.Name())
+			return fmt.Errorf("PostgreSQL ended at its start (%w): %s", exit, said)
+		case <-ctx.Done():
+			return fmt.Errorf("PostgreSQL does not answer: %w", errors.Join(ctx.Err(), err))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// URL is the address of a database for a role.
+func (s *Server) URL(role, database string) string {
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", role, s.port, database)
+}
+
+// Stop ends the server at once and removes all it made.
+func (s *Server) Stop() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT)
+		select {
+		case <-s.done:
+		case <-time.After(10 * time.Second):
+			_ = s.cmd.Process.Kill()
+			<-s.done
+		}
+	}
+	_ = os.RemoveAll(s.dir)
+}
+
+func command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.SysProcAttr = processAttributes(owner)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
+	return cmd
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
