@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// serverFlag adds the flag that says which server a client talks to.
+func serverFlag(cmd *cobra.Command, address *string) {
+	cmd.PersistentFlags().StringVar(address, "server", "127.0.0.1:9090", "the gRPC address of a server")
+}
+
+// dial returns a client of a server. It connects with the first call.
+func dial(address string) (cleanupv1.CleanupServiceClient, func(), error) {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, nil, usagef("--server: %w", err)
+	}
+	return cleanupv1.NewCleanupServiceClient(conn), func() { _ = conn.Close() }, nil
+}
+
+// plain is an error of a call as a person reads it.
+func plain(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return errors.New(s.Message())
+	}
+	return err
+}
+
+// stateName is an enum value without its prefix, in lower case.
+func stateName(prefix string, value fmt.Stringer) string { return lowerAfter(prefix, value.String()) }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// connectTimeout is how long the database may take to answer at start.
+const connectTimeout = 10 * time.Second
+
+// oldestServer is the first PostgreSQL that sweeps tables by TID ranges, as server_version_num counts.
+const oldestServer = 140000
+
+// parseDatabaseURL reads the URL without connecting. The session's time zone stays the one that the database or
+// the role sets, whatever the environment of this process says: columns without a zone are read in it.
+func parseDatabaseURL(url string) (*pgxpool.Config, error) {
+	if url == "" {
+		return nil, usagef("--database-url is required: postgres://USER:PASSWORD@HOST/DATABASE")
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, usagef("--database-url: %w", err) // pgx leaves passwords out
+	}
+	for name := range config.ConnConfig.RuntimeParams {
+		if strings.EqualFold(name, "timezone") {
+			delete(config.ConnConfig.RuntimeParams, name)
+		}
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "cleanupd"
+	}
+	config.ConnConfig.ConnectTimeout = connectTimeout
+	config.MaxConns = max(config.MaxConns, 10) // a run takes three, the rest is for calls
+	return config, nil
+}
+
+// migrateDatabase connects, checks that the server will do, and brings the schema cleanupd up to date.
+func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return fmt.Errorf("cannot connect to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var version int
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		return err
+	}
+	if version < oldestServer {
+		return fmt.Errorf("PostgreSQL 14 or later is needed, the server is version %d", version/10000)
+	}
+	if err := refusePooler(ctx, config, conn); err != nil {
+		return err
+	}
+	return runs.Migrate(ctx, conn)
+}
+
+// errPooler says that sessions are shared, on which no lease and no notification can be built.
+var errPooler = errors.New("the database is behind a pooler in transaction mode: cleanupd needs session connections (LISTEN, advisory locks); connect to PostgreSQL itself, or to a pool in session mode")
+
+// refusePooler finds out whether a connection changes its server process between transactions: one is kept busy by
+// a second connection, so that a pooler must give the first another one.
+func refusePooler(ctx context.Context, config *pgxpool.Config, conn *pgx.Conn) error {
+	const process = "SELECT pg_backend_pid()"
+	var before, after int
+	if err := conn.QueryRow(ctx, process).Scan(&before); err != nil {
+		return err
+	}
+	other, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return fmt.Errorf("cannot connect to the database: %w", err)
+	}
+	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }()
+	if _, err := other.Exec(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	if err := conn.QueryRow(ctx, process).Scan(&after); err != nil {
+		return err
+	}
+	if before != after {
+		return errPooler
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/localpg"
+)
+
+// demoDatabase is the demo's database.
+const demoDatabase = "campaign"
+
+func newDemo() *cobra.Command {
+	var (
+		rows int
+		keep bool
+	)
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show it all: a private PostgreSQL, a Campaign database, a run, a summary",
+		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve it on\n" +
+			"free ports, run the cleanup, and say what went and what stayed. Nothing of it is left at the end.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rows < 0 {
+				return usagef("--rows must not be negative, not %d", rows)
+			}
+			return demo(cmd.Context(), cmd.OutOrStdout(), rows, keep)
+		},
+	}
+	cmd.Flags().IntVar(&rows, "rows", 200_000, "how many rows to make, about")
+	cmd.Flags().BoolVar(&keep, "keep", false, "go on serving until interrupted")
+	return cmd
+}
+
+func demo(ctx context.Context, w io.Writer, rows int, keep bool) error {
+	fmt.Fprintln(w, "Starting a private PostgreSQL …")
+	pg, err := localpg.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer pg.Stop()
+	fmt.Fprintf(w, "Making a Campaign database of about %d rows …\n", rows)
+	if err := fillDemo(ctx, pg, rows); err != nil {
+		return err
+	}
+	url := pg.URL(campaigndb.Role, demoDatabase)
+	s, err := newServer(ctx, serveConfig{databaseURL: url, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second},
+		slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.serve(serving) }()
+	err = runDemo(ctx, w, s, url)
+	if keep && err == nil {
+		fmt.Fprintln(w, "\nServing until interrupted (Ctrl-C).")
+		<-ctx.Done()
+	}
+	stop()
+	if serveErr := <-ended; err == nil {
+		err = serveErr
+	}
+	return err
+}
+
+func fillDemo(ctx context.Context, pg *localpg.Server, rows int) error {
+	super, err := pgx.Connect(ctx, pg.URL("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = super.Close(context.WithoutCancel(ctx)) }()
+	if err := campaigndb.Prepare(ctx, super, demoDatabase); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, pg.URL(campaigndb.Role, demoDatabase))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, campaigndb.Schema); err != nil {
+		return err
+	}
+	return campaigndb.Fill(ctx, conn, rows, 1, time.Now())
+}
+
+// runDemo says how to call the server, runs the cleanup, and says what went.
+func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
+	fmt.Fprintf(w, `
+The database:  psql '%[1]s'
+Over gRPC:     grpcurl -plaintext -d '{}' %[2]s cleanup.v1.CleanupService/RunCleanup
+Over REST:     curl -N -X POST http://%[3]s/v1/runs -d '{}'
+               curl http://%[3]s/v1/tasks
+               curl http://%[3]s/v1/options
+
+`, url, s.grpc.Addr(), s.http.Addr())
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	before, err := campaigndb.CountAll(ctx, conn)
+	if err != nil {
+		return err
+	}
+	client, closeConn, err := dial(s.grpc.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer closeConn()
+	stream, err := client.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{})
+	if err != nil {
+		return plain(err)
+	}
+	if err := show(w, func() (*cleanupv1.RunEvent, error) {
+		m, err := stream.Recv()
+		return m.GetEvent(), err
+	}); err != nil {
+		return err
+	}
+	after, err := campaigndb.CountAll(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return printCounts(w, before, after)
+}
+
+// printCounts is what went and what stayed, a line a table that had rows.
+func printCounts(w io.Writer, before, after []campaigndb.Count) error {
+	left := map[string]int64{}
+	for _, c := range after {
+		left[c.Table] = c.Rows
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\nTABLE\tWENT\tSTAYED\t")
+	var went, stayed int64
+	for _, c := range before {
+		if c.Rows == 0 {
+			continue
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t\n", c.Table, c.Rows-left[c.Table], left[c.Table])
+		went += c.Rows - left[c.Table]
+		stayed += left[c.Table]
+	}
+	fmt.Fprintf(table, "total\t%d\t%d\t\n", went, stayed)
+	return table.Flush()
+}

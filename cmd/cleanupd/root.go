@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usageError is a mistake on the command line or in the environment.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "cleanupd",
+		Short:         "Keeps a Campaign database on PostgreSQL from growing without end",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q; see cleanupd --help", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(newServe(), newMigrate(), newRun(), newRuns(), newDemo(), newVersion())
+	for _, cmd := range root.Commands() {
+		offerEnvironment(cmd)
+	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return readEnvironment(cmd.Flags()) }
+	return root
+}
+
+// offerEnvironment says in the help of a command, and of those below it, which variable stands for each flag.
+func offerEnvironment(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + variable(f.Name) + "]" })
+	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + variable(f.Name) + "]" })
+	for _, sub := range cmd.Commands() {
+		offerEnvironment(sub)
+	}
+}
+
+// readEnvironment sets the flags that were not given from their variables.
+func readEnvironment(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		value, ok := os.LookupEnv(variable(f.Name))
+		if !ok || f.Changed || f.Name == "help" || err != nil {
+			return
+		}
+		if setErr := flags.Set(f.Name, value); setErr != nil {
+			err = usagef("environment variable %s: %w", variable(f.Name), setErr)
+		}
+	})
+	return err
+}
+
+// variable is the environment variable of a flag.
+func variable(flag string) string {
+	return "CLEANUPD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// noArguments refuses arguments where there are only flags.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no argument, not %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// oneLine is an error as one line.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

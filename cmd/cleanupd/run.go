@@ -1,0 +1,56 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+func newRun() *cobra.Command {
+	var (
+		address string
+		req     cleanupv1.RunCleanupRequest
+		limit   time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Start a run on a server and show its progress",
+		Long: "Start a run on a server and show its progress: a line a task, with a bar where the number of rows is\n" +
+			"known, and a table at the end. Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
+			"The exit status is 1 when the run did not succeed.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usagef("--max-duration must be greater than 0, not %s", limit)
+			}
+			if limit > 0 {
+				req.MaxDuration = durationpb.New(limit)
+			}
+			client, closeConn, err := dial(address)
+			if err != nil {
+				return err
+			}
+			defer closeConn()
+			stream, err := client.RunCleanup(cmd.Context(), &req)
+			if err != nil {
+				return plain(err)
+			}
+			return show(cmd.OutOrStdout(), func() (*cleanupv1.RunEvent, error) {
+				m, err := stream.Recv()
+				return m.GetEvent(), err
+			})
+		},
+	}
+	serverFlag(cmd, &address)
+	f := cmd.Flags()
+	f.StringArrayVar(&req.Tasks, "task", nil, "run this task; may be repeated (default all)")
+	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "leave this task out; may be repeated")
+	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would go")
+	f.BoolVar(&req.ContinueOnError, "continue-on-error", false, "go on after a failed task")
+	f.DurationVar(&limit, "max-duration", 0, "stop after the batch during which this time has passed (default no limit)")
+	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
+	return cmd
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+func newRuns() *cobra.Command {
+	var address string
+	cmd := &cobra.Command{
+		Use:   "runs [list | watch ID | cancel ID]",
+		Short: "List, watch and cancel the runs of a server",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("runs has no command %q; see cleanupd runs --help", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return listRuns(cmd, address) },
+	}
+	serverFlag(cmd, &address)
+	cmd.AddCommand(
+		&cobra.Command{
+			Use:   "list",
+			Short: "List the newest runs",
+			Args:  noArguments,
+			RunE:  func(cmd *cobra.Command, _ []string) error { return listRuns(cmd, address) },
+		},
+		&cobra.Command{
+			Use:   "watch ID",
+			Short: "Show a run's progress from its beginning to its end",
+			Args:  oneID,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				client, closeConn, err := dial(address)
+				if err != nil {
+					return err
+				}
+				defer closeConn()
+				stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
+				if err != nil {
+					return plain(err)
+				}
+				return show(cmd.OutOrStdout(), func() (*cleanupv1.RunEvent, error) {
+					m, err := stream.Recv()
+					return m.GetEvent(), err
+				})
+			},
+		},
+		&cobra.Command{
+			Use:   "cancel ID",
+			Short: "Stop a run after its current batch",
+			Args:  oneID,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				client, closeConn, err := dial(address)
+				if err != nil {
+					return err
+				}
+				defer closeConn()
+				out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
+				if err != nil {
+					return plain(err)
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s is %s\n", out.GetRun().GetId(), stateName("RUN_STATE_", out.GetRun().GetState()))
+				return err
+			},
+		},
+	)
+	return cmd
+}
+
+func oneID(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s takes the id of one run; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+	}
+	return nil
+}
+
+func listRuns(cmd *cobra.Command, address string) error {
+	client, closeConn, err := dial(address)
+	if err != nil {
+		return err
+	}
+	defer closeConn()
+	out, err := client.ListRuns(cmd.Context(), &cleanupv1.ListRunsRequest{})
+	if err != nil {
+		return plain(err)
+	}
+	return printRuns(cmd.OutOrStdout(), out.GetRuns())
+}
+
+func printRuns(w io.Writer, list []*cleanupv1.Run) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RUN\tSTATE\tCREATED\tTOOK\tROWS DELETED\tERROR")
+	for _, r := range list {
+		var deleted int64
+		for _, t := range r.GetResults() {
+			deleted += t.GetRowsDeleted()
+		}
+		took := ""
+		if r.GetEndTime() != nil && r.GetStartTime() != nil {
+			took = r.GetEndTime().AsTime().Sub(r.GetStartTime().AsTime()).Round(10 * time.Millisecond).String()
+		}
+		state := stateName("RUN_STATE_", r.GetState())
+		if r.GetDryRun() {
+			state += " (dry)"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, deleted, r.GetError())
+	}
+	return table.Flush()
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// serveConfig is what a server is given.
+type serveConfig struct {
+	databaseURL string
+	grpcListen  string
+	httpListen  string
+	lease       time.Duration
+}
+
+func newServe() *cobra.Command {
+	var c serveConfig
+	cmd := &cobra.Command{
+		Use:   "serve --database-url URL",
+		Short: "Serve the API, and work on the runs it starts",
+		Long: "Serve gRPC and REST, and work on the runs that callers start. Any number of replicas may serve the same\n" +
+			"database: one of them works on a run, and another takes it over should that one fall silent.\n" +
+			"SIGTERM stops new work, lets the current batch finish, and exits 0.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := newServer(cmd.Context(), c, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			if err != nil {
+				return err
+			}
+			return s.serve(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.databaseURL, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required)")
+	f.StringVar(&c.grpcListen, "grpc-listen", "127.0.0.1:9090", "the address for gRPC; port 0 picks a free one")
+	f.StringVar(&c.httpListen, "http-listen", "127.0.0.1:8080", "the address for REST; port 0 picks a free one")
+	f.DurationVar(&c.lease, "lease", 15*time.Second, "how long a silent replica keeps its run, 1s or more")
+	return cmd
+}
+
+// server is a replica that is ready to serve.
+type server struct {
+	pool       *pgxpool.Pool
+	manager    *runs.Manager
+	server     *service.Server
+	grpc, http net.Listener
+	log        *slog.Logger
+	stop       context.CancelFunc // ends the streams
+}
+
+// newServer checks the configuration, takes the ports, connects, and brings the schema up to date.
+func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server, err error) {
+	config, err := parseDatabaseURL(c.databaseURL)
+	if err != nil {
+		return nil, err
+	}
+	if c.lease < time.Second {
+		return nil, usagef("--lease must be 1s or more, not %s", c.lease)
+	}
+	s = &server{log: log}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.grpc, err = listen("--grpc-listen", c.grpcListen); err != nil {
+		return nil, err
+	}
+	if s.http, err = listen("--http-listen", c.httpListen); err != nil {
+		return nil, err
+	}
+	if err := migrateDatabase(ctx, config); err != nil {
+		return nil, err
+	}
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	hostname, _ := os.Hostname() // for people only
+	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid())})
+	var streams context.Context
+	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager, log), isLoopback(s.http.Addr()))
+	return s, err
+}
+
+// serve serves until the context ends: then the streams end, REST, gRPC, the work after its batch, and the pool
+// last.
+func (s *server) serve(ctx context.Context) error {
+	defer s.close()
+	defer context.AfterFunc(ctx, s.stop)()
+	s.log.Info("serving", "grpc", s.grpc.Addr().String(), "http", s.http.Addr().String())
+	var wg sync.WaitGroup
+	working, rest := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { s.manager.Work(ctx) })
+	wg.Go(func() { s.manager.Listen(working) })
+	err := s.server.Serve(ctx, s.grpc, s.http)
+	s.stop()
+	rest()
+	wg.Wait()
+	if err == nil {
+		s.log.Info("stopped")
+	}
+	return err
+}
+
+func (s *server) close() {
+	if s.stop != nil {
+		s.stop()
+	}
+	for _, l := range []net.Listener{s.grpc, s.http} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	if s.pool != nil {
+		s.pool.Close()
+	}
+}
+
+// listen takes an address. One that is no address is a mistake on the command line; one that is in use is not.
+func listen(flag, address string) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, usagef("%s: %q is no HOST:PORT", flag, address)
+	}
+	if _, err := net.ResolveTCPAddr("tcp", address); err != nil {
+		return nil, usagef("%s: %w", flag, err)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
+}
+
+func isLoopback(addr net.Addr) bool {
+	ap, err := netip.ParseAddrPort(addr.String())
+	return err == nil && ap.Addr().IsLoopback()
+}
