@@ -1,0 +1,195 @@
+// Package pgtest gives tests databases of a real PostgreSQL: one server a package, one database a test.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/localpg"
+)
+
+// Names of the template databases: without any table, and with the Campaign tables.
+const (
+	emptyTemplate    = "template_empty"
+	campaignTemplate = "template_campaign"
+)
+
+var (
+	address  func(role, database string) string // of the package's server
+	whySkip  string                             // why there is no server
+	sequence atomic.Int64
+)
+
+// Main is a package's TestMain: it starts a server (or uses the one of TEST_DATABASE_URL, a superuser's), makes the
+// templates, runs the tests and looks for goroutines that were left. Where no PostgreSQL can be had the tests are skipped with the
+// reason, in CI they fail.
+func Main(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx := context.Background()
+	if given := os.Getenv("TEST_DATABASE_URL"); given != "" {
+		address = func(role, database string) string { return rewrite(given, role, database) }
+	} else {
+		server, err := localpg.Start(ctx)
+		switch {
+		case errors.Is(err, localpg.ErrNoPostgres) && os.Getenv("CI") == "":
+			whySkip = err.Error()
+			return m.Run()
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "start PostgreSQL:", err)
+			return 1
+		}
+		defer server.Stop()
+		address = server.URL
+	}
+	if err := makeTemplates(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "make the templates:", err)
+		return 1
+	}
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// rewrite is a URL for another role and database of the same server.
+func rewrite(given, role, database string) string {
+	u, err := url.Parse(given)
+	if err != nil {
+		panic(err)
+	}
+	if role != "postgres" {
+		u.User = url.User(role)
+	}
+	u.Path = "/" + database
+	return u.String()
+}
+
+func makeTemplates(ctx context.Context) error {
+	super, err := pgx.Connect(ctx, address("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = super.Close(ctx) }()
+	for _, name := range []string{emptyTemplate, campaignTemplate} {
+		if _, err := super.Exec(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
+			return err
+		}
+	}
+	if err := campaigndb.Prepare(ctx, super, emptyTemplate); err != nil && !strings.Contains(err.Error(), "already exists") {
+		return err
+	}
+	if _, err := super.Exec(ctx, "CREATE DATABASE "+campaignTemplate+" OWNER "+campaigndb.Role); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, address(campaigndb.Role, campaignTemplate))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, campaigndb.Schema)
+	return err
+}
+
+// DB is a database of one test.
+type DB struct {
+	*pgxpool.Pool
+	t    testing.TB
+	Name string
+}
+
+// Campaign is a new database with the Campaign tables, all empty. Its pool is the application role's.
+func Campaign(t testing.TB) *DB { return clone(t, campaignTemplate) }
+
+// Empty is a new database without any table.
+func Empty(t testing.TB) *DB { return clone(t, emptyTemplate) }
+
+func clone(t testing.TB, template string) *DB {
+	t.Helper()
+	if whySkip != "" {
+		t.Skip(whySkip)
+	}
+	db := &DB{t: t, Name: fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1))}
+	db.superuser("postgres", fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", db.Name, template, campaigndb.Role))
+	pool, err := pgxpool.New(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Pool = pool
+	t.Cleanup(func() {
+		pool.Close()
+		db.superuser("postgres", "DROP DATABASE "+db.Name+" WITH (FORCE)")
+	})
+	return db
+}
+
+// URL is the database's address for the application's role.
+func (db *DB) URL() string { return address(campaigndb.Role, db.Name) }
+
+// As is the database's address for another role.
+func (db *DB) As(role string) string { return address(role, db.Name) }
+
+// Do runs SQL as the application's role. Several statements are allowed where there are no arguments.
+func (db *DB) Do(sql string, args ...any) {
+	db.t.Helper()
+	if _, err := db.Exec(db.t.Context(), sql, args...); err != nil {
+		db.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// Superuser runs SQL in the database as the superuser.
+func (db *DB) Superuser(sql string) {
+	db.t.Helper()
+	db.superuser(db.Name, sql)
+}
+
+func (db *DB) superuser(database, sql string) {
+	db.t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, address("postgres", database))
+	if err != nil {
+		db.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		db.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// Strings runs a query of one text column.
+func (db *DB) Strings(sql string, args ...any) []string {
+	db.t.Helper()
+	rows, err := db.Query(db.t.Context(), sql, args...)
+	if err != nil {
+		db.t.Fatalf("%s: %v", sql, err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		db.t.Fatalf("%s: %v", sql, err)
+	}
+	return list
+}
+
+// Int runs a query of one number.
+func (db *DB) Int(sql string, args ...any) (n int64) {
+	db.t.Helper()
+	if err := db.QueryRow(db.t.Context(), sql, args...).Scan(&n); err != nil {
+		db.t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
