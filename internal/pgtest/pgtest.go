@@ -40,6 +40,7 @@ func Main(m *testing.M) {
 
 func run(m *testing.M) int {
 	ctx := context.Background()
+	stop := func() {}
 	if given := os.Getenv("TEST_DATABASE_URL"); given != "" {
 		address = func(role, database string) string { return rewrite(given, role, database) }
 	} else {
@@ -52,14 +53,15 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, "start PostgreSQL:", err)
 			return 1
 		}
-		defer server.Stop()
-		address = server.URL
+		address, stop = server.URL, server.Stop
 	}
+	code := 1
 	if err := makeTemplates(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "make the templates:", err)
-		return 1
+	} else {
+		code = m.Run()
 	}
-	code := m.Run()
+	stop()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -1,0 +1,327 @@
+package runs_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// sessions makes so many expired sessions.
+func sessions(db *pgtest.DB, n int) {
+	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, $1::int) i", n)
+}
+
+// untilDeleting waits until a run has deleted something and is not through.
+func untilDeleting(t *testing.T, db *pgtest.DB, id string) {
+	t.Helper()
+	for db.Int("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task WHERE run_id = $1::text::uuid", id) == 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("the run never deleted anything")
+		}
+	}
+}
+
+// A replica that stops hands its run over after the batch at work; another goes on, and the counts are exact.
+func TestAStoppingReplicaHandsItsRunOver(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 3_000)
+	single := func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour } // the lease is given back, not waited for
+	a, workA, stopA := replica(t, db, "a", single)
+	b, workB, _ := replica(t, db, "b", func(c *runs.Config) { c.Lease = time.Hour })
+	run := start(t, a, runs.Request{Tasks: []string{"sessions", "audit-trail"}})
+	workA()
+	untilDeleting(t, db, run.ID)
+	stopA()
+	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left == 0 {
+		t.Fatal("the first replica was through before it was stopped")
+	}
+	workB()
+	events := watch(t, b, run.ID)
+	checkFinished(t, events, 3_000)
+	began := 0
+	for _, e := range events {
+		if e.Kind == runs.TaskStarted && e.Task == "sessions" {
+			began++
+		}
+	}
+	if began != 1 {
+		t.Errorf("task_started of sessions came %d times", began)
+	}
+}
+
+func checkFinished(t *testing.T, events []runs.Event, deleted int64) {
+	t.Helper()
+	last := events[len(events)-1]
+	if last.Kind != runs.RunFinished || last.Run.State != runs.Succeeded {
+		t.Fatalf("the last event is %s, the run %+v", last.Kind, last.Run)
+	}
+	var total int64
+	for _, r := range last.Run.Results {
+		total += r.RowsDeleted
+	}
+	if total != deleted {
+		t.Errorf("%d rows are accounted for, want %d", total, deleted)
+	}
+}
+
+// A replica whose run was taken away finds itself fenced at its next batch: it deletes and counts nothing more.
+func TestASilentReplicaIsFenced(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 5_000)
+	a, workA, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour })
+	b, workB, _ := replica(t, db, "b", nil)
+	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
+	workA()
+	untilDeleting(t, db, run.ID)
+	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'") // as though it had not been renewed
+	workB()
+	events := watch(t, b, run.ID)
+	checkFinished(t, events, 5_000)
+	if epoch := db.Int("SELECT epoch FROM cleanupd.run"); epoch < 2 {
+		t.Errorf("the run's epoch is %d: nobody took it over", epoch)
+	}
+}
+
+// Every watcher on every replica sees every event once and in order, live or late.
+func TestWatchers(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 500)
+	a, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
+	b, _, _ := replica(t, db, "b", nil)
+	run := start(t, a, runs.Request{})
+	work()
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		seen  [][]int64
+		kinds []runs.Kind
+	)
+	for i := range 20 {
+		wg.Go(func() {
+			var sequences []int64
+			m := []*runs.Manager{a, b}[i%2]
+			if _, err := m.Watch(t.Context(), run.ID, int64(i%3), func(e runs.Event) error {
+				sequences = append(sequences, e.Sequence)
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, sequences[3-i%3:])
+		})
+	}
+	wg.Wait()
+	for _, e := range watch(t, b, run.ID) {
+		kinds = append(kinds, e.Kind)
+	}
+	for _, s := range seen {
+		if len(s) != len(kinds)-3 || s[0] != 4 || !slices.IsSorted(s) {
+			t.Errorf("a watcher saw %d events from %d on, of %d", len(s), s[0], len(kinds))
+		}
+	}
+	if kinds[0] != runs.RunStarted || kinds[1] != runs.TaskStarted {
+		t.Errorf("the run begins with %v", kinds[:2])
+	}
+}
+
+// A slow watcher falls behind the ring and reads pages.
+func TestAWatcherThatFellBehind(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT id, i, '{"Kind": "log"}' FROM cleanupd.run, generate_series(1, 3000) i`)
+	db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
+	reached := make(chan struct{})
+	done := make(chan []runs.Event, 1)
+	go func() {
+		var events []runs.Event
+		_, err := m.Watch(t.Context(), run.ID, 0, func(e runs.Event) error {
+			if e.Sequence == 1 {
+				<-reached // until the ring is far ahead
+			}
+			events = append(events, e)
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- events
+	}()
+	work()
+	fast := watch(t, m, run.ID)
+	close(reached)
+	if slow := <-done; len(slow) != len(fast) || slow[len(slow)-1].Kind != runs.RunFinished {
+		t.Errorf("the slow watcher saw %d events, the fast one %d", len(slow), len(fast))
+	}
+}
+
+// Exactly one of many starts at once succeeds; right after the run's end the next can start.
+func TestOneActiveRun(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", nil)
+	var (
+		wg      sync.WaitGroup
+		mu      sync.Mutex
+		started []string
+	)
+	for range 8 {
+		wg.Go(func() {
+			run, err := m.Start(t.Context(), runs.Request{Tasks: []string{"sessions"}})
+			var active *runs.ActiveError
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				started = append(started, run.ID)
+			case !errors.As(err, &active):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(started) != 1 {
+		t.Fatalf("%d runs were started", len(started))
+	}
+	work()
+	for range 3 {
+		if _, err := m.Watch(t.Context(), started[0], 0, func(e runs.Event) error {
+			if e.Kind == runs.RunFinished { // seen, and already another can start
+				started[0] = start(t, m, runs.Request{Tasks: []string{"sessions"}}).ID
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDryRunsBesideARun(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", nil)
+	start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	first := start(t, m, runs.Request{DryRun: true})
+	start(t, m, runs.Request{DryRun: true})
+	if _, err := m.Start(t.Context(), runs.Request{DryRun: true}); !errors.Is(err, runs.ErrTooManyDryRuns) {
+		t.Errorf("a third dry run: %v", err)
+	}
+	if _, err := m.Cancel(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	start(t, m, runs.Request{DryRun: true})
+	work()
+	events := watch(t, m, first.ID)
+	if len(events) != 1 || events[0].Run.State != runs.Cancelled || events[0].Run.Result("sessions").State != tasks.NotRun {
+		t.Errorf("a run that was cancelled before it began has the events %+v", events)
+	}
+}
+
+// A run whose replica is gone is ended by whoever cancels it.
+func TestCancelOfAnAbandonedRun(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, _, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), lease_until = now() - interval '1 s'")
+	db.Do("UPDATE cleanupd.task SET state = 'RUNNING' WHERE name = 'sessions'")
+	got, err := m.Cancel(t.Context(), run.ID)
+	if err != nil || got.State != runs.Cancelled || got.Result("sessions").State != tasks.Cancelled {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	events := watch(t, m, run.ID)
+	if len(events) != 2 || events[0].Kind != runs.TaskFinished {
+		t.Errorf("events: %+v", events)
+	}
+}
+
+func TestCancelStopsAfterTheBatch(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 20_000)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
+	run := start(t, m, runs.Request{Tasks: []string{"sessions", "reactions"}})
+	work()
+	untilDeleting(t, db, run.ID)
+	if _, err := m.Cancel(t.Context(), run.ID); err != nil {
+		t.Fatal(err)
+	}
+	events := watch(t, m, run.ID)
+	got := events[len(events)-1].Run
+	gone := 20_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
+	if got.State != runs.Cancelled || got.Result("sessions").State != tasks.Cancelled || got.Result("reactions").State != tasks.NotRun ||
+		got.Result("sessions").RowsDeleted != gone || got.Result("sessions").Batches != gone {
+		t.Errorf("%d rows went; the run: %+v", gone, got)
+	}
+}
+
+// At least one progress event a second and never more than four, whatever the batches do.
+func TestProgressIsThinned(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 200)
+	db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.015); RETURN OLD; END';
+		CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	var told []time.Time
+	for _, e := range watch(t, m, run.ID) {
+		if e.Kind == runs.TaskProgress {
+			told = append(told, e.Time)
+		}
+	}
+	if len(told) < 3 {
+		t.Fatalf("%d progress events in three seconds", len(told))
+	}
+	for i := 4; i < len(told); i++ {
+		if told[i].Sub(told[i-4]) < time.Second {
+			t.Errorf("five progress events within %s", told[i].Sub(told[i-4]))
+		}
+	}
+}
+
+func TestMigrateIsNeverDoneTwice(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			conn, err := db.Acquire(context.Background())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Release()
+			if err := runs.Migrate(context.Background(), conn.Conn()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if v := db.Int("SELECT version FROM cleanupd.schema_version"); v != 1 {
+		t.Errorf("the schema is at version %d", v)
+	}
+	db.Do("UPDATE cleanupd.schema_version SET version = 99")
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := runs.Migrate(t.Context(), conn.Conn()); err == nil {
+		t.Error("a schema of a newer program was accepted")
+	}
+}

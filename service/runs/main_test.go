@@ -1,0 +1,76 @@
+package runs_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// database is a Campaign database with the service's schema.
+func database(t *testing.T) *pgtest.DB {
+	t.Helper()
+	db := pgtest.Campaign(t)
+	conn, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if err := runs.Migrate(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// replica is a manager; when it works, it does until the test ends or stop is called.
+func replica(t *testing.T, db *pgtest.DB, name string, change func(*runs.Config)) (m *runs.Manager, work, stop func()) {
+	t.Helper()
+	c := runs.Config{Pool: db.Pool, Lease: time.Second, Replica: name, Log: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&c)
+	}
+	m = runs.New(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { m.Listen(ctx) })
+	stop = func() {
+		cancel()
+		wg.Wait()
+	}
+	t.Cleanup(stop)
+	return m, func() { wg.Go(func() { m.Work(ctx) }) }, stop
+}
+
+// watch collects a run's events to its end.
+func watch(t *testing.T, m *runs.Manager, id string) []runs.Event {
+	t.Helper()
+	var events []runs.Event
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := m.Watch(ctx, id, 0, func(e runs.Event) error { events = append(events, e); return nil }); err != nil {
+		t.Fatalf("after %d events: %v", len(events), err)
+	}
+	for i, e := range events {
+		if e.Sequence != int64(i+1) {
+			t.Fatalf("event %d has sequence %d", i+1, e.Sequence)
+		}
+	}
+	return events
+}
+
+func start(t *testing.T, m *runs.Manager, req runs.Request) *runs.Run {
+	t.Helper()
+	run, err := m.Start(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}

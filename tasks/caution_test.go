@@ -1,0 +1,299 @@
+package tasks_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// An orphan needs a parent table to be missing from: without one, or with an empty one, nothing goes.
+func TestOrphansNeedAParentWithRows(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ task, rows, child, parent string }{
+		{"import-rejects", "INSERT INTO XtkReject (iRejectId, iJobId) VALUES (1, 99)", "XtkReject", "XtkJob"},
+		{"workflow-logins", "INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 99)", "XtkWorkflowLogin", "XtkWorkflow"},
+		{"email-errors", "INSERT INTO NmsEmailError (iMXIP, iPublicId) VALUES (9, 1)", "NmsEmailError", "NmsEmailErrorStat"},
+		{"mx-domains", "INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (9, 'x')", "NmsMxDomain", "NmsEmailErrorStat"},
+		{"app-subscriptions", "INSERT INTO NmsAppSubscriptionRcp (iAppSubscriptionRcpId, iServiceId, iMobileAppId) VALUES (1, 99, 99)", "NmsAppSubscriptionRcp", "NmsService, NmsMobileApp"},
+		{"reactions", "INSERT INTO NmsRemaMatchRcp (iHypothesisId) VALUES (99)", "NmsRemaMatchRcp", "NmsRemaHypothesis"},
+	} {
+		t.Run(c.task, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(c.rows)
+			for _, state := range []string{"is empty", "is missing"} {
+				j := mustRun(t, db, nil, c.task)
+				if left := db.Int("SELECT count(*) FROM " + c.child); left != 1 {
+					t.Errorf("the parent %s: %d rows are left", state, left)
+				}
+				for parent := range strings.SplitSeq(c.parent, ", ") {
+					if !j.said("WARNING", parent, state) {
+						t.Errorf("the run does not say that %s %s: %q", parent, state, j.logs)
+					}
+				}
+				db.Do("DROP TABLE IF EXISTS " + c.parent)
+			}
+		})
+	}
+}
+
+// A parent whose rows a policy hides from the role proves nothing.
+func TestOrphansNeedAParentInPlainSight(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO XtkWorkflow VALUES (1), (2); INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 1), (2, 2);
+		ALTER TABLE XtkWorkflow ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY visible ON XtkWorkflow USING (iWorkflowId = 1)`)
+	j := mustRun(t, db, nil, "workflow-logins")
+	if left := db.Int("SELECT count(*) FROM XtkWorkflowLogin"); left != 2 || !j.said("row security", "XtkWorkflow") {
+		t.Errorf("%d rows are left; %q", left, j.logs)
+	}
+}
+
+func TestMissingColumns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO XtkJob VALUES (1);
+		INSERT INTO XtkReject (iRejectId, iJobId) VALUES (1, 99), (2, 1);
+		ALTER TABLE XtkReject DROP tsLog;
+		INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01'); ALTER TABLE NmsVisitor DROP iOrigin`)
+	j := mustRun(t, db, nil, "import-rejects", "visitors")
+	// One side of an OR falls out of it; a column that is needed takes its step along.
+	if got := db.Strings("SELECT iRejectId::text FROM XtkReject"); !slices.Equal(got, []string{"2"}) || j.states["import-rejects"] != tasks.Succeeded {
+		t.Errorf("import-rejects is %s and left %v", j.states["import-rejects"], got)
+	}
+	if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != tasks.Skipped || !j.said("nmsvisitor", "iOrigin") {
+		t.Errorf("visitors is %s; %q", j.states["visitors"], j.logs)
+	}
+}
+
+// What a mapping says is hostile: it names no table, a table that is no log, or two names for one.
+func TestHostileMappings(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	const old = "'2000-01-01'"
+	db.Do(`INSERT INTO NmsDelivery (iDeliveryId, tsLastModified) VALUES (1, ` + old + `);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified) VALUES (1, ` + old + `);
+		CREATE VIEW cusview AS SELECT * FROM NmsBroadLogRcp;
+		CREATE TABLE cusnokey (iBroadLogId bigint, iDeliveryId integer, iStatus integer, tsLastModified timestamptz);
+		INSERT INTO cusnokey VALUES (1, 1, 1, ` + old + `);
+		CREATE TABLE "CusQuoted" (LIKE NmsBroadLogRcp INCLUDING ALL); INSERT INTO "CusQuoted" (iBroadLogId, tsLastModified) VALUES (1, ` + old + `);
+		CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.cuselsewhere (LIKE NmsBroadLogRcp INCLUDING ALL); INSERT INTO elsewhere.cuselsewhere (iBroadLogId, tsLastModified) VALUES (1, ` + old + `)`)
+	for i, name := range []string{"nms:delivery", "nms:trackingLogRcp", "cus:view", "cus:nokey", "cus:Quoted", "cus:elsewhere", "elsewhere.cus:elsewhere", "broadLogRcp", ":", "a:b:c", "",
+		"nms:broadLogRcp; DROP TABLE NmsDelivery", `nms:"x`, "nms:broadLogRcp ", "pg_catalog:pg_class", "nms:broadLogRcp", "NMS:BROADLOGRCP"} {
+		db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES ($1, $2)", i+1, name)
+	}
+	j := mustRun(t, db, nil, "delivery-logs")
+	if j.deleted["delivery-logs"] != 1 {
+		t.Errorf("%d rows went, want the one log", j.deleted["delivery-logs"])
+	}
+	for _, table := range []string{"NmsDelivery", "cusnokey", `"CusQuoted"`, "elsewhere.cuselsewhere"} {
+		if db.Int("SELECT count(*) FROM "+table) != 1 {
+			t.Errorf("a row of %s went", table)
+		}
+	}
+	for _, name := range []string{"nms:delivery", "nms:trackingLogRcp", "cus:view", "cus:nokey", "broadLogRcp", "DROP TABLE", "a:b:c"} {
+		if !j.said("WARNING", name) {
+			t.Errorf("the run does not say that it passed over %q", name)
+		}
+	}
+}
+
+func TestPartitionedLog(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`CREATE SCHEMA archive;
+		CREATE TABLE CusBroadLogBig (iBroadLogId bigint, iDeliveryId integer, iStatus integer, tsLastModified timestamptz, PRIMARY KEY (iBroadLogId, tsLastModified)) PARTITION BY RANGE (tsLastModified);
+		CREATE TABLE archive.big1 PARTITION OF CusBroadLogBig FOR VALUES FROM (MINVALUE) TO ('2025-01-01');
+		CREATE TABLE CusBroadLogBig2 PARTITION OF CusBroadLogBig FOR VALUES FROM ('2025-01-01') TO (MAXVALUE);
+		INSERT INTO CusBroadLogBig VALUES (0, 1, 1, '2000-01-01'), (1, 1, 1, '2000-01-01'), (2, 1, 1, '2025-02-01'), (3, 1, 1, '2026-02-01');
+		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:broadLogBig')`)
+	j := mustRun(t, db, nil, "delivery-logs")
+	if got := db.Strings("SELECT iBroadLogId::text FROM CusBroadLogBig ORDER BY 1"); !slices.Equal(got, []string{"0", "3"}) || j.deleted["delivery-logs"] != 2 {
+		t.Errorf("left %v, %d accounted for", got, j.deleted["delivery-logs"])
+	}
+}
+
+func TestTooSmallDelayIsNeverUsed(t *testing.T) {
+	t.Parallel()
+	for _, seconds := range []int{86_399, 30, 0, -1} {
+		db := pgtest.Campaign(t)
+		db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', $1)", seconds)
+		db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
+		j := mustRun(t, db, nil, "visitors")
+		if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != tasks.Skipped || !j.said("WARNING", fmt.Sprint(seconds), "NmsCleanup_VisitorPurgeDelay") {
+			t.Errorf("%d seconds: the task is %s; %q", seconds, j.states["visitors"], j.logs)
+		}
+	}
+}
+
+func TestStoredDelayIsUsedToTheSecond(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86401)")
+	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, $1), (2, $2)", now.Add(-86_402e9), now.Add(-86_401e9))
+	mustRun(t, db, nil, "visitors")
+	if got := db.Strings("SELECT iVisitorId::text FROM NmsVisitor"); !slices.Equal(got, []string{"2"}) {
+		t.Errorf("left %v", got)
+	}
+}
+
+func TestNpaiMovesItsLowerBound(t *testing.T) {
+	t.Parallel()
+	for name, setup := range map[string]string{
+		"no option":   "",
+		"no value":    "INSERT INTO XtkOption (iOptionId, sName, iDataType) VALUES (5, 'NmsCleanup_LastCleanup', 12)",
+		"sequence":    "CREATE SEQUENCE XtkNewId START 1000",
+		"taken id":    "CREATE SEQUENCE XtkNewId START 1000; INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'x')",
+		"no XtkNewId": "INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'x'), (-7, 'y')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			if setup != "" {
+				db.Do(setup)
+			}
+			mustRun(t, db, dry, "npai")
+			if db.Int("SELECT count(*) FROM XtkOption WHERE tsTimeStampValue IS NOT NULL") != 0 {
+				t.Error("a dry run wrote the option")
+			}
+			mustRun(t, db, nil, "npai")
+			got := db.Strings("SELECT iOptionId || ' ' || iDataType || ' ' || (tsTimeStampValue = $1) FROM XtkOption WHERE sName = 'NmsCleanup_LastCleanup'", now)
+			want := map[string]string{"no option": "-1 7 true", "no value": "5 12 true", "sequence": "1000 7 true", "taken id": "1001 7 true", "no XtkNewId": "-8 7 true"}[name]
+			if !slices.Equal(got, []string{want}) {
+				t.Errorf("stored %v, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("DROP TABLE NmsAddress")
+	if j := mustRun(t, db, nil, "npai"); j.states["npai"] != tasks.Skipped || db.Int("SELECT count(*) FROM XtkOption") != 0 {
+		t.Errorf("the task is %s", j.states["npai"])
+	}
+}
+
+func TestStatistics(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		option string
+		says   []string
+		never  string
+	}{
+		{"", []string{"INFO:  vacuuming", "nmsvisitor"}, ""},
+		{"0", []string{"INFO:  vacuuming", "nmsvisitor"}, ""},
+		{"1", []string{"Option 'XtkCleanup_NoStats' is set to '1'"}, "INFO:  "},
+		{"2", []string{"INFO:  analyzing", "nmsvisitor"}, "vacuuming"},
+		{"9", []string{"WARNING", "stored as 9"}, "INFO:  "},
+	} {
+		t.Run("option "+c.option, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Superuser("CREATE TABLE owned_by_postgres ()")
+			if c.option != "" {
+				db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', " + c.option + ")")
+			}
+			if j := mustRun(t, db, dry, "statistics"); j.said("INFO:  ") {
+				t.Error("a dry run did it")
+			}
+			j := mustRun(t, db, nil, "statistics")
+			if !j.said(c.says...) {
+				t.Errorf("not said: %q", c.says)
+			}
+			if c.never != "" && j.said(c.never) {
+				t.Errorf("said: %q", c.never)
+			}
+			if j.said("owned_by_postgres") {
+				t.Error("touched a table that is not the role's")
+			}
+		})
+	}
+}
+
+func TestNoCampaignDatabase(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do("CREATE TABLE something (id integer)")
+	if _, err := run(t, db, nil); !errors.Is(err, campaign.ErrNotCampaign) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The schema is the one that holds NmsDelivery; what looks alike elsewhere is left alone.
+func TestOtherSchemas(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE SCHEMA campaign; CREATE TABLE campaign.NmsDelivery (iDeliveryId integer PRIMARY KEY);
+		CREATE TABLE campaign.XtkSessionInfo (sKey text, tsExpiration timestamptz); INSERT INTO campaign.XtkSessionInfo VALUES ('x', '2000-01-01');
+		CREATE TABLE public.XtkSessionInfo (sKey text, tsExpiration timestamptz); INSERT INTO public.XtkSessionInfo VALUES ('x', '2000-01-01')`)
+	mustRun(t, db, nil, "sessions")
+	if db.Int("SELECT count(*) FROM campaign.XtkSessionInfo") != 0 || db.Int("SELECT count(*) FROM public.XtkSessionInfo") != 1 {
+		t.Error("the wrong schema was cleaned")
+	}
+	db.Do("CREATE SCHEMA other; CREATE TABLE other.NmsDelivery (iDeliveryId integer PRIMARY KEY)")
+	if _, err := run(t, db, nil, "sessions"); err == nil || !strings.Contains(err.Error(), "search_path") {
+		t.Errorf("two schemas hold NmsDelivery and none is in the search path: got %v", err)
+	}
+	db.Do("ALTER ROLE CURRENT_USER IN DATABASE " + db.Name + " SET search_path = other")
+	db.Reset()
+	if j := mustRun(t, db, nil, "sessions"); j.states["sessions"] != tasks.Skipped {
+		t.Errorf("the search path does not decide: %s", j.states["sessions"])
+	}
+}
+
+// Rights that lack are found before anything is deleted, all of them at once.
+func TestMissingRights(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkSessionInfo VALUES ('x', 'x', '2000-01-01'); INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
+	db.Do("REVOKE DELETE ON XtkAudit FROM CURRENT_USER; REVOKE SELECT ON XtkJob FROM CURRENT_USER")
+	_, err := run(t, db, nil)
+	if err == nil || !strings.Contains(err.Error(), `GRANT DELETE ON "public"."xtkaudit" TO "neolane"`) || !strings.Contains(err.Error(), `GRANT SELECT ON "public"."xtkjob"`) {
+		t.Errorf("got %v", err)
+	}
+	if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
+		t.Error("a row went all the same")
+	}
+	j, err := run(t, db, func(c *tasks.Config) { c.ContinueOnError = true })
+	if err == nil || j.states["audit-trail"] != tasks.Failed || j.states["sessions"] != tasks.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+		t.Errorf("going on after errors: %v, %v", j.states, err)
+	}
+}
+
+func TestAFailedTaskEndsTheRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
+		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'; CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
+	j, err := run(t, db, nil, "visitors", "audit-trail", "sessions")
+	if err == nil || j.states["visitors"] == tasks.Failed || j.states["audit-trail"] != tasks.Failed || j.states["sessions"] != "" {
+		t.Errorf("states %v, error %v", j.states, err)
+	}
+}
+
+func TestOptionNames(t *testing.T) {
+	t.Parallel()
+	want := map[string][]string{
+		"tracking-logs": {"NmsCleanup_TrackingLogPurgeDelay", "NmsCleanup_TrackingStatPurgeDelay"},
+		"npai":          {"NmsCleanup_LastCleanup"},
+		"statistics":    {"XtkCleanup_NoStats"},
+		"sessions":      nil,
+		"delivery-logs": {"NmsCleanup_BroadLogPurgeDelay"},
+	}
+	for _, task := range tasks.Pipeline {
+		if names, ok := want[task.Name]; ok && !slices.Equal(task.OptionNames(), names) {
+			t.Errorf("%s reads %v, want %v", task.Name, task.OptionNames(), names)
+		}
+		if task.Title == "" || task.Description == "" {
+			t.Errorf("%s has no title or description", task.Name)
+		}
+	}
+}

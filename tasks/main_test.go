@@ -1,0 +1,101 @@
+package tasks_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// now is the clock of every run here.
+var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// journal keeps a run's account in memory.
+type journal struct {
+	db       *pgtest.DB
+	task     string
+	states   map[string]tasks.State
+	problems map[string]string
+	deleted  map[string]int64
+	batches  []purge.Delta
+	logs     []string
+	stopAt   int // after so many batches; 0: never
+}
+
+func (j *journal) TaskStarted(_ context.Context, task string) error {
+	j.task = task
+	return nil
+}
+
+func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	j.deleted[j.task] += d.Deleted
+	j.batches = append(j.batches, d)
+	if j.stopAt > 0 && len(j.batches) >= j.stopAt {
+		return tasks.ErrStopped
+	}
+	return nil
+}
+
+func (j *journal) Count(_ context.Context, d purge.Delta) error {
+	j.deleted[j.task] += d.Deleted
+	return nil
+}
+
+func (j *journal) At(string, int64) {}
+
+func (j *journal) Log(_ context.Context, level tasks.Level, messages ...string) error {
+	for _, m := range messages {
+		j.logs = append(j.logs, string(level)+" "+m)
+	}
+	return nil
+}
+
+func (j *journal) TaskFinished(_ context.Context, state tasks.State, problem string) error {
+	j.states[j.task], j.problems[j.task] = state, problem
+	return nil
+}
+
+// said tells whether a log line has all of the parts.
+func (j *journal) said(parts ...string) bool {
+	return slices.ContainsFunc(j.logs, func(line string) bool {
+		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) })
+	})
+}
+
+// run carries out the tasks of these names, all when there are none.
+func run(t *testing.T, db *pgtest.DB, change func(*tasks.Config), names ...string) (*journal, error) {
+	t.Helper()
+	c := tasks.Config{Pool: db.Pool, Now: now}
+	for _, task := range tasks.Pipeline {
+		if len(names) == 0 || slices.Contains(names, task.Name) {
+			c.Todo = append(c.Todo, task)
+		}
+	}
+	if change != nil {
+		change(&c)
+	}
+	j := &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}}
+	return j, tasks.Run(t.Context(), c, j)
+}
+
+// mustRun is run for tasks that are to succeed.
+func mustRun(t *testing.T, db *pgtest.DB, change func(*tasks.Config), names ...string) *journal {
+	t.Helper()
+	j, err := run(t, db, change, names...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func dry(c *tasks.Config) { c.DryRun = true }

@@ -1,0 +1,309 @@
+package purge_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// rows makes a table t of n narrow rows, every second of which is obsolete.
+func rows(t *testing.T, n int) *pgtest.DB {
+	t.Helper()
+	db := pgtest.Empty(t)
+	db.Do("CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL)")
+	db.Do("INSERT INTO t SELECT i, i % 2 = 0 FROM generate_series(1, $1::int) i", n)
+	return db
+}
+
+var obsolete = purge.Sweep{Unit: "1", Name: "t", Relation: `"public"."t"`, Where: "old", Limit: 500}
+
+func TestSweepTakesWhatMatchesInBoundedBatches(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 100_000) // 226 rows a block: one window holds many times the limit
+	e, a := engine(db)
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	if a.deleted() != 50_000 || a.biggest() > 500 {
+		t.Errorf("deleted %d rows, at most %d at once; want 50000, at most 500", a.deleted(), a.biggest())
+	}
+	if left := db.Int("SELECT count(*) FROM t"); left != 50_000 || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
+		t.Errorf("%d rows are left", left)
+	}
+	a.batches = nil
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 0 {
+		t.Errorf("a second sweep deleted %d rows (%v)", a.deleted(), err)
+	}
+}
+
+func TestSweepVisitsEveryWindowOnce(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 100_000)
+	db.Do("UPDATE t SET old = id % 1000 = 0; CREATE INDEX ON t (old)") // few match: no window is repeated
+	e, a := engine(db)
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 100 {
+		t.Fatalf("deleted %d rows (%v), want 100", a.deleted(), err)
+	}
+	const window = 128
+	blocks := db.Int("SELECT pg_relation_size('t') / 8192")
+	if want := (blocks + window - 1) / window; int64(len(a.batches)) != want {
+		t.Errorf("%d batches for %d blocks, want %d", len(a.batches), blocks, want)
+	}
+}
+
+func TestSweepOfSingleRows(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 100)
+	e, a := engine(db)
+	e.MaxRows = 1
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	if a.deleted() != 50 || a.biggest() != 1 {
+		t.Errorf("deleted %d rows, %d at once", a.deleted(), a.biggest())
+	}
+}
+
+func TestSweepGoesOnFromItsCursor(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 100_000)
+	e, a := engine(db)
+	stop := errors.New("stop")
+	batches := 0
+	a.before = func(pgx.Tx) error {
+		if batches++; batches > 70 {
+			return stop
+		}
+		return nil
+	}
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); !errors.Is(err, stop) {
+		t.Fatalf("got %v", err)
+	}
+	if gone := 50_000 - db.Int("SELECT count(*) FROM t WHERE old"); gone != a.deleted() {
+		t.Errorf("%d rows went, %d were accounted for", gone, a.deleted())
+	}
+	last := a.batches[len(a.batches)-1].Cursor
+	if last.Block == 0 {
+		t.Fatal("the cursor did not move")
+	}
+	// What stands below the cursor is not looked at again.
+	db.Do("UPDATE t SET old = true WHERE ctid < '(1,0)' AND NOT old")
+	a.before = nil
+	if _, err := e.Run(t.Context(), obsolete, last); err != nil {
+		t.Fatal(err)
+	}
+	if db.Int("SELECT count(*) FROM t WHERE old AND ctid >= '(1,0)'") != 0 {
+		t.Error("obsolete rows are left above the cursor")
+	}
+	// Another sweep's cursor means nothing.
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{Unit: "2", Block: 1_000}); err != nil {
+		t.Fatal(err)
+	}
+	if db.Int("SELECT count(*) FROM t WHERE old") != 0 {
+		t.Error("a sweep began in the middle with another sweep's cursor")
+	}
+}
+
+func TestSweepBeginsAgainAfterARewrite(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 100_000)
+	e, a := engine(db)
+	e.MaxRows = 10_000
+	stop := errors.New("stop")
+	a.before = func(pgx.Tx) error {
+		if a.deleted() > 0 {
+			return stop
+		}
+		return nil
+	}
+	s := obsolete
+	s.Limit = 100_000
+	if _, err := e.Run(t.Context(), s, purge.Cursor{}); !errors.Is(err, stop) {
+		t.Fatal(err)
+	}
+	cursor := a.batches[0].Cursor
+	cursor.Block = 300 // the greater part is done
+	db.Do("INSERT INTO t SELECT i, true FROM generate_series(200001, 200100) i")
+	db.Do("CLUSTER t USING t_pkey")
+	a.before = nil
+	if _, err := e.Run(t.Context(), s, cursor); err != nil {
+		t.Fatal(err)
+	}
+	if left := db.Int("SELECT count(*) FROM t WHERE old"); left != 0 {
+		t.Errorf("%d obsolete rows are left", left)
+	}
+}
+
+func TestSweepReadsTheEndOfTheTableAgain(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 1_000)
+	e, a := engine(db)
+	a.before = func(pgx.Tx) error { // the application goes on meanwhile
+		if len(a.batches) == 0 {
+			db.Do("INSERT INTO t SELECT i, true FROM generate_series(10001, 12000) i")
+		}
+		return nil
+	}
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	if left := db.Int("SELECT count(*) FROM t WHERE old"); left != 0 {
+		t.Errorf("%d obsolete rows are left", left)
+	}
+}
+
+func TestSweepLeavesLockedRowsAndCountsThem(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 5_000)
+	lock(t, db, "SELECT FROM t WHERE id IN (2, 4, 5) FOR UPDATE")
+	e, a := engine(db)
+	e.LockTimeout = 20 * time.Millisecond
+	result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Locked != 2 || result.TableLocked || a.deleted() != 2_498 {
+		t.Errorf("deleted %d, result %+v; want 2498 and 2 locked", a.deleted(), result)
+	}
+	if left := db.Strings("SELECT id::text FROM t WHERE old ORDER BY id"); !slices.Equal(left, []string{"2", "4"}) {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestSweepLeavesALockedTable(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 100)
+	lock(t, db, "LOCK TABLE t IN SHARE MODE")
+	e, a := engine(db)
+	e.LockTimeout = 20 * time.Millisecond
+	result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
+	if err != nil || !result.TableLocked || a.deleted() != 0 {
+		t.Errorf("deleted %d, result %+v, error %v", a.deleted(), result, err)
+	}
+}
+
+// lock holds a lock in a transaction until the test ends.
+func lock(t *testing.T, db *pgtest.DB, sql string) {
+	t.Helper()
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
+	if _, err := tx.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSweepJudgesAChangedRowAgain(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 1_000)
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "UPDATE t SET old = false WHERE id = 2"); err != nil {
+		t.Fatal(err)
+	}
+	e, a := engine(db)
+	e.MaxRows = 100 // the changed row is among the first hundred: the window has more than they
+	done := make(chan error, 1)
+	go func() { _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); done <- err }()
+	waiting := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	for db.Int(waiting) == 0 {
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if a.deleted() != 499 || db.Int("SELECT count(*) FROM t WHERE id = 2") != 1 || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
+		t.Errorf("deleted %d rows, want 499: all but the one that became young", a.deleted())
+	}
+}
+
+func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 200)
+	db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END';
+		CREATE TRIGGER slow BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION slow()`)
+	e, a := engine(db)
+	e.StatementTimeout = 300 * time.Millisecond // a hundred rows take a second
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	if a.deleted() != 100 || len(a.warned) == 0 || !strings.Contains(a.warned[0], "half") {
+		t.Errorf("deleted %d rows, warnings %q", a.deleted(), a.warned)
+	}
+}
+
+func TestSweepEndsWhenATriggerKeepsTheRows(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 2_000)
+	db.Do(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+		CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep()`)
+	e, a := engine(db)
+	result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
+	if err != nil || a.deleted() != 0 || result.Kept == 0 {
+		t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
+	}
+}
+
+func TestSweepRetriesADeadlock(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 10)
+	e, a := engine(db)
+	failures := 0
+	a.before = func(tx pgx.Tx) error {
+		if failures++; failures > 2 {
+			return nil
+		}
+		_, err := tx.Exec(t.Context(), "DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$")
+		return err
+	}
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 5 {
+		t.Errorf("deleted %d rows (%v)", a.deleted(), err)
+	}
+}
+
+func TestTwinsGoWithTheirRows(t *testing.T) {
+	t.Parallel()
+	for _, locked := range []bool{false, true} {
+		t.Run(fmt.Sprintf("locked=%t", locked), func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, 1_000)
+			db.Do("CREATE TABLE twin (id int PRIMARY KEY); INSERT INTO twin SELECT * FROM generate_series(0, 2000)")
+			s := obsolete
+			s.Twin = &purge.Twin{Relation: "twin", Key: "id", ID: "id"}
+			if n := counted(t, db, s); n != 1_000 {
+				t.Errorf("counted %d rows and twins, want 1000", n)
+			}
+			left := int64(0)
+			if locked {
+				left = 1
+				lock(t, db, "SELECT FROM twin WHERE id = 2 FOR UPDATE")
+			}
+			e, a := engine(db)
+			e.LockTimeout = 20 * time.Millisecond
+			result, err := e.Run(t.Context(), s, purge.Cursor{})
+			if err != nil || a.biggest() > 500 || result.Locked != left {
+				t.Errorf("result %+v, at most %d rows at once, error %v", result, a.biggest(), err)
+			}
+			if a.deleted() != 1_000-2*left {
+				t.Errorf("deleted %d rows, want %d", a.deleted(), 1_000-2*left)
+			}
+			if n := db.Int("SELECT count(*) FROM twin"); n != 2_001-500+left {
+				t.Errorf("%d twins are left, want %d", n, 2_001-500+left)
+			}
+		})
+	}
+}
