@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // Count counts the rows of the sweep and their twins, changing and locking nothing. found is told the rows of one
@@ -18,10 +19,10 @@ func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Cont
 		sql = fmt.Sprintf("SELECT count(*) + count(t.%[2]s) FROM ONLY %[3]s AS r LEFT JOIN %[1]s AS t ON t.%[2]s = r.%[4]s AND t.%[2]s <> 0",
 			s.Twin.Relation, s.Twin.Key, s.Relation, s.Twin.ID)
 	}
-	sql = fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", sql, s.window(), s.Where)
+	sql = fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", sql, window(len(s.Args)), s.Where)
 	for block := int64(0); block < end; block += countBlocks {
 		var rows int64
-		if err := e.read(ctx, []any{&rows}, sql, s.in(block, min(block+countBlocks, end))...); err != nil {
+		if err := e.read(ctx, []any{&rows}, sql, slices.Concat(s.Args, []any{tid(block), tid(min(block+countBlocks, end))})...); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		if err := found(ctx, rows); err != nil {

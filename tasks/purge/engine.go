@@ -94,12 +94,14 @@ const (
 	serializationFailure  = "40001"
 	deadlockDetected      = "40P01"
 	lockNotAvailable      = "55P03"
+	uniqueViolation       = "23505" // a new id that someone else took in between
 	insufficientPrivilege = "42501"
 	queryCanceled         = "57014" // by statement_timeout, since nobody else cancels our statements
 )
 
 func passes(err error) bool {
-	return hasState(err, serializationFailure) || hasState(err, deadlockDetected) || hasState(err, lockNotAvailable)
+	return hasState(err, serializationFailure) || hasState(err, deadlockDetected) || hasState(err, lockNotAvailable) ||
+		hasState(err, uniqueViolation)
 }
 
 func hasState(err error, state string) bool {

@@ -3,11 +3,12 @@ package purge
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Sweep is one statement on one table: which rows leave it.
+// Sweep is one statement on one table: which rows leave it, or change.
 type Sweep struct {
 	// Unit names the sweep in cursors.
 	Unit string
@@ -18,11 +19,22 @@ type Sweep struct {
 	// Where is the condition, over the table as r, with the parameters $1, $2 … of Args.
 	Where string
 	Args  []any
+	// Set is what an UPDATE assigns, in the same terms as Where, which must not hold of a row any more when it has
+	// been updated; empty: the rows are deleted.
+	Set string
+	// SetArgs are the parameters of Set and Also, numbered after those of Where.
+	SetArgs []any
 	// Limit is the most rows one statement may touch.
 	Limit int
+	// Also is a statement that shares the batch's: it reads the rows that went, or changed, from gone, whose columns
+	// are those of Returning; nil: none.
+	Also *Also
 	// Twin is a table whose rows go in the very statement that deletes those of the same id; nil: none.
 	Twin *Twin
 }
+
+// Also is a data-modifying statement beside that of a sweep.
+type Also struct{ Returning, SQL string }
 
 // Twin is a table that shares its ids, one to one, with the table that is swept.
 type Twin struct {
@@ -115,9 +127,8 @@ func (st *state) batch(ctx context.Context, end int64) error {
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	next := min(st.cursor.Block+st.blocks, end)
-	args := st.in(st.cursor.Block, next)
 	var picked, gone, twins int64
-	if err := tx.QueryRow(ctx, st.deleteSQL(), append(args, st.limit)...).Scan(&picked, &gone, &twins); err != nil {
+	if err := tx.QueryRow(ctx, st.batchSQL(), slices.Concat(st.Args, st.SetArgs, []any{tid(st.cursor.Block), tid(next), st.limit})...).Scan(&picked, &gone, &twins); err != nil {
 		return err
 	}
 	// Asked after the DELETE, which locks the table against being rewritten.
@@ -141,12 +152,16 @@ func (st *state) batch(ctx context.Context, end int64) error {
 	}
 	var locked int64
 	if done && st.skipLocked {
-		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", st.Relation, st.window(), st.Where),
-			args...).Scan(&locked); err != nil {
+		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", st.Relation, window(len(st.Args)), st.Where),
+			slices.Concat(st.Args, []any{tid(st.cursor.Block), tid(next)})...).Scan(&locked); err != nil {
 			return err
 		}
 	}
-	if err := st.Commit(ctx, tx, Delta{Deleted: gone + twins, Cursor: cursor}); err != nil {
+	d := Delta{Deleted: gone + twins, Cursor: cursor}
+	if st.Set != "" {
+		d.Deleted, d.Updated = 0, gone
+	}
+	if err := st.Commit(ctx, tx, d); err != nil {
 		return err
 	}
 	st.cursor, st.idle = cursor, idle
@@ -156,12 +171,13 @@ func (st *state) batch(ctx context.Context, end int64) error {
 	return nil
 }
 
-// deleteSQL is the statement of a batch: it picks rows of the window, deletes those that still match, and their
-// twins with them, and counts all three. IS TRUE keeps the planner from using an index on the condition, since the
+// batchSQL is the statement of a batch: it picks rows of the window, deletes or updates those that still match,
+// and their twins with them, and counts all three. IS TRUE keeps the planner from using an index on the condition, since the
 // window is what bounds the work. The rows picked, not those gone, say whether the window may hold more: one that
 // the application changed in between stays.
-func (st *state) deleteSQL() string {
+func (st *state) batchSQL() string {
 	id, lock, free, chosen, twins := "0", "", "", "SELECT place FROM pick", "SELECT 1 WHERE false"
+	returning, args := "", len(st.Args)+len(st.SetArgs)
 	if st.skipLocked {
 		lock = " FOR UPDATE SKIP LOCKED"
 	}
@@ -173,22 +189,23 @@ func (st *state) deleteSQL() string {
 			chosen += fmt.Sprintf(" AS p WHERE p.id IN (SELECT id FROM free) OR NOT EXISTS (SELECT FROM %s AS t WHERE t.%s = p.id)", t.Relation, t.Key)
 		}
 	}
+	if st.Also != nil {
+		returning, twins = ", "+st.Also.Returning, st.Also.SQL+" RETURNING 1"
+	}
+	verb := "DELETE FROM ONLY " + st.Relation + " AS r"
+	if st.Set != "" {
+		verb = "UPDATE ONLY " + st.Relation + " AS r SET " + st.Set
+	}
 	return fmt.Sprintf(`WITH pick AS MATERIALIZED (SELECT r.ctid AS place, %[4]s AS id FROM ONLY %[1]s AS r WHERE %[2]s AND (%[3]s) IS TRUE LIMIT $%[5]d%[6]s),%[7]s
-gone AS (DELETE FROM ONLY %[1]s AS r WHERE r.ctid = ANY (ARRAY(%[8]s)) AND (%[3]s) RETURNING %[4]s AS id),
+gone AS (%[10]s WHERE r.ctid = ANY (ARRAY(%[8]s)) AND (%[3]s) RETURNING %[4]s AS id%[11]s),
 twins AS (%[9]s)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM twins)`,
-		st.Relation, st.window(), st.Where, id, len(st.Args)+3, lock, free, chosen, twins)
+		st.Relation, window(args), st.Where, id, args+3, lock, free, chosen, twins, verb, returning)
 }
 
-// window is the condition that a row stands in the window, whose ends are the parameters after those of Where.
-func (s *Sweep) window() string {
-	return fmt.Sprintf("r.ctid >= $%d AND r.ctid < $%d", len(s.Args)+1, len(s.Args)+2)
-}
-
-// in is the parameters of a statement on the window from one block to before another.
-func (s *Sweep) in(from, to int64) []any {
-	n := len(s.Args)
-	return append(s.Args[:n:n], tid(from), tid(to))
+// window is the condition that a row stands in the window, whose ends are the parameters after so many others.
+func window(after int) string {
+	return fmt.Sprintf("r.ctid >= $%d AND r.ctid < $%d", after+1, after+2)
 }
 
 func tid(block int64) pgtype.TID { return pgtype.TID{BlockNumber: uint32(block), Valid: true} }
