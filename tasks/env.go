@@ -2,7 +2,9 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -14,6 +16,7 @@ type Env struct {
 	Catalog *campaign.Catalog
 	Options *campaign.Options
 
+	set     *fixedSet // of the task at work; nil when it has none
 	engine  *purge.Engine
 	journal Journal
 }
@@ -23,96 +26,204 @@ func (e *Env) log(ctx context.Context, level Level, messages ...string) {
 	_ = e.journal.Log(ctx, level, messages...)
 }
 
+// look reads the catalog and the options as they are now.
+func (e *Env) look(ctx context.Context) (err error) {
+	if e.Catalog, err = campaign.LoadCatalog(ctx, e.Pool); err != nil {
+		return err
+	}
+	e.Options, err = campaign.ReadOptions(ctx, e.Pool, e.Catalog)
+	return err
+}
+
 // run carries out one task.
 func (e *Env) run(ctx context.Context, t Task) (State, error) {
-	var err error
-	if e.Catalog, err = campaign.LoadCatalog(ctx, e.Pool); err != nil {
+	if err := e.look(ctx); err != nil {
 		return Failed, err
 	}
-	p, err := e.plan(ctx, t)
+	p, err := e.begin(ctx, t)
 	if err != nil {
 		return Failed, err
 	}
-	for _, n := range p.notes {
-		e.log(ctx, n.level, n.text)
-	}
+	e.tell(ctx, p)
 	if err := rightsError(p.rights); err != nil {
 		return Failed, err
 	}
-	if t.Do != nil {
-		return Succeeded, t.Do(ctx, e)
+	var later error
+	if t.Prepare != nil && e.set != nil && len(e.set.ids) > 0 {
+		if later, err = t.Prepare(ctx, e); err != nil {
+			return Failed, err
+		}
 	}
-	if len(p.sweeps) == 0 {
-		return Skipped, nil
-	}
-	if err := e.sweep(ctx, p.sweeps); err != nil {
+	done := len(p.units) > 0
+	if err := e.carryOut(ctx, t.Steps); err != nil {
 		return Failed, err
 	}
-	if t.After == nil || e.DryRun {
+	if t.Do != nil {
+		more, err := t.Do(ctx, e)
+		if err != nil {
+			return Failed, err
+		}
+		done = done || more
+	}
+	switch {
+	case later != nil:
+		return Failed, later
+	case !done:
+		return Skipped, nil
+	case t.After == nil || e.DryRun:
 		return Succeeded, nil
 	}
-	err = e.engine.Retry(ctx, func() error {
-		tx, err := e.engine.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback(ctx) }()
-		if err := t.After(ctx, tx, e); err != nil {
-			return err
-		}
-		return e.journal.Commit(ctx, tx, purge.Delta{})
-	})
-	return Succeeded, err
+	return Succeeded, e.inBatch(ctx, func(tx Tx) (purge.Delta, error) { return purge.Delta{}, t.After(ctx, tx, e) })
 }
 
-// sweep carries out the sweeps from the cursor on, or counts for a dry run.
-func (e *Env) sweep(ctx context.Context, sweeps []purge.Sweep) error {
-	for i, s := range sweeps { // another worker may have come as far as one of them
-		if s.Unit == e.Cursor.Unit {
-			sweeps = sweeps[i:]
-			break
+// begin settles the task's set and plans its steps.
+func (e *Env) begin(ctx context.Context, t Task) (*plan, error) {
+	noted := &plan{}
+	e.set = nil
+	if t.Set != nil {
+		var err error
+		if e.set, err = e.fix(ctx, noted, *t.Set); err != nil {
+			return nil, err
 		}
 	}
-	expected := int64(0)
-	for _, s := range sweeps {
-		rows, ok, err := e.engine.Estimate(ctx, s)
-		if err != nil || !ok { // an estimate is a courtesy: without it there is no bar
-			expected = -1
-			break
-		}
-		expected += rows
+	p, err := e.plan(ctx, t.Steps)
+	if err != nil {
+		return nil, err
 	}
-	for _, s := range sweeps {
-		e.journal.At(s.Name, expected)
+	for _, n := range p.notes {
+		noted.note(n.level, "%s", n.text)
+	}
+	noted.units, noted.rights = p.units, append(noted.rights, p.rights...)
+	return noted, nil
+}
+
+func (e *Env) tell(ctx context.Context, p *plan) {
+	for _, n := range p.notes {
+		e.log(ctx, n.level, n.text)
+	}
+}
+
+// carryOut carries out steps: those that depend on the task's set for one part of the set after the other, then
+// the others. Parents that had to be held back are no longer in the set after it.
+func (e *Env) carryOut(ctx context.Context, steps []Step) error {
+	var dependent, others []Step
+	for _, s := range steps {
+		if s.dependent() {
+			dependent = append(dependent, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	if e.set != nil && len(e.set.ids) > 0 {
+		var done []int64
+		whole := *e.set
+		for ids := range slices.Chunk(whole.ids, setSize) {
+			e.set.ids = ids
+			for i := range dependent { // planned one by one: a step may narrow the set for those after it
+				if err := e.sweep(ctx, dependent[i:i+1]); err != nil {
+					return err
+				}
+			}
+			done = append(done, e.set.ids...)
+		}
+		e.set.ids = done
+	}
+	return e.sweep(ctx, others)
+}
+
+// sweep carries out the sweeps of steps from the cursor on, or counts for a dry run. A task with a set is carried out
+// from its beginning, since the cursor does not tell the set.
+func (e *Env) sweep(ctx context.Context, steps []Step) error {
+	p, err := e.plan(ctx, steps)
+	if err != nil {
+		return err
+	}
+	units := p.units
+	if e.set == nil {
+		begun := slices.IndexFunc(units, func(u unit) bool { return u.Unit == e.Cursor.Unit })
+		units = units[max(begun, 0):] // another worker may have come as far as one of them
+	}
+	expected := e.estimate(ctx, units)
+	for _, u := range units {
+		e.journal.At(u.Name, expected)
 		if e.DryRun {
-			if err := e.engine.Count(ctx, s, func(ctx context.Context, rows int64) error {
+			if err := e.engine.Count(ctx, u.Sweep, func(ctx context.Context, rows int64) error {
+				if u.Set != "" {
+					return e.journal.Count(ctx, purge.Delta{Updated: rows})
+				}
 				return e.journal.Count(ctx, purge.Delta{Deleted: rows})
 			}); err != nil {
 				return err
 			}
 			continue
 		}
-		result, err := e.engine.Run(ctx, s, e.Cursor)
+		result, err := e.engine.Run(ctx, u.Sweep, e.from())
 		if vanished(err) {
-			e.log(ctx, Warning, s.Name+": the table was dropped meanwhile: skipped")
+			e.log(ctx, Warning, u.Name+": the table was dropped meanwhile: skipped")
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		e.report(ctx, s, result)
+		e.report(ctx, u, result)
 	}
 	return nil
 }
 
-func (e *Env) report(ctx context.Context, s purge.Sweep, r purge.Result) {
+// from is where the first sweep of a task begins.
+func (e *Env) from() purge.Cursor {
+	if e.set != nil {
+		return purge.Cursor{}
+	}
+	return e.Cursor
+}
+
+// estimate is how many rows the sweeps will take; negative when unknown. It is a courtesy: without it there is no
+// bar.
+func (e *Env) estimate(ctx context.Context, units []unit) int64 {
+	expected := int64(0)
+	for _, u := range units {
+		rows, ok, err := e.engine.Estimate(ctx, u.Sweep)
+		if err != nil || !ok || e.set != nil {
+			return -1
+		}
+		expected += rows
+	}
+	return expected
+}
+
+func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 	if r.Locked > 0 {
-		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows stayed locked by others; left for the next run", s.Name, r.Locked))
+		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows stayed locked by others; left for the next run", u.Name, r.Locked))
 	}
 	if r.TableLocked {
-		e.log(ctx, Warning, s.Name+": someone keeps the whole table locked; the rest of it is left for the next run")
+		e.log(ctx, Warning, u.Name+": someone keeps the whole table locked; the rest of it is left for the next run")
 	}
 	if r.Kept > 0 {
-		e.log(ctx, Warning, s.Name+": obsolete rows can not be deleted, a trigger of the table prevents it; left")
+		e.log(ctx, Warning, u.Name+": obsolete rows can not be deleted, a trigger of the table prevents it; left")
 	}
+	if u.step.dependent() && (r.Locked > 0 || r.TableLocked || r.Kept > 0) {
+		e.holdBack(ctx, u)
+	}
+}
+
+// inBatch runs fn in a batch's transaction, with the account of what it did, and again after what passes by itself.
+func (e *Env) inBatch(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) error {
+	return e.engine.Retry(ctx, func() error {
+		tx, err := e.engine.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(ctx) }()
+		d, err := fn(tx)
+		if err != nil {
+			return err
+		}
+		return e.engine.Commit(ctx, tx, d)
+	})
+}
+
+// endsRun tells whether an error is about the run rather than about the task at work.
+func endsRun(err error) bool {
+	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, context.Canceled)
 }

@@ -38,7 +38,7 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	j.deleted[j.task] += d.Deleted
+	j.deleted[j.task] += d.Deleted + d.Dropped
 	j.batches = append(j.batches, d)
 	if j.stopAt > 0 && len(j.batches) >= j.stopAt {
 		return tasks.ErrStopped
@@ -47,7 +47,7 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 }
 
 func (j *journal) Count(_ context.Context, d purge.Delta) error {
-	j.deleted[j.task] += d.Deleted
+	j.deleted[j.task] += d.Deleted + d.Dropped
 	return nil
 }
 

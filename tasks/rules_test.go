@@ -27,6 +27,85 @@ const mappings = `INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBr
 	(-2, 'stores', 'cus:broadLogStore', NULL, 'cus:trackingLogStore'), (3, 'again', 'NMS:broadlogrcp', '', 'nms:trackingLogRcp'); `
 
 var rules = []rule{
+	{"lists-to-delete", 0, `INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus, tsExpirationDate) VALUES
+			(0, 0, 1, OLD), (1, 0, 1, NULL), (2, 0, 0, NOW), (3, 0, 0, YOUNG), (4, 0, 0, NULL), (5, 1, 2, YOUNG), (-6, 1, 0, OLD), (7, 1, 0, NULL), (8, 0, 1, NULL), (9, 1, 1, NULL);
+		INSERT INTO NmsRcpGrpRel SELECT iGroupId, 100 FROM NmsGroup; INSERT INTO NmsRcpGrpRel VALUES (99, 1);
+		INSERT INTO XtkOperatorGroup VALUES (1, 1), (1, 2);
+		CREATE TABLE CusListNote (iId integer, iGroupId integer REFERENCES NmsGroup); INSERT INTO CusListNote VALUES (1, 1), (2, 3), (3, NULL);
+		CREATE TABLE CusListOwner (iId integer, iOwnedGroup integer REFERENCES NmsGroup); INSERT INTO CusListOwner VALUES (1, 8);
+		CREATE TABLE grp5 (i int); CREATE TABLE grp4294967290 (i int); CREATE TABLE grp7 (i int); CREATE TABLE grp8 (i int); CREATE TABLE grp9 (i int); CREATE VIEW stands_on_grp9 AS SELECT * FROM grp9`,
+		`SELECT x FROM (SELECT 'list ' || iGroupId AS x FROM NmsGroup UNION ALL SELECT 'rel ' || iGroupId FROM NmsRcpGrpRel UNION ALL SELECT 'operator ' || iGroupId FROM XtkOperatorGroup
+		UNION ALL SELECT 'note ' || iId FROM CusListNote UNION ALL SELECT 'owner ' || iId FROM CusListOwner UNION ALL SELECT relname::text FROM pg_class WHERE relname LIKE 'grp%' AND relkind = 'r') q ORDER BY 1`,
+		[]string{"grp7", "grp8", "grp9", "list 0", "list 3", "list 4", "list 7", "list 8", "list 9", "note 2", "note 3", "operator 1", "operator 2", "owner 1", "rel 0", "rel 3", "rel 4", "rel 7", "rel 99"}},
+	{"deliveries", 7, mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, tsLastModified, iState) VALUES
+			(0, 1, OLD, OLD, 95), (1, 1, OLD, NOW, 55), (2, 2, NULL, OLD, 95), (3, 1, EDGE, OLD, 95), (4, 1, YOUNG, OLD, 95), (5, 0, OLD, OLD, 95), (6, 1, NULL, NULL, 95), (-7, 2, OLD, NULL, 75), (8, 1, NULL, EDGE, 55);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (0, 1), (1, 1), (2, 2), (3, 3), (4, 0), (-5, -7);
+		INSERT INTO NmsExcludeLogRcp (iBroadLogId, iDeliveryId) VALUES (11, 1), (12, 5);
+		INSERT INTO CusBroadLogStore (iBroadLogId, iDeliveryId) VALUES (21, 2), (22, 4);
+		INSERT INTO NmsBroadLogMid (iBroadLogId, iDeliveryId) VALUES (31, -7), (32, 99);
+		INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) VALUES (1, 'a', 1), (1, 'b', 3), (1, 'c', 0), (1, 'd', 11), (1, 'e', 22), (1, 'f', -5), (1, 'g', 77);
+		INSERT INTO NmsDlvExclusion (iDeliveryId, iTypologyRuleId) VALUES (1, 1), (1, 2), (3, 1), (0, 1);
+		INSERT INTO NmsPropositionRcp (iPropositionId, iDeliveryId) VALUES (0, 1), (1, 1), (2, 3), (3, 0);
+		INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iDeliveryId) VALUES (1, 1), (2, 3); INSERT INTO NmsWebTrackingLog (iWebTrackingLogId, iDeliveryId) VALUES (1, 1), (2, 3), (3, 2);
+		INSERT INTO NmsTrackingStats (iTrackingStatsId, iDeliveryId) VALUES (1, 1), (2, 3); INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 1), (2, 3);
+		INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (1, 1), (2, 3); INSERT INTO NmsMirrorPageSearch (iMessageId, iDeliveryId) VALUES (1, 1), (2, 3);
+		INSERT INTO XtkJobLog (iJobLogId, iJobId) VALUES (0, 1), (1, 1), (2, 3); INSERT INTO NmsAttachments (iAttachmentId, iDeliveryId) VALUES (1, 2), (2, 3);
+		INSERT INTO NmsProviderMsgId (sProviderId, iDeliveryId) VALUES ('1', 1), ('2', 3); INSERT INTO NmsDeliveryStat VALUES (1, NOW), (3, NOW); INSERT INTO NmsDeliveryLogStats VALUES (1, 1), (3, 2);
+		INSERT INTO NmsTrackingUrl (iTrackingUrlId, iDeliveryId) VALUES (1, 1), (2, 3);
+		CREATE TABLE NmsOther (iDeliveryId integer); INSERT INTO NmsOther VALUES (1)`,
+		`SELECT x FROM (SELECT 'delivery ' || iDeliveryId || ' ' || iState AS x FROM NmsDelivery UNION ALL SELECT 'rcp ' || iBroadLogId FROM NmsBroadLogRcp UNION ALL SELECT 'excl ' || iBroadLogId FROM NmsExcludeLogRcp
+		UNION ALL SELECT 'store ' || iBroadLogId FROM CusBroadLogStore UNION ALL SELECT 'mid ' || iBroadLogId FROM NmsBroadLogMid UNION ALL SELECT 'coupon ' || sCouponCode FROM NmsCouponValue
+		UNION ALL SELECT 'rule ' || iDeliveryId || iTypologyRuleId FROM NmsDlvExclusion UNION ALL SELECT 'prop ' || iPropositionId FROM NmsPropositionRcp UNION ALL SELECT 'track ' || iTrackingLogId FROM NmsTrackingLogRcp
+		UNION ALL SELECT 'web ' || iWebTrackingLogId FROM NmsWebTrackingLog UNION ALL SELECT 'stats ' || iTrackingStatsId FROM NmsTrackingStats UNION ALL SELECT 'part ' || iDeliveryPartId FROM NmsDeliveryPart
+		UNION ALL SELECT 'page ' || iMirrorPageInfoId FROM NmsMirrorPageInfo UNION ALL SELECT 'search ' || iMessageId FROM NmsMirrorPageSearch UNION ALL SELECT 'job ' || iJobLogId FROM XtkJobLog
+		UNION ALL SELECT 'file ' || iAttachmentId FROM NmsAttachments UNION ALL SELECT 'msg ' || sProviderId FROM NmsProviderMsgId UNION ALL SELECT 'stat ' || iDeliveryId FROM NmsDeliveryStat
+		UNION ALL SELECT 'logstat ' || iDeliveryId FROM NmsDeliveryLogStats UNION ALL SELECT 'url ' || iTrackingUrlId FROM NmsTrackingUrl UNION ALL SELECT 'other ' || iDeliveryId FROM NmsOther) q ORDER BY 1`,
+		[]string{"coupon b", "coupon c", "coupon e", "coupon g", "delivery 0 95", "delivery 3 95", "delivery 4 95", "delivery 5 95", "delivery 6 95", "delivery 8 55", "excl 12", "file 2", "job 0", "job 2", "logstat 3", "mid 32", "msg 2",
+			"other 1", "page 2", "part 2", "prop 0", "prop 2", "prop 3", "rcp 0", "rcp 3", "rcp 4", "rule 01", "rule 31", "search 2", "stat 3", "stats 2", "store 22", "track 2", "url 2", "web 2"}},
+	{"expired-deliveries", 0, mappings + `INSERT INTO NmsBroadLogMsg VALUES (0, 'Delivery cancelled'), (9, 'Delivery cancelled'), (5, 'Delivery cancelled'), (1, 'else');
+		INSERT INTO NmsExtAccount (iExtAccountId, iActive, sName) VALUES (1, 1, 'active'), (2, 0, 'idle'), (3, 1, 'never'); INSERT INTO XtkOption (iOptionId, sName, tsTimeStampValue) VALUES (1, 'NmsMidSourcing_LastBroadLog_active', OLD), (2, 'NmsMidSourcing_LastBroadLog_idle', NOW);
+		INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, iIsModel, iDeleteStatus, tsValidity, tsLastModified, iToDeliver, iProcessed, iDeliveryProviderId) VALUES
+			(0, 1, 55, 0, 0, OLD, OLD, 0, 0, 0), (1, 1, 51, 0, 0, OLD, NULL, 0, 0, 0), (2, 1, 50, 0, 0, OLD, OLD, 0, 0, 0), (3, 1, 84, 0, 0, OLD, OLD, 0, 0, 0), (4, 1, 55, 0, 0, NOW, OLD, 0, 0, 0), (5, 1, 55, 1, 0, OLD, OLD, 0, 0, 0), (6, 1, 55, 0, 1, OLD, OLD, 0, 0, 0), (7, 2, 55, 0, 0, OLD, OLD, 0, 0, 0),
+			(8, 1, 85, 0, 0, NULL, OLD, 10000, 0, 0), (9, 1, 85, 0, 0, NULL, OLD, 9999, 0, 0), (10, 1, 85, 0, 0, OLD, '2026-02-14 12:00Z', 2147483647, -2147483648, 0), (11, 1, 85, 0, 0, OLD, '2026-02-14 12:00:01Z', 2147483647, -2147483648, 0),
+			(20, 4, 95, 0, 1, '2026-02-14 11:59:59Z', OLD, 0, 0, 0), (21, 4, 85, 0, 0, '2026-02-14 11:59:59Z', OLD, 0, 0, 0), (22, 4, 85, 0, 0, '2026-02-14 12:00Z', OLD, 0, 0, 3), (23, 4, 85, 0, 0, '2026-02-28 12:00Z', OLD, 0, 0, 1), (24, 4, 85, 0, 0, OLD, OLD, 0, 0, 1), (25, 4, 85, 0, 0, '2026-02-28 12:00Z', OLD, 0, 0, 2), (26, 4, 55, 0, 0, '2026-02-01 12:00Z', OLD, 0, 0, 1);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) SELECT iDeliveryId + 100, iDeliveryId, 6, OLD FROM NmsDelivery; INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus) VALUES (1001, 1, 1), (1002, 99, 6), (0, 1, 6);
+		INSERT INTO NmsExcludeLogRcp (iBroadLogId, iDeliveryId, iStatus) VALUES (1, 1, 6); INSERT INTO CusBroadLogStore (iBroadLogId, iDeliveryId, iStatus) VALUES (1, 1, 6);
+		INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId, tsValidity) VALUES (0, 1, OLD), (1, 1, NOW), (2, 2, NOW), (3, 2, OLD), (4, 9, NULL), (5, 0, NOW), (6, 99, YOUNG)`,
+		`SELECT x FROM (SELECT 'pending ' || iBroadLogId AS x FROM NmsBroadLogRcp WHERE iStatus = 6 UNION ALL SELECT 'excl ' || iStatus FROM NmsExcludeLogRcp UNION ALL SELECT 'store ' || iStatus || ' ' || iMsgId FROM CusBroadLogStore
+		UNION ALL SELECT 'ended ' || iDeliveryId || CASE WHEN tsLastModified::timestamptz = timestamptz '2026-03-01 12:00Z' THEN ' now' ELSE '' END FROM NmsDelivery WHERE iState = 95 UNION ALL SELECT 'part ' || iDeliveryPartId FROM NmsDeliveryPart) q ORDER BY 1`,
+		[]string{"ended 1 now", "ended 11 now", "ended 20", "ended 21 now", "ended 23 now", "ended 3 now", "ended 8 now", "excl 6", "part 0", "part 2", "part 5", "part 6", "pending 0", "pending 100", "pending 1002", "pending 102", "pending 104", "pending 105", "pending 106", "pending 107",
+			"pending 109", "pending 110", "pending 122", "pending 124", "pending 125", "pending 126", "store 7 5"}},
+	{"mirror-pages", 0, `INSERT INTO NmsDelivery (iDeliveryId, iWebResPurged, iNeedMirrorPage, tsWebValidity) VALUES (0, 0, 1, OLD), (1, 0, 1, OLD), (2, 0, 0, OLD), (3, 0, 1, NOW), (4, 0, 1, NULL), (5, 1, 1, OLD), (-6, 0, 2, OLD);
+		INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) SELECT iDeliveryId + 10, iDeliveryId FROM NmsDelivery; INSERT INTO NmsMirrorPageSearch (iMessageId, iDeliveryId) SELECT iDeliveryId + 10, iDeliveryId FROM NmsDelivery;
+		INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (0, 1); INSERT INTO XtkJobLog (iJobLogId, iJobId) VALUES (0, 0), (7, 3)`,
+		`SELECT x FROM (SELECT 'delivery ' || iDeliveryId || ' ' || iWebResPurged AS x FROM NmsDelivery UNION ALL SELECT 'page ' || iMirrorPageInfoId FROM NmsMirrorPageInfo UNION ALL SELECT 'search ' || iMessageId FROM NmsMirrorPageSearch
+		UNION ALL SELECT 'job ' || iJobId || ' ' || (iJobLogId < 0) FROM XtkJobLog WHERE iJobLogId <> 7 AND iJobLogId <> 0 AND (tsLog::timestamptz = timestamptz '2026-03-01 12:00Z')) q ORDER BY 1`,
+		[]string{"delivery -6 1", "delivery 0 0", "delivery 1 1", "delivery 2 1", "delivery 3 0", "delivery 4 0", "delivery 5 1", "job -6 true", "job 1 true", "page 0", "page 10", "page 12", "page 13", "page 14", "page 15", "search 10", "search 12", "search 13", "search 14", "search 15"}},
+	{"work-tables", 0, `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, iState) VALUES (0, 0, 55), (1, 0, 55), (2, 0, 85), (3, 0, 0), (4, 0, 100), (5, 1, 55), (-6, 0, 95);
+		CREATE TABLE wkDlv_1 (i int); CREATE TABLE wkDlv_2_1 (i int); CREATE TABLE wkDlv_3 (i int); CREATE TABLE wkDlv_4_x_y (i int); CREATE TABLE wkDlv_5 (i int); CREATE TABLE wkDlv_4294967290_1 (i int); CREATE TABLE wkDlv_4294967289 (i int);
+		CREATE TABLE wkDlv_0 (i int); CREATE TABLE wkDlv_02 (i int); CREATE TABLE wkDlv_2x (i int); CREATE TABLE wkDlv_4294967296 (i int); CREATE TABLE wkDlv_ (i int); CREATE TABLE wkDlvX2 (i int); CREATE TABLE wkDlv_99 (i int); CREATE VIEW wkDlv_99_v AS SELECT * FROM wkDlv_99; CREATE VIEW wkDlv_99_a AS SELECT * FROM wkDlv_99_v;
+		CREATE TABLE wkDlv_98 (i int); CREATE VIEW stands_on_98 AS SELECT * FROM wkDlv_98; CREATE TABLE wkDlv_97 (i int) PARTITION BY RANGE (i); CREATE TABLE wkDlv_97_p PARTITION OF wkDlv_97 DEFAULT; CREATE SEQUENCE wkDlv_96; CREATE MATERIALIZED VIEW wkDlv_95 AS SELECT 1;
+		CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.wkDlv_99 (i int)`,
+		`SELECT n.nspname || '.' || relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE relname LIKE 'wkdlv%' ORDER BY 1`,
+		[]string{"elsewhere.wkdlv_99", "public.wkdlv_", "public.wkdlv_0", "public.wkdlv_02", "public.wkdlv_1", "public.wkdlv_2x", "public.wkdlv_4294967290_1", "public.wkdlv_4294967296", "public.wkdlv_95", "public.wkdlv_96", "public.wkdlv_98", "public.wkdlvx2"}},
+	{"workflow-instances", 0, `INSERT INTO XtkWorkflow (iWorkflowId, iState, iHistory) VALUES (0, 5, 1), (1, 5, 10), (2, 20, 0), (3, 20, 9999999), (-4, 1, 10);
+		INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (1, 55); INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (22, 1), (-23, 0);
+		INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (0, 1, '2000-01-01'), (1, 1, '2026-02-19 11:59:59Z'), (2, 1, '2026-02-19 12:00Z'), (3, 2, '2000-01-01'), (4, 3, '2000-01-01'), (5, 3, '1950-01-01'), (6, 0, '2000-01-01'), (7, 99, '2000-01-01'), (8, -4, '2000-01-01'), (9, 1, NULL);
+		INSERT INTO XtkWorkflowTask (iWorkflowTaskId, iWorkflowId, iStatus, tsCompletion) VALUES (1, 1, 0, '2000-01-01'), (2, 1, 1, '2000-01-01'), (3, 1, -1, '2000-01-01'), (4, 1, 1, NOW);
+		INSERT INTO XtkWorkflowEvent (iWorkflowEventId, iWorkflowId, iStatus, tsProcessing) VALUES (1, 1, 2, '2000-01-01'), (2, 1, 3, '2000-01-01'), (3, 2, 3, '2000-01-01');
+		CREATE TABLE wkDlv_9 (i int); CREATE TABLE wkf1_1 (i int); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int); CREATE TABLE wkf2_grp4294967273 (i int); CREATE TABLE wkf2_grp23 (i int); CREATE TABLE wkf4294967292 (i int); CREATE TABLE wkf4294967291_1 (i int);
+		CREATE TABLE wkf0_1 (i int); CREATE TABLE wkf007_1 (i int); CREATE TABLE wkf12x (i int); CREATE TABLE wkfhisto2_q (i int); CREATE TABLE wkfhisto99_q (i int); CREATE TABLE wkfhisto99_grp22 (i int); CREATE TABLE wkfhistory (i int)`,
+		`SELECT x FROM (SELECT 'log ' || iWorkflowLogId AS x FROM XtkWorkflowLog UNION ALL SELECT 'task ' || iWorkflowTaskId FROM XtkWorkflowTask UNION ALL SELECT 'event ' || iWorkflowEventId FROM XtkWorkflowEvent UNION ALL SELECT relname::text FROM pg_class WHERE relname LIKE 'wk%') q ORDER BY 1`,
+		[]string{"event 1", "event 3", "log 0", "log 2", "log 3", "log 4", "log 6", "log 7", "log 9", "task 1", "task 4", "wkf007_1", "wkf0_1", "wkf12x", "wkf1_1", "wkf2_grp22", "wkf2_grp4294967273", "wkf4294967292", "wkfhisto2_q", "wkfhisto99_grp22", "wkfhistory"}},
+	{"orphan-work-tables", 0, `INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (1, 1), (2, 0), (-3, 1); CREATE TABLE NmsDeliveryX (i int);
+		CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE grp4294967293 (i int); CREATE TABLE grp9 (i int); CREATE TABLE grp9_1 (i int); CREATE TABLE grp0 (i int); CREATE TABLE groups (i int)`,
+		"SELECT relname::text FROM pg_class WHERE relname LIKE 'gr%' AND relkind = 'r' ORDER BY 1", []string{"groups", "grp0", "grp1", "grp4294967293", "grp9_1"}},
+	{"email-error-stats", 20, `INSERT INTO XtkOption (iOptionId, sName, tsTimeStampValue) VALUES (5, 'NmsLastErrorStatCoalesce', EDGE);
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors, iTotalConnections) VALUES (1, 1, OLD, 1, 1), (1, 1, EDGE, 10, 2147483647), (1, 1, YOUNG, 10, 5), (1, 2, YOUNG, 19, 1), (2, 1, YOUNG, 2147483647, 1), (2, 1, '2026-02-28 12:00Z', 1, 1), (3, 3, NOW, 50, 1)`,
+		`SELECT x FROM (SELECT iMXIP || '/' || iPublicId || ' ' || iTotalErrors || ' ' || iTotalConnections AS x FROM NmsEmailErrorStat UNION ALL SELECT sName || ' ' || (tsTimeStampValue::timestamptz = timestamptz '2026-03-01 12:00Z') FROM XtkOption) q ORDER BY 1`,
+		[]string{"1/1 1 1", "1/1 20 2147483647", "2/1 2147483647 2", "3/3 50 1", "NmsLastErrorStatCoalesce true"}},
+	{"simulation-tables", 0, `INSERT INTO NmsSimulation VALUES (0), (1), (-2); CREATE TABLE wkSimu_1_aggr (i int); CREATE TABLE wkSimu_4294967294_x (i int); CREATE TABLE wkSimu_9_aggr (i int); CREATE TABLE wkSimu_9x (i int); CREATE TABLE wkSimu_4294967290 (i int)`,
+		"SELECT relname::text FROM pg_class WHERE relname LIKE 'wks%' ORDER BY 1", []string{"wksimu_1_aggr", "wksimu_4294967294_x", "wksimu_9x"}},
 	{"import-rejects", 180, `INSERT INTO XtkJob VALUES (0), (7), (-8);
 		INSERT INTO XtkReject (iRejectId, iJobId, tsLog) VALUES (0, 99, OLD), (1, 7, OLD), (2, 7, EDGE), (3, 7, YOUNG), (4, 7, NULL), (5, 99, NULL), (6, -8, YOUNG), (7, 0, YOUNG), (-9, -99, YOUNG), (-10, 0, OLD)`,
 		"SELECT iRejectId::text FROM XtkReject ORDER BY iRejectId", []string{"0", "2", "3", "4", "6", "7"}},
@@ -102,6 +181,9 @@ func (r rule) sql() string {
 	return text
 }
 
+// changes are the tasks that do more than to delete what their query shows.
+var changes = map[string]bool{"lists-to-delete": true, "expired-deliveries": true, "mirror-pages": true, "email-error-stats": true, "work-tables": true, "workflow-instances": true}
+
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, r := range rules {
@@ -119,14 +201,14 @@ func TestRules(t *testing.T) {
 				if got := db.Strings(r.query); !slices.Equal(got, r.left) {
 					t.Errorf("left\n%v, want\n%v", got, r.left)
 				}
-				if gone := int64(len(before) - len(r.left)); j.deleted[r.task] != gone || expected != gone {
-					t.Errorf("%d rows went, %d were accounted for, a dry run expected %d", gone, j.deleted[r.task], expected)
+				if gone := int64(len(before) - len(r.left)); !changes[r.task] && (j.deleted[r.task] != gone || expected != gone) {
+					t.Errorf("%d rows and tables went, %d were accounted for, a dry run expected %d", gone, j.deleted[r.task], expected)
 				}
 				if j.states[r.task] != tasks.Succeeded {
 					t.Errorf("the task is %s: %s", j.states[r.task], j.problems[r.task])
 				}
 				for _, b := range j.batches {
-					if maxRows > 0 && b.Deleted > 2 { // a row and its twin
+					if maxRows > 0 && b.Deleted > 2 && r.task != "email-error-stats" { // a row and its twin
 						t.Errorf("a batch of %d rows", b.Deleted)
 					}
 				}
@@ -170,7 +252,7 @@ func TestMissingTables(t *testing.T) {
 			db.Do(r.sql())
 			inserted := regexp.MustCompile(`INSERT INTO (\w+)`).FindAllStringSubmatch(r.rows, -1)
 			for _, match := range inserted {
-				db.Do("DROP TABLE IF EXISTS " + match[1])
+				db.Do("DROP TABLE IF EXISTS " + match[1] + " CASCADE")
 				j := mustRun(t, db, nil, r.task)
 				if state := j.states[r.task]; state != tasks.Succeeded && state != tasks.Skipped {
 					t.Errorf("without %s the task is %s", match[1], state)

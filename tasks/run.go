@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -34,8 +34,14 @@ type Config struct {
 	Todo []Task
 	// Cursor is where that one had come to.
 	Cursor purge.Cursor
+	// Succeeded are the tasks of this run that have succeeded before.
+	Succeeded map[string]bool
 	// MaxRows caps every batch; 0: no cap.
 	MaxRows int
+	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts.
+	MidSourcing map[string]*pgxpool.Pool
+	// RelatedListTables are further tables whose iGroupId is the id of a list.
+	RelatedListTables []string
 }
 
 // Run works through the tasks and reports to the journal. Its error is the first failed task's, ErrStopped, or
@@ -49,12 +55,12 @@ func Run(ctx context.Context, c Config, j Journal) error {
 }
 
 func run(ctx context.Context, c Config, j Journal) error {
-	catalog, err := campaign.LoadCatalog(ctx, c.Pool)
-	if err != nil {
+	c.Succeeded = maps.Collect(maps.All(c.Succeeded)) // never nil
+	e := &Env{Config: c, journal: j}
+	e.engine = &purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Warn: func(message string) { e.log(ctx, Warning, message) }}
+	if err := e.look(ctx); err != nil {
 		return err
 	}
-	e := &Env{Config: c, Catalog: catalog, journal: j}
-	e.engine = &purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Warn: func(message string) { e.log(ctx, Warning, message) }}
 	if !c.ContinueOnError {
 		if err := e.checkRights(ctx, c.Todo); err != nil {
 			return err
@@ -66,7 +72,7 @@ func run(ctx context.Context, c Config, j Journal) error {
 			return err
 		}
 		state, err := e.run(ctx, t)
-		if errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || Lost(err) || ctx.Err() != nil {
+		if endsRun(err) || Lost(err) || ctx.Err() != nil {
 			return err
 		}
 		problem := ""
@@ -81,6 +87,9 @@ func run(ctx context.Context, c Config, j Journal) error {
 			break
 		}
 		e.Cursor = purge.Cursor{}
+		if state == Succeeded {
+			e.Succeeded[t.Name] = true
+		}
 	}
 	return failed
 }
@@ -90,7 +99,7 @@ func run(ctx context.Context, c Config, j Journal) error {
 func (e *Env) checkRights(ctx context.Context, todo []Task) error {
 	var missing []string
 	for _, t := range todo {
-		p, err := e.plan(ctx, t)
+		p, err := e.begin(ctx, t)
 		if err != nil {
 			return err
 		}

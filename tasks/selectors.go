@@ -22,6 +22,18 @@ func table(name string) Selector {
 	}
 }
 
+// tables selects several tables by their names.
+func tables(names ...string) Selector {
+	return func(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
+		var found []*campaign.Table
+		for _, name := range names {
+			one, _ := table(name)(ctx, e, p)
+			found = append(found, one...)
+		}
+		return found, nil
+	}
+}
+
 // matching selects the tables of a family that has no list anywhere, by their stored names, if they have these
 // columns. what is their name for a person.
 func matching(what string, pattern *regexp.Regexp, columns ...string) Selector {
@@ -42,6 +54,11 @@ func matching(what string, pattern *regexp.Regexp, columns ...string) Selector {
 // deliveryAndExclusionLogs selects the delivery-log and exclusion-log tables, each once.
 func deliveryAndExclusionLogs(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
 	return logs(ctx, e, p, e.Catalog.DeliveryLogs, e.Catalog.ExclusionLogs)
+}
+
+// deliveryLogTables selects the delivery-log tables.
+func deliveryLogTables(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
+	return logs(ctx, e, p, e.Catalog.DeliveryLogs)
 }
 
 // trackingLogTables selects the tracking-log tables.

@@ -27,14 +27,14 @@ WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind = 'r' AND c.relpersistence <> 
 ORDER BY n.nspname, c.relname`
 
 // optimizeStorage goes table by table, so that progress shows; SKIP_LOCKED, so that nothing waits.
-func optimizeStorage(ctx context.Context, e *Env) error {
+func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 	mode, err := e.Options.Statistics()
 	if err != nil {
 		e.log(ctx, Warning, err.Error())
 	}
 	if mode == campaign.NoStatistics {
 		e.log(ctx, Info, "Option 'XtkCleanup_NoStats' is set to '1'")
-		return nil
+		return true, nil
 	}
 	command := "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED)"
 	if mode == campaign.AnalyzeOnly {
@@ -42,19 +42,19 @@ func optimizeStorage(ctx context.Context, e *Env) error {
 	}
 	rows, err := e.Pool.Query(ctx, ownTables, e.Catalog.Schema)
 	if err != nil {
-		return fmt.Errorf("list the tables: %w", err)
+		return false, fmt.Errorf("list the tables: %w", err)
 	}
 	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[campaign.Leaf])
 	if err != nil {
-		return fmt.Errorf("list the tables: %w", err)
+		return false, fmt.Errorf("list the tables: %w", err)
 	}
 	if e.DryRun {
 		e.log(ctx, Info, fmt.Sprintf("would run %s on %d tables", command, len(tables)))
-		return nil
+		return true, nil
 	}
 	conn, said, err := verboseConn(ctx, e)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	done := slices.IndexFunc(tables, func(t campaign.Leaf) bool { return t.Quoted() == e.Cursor.Unit })
@@ -66,13 +66,13 @@ func optimizeStorage(ctx context.Context, e *Env) error {
 			e.log(ctx, Info, lines...)
 		}
 		if err != nil && !vanished(err) {
-			return fmt.Errorf("%s %s: %w", command, name, err)
+			return false, fmt.Errorf("%s %s: %w", command, name, err)
 		}
-		if err := e.mark(ctx, name); err != nil {
-			return err
+		if err := e.inBatch(ctx, func(Tx) (purge.Delta, error) { return purge.Delta{Cursor: purge.Cursor{Unit: name}}, nil }); err != nil {
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // verboseConn is a connection that collects what PostgreSQL says on it. It is one of its own, since what the
@@ -96,14 +96,4 @@ func verboseConn(ctx context.Context, e *Env) (conn *pgx.Conn, said func() []str
 		lines = nil
 		return out
 	}, nil
-}
-
-// mark notes that a unit of work is done which deletes nothing itself.
-func (e *Env) mark(ctx context.Context, unit string) error {
-	tx, err := e.engine.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	return e.journal.Commit(ctx, tx, purge.Delta{Cursor: purge.Cursor{Unit: unit}})
 }

@@ -22,6 +22,10 @@ type Config struct {
 	Log     *slog.Logger
 	// MaxRows caps every batch; 0: no cap.
 	MaxRows int
+	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts (NmsExtAccount.sName).
+	MidSourcing map[string]*pgxpool.Pool
+	// RelatedListTables are further tables whose iGroupId is the id of a list.
+	RelatedListTables []string
 }
 
 // Manager starts, works, watches and cancels runs. Work and Listen are to be running beside its other methods.
@@ -33,6 +37,9 @@ type Manager struct {
 	maxRows int
 	wake    chan struct{} // a run may be waiting
 
+	midSourcing       map[string]*pgxpool.Pool
+	relatedListTables []string
+
 	mu    sync.Mutex
 	tails map[string]*tail
 }
@@ -43,7 +50,8 @@ func New(c Config) *Manager {
 		c.Lease = 15 * time.Second
 	}
 	return &Manager{pool: c.Pool, lease: c.Lease, replica: c.Replica, log: c.Log, maxRows: c.MaxRows,
-		wake: make(chan struct{}, 1), tails: map[string]*tail{}}
+		wake: make(chan struct{}, 1), tails: map[string]*tail{},
+		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables}
 }
 
 // Cancel asks for a run to be stopped after its current batch, and returns the run. One that nobody holds is

@@ -29,6 +29,7 @@ type claim struct {
 	referenceTime   time.Time
 	chosen          []string // the names of its tasks, in order
 	todo            []string // those still to be done
+	succeeded       map[string]bool
 	cursor          purge.Cursor
 }
 
@@ -79,7 +80,8 @@ func (m *Manager) take(ctx context.Context) (c *claim, err error) {
 		}
 		// Waits for a batch of the worker before that is just being committed. A dry run has no cursor: the task at
 		// work is counted again from its beginning.
-		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET epoch = $2, rows_deleted = CASE WHEN $3 AND state = 'RUNNING' THEN 0 ELSE rows_deleted END
+		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET epoch = $2, rows_deleted = CASE WHEN $3 AND state = 'RUNNING' THEN 0 ELSE rows_deleted END,
+			rows_updated = CASE WHEN $3 AND state = 'RUNNING' THEN 0 ELSE rows_updated END, tables_dropped = CASE WHEN $3 AND state = 'RUNNING' THEN 0 ELSE tables_dropped END
 			WHERE run_id = $1::text::uuid`, got.id, got.epoch, got.dryRun); err != nil {
 			return err
 		}
@@ -111,8 +113,10 @@ func (c *claim) loadTasks(ctx context.Context, tx pgx.Tx) error {
 		state  tasks.State
 		cursor purge.Cursor
 	)
+	c.succeeded = map[string]bool{}
 	_, err = pgx.ForEachRow(rows, []any{&name, &state, &cursor}, func() error {
 		c.chosen = append(c.chosen, name)
+		c.succeeded[name] = state == tasks.Succeeded
 		if state == tasks.Running {
 			c.cursor = cursor
 		}
@@ -169,7 +173,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		todo = append(todo, tasks.Pipeline[i])
 	}
 	return tasks.Run(ctx, tasks.Config{Pool: m.pool, Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
-		Todo: todo, Cursor: c.cursor, MaxRows: m.maxRows}, j)
+		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, MaxRows: m.maxRows, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables}, j)
 }
 
 func (m *Manager) end(ctx context.Context, c *claim, o outcome) error {

@@ -59,13 +59,13 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
 		}
-		id, err := newID(ctx, tx, c, t, "iOptionId")
+		id, err := NewIDs(ctx, tx, c, t, "iOptionId")
 		if err != nil {
 			return err
 		}
 		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s (iOptionId, sName, iDataType, %s) VALUES ($3, $1, $4, %s)", t.Quoted(), column, cast),
-				opt.Name, value, id, dataType)
+			_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s (iOptionId, sName, iDataType, %s) SELECT %s, $1, $3, %s", t.Quoted(), column, id, cast),
+				opt.Name, value, dataType)
 			return err
 		})
 		if !isUniqueViolation(err) {
@@ -75,23 +75,18 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	return fmt.Errorf("store option %s: no free id in XtkOption after %d attempts", opt.Name, clashes)
 }
 
-// newID is an id for a new row: from the application's own sequence if it has one, else one below all others
-// (one above would take the application's next id).
-func newID(ctx context.Context, db Querier, c *Catalog, t *Table, column string) (id int64, err error) {
+// NewIDs is SQL for the id of a new row, in a SELECT of any number of rows: from the application's own sequence if it
+// has one, else below all others (above them would take the application's next id).
+func NewIDs(ctx context.Context, db Querier, c *Catalog, t *Table, column string) (string, error) {
 	var sequence *string
-	if err := db.QueryRow(ctx, `SELECT (SELECT format('%I.%I', n.nspname, s.relname) FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
+	if err := db.QueryRow(ctx, `SELECT (SELECT quote_literal(format('%I.%I', n.nspname, s.relname)) FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
 		WHERE n.nspname = $1 AND s.relname = 'xtknewid' AND s.relkind = 'S')`, c.Schema).Scan(&sequence); err != nil {
-		return 0, fmt.Errorf("look for the sequence XtkNewId: %w", err)
+		return "", fmt.Errorf("look for the sequence XtkNewId: %w", err)
 	}
 	if sequence != nil {
-		err = db.QueryRow(ctx, "SELECT nextval($1::text::regclass)", *sequence).Scan(&id)
-	} else {
-		err = db.QueryRow(ctx, fmt.Sprintf("SELECT least(min(%s), 0) - 1 FROM %s", column, t.Quoted())).Scan(&id)
+		return "nextval(" + *sequence + ")", nil
 	}
-	if err != nil {
-		return 0, fmt.Errorf("get a new id for %s: %w", t.Name, err)
-	}
-	return id, nil
+	return fmt.Sprintf("(SELECT least(min(%s), 0) FROM %s) - row_number() OVER ()", column, t.Quoted()), nil
 }
 
 func isUniqueViolation(err error) bool {

@@ -1,0 +1,122 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// WorkTable is a table or view that a workflow, a delivery, a list or a simulation made for itself.
+type WorkTable struct {
+	Schema string
+	Name   string
+	View   bool
+	// ID is what the name says whose it is. It is negative where the name has its unsigned form.
+	ID int64
+}
+
+// Quoted is its name for an SQL statement, with its schema.
+func (w WorkTable) Quoted() string { return pgx.Identifier{w.Schema, w.Name}.Sanitize() }
+
+// unsignedIDs is how far the unsigned form of a negative 32-bit id is from the id.
+const unsignedIDs = 1 << 32
+
+// workTableID is an id as it stands in a name: no leading zeros, so no 0 either.
+var workTableID = regexp.MustCompile(`^([1-9][0-9]{0,9})(.*)$`)
+
+// ParseID reads the id at the beginning of text, and returns what follows it.
+func ParseID(text string) (id int64, rest string, ok bool) {
+	m := workTableID.FindStringSubmatch(text)
+	if m == nil {
+		return 0, "", false
+	}
+	id, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil || id >= unsignedIDs {
+		return 0, "", false
+	}
+	if id >= unsignedIDs/2 {
+		id -= unsignedIDs
+	}
+	return id, m[2], true
+}
+
+// WorkTableName is the name of the table of an id: the prefix, and the id in its unsigned form.
+func WorkTableName(prefix string, id int64) string {
+	if id < 0 {
+		id += unsignedIDs
+	}
+	return prefix + strconv.FormatInt(id, 10)
+}
+
+// relations are those in the schema that the application owns: of the owner of NmsDelivery, who is not postgres. Views come
+// first, since tables they stand on could not be dropped before, and the newest of them first, for the same reason.
+const relations = `
+SELECT c.relname::text, c.relkind = 'v'
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p')
+WHERE n.nspname = $1 AND c.relname LIKE $2 AND c.relkind IN ('r', 'p', 'v') AND c.relpersistence <> 't' AND NOT c.relispartition
+  AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
+ORDER BY c.relkind = 'v' DESC, CASE WHEN c.relkind = 'v' THEN c.oid END DESC, c.relname`
+
+// WorkTables lists the relations of a prefix. With bare, the id ends the name; otherwise more may follow after an
+// underscore. strange are names of the prefix that have not this form.
+func (c *Catalog) WorkTables(ctx context.Context, db Querier, prefix string, bare bool) (found []WorkTable, strange []string, err error) {
+	all, err := c.owned(ctx, db, prefix, "%")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range all {
+		id, rest, ok := ParseID(strings.TrimPrefix(w.Name, prefix))
+		if !ok || rest != "" && (bare || rest[0] != '_') {
+			strange = append(strange, w.Name)
+			continue
+		}
+		w.ID = id
+		found = append(found, w)
+	}
+	slices.Sort(strange)
+	return found, strange, nil
+}
+
+// WorkTable finds the one whose name is the prefix and an id; nil when there is none of the application's.
+func (c *Catalog) WorkTable(ctx context.Context, db Querier, prefix string, id int64) (*WorkTable, error) {
+	found, err := c.owned(ctx, db, WorkTableName(prefix, id), "")
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	found[0].ID = id
+	return &found[0], nil
+}
+
+// owned lists the application's relations whose name begins with a text, and goes on with a pattern.
+func (c *Catalog) owned(ctx context.Context, db Querier, begin, pattern string) ([]WorkTable, error) {
+	rows, err := db.Query(ctx, relations, c.Schema, strings.ReplaceAll(begin, "_", `\_`)+pattern)
+	if err != nil {
+		return nil, fmt.Errorf("list the work tables %s…: %w", begin, err)
+	}
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w WorkTable, err error) {
+		w.Schema = c.Schema
+		return w, row.Scan(&w.Name, &w.View)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the work tables %s…: %w", begin, err)
+	}
+	return found, nil
+}
+
+// listSuffix ends the names of work tables that hold the data of a list.
+var listSuffix = regexp.MustCompile(`_grp([0-9]+)$`)
+
+// ListID is the id of the list whose data the work table holds, when its name says so.
+func (w WorkTable) ListID() (id int64, ok bool) {
+	m := listSuffix.FindStringSubmatch(w.Name)
+	if m == nil {
+		return 0, false
+	}
+	id, rest, ok := ParseID(m[1])
+	return id, ok && rest == ""
+}

@@ -1,0 +1,175 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// condition builds the SQL of the rules of one table, and the parameters they share.
+type condition struct {
+	env   *Env
+	table *campaign.Table
+	plan  *plan
+	args  *[]any
+}
+
+// alsoSQL is a statement beside a batch's, as purge.Also.
+type alsoSQL struct{ returning, sql string }
+
+var (
+	tableName     = regexp.MustCompile(`\{(\w+)\} (\w+)`)
+	columnName    = regexp.MustCompile(`(?:\b([a-z]\w*)\.)?\b((?:i|s|ts|m|d|bi)[A-Z]\w*)\b`)
+	coalesce      = regexp.MustCompile(`COALESCE\(([\w@, ']*)\)`)
+	parameterName = regexp.MustCompile(`@\w+`)
+)
+
+// bind adds a parameter and returns its place.
+func (c *condition) bind(value any, sqlType string) string {
+	*c.args = append(*c.args, value)
+	return fmt.Sprintf("$%d::%s", len(*c.args), sqlType)
+}
+
+// any is the SQL of several rules of which one must hold; empty, with notes, when none can be asked.
+func (c *condition) any(ctx context.Context, rules []Rule) (string, error) {
+	if len(rules) == 0 {
+		return "true", nil
+	}
+	var sides []string
+	for _, r := range rules {
+		sql, err := c.rule(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		if sql != "" {
+			sides = append(sides, "("+sql+")")
+		}
+	}
+	if len(sides) == 0 {
+		return "", nil
+	}
+	return "(" + strings.Join(sides, " OR ") + ")", nil
+}
+
+// rule is the SQL of a rule, or nothing, with a note, when it can not be asked of this table.
+func (c *condition) rule(ctx context.Context, r Rule) (string, error) {
+	var parts []string
+	if r.Where != "" {
+		sql := c.expand(r.Where, r)
+		if sql == "" {
+			return "", nil
+		}
+		parts = append(parts, sql)
+	}
+	if r.Orphan != nil {
+		sql, err := c.orphan(ctx, *r.Orphan)
+		if err != nil || sql == "" {
+			return "", err
+		}
+		parts = append(parts, sql)
+	}
+	return strings.Join(parts, " AND "), nil
+}
+
+// expand puts tables and parameters into SQL. It is empty, with a note, when a table, a column or a usable option
+// is missing.
+func (c *condition) expand(sql string, r Rule) string {
+	tables := map[string]*campaign.Table{"": c.table, "r": c.table}
+	for _, m := range tableName.FindAllStringSubmatch(sql, -1) {
+		t := c.env.Catalog.Table(m[1])
+		if t == nil {
+			c.plan.note(Info, "table %s is missing, which %s is judged by: skipped", m[1], c.table.Name)
+			return ""
+		}
+		c.env.needs(c.plan, t, "SELECT")
+		tables[m[2]] = t
+	}
+	sql = coalesce.ReplaceAllStringFunc(sql, c.choices)
+	for _, m := range columnName.FindAllStringSubmatch(sql, -1) {
+		t, known := tables[m[1]]
+		if known && !t.Has(m[2]) {
+			c.plan.note(Info, "%s has no column %s: skipped", t.Name, m[2])
+			return ""
+		}
+	}
+	values := map[string]any{"@now": c.env.Now, "@last_cleanup": c.env.Options.Moment(campaign.LastCleanup)}
+	if strings.Contains(sql, "@cutoff") {
+		delay, err := c.env.Options.Delay(r.Option)
+		if err != nil {
+			c.plan.note(Warning, "%v; %s is left as it is", err, c.table.Name)
+			return ""
+		}
+		values["@cutoff"] = c.env.Now.Add(-delay - r.Extra)
+	}
+	sql = tableName.ReplaceAllStringFunc(sql, func(m string) string {
+		parts := tableName.FindStringSubmatch(m)
+		return tables[parts[2]].Quoted() + " AS " + parts[2]
+	})
+	return parameterName.ReplaceAllStringFunc(sql, func(name string) string { return c.bind(values[name], "timestamptz") })
+}
+
+// choices leaves out of a COALESCE the columns that the table does not have, as long as one remains.
+func (c *condition) choices(sql string) string {
+	var there []string
+	for choice := range strings.SplitSeq(coalesce.FindStringSubmatch(sql)[1], ", ") {
+		if !columnName.MatchString(choice) || c.table.Has(choice) {
+			there = append(there, choice)
+		}
+	}
+	if len(there) == 0 {
+		return sql
+	}
+	return "COALESCE(" + strings.Join(there, ", ") + ")"
+}
+
+// orphan is the condition that a link leads nowhere. A parent without any row, or whose rows may be hidden from
+// this role, proves nothing; that it has rows is asked again in the deleting statement.
+func (c *condition) orphan(ctx context.Context, l Link) (string, error) {
+	if !c.table.Has(l.Column) {
+		c.plan.note(Info, "%s has no column %s: skipped", c.table.Name, l.Column)
+		return "", nil
+	}
+	parent, trusted, err := c.env.parent(ctx, c.plan, l.Parent, l.Key, l.EmptyAfter)
+	if err != nil || parent == nil {
+		return "", err
+	}
+	sql := fmt.Sprintf("r.%[1]s <> 0 AND NOT EXISTS (SELECT FROM %[2]s AS p WHERE p.%[3]s = r.%[1]s)", l.Column, parent.Quoted(), l.Key)
+	if !trusted {
+		sql += fmt.Sprintf(" AND EXISTS (SELECT FROM %s)", parent.Quoted())
+	}
+	return sql, nil
+}
+
+// parent is a table that is only asked whether something exists; nil, with a note, when its answer can not be
+// trusted. An empty one is trusted after a task of this run that empties it rightly.
+func (e *Env) parent(ctx context.Context, p *plan, name, key, emptyAfter string) (t *campaign.Table, trusted bool, err error) {
+	skip := func(reason string) (*campaign.Table, bool, error) {
+		p.note(Warning, "%s, so nothing is without one: skipped", reason)
+		return nil, false, nil
+	}
+	t = e.Catalog.Table(name)
+	switch {
+	case t == nil:
+		return skip("table " + name + " is missing")
+	case !t.Has(key):
+		return skip("table " + name + " has no column " + key)
+	case !t.CanSelect:
+		e.needs(p, t, "SELECT")
+		return nil, false, nil
+	case t.RowSecurity:
+		return skip("row security may hide rows of " + name)
+	case emptyAfter != "" && e.Succeeded[emptyAfter]:
+		return t, true, nil
+	}
+	empty, err := t.Empty(ctx, e.Pool)
+	if err != nil {
+		return nil, false, fmt.Errorf("ask %s: %w", name, err)
+	}
+	if empty {
+		return skip("table " + name + " is empty")
+	}
+	return t, false, nil
+}

@@ -1,0 +1,69 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// stopDelivery stops a delivery that is active, before anything of it goes. tsLastModified is left alone, since the
+// delete date may be read from it.
+var stopDelivery = Step{
+	On: table("NmsDelivery"), OfSet: true,
+	Rules:  []Rule{{Where: "iState IN (51, 55, 61, 62, 71, 72, 75)"}},
+	Update: []Assignment{{"iState", "85"}},
+}
+
+// deliverySteps are all that goes with a delivery, and at last the delivery. Other tables with an iDeliveryId are left
+// alone: there it means something else.
+var deliverySteps = []Step{
+	stopDelivery,
+	{On: table("NmsCouponValue"), Via: couponsOfDeliveries}, // before the logs go
+	{On: table("NmsDlvExclusion"), Link: "iDeliveryId"},
+	{On: deliveryAndExclusionLogs, Link: "iDeliveryId", Limit: 20_000},
+	{On: propositionTables, Link: "iDeliveryId", Limit: 20_000},
+	{On: trackingLogTables, Link: "iDeliveryId", Limit: 20_000},
+	{On: tables("NmsWebTrackingLog", "NmsTrackingStats"), Link: "iDeliveryId", Limit: 20_000},
+	{On: table("NmsDeliveryPart"), Link: "iDeliveryId", Limit: 500_000},
+	{On: tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"), Link: "iDeliveryId", Limit: 20_000},
+	{On: table("XtkJobLog"), Link: "iJobId", Limit: 20_000}, // a delivery is a job
+	{On: tables("NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl"), Link: "iDeliveryId"},
+	{On: table("NmsDelivery"), OfSet: true},
+}
+
+var deliveries = Task{
+	Name:        "deliveries",
+	Title:       "Deleted deliveries",
+	Description: "Deliveries marked as deleted or recycled for longer than their delay, with all that belongs to them, on their mid-sourcing servers first.",
+	Set: &Set{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: []Rule{
+		{Where: "iDeleteStatus <> 0 AND COALESCE(tsDelete, tsLastModified) < @cutoff", Option: campaign.RecycledDeliveryPurge},
+	}},
+	Prepare: purgeMidSourced,
+	Steps:   deliverySteps,
+}
+
+// couponsOfDeliveries is the condition that a coupon was given with a message of a delivery of the set.
+func couponsOfDeliveries(ctx context.Context, c *condition) (string, error) {
+	if !c.table.Has("iMessageId") {
+		c.plan.note(Info, "%s has no column iMessageId: skipped", c.table.Name)
+		return "", nil
+	}
+	logs, err := deliveryAndExclusionLogs(ctx, c.env, c.plan)
+	if err != nil {
+		return "", err
+	}
+	var sides []string
+	for _, log := range logs {
+		ids, err := c.setIDs(ctx)
+		if err != nil {
+			return "", err
+		}
+		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AS l WHERE l.iBroadLogId = r.iMessageId AND l.iDeliveryId IN (%s))", log.Quoted(), ids))
+	}
+	if sides == nil {
+		return "", nil
+	}
+	return "r.iMessageId <> 0 AND (" + strings.Join(sides, " OR ") + ")", nil
+}

@@ -1,0 +1,109 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// summed are the columns of NmsEmailErrorStat that are added up; others keep their defaults.
+var summed = []string{"iTotalErrors", "iTotalConnections", "iMessageErrors", "iAbortedConnections", "iFailedConnections", "iRefusedConnections", "iTimeoutConnections"}
+
+var emailErrorStats = Task{
+	Name:        "email-error-stats",
+	Title:       "E-mail error statistics",
+	Description: "Statistics of e-mail errors (NmsEmailErrorStat) since the last time: replaced by one row a mail exchanger and sender, and none where there were fewer than 20 errors.",
+	Options:     []campaign.Option{campaign.LastErrorStatCoalesce},
+	Do:          coalesceErrors,
+}
+
+// coalesceErrors is the exception to one transaction a batch: rows are deleted into their sums, so that none is lost
+// which arrives in between, and the option moves on with them.
+func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
+	t := e.Catalog.Table("NmsEmailErrorStat")
+	if t == nil || !t.Has("iMXIP", "iPublicId", "tsDate", "iTotalErrors") {
+		e.log(ctx, Info, "table NmsEmailErrorStat, or a column of it, is missing: skipped")
+		return false, nil
+	}
+	if e.Catalog.Table("XtkOption") == nil {
+		e.log(ctx, Info, "table XtkOption is missing, which keeps up to when statistics are coalesced: skipped")
+		return false, nil
+	}
+	start := e.Options.Moment(campaign.LastErrorStatCoalesce)
+	if start == nil {
+		if err := e.Pool.QueryRow(ctx, "SELECT min(tsDate)::timestamptz FROM "+t.Quoted()).Scan(&start); err != nil {
+			return false, err
+		}
+	}
+	var rows int64
+	if start != nil && start.Before(e.Now) {
+		if err := e.Pool.QueryRow(ctx, "SELECT count(*) FROM "+t.Quoted()+" AS r WHERE "+period(t), *start, e.Now).Scan(&rows); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case start != nil && !start.Before(e.Now):
+		e.log(ctx, Info, "coalesceUpToDate")
+		return true, nil
+	case rows == 0:
+		return true, nil
+	}
+	e.log(ctx, Info, "coalescingErrors")
+	if e.DryRun {
+		return true, e.journal.Count(ctx, purge.Delta{Deleted: rows})
+	}
+	sql, err := coalesceSQL(ctx, e, t)
+	if err != nil {
+		return false, err
+	}
+	return true, e.inBatch(ctx, func(tx Tx) (d purge.Delta, err error) {
+		d.Deleted, err = coalesceIn(ctx, tx, e, sql, *start)
+		return d, err
+	})
+}
+
+func coalesceIn(ctx context.Context, tx Tx, e *Env, sql string, start time.Time) (deleted int64, err error) {
+	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
+		return 0, err
+	}
+	if err := tx.QueryRow(ctx, sql, start, e.Now).Scan(&deleted); err != nil {
+		return 0, err
+	}
+	return deleted, campaign.StoreMoment(ctx, tx, e.Catalog, campaign.LastErrorStatCoalesce, e.Now)
+}
+
+// period is the condition that a row is of the period from $1 to before $2.
+func period(t *campaign.Table) string {
+	where := "r.tsDate >= $1::timestamptz AND r.tsDate < $2::timestamptz"
+	if t.Key != "" {
+		where += " AND r." + t.Key + " IS DISTINCT FROM 0"
+	}
+	return where
+}
+
+// coalesceSQL deletes the rows of the period into their sums. A sum that its column can not hold stops at the
+// column's maximum.
+func coalesceSQL(ctx context.Context, e *Env, t *campaign.Table) (string, error) {
+	var columns, sums []string
+	for _, column := range summed {
+		if !t.Has(column) {
+			continue
+		}
+		var sqlType string
+		if err := e.Pool.QueryRow(ctx, "SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = $1 AND attname = $2", t.OID, strings.ToLower(column)).Scan(&sqlType); err != nil {
+			return "", err
+		}
+		sum := fmt.Sprintf("sum(%s)", column)
+		if most, ok := map[string]string{"smallint": "32767", "integer": "2147483647", "bigint": "9223372036854775807"}[sqlType]; ok {
+			sum = fmt.Sprintf("least(%s, %s)::%s", sum, most, sqlType)
+		}
+		columns, sums = append(columns, column), append(sums, sum)
+	}
+	return fmt.Sprintf("WITH gone AS (DELETE FROM %[1]s AS r WHERE %[2]s RETURNING *),"+
+		" kept AS (INSERT INTO %[1]s (iMXIP, iPublicId, tsDate, %[3]s) SELECT iMXIP, iPublicId, $1::timestamptz, %[4]s FROM gone GROUP BY iMXIP, iPublicId HAVING sum(iTotalErrors) >= 20) SELECT count(*) FROM gone",
+		t.Quoted(), period(t), strings.Join(columns, ", "), strings.Join(sums, ", ")), nil
+}

@@ -1,0 +1,168 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+var listsToDelete = Task{
+	Name:        "lists-to-delete",
+	Title:       "Expired and deleted lists",
+	Description: "Lists (NmsGroup) that have expired or are marked as deleted, with their members, what else is linked to them, and their tables (grp…): dropped.",
+	Set: &Set{Parent: "NmsGroup", Key: "iGroupId", Rules: []Rule{
+		{Where: "iDeleteStatus <> 0"},
+		{Where: "tsExpirationDate <= @now"},
+	}},
+	Steps: []Step{{On: linkedToLists, Link: "iGroupId"}},
+	Do:    deleteLists,
+}
+
+// linkedToLists selects the tables whose iGroupId is the id of a list: that of members, those that say so by a
+// foreign key, and those that the operator names. Not every table that has such a column: XtkOperatorGroup has one
+// with another meaning.
+func linkedToLists(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
+	names := append([]string{"NmsRcpGrpRel"}, e.RelatedListTables...)
+	if groups := e.Catalog.Table("NmsGroup"); groups != nil {
+		rows, err := e.Pool.Query(ctx, `SELECT DISTINCT t.relname::text FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid
+			JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
+			WHERE k.contype = 'f' AND k.confrelid = $1 AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid'
+			  AND t.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = $1) AND NOT t.relispartition ORDER BY 1`, groups.OID)
+		if err != nil {
+			return nil, err
+		}
+		linked, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, linked...)
+	}
+	seen := map[uint32]bool{}
+	found, err := tables(names...)(ctx, e, p)
+	kept := found[:0]
+	for _, t := range found {
+		if !seen[t.OID] {
+			seen[t.OID] = true
+			kept = append(kept, t)
+		}
+	}
+	return kept, err
+}
+
+// deleteLists deletes the lists one by one, each with its table in one transaction: both go, or both stay.
+func deleteLists(ctx context.Context, e *Env) (bool, error) {
+	if e.set == nil {
+		return false, nil
+	}
+	p := &plan{}
+	e.needs(p, e.set.table, "DELETE", "UPDATE")
+	if err := rightsError(p.rights); err != nil {
+		return false, err
+	}
+	var args []any
+	c := &condition{env: e, table: e.set.table, plan: p, args: &args}
+	where, err := c.any(ctx, e.set.Rules)
+	if err != nil || where == "" {
+		return false, err
+	}
+	hasType := e.set.table.Has("iType")
+	for _, id := range e.set.ids {
+		if err := e.deleteList(ctx, id, where, args, hasType); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// errGone says that a list is no longer to be deleted.
+var errGone = errors.New("the list is no longer to be deleted")
+
+func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any, hasType bool) error {
+	e.journal.At(fmt.Sprintf("%s %d", e.set.table.Name, id), -1)
+	list := fmt.Sprintf("%s AS r WHERE r.iGroupId = $%d AND %s", e.set.table.Quoted(), len(args)+1, where)
+	args = append(args[:len(args):len(args)], id)
+	isList := "r.iType > 0"
+	if !hasType { // not known: then it may have a table
+		isList = "true"
+	}
+	work := func(tx Tx) (d purge.Delta, err error) {
+		lock := " FOR UPDATE"
+		if e.DryRun {
+			lock = ""
+		}
+		var typed bool
+		err = tx.QueryRow(ctx, "SELECT "+isList+" FROM "+list+lock, args...).Scan(&typed)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return d, errGone
+		}
+		if err != nil {
+			return d, err
+		}
+		if typed {
+			if d.Dropped, err = e.dropListTable(ctx, tx, id); err != nil {
+				return d, err
+			}
+		}
+		d.Deleted = 1
+		if !e.DryRun {
+			_, err = tx.Exec(ctx, "DELETE FROM "+list, args...)
+		}
+		return d, err
+	}
+	if e.DryRun {
+		return pgx.BeginFunc(ctx, e.Pool, func(tx pgx.Tx) error {
+			d, err := work(tx)
+			if err == nil {
+				err = e.journal.Count(ctx, d)
+			}
+			return passOver(err)
+		})
+	}
+	err := e.inBatch(ctx, work)
+	var pgErr *pgconn.PgError
+	switch {
+	case errors.As(err, &pgErr) && !Lost(err):
+		e.log(ctx, Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", id, pgErr.Message))
+		return nil
+	case errors.Is(err, errForeign):
+		e.log(ctx, Warning, fmt.Sprintf("list %d stays: %v", id, err))
+		return nil
+	}
+	return passOver(err)
+}
+
+func passOver(err error) error {
+	if errors.Is(err, errGone) || errors.Is(err, errForeign) {
+		return nil
+	}
+	return err
+}
+
+// errForeign says that what has the name of a list's table is not the application's to drop.
+var errForeign = errors.New("what has the name of its table is not a table of the application's owner")
+
+// dropListTable drops the table of a list, if there is one.
+func (e *Env) dropListTable(ctx context.Context, tx Tx, id int64) (dropped int64, err error) {
+	name := campaign.WorkTableName("grp", id)
+	var exists bool
+	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2)",
+		e.Catalog.Schema, name).Scan(&exists); err != nil || !exists {
+		return 0, err
+	}
+	w, err := e.Catalog.WorkTable(ctx, tx, "grp", id)
+	switch {
+	case err != nil:
+		return 0, err
+	case w == nil:
+		return 0, fmt.Errorf("%w: %s", errForeign, name)
+	case e.DryRun:
+		return 1, nil
+	}
+	return 1, drop(ctx, tx, *w)
+}

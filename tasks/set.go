@@ -1,0 +1,117 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// setSize is how many parents are worked on at once: their ids travel with every statement.
+const setSize = 20_000
+
+// fixedSet is a Set on a database, and the ids it is about.
+type fixedSet struct {
+	Set
+	table *campaign.Table
+	ids   []int64
+}
+
+// fix settles which rows a task begins with. It is nil, with notes, when that can not be asked.
+func (e *Env) fix(ctx context.Context, p *plan, s Set) (*fixedSet, error) {
+	table := e.Catalog.Table(s.Parent)
+	if table == nil || !table.Has(s.Key) {
+		p.note(Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
+		return nil, nil
+	}
+	e.needs(p, table, "SELECT")
+	var args []any
+	where, err := (&condition{env: e, table: table, plan: p, args: &args}).any(ctx, s.Rules)
+	if err != nil || where == "" || !table.CanSelect {
+		return nil, err
+	}
+	rows, err := e.Pool.Query(ctx, fmt.Sprintf("SELECT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s AND r.%[1]s <> 0 ORDER BY 1", s.Key, table.Quoted(), where), args...)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", s.Parent, err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", s.Parent, err)
+	}
+	return &fixedSet{s, table, ids}, nil
+}
+
+// keep narrows the task's set: these parents, and what depends on them, stay as they are in this run.
+func (e *Env) keep(ids []int64) {
+	stays := map[int64]bool{}
+	for _, id := range ids {
+		stays[id] = true
+	}
+	e.set.ids = slices.DeleteFunc(slices.Clone(e.set.ids), func(id int64) bool { return stays[id] })
+}
+
+// inSet is the condition that a row is one of the set, or depends on one; empty, with a note, when it can not be
+// asked.
+func (c *condition) inSet(ctx context.Context, step Step) (string, error) {
+	switch {
+	case c.env.set == nil:
+		return "", nil
+	case step.Via != nil:
+		return step.Via(ctx, c)
+	case step.OfSet:
+		return c.member(ctx)
+	case !c.table.Has(step.Link):
+		c.plan.note(Info, "%s has no column %s: skipped", c.table.Name, step.Link)
+		return "", nil
+	}
+	ids, err := c.setIDs(ctx)
+	return fmt.Sprintf("r.%s IN (%s)", step.Link, ids), err
+}
+
+// member is the condition on a row of the parent table itself that it is one of the set: with the set's own
+// condition, so that a parent which the application changed meanwhile stays.
+func (c *condition) member(ctx context.Context) (string, error) {
+	s := c.env.set
+	where, err := (&condition{env: c.env, table: s.table, plan: c.plan, args: c.args}).any(ctx, s.Rules)
+	return fmt.Sprintf("%s AND r.%[2]s <> 0 AND r.%[2]s IN (SELECT unnest(%[3]s))", where, s.Key, c.bind(s.ids, "bigint[]")), err
+}
+
+// setIDs is the subselect of the set's ids.
+func (c *condition) setIDs(ctx context.Context) (string, error) {
+	member, err := c.member(ctx)
+	return fmt.Sprintf("SELECT r.%s FROM %s AS r WHERE %s", c.env.set.Key, c.env.set.table.Quoted(), member), err
+}
+
+// holdBack keeps the parents of rows that stayed behind a lock, so that the next run finds both. Where it can not be
+// found out which they are, all parents stay.
+func (e *Env) holdBack(ctx context.Context, u unit) {
+	ids := e.set.ids
+	if found, err := e.parentsOf(ctx, u); err == nil {
+		ids = found
+	}
+	e.keep(ids)
+	e.log(ctx, Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both", len(ids), e.set.table.Name, u.Name))
+}
+
+func (e *Env) parentsOf(ctx context.Context, u unit) (ids []int64, err error) {
+	link := u.step.Link
+	switch {
+	case u.step.OfSet:
+		link = e.set.Key
+	case u.step.Via != nil:
+		return e.set.ids, nil
+	}
+	tx, err := e.engine.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	rows, err := tx.Query(ctx, fmt.Sprintf("SELECT DISTINCT r.%s::bigint FROM ONLY %s AS r WHERE %s", link, u.Relation, u.Where), u.Args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}

@@ -1,0 +1,46 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+)
+
+// The history of a workflow is kept for so many days; 0 means for ever, and more than fit in 32-bit seconds counts
+// as what fits. An hour has always 3,600 seconds, a day in a zone with daylight saving not always 24 hours.
+const olderThanHistory = "%[1]s < @now - least(w.iHistory, 24855) * interval '24 hours'"
+
+// past is the rule that a row is older than the history of its workflow; more is what else must hold of it.
+func past(date, more string) Rule {
+	return Rule{Where: more + "EXISTS (SELECT FROM {XtkWorkflow} w WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 AND " +
+		fmt.Sprintf(olderThanHistory, "r."+date) + ")"}
+}
+
+// Real installations lost the data of lists and the histories of incremental queries to a cleanup that forgot two
+// exceptions: names that end in the id of a list, and histories of workflows that are stopped.
+var workflowInstances = Task{
+	Name:        "workflow-instances",
+	Title:       "Workflow history and work tables",
+	Description: "Logs, tasks and events of workflows older than their history; work tables of deliveries not in progress, and of workflows that are stopped or gone (wkf…, wkfhisto…): dropped.",
+	Steps: []Step{
+		{On: table("XtkWorkflowLog"), Rules: []Rule{past("tsLog", "")}},
+		{On: table("XtkWorkflowTask"), Rules: []Rule{past("tsCompletion", "r.iStatus <> 0 AND ")}},
+		{On: table("XtkWorkflowEvent"), Rules: []Rule{past("tsProcessing", "r.iStatus > 2 AND ")}},
+	},
+	Do: func(ctx context.Context, e *Env) (bool, error) {
+		any, err := dropDeliveryTables(ctx, e)
+		if err != nil {
+			return false, err
+		}
+		for _, k := range []workTables{
+			{prefix: "wkf", but: "wkfhisto", owner: "XtkWorkflow", key: "iWorkflowId", inUse: "o.iState <> 20", lists: true},
+			{prefix: "wkfhisto", owner: "XtkWorkflow", key: "iWorkflowId", inUse: "true", lists: true},
+		} {
+			done, err := e.dropWorkTables(ctx, k)
+			if err != nil {
+				return false, err
+			}
+			any = any || done
+		}
+		return any, nil
+	},
+}
