@@ -23,52 +23,16 @@ var shares = map[string]int{
 // fewRows is the size of a table that has no share, at most.
 const fewRows = 200
 
-// tablesInOrder are the tables of the schema with their columns, by name.
-const tablesInOrder = `
-SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum),
-  COALESCE((SELECT k.attname::text FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = i.indkey[0]
-    WHERE i.indrelid = c.oid AND i.indisunique AND i.indnatts = 1 AND k.atttypid IN (21, 23, 20) LIMIT 1), '')
-FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relname <> 'xtkoption' GROUP BY c.oid, c.relname ORDER BY 1`
-
-// Fill puts about so many rows into the tables of the schema public: on both sides of every cutoff as of now, with
-// NULL dates, negative ids, a zero record in every table that has one integer key, and work tables. The same seed
-// gives the same rows.
+// Fill puts about so many rows into the tables of the schema public, and makes work tables. The same seed gives the
+// same rows.
 func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) error {
-	type shape struct {
-		name    string
-		columns []string
-		key     string
-	}
-	result, err := conn.Query(ctx, tablesInOrder)
+	d, err := Generate(ctx, conn, rows, seed, now)
 	if err != nil {
 		return err
 	}
-	tables, err := pgx.CollectRows(result, func(row pgx.CollectableRow) (s shape, err error) {
-		return s, row.Scan(&s.name, &s.columns, &s.key)
-	})
-	if err != nil {
+	d.Tables = slices.DeleteFunc(d.Tables, func(t *Table) bool { return t.Name == "xtkoption" || t.Name == "nmsdeliverymapping" })
+	if err := d.Load(ctx, conn); err != nil {
 		return err
-	}
-	g := &generator{rand: rand.New(rand.NewPCG(seed, 0)), now: now}
-	for _, t := range tables {
-		count := min(fewRows, rows/100)
-		if share, ok := shares[t.name]; ok {
-			count = rows * share / 1000
-		}
-		if t.name == "nmsdeliverymapping" {
-			continue
-		}
-		i := -1
-		source := pgx.CopyFromFunc(func() ([]any, error) {
-			if i++; i >= count {
-				return nil, nil
-			}
-			return g.row(t.name, t.columns, t.key, i), nil
-		})
-		if _, err := conn.CopyFrom(ctx, pgx.Identifier{"public", t.name}, t.columns, source); err != nil {
-			return fmt.Errorf("fill %s: %w", t.name, err)
-		}
 	}
 	for _, sql := range append([]string{mappings}, workTables()...) {
 		if _, err := conn.Exec(ctx, sql); err != nil {
@@ -77,6 +41,26 @@ func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.T
 	}
 	_, err = conn.Exec(ctx, "ANALYZE")
 	return err
+}
+
+// Generate makes about so many rows for the tables of the schema public: on both sides of every cutoff as of now, with
+// NULL dates, negative ids, links to nothing, and a zero record in every table that has one integer key.
+func Generate(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) (*Database, error) {
+	tables, err := describe(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	g := &generator{rand: rand.New(rand.NewPCG(seed, 0)), now: now.Truncate(time.Microsecond), parents: min(fewRows, rows/100)}
+	for _, t := range tables {
+		count := g.parents
+		if share, ok := shares[t.Name]; ok {
+			count = rows * share / 1000
+		}
+		for i := range count {
+			t.Rows = append(t.Rows, g.row(t, i))
+		}
+	}
+	return &Database{Tables: tables}, nil
 }
 
 const mappings = `
@@ -98,10 +82,9 @@ func workTables() []string {
 type generator struct {
 	rand *rand.Rand
 	now  time.Time
+	// parents is how many rows the tables have that links lead to.
+	parents int
 }
-
-// parents is how many ids there are that a link may lead to.
-const parents = 150
 
 // link is an id of a parent: one that is there, one that is not, or none.
 func (g *generator) link() int64 {
@@ -109,9 +92,9 @@ func (g *generator) link() int64 {
 	case 0:
 		return 0
 	case 1, 2:
-		return int64(1_000_000 + g.rand.IntN(parents)) // leads to nothing
+		return int64(1_000_000 + g.rand.IntN(100)) // leads to nothing
 	}
-	return id(1 + g.rand.IntN(parents-1))
+	return id(1 + g.rand.IntN(max(g.parents-1, 1)))
 }
 
 // id is the key of the i-th row: the zero record first, and one in ten of a sequence that wrapped around.
@@ -122,36 +105,37 @@ func id(i int) int64 {
 	return int64(i)
 }
 
-// retentions are the delays, in days, on both sides of which dates are to lie.
-var retentions = []int{7, 30, 180, 185, 360}
+// ages are days before now on both sides of which dates are to lie: the default delays, and what the rules of deliveries name.
+var ages = []int{0, 7, 15, 30, 180, 185, 360}
 
-// date is a moment on either side of a cutoff, sometimes by a second; or any in the last two years; or NULL.
+// date is a moment at an age, just older or just younger; or any in the last two years or the next days; or NULL.
 func (g *generator) date() any {
 	switch g.rand.IntN(10) {
 	case 0:
 		return nil
-	case 1:
-		side := time.Duration(g.rand.IntN(2)*2-1) * time.Hour
-		return g.now.AddDate(0, 0, -retentions[g.rand.IntN(len(retentions))]).Add(side)
+	case 1, 2, 3:
+		side := time.Duration(g.rand.IntN(3)-1) * []time.Duration{time.Microsecond, time.Second, time.Hour}[g.rand.IntN(3)]
+		return g.now.Add(-time.Duration(ages[g.rand.IntN(len(ages))])*24*time.Hour + side)
 	}
-	return g.now.Add(-time.Duration(g.rand.Int64N(int64(730 * 24 * time.Hour)))).Truncate(time.Microsecond)
+	return g.now.Add(10*24*time.Hour - time.Duration(g.rand.Int64N(int64(740*24*time.Hour)))).Truncate(time.Microsecond)
 }
 
 // choices are the values of the columns that stand for a choice, by the column, or by table and column.
 var choices = map[string][]int64{
 	"nmsaddress.istatus": {1, 2, 3}, "nmsaddress.itype": {0, 1, 41, 42}, "nmsvisitor.irecipientid": {0, 0, 0, 7}, "iorigin": {0, 0, 1},
-	"istate": {0, 20, 51, 55, 85, 95, 100}, "ideletestatus": {0, 0, 0, 0, 1, 2}, "istatus": {0, 1, 2, 3, 6}, "idisabled": {0, 0, 1},
-	"ideliverymode": {0, 1, 1, 4}, "iismodel": {0, 0, 1}, "iwebrespurged": {0, 1}, "ineedmirrorpage": {0, 1}, "iactive": {0, 1}, "ihistory": {0, 30, 90},
-	"itype": {0, 1}, "nmsservice.itype": {0, 1}, "imidremoteid": {0}, "iproofeddeliveryid": {0},
+	"istate": {0, 20, 51, 55, 84, 85, 85, 95, 100}, "ideletestatus": {0, 0, 0, 0, 1, 2}, "istatus": {0, 1, 2, 3, 6}, "idisabled": {0, 0, 1},
+	"ideliverymode": {0, 1, 1, 4}, "iismodel": {0, 0, 1}, "iwebrespurged": {0, 1}, "ineedmirrorpage": {0, 1}, "iactive": {0, 1}, "ihistory": {0, 30, 90, 9_999_999},
+	"itype": {0, 1}, "imidremoteid": {0}, "iproofeddeliveryid": {0, 0, 1}, "itodeliver": {0, 9_999, 10_000, 2_147_483_647}, "iprocessed": {0, 0, 1, -2_147_483_648},
+	"itotalerrors": {0, 5, 19, 20, 2_147_483_647}, "itotalconnections": {1, 2_147_483_647},
 }
 
 // counted are columns that, with a link, make a row unique.
 var counted = []string{"irecipientid", "itypologyruleid", "ipublicid", "imsgid", "ioperatorid", "ibroadlogid", "ipropositionid"}
 
-func (g *generator) row(table string, columns []string, key string, i int) []any {
-	row := make([]any, len(columns))
-	for c, column := range columns {
-		row[c] = g.value(table, column, column == key, i)
+func (g *generator) row(t *Table, i int) Row {
+	row := make(Row, len(t.Columns))
+	for c, column := range t.Columns {
+		row[c] = g.value(t.Name, column, column == t.Key, i)
 	}
 	return row
 }
@@ -165,7 +149,9 @@ func (g *generator) value(table, column string, isKey bool, i int) any {
 	case isKey:
 		return id(i)
 	case column == "tsdate": // a part of keys: no two alike
-		return g.now.Add(-time.Duration(i+1) * 40 * time.Minute)
+		return g.now.Add(12*time.Hour - time.Duration(i+1)*40*time.Minute)
+	case table == "nmsemailerrorstat" && column == "ipublicid": // summed up by it
+		return int64(i % 3)
 	case strings.HasPrefix(column, "ts"):
 		return g.date()
 	case ok:
@@ -177,7 +163,7 @@ func (g *generator) value(table, column string, isKey bool, i int) any {
 	case strings.HasPrefix(column, "m"):
 		return strings.Repeat("lorem ipsum ", 5)
 	case strings.HasPrefix(column, "d"):
-		return g.rand.Float64() * 100
+		return float64(g.rand.IntN(100))
 	case strings.HasSuffix(column, "id") || column == "imxip":
 		return g.link()
 	}

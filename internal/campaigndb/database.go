@@ -1,0 +1,80 @@
+package campaigndb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Database is the rows of a Campaign database in memory, by table.
+type Database struct {
+	Tables []*Table
+	// Zone is the time zone of the dates without one; nil: the columns are timestamptz.
+	Zone *time.Location
+}
+
+// Table is the rows of one table.
+type Table struct {
+	Name    string // as stored
+	Columns []string
+	Key     string // its one integer key; empty when it has none
+	Rows    []Row
+}
+
+// Row is the values of one row in the order of the table's columns: int64, float64, string, time.Time or nil.
+type Row []any
+
+// Table finds a table by its name as Campaign writes it; nil when there is none.
+func (d *Database) Table(name string) *Table {
+	i := slices.IndexFunc(d.Tables, func(t *Table) bool { return t.Name == strings.ToLower(name) })
+	if i < 0 {
+		return nil
+	}
+	return d.Tables[i]
+}
+
+// Column is the place of a column, -1 when there is none.
+func (t *Table) Column(name string) int { return slices.Index(t.Columns, strings.ToLower(name)) }
+
+// shapes are the tables of the schema public with their columns and keys, by name.
+const shapes = `
+SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum),
+  COALESCE((SELECT k.attname::text FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = i.indkey[0]
+    WHERE i.indrelid = c.oid AND i.indisunique AND i.indnatts = 1 AND k.atttypid IN (21, 23, 20) LIMIT 1), '')
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' GROUP BY c.oid, c.relname ORDER BY 1`
+
+// describe reads which tables there are.
+func describe(ctx context.Context, conn *pgx.Conn) ([]*Table, error) {
+	rows, err := conn.Query(ctx, shapes)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Table, error) {
+		t := &Table{}
+		return t, row.Scan(&t.Name, &t.Columns, &t.Key)
+	})
+}
+
+// Load copies the rows into the tables, which must be there.
+func (d *Database) Load(ctx context.Context, conn *pgx.Conn) error {
+	for _, t := range d.Tables {
+		next := pgx.CopyFromSlice(len(t.Rows), func(i int) ([]any, error) {
+			row := slices.Clone(t.Rows[i])
+			for c, value := range row {
+				if when, ok := value.(time.Time); ok && d.Zone != nil {
+					row[c] = when.In(d.Zone)
+				}
+			}
+			return row, nil
+		})
+		if _, err := conn.CopyFrom(ctx, pgx.Identifier{"public", t.Name}, t.Columns, next); err != nil {
+			return fmt.Errorf("fill %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}

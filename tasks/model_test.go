@@ -1,0 +1,535 @@
+package tasks_test
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+)
+
+// model is what a run must leave of a database, reckoned in plain Go from the rules, without SQL and without the
+// code under test.
+type model struct {
+	db        *campaigndb.Database
+	now       time.Time
+	relations map[string]relation // work tables and views, by name
+	coalesced bool                // email-error-stats has had something to work on
+}
+
+// relation is a table or view beside those with rows.
+type relation struct {
+	foreign bool   // postgres owns it
+	on      string // of a view: what it stands on
+}
+
+// rec is a row and its table.
+type rec struct {
+	t   *campaigndb.Table
+	row campaigndb.Row
+}
+
+func (r rec) int(column string) int64 { return r.row[r.t.Column(column)].(int64) }
+
+func (r rec) text(column string) string {
+	s, _ := r.row[r.t.Column(column)].(string)
+	return s
+}
+
+// date is nil for NULL and for a column that is not there.
+func (r rec) date(column string) *time.Time {
+	c := r.t.Column(column)
+	if c < 0 || r.row[c] == nil {
+		return nil
+	}
+	when := r.row[c].(time.Time)
+	return &when
+}
+
+func (r rec) set(column string, value any) { r.row[r.t.Column(column)] = value }
+
+// before tells whether a date is older than a moment; NULL never is.
+func (r rec) before(column string, moment time.Time) bool {
+	when := r.date(column)
+	return when != nil && when.Before(moment)
+}
+
+// each calls fn for the rows of a table that are no zero record.
+func (m *model) each(table string, fn func(r rec)) {
+	t := m.db.Table(table)
+	if t == nil {
+		return
+	}
+	for _, row := range t.Rows {
+		if r := (rec{t, row}); t.Key == "" || r.int(t.Key) != 0 {
+			fn(r)
+		}
+	}
+}
+
+// remove deletes the rows that match.
+func (m *model) remove(table string, gone func(r rec) bool) {
+	t := m.db.Table(table)
+	if t == nil {
+		return
+	}
+	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
+		r := rec{t, row}
+		return (t.Key == "" || r.int(t.Key) != 0) && gone(r)
+	})
+}
+
+func (m *model) removeLinked(table, link string, ids map[int64]bool) {
+	m.remove(table, func(r rec) bool { return ids[r.int(link)] })
+}
+
+// ids are the keys of a table's rows, the zero record among them.
+func (m *model) ids(table, column string) map[int64]bool {
+	out := map[int64]bool{}
+	if t := m.db.Table(table); t != nil {
+		for _, row := range t.Rows {
+			out[rec{t, row}.int(column)] = true
+		}
+	}
+	return out
+}
+
+const day = 24 * time.Hour
+
+// option is the row of an option, nil when there is none.
+func (m *model) option(name string) *rec {
+	t := m.db.Table("XtkOption")
+	for _, row := range t.Rows {
+		if r := (rec{t, row}); r.text("sName") == name {
+			return &r
+		}
+	}
+	return nil
+}
+
+// cutoff is the moment before which rows are older than a delay. It is not ok when the stored delay is too small.
+func (m *model) cutoff(name string, days int, extra time.Duration) (time.Time, bool) {
+	delay := time.Duration(days) * day
+	if o := m.option(name); o != nil {
+		delay = time.Duration(o.int("iLongValue")) * time.Second
+	}
+	return m.now.Add(-delay - extra), delay >= day
+}
+
+// old deletes what is older than a delay, if the rest of the rule holds.
+func (m *model) old(table, column, option string, days int, extra time.Duration, also func(r rec) bool) {
+	if cutoff, ok := m.cutoff(option, days, extra); ok {
+		m.remove(table, func(r rec) bool { return r.before(column, cutoff) && (also == nil || also(r)) })
+	}
+}
+
+// orphan tells of a link whether it leads to nothing; never when the parent holds no row.
+func (m *model) orphan(parent, key string, emptyIsTrue bool) func(id int64) bool {
+	t := m.db.Table(parent)
+	if t == nil || len(t.Rows) == 0 && !emptyIsTrue {
+		return func(int64) bool { return false }
+	}
+	ids := m.ids(parent, key)
+	return func(id int64) bool { return id != 0 && !ids[id] }
+}
+
+// family lists the tables that the mappings name in a column and that have such a key, and one that is built in.
+func (m *model) family(column, key, builtIn string) []string {
+	var names []string
+	add := func(name string) {
+		t := m.db.Table(name)
+		if t != nil && t.Key == key && !slices.Contains(names, t.Name) {
+			names = append(names, t.Name)
+		}
+	}
+	if t := m.db.Table("NmsDeliveryMapping"); t != nil {
+		for _, row := range t.Rows {
+			if parts := strings.Split(rec{t, row}.text(column), ":"); len(parts) == 2 && parts[0] != "" && parts[1] != "" {
+				add(strings.ToLower(parts[0] + parts[1]))
+			}
+		}
+	}
+	add(builtIn)
+	return names
+}
+
+func (m *model) deliveryLogs() []string {
+	return m.family("sBroadLogSchema", "ibroadlogid", "nmsbroadlogmid")
+}
+
+func (m *model) allLogs() []string {
+	return append(m.deliveryLogs(), m.family("sBroadLogExclSchema", "ibroadlogid", "")...)
+}
+
+func (m *model) trackingLogs() []string { return m.family("sTrackingLogSchema", "itrackinglogid", "") }
+
+func (m *model) propositionTables() []string {
+	var names []string
+	for _, t := range m.db.Tables {
+		if regexp.MustCompile(`^nmsproposition[a-z0-9]*$`).MatchString(t.Name) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// run is the whole pipeline.
+func (m *model) run() {
+	m.lists()
+	m.deliveries()
+	m.expired()
+	m.mirrorPages()
+	m.dropDelivery()
+	orphanJob := m.orphan("XtkJob", "iJobId", false)
+	rejects, ok := m.cutoff("NmsCleanup_RejectsPurgeDelay", 180, 0)
+	m.remove("XtkReject", func(r rec) bool { return ok && r.before("tsLog", rejects) || orphanJob(r.int("iJobId")) })
+	m.workflows()
+	orphanWorkflow := m.orphan("XtkWorkflow", "iWorkflowId", false)
+	m.remove("XtkWorkflowLogin", func(r rec) bool { return orphanWorkflow(r.int("iWorkflowId")) })
+	m.drop("grp", "NmsGroup", "iGroupId", func(r rec) bool { return r.int("iType") > 0 })
+	m.old("NmsVisitor", "tsLastModified", "NmsCleanup_VisitorPurgeDelay", 30, 0, func(r rec) bool { return r.int("iRecipientId") == 0 && r.int("iOrigin") == 0 })
+	m.npai()
+	m.remove("NmsSubscription", func(r rec) bool { return r.int("iDeleteStatus") != 0 })
+	m.tracking()
+	for _, log := range m.allLogs() {
+		m.old(log, "tsLastModified", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
+	}
+	m.old("NmsProviderMsgId", "tsCreated", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
+	m.coalesce()
+	unknown := m.orphan("NmsEmailErrorStat", "iMXIP", m.coalesced)
+	m.remove("NmsEmailError", func(r rec) bool { return unknown(r.int("iMXIP")) })
+	m.remove("NmsMxDomain", func(r rec) bool { return unknown(r.int("iMXIP")) })
+	for _, t := range m.propositionTables() {
+		m.old(t, "tsLastModified", "NmsCleanup_PropositionPurgeDelay", 360, 0, nil)
+	}
+	m.drop("wksimu_", "NmsSimulation", "iSimulationId", func(rec) bool { return true })
+	m.old("XtkAudit", "tsChanged", "XtkCleanup_AuditTrailPurgeDelay", 180, 0, nil)
+	m.old("NmsAddress", "tsLastModified", "NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, 5*day, func(r rec) bool {
+		return r.int("iStatus") == 3 && (r.int("iType") == 41 || r.int("iType") == 42)
+	})
+	orphanService, orphanApp := m.orphan("NmsService", "iServiceId", false), m.orphan("NmsMobileApp", "iMobileAppId", false)
+	m.remove("NmsAppSubscriptionRcp", func(r rec) bool { return orphanService(r.int("iServiceId")) || orphanApp(r.int("iMobileAppId")) })
+	m.old("NmsAppSubscriptionRcp", "tsLastModified", "NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, 0, func(r rec) bool { return r.int("iDisabled") == 1 })
+	m.remove("XtkSessionInfo", func(r rec) bool { return r.before("tsExpiration", m.now) })
+	m.old("NmsRtEvent", "tsLastModified", "NmsCleanup_EventPurgeDelay", 30, 0, nil)
+	m.old("NmsBatchEvent", "tsLastModified", "NmsCleanup_EventPurgeDelay", 30, 0, nil)
+	m.old("NmsEventHisto", "tsLastModified", "NmsCleanup_EventHistoPurgeDelay", 360, 0, nil)
+	orphanHypothesis := m.orphan("NmsRemaHypothesis", "iRemaHypothesisId", false)
+	m.remove("NmsRemaMatchRcp", func(r rec) bool { return orphanHypothesis(r.int("iHypothesisId")) })
+}
+
+func (m *model) lists() {
+	doomed := map[int64]bool{}
+	m.each("NmsGroup", func(r rec) {
+		if expires := r.date("tsExpirationDate"); r.int("iDeleteStatus") != 0 || expires != nil && !expires.After(m.now) {
+			doomed[r.int("iGroupId")] = true
+		}
+	})
+	m.removeLinked("NmsRcpGrpRel", "iGroupId", doomed)
+	m.remove("NmsGroup", func(r rec) bool {
+		id := r.int("iGroupId")
+		if !doomed[id] {
+			return false
+		}
+		name := "grp" + strconv.FormatInt(unsigned(id), 10)
+		if _, there := m.relations[name]; !there || r.int("iType") <= 0 {
+			return true
+		}
+		return m.dropOne(name)
+	})
+}
+
+func unsigned(id int64) int64 {
+	if id < 0 {
+		id += math.MaxUint32 + 1
+	}
+	return id
+}
+
+// dropOne drops a relation, unless it is another's or something stands on it.
+func (m *model) dropOne(name string) bool {
+	if m.relations[name].foreign {
+		return false
+	}
+	for _, r := range m.relations {
+		if r.on == name {
+			return false
+		}
+	}
+	delete(m.relations, name)
+	return true
+}
+
+func (m *model) deliveries() {
+	cutoff, ok := m.cutoff("NmsCleanup_RecycledDeliveryPurgeDelay", 7, 0)
+	if !ok {
+		return
+	}
+	doomed := map[int64]bool{}
+	m.each("NmsDelivery", func(r rec) {
+		deleted := r.date("tsDelete")
+		if deleted == nil {
+			deleted = r.date("tsLastModified")
+		}
+		if r.int("iDeleteStatus") != 0 && deleted != nil && deleted.Before(cutoff) {
+			doomed[r.int("iDeliveryId")] = true
+		}
+	})
+	messages := map[int64]bool{}
+	for _, log := range m.allLogs() {
+		m.each(log, func(r rec) {
+			if doomed[r.int("iDeliveryId")] {
+				messages[r.int("iBroadLogId")] = true
+			}
+		})
+	}
+	m.remove("NmsCouponValue", func(r rec) bool { return r.int("iMessageId") != 0 && messages[r.int("iMessageId")] })
+	tables := slices.Concat([]string{"NmsDlvExclusion"}, m.allLogs(), m.propositionTables(), m.trackingLogs(), []string{"NmsWebTrackingLog", "NmsTrackingStats", "NmsDeliveryPart",
+		"NmsMirrorPageInfo", "NmsMirrorPageSearch", "NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl", "NmsDelivery"})
+	for _, t := range tables {
+		m.removeLinked(t, "iDeliveryId", doomed)
+	}
+	m.removeLinked("XtkJobLog", "iJobId", doomed)
+}
+
+func (m *model) expired() {
+	soon := m.now.Add(-15 * day)
+	pulled := map[int64]time.Time{}
+	m.each("NmsExtAccount", func(r rec) {
+		if o := m.option("NmsMidSourcing_LastBroadLog_" + r.text("sName")); o != nil && r.int("iActive") != 0 && o.date("tsTimeStampValue") != nil {
+			pulled[r.int("iExtAccountId")] = *o.date("tsTimeStampValue")
+		}
+	})
+	recent := func(r rec) bool { d := r.date("tsLastModified"); return d != nil && d.After(soon) }
+	doomed := map[int64]bool{}
+	m.each("NmsDelivery", func(r rec) {
+		state := r.int("iState")
+		switch r.int("iDeliveryMode") {
+		case 1:
+			doomed[r.int("iDeliveryId")] = r.int("iDeleteStatus") == 0 && r.int("iIsModel") == 0 &&
+				(state >= 51 && state < 85 && r.before("tsValidity", m.now) || state == 85 && recent(r) && r.int("iToDeliver")-r.int("iProcessed") >= 10_000)
+		case 4:
+			last, known := pulled[r.int("iDeliveryProviderId")]
+			doomed[r.int("iDeliveryId")] = (state == 85 || state == 95) && recent(r) && (r.before("tsValidity", soon) || known && r.before("tsValidity", last))
+		}
+	})
+	cancelled := int64(0)
+	m.each("NmsBroadLogMsg", func(r rec) {
+		if id := r.int("iBroadLogMsgId"); r.text("sText") == "Delivery cancelled" && (cancelled == 0 || id < cancelled) {
+			cancelled = id
+		}
+	})
+	for _, log := range m.deliveryLogs() {
+		m.each(log, func(r rec) {
+			if doomed[r.int("iDeliveryId")] && r.int("iStatus") == 6 {
+				r.set("iStatus", int64(7))
+				r.set("tsLastModified", m.now)
+				if cancelled != 0 {
+					r.set("iMsgId", cancelled)
+				}
+			}
+		})
+	}
+	ended := map[int64]bool{}
+	m.each("NmsDelivery", func(r rec) {
+		if doomed[r.int("iDeliveryId")] && r.int("iState") != 95 {
+			r.set("iState", int64(95))
+			r.set("tsLastModified", m.now)
+			r.set("tsBroadEnd", m.now)
+			if v := r.date("tsValidity"); v != nil {
+				r.set("tsBroadEnd", *v)
+			}
+		}
+		ended[r.int("iDeliveryId")] = r.int("iState") == 95 || r.int("iState") == 85
+	})
+	m.remove("NmsDeliveryPart", func(r rec) bool { return ended[r.int("iDeliveryId")] || r.before("tsValidity", m.now) })
+}
+
+func (m *model) mirrorPages() {
+	withPages := map[int64]bool{}
+	log := m.db.Table("XtkJobLog")
+	m.each("NmsDelivery", func(r rec) {
+		if r.int("iWebResPurged") != 0 || !r.before("tsWebValidity", m.now) {
+			return
+		}
+		r.set("iWebResPurged", int64(1))
+		if id := r.int("iDeliveryId"); r.int("iNeedMirrorPage") != 0 {
+			withPages[id] = true
+			if log != nil {
+				entry := rec{log, make(campaigndb.Row, len(log.Columns))}
+				entry.set("iJobId", id)
+				entry.set("tsLog", m.now)
+				log.Rows = append(log.Rows, entry.row)
+			}
+		}
+	})
+	m.removeLinked("NmsMirrorPageInfo", "iDeliveryId", withPages)
+	m.removeLinked("NmsMirrorPageSearch", "iDeliveryId", withPages)
+}
+
+func (m *model) dropDelivery() {
+	m.drop("wkdlv_", "NmsDelivery", "iDeliveryId", func(r rec) bool {
+		return r.int("iDeleteStatus") == 0 && !slices.Contains([]int64{0, 85, 100}, r.int("iState"))
+	})
+}
+
+func (m *model) workflows() {
+	history := map[int64]time.Time{}
+	m.each("XtkWorkflow", func(r rec) {
+		if days := min(r.int("iHistory"), 24_855); days > 0 {
+			history[r.int("iWorkflowId")] = m.now.Add(-time.Duration(days) * day)
+		}
+	})
+	past := func(table, column string, also func(r rec) bool) {
+		m.remove(table, func(r rec) bool {
+			limit, ok := history[r.int("iWorkflowId")]
+			return ok && r.before(column, limit) && also(r)
+		})
+	}
+	past("XtkWorkflowLog", "tsLog", func(rec) bool { return true })
+	past("XtkWorkflowTask", "tsCompletion", func(r rec) bool { return r.int("iStatus") != 0 })
+	past("XtkWorkflowEvent", "tsProcessing", func(r rec) bool { return r.int("iStatus") > 2 })
+	m.dropDelivery()
+	m.drop("wkf", "XtkWorkflow", "iWorkflowId", func(r rec) bool { return r.int("iState") != 20 })
+	m.drop("wkfhisto", "XtkWorkflow", "iWorkflowId", func(rec) bool { return true })
+}
+
+var workName = regexp.MustCompile(`^(wkdlv_|wkfhisto|wkf|grp|wksimu_)([1-9][0-9]*)(_.*)?$`)
+
+// drop drops the work tables of a kind whose id is not in use, views first.
+func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
+	t := m.db.Table(owner)
+	if t == nil || len(t.Rows) == 0 || m.db.Table("NmsDelivery") == nil {
+		return
+	}
+	used := map[int64]bool{}
+	m.each(owner, func(r rec) {
+		if inUse(r) {
+			used[unsigned(r.int(key))] = true
+		}
+	})
+	lists := m.ids("NmsGroup", "iGroupId")
+	for _, views := range []bool{true, false} {
+		for name, r := range m.relations {
+			parts := workName.FindStringSubmatch(name)
+			if parts == nil || parts[1] != prefix || (r.on != "") != views || prefix == "grp" && parts[3] != "" {
+				continue
+			}
+			id, err := strconv.ParseInt(parts[2], 10, 64)
+			if err != nil || id > math.MaxUint32 || used[id] {
+				continue
+			}
+			if suffix := regexp.MustCompile(`_grp([1-9][0-9]*)$`).FindStringSubmatch(name); suffix != nil && strings.HasPrefix(prefix, "wkf") {
+				list, err := strconv.ParseInt(suffix[1], 10, 64)
+				if list > math.MaxInt32 {
+					list -= math.MaxUint32 + 1
+				}
+				if err == nil && (lists[list] || len(lists) == 0) {
+					continue
+				}
+			}
+			m.dropOne(name)
+		}
+	}
+}
+
+func (m *model) npai() {
+	last := time.Time{}
+	if o := m.option("NmsCleanup_LastCleanup"); o != nil && o.date("tsTimeStampValue") != nil {
+		last = *o.date("tsTimeStampValue")
+	}
+	m.remove("NmsAddress", func(r rec) bool {
+		return r.int("iStatus") == 2 && r.before("tsLastModified", m.now) && !r.before("tsLastModified", last)
+	})
+	if m.db.Table("NmsAddress") != nil {
+		m.store("NmsCleanup_LastCleanup", m.now)
+	}
+}
+
+// store sets an option to a moment, in its row or a new one, whose id is nil here.
+func (m *model) store(name string, when time.Time) {
+	if o := m.option(name); o != nil {
+		o.set("tsTimeStampValue", when)
+		return
+	}
+	t := m.db.Table("XtkOption")
+	r := rec{t, make(campaigndb.Row, len(t.Columns))}
+	r.set("sName", name)
+	r.set("iDataType", int64(7))
+	r.set("iLongValue", int64(0))
+	r.set("dDoubleValue", float64(0))
+	r.set("tsTimeStampValue", when)
+	t.Rows = append(t.Rows, r.row)
+}
+
+func (m *model) tracking() {
+	if cutoff, ok := m.cutoff("NmsCleanup_TrackingLogPurgeDelay", 360, 0); ok {
+		gone := map[int64]bool{}
+		for _, log := range m.trackingLogs() {
+			m.remove(log, func(r rec) bool {
+				old := r.before("tsLog", cutoff)
+				gone[r.int("iTrackingLogId")] = gone[r.int("iTrackingLogId")] || old
+				return old
+			})
+		}
+		m.removeLinked("NmsWebTrackingLog", "iWebTrackingLogId", gone)
+	}
+	m.old("NmsTrackingStats", "tsStart", "NmsCleanup_TrackingStatPurgeDelay", 360, 0, nil)
+}
+
+func (m *model) coalesce() {
+	t := m.db.Table("NmsEmailErrorStat")
+	if t == nil {
+		return
+	}
+	m.coalesced = true
+	var start *time.Time
+	if o := m.option("NmsLastErrorStatCoalesce"); o != nil {
+		start = o.date("tsTimeStampValue")
+	}
+	if start == nil {
+		m.each("NmsEmailErrorStat", func(r rec) {
+			if d := r.date("tsDate"); start == nil || d.Before(*start) {
+				start = d
+			}
+		})
+	}
+	if start == nil || !start.Before(m.now) {
+		return
+	}
+	sums := map[[2]int64]map[string]int64{}
+	columns := []string{"iTotalConnections", "iTotalErrors", "iMessageErrors", "iAbortedConnections", "iFailedConnections", "iRefusedConnections", "iTimeoutConnections"}
+	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
+		r := rec{t, row}
+		if r.before("tsDate", *start) || !r.before("tsDate", m.now) {
+			return false
+		}
+		group := [2]int64{r.int("iMXIP"), r.int("iPublicId")}
+		if sums[group] == nil {
+			sums[group] = map[string]int64{}
+		}
+		for _, c := range columns {
+			sums[group][c] += r.int(c)
+		}
+		return true
+	})
+	for group, sum := range sums {
+		if sum["iTotalErrors"] < 20 {
+			continue
+		}
+		r := rec{t, make(campaigndb.Row, len(t.Columns))}
+		r.set("iMXIP", group[0])
+		r.set("iPublicId", group[1])
+		r.set("tsDate", *start)
+		for _, c := range columns {
+			r.set(c, min(sum[c], math.MaxInt32))
+		}
+		t.Rows = append(t.Rows, r.row)
+	}
+	if len(sums) > 0 {
+		m.store("NmsLastErrorStatCoalesce", m.now)
+	}
+}

@@ -1,0 +1,272 @@
+package tasks_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+var (
+	seeds     = flag.Int("seeds", 12, "how many random databases TestRandomDatabases makes")
+	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
+)
+
+// A random database, cleaned, is what the model says, in every row of every table; and a second run changes nothing.
+func TestRandomDatabases(t *testing.T) {
+	t.Parallel()
+	for i := range *seeds {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			m := randomDatabase(t, db, seed)
+			rng := rand.New(rand.NewPCG(seed, 2))
+			limit := []int{0, 7, 100}[rng.IntN(3)]
+			original := m.keys()
+			m.run()
+			want := m.contents(original)
+			for _, which := range []string{"first", "second"} {
+				j := mustRun(t, db, func(c *tasks.Config) { c.MaxRows = limit })
+				for task, state := range j.states {
+					if state != tasks.Succeeded && state != tasks.Skipped {
+						t.Errorf("task %s is %s: %s", task, state, j.problems[task])
+					}
+				}
+				compare(t, which, contents(t, db, m, original), want)
+			}
+		})
+	}
+}
+
+// modules are tables that a database may lack.
+var modules = []string{"NmsBroadLogMid", "NmsProviderMsgId", "NmsDeliveryLogStats", "NmsMobileApp", "NmsAppSubscriptionRcp", "NmsPropositionRcp", "NmsPropositionVisitor", "NmsSimulation", "NmsRtEvent",
+	"NmsBatchEvent", "NmsEventHisto", "NmsRemaHypothesis", "NmsRemaMatchRcp", "NmsEmailErrorStat", "NmsWebTrackingLog", "NmsExtAccount", "XtkJob", "NmsService", "XtkJobLog", "NmsCouponValue", "NmsAddress", "NmsBroadLogMsg"}
+
+// hostile are names that a mapping may give.
+var hostile = []any{nil, "", "nms:broadLogRcp", "NMS:broadlogrcp", "cus:broadLogStore", "nms:excludeLogRcp", "nms:trackingLogRcp", "cus:trackingLogStore", "nms:delivery", "nms:broadLogMid", "xtk:option",
+	"nms:nothing", "a:b:c", ":", "nms:", "nms:broadLogRcp; DROP TABLE NmsDelivery", `nms:"broadLogRcp"`, "nms:broadLogRcp ", "elsewhere.nms:broadLogRcp"}
+
+// randomDatabase makes one in db, and returns it as the model's beginning.
+func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64) *model {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	if rng.IntN(3) == 0 { // an old installation, its server west of Greenwich
+		db.Superuser(fmt.Sprintf("ALTER DATABASE %s SET timezone = 'America/Bogota'", db.Name))
+		db.Reset()
+		withoutZone(db)
+	}
+	for _, name := range modules {
+		if rng.IntN(8) == 0 {
+			db.Do("DROP TABLE " + name)
+		}
+	}
+	if rng.IntN(4) == 0 {
+		db.Do("ALTER TABLE NmsGroup DROP tsExpirationDate")
+	}
+	conn, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	d, err := campaigndb.Generate(t.Context(), conn, 3_000, seed, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if db.Strings("SELECT current_setting('timezone')")[0] == "America/Bogota" {
+		d.Zone = time.FixedZone("Bogota", -5*60*60)
+	}
+	m := &model{db: d, now: now, relations: map[string]relation{}}
+	perturb(rng, d)
+	if err := d.Load(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	db.Do("CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.NmsVisitor (LIKE NmsVisitor INCLUDING ALL); CREATE TABLE elsewhere.wkDlv_999 (i int)")
+	makeRelations(rng, db, m)
+	return m
+}
+
+func withoutZone(db *pgtest.DB) {
+	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s %s', attrelid::regclass, string_agg(format('ALTER COLUMN %I TYPE timestamp', attname), ', ')) FROM pg_attribute
+		JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'timestamptz'::regtype GROUP BY attrelid`) {
+		db.Do(alter)
+	}
+}
+
+// perturb sets options and mappings, and what links tables otherwise unlikely to meet.
+func perturb(rng *rand.Rand, d *campaigndb.Database) {
+	options := d.Table("XtkOption")
+	add := func(name string, seconds int64, when any) {
+		r := rec{options, make(campaigndb.Row, len(options.Columns))}
+		for c, value := range map[string]any{"iOptionId": int64(100_000 + len(options.Rows)), "sName": name, "iDataType": int64(12), "iLongValue": seconds, "dDoubleValue": 0.0, "tsTimeStampValue": when} {
+			r.set(c, value)
+		}
+		options.Rows = append(options.Rows, r.row)
+	}
+	for _, name := range []string{"TrackingStat", "TrackingLog", "BroadLog", "RecycledDelivery", "Rejects", "Visitor", "Proposition", "Event", "EventHisto", "AppSubscriptionRcp"} {
+		if rng.IntN(3) == 0 {
+			add("NmsCleanup_"+name+"PurgeDelay", []int64{30, 86_399, 86_400, 100_000, 40 * 86_400, 2_147_483_647}[rng.IntN(6)], nil)
+		}
+	}
+	when := func() any { return now.Add(-time.Duration(rng.IntN(60*24)) * time.Hour) }
+	for _, name := range []string{"NmsCleanup_LastCleanup", "NmsLastErrorStatCoalesce", "NmsMidSourcing_LastBroadLog_name 1", "NmsMidSourcing_LastBroadLog_name 2"} {
+		if rng.IntN(2) == 0 {
+			add(name, 0, when())
+		}
+	}
+	add("XtkCleanup_NoStats", int64(1+rng.IntN(2)), nil) // analyzing changes no row, and takes less time
+	if t := d.Table("NmsDeliveryMapping"); t != nil {
+		for _, row := range t.Rows {
+			r := rec{t, row}
+			for _, column := range []string{"sBroadLogSchema", "sBroadLogExclSchema", "sTrackingLogSchema"} {
+				r.set(column, hostile[rng.IntN(len(hostile))])
+			}
+		}
+	}
+	if t := d.Table("NmsBroadLogMsg"); t != nil {
+		for _, row := range t.Rows {
+			if rng.IntN(10) == 0 {
+				rec{t, row}.set("sText", "Delivery cancelled")
+			}
+		}
+	}
+	for _, t := range d.Tables { // a half-finished restore
+		if t.Name != "xtkoption" && rng.IntN(25) == 0 {
+			t.Rows = nil
+		}
+	}
+}
+
+// makeRelations makes work tables and views, of ids in use and not, and names that only look like them.
+func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
+	id := func() string {
+		n := int64(rng.IntN(32))
+		if rng.IntN(4) == 0 {
+			n = unsigned(-n)
+		}
+		return fmt.Sprint(n)
+	}
+	for range 60 {
+		name := []string{"wkdlv_", "wkf", "wkfhisto", "grp", "wksimu_"}[rng.IntN(5)] + []string{"", "", "", "0"}[rng.IntN(4)] + id()
+		name += []string{"", "", "_1", "_x_y", "x", "_grp" + id()}[rng.IntN(6)]
+		if _, there := m.relations[name]; there {
+			continue
+		}
+		m.relations[name] = relation{foreign: rng.IntN(8) == 0}
+		if m.relations[name].foreign {
+			db.Superuser("CREATE TABLE " + name + " (i int)")
+			continue
+		}
+		db.Do("CREATE TABLE " + name + " (i int)")
+		view := []string{"", "", "", name + "_v", "report_on_" + name}[rng.IntN(5)]
+		if _, there := m.relations[view]; view != "" && !there {
+			m.relations[view] = relation{on: name}
+			db.Do("CREATE VIEW " + view + " AS SELECT * FROM " + name)
+		}
+	}
+}
+
+// keys are those of the rows that are there at the beginning, by table.
+func (m *model) keys() map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, t := range m.db.Tables {
+		out[t.Name] = map[string]bool{}
+		for _, row := range t.Rows {
+			if t.Key != "" {
+				out[t.Name][fmt.Sprint(rec{t, row}.int(t.Key))] = true
+			}
+		}
+	}
+	return out
+}
+
+// line is a row as text. A row that the run made has an id, and a message, of its own choice.
+func line(t *campaigndb.Table, row []any, original map[string]bool) string {
+	var parts []string
+	made := t.Key != "" && !original[fmt.Sprint(row[t.Column(t.Key)])]
+	for c, column := range t.Columns {
+		value := row[c]
+		if when, ok := value.(time.Time); ok {
+			value = when.UTC().Format(time.RFC3339Nano)
+		}
+		if made && (column == t.Key || column == "smessage" || column == "ilogtype") {
+			value = "?"
+		}
+		parts = append(parts, fmt.Sprintf("%s=%v", column, value))
+	}
+	return t.Name + ": " + strings.Join(parts, " ")
+}
+
+// contents are all rows and relations of the model, as sorted lines.
+func (m *model) contents(original map[string]map[string]bool) []string {
+	var lines []string
+	for _, t := range m.db.Tables {
+		for _, row := range t.Rows {
+			lines = append(lines, line(t, row, original[t.Name]))
+		}
+	}
+	lines = append(lines, slices.Collect(maps.Keys(m.relations))...)
+	slices.Sort(lines)
+	return lines
+}
+
+// contents are all rows and relations of the database, as sorted lines.
+func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[string]bool) []string {
+	t.Helper()
+	var lines []string
+	for _, table := range m.db.Tables {
+		var columns []string
+		for _, c := range table.Columns {
+			if strings.HasPrefix(c, "ts") {
+				c += "::timestamptz"
+			}
+			columns = append(columns, c)
+		}
+		rows, err := db.Query(t.Context(), "SELECT "+strings.Join(columns, ", ")+" FROM "+table.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			values, err := rows.Values()
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, line(table, values, original[table.Name]))
+		}
+		if rows.Err() != nil {
+			t.Fatal(rows.Err())
+		}
+	}
+	lines = append(lines, db.Strings(`SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v') AND relname ~ '^(wk|grp|report)'`)...)
+	slices.Sort(lines)
+	return lines
+}
+
+// compare tells what is left that should have gone, and what went that should be left.
+func compare(t *testing.T, which string, got, want []string) {
+	t.Helper()
+	count := map[string]int{}
+	for _, line := range got {
+		count[line]++
+	}
+	for _, line := range want {
+		count[line]--
+	}
+	shown := 0
+	for _, line := range slices.Sorted(maps.Keys(count)) {
+		if n := count[line]; n != 0 && shown < 10 {
+			shown++
+			t.Errorf("after the %s run: %+d of %s", which, n, line)
+		}
+	}
+}
