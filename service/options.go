@@ -101,7 +101,8 @@ type change func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
 // changesOf turns a request into what is to be stored, or says all that is wrong with it.
 func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 	message := in.GetOptions().ProtoReflect()
-	paths := in.GetUpdateMask().GetPaths()
+	// Of the body {} the gateway makes a mask of one empty path.
+	paths := slices.DeleteFunc(slices.Clone(in.GetUpdateMask().GetPaths()), func(path string) bool { return path == "" })
 	var wrong runs.InvalidError
 	for i, path := range paths {
 		if optionFields.ByName(protoreflect.Name(path)) == nil {

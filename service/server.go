@@ -29,6 +29,7 @@ type Server struct {
 	grpc, inner *grpc.Server
 	health      *health.Server
 	pipe        *bufconn.Listener
+	toInner     *grpc.ClientConn // the gateway's
 	http        *http.Server
 }
 
@@ -87,6 +88,7 @@ func (s *Server) stop() {
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close()
 	}
+	_ = s.toInner.Close()
 	for _, server := range []*grpc.Server{s.grpc, s.inner} {
 		force := time.AfterFunc(stopTimeout, server.Stop)
 		server.GracefulStop()

@@ -166,7 +166,12 @@ func batches(d purge.Delta) int64 {
 
 // Count implements tasks.Journal.
 func (j *journal) Count(ctx context.Context, d purge.Delta) error {
-	return pgx.BeginFunc(ctx, j.m.pool, func(tx pgx.Tx) error { return j.Commit(ctx, tx, d) })
+	tx, err := j.m.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	return j.Commit(ctx, tx, d)
 }
 
 func (j *journal) add(d purge.Delta) {

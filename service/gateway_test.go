@@ -1,0 +1,251 @@
+package service_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// answer is a REST answer.
+type answer struct {
+	code  int
+	body  string
+	lines []map[string]any // the JSON values in it, one a line
+}
+
+// call makes a request; headers are name and value in turn.
+func (s *server) call(t *testing.T, method, path, body string, headers ...string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := answer{code: resp.StatusCode, body: string(raw)}
+	for scanner := bufio.NewScanner(strings.NewReader(out.body)); scanner.Scan(); {
+		var line map[string]any
+		if json.Unmarshal(scanner.Bytes(), &line) == nil {
+			out.lines = append(out.lines, line)
+		}
+	}
+	return out
+}
+
+// at is a value within JSON, by its path.
+func at(v any, path ...string) any {
+	for _, name := range path {
+		object, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = object[name]
+	}
+	return v
+}
+
+func TestRunOverREST(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(oldRows)
+	for _, body := range []string{"{}", ""} {
+		got := s.call(t, "POST", "/v1/runs", body, "Content-Type", "application/x-www-form-urlencoded")
+		if got.code != 200 || len(got.lines) != strings.Count(got.body, "\n") {
+			t.Fatalf("%d %s", got.code, got.body)
+		}
+		for i, line := range got.lines {
+			event := at(line, "result", "event")
+			if at(event, "sequence") != json.Number(itoa(i+1)).String() {
+				t.Errorf("line %d: %v", i+1, event)
+			}
+		}
+		last := at(got.lines[len(got.lines)-1], "result", "event", "runFinished", "run")
+		if at(last, "state") != "RUN_STATE_SUCCEEDED" || at(last, "error") != "" || at(last, "dryRun") != false {
+			t.Errorf("the run: %v", last)
+		}
+		result := at(last, "results").([]any)[5]
+		if want := map[string]string{"{}": "20", "": "0"}[body]; at(result, "task") != "import-rejects" || at(result, "rowsDeleted") != want || at(result, "tablesDropped") != "0" {
+			t.Errorf("its result: %v", result)
+		}
+		id := at(last, "id").(string)
+		events := s.call(t, "GET", "/v1/runs/"+id+"/events?after_sequence=3", "")
+		if events.code != 200 || len(events.lines) != len(got.lines)-3 {
+			t.Errorf("%d events after the third of %d", len(events.lines), len(got.lines))
+		}
+		if one := s.call(t, "GET", "/v1/runs/"+id, ""); one.code != 200 || at(one.lines[0], "run", "id") != id {
+			t.Errorf("GetRun: %d %s", one.code, one.body)
+		}
+		if cancel := s.call(t, "POST", "/v1/runs/"+id+":cancel", ""); cancel.code != 200 || at(cancel.lines[0], "run", "state") != "RUN_STATE_SUCCEEDED" {
+			t.Errorf("CancelRun: %d %s", cancel.code, cancel.body)
+		}
+	}
+	list := s.call(t, "GET", "/v1/runs?pageSize=1", "")
+	if list.code != 200 || len(at(list.lines[0], "runs").([]any)) != 1 || at(list.lines[0], "nextPageToken") == "" {
+		t.Errorf("ListRuns: %d %s", list.code, list.body)
+	}
+	if got := s.call(t, "GET", "/v1/tasks", ""); got.code != 200 || len(at(got.lines[0], "tasks").([]any)) != 26 {
+		t.Errorf("ListTasks: %d %s", got.code, got.body)
+	}
+}
+
+func itoa(n int) string {
+	raw, _ := json.Marshal(n)
+	return string(raw)
+}
+
+func TestErrorsOverREST(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(oldRows)
+	t.Run("refused", func(t *testing.T) { refusals(t, s) })
+	if n := s.db.Int("SELECT (SELECT count(*) FROM cleanupd.run) + (SELECT count(*) FROM XtkOption)"); n != 0 {
+		t.Errorf("%d runs or options came of refused requests", n)
+	}
+}
+
+func refusals(t *testing.T, s *server) {
+	const unknown = "/v1/runs/00000000-0000-0000-0000-000000000000"
+	for _, c := range []struct {
+		name, method, path, body string
+		headers                  []string
+		code                     int
+		streams                  bool // the error is within {"error": …}
+	}{
+		{"unknown field", "POST", "/v1/runs", `{"dryrun": true}`, nil, 400, true},
+		{"text after the value", "POST", "/v1/runs", `{"dryRun": true} x`, nil, 400, true},
+		{"a second value", "POST", "/v1/runs", `{"dryRun": true}{}`, nil, 400, true},
+		{"malformed", "POST", "/v1/runs", `{"dryRun": tru`, nil, 400, true},
+		{"no object", "POST", "/v1/runs", `[]`, nil, 400, true},
+		{"wrong type", "POST", "/v1/runs", `{"tasks": "sessions"}`, nil, 400, true},
+		{"unknown task", "POST", "/v1/runs", `{"tasks": ["x"]}`, nil, 400, true},
+		{"query parameter on a POST", "POST", "/v1/runs?dry_run=true", `{}`, nil, 400, true},
+		{"too large", "POST", "/v1/runs", `{"tasks": ["` + strings.Repeat("x", 2<<20) + `"]}`, nil, 400, true},
+		{"unknown query parameter", "GET", "/v1/runs?size=1", "", nil, 400, false},
+		{"query parameter twice", "GET", "/v1/runs?page_size=1&page_size=2", "", nil, 400, false},
+		{"query parameter of the wrong type", "GET", "/v1/runs?page_size=x", "", nil, 400, false},
+		{"bad page token", "GET", "/v1/runs?page_token=x", "", nil, 400, false},
+		{"query parameter where there are none", "GET", "/v1/tasks?x=1", "", nil, 400, false},
+		{"negative sequence", "GET", unknown + "/events?after_sequence=-1", "", nil, 400, true},
+		{"unknown run", "GET", unknown, "", nil, 404, false},
+		{"unknown run's events", "GET", unknown + "/events", "", nil, 404, true},
+		{"cancelling an unknown run", "POST", unknown + ":cancel", "", nil, 404, false},
+		{"no id", "GET", "/v1/runs/x", "", nil, 404, false},
+		{"unknown path", "GET", "/v1/nothing", "", nil, 404, false},
+		{"unknown path outside the API", "GET", "/nothing", "", nil, 404, false},
+		{"wrong method", "DELETE", "/v1/runs", "", nil, 405, false},
+		{"wrong method on a verb", "GET", "/v1/runs/x:cancel", "", nil, 405, false},
+		{"a form is no GET", "POST", "/v1/tasks", "", []string{"Content-Type", "application/x-www-form-urlencoded"}, 405, false},
+		{"no override", "POST", "/v1/options", "{}", []string{"X-HTTP-Method-Override", "PATCH"}, 405, false},
+		{"wrong method on a probe", "POST", "/healthz", "", nil, 405, false},
+		{"a page of another origin", "POST", "/v1/runs", `{}`, []string{"Origin", "https://example.com", "Content-Type", "text/plain"}, 403, true},
+		{"a fetch of another site", "POST", "/v1/runs", `{}`, []string{"Sec-Fetch-Site", "cross-site"}, 403, true},
+		{"a cross-origin GET", "GET", "/v1/runs", "", []string{"Origin", "https://example.com"}, 403, false},
+		{"a foreign host", "POST", "/v1/runs", `{}`, []string{"Host", "rebound.example.com"}, 403, true},
+		{"an output-only option", "PATCH", "/v1/options", `{"lastCleanupTime": "2026-01-01T00:00:00Z"}`, nil, 400, false},
+		{"an option too small", "PATCH", "/v1/options", `{"visitorPurgeDelayDays": 0}`, nil, 400, false},
+		{"an unknown option", "PATCH", "/v1/options", `{"visitor": 1}`, nil, 400, false},
+		{"an unspecified enum", "PATCH", "/v1/options", `{"storageOptimization": "STORAGE_OPTIMIZATION_UNSPECIFIED"}`, nil, 400, false},
+		{"a mask in the query", "PATCH", "/v1/options?update_mask=visitorPurgeDelayDays", `{}`, nil, 400, false},
+		{"a stale etag", "PATCH", "/v1/options?etag=x", `{"visitorPurgeDelayDays": 1}`, nil, 409, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := s.call(t, c.method, c.path, c.body, c.headers...)
+			if got.code != c.code || len(got.lines) != 1 {
+				t.Fatalf("%d %s", got.code, got.body)
+			}
+			status := any(got.lines[0])
+			if c.streams {
+				status = at(status, "error")
+			}
+			if at(status, "message") == nil || at(status, "message") == "" || at(status, "code") == nil {
+				t.Errorf("the error: %s", got.body)
+			}
+		})
+	}
+}
+
+func TestActiveRunOverREST(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	hold(t, s.db)
+	first := s.call(t, "POST", "/v1/runs", `{"detach": true}`)
+	id := at(first.lines[0], "result", "event", "runId")
+	if first.code != 200 || len(first.lines) != 1 || id == nil {
+		t.Fatalf("%d %s", first.code, first.body)
+	}
+	got := s.call(t, "POST", "/v1/runs", `{}`)
+	if got.code != 409 || !strings.Contains(got.body, id.(string)) || !strings.Contains(got.body, "RUN_ACTIVE") {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	if cancel := s.call(t, "POST", "/v1/runs/"+id.(string)+":cancel", ""); cancel.code != 200 {
+		t.Errorf("%d %s", cancel.code, cancel.body)
+	}
+	// A stream that began with 200 ends with the error.
+	events := s.call(t, "GET", "/v1/runs/"+id.(string)+"/events", "")
+	last := events.lines[len(events.lines)-1]
+	if events.code != 200 || at(last, "error", "code") != float64(1) || at(events.lines[len(events.lines)-2], "result", "event", "runFinished") == nil {
+		t.Errorf("%d %v", events.code, last)
+	}
+}
+
+func TestOptionsOverREST(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	got := s.call(t, "GET", "/v1/options", "")
+	if got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(30) || at(got.lines[0], "options", "storageOptimization") != "STORAGE_OPTIMIZATION_VACUUM_ANALYZE" {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	etag := at(got.lines[0], "etag").(string)
+	got = s.call(t, "PATCH", "/v1/options?etag="+etag, `{"visitorPurgeDelayDays": 5, "storageOptimization": "STORAGE_OPTIMIZATION_NONE"}`)
+	if got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) || at(got.lines[0], "customized") != "storageOptimization,visitorPurgeDelayDays" {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	if got = s.call(t, "PATCH", "/v1/options", `{}`); got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) {
+		t.Errorf("an empty body changed something: %d %s", got.code, got.body)
+	}
+	if got = s.call(t, "PATCH", "/v1/options", `{"visitorPurgeDelayDays": null, "storage_optimization": null}`); got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(30) || at(got.lines[0], "customized") != "" {
+		t.Errorf("null does not reset: %d %s", got.code, got.body)
+	}
+}
+
+func TestProbesAndDocuments(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.call(t, "GET", "/v1/tasks", "")
+	for path, part := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": "go_goroutines", "/openapi.json": "/v1/runs/{runId}:cancel"} {
+		if got := s.call(t, "GET", path, ""); got.code != 200 || !strings.Contains(got.body, part) {
+			t.Errorf("%s: %d %.200s", path, got.code, got.body)
+		}
+	}
+	if got := s.call(t, "GET", "/metrics", ""); !strings.Contains(got.body, "ListTasks") {
+		t.Error("the metrics do not count calls")
+	}
+	s.db.Do("DROP SCHEMA cleanupd CASCADE")
+	if got := s.call(t, "GET", "/readyz", ""); got.code != 503 {
+		t.Errorf("/readyz without the schema: %d %s", got.code, got.body)
+	}
+	for _, host := range []string{"localhost:1234", "127.0.0.1", "[::1]:80"} {
+		if got := s.call(t, "GET", "/healthz", "", "Host", host); got.code != 200 {
+			t.Errorf("the host %s: %d", host, got.code)
+		}
+	}
+}

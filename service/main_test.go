@@ -1,0 +1,146 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// server is a replica of a test.
+type server struct {
+	cleanupv1.CleanupServiceClient
+	conn *grpc.ClientConn
+	url  string // of REST
+	db   *pgtest.DB
+}
+
+// serve starts a replica on a database, which is migrated first. idle ones take no run.
+func serve(t *testing.T, db *pgtest.DB, idle bool) *server {
+	t.Helper()
+	admin, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(runs.Migrate(t.Context(), admin), admin.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	manager := runs.New(runs.Config{Pool: db.Pool, Lease: 2 * time.Second, Replica: "test", Log: log})
+	ctx, cancel := context.WithCancel(context.Background())
+	srv, err := service.NewServer(service.New(ctx, db.Pool, manager, log), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listeners [2]net.Listener
+	for i := range listeners {
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = srv.Serve(ctx, listeners[0], listeners[1]) })
+	wg.Go(func() { manager.Listen(ctx) })
+	if !idle {
+		wg.Go(func() { manager.Work(ctx) })
+	}
+	conn, err := grpc.NewClient(listeners[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		cancel()
+		wg.Wait()
+	})
+	return &server{cleanupv1.NewCleanupServiceClient(conn), conn, "http://" + listeners[1].Addr().String(), db}
+}
+
+// campaign is a replica on a new Campaign database.
+func campaign(t *testing.T) *server { return serve(t, pgtest.Campaign(t), false) }
+
+type stream[M any] interface{ Recv() (M, error) }
+
+// drain reads a stream to its end, checks that the sequences have no gap, and returns how it ended.
+func drain[M interface{ GetEvent() *cleanupv1.RunEvent }](t *testing.T, s stream[M], err error) ([]*cleanupv1.RunEvent, error) {
+	t.Helper()
+	var events []*cleanupv1.RunEvent
+	for err == nil {
+		var m M
+		if m, err = s.Recv(); err == nil {
+			events = append(events, m.GetEvent())
+		}
+	}
+	for i := 1; i < len(events); i++ {
+		if events[i].GetSequence() != events[i-1].GetSequence()+1 {
+			t.Errorf("sequence %d follows %d", events[i].GetSequence(), events[i-1].GetSequence())
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return events, nil
+	}
+	return events, err
+}
+
+// run is RunCleanup to its end, and the run as it ended.
+func (s *server) run(t *testing.T, req *cleanupv1.RunCleanupRequest) ([]*cleanupv1.RunEvent, *cleanupv1.Run, error) {
+	t.Helper()
+	stream, err := s.RunCleanup(t.Context(), req)
+	events, err := drain(t, stream, err)
+	if len(events) == 0 {
+		return nil, nil, err
+	}
+	return events, events[len(events)-1].GetRunFinished().GetRun(), err
+}
+
+// wantCode checks an error's code and returns its ErrorInfo and BadRequest, which may be nil.
+func wantCode(t *testing.T, err error, want codes.Code) (info *errdetails.ErrorInfo, bad *errdetails.BadRequest) {
+	t.Helper()
+	s := status.Convert(err)
+	if s.Code() != want {
+		t.Errorf("got %v, want %v", err, want)
+	}
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			info = d
+		case *errdetails.BadRequest:
+			bad = d
+		}
+	}
+	return info, bad
+}
+
+// hold keeps a row of XtkReject locked, so that the task import-rejects takes a while, until release is called.
+func hold(t *testing.T, db *pgtest.DB) (release func()) {
+	t.Helper()
+	db.Do("INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2000-01-01')")
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT FROM XtkReject FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	release = func() { _ = tx.Rollback(context.Background()) }
+	t.Cleanup(release)
+	return release
+}

@@ -1,0 +1,348 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+const oldRows = `INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 20) i;
+	INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i`
+
+func deleted(run *cleanupv1.Run) (n int64) {
+	for _, r := range run.GetResults() {
+		n += r.GetRowsDeleted()
+	}
+	return n
+}
+
+func TestRunCleanup(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(oldRows)
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
+	if err != nil || !dry.GetDryRun() || deleted(dry) != 50 || s.db.Int("SELECT count(*) FROM XtkAudit") != 30 {
+		t.Fatalf("a dry run: %v, %v", dry, err)
+	}
+	events, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	if err != nil || run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED || deleted(run) != 50 || s.db.Int("SELECT count(*) FROM XtkAudit") != 0 {
+		t.Fatalf("the run: %v, %v", run, err)
+	}
+	if events[0].GetSequence() != 1 || events[0].GetRunStarted().GetRun().GetId() != run.GetId() {
+		t.Errorf("the first event is %v", events[0])
+	}
+	var started, finished []string
+	for _, e := range events {
+		if e.GetRunId() != run.GetId() || e.GetTime() == nil {
+			t.Errorf("event %v", e)
+		}
+		if b := e.GetTaskStarted(); b != nil {
+			started = append(started, b.GetTask())
+			if int(b.GetPosition()) != len(started) || int(b.GetTaskCount()) != len(tasks.Pipeline) {
+				t.Errorf("task_started %v", b)
+			}
+		}
+		if f := e.GetTaskFinished(); f != nil {
+			finished = append(finished, f.GetResult().GetTask())
+		}
+	}
+	var names []string
+	for _, task := range tasks.Pipeline {
+		names = append(names, task.Name)
+	}
+	if !slices.Equal(started, names) || !slices.Equal(finished, names) {
+		t.Errorf("started %v, finished %v", started, finished)
+	}
+	if _, again, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil || deleted(again) != 0 {
+		t.Errorf("a second run: %v, %v", again, err)
+	}
+	if run.GetRequestedBy() != "127.0.0.1" || run.GetReferenceTime() == nil {
+		t.Errorf("requested by %q at %v", run.GetRequestedBy(), run.GetReferenceTime())
+	}
+}
+
+func TestChosenTasks(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	events, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail", "visitors", "sessions"}, SkipTasks: []string{"sessions"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var begun []string
+	for _, e := range events {
+		if b := e.GetTaskStarted(); b != nil {
+			begun = append(begun, fmt.Sprintf("%s %d/%d", b.GetTask(), b.GetPosition(), b.GetTaskCount()))
+		}
+	}
+	if !slices.Equal(begun, []string{"visitors 1/2", "audit-trail 2/2"}) || len(run.GetResults()) != len(tasks.Pipeline) {
+		t.Errorf("begun: %v", begun)
+	}
+	for _, r := range run.GetResults() {
+		chosen := r.GetTask() == "visitors" || r.GetTask() == "audit-trail"
+		if chosen != (r.GetState() == cleanupv1.TaskState_TASK_STATE_SUCCEEDED) || !chosen && r.GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED {
+			t.Errorf("%s is %s", r.GetTask(), r.GetState())
+		}
+	}
+}
+
+func TestInvalidRuns(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	for field, req := range map[string]*cleanupv1.RunCleanupRequest{
+		"tasks[1]":      {Tasks: []string{"sessions", "no-such"}},
+		"skip_tasks[0]": {SkipTasks: []string{"Sessions"}},
+		"skip_tasks":    {Tasks: []string{"sessions"}, SkipTasks: []string{"sessions"}},
+		"max_duration":  {MaxDuration: durationpb.New(-time.Second)},
+	} {
+		_, _, err := s.run(t, req)
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		if len(bad.GetFieldViolations()) != 1 || bad.GetFieldViolations()[0].GetField() != field {
+			t.Errorf("%s: %v", field, bad)
+		}
+		if strings.Contains(field, "[") && !strings.Contains(err.Error(), "delivery-logs") {
+			t.Errorf("the valid names are not told: %v", err)
+		}
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.run"); n != 0 {
+		t.Errorf("%d runs were stored", n)
+	}
+}
+
+func TestActiveRun(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	other := serve(t, s.db, true)
+	hold(t, s.db)
+	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Detach: true})
+	events, err := drain(t, stream, err)
+	if err != nil || len(events) != 1 || events[0].GetRunStarted() == nil {
+		t.Fatalf("detached: %v, %v", events, err)
+	}
+	id := events[0].GetRunId()
+	_, _, err = other.run(t, &cleanupv1.RunCleanupRequest{})
+	if info, _ := wantCode(t, err, codes.Aborted); info.GetReason() != "RUN_ACTIVE" || info.GetDomain() != "cleanupd" || info.GetMetadata()["run_id"] != id {
+		t.Errorf("details: %v", info)
+	}
+	got, err := other.CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id})
+	if err != nil || got.GetRun().GetId() != id {
+		t.Fatal(got, err)
+	}
+	// Another replica sees every event once and in order, and the run's own end.
+	watching, err := other.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: id})
+	events, err = drain(t, watching, err)
+	wantCode(t, err, codes.Canceled)
+	last := events[len(events)-1].GetRunFinished().GetRun()
+	if events[0].GetSequence() != 1 || last.GetState() != cleanupv1.RunState_RUN_STATE_CANCELLED || last.GetError() != "cancelled by request" {
+		t.Errorf("the run ended as %v", last)
+	}
+	if _, _, err := other.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
+		t.Errorf("a run right after another: %v", err)
+	}
+	again, err := s.CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id})
+	if err != nil || again.GetRun().GetState() != cleanupv1.RunState_RUN_STATE_CANCELLED {
+		t.Errorf("cancelling an ended run: %v, %v", again, err)
+	}
+}
+
+func TestAClientThatLeavesDoesNotStopTheRun(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	release := hold(t, s.db)
+	ctx, leave := context.WithCancel(t.Context())
+	stream, err := s.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	release()
+	watching, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: 1})
+	events, err := drain(t, watching, err)
+	if err != nil || events[0].GetSequence() != 2 || events[len(events)-1].GetRunFinished() == nil {
+		t.Errorf("the run did not go on: %v", err)
+	}
+	end := events[len(events)-1].GetSequence()
+	watching, err = s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: end})
+	if events, err := drain(t, watching, err); err != nil || len(events) != 0 {
+		t.Errorf("after the last event there are %d more (%v)", len(events), err)
+	}
+}
+
+func TestThirdDryRun(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true) // nobody takes them
+	for range 2 {
+		if _, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{DryRun: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for s.db.Int("SELECT count(*) FROM cleanupd.run") < 2 {
+	}
+	_, _, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
+	wantCode(t, err, codes.ResourceExhausted)
+}
+
+func TestMaxDuration(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(oldRows)
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{MaxDuration: durationpb.New(time.Microsecond)})
+	wantCode(t, err, codes.Canceled)
+	if run.GetState() != cleanupv1.RunState_RUN_STATE_CANCELLED || run.GetError() != "max_duration reached" {
+		t.Errorf("the run: %v", run)
+	}
+}
+
+func TestFailedTask(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(oldRows + `; CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''this row is dear to me''; END';
+		CREATE TRIGGER no BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION no()`)
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	info, _ := wantCode(t, err, codes.Internal)
+	if info.GetMetadata()["task"] != "import-rejects" || info.GetMetadata()["run_id"] != run.GetId() || !strings.Contains(err.Error(), "dear to me") {
+		t.Errorf("%v, details %v", err, info)
+	}
+	states := func(run *cleanupv1.Run) map[string]cleanupv1.TaskState {
+		out := map[string]cleanupv1.TaskState{}
+		for _, r := range run.GetResults() {
+			out[r.GetTask()] = r.GetState()
+		}
+		return out
+	}
+	if got := states(run); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED || got["import-rejects"] != cleanupv1.TaskState_TASK_STATE_FAILED ||
+		got["audit-trail"] != cleanupv1.TaskState_TASK_STATE_NOT_RUN || s.db.Int("SELECT count(*) FROM XtkAudit") != 30 {
+		t.Errorf("states: %v", got)
+	}
+	_, run, err = s.run(t, &cleanupv1.RunCleanupRequest{ContinueOnError: true})
+	wantCode(t, err, codes.Internal)
+	if got := states(run); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED || got["audit-trail"] != cleanupv1.TaskState_TASK_STATE_SUCCEEDED || s.db.Int("SELECT count(*) FROM XtkAudit") != 0 {
+		t.Errorf("states when going on: %v", got)
+	}
+}
+
+func TestNoCampaignDatabase(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Empty(t), false)
+	events, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	wantCode(t, err, codes.FailedPrecondition)
+	if run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED || len(events) != 2 {
+		t.Errorf("the run: %v", run)
+	}
+	_, err = s.GetOptions(t.Context(), &cleanupv1.GetOptionsRequest{})
+	wantCode(t, err, codes.FailedPrecondition)
+}
+
+func TestMissingRight(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(oldRows + "; REVOKE DELETE ON NmsVisitor FROM CURRENT_USER")
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	if run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED || !strings.Contains(err.Error(), `GRANT DELETE ON "public"."nmsvisitor"`) || s.db.Int("SELECT count(*) FROM XtkReject") != 20 {
+		t.Errorf("the run: %v, %v", run.GetState(), err)
+	}
+}
+
+func TestUnknownRuns(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	for _, id := range []string{"", "x", "00000000-0000-0000-0000-000000000000", "'; DROP TABLE x"} {
+		_, err := s.GetRun(t.Context(), &cleanupv1.GetRunRequest{RunId: id})
+		wantCode(t, err, codes.NotFound)
+		_, err = s.CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id})
+		wantCode(t, err, codes.NotFound)
+		stream, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: id})
+		_, err = drain(t, stream, err)
+		wantCode(t, err, codes.NotFound)
+	}
+	stream, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: "x", AfterSequence: -1})
+	_, err = drain(t, stream, err)
+	wantCode(t, err, codes.InvalidArgument)
+}
+
+func TestListRuns(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	var ids []string
+	for range 5 {
+		_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append([]string{run.GetId()}, ids...)
+	}
+	var got []string
+	token := ""
+	for pages := 0; pages == 0 || token != ""; pages++ {
+		page, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{PageSize: 2, PageToken: token})
+		if err != nil || len(page.GetRuns()) > 2 || pages > 2 {
+			t.Fatalf("page %d: %v, %v", pages, page, err)
+		}
+		for _, r := range page.GetRuns() {
+			got = append(got, r.GetId())
+		}
+		token = page.GetNextPageToken()
+	}
+	if !slices.Equal(got, ids) {
+		t.Errorf("listed %v, want %v", got, ids)
+	}
+	one, err := s.GetRun(t.Context(), &cleanupv1.GetRunRequest{RunId: ids[0]})
+	if err != nil || one.GetRun().GetId() != ids[0] || len(one.GetRun().GetResults()) != len(tasks.Pipeline) {
+		t.Errorf("%v, %v", one, err)
+	}
+	for _, req := range []*cleanupv1.ListRunsRequest{{PageSize: -1}, {PageToken: "x"}, {PageToken: "MjAyNg=="}} {
+		_, err := s.ListRuns(t.Context(), req)
+		wantCode(t, err, codes.InvalidArgument)
+	}
+}
+
+func TestListTasks(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	got, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{})
+	if err != nil || len(got.GetTasks()) != len(tasks.Pipeline) {
+		t.Fatal(got, err)
+	}
+	for i, task := range got.GetTasks() {
+		if task.GetName() != tasks.Pipeline[i].Name || task.GetTitle() == "" || task.GetDescription() == "" {
+			t.Errorf("task %d: %v", i, task)
+		}
+	}
+}
+
+func TestReflectionAndHealth(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	for _, name := range []string{"", "cleanup.v1.CleanupService"} {
+		health, err := healthv1.NewHealthClient(s.conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: name})
+		if err != nil || health.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+			t.Errorf("%q: %v, %v", name, health, err)
+		}
+	}
+	stream, err := reflectionv1.NewServerReflectionClient(s.conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil || !strings.Contains(answer.String(), "cleanup.v1.CleanupService") {
+		t.Errorf("%v, %v", answer, err)
+	}
+}
