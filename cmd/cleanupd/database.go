@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// connectTimeout is how long the database may take to answer at start.
+// connectTimeout is how long the database may take to answer, unless its URL says otherwise.
 const connectTimeout = 10 * time.Second
 
 // oldestServer is the first PostgreSQL that sweeps tables by TID ranges, as server_version_num counts.
@@ -37,7 +37,9 @@ func parseDatabaseURL(url string) (*pgxpool.Config, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "cleanupd"
 	}
-	config.ConnConfig.ConnectTimeout = connectTimeout
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
 	config.MaxConns = max(config.MaxConns, 10) // a run takes three, the rest is for calls
 	return config, nil
 }

@@ -52,15 +52,22 @@ func offerEnvironment(cmd *cobra.Command) {
 	}
 }
 
-// readEnvironment sets the flags that were not given from their variables.
+// readEnvironment sets the flags that were not given from their variables. The values of a flag that may be repeated
+// are separated by blanks.
 func readEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(variable(f.Name))
 		if !ok || f.Changed || f.Name == "help" || err != nil {
 			return
 		}
-		if setErr := flags.Set(f.Name, value); setErr != nil {
-			err = usagef("environment variable %s: %w", variable(f.Name), setErr)
+		values := []string{value}
+		if f.Value.Type() == "stringArray" { // a flag that may be repeated
+			values = strings.Fields(value)
+		}
+		for _, value := range values {
+			if setErr := flags.Set(f.Name, value); setErr != nil {
+				err = usagef("environment variable %s: %w", variable(f.Name), setErr)
+			}
 		}
 	})
 	return err

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
 )
 
 // serveConfig is what a server is given.
@@ -23,6 +26,8 @@ type serveConfig struct {
 	grpcListen  string
 	httpListen  string
 	lease       time.Duration
+	midSourcing []string // NAME=URL
+	listTables  []string
 }
 
 func newServe() *cobra.Command {
@@ -46,6 +51,8 @@ func newServe() *cobra.Command {
 	f.StringVar(&c.databaseURL, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required)")
 	f.StringVar(&c.grpcListen, "grpc-listen", "127.0.0.1:9090", "the address for gRPC; port 0 picks a free one")
 	f.StringVar(&c.httpListen, "http-listen", "127.0.0.1:8080", "the address for REST; port 0 picks a free one")
+	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account; may be repeated")
+	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
 	f.DurationVar(&c.lease, "lease", 15*time.Second, "how long a silent replica keeps its run, 1s or more")
 	return cmd
 }
@@ -53,6 +60,7 @@ func newServe() *cobra.Command {
 // server is a replica that is ready to serve.
 type server struct {
 	pool       *pgxpool.Pool
+	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
 	manager    *runs.Manager
 	server     *service.Server
 	grpc, http net.Listener
@@ -70,9 +78,10 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, usagef("--lease must be 1s or more, not %s", c.lease)
 	}
 	s = &server{log: log}
+	half := s
 	defer func() {
 		if err != nil {
-			s.close()
+			half.close()
 		}
 	}()
 	if s.grpc, err = listen("--grpc-listen", c.grpcListen); err != nil {
@@ -87,12 +96,48 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
+	if err := s.connectOthers(ctx, c.midSourcing); err != nil {
+		return nil, err
+	}
 	hostname, _ := os.Hostname() // for people only
-	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid())})
+	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+		MidSourcing: s.others, RelatedListTables: c.listTables})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager, log), isLoopback(s.http.Addr()))
 	return s, err
+}
+
+// connectOthers makes the pools of the mid-sourcing databases. One that does not answer now may do so in a run; one
+// that is the main database never is what was meant.
+func (s *server) connectOthers(ctx context.Context, given []string) error {
+	s.others = map[string]*pgxpool.Pool{}
+	for _, entry := range given {
+		name, url, _ := strings.Cut(entry, "=")
+		if name == "" || url == "" {
+			return usagef("--mid-sourcing is NAME=URL")
+		}
+		if s.others[name] != nil {
+			return usagef("--mid-sourcing: %s is given twice", name)
+		}
+		config, err := parseDatabaseURL(url)
+		if err != nil {
+			return usagef("--mid-sourcing %s: %w", name, err)
+		}
+		pool, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			return fmt.Errorf("--mid-sourcing %s: %w", name, err)
+		}
+		s.others[name] = pool
+		err = tasks.CheckMidSourcing(ctx, s.pool, pool)
+		if errors.Is(err, tasks.ErrSameDatabase) {
+			return usagef("--mid-sourcing %s: %w", name, err)
+		}
+		if err != nil {
+			s.log.Warn("a mid-sourcing database does not answer; its deliveries stay until it does", "name", name, "error", err)
+		}
+	}
+	return nil
 }
 
 // serve serves until the context ends: then the streams end, REST, gRPC, the work after its batch, and the pool
@@ -123,6 +168,9 @@ func (s *server) close() {
 		if l != nil {
 			_ = l.Close()
 		}
+	}
+	for _, pool := range s.others {
+		pool.Close()
 	}
 	if s.pool != nil {
 		s.pool.Close()

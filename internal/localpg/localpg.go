@@ -44,9 +44,10 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 		return nil, err
 	}
 	s = &Server{dir: dir}
+	half := s
 	defer func() {
 		if err != nil {
-			s.Stop()
+			half.Stop()
 		}
 	}()
 	if owner != nil {

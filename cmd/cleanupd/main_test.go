@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// asProgram makes the test binary be the program, for tests that need a process of its own.
+const asProgram = "CLEANUPD_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	pgtest.Main(m)
+}
+
+// cleanupd runs the program in this process.
+func cleanupd(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// replica is the program serving in a process of its own.
+type replica struct {
+	cmd        *exec.Cmd
+	grpc, http string
+	log        *logged
+}
+
+// logged is a log that can be waited on.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+	more chan struct{}
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(p)
+	close(l.more)
+	l.more = make(chan struct{})
+	return len(p), nil
+}
+
+// wait returns what a pattern captures, once it is in the log.
+func (l *logged) wait(ctx context.Context, pattern string) []string {
+	for {
+		l.mu.Lock()
+		found, more := regexp.MustCompile(pattern).FindStringSubmatch(l.text.String()), l.more
+		l.mu.Unlock()
+		if found != nil {
+			return found
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return make([]string, 9)
+		}
+	}
+}
+
+// serve starts a replica and waits until it serves.
+func serve(t *testing.T, args ...string) *replica {
+	t.Helper()
+	r := &replica{log: &logged{more: make(chan struct{})}}
+	r.cmd = exec.Command(os.Args[0], append([]string{"serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, args...)...)
+	r.cmd.Env = append(os.Environ(), asProgram+"=1")
+	r.cmd.Stderr = r.log
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+	})
+	found := r.log.wait(t.Context(), `grpc=(\S+) http=(\S+)`)
+	r.grpc, r.http = found[1], "http://"+found[2]
+	return r
+}

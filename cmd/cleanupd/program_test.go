@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+func TestServeUntilSIGTERM(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	r := serve(t, "--database-url", db.URL())
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport}).Get(r.http + "/readyz")
+	if err != nil || resp.StatusCode != 200 {
+		t.Errorf("%v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestRunAndRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
+	r := serve(t, "--database-url", db.URL())
+	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--dry-run")
+	if code != 0 || !regexp.MustCompile(`\[20/26\] audit-trail +succeeded, 30 rows deleted\n`).MatchString(out) || !strings.Contains(out, "nothing was changed") {
+		t.Errorf("a dry run: %d %s %s", code, out, errs)
+	}
+	code, out, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "audit-trail", "--task", "sessions", "--skip-task", "sessions")
+	if code != 0 || !regexp.MustCompile(`\[ 1/1\] audit-trail +succeeded, 30 rows deleted\n`).MatchString(out) || !regexp.MustCompile(`\naudit-trail +succeeded +30 `).MatchString(out) {
+		t.Errorf("a run: %d %s %s", code, out, errs)
+	}
+	if code, _, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "nonsense"); code != 1 || !strings.Contains(errs, "nonsense") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("an unknown task: %d %s", code, errs)
+	}
+	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END';
+		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
+	if code, out, errs = cleanupd(t, "run", "--server", r.grpc); code != 1 || !strings.Contains(errs, "not this one") || !strings.Contains(out, "failed") {
+		t.Errorf("a failed run: %d %s %s", code, out, errs)
+	}
+	code, out, _ = cleanupd(t, "run", "--server", r.grpc, "--detach", "--task", "sessions")
+	id := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
+	if code != 0 || id == nil {
+		t.Fatalf("detached: %d %s", code, out)
+	}
+	if code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", r.grpc); code != 0 || !strings.Contains(out, "Run "+id[1]+" succeeded") {
+		t.Errorf("watch: %d %s %s", code, out, errs)
+	}
+	if code, out, errs = cleanupd(t, "runs", "cancel", id[1], "--server", r.grpc); code != 0 || !strings.Contains(out, "succeeded") {
+		t.Errorf("cancel: %d %s %s", code, out, errs)
+	}
+	for _, list := range [][]string{{"runs", "list"}, {"runs"}} {
+		code, out, errs = cleanupd(t, append(list, "--server", r.grpc)...)
+		if lines := strings.Split(out, "\n"); code != 0 || len(lines) != 6 || !strings.HasPrefix(lines[1], id[1]) || !strings.Contains(out, "(dry)") {
+			t.Errorf("%v: %d %s %s", list, code, out, errs)
+		}
+	}
+	for _, command := range []string{"watch", "cancel"} {
+		if code, _, errs = cleanupd(t, "runs", command, "nonsense", "--server", r.grpc); code != 1 || !strings.Contains(errs, "no such run") {
+			t.Errorf("%s of an unknown run: %d %s", command, code, errs)
+		}
+	}
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	pgtest.Empty(t) // skips where there is no PostgreSQL
+	code, out, errs := cleanupd(t, "demo", "--rows", "3000")
+	if code != 0 || !strings.Contains(out, "grpcurl -plaintext") || !strings.Contains(out, "curl -N -X POST http://127.0.0.1:") || !regexp.MustCompile(`nmsvisitor +[1-9]\d* +[1-9]\d*\n`).MatchString(out) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
+func TestDemoKeepsServing(t *testing.T) {
+	t.Parallel()
+	pgtest.Empty(t)
+	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+	defer interrupt()
+	out := &logged{more: make(chan struct{})}
+	var errs bytes.Buffer
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, []string{"demo", "--rows", "1000", "--keep"}, out, &errs) }()
+	out.wait(ctx, "Serving until interrupted")
+	interrupt()
+	if code := <-ended; code != 0 {
+		t.Errorf("%d %s", code, errs.String())
+	}
+}
+
+// The working replica is killed in mid-task; another finishes its run within the lease and a few seconds, and the
+// counts are those of the rows that went.
+func TestKilledReplica(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	// Four rows a block, so that there are several windows, and a trigger by which a window takes about a second.
+	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
+		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 2000) i;
+		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
+	replicas := []*replica{serve(t, "--database-url", db.URL(), "--lease", "1s"), serve(t, "--database-url", db.URL(), "--lease", "1s")}
+	code, out, errs := cleanupd(t, "run", "--server", replicas[0].grpc, "--detach", "--task", "sessions", "--task", "audit-trail")
+	id := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
+	if code != 0 || id == nil {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	for db.Int("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task") == 0 {
+	}
+	working, other := 0, 1
+	if !regexp.MustCompile(`/` + strconv.Itoa(replicas[0].cmd.Process.Pid) + `$`).MatchString(db.Strings("SELECT holder FROM cleanupd.run")[0]) {
+		working, other = 1, 0
+	}
+	if err := replicas[working].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = replicas[working].cmd.Wait()
+	if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
+		t.Fatal("the run was through before its replica was killed")
+	}
+	killed := time.Now()
+	code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", replicas[other].grpc)
+	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if took := time.Since(killed); took > 20*time.Second {
+		t.Errorf("the other replica took %s", took)
+	}
+	if gaps := db.Int("SELECT max(sequence) - count(*) FROM cleanupd.event"); gaps != 0 {
+		t.Errorf("%d events are missing", gaps)
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for command, parts := range map[string][]string{
+		"":            {"serve", "migrate", "run", "runs", "demo", "version"},
+		"serve":       {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--mid-sourcing", "--related-list-table", "127.0.0.1:9090"},
+		"migrate":     {"--database-url", "$CLEANUPD_DATABASE_URL"},
+		"run":         {"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--continue-on-error", "--max-duration", "--detach"},
+		"runs":        {"list", "watch", "cancel", "--server"},
+		"runs cancel": {"ID", "$CLEANUPD_SERVER"},
+		"demo":        {"--rows", "--keep"},
+		"version":     {"version"},
+	} {
+		code, out, errs := cleanupd(t, append(strings.Fields(command), "--help")...)
+		if code != 0 || errs != "" {
+			t.Errorf("%s --help: %d %s", command, code, errs)
+		}
+		for _, part := range parts {
+			if !strings.Contains(out, part) {
+				t.Errorf("%s --help does not tell of %s", command, part)
+			}
+		}
+	}
+}
+
+// A mistake on the command line is one line, and status 2; what goes wrong with the world is one line, and 1.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	db := pgtest.Empty(t)
+	db.Superuser("CREATE ROLE weak LOGIN; REVOKE CREATE ON DATABASE " + db.Name + " FROM public")
+	for _, c := range []struct {
+		args  string
+		code  int
+		parts []string
+	}{
+		{"nonsense", 2, []string{"nonsense"}},
+		{"serve", 2, []string{"--database-url"}},
+		{"serve --nonsense", 2, []string{"--nonsense"}},
+		{"serve --database-url x stray", 2, []string{"stray"}},
+		{"serve --database-url postgres://u:secret@h:x/d", 2, []string{"--database-url"}},
+		{"serve --database-url mysql://h/d", 2, []string{"--database-url"}},
+		{"serve --lease 1ms --database-url postgres://h/d", 2, []string{"--lease", "1ms"}},
+		{"serve --lease x", 2, []string{"lease"}},
+		{"serve --grpc-listen nonsense --database-url postgres://h/d", 2, []string{"--grpc-listen", "nonsense"}},
+		{"serve --http-listen 127.0.0.1:99999 --grpc-listen 127.0.0.1:0 --database-url postgres://h/d", 2, []string{"--http-listen"}},
+		{"serve --grpc-listen " + taken.Addr().String() + " --database-url postgres://h/d", 1, []string{"--grpc-listen", "in use"}},
+		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --database-url postgres://u:secret@" + taken.Addr().String() + "/d?connect_timeout=1", 1, []string{"database"}},
+		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x --database-url " + db.URL(), 2, []string{"--mid-sourcing"}},
+		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x=" + db.URL() + " --database-url " + db.URL(), 2, []string{"--mid-sourcing x", "main database"}},
+		{"migrate --database-url " + db.As("weak"), 1, []string{"cleanupd migrate", "GRANT USAGE ON SCHEMA cleanupd", "weak"}},
+		{"migrate", 2, []string{"--database-url"}},
+		{"run --max-duration -1s", 2, []string{"--max-duration"}},
+		{"run --server 127.0.0.1:1", 1, []string{"refused"}},
+		{"runs nonsense", 2, []string{"nonsense"}},
+		{"runs watch", 2, []string{"id"}},
+		{"runs cancel a b", 2, []string{"id"}},
+		{"demo --rows -1", 2, []string{"--rows"}},
+	} {
+		code, out, errs := cleanupd(t, strings.Fields(c.args)...)
+		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 || strings.Contains(errs, "secret") {
+			t.Errorf("%s: status %d, stdout %q, stderr %q", c.args, code, out, errs)
+		}
+		for _, part := range c.parts {
+			if !strings.Contains(errs, part) {
+				t.Errorf("%s: %q does not tell of %s", c.args, errs, part)
+			}
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("CLEANUPD_LEASE", "1ms")
+	t.Setenv("CLEANUPD_DATABASE_URL", "postgres://h/d")
+	if code, _, errs := cleanupd(t, "serve"); code != 2 || !strings.Contains(errs, "1ms") {
+		t.Errorf("the variable is not read: %d %s", code, errs)
+	}
+	if code, _, errs := cleanupd(t, "serve", "--lease", "2ms"); code != 2 || !strings.Contains(errs, "2ms") {
+		t.Errorf("the flag does not win: %d %s", code, errs)
+	}
+	t.Setenv("CLEANUPD_LEASE", "soon")
+	if code, _, errs := cleanupd(t, "serve"); code != 2 || !strings.Contains(errs, "CLEANUPD_LEASE") {
+		t.Errorf("a bad value: %d %s", code, errs)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if code, out, _ := cleanupd(t, "version"); code != 0 || !strings.HasPrefix(out, "cleanupd ") {
+		t.Errorf("%d %s", code, out)
+	}
+}
+
+// The owner migrates, and a role with no more than the GRANTs of the error serves.
+func TestMigrateForAWeakRole(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Superuser("CREATE ROLE clerk LOGIN; REVOKE CREATE ON DATABASE " + db.Name + " FROM public; GRANT SELECT, DELETE, UPDATE ON ALL TABLES IN SCHEMA public TO clerk; GRANT INSERT ON XtkOption, XtkJobLog, NmsEmailErrorStat TO clerk")
+	for range 2 {
+		if code, out, errs := cleanupd(t, "migrate", "--database-url", db.URL()); code != 0 || !strings.Contains(out, "up to date") {
+			t.Fatalf("%d %s", code, errs)
+		}
+	}
+	db.Do("GRANT USAGE ON SCHEMA cleanupd TO clerk; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO clerk")
+	r := serve(t, "--database-url", db.As("clerk"))
+	if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
