@@ -41,7 +41,7 @@ func TestMistakes(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	db := pgtest.Empty(t)
-	db.Superuser("CREATE ROLE weak LOGIN; REVOKE CREATE ON DATABASE " + db.Name + " FROM public")
+	weak := db.Role("weak")
 	for _, c := range []struct {
 		args  string
 		code  int
@@ -61,7 +61,7 @@ func TestMistakes(t *testing.T) {
 		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --database-url postgres://u:secret@" + taken.Addr().String() + "/d?connect_timeout=1", 1, []string{"database"}},
 		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x --database-url " + db.URL(), 2, []string{"--mid-sourcing"}},
 		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x=" + db.URL() + " --database-url " + db.URL(), 2, []string{"--mid-sourcing x", "main database"}},
-		{"migrate --database-url " + db.As("weak"), 1, []string{"cleanupd migrate", "GRANT USAGE ON SCHEMA cleanupd", "weak"}},
+		{"migrate --database-url " + db.As(weak), 1, []string{"cleanupd migrate", "GRANT USAGE ON SCHEMA cleanupd", weak}},
 		{"migrate", 2, []string{"--database-url"}},
 		{"run --max-duration -1s", 2, []string{"--max-duration"}},
 		{"run --server 127.0.0.1:1", 1, []string{"refused"}},
@@ -108,14 +108,15 @@ func TestVersion(t *testing.T) {
 func TestMigrateForAWeakRole(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Superuser("CREATE ROLE clerk LOGIN; REVOKE CREATE ON DATABASE " + db.Name + " FROM public; GRANT SELECT, DELETE, UPDATE ON ALL TABLES IN SCHEMA public TO clerk; GRANT INSERT ON XtkOption, XtkJobLog, NmsEmailErrorStat TO clerk")
+	clerk := db.Role("clerk")
+	db.Do("GRANT SELECT, DELETE, UPDATE ON ALL TABLES IN SCHEMA public TO " + clerk + "; GRANT INSERT ON XtkOption, XtkJobLog, NmsEmailErrorStat TO " + clerk)
 	for range 2 {
 		if code, out, errs := cleanupd(t, "migrate", "--database-url", db.URL()); code != 0 || !strings.Contains(out, "up to date") {
 			t.Fatalf("%d %s", code, errs)
 		}
 	}
-	db.Do("GRANT USAGE ON SCHEMA cleanupd TO clerk; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO clerk")
-	r := serve(t, "--database-url", db.As("clerk"))
+	db.Do("GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO " + clerk)
+	r := serve(t, "--database-url", db.As(clerk))
 	if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

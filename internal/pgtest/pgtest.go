@@ -146,6 +146,15 @@ func (db *DB) URL() string { return address(campaigndb.Role, db.Name) }
 // As is the database's address for another role.
 func (db *DB) As(role string) string { return address(role, db.Name) }
 
+// Role makes a role that may log in and nothing else, and returns its name.
+func (db *DB) Role(name string) string {
+	db.t.Helper()
+	role := db.Name + "_" + name
+	db.Superuser("CREATE ROLE " + role + " LOGIN; REVOKE CREATE ON DATABASE " + db.Name + " FROM public")
+	db.t.Cleanup(func() { db.Superuser("DROP OWNED BY " + role + "; DROP ROLE " + role) })
+	return role
+}
+
 // Do runs SQL as the application's role. Several statements are allowed where there are no arguments.
 func (db *DB) Do(sql string, args ...any) {
 	db.t.Helper()
