@@ -26,22 +26,30 @@ type journal struct {
 	deleted  map[string]int64
 	batches  []purge.Delta
 	logs     []string
-	stopAt   int // after so many batches; 0: never
+	cursor   purge.Cursor // of the task at work, as committed last
+	// loseAt is the batch at which the worker dies, before its commit or after it; 0: never.
+	loseAt int
+	after  bool
 }
 
 func (j *journal) TaskStarted(_ context.Context, task string) error {
-	j.task = task
+	j.task, j.cursor = task, purge.Cursor{}
 	return nil
 }
 
 func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+	dies := j.loseAt > 0 && len(j.batches)+1 >= j.loseAt
+	if dies && !j.after {
+		return tasks.ErrLost
+	}
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
+	j.cursor = d.Cursor
 	j.deleted[j.task] += d.Deleted + d.Dropped
 	j.batches = append(j.batches, d)
-	if j.stopAt > 0 && len(j.batches) >= j.stopAt {
-		return tasks.ErrStopped
+	if dies {
+		return tasks.ErrLost
 	}
 	return nil
 }
@@ -72,9 +80,20 @@ func (j *journal) said(parts ...string) bool {
 	})
 }
 
+func newJournal(db *pgtest.DB) *journal {
+	return &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}}
+}
+
 // run carries out the tasks of these names, all when there are none.
 func run(t *testing.T, db *pgtest.DB, change func(*tasks.Config), names ...string) (*journal, error) {
 	t.Helper()
+	j := newJournal(db)
+	return j, runWith(t, j, change, names...)
+}
+
+func runWith(t *testing.T, j *journal, change func(*tasks.Config), names ...string) error {
+	t.Helper()
+	db := j.db
 	c := tasks.Config{Pool: db.Pool, Now: now}
 	for _, task := range tasks.Pipeline {
 		if len(names) == 0 || slices.Contains(names, task.Name) {
@@ -84,8 +103,7 @@ func run(t *testing.T, db *pgtest.DB, change func(*tasks.Config), names ...strin
 	if change != nil {
 		change(&c)
 	}
-	j := &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}}
-	return j, tasks.Run(t.Context(), c, j)
+	return tasks.Run(t.Context(), c, j)
 }
 
 // mustRun is run for tasks that are to succeed.

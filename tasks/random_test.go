@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -37,7 +38,18 @@ func TestRandomDatabases(t *testing.T) {
 			m.run()
 			want := m.contents(original)
 			for _, which := range []string{"first", "second"} {
-				j := mustRun(t, db, func(c *tasks.Config) { c.MaxRows = limit })
+				j := newJournal(db)
+				if which == "first" && rng.IntN(2) == 0 { // the worker dies at some batch, and another goes on
+					j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
+				}
+				err := runWith(t, j, func(c *tasks.Config) { c.MaxRows = limit })
+				if errors.Is(err, tasks.ErrLost) {
+					j.loseAt = 0
+					err = runWith(t, j, func(c *tasks.Config) { goOn(c, j); c.MaxRows = limit })
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
 				for task, state := range j.states {
 					if state != tasks.Succeeded && state != tasks.Skipped {
 						t.Errorf("task %s is %s: %s", task, state, j.problems[task])
@@ -47,6 +59,16 @@ func TestRandomDatabases(t *testing.T) {
 			}
 		})
 	}
+}
+
+// goOn makes a run go on after the last committed batch of one that was lost.
+func goOn(c *tasks.Config, j *journal) {
+	c.Succeeded = map[string]bool{}
+	for task, state := range j.states {
+		c.Succeeded[task] = state == tasks.Succeeded
+	}
+	c.Todo = slices.DeleteFunc(c.Todo, func(task tasks.Task) bool { return j.states[task.Name] != "" })
+	c.Cursor = j.cursor
 }
 
 // modules are tables that a database may lack.

@@ -1,0 +1,125 @@
+package tasks_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// A work table that the application reads is passed over, and nobody else waits behind the drop for two seconds.
+func TestDropDoesNotQueueTheApplication(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0); CREATE TABLE grp7 (i int); CREATE TABLE grp8 (i int)")
+	reader, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Exec(t.Context(), "SELECT FROM grp7"); err != nil {
+		t.Fatal(err)
+	}
+	others, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				others <- nil
+				return
+			default:
+			}
+			if _, err := db.Exec(t.Context(), "SET lock_timeout = '2s'; SELECT FROM grp7; RESET lock_timeout"); err != nil {
+				others <- err
+				return
+			}
+		}
+	}()
+	j := mustRun(t, db, nil, "orphan-work-tables")
+	close(done)
+	if err := <-others; err != nil {
+		t.Errorf("another session of the application: %v", err)
+	}
+	if !j.said("WARNING", "grp7") || db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('grp7', 'grp8')") != 1 {
+		t.Errorf("the run says %q", j.logs)
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again := mustRun(t, db, nil, "orphan-work-tables"); again.deleted["orphan-work-tables"] != 1 {
+		t.Error("the next run does not drop it")
+	}
+}
+
+// A row that stays locked keeps its delivery, and only that.
+func TestLockedLogKeepsItsDelivery(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, '2000-01-01');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (1, 1), (2, 1), (3, 2); INSERT INTO NmsTrackingUrl (iTrackingUrlId, iDeliveryId) VALUES (1, 1), (2, 2)`)
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT FROM NmsBroadLogRcp WHERE iBroadLogId = 1 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	j := mustRun(t, db, nil, "deliveries")
+	if got := db.Strings(deliveriesLeft); !slices.Equal(got, []string{"1"}) || !j.said("WARNING", "nmsbroadlogrcp", "1 obsolete rows") || db.Int("SELECT count(*) FROM NmsTrackingUrl") != 1 {
+		t.Errorf("left: %v; %q", got, j.logs)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, db, nil, "deliveries")
+	if n := db.Int("SELECT (SELECT count(*) FROM NmsDelivery) + (SELECT count(*) FROM NmsBroadLogRcp)"); n != 0 {
+		t.Errorf("the next run left %d rows", n)
+	}
+}
+
+// counter counts statements.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.n.Add(1)
+	return ctx
+}
+
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// The number of statements follows from the rows, not from the deliveries they belong to.
+func TestDeliveriesGoInSets(t *testing.T) {
+	t.Parallel()
+	statements := func(deliveries int) int64 {
+		db := pgtest.Campaign(t)
+		db.Do(mappings)
+		db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) SELECT i, CASE WHEN i <= $1::int THEN 1 ELSE 0 END, '2000-01-01', 55 FROM generate_series(1, 1000) i", deliveries)
+		db.Do("INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, 1 + i % $1::int FROM generate_series(1, 200000) i", deliveries)
+		config, err := pgxpool.ParseConfig(db.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := &counter{}
+		config.ConnConfig.Tracer = count
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		j := mustRun(t, db, func(c *tasks.Config) { c.Pool = pool }, "deliveries")
+		if want := int64(200_000 + deliveries); j.deleted["deliveries"] != want {
+			t.Errorf("%d rows went, want %d", j.deleted["deliveries"], want)
+		}
+		return count.n.Load()
+	}
+	few, many := statements(10), statements(1_000)
+	t.Logf("%d statements for 10 deliveries, %d for 1000, with 200000 logs each time", few, many)
+	if many > few+10 {
+		t.Errorf("%d statements for 10 deliveries, %d for 1000", few, many)
+	}
+}
