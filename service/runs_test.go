@@ -346,3 +346,21 @@ func TestReflectionAndHealth(t *testing.T) {
 		t.Errorf("%v, %v", answer, err)
 	}
 }
+
+func TestLostDatabase(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	s.db.Cut()
+	_, err := s.GetRun(t.Context(), &cleanupv1.GetRunRequest{RunId: "00000000-0000-0000-0000-000000000000"})
+	wantCode(t, err, codes.Unavailable)
+	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{})
+	wantCode(t, err, codes.Unavailable)
+	_, err = s.SetOptions(t.Context(), &cleanupv1.SetOptionsRequest{})
+	wantCode(t, err, codes.Unavailable)
+	if got := s.call(t, "GET", "/v1/options", ""); got.code != 503 {
+		t.Errorf("GET /v1/options: %d %s", got.code, got.body)
+	}
+	if got := s.call(t, "POST", "/v1/runs", ""); got.code != 503 || at(got.lines[0], "error", "code") != float64(14) {
+		t.Errorf("POST /v1/runs: %d %s", got.code, got.body)
+	}
+}

@@ -18,7 +18,14 @@ func vanished(err error) bool {
 // Lost tells whether an error means that the database, or the connection to it, is gone: it says nothing about
 // the task that met it.
 func Lost(err error) bool {
-	var pgErr *pgconn.PgError
+	var (
+		pgErr      *pgconn.PgError
+		connectErr *pgconn.ConnectError
+		netErr     net.Error
+	)
+	if errors.As(err, &connectErr) { // whatever the server said to it
+		return true
+	}
 	if errors.As(err, &pgErr) {
 		switch {
 		case strings.HasPrefix(pgErr.Code, "08"), // connection exception
@@ -30,10 +37,6 @@ func Lost(err error) bool {
 		}
 		return false
 	}
-	var (
-		netErr     net.Error
-		connectErr *pgconn.ConnectError
-	)
-	return errors.As(err, &netErr) || errors.As(err, &connectErr) || errors.Is(err, io.EOF) ||
+	return errors.As(err, &netErr) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }

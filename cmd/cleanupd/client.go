@@ -26,9 +26,21 @@ func dial(address string) (cleanupv1.CleanupServiceClient, func(), error) {
 	return cleanupv1.NewCleanupServiceClient(conn), func() { _ = conn.Close() }, nil
 }
 
+// withClient makes what a command does of something that needs a client of the server.
+func withClient(address *string, do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		client, closeConn, err := dial(*address)
+		if err != nil {
+			return err
+		}
+		defer closeConn()
+		return plain(do(cmd, client, args))
+	}
+}
+
 // plain is an error of a call as a person reads it.
 func plain(err error) error {
-	if s, ok := status.FromError(err); ok {
+	if s, ok := status.FromError(err); ok && err != nil {
 		return errors.New(s.Message())
 	}
 	return err

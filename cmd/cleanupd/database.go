@@ -16,6 +16,10 @@ import (
 // connectTimeout is how long the database may take to answer, unless its URL says otherwise.
 const connectTimeout = 10 * time.Second
 
+// sessionDefaults hold where the URL says nothing else. No question of ours waits for ever behind a lock; batches have
+// a shorter patience of their own.
+var sessionDefaults = map[string]string{"application_name": "cleanupd", "lock_timeout": "10s"}
+
 // oldestServer is the first PostgreSQL that sweeps tables by TID ranges, as server_version_num counts.
 const oldestServer = 140000
 
@@ -34,8 +38,10 @@ func parseDatabaseURL(url string) (*pgxpool.Config, error) {
 			delete(config.ConnConfig.RuntimeParams, name)
 		}
 	}
-	if config.ConnConfig.RuntimeParams["application_name"] == "" {
-		config.ConnConfig.RuntimeParams["application_name"] = "cleanupd"
+	for name, value := range sessionDefaults {
+		if config.ConnConfig.RuntimeParams[name] == "" {
+			config.ConnConfig.RuntimeParams[name] = value
+		}
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout

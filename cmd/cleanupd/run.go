@@ -22,27 +22,19 @@ func newRun() *cobra.Command {
 			"known, and a table at the end. Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"The exit status is 1 when the run did not succeed.",
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: withClient(&address, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			if limit < 0 {
 				return usagef("--max-duration must be greater than 0, not %s", limit)
 			}
 			if limit > 0 {
 				req.MaxDuration = durationpb.New(limit)
 			}
-			client, closeConn, err := dial(address)
+			stream, err := client.RunCleanup(cmd.Context(), &req)
 			if err != nil {
 				return err
 			}
-			defer closeConn()
-			stream, err := client.RunCleanup(cmd.Context(), &req)
-			if err != nil {
-				return plain(err)
-			}
-			return show(cmd.OutOrStdout(), func() (*cleanupv1.RunEvent, error) {
-				m, err := stream.Recv()
-				return m.GetEvent(), err
-			})
-		},
+			return show(cmd.OutOrStdout(), stream)
+		}),
 	}
 	serverFlag(cmd, &address)
 	f := cmd.Flags()

@@ -22,7 +22,7 @@ func newRuns() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return listRuns(cmd, address) },
+		RunE: withClient(&address, listRuns),
 	}
 	serverFlag(cmd, &address)
 	cmd.AddCommand(
@@ -30,45 +30,32 @@ func newRuns() *cobra.Command {
 			Use:   "list",
 			Short: "List the newest runs",
 			Args:  noArguments,
-			RunE:  func(cmd *cobra.Command, _ []string) error { return listRuns(cmd, address) },
+			RunE:  withClient(&address, listRuns),
 		},
 		&cobra.Command{
 			Use:   "watch ID",
 			Short: "Show a run's progress from its beginning to its end",
 			Args:  oneID,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				client, closeConn, err := dial(address)
+			RunE: withClient(&address, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+				stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
 				if err != nil {
 					return err
 				}
-				defer closeConn()
-				stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
-				if err != nil {
-					return plain(err)
-				}
-				return show(cmd.OutOrStdout(), func() (*cleanupv1.RunEvent, error) {
-					m, err := stream.Recv()
-					return m.GetEvent(), err
-				})
-			},
+				return show(cmd.OutOrStdout(), stream)
+			}),
 		},
 		&cobra.Command{
 			Use:   "cancel ID",
 			Short: "Stop a run after its current batch",
 			Args:  oneID,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				client, closeConn, err := dial(address)
+			RunE: withClient(&address, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+				out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
 				if err != nil {
 					return err
 				}
-				defer closeConn()
-				out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
-				if err != nil {
-					return plain(err)
-				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s is %s\n", out.GetRun().GetId(), stateName("RUN_STATE_", out.GetRun().GetState()))
 				return err
-			},
+			}),
 		},
 	)
 	return cmd
@@ -81,15 +68,10 @@ func oneID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func listRuns(cmd *cobra.Command, address string) error {
-	client, closeConn, err := dial(address)
-	if err != nil {
-		return err
-	}
-	defer closeConn()
+func listRuns(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 	out, err := client.ListRuns(cmd.Context(), &cleanupv1.ListRunsRequest{})
 	if err != nil {
-		return plain(err)
+		return err
 	}
 	return printRuns(cmd.OutOrStdout(), out.GetRuns())
 }

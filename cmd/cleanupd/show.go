@@ -15,12 +15,15 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
+// events is a stream of a run's events.
+type events[M interface{ GetEvent() *cleanupv1.RunEvent }] interface{ Recv() (M, error) }
+
 // show prints a run's events as they come: a line a task, with a bar on a terminal, and a table at the end. Its
 // error is how the stream ended.
-func show(w io.Writer, next func() (*cleanupv1.RunEvent, error)) error {
+func show[M interface{ GetEvent() *cleanupv1.RunEvent }](w io.Writer, stream events[M]) error {
 	v := &view{w: w, terminal: isTerminal(w)}
 	for {
-		event, err := next()
+		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -28,7 +31,7 @@ func show(w io.Writer, next func() (*cleanupv1.RunEvent, error)) error {
 			v.endBar()
 			return plain(err)
 		}
-		if err := v.event(event); err != nil {
+		if err := v.event(message.GetEvent()); err != nil {
 			return err
 		}
 	}

@@ -169,6 +169,13 @@ func (db *DB) Superuser(sql string) {
 	db.superuser(db.Name, sql)
 }
 
+// Cut makes the database as good as gone: who is connected is thrown out, and nobody gets in.
+func (db *DB) Cut() {
+	db.t.Helper()
+	db.superuser("postgres", "ALTER DATABASE "+db.Name+" ALLOW_CONNECTIONS false")
+	db.superuser("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+db.Name+"'")
+}
+
 func (db *DB) superuser(database, sql string) {
 	db.t.Helper()
 	ctx := context.Background()
