@@ -96,7 +96,8 @@ func (v *view) progress(p *cleanupv1.TaskProgress) error {
 	}
 	if v.bar == nil {
 		v.bar = progressbar.NewOptions64(expected, progressbar.OptionSetWriter(v.w), progressbar.OptionSetWidth(30),
-			progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(expected > 0))
+			progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(expected > 0),
+			progressbar.OptionSetSpinnerChangeInterval(0)) // it turns with the events, and never after the line is taken off
 	}
 	v.bar.Describe(v.label(p.GetTask()) + " " + p.GetObject())
 	if expected > 0 {
