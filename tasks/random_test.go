@@ -216,6 +216,10 @@ func (m *model) keys() map[string]map[string]bool {
 func line(t *campaigndb.Table, row []any, original map[string]bool) string {
 	var parts []string
 	made := t.Key != "" && !original[fmt.Sprint(row[t.Column(t.Key)])]
+	if t.Name == "xtkjoblog" { // where the id of a row that went may be given again
+		message := row[t.Column("sMessage")]
+		made = message == nil || message == "Mirror pages purged"
+	}
 	for c, column := range t.Columns {
 		value := row[c]
 		if when, ok := value.(time.Time); ok {
