@@ -31,7 +31,7 @@ func TestRandomDatabases(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			m := randomDatabase(t, db, seed)
+			m := randomDatabase(t, db, seed, now)
 			rng := rand.New(rand.NewPCG(seed, 2))
 			limit := []int{0, 7, 100}[rng.IntN(3)]
 			original := m.keys()
@@ -79,8 +79,8 @@ var modules = []string{"NmsBroadLogMid", "NmsProviderMsgId", "NmsDeliveryLogStat
 var hostile = []any{nil, "", "nms:broadLogRcp", "NMS:broadlogrcp", "cus:broadLogStore", "nms:excludeLogRcp", "nms:trackingLogRcp", "cus:trackingLogStore", "nms:delivery", "nms:broadLogMid", "xtk:option",
 	"nms:nothing", "a:b:c", ":", "nms:", "nms:broadLogRcp; DROP TABLE NmsDelivery", `nms:"broadLogRcp"`, "nms:broadLogRcp ", "elsewhere.nms:broadLogRcp"}
 
-// randomDatabase makes one in db, and returns it as the model's beginning.
-func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64) *model {
+// randomDatabase makes one in db, its dates about a moment, and returns it as the model's beginning.
+func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64, now time.Time) *model {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	if rng.IntN(3) == 0 { // an old installation, its server west of Greenwich
@@ -109,7 +109,7 @@ func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64) *model {
 		d.Zone = time.FixedZone("Bogota", -5*60*60)
 	}
 	m := &model{db: d, now: now, relations: map[string]relation{}}
-	perturb(rng, d)
+	perturb(rng, d, now)
 	if err := d.Load(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func withoutZone(db *pgtest.DB) {
 }
 
 // perturb sets options and mappings, and what links tables otherwise unlikely to meet.
-func perturb(rng *rand.Rand, d *campaigndb.Database) {
+func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 	options := d.Table("XtkOption")
 	add := func(name string, seconds int64, when any) {
 		r := rec{options, make(campaigndb.Row, len(options.Columns))}

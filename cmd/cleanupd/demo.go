@@ -145,9 +145,14 @@ func printCounts(w io.Writer, before, after []campaigndb.Count) error {
 		if c.Rows == 0 {
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t\n", c.Table, c.Rows-left[c.Table], left[c.Table])
-		went += c.Rows - left[c.Table]
-		stayed += left[c.Table]
+		rows, there := left[c.Table]
+		stays := fmt.Sprint(rows)
+		if !there {
+			stays = "dropped"
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t\n", c.Table, c.Rows-rows, stays)
+		went += c.Rows - rows
+		stayed += rows
 	}
 	fmt.Fprintf(table, "total\t%d\t%d\t\n", went, stayed)
 	return table.Flush()

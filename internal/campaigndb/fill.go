@@ -73,7 +73,7 @@ INSERT INTO NmsDeliveryMapping VALUES
 func workTables() []string {
 	var sql []string
 	for _, name := range []string{"wkDlv_10_1", "wkDlv_99000_1", "wkf12_3", "wkf99001_1", "wkf4294967290_3", "wkfhisto12_query", "wkf99002_grp14", "grp14", "grp99003", "wkSimu_16_aggr", "wkSimu_99004_aggr"} {
-		sql = append(sql, fmt.Sprintf("CREATE TABLE %s (iId integer)", name))
+		sql = append(sql, fmt.Sprintf("CREATE TABLE %s AS SELECT generate_series(1, 10) AS iId", name))
 	}
 	return append(sql, "CREATE VIEW wkf99001_1_view AS SELECT * FROM wkf99001_1")
 }

@@ -1,0 +1,105 @@
+package tasks_test
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+var kills = flag.Int("kills", 3, "how many random databases TestKilledReplicas makes")
+
+// A random database whose replica is killed at some batch, and whose run another replica finishes, is what the
+// model says, too.
+func TestKilledReplicas(t *testing.T) {
+	t.Parallel()
+	pgtest.Empty(t) // skips where there is no PostgreSQL
+	program := filepath.Join(t.TempDir(), "cleanupd")
+	if out, err := exec.Command("go", "build", "-o", program, "../cmd/cleanupd").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for i := range *kills {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			// The cutoffs of the dates' moment are not those of the run, which begins a little later.
+			m := randomDatabase(t, db, seed, time.Now().Add(30*time.Minute).Truncate(time.Microsecond))
+			original := m.keys()
+			var replicas [2]*process
+			for i := range replicas {
+				replicas[i] = startReplica(t, program, db.URL())
+			}
+			said, err := exec.Command(program, "run", "--detach", "--server", replicas[0].address).CombinedOutput()
+			began := regexp.MustCompile(`Run (\S+) began`).FindSubmatch(said)
+			if err != nil || began == nil {
+				t.Fatalf("%v: %s", err, said)
+			}
+			// Not before some batch, and not after the end.
+			batch := 1 + rand.New(rand.NewPCG(seed, 3)).Int64N(60)
+			for db.Int("SELECT CASE WHEN state = 'RUNNING' THEN (SELECT sum(batches) FROM cleanupd.task)::bigint ELSE 1000000 END FROM cleanupd.run") < batch {
+			}
+			holder := db.Strings("SELECT holder FROM cleanupd.run")[0]
+			working := 0
+			if strings.HasSuffix(holder, "/"+strconv.Itoa(replicas[1].cmd.Process.Pid)) {
+				working = 1
+			}
+			if err := replicas[working].cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if said, err := exec.Command(program, "runs", "watch", string(began[1]), "--server", replicas[1-working].address).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, said)
+			}
+			if err := db.QueryRow(t.Context(), "SELECT reference_time FROM cleanupd.run").Scan(&m.now); err != nil {
+				t.Fatal(err)
+			}
+			m.now = m.now.UTC()
+			m.run()
+			compare(t, "resumed", contents(t, db, m, original), m.contents(original))
+			t.Logf("killed at batch %d of %d", batch, db.Int("SELECT sum(batches)::bigint FROM cleanupd.task"))
+			if gaps := db.Int("SELECT max(sequence) - count(*) FROM cleanupd.event"); gaps != 0 {
+				t.Errorf("%d events are missing", gaps)
+			}
+		})
+	}
+}
+
+// process is a replica in a process of its own.
+type process struct {
+	cmd     *exec.Cmd
+	address string // of gRPC
+}
+
+func startReplica(t *testing.T, program, url string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(program, "serve", "--database-url", url, "--lease", "1s", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0")}
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	})
+	scanner := bufio.NewScanner(stderr)
+	for p.address == "" && scanner.Scan() {
+		if found := regexp.MustCompile(`grpc=(\S+)`).FindStringSubmatch(scanner.Text()); found != nil {
+			p.address = found[1]
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, stderr) }()
+	return p
+}
