@@ -69,10 +69,13 @@ INSERT INTO NmsDeliveryMapping VALUES
   (1, 'mapRecipient', 'nms:broadLogRcp', 'nms:excludeLogRcp', 'nms:trackingLogRcp'),
   (2, 'mapStore', 'cus:broadLogStore', NULL, 'cus:trackingLogStore')`
 
-// workTables are some of what workflows, deliveries, lists and simulations leave behind.
+// workTables are some of what workflows, deliveries, lists and simulations leave behind: in use (12, 500001 …) and not (99000 …).
 func workTables() []string {
-	var sql []string
-	for _, name := range []string{"wkDlv_10_1", "wkDlv_99000_1", "wkf12_3", "wkf99001_1", "wkf4294967290_3", "wkfhisto12_query", "wkf99002_grp14", "grp14", "grp99003", "wkSimu_16_aggr", "wkSimu_99004_aggr"} {
+	sql := []string{
+		"INSERT INTO NmsDelivery (iDeliveryId, sLabel, iState, iDeliveryMode, tsValidity, tsLastModified) VALUES (500001, 'Newsletter', 55, 1, now() + interval '30 days', now())",
+		"INSERT INTO NmsGroup (iGroupId, sLabel, iType, tsLastModified) VALUES (500002, 'Regular customers', 1, now())",
+	}
+	for _, name := range []string{"wkDlv_500001_1", "wkDlv_99000_1", "wkf12_3", "wkf99001_1", "wkf4294967290_3", "wkf99002_grp500002", "wkfhisto12_query", "wkfhisto99001_query", "grp500002", "grp99003", "wkSimu_16_aggr", "wkSimu_99004_aggr"} {
 		sql = append(sql, fmt.Sprintf("CREATE TABLE %s AS SELECT generate_series(1, 10) AS iId", name))
 	}
 	return append(sql, "CREATE VIEW wkf99001_1_view AS SELECT * FROM wkf99001_1")
