@@ -325,3 +325,20 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 		t.Error("a schema of a newer program was accepted")
 	}
 }
+
+// A replica that died between a task's failure and the run's end leaves nothing to run: the next one ends it.
+func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"visitors", "sessions"}})
+	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), lease_until = now()")
+	db.Do("UPDATE cleanupd.task SET state = 'FAILED', error = 'no' WHERE name = 'visitors'")
+	work()
+	events := watch(t, m, run.ID)
+	got := events[len(events)-1].Run
+	if got.State != runs.Failed || got.Error != "task visitors failed: no" || got.Result("sessions").State != tasks.NotRun || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+		t.Errorf("the run: %+v", got)
+	}
+}

@@ -39,12 +39,13 @@ func outcomeOf(err error, stop string) outcome {
 // finish ends a run: its final state and its last event are one transaction, so that whoever sees the event can
 // start the next run. A run of which a task failed under another worker has failed whatever its end.
 func finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) error {
-	var failed bool
-	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.task WHERE run_id = $1::text::uuid AND state = 'FAILED')", id).Scan(&failed); err != nil {
+	var failures string
+	if err := tx.QueryRow(ctx, `SELECT COALESCE(string_agg(format('task %s failed: %s', name, error), E'\n' ORDER BY position), '')
+		FROM cleanupd.task WHERE run_id = $1::text::uuid AND state = 'FAILED'`, id).Scan(&failures); err != nil {
 		return err
 	}
-	if failed && o.state == Succeeded {
-		o = outcome{Failed, "a task failed", CauseInternal}
+	if failures != "" && o.state == Succeeded {
+		o = outcome{Failed, failures, CauseInternal}
 	}
 	var events []Event
 	rows, err := tx.Query(ctx, `UPDATE cleanupd.task SET state = 'CANCELLED', end_time = clock_timestamp()

@@ -30,6 +30,7 @@ type claim struct {
 	chosen          []string // the names of its tasks, in order
 	todo            []string // those still to be done
 	succeeded       map[string]bool
+	failed          bool // a task of it has
 	cursor          purge.Cursor
 }
 
@@ -117,6 +118,7 @@ func (c *claim) loadTasks(ctx context.Context, tx pgx.Tx) error {
 	_, err = pgx.ForEachRow(rows, []any{&name, &state, &cursor}, func() error {
 		c.chosen = append(c.chosen, name)
 		c.succeeded[name] = state == tasks.Succeeded
+		c.failed = c.failed || state == tasks.Failed
 		if state == tasks.Running {
 			c.cursor = cursor
 		}
@@ -164,6 +166,9 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 }
 
 func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
+	if c.failed && !c.continueOnError { // the worker before had only to end the run
+		return nil
+	}
 	var todo []tasks.Task
 	for _, name := range c.todo {
 		i := slices.IndexFunc(tasks.Pipeline, func(t tasks.Task) bool { return t.Name == name })
