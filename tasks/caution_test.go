@@ -104,6 +104,19 @@ func TestHostileMappings(t *testing.T) {
 	}
 }
 
+// A log is known by a unique iBroadLogId, be it the primary key or not.
+func TestLogWithAnotherPrimaryKey(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`CREATE TABLE CusLog (iId integer PRIMARY KEY, iBroadLogId bigint UNIQUE, iDeliveryId integer, iStatus integer, tsLastModified timestamptz);
+		INSERT INTO CusLog VALUES (0, 5, 1, 1, '2000-01-01'), (1, 1, 1, 1, '2000-01-01'), (2, NULL, 1, 1, '2000-01-01');
+		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:log')`)
+	mustRun(t, db, nil, "delivery-logs")
+	if got := db.Strings("SELECT iId::text FROM CusLog"); !slices.Equal(got, []string{"0"}) {
+		t.Errorf("left %v", got)
+	}
+}
+
 func TestPartitionedLog(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -86,7 +86,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 		right = "UPDATE"
 	}
 	e.needs(p, table, "SELECT", right)
-	s.Twin = e.twin(p, step, table)
+	s.Twin = e.twin(p, step.Twin)
 	s.SetArgs = args[len(s.Args):]
 	leaves, err := table.Leaves(ctx, e.Pool)
 	if err != nil {
@@ -118,21 +118,17 @@ func (c *condition) where(ctx context.Context, step Step) (string, error) {
 	return where, nil
 }
 
-func (e *Env) twin(p *plan, step Step, table *campaign.Table) *purge.Twin {
-	if step.Twin == "" {
+func (e *Env) twin(p *plan, t *Twin) *purge.Twin {
+	if t == nil {
 		return nil
 	}
-	twin := e.Catalog.Table(step.Twin)
-	switch {
-	case twin == nil:
-		p.note(Info, "table %s is missing: skipped", step.Twin)
-		return nil
-	case twin.Key == "" || table.Key == "":
-		p.note(Warning, "table %s has no key: skipped", step.Twin)
+	table := e.Catalog.Table(t.Table)
+	if table == nil || !table.Has(t.Key) {
+		p.note(Info, "table %s, or its column %s, is missing: skipped", t.Table, t.Key)
 		return nil
 	}
-	e.needs(p, twin, "SELECT", "DELETE")
-	return &purge.Twin{Relation: twin.Quoted(), Key: pgx.Identifier{twin.Key}.Sanitize(), ID: pgx.Identifier{table.Key}.Sanitize()}
+	e.needs(p, table, "SELECT", "DELETE")
+	return &purge.Twin{Relation: table.Quoted(), Key: t.Key, ID: t.ID}
 }
 
 // needs notes which of the rights on a table the role lacks. A dry run needs no more than to read.

@@ -85,14 +85,17 @@ type Step struct {
 	Update []Assignment
 	// Limit is the most rows one statement may touch; 0: 5,000.
 	Limit int
-	// Twin names a table whose rows go with those of the same id; empty: none.
-	Twin string
+	// Twin is a table whose rows go with those of the same id; nil: none.
+	Twin *Twin
 	// Also is a statement beside each batch's; nil: none.
 	Also func(ctx context.Context, c *condition) (*alsoSQL, error)
 }
 
 // dependent tells whether the rows are of the task's set, or depend on it.
 func (s Step) dependent() bool { return s.OfSet || s.Link != "" || s.Via != nil }
+
+// Twin is a table that shares its ids, in the column Key, with another one, which has them in ID.
+type Twin struct{ Table, Key, ID string }
 
 // Assignment is a column and the SQL of its new value, in the terms of Rule.Where.
 type Assignment struct{ Column, Value string }

@@ -11,7 +11,7 @@ var trackingLogs = Task{
 		{
 			On:    trackingLogTables,
 			Rules: []Rule{{Where: "tsLog < @cutoff", Option: campaign.TrackingLogPurge}},
-			Twin:  "NmsWebTrackingLog",
+			Twin:  &Twin{Table: "NmsWebTrackingLog", Key: "iWebTrackingLogId", ID: "iTrackingLogId"},
 		},
 		{
 			On:    table("NmsTrackingStats"),

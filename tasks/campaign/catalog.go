@@ -50,6 +50,7 @@ type Table struct {
 	// HasChildren says that rows stand in partitions or inheriting tables as well.
 	HasChildren bool
 	columns     []string
+	keys        []string // all columns that identify a row by themselves, the primary key first
 }
 
 // Quoted is the table's name for an SQL statement, with its schema.
@@ -86,7 +87,7 @@ SELECT c.oid, c.relname, c.relhassubclass,
   has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
   row_security_active(c.oid),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-  COALESCE((SELECT a.attname::text
+  ARRAY(SELECT a.attname::text
     FROM pg_index i
     CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, ord)
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
@@ -96,7 +97,7 @@ SELECT c.oid, c.relname, c.relhassubclass,
       AND (SELECT count(*) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS o(attnum, ord)
            WHERE o.ord <= i.indnkeyatts AND o.attnum <> k.attnum
              AND (p.partattrs IS NULL OR o.attnum <> ALL (p.partattrs::int2[]))) = 0
-    ORDER BY i.indisprimary DESC, k.ord LIMIT 1), '')
+    ORDER BY i.indisprimary DESC, i.indexrelid)
 FROM pg_class c
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
   AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND NOT c.relispartition`
@@ -116,8 +117,11 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	for rows.Next() {
 		t := &Table{Schema: schema}
 		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &t.CanSelect, &t.CanDelete, &t.CanUpdate,
-			&t.RowSecurity, &t.columns, &t.Key); err != nil {
+			&t.RowSecurity, &t.columns, &t.keys); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
+		}
+		if len(t.keys) > 0 {
+			t.Key = t.keys[0]
 		}
 		c.tables[t.Name] = t
 	}

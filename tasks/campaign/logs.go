@@ -96,7 +96,7 @@ func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, probl
 	if t = c.Table(name); t == nil {
 		return nil, fmt.Sprintf("%s in a delivery mapping is %q, which names no table: passed over", family.mappingColumn, schemaName)
 	}
-	if missing := t.Missing(family.columns...); missing != nil || t.Key != strings.ToLower(family.key) {
+	if missing := t.Missing(family.columns...); missing != nil || !slices.Contains(t.keys, strings.ToLower(family.key)) {
 		return t, fmt.Sprintf("table %s (%s %q in a delivery mapping) does not look like such a log (a unique key %s and the columns %s): left alone",
 			t.Name, family.mappingColumn, schemaName, family.key, strings.Join(family.columns, ", "))
 	}

@@ -40,7 +40,7 @@ type Also struct{ Returning, SQL string }
 type Twin struct {
 	// Relation is its quoted name.
 	Relation string
-	// Key is its id column, and ID that of the swept table, both quoted.
+	// Key is its id column, and ID that of the swept table.
 	Key, ID string
 }
 
