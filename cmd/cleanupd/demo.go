@@ -122,7 +122,7 @@ Over REST:     curl -N -X POST http://%[3]s/v1/runs -d '{}'
 	if err != nil {
 		return plain(err)
 	}
-	if err := show(w, stream); err != nil {
+	if err := show(w, &following{ctx: ctx, client: client, receive: received(stream)}); err != nil {
 		return err
 	}
 	after, err := campaigndb.CountAll(ctx, conn)

@@ -102,23 +102,60 @@ func TestDemoKeepsServing(t *testing.T) {
 	}
 }
 
+// A client goes on by itself when the server that it watches is replaced.
+func TestRunSurvivesADeploy(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	slowSessions(db)
+	first := serve(t, "--database-url", db.URL())
+	var out bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(t.Context(), []string{"run", "--server", first.grpc, "--task", "sessions"}, &out, &bytes.Buffer{})
+	}()
+	untilDeleting(db)
+	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.cmd.Wait(); err != nil {
+		t.Errorf("the first server ended with %v", err)
+	}
+	if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
+		t.Fatal("the run was through before its server was stopped")
+	}
+	serve(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
+	if code := <-ended; code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2000 `).MatchString(out.String()) || strings.Count(out.String(), "began") != 1 {
+		t.Errorf("%d %s", code, out.String())
+	}
+}
+
+// slowSessions makes 2000 expired sessions, four a block so that there are several windows, and a trigger by which a
+// window takes about a second.
+func slowSessions(db *pgtest.DB) {
+	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
+		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 2000) i;
+		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
+}
+
+// untilDeleting waits until a run has deleted something.
+func untilDeleting(db *pgtest.DB) {
+	for db.Int("SELECT CASE WHEN to_regclass('cleanupd.task') IS NULL THEN 0 ELSE (SELECT COALESCE(sum(rows_deleted), 0) FROM cleanupd.task) END::bigint") == 0 {
+	}
+}
+
 // The working replica is killed in mid-task; another finishes its run within the lease and a few seconds, and the
 // counts are those of the rows that went.
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	// Four rows a block, so that there are several windows, and a trigger by which a window takes about a second.
-	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
-		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 2000) i;
-		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
+	slowSessions(db)
 	replicas := []*replica{serve(t, "--database-url", db.URL(), "--lease", "1s"), serve(t, "--database-url", db.URL(), "--lease", "1s")}
 	code, out, errs := cleanupd(t, "run", "--server", replicas[0].grpc, "--detach", "--task", "sessions", "--task", "audit-trail")
 	id := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
 	if code != 0 || id == nil {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	for db.Int("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task") == 0 {
-	}
+	untilDeleting(db)
 	working, other := 0, 1
 	if !regexp.MustCompile(`/` + strconv.Itoa(replicas[0].cmd.Process.Pid) + `$`).MatchString(db.Strings("SELECT holder FROM cleanupd.run")[0]) {
 		working, other = 1, 0

@@ -41,7 +41,7 @@ func newRuns() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return show(cmd.OutOrStdout(), stream)
+				return show(cmd.OutOrStdout(), &following{ctx: cmd.Context(), client: client, receive: received(stream)})
 			}),
 		},
 		&cobra.Command{

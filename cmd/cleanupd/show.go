@@ -15,15 +15,12 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// events is a stream of a run's events.
-type events[M interface{ GetEvent() *cleanupv1.RunEvent }] interface{ Recv() (M, error) }
-
 // show prints a run's events as they come: a line a task, with a bar on a terminal, and a table at the end. Its
 // error is how the stream ended.
-func show[M interface{ GetEvent() *cleanupv1.RunEvent }](w io.Writer, stream events[M]) error {
+func show(w io.Writer, f *following) error {
 	v := &view{w: w, terminal: isTerminal(w)}
 	for {
-		message, err := stream.Recv()
+		event, err := f.next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -31,7 +28,7 @@ func show[M interface{ GetEvent() *cleanupv1.RunEvent }](w io.Writer, stream eve
 			v.endBar()
 			return plain(err)
 		}
-		if err := v.event(message.GetEvent()); err != nil {
+		if err := v.event(event); err != nil {
 			return err
 		}
 	}

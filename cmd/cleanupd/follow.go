@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// patience is how long a client tries to come back to a run whose server has gone.
+const patience = time.Minute
+
+// following is a run's events, which go on when the server that sends them is replaced: the run does, too.
+type following struct {
+	ctx     context.Context
+	client  cleanupv1.CleanupServiceClient
+	receive func() (*cleanupv1.RunEvent, error)
+	runID   string
+	last    int64 // the sequence of the last event received
+}
+
+// received makes a stream of either kind one of events.
+func received[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ Recv() (M, error) }) func() (*cleanupv1.RunEvent, error) {
+	return func() (*cleanupv1.RunEvent, error) {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		return m.GetEvent(), nil
+	}
+}
+
+// next is the next event.
+func (f *following) next() (*cleanupv1.RunEvent, error) {
+	e, err := f.receive()
+	if status.Code(err) == codes.Unavailable && f.runID != "" {
+		e, err = f.comeBack(err)
+	}
+	if err == nil {
+		f.runID, f.last = e.GetRunId(), e.GetSequence()
+	}
+	return e, err
+}
+
+// comeBack watches the run from the event after the last one, as soon as a server answers; lost is why it has to.
+func (f *following) comeBack(lost error) (*cleanupv1.RunEvent, error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
+	return backoff.Retry(f.ctx, func() (*cleanupv1.RunEvent, error) {
+		stream, err := f.client.WatchRun(f.ctx, &cleanupv1.WatchRunRequest{RunId: f.runID, AfterSequence: f.last})
+		if err != nil {
+			return nil, lost
+		}
+		f.receive = received(stream)
+		e, err := f.receive()
+		if err != nil && status.Code(err) != codes.Unavailable {
+			return nil, backoff.Permanent(err)
+		}
+		return e, err
+	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(patience))
+}
