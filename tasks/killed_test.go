@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 
 var kills = flag.Int("kills", 3, "how many random databases TestKilledReplicas makes")
 
-// A random database whose replica is killed at some batch, and whose run another replica finishes, is what the
-// model says, too.
+// A random database whose replica is killed, or frozen, at some batch, and whose run another replica finishes, is what
+// the model says, too; and a frozen replica does no harm when it wakes up.
 func TestKilledReplicas(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t) // skips where there is no PostgreSQL
@@ -54,7 +55,8 @@ func TestKilledReplicas(t *testing.T) {
 			if strings.HasSuffix(holder, "/"+strconv.Itoa(replicas[1].cmd.Process.Pid)) {
 				working = 1
 			}
-			if err := replicas[working].cmd.Process.Kill(); err != nil {
+			frozen := seed%2 == 0
+			if err := replicas[working].cmd.Process.Signal(map[bool]os.Signal{true: syscall.SIGSTOP, false: syscall.SIGKILL}[frozen]); err != nil {
 				t.Fatal(err)
 			}
 			if said, err := exec.Command(program, "runs", "watch", string(began[1]), "--server", replicas[1-working].address).CombinedOutput(); err != nil {
@@ -65,7 +67,15 @@ func TestKilledReplicas(t *testing.T) {
 			}
 			m.now = m.now.UTC()
 			m.run()
-			compare(t, "resumed", contents(t, db, m, original), m.contents(original))
+			want := m.contents(original)
+			compare(t, "resumed", contents(t, db, m, original), want)
+			if frozen {
+				if err := replicas[working].cmd.Process.Signal(syscall.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+				replicas[working].waitFor(t, "left the run")
+				compare(t, "fenced", contents(t, db, m, original), want)
+			}
 			t.Logf("killed at batch %d of %d", batch, db.Int("SELECT sum(batches)::bigint FROM cleanupd.task"))
 			if gaps := db.Int("SELECT max(sequence) - count(*) FROM cleanupd.event"); gaps != 0 {
 				t.Errorf("%d events are missing", gaps)
@@ -78,6 +88,26 @@ func TestKilledReplicas(t *testing.T) {
 type process struct {
 	cmd     *exec.Cmd
 	address string // of gRPC
+	log     chan string
+}
+
+// waitFor waits until the process has logged something.
+func (p *process) waitFor(t *testing.T, text string) string {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		select {
+		case line, ok := <-p.log:
+			if strings.Contains(line, text) {
+				return line
+			}
+			if !ok {
+				t.Fatalf("the process ended without logging %q", text)
+			}
+		case <-deadline:
+			t.Fatalf("the process does not log %q", text)
+		}
+	}
 }
 
 func startReplica(t *testing.T, program, url string) *process {
@@ -94,12 +124,13 @@ func startReplica(t *testing.T, program, url string) *process {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 	})
-	scanner := bufio.NewScanner(stderr)
-	for p.address == "" && scanner.Scan() {
-		if found := regexp.MustCompile(`grpc=(\S+)`).FindStringSubmatch(scanner.Text()); found != nil {
-			p.address = found[1]
+	p.log = make(chan string, 1000)
+	go func() {
+		defer close(p.log)
+		for scanner := bufio.NewScanner(stderr); scanner.Scan(); {
+			p.log <- scanner.Text()
 		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, stderr) }()
+	}()
+	p.address = regexp.MustCompile(`grpc=(\S+)`).FindStringSubmatch(p.waitFor(t, "grpc="))[1]
 	return p
 }

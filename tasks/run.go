@@ -38,6 +38,8 @@ type Config struct {
 	Succeeded map[string]bool
 	// MaxRows caps every batch; 0: no cap.
 	MaxRows int
+	// Lock is the advisory lock that the run's batches share; 0: none.
+	Lock int64
 	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts.
 	MidSourcing map[string]*pgxpool.Pool
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
@@ -57,7 +59,7 @@ func Run(ctx context.Context, c Config, j Journal) error {
 func run(ctx context.Context, c Config, j Journal) error {
 	c.Succeeded = maps.Collect(maps.All(c.Succeeded)) // never nil
 	e := &Env{Config: c, journal: j}
-	e.engine = &purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Warn: func(message string) { e.log(ctx, Warning, message) }}
+	e.engine = &purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Lock: c.Lock, Warn: func(message string) { e.log(ctx, Warning, message) }}
 	if err := e.look(ctx); err != nil {
 		return err
 	}

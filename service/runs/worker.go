@@ -2,12 +2,14 @@ package runs
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks"
@@ -130,6 +132,21 @@ func (c *claim) loadTasks(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
+// lock is the advisory lock that the run's batches share: the random part of its id.
+func (c *claim) lock() int64 {
+	id := uuid.MustParse(c.id)
+	return int64(binary.BigEndian.Uint64(id[8:]))
+}
+
+// outlast waits for the batch that the worker before may have open still: a frozen one holds its rows until
+// PostgreSQL ends its transaction, and they would be taken for someone else's.
+func (m *Manager) outlast(ctx context.Context, c *claim) error {
+	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)", c.lock()))
+		return err
+	})
+}
+
 // work carries a run out and ends it, unless it is lost on the way.
 func (m *Manager) work(ctx context.Context, c *claim) {
 	log := m.log.With("run_id", c.id)
@@ -177,7 +194,10 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		}
 		todo = append(todo, tasks.Pipeline[i])
 	}
-	return tasks.Run(ctx, tasks.Config{Pool: m.pool, Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
+	if err := m.outlast(ctx, c); err != nil {
+		return fmt.Errorf("%w: %w", tasks.ErrLost, err)
+	}
+	return tasks.Run(ctx, tasks.Config{Pool: m.pool, Lock: c.lock(), Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
 		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, MaxRows: m.maxRows, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables}, j)
 }
 

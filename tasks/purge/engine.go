@@ -49,6 +49,9 @@ type Engine struct {
 	LockTimeout time.Duration
 	// StatementTimeout is how long a statement may take before its batch is halved; 0: 30 seconds.
 	StatementTimeout time.Duration
+	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one;
+	// 0: none.
+	Lock int64
 	// Warn is told what an operator should know, such as a batch that is tried again.
 	Warn func(message string)
 }
@@ -56,10 +59,13 @@ type Engine struct {
 // Begin opens a batch's transaction. A worker that freezes in it must not hold locks for ever, hence the idle
 // timeout; a scan must meet the blocks in their order, hence no synchronized one.
 func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
-	return e.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(
-		`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;`+
-			` SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL jit = off`,
-		orDefault(e.LockTimeout, 2*time.Second).Milliseconds(), orDefault(e.StatementTimeout, 30*time.Second).Milliseconds())})
+	begin := fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;`+
+		` SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL jit = off`,
+		orDefault(e.LockTimeout, 2*time.Second).Milliseconds(), orDefault(e.StatementTimeout, 30*time.Second).Milliseconds())
+	if e.Lock != 0 {
+		begin += fmt.Sprintf("; SELECT pg_advisory_xact_lock_shared(%d)", e.Lock)
+	}
+	return e.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 }
 
 func orDefault(d, otherwise time.Duration) time.Duration {
