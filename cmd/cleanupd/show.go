@@ -115,11 +115,14 @@ func (v *view) endBar() {
 func summary(r *cleanupv1.TaskResult) string {
 	text := stateName("TASK_STATE_", r.GetState())
 	for _, count := range []struct {
-		n    int64
-		what string
-	}{{r.GetRowsDeleted(), "rows deleted"}, {r.GetRowsUpdated(), "rows updated"}, {r.GetTablesDropped(), "tables dropped"}} {
-		if count.n > 0 {
-			text += fmt.Sprintf(", %d %s", count.n, count.what)
+		n            int64
+		what, became string
+	}{{r.GetRowsDeleted(), "row", "deleted"}, {r.GetRowsUpdated(), "row", "updated"}, {r.GetTablesDropped(), "table", "dropped"}} {
+		switch {
+		case count.n == 1:
+			text += fmt.Sprintf(", 1 %s %s", count.what, count.became)
+		case count.n > 1:
+			text += fmt.Sprintf(", %d %ss %s", count.n, count.what, count.became)
 		}
 	}
 	if r.GetError() != "" {
