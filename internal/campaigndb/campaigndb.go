@@ -18,10 +18,10 @@ var Schema string
 // Role is the application's role: no superuser, and the owner of its tables.
 const Role = "neolane"
 
-// Prepare creates the application's role in a new cluster and a database that it owns, as a superuser.
+// Prepare creates, as a superuser, the application's role, unless it is there, and a database that it owns.
 func Prepare(ctx context.Context, superuser *pgx.Conn, database string) error {
 	for _, sql := range []string{
-		"CREATE ROLE " + Role + " LOGIN",
+		"DO $$ BEGIN CREATE ROLE " + Role + " LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$",
 		fmt.Sprintf("CREATE DATABASE %s OWNER %s", pgx.Identifier{database}.Sanitize(), Role),
 	} {
 		if _, err := superuser.Exec(ctx, sql); err != nil {

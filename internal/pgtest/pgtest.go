@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -19,13 +18,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// Names of the template databases: without any table, and with the Campaign tables.
-const (
-	emptyTemplate    = "template_empty"
-	campaignTemplate = "template_campaign"
-)
-
 var (
+	// The template databases: without any table, and with the Campaign tables. Packages may share a server.
+	emptyTemplate    = fmt.Sprintf("template_empty_%d", os.Getpid())
+	campaignTemplate = fmt.Sprintf("template_campaign_%d", os.Getpid())
+
 	address  func(role, database string) string // of the package's server
 	whySkip  string                             // why there is no server
 	sequence atomic.Int64
@@ -61,6 +58,9 @@ func run(m *testing.M) int {
 	} else {
 		code = m.Run()
 	}
+	if err := dropTemplates(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "drop the templates:", err)
+	}
 	stop()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
@@ -89,15 +89,9 @@ func makeTemplates(ctx context.Context) error {
 	}
 	defer func() { _ = super.Close(ctx) }()
 	for _, name := range []string{emptyTemplate, campaignTemplate} {
-		if _, err := super.Exec(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
+		if err := campaigndb.Prepare(ctx, super, name); err != nil {
 			return err
 		}
-	}
-	if err := campaigndb.Prepare(ctx, super, emptyTemplate); err != nil && !strings.Contains(err.Error(), "already exists") {
-		return err
-	}
-	if _, err := super.Exec(ctx, "CREATE DATABASE "+campaignTemplate+" OWNER "+campaigndb.Role); err != nil {
-		return err
 	}
 	conn, err := pgx.Connect(ctx, address(campaigndb.Role, campaignTemplate))
 	if err != nil {
@@ -106,6 +100,21 @@ func makeTemplates(ctx context.Context) error {
 	defer func() { _ = conn.Close(ctx) }()
 	_, err = conn.Exec(ctx, campaigndb.Schema)
 	return err
+}
+
+// dropTemplates leaves a server that is not ours as it was.
+func dropTemplates(ctx context.Context) error {
+	super, err := pgx.Connect(ctx, address("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = super.Close(ctx) }()
+	for _, name := range []string{emptyTemplate, campaignTemplate} {
+		if _, err := super.Exec(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DB is a database of one test.
