@@ -66,8 +66,8 @@ func purgeMidSourced(ctx context.Context, e *Env) (later, err error) {
 	return later, nil
 }
 
-// midSourced groups the mid-sourced deliveries of the set by the names of their servers; the name is empty where a delivery has
-// none.
+// midSourced groups the mid-sourced deliveries of the set by the names of their servers; the name is empty where a
+// delivery has none.
 func (e *Env) midSourced(ctx context.Context) (map[string]midSourced, error) {
 	t := e.set.table
 	if !t.Has("iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId") {

@@ -16,9 +16,11 @@ import (
 // connectTimeout is how long the database may take to answer, unless its URL says otherwise.
 const connectTimeout = 10 * time.Second
 
-// sessionDefaults hold where the URL says nothing else. No question of ours waits for ever behind a lock; batches have
-// a shorter patience of their own.
-var sessionDefaults = map[string]string{"application_name": "cleanupd", "lock_timeout": "10s"}
+// sessionDefaults hold where the URL says nothing else. No question of ours waits for ever behind a lock (batches have
+// a shorter patience of their own), and no transaction of a frozen process keeps its locks.
+var sessionDefaults = map[string]string{
+	"application_name": "cleanupd", "lock_timeout": "10s", "idle_in_transaction_session_timeout": "10s",
+}
 
 // oldestServer is the first PostgreSQL that sweeps tables by TID ranges, as server_version_num counts.
 const oldestServer = 140000

@@ -69,7 +69,8 @@ INSERT INTO NmsDeliveryMapping VALUES
   (1, 'mapRecipient', 'nms:broadLogRcp', 'nms:excludeLogRcp', 'nms:trackingLogRcp'),
   (2, 'mapStore', 'cus:broadLogStore', NULL, 'cus:trackingLogStore')`
 
-// workTables are some of what workflows, deliveries, lists and simulations leave behind: in use (12, 500001 …) and not (99000 …).
+// workTables are some of what workflows, deliveries, lists and simulations leave behind: in use (12, 500001 …) and
+// not (99000 …).
 func workTables() []string {
 	sql := []string{
 		"INSERT INTO NmsDelivery (iDeliveryId, sLabel, iState, iDeliveryMode, tsValidity, tsLastModified) VALUES (500001, 'Newsletter', 55, 1, now() + interval '30 days', now())",

@@ -29,8 +29,8 @@ var (
 )
 
 // Main is a package's TestMain: it starts a server (or uses the one of TEST_DATABASE_URL, a superuser's), makes the
-// templates, runs the tests and looks for goroutines that were left. Where no PostgreSQL can be had the tests are skipped with the
-// reason, in CI they fail.
+// templates, runs the tests and looks for goroutines that were left. Where no PostgreSQL can be had the tests are
+// skipped with the reason; in CI they fail.
 func Main(m *testing.M) {
 	os.Exit(run(m))
 }
