@@ -104,8 +104,8 @@ type Assignment struct{ Column, Value string }
 type Rule struct {
 	// Where is SQL over the row, whose alias is r. It may use @now, the run's clock; @cutoff, @now minus Option and
 	// Extra; @last_cleanup, the moment of that option, or NULL; and other tables as {NmsDelivery} d, always with an
-	// alias. The columns it names must be there, except those that COALESCE has another choice for: a column is a word of the
-	// application's form, a small prefix and a capital (iStatus, tsLog).
+	// alias. The columns it names must be there, except those that COALESCE has another choice for: a column is a word
+	// of the application's form, a small prefix and a capital (iStatus, tsLog).
 	Where string
 	// Option is the delay behind @cutoff.
 	Option campaign.Option

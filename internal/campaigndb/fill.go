@@ -109,7 +109,8 @@ func id(i int) int64 {
 	return int64(i)
 }
 
-// ages are days before now on both sides of which dates are to lie: the default delays, and what the rules of deliveries name.
+// ages are days before now on both sides of which dates are to lie: the default delays, and what the rules of
+// deliveries name.
 var ages = []int{0, 7, 15, 30, 180, 185, 360}
 
 // date is a moment at an age, just older or just younger; or any in the last two years or the next days; or NULL.

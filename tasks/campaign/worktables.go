@@ -53,8 +53,9 @@ func WorkTableName(prefix string, id int64) string {
 	return prefix + strconv.FormatInt(id, 10)
 }
 
-// relations are those in the schema that the application owns: of the owner of NmsDelivery, who is not postgres. Views come
-// first, since tables they stand on could not be dropped before, and the newest of them first, for the same reason.
+// relations are those in the schema that the application owns: of the owner of NmsDelivery, who is not postgres.
+// Views come first, since tables they stand on could not be dropped before, and the newest of them first, for the
+// same reason.
 const relations = `
 SELECT c.relname::text, c.relkind = 'v'
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p')

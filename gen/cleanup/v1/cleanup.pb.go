@@ -360,7 +360,7 @@ type TaskResult struct {
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Tables and views dropped; in a dry run, those that would be.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
-	// Transactions committed.
+	// Transactions that changed something; in a dry run, parts of tables in which rows match.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
 	// When it began.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -770,7 +770,7 @@ type TaskProgress struct {
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Tables and views dropped so far.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
-	// Transactions committed so far.
+	// Transactions so far that changed something.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
 	// How many rows the task will have deleted at its end: an estimate, absent when unknown.
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`
@@ -1106,8 +1106,8 @@ type RunCleanupRequest struct {
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Go on after a failed task. Without it the tasks after a failed one are not run.
 	ContinueOnError bool `protobuf:"varint,4,opt,name=continue_on_error,json=continueOnError,proto3" json:"continue_on_error,omitempty"`
-	// The run stops after the batch during which this has passed since it began, and ends CANCELLED. At least one
-	// second; absent: no limit.
+	// The run stops after the batch during which this has passed since it began, and ends CANCELLED with the error
+	// `max_duration reached`. Greater than 0; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
 	// Answer with the first event only and let the run go on alone.
 	Detach        bool `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`
