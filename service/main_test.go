@@ -46,7 +46,7 @@ func serve(t *testing.T, db *pgtest.DB, idle bool) *server {
 	log := slog.New(slog.DiscardHandler)
 	manager := runs.New(runs.Config{Pool: db.Pool, Lease: 2 * time.Second, Replica: "test", Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
-	srv, err := service.NewServer(service.New(ctx, db.Pool, manager, log), true)
+	srv, err := service.NewServer(service.New(ctx, db.Pool, manager), true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -15,12 +14,11 @@ type Service struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	pool *pgxpool.Pool
 	runs *runs.Manager
-	log  *slog.Logger
 	// stopping ends when streams are to end.
 	stopping context.Context
 }
 
 // New returns the service. When stopping ends, its streams end with UNAVAILABLE.
-func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager, log *slog.Logger) *Service {
-	return &Service{pool: pool, runs: manager, log: log, stopping: stopping}
+func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
+	return &Service{pool: pool, runs: manager, stopping: stopping}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -47,4 +48,6 @@ func plain(err error) error {
 }
 
 // stateName is an enum value without its prefix, in lower case.
-func stateName(prefix string, value fmt.Stringer) string { return lowerAfter(prefix, value.String()) }
+func stateName(prefix string, value fmt.Stringer) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(value.String(), prefix), "_", " "))
+}

@@ -104,7 +104,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		MidSourcing: s.others, RelatedListTables: c.listTables})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager, log), isLoopback(s.http.Addr()))
+	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager), isLoopback(s.http.Addr()))
 	return s, err
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -152,8 +151,4 @@ func printResults(w io.Writer, r *cleanupv1.Run) error {
 	}
 	_, err := fmt.Fprintf(w, "\nRun %s %s.%s\n", r.GetId(), stateName("RUN_STATE_", r.GetState()), dry)
 	return err
-}
-
-func lowerAfter(prefix, value string) string {
-	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(value, prefix), "_", " "))
 }
