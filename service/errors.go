@@ -79,6 +79,8 @@ func runStatus(r *runs.Run) error {
 		code, reason = codes.Canceled, "RUN_CANCELLED"
 	case runs.CauseNotCampaign:
 		code = codes.FailedPrecondition
+	case runs.CauseUnavailable:
+		code = codes.Unavailable
 	}
 	return withDetails(code, r.Error, &errdetails.ErrorInfo{
 		Reason: reason, Domain: domain, Metadata: map[string]string{"run_id": r.ID, "task": r.FailedTask()},

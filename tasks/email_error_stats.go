@@ -60,14 +60,14 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, e.inBatch(ctx, func(tx Tx) (d purge.Delta, err error) {
+	return true, e.inBatch(ctx, t.Name, func(tx Tx) (d purge.Delta, err error) {
 		d.Deleted, err = coalesceIn(ctx, tx, e, sql, *start)
 		return d, err
 	})
 }
 
 func coalesceIn(ctx context.Context, tx Tx, e *Env, sql string, start time.Time) (deleted int64, err error) {
-	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
+	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '1h'"); err != nil {
 		return 0, err
 	}
 	if err := tx.QueryRow(ctx, sql, start, e.Now).Scan(&deleted); err != nil {

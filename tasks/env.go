@@ -19,11 +19,20 @@ type Env struct {
 	set     *fixedSet // of the task at work; nil when it has none
 	engine  *purge.Engine
 	journal Journal
+	warned  map[string]bool // what the engine has told during the task at work
 }
 
 // log tells the journal. That it could not be written is found out again by the next batch, which must.
 func (e *Env) log(ctx context.Context, level Level, messages ...string) {
 	_ = e.journal.Log(ctx, level, messages...)
+}
+
+// warnOnce tells what the engine meets, such as a lock, once a task.
+func (e *Env) warnOnce(ctx context.Context, message string) {
+	if !e.warned[message] {
+		e.warned[message] = true
+		e.log(ctx, Warning, message)
+	}
 }
 
 // look reads the catalog and the options as they are now.
@@ -73,7 +82,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	case t.After == nil || e.DryRun:
 		return Succeeded, nil
 	}
-	return Succeeded, e.inBatch(ctx, func(tx Tx) (purge.Delta, error) { return purge.Delta{}, t.After(ctx, tx, e) })
+	return Succeeded, e.inBatch(ctx, t.Name, func(tx Tx) (purge.Delta, error) { return purge.Delta{}, t.After(ctx, tx, e) })
 }
 
 // begin settles the task's set and plans its steps.
@@ -208,8 +217,9 @@ func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 }
 
 // inBatch runs fn in a batch's transaction, with the account of what it did, and again after what passes by itself.
-func (e *Env) inBatch(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) error {
-	return e.engine.Retry(ctx, func() error {
+// what names it for a person.
+func (e *Env) inBatch(ctx context.Context, what string, fn func(tx Tx) (purge.Delta, error)) error {
+	return e.engine.Retry(ctx, what, func() error {
 		tx, err := e.engine.Begin(ctx)
 		if err != nil {
 			return err
@@ -221,6 +231,15 @@ func (e *Env) inBatch(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) 
 		}
 		return e.engine.Commit(ctx, tx, d)
 	})
+}
+
+// retry runs a task again after what passes by itself: a question outside of its batches has met it. A dry run would
+// count twice.
+func (e *Env) retry(ctx context.Context, task string, run func() error) error {
+	if e.DryRun {
+		return run()
+	}
+	return e.engine.Retry(ctx, task, run)
 }
 
 // endsRun tells whether an error is about the run rather than about the task at work.

@@ -124,7 +124,7 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 			return passOver(err)
 		})
 	}
-	err := e.inBatch(ctx, work)
+	err := e.inBatch(ctx, fmt.Sprintf("list %d", id), work)
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.As(err, &pgErr) && !Lost(err):

@@ -58,32 +58,29 @@ func Run(ctx context.Context, c Config, j Journal) error {
 
 func run(ctx context.Context, c Config, j Journal) error {
 	c.Succeeded = maps.Collect(maps.All(c.Succeeded)) // never nil
-	e := &Env{Config: c, journal: j}
-	e.engine = &purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Lock: c.Lock, Warn: func(message string) { e.log(ctx, Warning, message) }}
-	if err := e.look(ctx); err != nil {
+	e := &Env{Config: c, journal: j, warned: map[string]bool{}}
+	e.engine = &purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Lock: c.Lock, Warn: func(message string) { e.warnOnce(ctx, message) }}
+	if err := e.engine.Retry(ctx, "the catalog", func() error { return e.check(ctx) }); err != nil {
 		return err
-	}
-	if !c.ContinueOnError {
-		if err := e.checkRights(ctx, c.Todo); err != nil {
-			return err
-		}
 	}
 	var failed error
 	for _, t := range c.Todo {
 		if err := j.TaskStarted(ctx, t.Name); err != nil {
-			return err
+			return unwritten(err)
 		}
-		state, err := e.run(ctx, t)
+		var state State
+		e.warned = map[string]bool{}
+		err := e.retry(ctx, t.Name, func() (err error) { state, err = e.run(ctx, t); return err })
 		if endsRun(err) || Lost(err) || ctx.Err() != nil {
 			return err
 		}
 		problem := ""
 		if err != nil {
-			state, problem = Failed, err.Error()
-			failed = errors.Join(failed, fmt.Errorf("task %s failed: %w", t.Name, err))
+			state, problem = Failed, Explain(err)
+			failed = errors.Join(failed, fmt.Errorf("task %s failed: %s", t.Name, problem))
 		}
 		if err := j.TaskFinished(ctx, state, problem); err != nil {
-			return err
+			return unwritten(err)
 		}
 		if failed != nil && !c.ContinueOnError {
 			break
@@ -96,11 +93,22 @@ func run(ctx context.Context, c Config, j Journal) error {
 	return failed
 }
 
-// checkRights fails, before anything is deleted, when the role may not do what the tasks need; the error names
-// every missing right.
-func (e *Env) checkRights(ctx context.Context, todo []Task) error {
+// unwritten makes a journal that can not be written a lost run, unless the run is to stop.
+func unwritten(err error) error {
+	if endsRun(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrLost, err)
+}
+
+// check fails, before anything is deleted, when this is no Campaign database, or the role may not do what the tasks
+// need; the error names every missing right.
+func (e *Env) check(ctx context.Context) error {
+	if err := e.look(ctx); err != nil || e.ContinueOnError {
+		return err
+	}
 	var missing []string
-	for _, t := range todo {
+	for _, t := range e.Todo {
 		p, err := e.begin(ctx, t)
 		if err != nil {
 			return err

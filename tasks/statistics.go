@@ -65,10 +65,13 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 		if lines := said(); len(lines) > 0 {
 			e.log(ctx, Info, lines...)
 		}
-		if err != nil && !vanished(err) {
+		switch {
+		case sqlState(err) == "55P03": // an index, say, that someone holds
+			e.log(ctx, Warning, name+" is locked by someone: passed over")
+		case err != nil && !vanished(err):
 			return false, fmt.Errorf("%s %s: %w", command, name, err)
 		}
-		if err := e.inBatch(ctx, func(Tx) (purge.Delta, error) { return purge.Delta{Cursor: purge.Cursor{Unit: name}}, nil }); err != nil {
+		if err := e.inBatch(ctx, name, func(Tx) (purge.Delta, error) { return purge.Delta{Cursor: purge.Cursor{Unit: name}}, nil }); err != nil {
 			return false, err
 		}
 	}
@@ -87,8 +90,8 @@ func verboseConn(ctx context.Context, e *Env) (conn *pgx.Conn, said func() []str
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
 	}
-	// A table may take as long as it takes; waiting for a lock may not.
-	if _, err := conn.Exec(ctx, "SET statement_timeout = 0; SET lock_timeout = '2s'"); err != nil {
+	// A large table may take hours; waiting for a lock may not.
+	if _, err := conn.Exec(ctx, "SET statement_timeout = '24h'; SET lock_timeout = '2s'"); err != nil {
 		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
 	}
 	return conn, func() []string {

@@ -29,8 +29,12 @@ type workTables struct {
 	lists bool
 }
 
-// dropLock is how long a drop waits for its lock: as long, the application waits behind it.
-const dropLock = time.Second
+// As long as a drop waits for a lock, the application waits behind it: so long for each lock, and so long for all
+// of its statement.
+const (
+	dropLock    = 500 * time.Millisecond
+	dropTimeout = time.Second
+)
 
 var deliveryWorkTables = Task{
 	Name:        "work-tables",
@@ -128,7 +132,7 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 // on.) What refuses the drop is reported and passed over.
 func (e *Env) dropUnless(ctx context.Context, w campaign.WorkTable, ask question) error {
 	errUsed := errors.New("it is in use")
-	err := e.inBatch(ctx, func(tx Tx) (purge.Delta, error) {
+	err := e.inBatch(ctx, w.Name, func(tx Tx) (purge.Delta, error) {
 		if err := drop(ctx, tx, w); err != nil {
 			return purge.Delta{}, err
 		}
@@ -155,6 +159,10 @@ func drop(ctx context.Context, tx Tx, w campaign.WorkTable) error {
 	if w.View {
 		what = "VIEW "
 	}
-	_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; DROP %s%s", dropLock.Milliseconds(), what, w.Quoted()))
+	_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", dropLock.Milliseconds(), dropTimeout.Milliseconds()))
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "DROP "+what+w.Quoted())
 	return err
 }

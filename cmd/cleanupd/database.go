@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -16,10 +17,10 @@ import (
 // connectTimeout is how long the database may take to answer, unless its URL says otherwise.
 const connectTimeout = 10 * time.Second
 
-// sessionDefaults hold where the URL says nothing else. No question of ours waits for ever behind a lock (batches have
-// a shorter patience of their own), and no transaction of a frozen process keeps its locks.
+// sessionDefaults hold where the URL says nothing else. No question of ours waits for ever, behind a lock or for its
+// answer (batches have a shorter patience of their own), and no transaction of a frozen process keeps its locks.
 var sessionDefaults = map[string]string{
-	"application_name": "cleanupd", "lock_timeout": "10s", "idle_in_transaction_session_timeout": "10s",
+	"application_name": "cleanupd", "lock_timeout": "10s", "statement_timeout": "10min", "idle_in_transaction_session_timeout": "10s",
 }
 
 // oldestServer is the first PostgreSQL that sweeps tables by TID ranges, as server_version_num counts.
@@ -47,6 +48,9 @@ func parseDatabaseURL(url string) (*pgxpool.Config, error) {
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if config.ConnConfig.ValidateConnect == nil { // after a failover: of several hosts the primary one, and no standby
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	config.MaxConns = max(config.MaxConns, 10) // a run takes three, the rest is for calls
 	return config, nil

@@ -70,7 +70,7 @@ func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, eve
 	err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET last_sequence = last_sequence + $3 WHERE id = $1::text::uuid AND epoch = $2
 		RETURNING last_sequence`, runID, epoch, len(events)).Scan(&last)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("%w: another replica has it", tasks.ErrLost)
+		return errFenced
 	}
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -45,7 +46,7 @@ func finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) e
 		return err
 	}
 	if failures != "" && o.state == Succeeded {
-		o = outcome{Failed, failures, CauseInternal}
+		o = outcome{Failed, failures, cmp.Or(o.cause, CauseInternal)}
 	}
 	var events []Event
 	rows, err := tx.Query(ctx, `UPDATE cleanupd.task SET state = 'CANCELLED', end_time = clock_timestamp()

@@ -24,8 +24,11 @@ const (
 // again through a long stretch of rows that stay.
 const checkEvery = time.Second
 
-// errHandover says that this replica stops; the run goes on elsewhere.
-var errHandover = fmt.Errorf("%w: this replica is stopping", tasks.ErrLost)
+// errHandover says that this replica stops; the run goes on elsewhere. errFenced says that it does so already.
+var (
+	errHandover = fmt.Errorf("%w: this replica is stopping", tasks.ErrLost)
+	errFenced   = fmt.Errorf("%w: another replica has it, or it has ended", tasks.ErrLost)
+)
 
 // journal is the account of a run while this replica holds it.
 type journal struct {
@@ -78,7 +81,7 @@ func (j *journal) halt(reason *string) error {
 	}
 	switch {
 	case reason == nil:
-		return fmt.Errorf("%w: another replica has it", tasks.ErrLost)
+		return errFenced
 	case *reason != "":
 		j.stop = *reason
 		return tasks.ErrStopped
@@ -105,7 +108,7 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 			return nil, err
 		}
 		if begun {
-			return []Event{{Kind: LogLine, Level: tasks.Info, Task: name, Message: "going on on replica " + j.m.replica + " after the last committed batch"}}, nil
+			return nil, nil
 		}
 		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
 			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`, j.claim.id, name, j.claim.epoch); err != nil {
@@ -133,7 +136,7 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 		reason, err = j.account(ctx, tx, d)
 	}
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && reason == nil {
-		return fmt.Errorf("%w: another replica has it", tasks.ErrLost)
+		return errFenced
 	}
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Listen hears what the replicas notify each other of, until the context ends. While it is cut off, polls serve.
@@ -33,9 +34,12 @@ func (m *Manager) listen(ctx context.Context) error {
 		return err
 	}
 	for {
-		n, err := conn.WaitForNotification(ctx)
+		n, err := notification(ctx, conn)
 		if err != nil {
 			return err
+		}
+		if n == nil {
+			continue
 		}
 		runID, sequence, _ := strings.Cut(n.Payload, " ")
 		if sequence == "0" {
@@ -48,6 +52,22 @@ func (m *Manager) listen(ctx context.Context) error {
 		}
 		m.mu.Unlock()
 	}
+}
+
+// quietFor is how long nothing may be heard before the connection is asked whether it is still there.
+const quietFor = 30 * time.Second
+
+// notification is the next one; nil when there was none for a while, and the connection is well.
+func notification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	waiting, stop := context.WithTimeout(ctx, quietFor)
+	defer stop()
+	n, err := conn.WaitForNotification(waiting)
+	if err == nil || waiting.Err() == nil || ctx.Err() != nil {
+		return n, err
+	}
+	asking, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	return nil, conn.Ping(asking)
 }
 
 func poke(c chan struct{}) {

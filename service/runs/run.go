@@ -32,6 +32,7 @@ type Cause string
 const (
 	CauseCancelled   Cause = "CANCELLED"
 	CauseNotCampaign Cause = "NOT_CAMPAIGN"
+	CauseUnavailable Cause = "UNAVAILABLE"
 	CauseInternal    Cause = "INTERNAL"
 )
 

@@ -15,9 +15,6 @@ const pageSize = 500
 // tailPoll is how often a tail looks by itself, should a notification have been missed.
 const tailPoll = time.Second
 
-// patience is how long watchers wait for a database that does not answer.
-const patience = 10 * time.Second
-
 // tail reads a run's new events once for all its watchers on this replica.
 type tail struct {
 	runID    string
@@ -101,7 +98,9 @@ func (m *Manager) unfollow(t *tail) {
 // read fills the tail's ring until it is stopped or the run has ended.
 func (m *Manager) read(ctx context.Context, t *tail) {
 	for {
-		events, err := readEvents(ctx, m.pool, t.runID, t.ring.last(), pageSize)
+		reading, stop := context.WithTimeout(ctx, patience)
+		events, err := readEvents(reading, m.pool, t.runID, t.ring.last(), pageSize)
+		stop()
 		switch {
 		case ctx.Err() != nil:
 			return

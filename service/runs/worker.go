@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -22,22 +24,9 @@ const pollEvery = 2 * time.Second
 // grace is how long a stopping replica lets the statement at work go on.
 const grace = 10 * time.Second
 
-// claim is a run that this replica holds.
-type claim struct {
-	id              string
-	epoch           int64
-	dryRun          bool
-	continueOnError bool
-	referenceTime   time.Time
-	chosen          []string // the names of its tasks, in order
-	todo            []string // those still to be done
-	succeeded       map[string]bool
-	failed          bool // a task of it has
-	cursor          purge.Cursor
-}
-
-// position is a task's place among the chosen ones, from 1.
-func (c *claim) position(name string) int { return slices.Index(c.chosen, name) + 1 }
+// maxSetbacks is how often in a row a run may be taken up again without having come further. Then the task at work
+// fails: it may be what brings the database, or the replica, down.
+const maxSetbacks = 10
 
 // Work takes runs and works on them until the context ends; then it lets the batches at work finish and gives
 // their runs back.
@@ -61,96 +50,56 @@ func (m *Manager) Work(ctx context.Context) {
 	}
 }
 
-// take claims a run that is queued, or whose replica has fallen silent; nil when there is none.
-func (m *Manager) take(ctx context.Context) (c *claim, err error) {
-	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		got := &claim{}
-		var first bool
-		err := tx.QueryRow(ctx, `
-			WITH waiting AS (SELECT id, state = 'QUEUED' AS first FROM cleanupd.run
-				WHERE state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()
-				ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED)
-			UPDATE cleanupd.run r SET state = 'RUNNING', epoch = epoch + 1, lease_until = clock_timestamp() + $1::bigint * interval '1 microsecond', holder = $2,
-				start_time = COALESCE(start_time, now()), reference_time = COALESCE(reference_time, now())
-			FROM waiting WHERE r.id = waiting.id
-			RETURNING r.id::text, epoch, dry_run, continue_on_error, reference_time, first`, m.lease.Microseconds(), m.replica).
-			Scan(&got.id, &got.epoch, &got.dryRun, &got.continueOnError, &got.referenceTime, &first)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		// Waits for a batch of the worker before that is just being committed. A dry run has no cursor: the task at
-		// work is counted again from its beginning.
-		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET epoch = $2, rows_deleted = CASE WHEN $3 AND state = 'RUNNING' THEN 0 ELSE rows_deleted END,
-			rows_updated = CASE WHEN $3 AND state = 'RUNNING' THEN 0 ELSE rows_updated END, tables_dropped = CASE WHEN $3 AND state = 'RUNNING' THEN 0 ELSE tables_dropped END
-			WHERE run_id = $1::text::uuid`, got.id, got.epoch, got.dryRun); err != nil {
-			return err
-		}
-		if err := got.loadTasks(ctx, tx); err != nil {
-			return err
-		}
-		if first {
-			run, err := get(ctx, tx, got.id)
-			if err != nil {
-				return err
-			}
-			if err := appendEvents(ctx, tx, got.id, got.epoch, Event{Kind: RunStarted, Run: run}); err != nil {
-				return err
-			}
-		}
-		c = got
-		return nil
-	})
-	return c, err
-}
-
-func (c *claim) loadTasks(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, "SELECT name, state, cursor FROM cleanupd.task WHERE run_id = $1::text::uuid AND chosen ORDER BY position", c.id)
-	if err != nil {
-		return err
-	}
-	var (
-		name   string
-		state  tasks.State
-		cursor purge.Cursor
-	)
-	c.succeeded = map[string]bool{}
-	_, err = pgx.ForEachRow(rows, []any{&name, &state, &cursor}, func() error {
-		c.chosen = append(c.chosen, name)
-		c.succeeded[name] = state == tasks.Succeeded
-		c.failed = c.failed || state == tasks.Failed
-		if state == tasks.Running {
-			c.cursor = cursor
-		}
-		if state == tasks.Running || state == tasks.Pending {
-			c.todo = append(c.todo, name)
-		}
-		return nil
-	})
-	return err
-}
-
-// lock is the advisory lock that the run's batches share: the random part of its id.
-func (c *claim) lock() int64 {
-	id := uuid.MustParse(c.id)
-	return int64(binary.BigEndian.Uint64(id[8:]))
-}
-
-// outlast waits for the batch that the worker before may have open still: a frozen one holds its rows until
-// PostgreSQL ends its transaction, and they would be taken for someone else's.
-func (m *Manager) outlast(ctx context.Context, c *claim) error {
-	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)", c.lock()))
-		return err
-	})
-}
-
-// work carries a run out and ends it, unless it is lost on the way.
+// work carries a run out and ends it. What the database does meanwhile is outlived: the run is taken up again after its
+// last committed batch, as by another replica, so that it does not matter what became of the one that was cut off.
 func (m *Manager) work(ctx context.Context, c *claim) {
 	log := m.log.With("run_id", c.id)
-	log.Info("working on the run", "dry_run", c.dryRun, "epoch", c.epoch)
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval, pause.Multiplier = m.lease/50, m.lease, 2
+	for c != nil {
+		log.Info("working on the run", "dry_run", c.dryRun, "epoch", c.epoch)
+		if c.setbacks <= 1 {
+			pause.Reset()
+		}
+		err := m.attempt(ctx, c)
+		switch {
+		case err == nil:
+			log.Info("the run has ended")
+			return
+		case errors.Is(err, errFenced) || ctx.Err() != nil:
+			log.Warn("left the run", "reason", err)
+			m.release(ctx, c)
+			return
+		}
+		log.Warn("set back", "reason", err)
+		m.pool.Reset() // other connections may be as bad, or lead to a server that is no longer the primary
+		c = m.retake(ctx, c, err, pause, log)
+	}
+}
+
+// retake claims a run again that the database set back; nil when another replica has it, or this one is to stop.
+func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause backoff.BackOff, log *slog.Logger) *claim {
+	for {
+		select {
+		case <-ctx.Done():
+			log.Warn("left the run", "reason", errHandover)
+			m.release(ctx, c)
+			return nil
+		case <-time.After(pause.NextBackOff()):
+		}
+		again, err := m.claim(ctx, ours, tasks.Explain(reason), c.id, c.epoch)
+		if err == nil {
+			if again == nil {
+				log.Warn("left the run", "reason", errFenced)
+			}
+			return again
+		}
+		log.Warn("cannot take the run up again", "error", err)
+	}
+}
+
+// attempt carries a run out and ends it, or says what came between.
+func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	working, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
 	context.AfterFunc(ctx, func() { // what a stopping replica has at work may finish, within the grace
@@ -165,25 +114,27 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 	stop()
 	wg.Wait()
 	if cause := context.Cause(working); cause != nil {
-		err = fmt.Errorf("%w: %w", tasks.ErrLost, cause)
+		return cause
 	}
-	if err == nil || !errors.Is(err, tasks.ErrLost) {
-		err = m.end(working, c, outcomeOf(err, j.stop))
+	if errors.Is(err, tasks.ErrLost) {
+		return err
 	}
-	if err != nil {
-		log.Warn("left the run", "reason", err)
-		select { // whatever it was, let it pass before someone tries again; a stopping replica hands over at once
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-		m.release(ctx, c)
-		return
+	o := outcomeOf(err, j.stop)
+	if c.gaveUp {
+		o.cause = CauseUnavailable
 	}
-	log.Info("the run has ended")
+	return pgx.BeginFunc(working, m.pool, func(tx pgx.Tx) error { return finish(working, tx, c.id, c.epoch, o) })
 }
 
 func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
-	if c.failed && !c.continueOnError { // the worker before had only to end the run
+	if c.setbacks > maxSetbacks && len(c.todo) > 0 {
+		if err := c.giveUp(ctx, j); errors.Is(err, tasks.ErrStopped) {
+			return err
+		} else if err != nil {
+			return fmt.Errorf("%w: %w", tasks.ErrLost, err)
+		}
+	}
+	if c.failed && !c.continueOnError { // there is only the run's end left
 		return nil
 	}
 	var todo []tasks.Task
@@ -201,8 +152,39 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, MaxRows: m.maxRows, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables}, j)
 }
 
-func (m *Manager) end(ctx context.Context, c *claim, o outcome) error {
-	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return finish(ctx, tx, c.id, c.epoch, o) })
+// giveUp fails the task at work, or the next one, after too many setbacks.
+func (c *claim) giveUp(ctx context.Context, j *journal) error {
+	if err := j.TaskStarted(ctx, c.todo[0]); err != nil {
+		return err
+	}
+	if err := j.TaskFinished(ctx, tasks.Failed, fmt.Sprintf("given up after %d setbacks without progress, the last one: %s", c.setbacks, c.reason)); err != nil {
+		return err
+	}
+	c.failed, c.gaveUp, c.todo, c.cursor = true, true, c.todo[1:], purge.Cursor{}
+	return nil
+}
+
+// lock is the advisory lock that the run's batches share: the random part of its id.
+func (c *claim) lock() int64 {
+	id := uuid.MustParse(c.id)
+	return int64(binary.BigEndian.Uint64(id[8:]))
+}
+
+// holders are the server's processes that hold an advisory lock.
+const holders = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid <> pg_backend_pid()
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+	AND classid::bigint = $1::bigint >> 32 & 4294967295 AND objid::bigint = $1::bigint & 4294967295`
+
+// outlast ends the batch that the worker before may have open still, and waits until it has ended: its rows would be
+// taken for someone else's. A connection that was cut off is noticed by the server only after its statement, and a
+// frozen worker's batch would last until it is idle for too long.
+func (m *Manager) outlast(ctx context.Context, c *claim) error {
+	// It is enough to wait where this role may not end the other's.
+	_, _ = m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+holders+") AS h", c.lock())
+	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)", c.lock()))
+		return err
+	})
 }
 
 // renew keeps the lease, whatever statement is at work, and ends the work when it can not.
@@ -225,7 +207,7 @@ func (m *Manager) renew(ctx context.Context, c *claim, lose context.CancelCauseF
 		case ctx.Err() != nil:
 			return
 		case err == nil && tag.RowsAffected() == 0:
-			lose(errors.New("another replica has it"))
+			lose(errFenced)
 			return
 		case err == nil:
 			until = asked.Add(m.lease)
@@ -237,12 +219,12 @@ func (m *Manager) renew(ctx context.Context, c *claim, lose context.CancelCauseF
 }
 
 // release gives a run's lease back at once, so that no replica waits for it to run out. When that can not be
-// done, it runs out.
+// done, it runs out. A run that another replica has is left alone.
 func (m *Manager) release(ctx context.Context, c *claim) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.run SET lease_until = clock_timestamp() WHERE id = $1::text::uuid AND epoch = $2 AND state = 'RUNNING'", c.id, c.epoch); err != nil {
+		if _, err := tx.Exec(ctx, "UPDATE cleanupd.run SET lease_until = clock_timestamp(), holder = '' WHERE id = $1::text::uuid AND epoch = $2 AND state = 'RUNNING'", c.id, c.epoch); err != nil {
 			return err
 		}
 		return notify(ctx, tx, c.id, 0)

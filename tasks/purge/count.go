@@ -10,7 +10,7 @@ import (
 // Count counts the rows of the sweep and their twins, changing and locking nothing. found is told the rows of one
 // window after another.
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
-	end, err := e.end(ctx, s.Relation)
+	end, err := e.end(ctx, s)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
@@ -22,7 +22,7 @@ func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Cont
 	sql = fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", sql, window(len(s.Args)), s.Where)
 	for block := int64(0); block < end; block += countBlocks {
 		var rows int64
-		if err := e.read(ctx, []any{&rows}, sql, slices.Concat(s.Args, []any{tid(block), tid(min(block+countBlocks, end))})...); err != nil {
+		if err := e.read(ctx, s, []any{&rows}, sql, slices.Concat(s.Args, []any{tid(block), tid(min(block+countBlocks, end))})...); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		if err := found(ctx, rows); err != nil {
@@ -35,11 +35,11 @@ func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Cont
 // Estimate is the planner's guess of how many rows the sweep has. It is not ok for a table that was never analyzed.
 func (e *Engine) Estimate(ctx context.Context, s Sweep) (rows int64, ok bool, err error) {
 	var analyzed bool
-	if err := e.read(ctx, []any{&analyzed}, "SELECT reltuples >= 0 FROM pg_class WHERE oid = $1::text::regclass", s.Relation); err != nil || !analyzed {
+	if err := e.read(ctx, s, []any{&analyzed}, "SELECT reltuples >= 0 FROM pg_class WHERE oid = $1::text::regclass", s.Relation); err != nil || !analyzed {
 		return 0, false, err
 	}
 	var plan string
-	if err := e.read(ctx, []any{&plan}, fmt.Sprintf("EXPLAIN (FORMAT JSON) SELECT FROM ONLY %s AS r WHERE %s", s.Relation, s.Where), s.Args...); err != nil {
+	if err := e.read(ctx, s, []any{&plan}, fmt.Sprintf("EXPLAIN (FORMAT JSON) SELECT FROM ONLY %s AS r WHERE %s", s.Relation, s.Where), s.Args...); err != nil {
 		return 0, false, fmt.Errorf("estimate %s: %w", s.Name, err)
 	}
 	var nodes []struct {

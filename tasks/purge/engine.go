@@ -59,7 +59,7 @@ type Engine struct {
 // Begin opens a batch's transaction. A worker that freezes in it must not hold locks for ever, hence the idle
 // timeout; a scan must meet the blocks in their order, hence no synchronized one.
 func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
-	begin := fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;`+
+	begin := fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;`+
 		` SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL jit = off`,
 		orDefault(e.LockTimeout, 2*time.Second).Milliseconds(), orDefault(e.StatementTimeout, 30*time.Second).Milliseconds())
 	if e.Lock != 0 {
@@ -75,26 +75,6 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// attempts is how often a batch that met a lock, a deadlock or a serialization failure is tried.
-const attempts = 3
-
-// Retry runs a batch again, with growing pauses, after what passes by itself.
-func (e *Engine) Retry(ctx context.Context, batch func() error) error {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval = 100 * time.Millisecond
-	for attempt := 1; ; attempt++ {
-		err := batch()
-		if !passes(err) || attempt == attempts {
-			return err
-		}
-		select {
-		case <-time.After(pause.NextBackOff()):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // SQL states the engine has an answer to.
 const (
 	serializationFailure  = "40001"
@@ -105,9 +85,32 @@ const (
 	queryCanceled         = "57014" // by statement_timeout, since nobody else cancels our statements
 )
 
-func passes(err error) bool {
-	return hasState(err, serializationFailure) || hasState(err, deadlockDetected) || hasState(err, lockNotAvailable) ||
-		hasState(err, uniqueViolation)
+// tries is how often a batch is tried that met what passes by itself. A lock has been waited for each time.
+var tries = map[string]int{serializationFailure: 8, deadlockDetected: 8, uniqueViolation: 8, lockNotAvailable: 3}
+
+// errPersists says that something which should pass by itself did not.
+var errPersists = errors.New("tried again and again")
+
+// Retry runs a batch again after what passes by itself, after a random and growing pause. what names it for a person.
+func (e *Engine) Retry(ctx context.Context, what string, batch func() error) error {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
+	for try := 1; ; try++ {
+		err := batch()
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || tries[pgErr.Code] == 0 || errors.Is(err, errPersists) {
+			return err
+		}
+		if try >= tries[pgErr.Code] {
+			return fmt.Errorf("%w (%d times): %w", errPersists, try, err)
+		}
+		e.Warn(fmt.Sprintf("%s: %s (SQLSTATE %s); it is tried %d times at most", what, pgErr.Message, pgErr.Code, tries[pgErr.Code]))
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func hasState(err error, state string) bool {

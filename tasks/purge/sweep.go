@@ -86,8 +86,7 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (Result, error) 
 	}
 	// The end of the table is read again at the end, for the rows that moved there meanwhile.
 	for range 2 {
-		var end int64
-		err := e.Retry(ctx, func() (err error) { end, err = e.end(ctx, s.Relation); return err })
+		end, err := e.end(ctx, s)
 		for err == nil && st.cursor.Block < end {
 			err = st.step(ctx, end)
 		}
@@ -105,7 +104,7 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (Result, error) 
 
 // step runs one batch and answers to what stopped it.
 func (st *state) step(ctx context.Context, end int64) error {
-	err := st.Retry(ctx, func() error { return st.batch(ctx, end) })
+	err := st.Retry(ctx, st.Name, func() error { return st.batch(ctx, end) })
 	switch {
 	case hasState(err, queryCanceled) && (st.blocks > 1 || st.limit > 1):
 		st.blocks, st.limit = max(st.blocks/2, 1), max(st.limit/2, 1)
@@ -211,17 +210,19 @@ func window(after int) string {
 func tid(block int64) pgtype.TID { return pgtype.TID{BlockNumber: uint32(block), Valid: true} }
 
 // end is the number of blocks the table has now.
-func (e *Engine) end(ctx context.Context, relation string) (blocks int64, err error) {
-	err = e.read(ctx, []any{&blocks}, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint", relation)
+func (e *Engine) end(ctx context.Context, s Sweep) (blocks int64, err error) {
+	err = e.read(ctx, s, []any{&blocks}, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint", s.Relation)
 	return blocks, err
 }
 
-// read scans the one row of a query, under the timeouts of a batch.
-func (e *Engine) read(ctx context.Context, dest []any, sql string, args ...any) error {
-	tx, err := e.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	return tx.QueryRow(ctx, sql, args...).Scan(dest...)
+// read scans the one row of a query about a sweep's table, under the timeouts of a batch.
+func (e *Engine) read(ctx context.Context, s Sweep, dest []any, sql string, args ...any) error {
+	return e.Retry(ctx, s.Name, func() error {
+		tx, err := e.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(ctx) }()
+		return tx.QueryRow(ctx, sql, args...).Scan(dest...)
+	})
 }

@@ -1,0 +1,148 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// patience is how long a short transaction of the service's own may take: a connection that nothing comes back on
+// must not stop a replica for ever.
+const patience = 10 * time.Second
+
+// claim is a run that this replica holds.
+type claim struct {
+	id              string
+	epoch           int64
+	dryRun          bool
+	continueOnError bool
+	referenceTime   time.Time
+	chosen          []string // the names of its tasks, in order
+	todo            []string // those still to be done
+	begun           bool     // the first of them has been begun
+	succeeded       map[string]bool
+	failed          bool // a task of it has
+	gaveUp          bool // after too many setbacks
+	cursor          purge.Cursor
+	setbacks        int    // how often in a row it was taken up again without having come further
+	reason          string // why it was the last time
+}
+
+// position is a task's place among the chosen ones, from 1.
+func (c *claim) position(name string) int { return slices.Index(c.chosen, name) + 1 }
+
+// atWork is the task that was begun and not ended; empty between tasks.
+func (c *claim) atWork() string {
+	if !c.begun {
+		return ""
+	}
+	return c.todo[0]
+}
+
+// What to claim: a run that is queued, or whose replica has fallen silent; or one that this replica holds already and
+// was set back in. The latter may still be locked by a transaction of its own that was cut off.
+const (
+	waiting = "state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp() ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED"
+	ours    = "state = 'RUNNING' AND id = $3::text::uuid AND epoch = $4 FOR UPDATE"
+)
+
+// take claims a run that waits for a replica; nil when there is none.
+func (m *Manager) take(ctx context.Context) (*claim, error) { return m.claim(ctx, waiting, "") }
+
+// claim makes a run this replica's, and tells so in its log; nil when there is none. reason is why it is taken up
+// again; empty: another replica had it.
+func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) (c *claim, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		got := &claim{}
+		var state State
+		var holder string
+		// A run that was given back by its replica was not set back.
+		err := tx.QueryRow(ctx, `
+			WITH waiting AS (SELECT id, state, holder FROM cleanupd.run WHERE `+which+`)
+			UPDATE cleanupd.run r SET state = 'RUNNING', epoch = epoch + 1, lease_until = clock_timestamp() + $1::bigint * interval '1 microsecond', holder = $2,
+				start_time = COALESCE(start_time, now()), reference_time = COALESCE(reference_time, now()),
+				setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN r.progress = now.progress THEN r.setbacks + 1 ELSE 1 END, progress = now.progress
+			FROM waiting, LATERAL (SELECT md5(string_agg(concat_ws(' ', t.state, t.batches, t.cursor), ',' ORDER BY t.position)) AS progress
+				FROM cleanupd.task t WHERE t.run_id = waiting.id) AS now
+			WHERE r.id = waiting.id
+			RETURNING r.id::text, epoch, dry_run, continue_on_error, reference_time, setbacks, waiting.state, waiting.holder`,
+			append([]any{m.lease.Microseconds(), m.replica}, args...)...).
+			Scan(&got.id, &got.epoch, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.setbacks, &state, &holder)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// Waits for a batch of the worker before that is just being committed. A dry run has no cursor: the task at
+		// work is counted again from its beginning.
+		if _, err := tx.Exec(ctx, "UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid", got.id, got.epoch); err != nil {
+			return err
+		}
+		if got.dryRun {
+			if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0
+				WHERE run_id = $1::text::uuid AND state = 'RUNNING'`, got.id); err != nil {
+				return err
+			}
+		}
+		if err := got.loadTasks(ctx, tx); err != nil {
+			return err
+		}
+		event := Event{Kind: LogLine, Level: tasks.Info, Task: got.atWork(), Message: fmt.Sprintf("replica %s goes on after the last committed batch", m.replica)}
+		switch {
+		case state == Queued:
+			run, err := get(ctx, tx, got.id)
+			if err != nil {
+				return err
+			}
+			event = Event{Kind: RunStarted, Run: run}
+		case holder != "":
+			if got.reason = reason; reason == "" {
+				got.reason = "replica " + holder + " fell silent"
+			}
+			event.Level = tasks.Warning
+			event.Message = fmt.Sprintf("%s; %s (without progress: %d of at most %d times)", got.reason, event.Message, got.setbacks, maxSetbacks)
+		}
+		c = got
+		return appendEvents(ctx, tx, got.id, got.epoch, event)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *claim) loadTasks(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, "SELECT name, state, cursor FROM cleanupd.task WHERE run_id = $1::text::uuid AND chosen ORDER BY position", c.id)
+	if err != nil {
+		return err
+	}
+	var (
+		name   string
+		state  tasks.State
+		cursor purge.Cursor
+	)
+	c.succeeded = map[string]bool{}
+	_, err = pgx.ForEachRow(rows, []any{&name, &state, &cursor}, func() error {
+		c.chosen = append(c.chosen, name)
+		c.succeeded[name] = state == tasks.Succeeded
+		c.failed = c.failed || state == tasks.Failed
+		if state == tasks.Running {
+			c.begun, c.cursor = true, cursor
+		}
+		if state == tasks.Running || state == tasks.Pending {
+			c.todo = append(c.todo, name)
+		}
+		return nil
+	})
+	return err
+}
