@@ -3,6 +3,7 @@ package service
 import (
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -61,4 +62,15 @@ func moment(t *time.Time) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(*t)
+}
+
+// maxDuration is the limit that a request gives: 0 when it gives none, negative when what it gives is none.
+func maxDuration(d *durationpb.Duration) time.Duration {
+	switch {
+	case d == nil:
+		return 0
+	case d.CheckValid() != nil || d.AsDuration() <= 0:
+		return -1
+	}
+	return d.AsDuration()
 }

@@ -22,13 +22,7 @@ const (
 func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.CleanupService_RunCleanupServer) error {
 	req := runs.Request{
 		Tasks: in.GetTasks(), SkipTasks: in.GetSkipTasks(), DryRun: in.GetDryRun(), ContinueOnError: in.GetContinueOnError(),
-		RequestedBy: caller(stream.Context()),
-	}
-	if d := in.GetMaxDuration(); d != nil {
-		if err := d.CheckValid(); err != nil || d.AsDuration() <= 0 {
-			return runs.InvalidError{{Field: "max_duration", Problem: "must be a duration greater than 0"}}
-		}
-		req.MaxDuration = d.AsDuration()
+		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()),
 	}
 	run, err := s.runs.Start(stream.Context(), req)
 	if err != nil {

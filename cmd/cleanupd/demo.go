@@ -54,7 +54,7 @@ func demo(ctx context.Context, w io.Writer, rows int, keep bool) error {
 		return err
 	}
 	url := pg.URL(campaigndb.Role, demoDatabase)
-	s, err := newServer(ctx, serveConfig{databaseURL: url, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second},
+	s, err := newServer(ctx, serveConfig{databaseURL: url, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second, history: 24 * time.Hour},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err

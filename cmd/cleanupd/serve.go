@@ -26,6 +26,8 @@ type serveConfig struct {
 	grpcListen  string
 	httpListen  string
 	lease       time.Duration
+	schedule    bool
+	history     time.Duration
 	midSourcing []string // NAME=URL
 	listTables  []string
 }
@@ -37,6 +39,7 @@ func newServe() *cobra.Command {
 		Short: "Serve the API, and work on the runs it starts",
 		Long: "Serve gRPC and REST, and work on the runs that callers start. Any number of replicas may serve the same\n" +
 			"database: one of them works on a run, and another takes it over should that one fall silent.\n" +
+			"With --schedule runs begin by themselves, too, each once, however many replicas keep the schedule.\n" +
 			"SIGTERM stops new work, lets the current batch finish, and exits 0.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,6 +56,8 @@ func newServe() *cobra.Command {
 	f.StringVar(&c.httpListen, "http-listen", "127.0.0.1:8080", "the address for REST; port 0 picks a free one")
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account; may be repeated")
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
+	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 UTC until SetSchedule says otherwise")
+	f.DurationVar(&c.history, "history", 90*24*time.Hour, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
 	f.DurationVar(&c.lease, "lease", 15*time.Second, "how long a silent replica keeps its run, 1s or more")
 	return cmd
 }
@@ -77,6 +82,9 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if c.lease < time.Second {
 		return nil, usagef("--lease must be 1s or more, not %s", c.lease)
 	}
+	if c.history < time.Second {
+		return nil, usagef("--history must be 1s or more, not %s", c.history)
+	}
 	s = &server{log: log}
 	half := s
 	defer func() {
@@ -100,7 +108,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	hostname, _ := os.Hostname() // for people only
-	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: s.others, RelatedListTables: c.listTables})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -12,7 +12,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for command, parts := range map[string][]string{
 		"":            {"serve", "migrate", "run", "runs", "demo", "version"},
-		"serve":       {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--mid-sourcing", "--related-list-table", "127.0.0.1:9090"},
+		"serve":       {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--mid-sourcing", "--related-list-table", "127.0.0.1:9090"},
 		"migrate":     {"--database-url", "$CLEANUPD_DATABASE_URL"},
 		"run":         {"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--continue-on-error", "--max-duration", "--detach"},
 		"runs":        {"list", "watch", "cancel", "--server"},
@@ -55,6 +55,8 @@ func TestMistakes(t *testing.T) {
 		{"serve --database-url mysql://h/d", 2, []string{"--database-url"}},
 		{"serve --lease 1ms --database-url postgres://h/d", 2, []string{"--lease", "1ms"}},
 		{"serve --lease x", 2, []string{"lease"}},
+		{"serve --history 1ms --database-url postgres://h/d", 2, []string{"--history", "1ms"}},
+		{"serve --schedule=perhaps --database-url postgres://h/d", 2, []string{"--schedule"}},
 		{"serve --grpc-listen nonsense --database-url postgres://h/d", 2, []string{"--grpc-listen", "nonsense"}},
 		{"serve --http-listen 127.0.0.1:99999 --grpc-listen 127.0.0.1:0 --database-url postgres://h/d", 2, []string{"--http-listen"}},
 		{"serve --grpc-listen " + taken.Addr().String() + " --database-url postgres://h/d", 1, []string{"--grpc-listen", "in use"}},

@@ -38,8 +38,12 @@ func outcomeOf(err error, stop string) outcome {
 }
 
 // finish ends a run: its final state and its last event are one transaction, so that whoever sees the event can
-// start the next run. A run of which a task failed under another worker has failed whatever its end.
+// start the next run. The run of the schedule that became due meanwhile begins here. A run of which a task failed under another worker has failed whatever its end.
 func finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) error {
+	pending, err := lockPending(ctx, tx)
+	if err != nil {
+		return err
+	}
 	var failures string
 	if err := tx.QueryRow(ctx, `SELECT COALESCE(string_agg(format('task %s failed: %s', name, error), E'\n' ORDER BY position), '')
 		FROM cleanupd.task WHERE run_id = $1::text::uuid AND state = 'FAILED'`, id).Scan(&failures); err != nil {
@@ -72,5 +76,8 @@ func finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) e
 	for _, name := range cut {
 		events = append(events, Event{Kind: TaskFinished, Result: run.Result(name)})
 	}
-	return appendEvents(ctx, tx, id, epoch, append(events, Event{Kind: RunFinished, Run: run})...)
+	if err := appendEvents(ctx, tx, id, epoch, append(events, Event{Kind: RunFinished, Run: run})...); err != nil || pending == nil {
+		return err
+	}
+	return startPending(ctx, tx, pending)
 }

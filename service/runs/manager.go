@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,6 +21,10 @@ type Config struct {
 	// Replica is this process's name, for people.
 	Replica string
 	Log     *slog.Logger
+	// KeepSchedule says that this replica starts the runs of the schedule.
+	KeepSchedule bool
+	// History is how long runs that have ended are kept, with their events; 0: 90 days.
+	History time.Duration
 	// MaxRows caps every batch; 0: no cap.
 	MaxRows int
 	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts (NmsExtAccount.sName).
@@ -30,12 +35,14 @@ type Config struct {
 
 // Manager starts, works, watches and cancels runs. Work and Listen are to be running beside its other methods.
 type Manager struct {
-	pool    *pgxpool.Pool
-	lease   time.Duration
-	replica string
-	log     *slog.Logger
-	maxRows int
-	wake    chan struct{} // a run may be waiting
+	pool         *pgxpool.Pool
+	lease        time.Duration
+	replica      string
+	log          *slog.Logger
+	keepSchedule bool
+	history      time.Duration
+	maxRows      int
+	wake         chan struct{} // a run may be waiting
 
 	midSourcing       map[string]*pgxpool.Pool
 	relatedListTables []string
@@ -46,12 +53,9 @@ type Manager struct {
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	if c.Lease == 0 {
-		c.Lease = 15 * time.Second
-	}
-	return &Manager{pool: c.Pool, lease: c.Lease, replica: c.Replica, log: c.Log, maxRows: c.MaxRows,
-		wake: make(chan struct{}, 1), tails: map[string]*tail{},
-		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables}
+	return &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, 15*time.Second), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
+		history: cmp.Or(c.History, 90*24*time.Hour), maxRows: c.MaxRows, wake: make(chan struct{}, 1),
+		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}}
 }
 
 // Cancel asks for a run to be stopped after its current batch, and returns the run. One that nobody holds is
@@ -61,6 +65,9 @@ func (m *Manager) Cancel(ctx context.Context, id string) (run *Run, err error) {
 		return nil, err
 	}
 	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		if _, err := lockPending(ctx, tx); err != nil { // first, as at every end of a run
+			return err
+		}
 		var (
 			epoch int64
 			idle  bool

@@ -105,6 +105,9 @@ func (r Request) chosen() []string {
 	return names
 }
 
+// notPositive is what is wrong with a duration.
+const notPositive = "must be a duration greater than 0"
+
 // Violation is something wrong with a field of a request.
 type Violation struct{ Field, Problem string }
 
@@ -136,6 +139,9 @@ func (r Request) Validate() error {
 					fmt.Sprintf("unknown task %q; the tasks are %s", name, strings.Join(valid, ", "))})
 			}
 		}
+	}
+	if r.MaxDuration < 0 {
+		wrong = append(wrong, Violation{"max_duration", notPositive})
 	}
 	if wrong == nil && len(r.chosen()) == 0 {
 		wrong = append(wrong, Violation{"skip_tasks", "leaves no task to run"})

@@ -117,9 +117,13 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 		return nil, err
 	}
 	for {
-		run, err := m.tryStart(ctx, req)
-		if run != nil || err != nil {
-			return run, err
+		var run *Run
+		err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) (err error) { run, err = insertRun(ctx, tx, req); return err })
+		if err != nil {
+			return nil, err
+		}
+		if run != nil {
+			return run, nil
 		}
 		active, err := load(ctx, m.pool, "WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot", slots(req.DryRun))
 		if err != nil {
@@ -143,36 +147,29 @@ func slots(dryRun bool) []int16 {
 	return []int16{0}
 }
 
-// tryStart stores the run in a free slot, if there is one.
-func (m *Manager) tryStart(ctx context.Context, req Request) (run *Run, err error) {
+// insertRun stores a run in a free slot, for any replica to take; nil when there is none.
+func insertRun(ctx context.Context, tx pgx.Tx, req Request) (*Run, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
 	}
-	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		for _, slot := range slots(req.DryRun) {
-			tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by)
-				VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6)
-				ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,
-				id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), req.RequestedBy)
-			if err != nil {
-				return fmt.Errorf("store the run: %w", err)
-			}
-			if tag.RowsAffected() == 0 {
-				continue
-			}
-			if err := insertTasks(ctx, tx, id.String(), req); err != nil {
-				return fmt.Errorf("store the run: %w", err)
-			}
-			run, err = get(ctx, tx, id.String())
-			return err
+	for _, slot := range slots(req.DryRun) {
+		tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by)
+			VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6)
+			ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,
+			id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), req.RequestedBy)
+		if err != nil {
+			return nil, fmt.Errorf("store the run: %w", err)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		if tag.RowsAffected() == 0 {
+			continue
+		}
+		if err := insertTasks(ctx, tx, id.String(), req); err != nil {
+			return nil, fmt.Errorf("store the run: %w", err)
+		}
+		return get(ctx, tx, id.String())
 	}
-	return run, nil
+	return nil, nil
 }
 
 func microseconds(d time.Duration) *int64 {

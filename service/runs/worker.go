@@ -18,7 +18,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// pollEvery is how often a replica looks for a run by itself, should a notification have been missed.
+// pollEvery is how often a replica looks whether the schedule is due, and, should a notification have been missed,
+// whether a run waits.
 const pollEvery = 2 * time.Second
 
 // grace is how long a stopping replica lets the statement at work go on.
@@ -29,10 +30,14 @@ const grace = 10 * time.Second
 const maxSetbacks = 10
 
 // Work takes runs and works on them until the context ends; then it lets the batches at work finish and gives
-// their runs back.
+// their runs back. Beside that it keeps the schedule and forgets old runs.
 func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	wg.Go(func() { m.every(ctx, min(pruneEvery, m.history), "forget old runs", m.prune) })
+	if m.keepSchedule {
+		wg.Go(func() { m.every(ctx, pollEvery, "keep the schedule", m.keep) })
+	}
 	for ctx.Err() == nil {
 		c, err := m.take(ctx)
 		if err == nil && c != nil {
@@ -46,6 +51,20 @@ func (m *Manager) Work(ctx context.Context) {
 		case <-ctx.Done():
 		case <-m.wake:
 		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// every does something at once and then again and again, until the context ends.
+func (m *Manager) every(ctx context.Context, pause time.Duration, what string, do func(context.Context) error) {
+	for {
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			m.log.Warn("cannot "+what, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
 		}
 	}
 }

@@ -1977,12 +1977,187 @@ func (x *SetOptionsResponse) GetInvalid() []*InvalidOption {
 	return nil
 }
 
+// GetScheduleRequest has no fields.
+type GetScheduleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleRequest) Reset() {
+	*x = GetScheduleRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleRequest) ProtoMessage() {}
+
+func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
+func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+}
+
+// GetScheduleResponse carries the schedule.
+type GetScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The schedule.
+	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScheduleResponse) Reset() {
+	*x = GetScheduleResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScheduleResponse) ProtoMessage() {}
+
+func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
+func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GetScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+// SetScheduleRequest stores a schedule.
+type SetScheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The schedule.
+	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetScheduleRequest) Reset() {
+	*x = SetScheduleRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetScheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetScheduleRequest) ProtoMessage() {}
+
+func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetScheduleRequest.ProtoReflect.Descriptor instead.
+func (*SetScheduleRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SetScheduleRequest) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+// SetScheduleResponse carries the schedule as it was stored.
+type SetScheduleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The schedule.
+	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetScheduleResponse) Reset() {
+	*x = SetScheduleResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetScheduleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetScheduleResponse) ProtoMessage() {}
+
+func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetScheduleResponse.ProtoReflect.Descriptor instead.
+func (*SetScheduleResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SetScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
 var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x03\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x03\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -2106,7 +2281,14 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"customized\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"customized\x12\x12\n" +
 	"\x04etag\x18\x04 \x01(\tR\x04etag\x123\n" +
-	"\ainvalid\x18\x05 \x03(\v2\x19.cleanup.v1.InvalidOptionR\ainvalid*\x9a\x01\n" +
+	"\ainvalid\x18\x05 \x03(\v2\x19.cleanup.v1.InvalidOptionR\ainvalid\"\x14\n" +
+	"\x12GetScheduleRequest\"G\n" +
+	"\x13GetScheduleResponse\x120\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"F\n" +
+	"\x12SetScheduleRequest\x120\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"G\n" +
+	"\x13SetScheduleResponse\x120\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule*\x9a\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n" +
@@ -2127,7 +2309,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLOG_LEVEL_INFO\x10\x01\x12\x15\n" +
 	"\x11LOG_LEVEL_WARNING\x10\x02\x12\x13\n" +
-	"\x0fLOG_LEVEL_ERROR\x10\x032\xde\x04\n" +
+	"\x0fLOG_LEVEL_ERROR\x10\x032\xfe\x05\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -2139,7 +2321,9 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"GetOptions\x12\x1d.cleanup.v1.GetOptionsRequest\x1a\x1e.cleanup.v1.GetOptionsResponse\x12K\n" +
 	"\n" +
-	"SetOptions\x12\x1d.cleanup.v1.SetOptionsRequest\x1a\x1e.cleanup.v1.SetOptionsResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"SetOptions\x12\x1d.cleanup.v1.SetOptionsRequest\x1a\x1e.cleanup.v1.SetOptionsResponse\x12N\n" +
+	"\vGetSchedule\x12\x1e.cleanup.v1.GetScheduleRequest\x1a\x1f.cleanup.v1.GetScheduleResponse\x12N\n" +
+	"\vSetSchedule\x12\x1e.cleanup.v1.SetScheduleRequest\x1a\x1f.cleanup.v1.SetScheduleResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_cleanup_proto_rawDescOnce sync.Once
@@ -2154,7 +2338,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                 // 0: cleanup.v1.RunState
 	(TaskState)(0),                // 1: cleanup.v1.TaskState
@@ -2185,23 +2369,28 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*GetOptionsResponse)(nil),    // 26: cleanup.v1.GetOptionsResponse
 	(*SetOptionsRequest)(nil),     // 27: cleanup.v1.SetOptionsRequest
 	(*SetOptionsResponse)(nil),    // 28: cleanup.v1.SetOptionsResponse
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*Options)(nil),               // 31: cleanup.v1.Options
-	(*fieldmaskpb.FieldMask)(nil), // 32: google.protobuf.FieldMask
-	(*InvalidOption)(nil),         // 33: cleanup.v1.InvalidOption
+	(*GetScheduleRequest)(nil),    // 29: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),   // 30: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),    // 31: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),   // 32: cleanup.v1.SetScheduleResponse
+	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*Options)(nil),               // 35: cleanup.v1.Options
+	(*fieldmaskpb.FieldMask)(nil), // 36: google.protobuf.FieldMask
+	(*InvalidOption)(nil),         // 37: cleanup.v1.InvalidOption
+	(*Schedule)(nil),              // 38: cleanup.v1.Schedule
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	29, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	29, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	29, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	29, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	33, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	33, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	33, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	33, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	4,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
 	1,  // 6: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	29, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	29, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	29, // 9: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	33, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	33, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	33, // 9: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	6,  // 10: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
 	7,  // 11: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
 	8,  // 12: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
@@ -2212,44 +2401,51 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	4,  // 17: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,  // 18: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
 	3,  // 19: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	30, // 20: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	34, // 20: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
 	5,  // 21: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
 	5,  // 22: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
 	3,  // 23: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
 	3,  // 24: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
 	3,  // 25: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
 	12, // 26: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	31, // 27: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	31, // 28: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	32, // 29: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	33, // 30: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	31, // 31: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	32, // 32: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	31, // 33: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	31, // 34: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	32, // 35: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	33, // 36: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	13, // 37: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	15, // 38: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	17, // 39: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	19, // 40: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	21, // 41: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	23, // 42: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	25, // 43: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	27, // 44: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	14, // 45: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	16, // 46: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	18, // 47: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	20, // 48: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	22, // 49: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	24, // 50: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	26, // 51: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	28, // 52: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	45, // [45:53] is the sub-list for method output_type
-	37, // [37:45] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	35, // 27: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	35, // 28: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	36, // 29: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	37, // 30: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	35, // 31: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	36, // 32: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	35, // 33: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	35, // 34: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	36, // 35: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	37, // 36: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	38, // 37: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	38, // 38: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	38, // 39: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	13, // 40: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	15, // 41: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	17, // 42: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	19, // 43: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	21, // 44: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	23, // 45: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	25, // 46: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	27, // 47: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	29, // 48: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	31, // 49: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	14, // 50: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	16, // 51: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	18, // 52: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	20, // 53: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	22, // 54: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	24, // 55: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	26, // 56: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	28, // 57: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	30, // 58: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	32, // 59: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	50, // [50:60] is the sub-list for method output_type
+	40, // [40:50] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -2258,6 +2454,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 		return
 	}
 	file_cleanup_v1_options_proto_init()
+	file_cleanup_v1_schedule_proto_init()
 	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{
 		(*RunEvent_RunStarted)(nil),
 		(*RunEvent_TaskStarted)(nil),
@@ -2273,7 +2470,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   26,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,14 +19,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CleanupService_RunCleanup_FullMethodName = "/cleanup.v1.CleanupService/RunCleanup"
-	CleanupService_WatchRun_FullMethodName   = "/cleanup.v1.CleanupService/WatchRun"
-	CleanupService_GetRun_FullMethodName     = "/cleanup.v1.CleanupService/GetRun"
-	CleanupService_ListRuns_FullMethodName   = "/cleanup.v1.CleanupService/ListRuns"
-	CleanupService_CancelRun_FullMethodName  = "/cleanup.v1.CleanupService/CancelRun"
-	CleanupService_ListTasks_FullMethodName  = "/cleanup.v1.CleanupService/ListTasks"
-	CleanupService_GetOptions_FullMethodName = "/cleanup.v1.CleanupService/GetOptions"
-	CleanupService_SetOptions_FullMethodName = "/cleanup.v1.CleanupService/SetOptions"
+	CleanupService_RunCleanup_FullMethodName  = "/cleanup.v1.CleanupService/RunCleanup"
+	CleanupService_WatchRun_FullMethodName    = "/cleanup.v1.CleanupService/WatchRun"
+	CleanupService_GetRun_FullMethodName      = "/cleanup.v1.CleanupService/GetRun"
+	CleanupService_ListRuns_FullMethodName    = "/cleanup.v1.CleanupService/ListRuns"
+	CleanupService_CancelRun_FullMethodName   = "/cleanup.v1.CleanupService/CancelRun"
+	CleanupService_ListTasks_FullMethodName   = "/cleanup.v1.CleanupService/ListTasks"
+	CleanupService_GetOptions_FullMethodName  = "/cleanup.v1.CleanupService/GetOptions"
+	CleanupService_SetOptions_FullMethodName  = "/cleanup.v1.CleanupService/SetOptions"
+	CleanupService_GetSchedule_FullMethodName = "/cleanup.v1.CleanupService/GetSchedule"
+	CleanupService_SetSchedule_FullMethodName = "/cleanup.v1.CleanupService/SetSchedule"
 )
 
 // CleanupServiceClient is the client API for CleanupService service.
@@ -61,6 +63,12 @@ type CleanupServiceClient interface {
 	// INVALID_ARGUMENT with one field violation for each wrong field, ABORTED for a stale etag,
 	// FAILED_PRECONDITION for a database without XtkOption.
 	SetOptions(ctx context.Context, in *SetOptionsRequest, opts ...grpc.CallOption) (*SetOptionsResponse, error)
+	// GetSchedule returns when runs begin by themselves. Where nothing was stored yet it is the default, not enabled.
+	GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*GetScheduleResponse, error)
+	// SetSchedule stores the whole schedule in place of the one before. Output-only fields are passed over.
+	//
+	// INVALID_ARGUMENT with one field violation for each wrong field; nothing is changed then.
+	SetSchedule(ctx context.Context, in *SetScheduleRequest, opts ...grpc.CallOption) (*SetScheduleResponse, error)
 }
 
 type cleanupServiceClient struct {
@@ -169,6 +177,26 @@ func (c *cleanupServiceClient) SetOptions(ctx context.Context, in *SetOptionsReq
 	return out, nil
 }
 
+func (c *cleanupServiceClient) GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*GetScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetScheduleResponse)
+	err := c.cc.Invoke(ctx, CleanupService_GetSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) SetSchedule(ctx context.Context, in *SetScheduleRequest, opts ...grpc.CallOption) (*SetScheduleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetScheduleResponse)
+	err := c.cc.Invoke(ctx, CleanupService_SetSchedule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CleanupServiceServer is the server API for CleanupService service.
 // All implementations must embed UnimplementedCleanupServiceServer
 // for forward compatibility.
@@ -201,6 +229,12 @@ type CleanupServiceServer interface {
 	// INVALID_ARGUMENT with one field violation for each wrong field, ABORTED for a stale etag,
 	// FAILED_PRECONDITION for a database without XtkOption.
 	SetOptions(context.Context, *SetOptionsRequest) (*SetOptionsResponse, error)
+	// GetSchedule returns when runs begin by themselves. Where nothing was stored yet it is the default, not enabled.
+	GetSchedule(context.Context, *GetScheduleRequest) (*GetScheduleResponse, error)
+	// SetSchedule stores the whole schedule in place of the one before. Output-only fields are passed over.
+	//
+	// INVALID_ARGUMENT with one field violation for each wrong field; nothing is changed then.
+	SetSchedule(context.Context, *SetScheduleRequest) (*SetScheduleResponse, error)
 	mustEmbedUnimplementedCleanupServiceServer()
 }
 
@@ -234,6 +268,12 @@ func (UnimplementedCleanupServiceServer) GetOptions(context.Context, *GetOptions
 }
 func (UnimplementedCleanupServiceServer) SetOptions(context.Context, *SetOptionsRequest) (*SetOptionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetOptions not implemented")
+}
+func (UnimplementedCleanupServiceServer) GetSchedule(context.Context, *GetScheduleRequest) (*GetScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSchedule not implemented")
+}
+func (UnimplementedCleanupServiceServer) SetSchedule(context.Context, *SetScheduleRequest) (*SetScheduleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSchedule not implemented")
 }
 func (UnimplementedCleanupServiceServer) mustEmbedUnimplementedCleanupServiceServer() {}
 func (UnimplementedCleanupServiceServer) testEmbeddedByValue()                        {}
@@ -386,6 +426,42 @@ func _CleanupService_SetOptions_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_GetSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).GetSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_GetSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).GetSchedule(ctx, req.(*GetScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_SetSchedule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetScheduleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).SetSchedule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_SetSchedule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).SetSchedule(ctx, req.(*SetScheduleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CleanupService_ServiceDesc is the grpc.ServiceDesc for CleanupService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -416,6 +492,14 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetOptions",
 			Handler:    _CleanupService_SetOptions_Handler,
+		},
+		{
+			MethodName: "GetSchedule",
+			Handler:    _CleanupService_GetSchedule_Handler,
+		},
+		{
+			MethodName: "SetSchedule",
+			Handler:    _CleanupService_SetSchedule_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,21 @@
+package runs
+
+import (
+	"context"
+	"time"
+)
+
+// pruneEvery is how often old runs are looked for, or oftener when they are kept for less.
+const pruneEvery = time.Hour
+
+// prune forgets runs that ended before the history, with their events, one by one: a run may have many events.
+func (m *Manager) prune(ctx context.Context) error {
+	for {
+		tag, err := m.pool.Exec(ctx, `DELETE FROM cleanupd.run WHERE id = (
+			SELECT id FROM cleanupd.run WHERE end_time < clock_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED)`,
+			m.history.Microseconds())
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+	}
+}

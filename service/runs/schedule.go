@@ -1,0 +1,207 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Schedule says when a run of the whole pipeline begins by itself.
+type Schedule struct {
+	Cron        string     // five fields; empty: Once
+	Once        *time.Time // nil: Cron
+	TimeZone    string     // of Cron, an IANA name
+	Enabled     bool
+	MaxDuration time.Duration // of its runs; 0: no limit
+
+	NextRunTime *time.Time // nil: none is due
+	LastRunID   string     // empty: none, or it is forgotten
+}
+
+// defaultSchedule is kept where nothing else was stored.
+var defaultSchedule = Schedule{Cron: "0 4 * * *", TimeZone: "UTC"}
+
+// scheduler is who asked for the runs of the schedule.
+const scheduler = "schedule"
+
+// complete fills what was left out and sets the next time after now, or says all that is wrong.
+func (s *Schedule) complete(now time.Time) error {
+	var wrong InvalidError
+	say := func(field string, problem any) {
+		wrong = append(wrong, Violation{"schedule." + field, fmt.Sprint(problem)})
+	}
+	if s.TimeZone == "" {
+		s.TimeZone = defaultSchedule.TimeZone
+	}
+	zone, err := time.LoadLocation(s.TimeZone)
+	if err != nil || s.TimeZone == "Local" {
+		say("time_zone", fmt.Sprintf("%q is not an IANA time zone, such as Europe/Berlin", s.TimeZone))
+		zone = time.UTC
+	}
+	if s.MaxDuration < 0 {
+		say("max_duration", notPositive)
+	}
+	next := s.Once
+	switch {
+	case s.Cron != "" && s.Once != nil:
+		say("once", "is another way to say when than cron: only one may be given")
+	case s.Once != nil:
+		if s.Enabled && !s.Once.After(now) {
+			say("once", "must be in the future")
+		}
+	default:
+		if s.Cron == "" {
+			s.Cron = defaultSchedule.Cron
+		}
+		times, err := parseCron(s.Cron, zone)
+		if err != nil {
+			say("cron", err)
+			break
+		}
+		first := times.next(now)
+		next = &first
+	}
+	if wrong != nil {
+		return wrong
+	}
+	if s.NextRunTime = next; !s.Enabled {
+		s.NextRunTime = nil
+	}
+	return nil
+}
+
+// following is the next time after now, of a schedule that was stored; nil when there is none.
+func (s *Schedule) following(now time.Time) (*time.Time, error) {
+	if s.Once != nil {
+		return nil, nil
+	}
+	zone, err := time.LoadLocation(s.TimeZone)
+	if err != nil {
+		return nil, err
+	}
+	times, err := parseCron(s.Cron, zone)
+	if err != nil {
+		return nil, err
+	}
+	next := times.next(now)
+	return &next, nil
+}
+
+// Schedule reads the schedule.
+func (m *Manager) Schedule(ctx context.Context) (*Schedule, error) {
+	s, err := readSchedule(ctx, m.pool, "")
+	if errors.Is(err, pgx.ErrNoRows) {
+		none := defaultSchedule
+		return &none, nil
+	}
+	return s, err
+}
+
+func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Schedule, error) {
+	s := &Schedule{}
+	var microseconds int64
+	err := db.QueryRow(ctx, `SELECT COALESCE(cron, ''), once, time_zone, enabled, COALESCE(extract(epoch FROM max_duration) * 1000000, 0)::bigint,
+		next_run_time, COALESCE(last_run_id::text, '') FROM cleanupd.schedule `+which).
+		Scan(&s.Cron, &s.Once, &s.TimeZone, &s.Enabled, &microseconds, &s.NextRunTime, &s.LastRunID)
+	s.MaxDuration = time.Duration(microseconds) * time.Microsecond
+	return s, err
+}
+
+// SetSchedule stores the schedule, in place of the one before, and returns it as it is kept. It fails with
+// InvalidError. A run that is due since a time came during another one stays due, unless the schedule is disabled.
+func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule, err error) {
+	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		if err := storeSchedule(ctx, tx, s, `DO UPDATE SET cron = excluded.cron, once = excluded.once, time_zone = excluded.time_zone, enabled = excluded.enabled,
+			max_duration = excluded.max_duration, next_run_time = excluded.next_run_time, pending = schedule.pending AND excluded.enabled`); err != nil {
+			return err
+		}
+		stored, err = readSchedule(ctx, tx, "")
+		return err
+	})
+	return stored, err
+}
+
+// storeSchedule inserts the schedule, or does what is said where there is one.
+func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) error {
+	var now time.Time
+	if err := tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+		return err
+	}
+	if err := s.complete(now); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, once, time_zone, enabled, max_duration, next_run_time)
+		VALUES (NULLIF($1, ''), $2, $3, $4, $5::bigint * interval '1 microsecond', $6) ON CONFLICT (only_row) `+orElse,
+		s.Cron, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.NextRunTime)
+	return err
+}
+
+// keep starts the run of the schedule when it is due, and stores the default where there is none yet. Whichever
+// replica comes first does it.
+func (m *Manager) keep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var due bool
+	err := m.pool.QueryRow(ctx, "SELECT COALESCE(enabled AND next_run_time <= clock_timestamp(), false) FROM cleanupd.schedule").Scan(&due)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		daily := defaultSchedule
+		daily.Enabled = true
+		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return storeSchedule(ctx, tx, daily, "DO NOTHING") })
+	case err != nil || !due:
+		return err
+	}
+	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return fire(ctx, tx) })
+}
+
+// fire starts a run and sets the next time, once, however many times have passed. While a run is active the new one
+// becomes pending.
+func fire(ctx context.Context, tx pgx.Tx) error {
+	s, err := readSchedule(ctx, tx, "WHERE enabled AND next_run_time <= clock_timestamp() FOR UPDATE SKIP LOCKED")
+	if errors.Is(err, pgx.ErrNoRows) { // another replica was first
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var now time.Time
+	if err := tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+		return err
+	}
+	next, err := s.following(now)
+	if err != nil {
+		return fmt.Errorf("the stored schedule: %w", err)
+	}
+	if _, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true", next); err != nil {
+		return err
+	}
+	return startPending(ctx, tx, s)
+}
+
+// startPending starts the schedule's run, unless a run is active: then that one's end does.
+func startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
+	run, err := insertRun(ctx, tx, Request{MaxDuration: s.MaxDuration, RequestedBy: scheduler})
+	if err != nil || run == nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "UPDATE cleanupd.schedule SET pending = false, last_run_id = $1::text::uuid", run.ID)
+	return err
+}
+
+// lockPending locks the schedule, before anything else of a run's end, and returns it if a run of it is pending; nil
+// when none is.
+func lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error) {
+	if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.schedule FOR UPDATE"); err != nil {
+		return nil, err
+	}
+	s, err := readSchedule(ctx, tx, "WHERE pending")
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return s, err
+}

@@ -1,0 +1,262 @@
+package runs_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+func keeps(c *runs.Config) { c.KeepSchedule = true }
+
+// until waits until a question is answered with something else than 0.
+func until(t *testing.T, db *pgtest.DB, question string) {
+	t.Helper()
+	for db.Int(question) == 0 {
+		if t.Context().Err() != nil {
+			t.Fatalf("never: %s", question)
+		}
+	}
+}
+
+// Questions.
+const (
+	someRun   = "SELECT count(*) FROM cleanupd.run"
+	allEnded  = "SELECT CASE WHEN count(*) > 0 AND count(*) = count(end_time) THEN count(*) ELSE 0 END FROM cleanupd.run"
+	stored    = "SELECT count(*) FROM cleanupd.schedule"
+	isPending = "SELECT count(*) FROM cleanupd.schedule WHERE pending"
+	// due moves the time that comes next to the past, as though several had passed.
+	due = "UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'"
+)
+
+func setSchedule(t *testing.T, m *runs.Manager, s runs.Schedule) *runs.Schedule {
+	t.Helper()
+	got, err := m.SetSchedule(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func schedule(t *testing.T, m *runs.Manager) *runs.Schedule {
+	t.Helper()
+	s, err := m.Schedule(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The first replica that keeps the schedule stores it: daily at 04:00, and nothing is made up for from before.
+func TestTheDefaultSchedule(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", keeps)
+	if s := schedule(t, m); s.Cron != "0 4 * * *" || s.TimeZone != "UTC" || s.Enabled || s.NextRunTime != nil || db.Int(stored) != 0 {
+		t.Errorf("before it was stored: %+v", s)
+	}
+	work()
+	until(t, db, stored)
+	s := schedule(t, m)
+	if s.Cron != "0 4 * * *" || s.TimeZone != "UTC" || !s.Enabled || s.NextRunTime == nil || s.LastRunID != "" {
+		t.Fatalf("stored: %+v", s)
+	}
+	if next := s.NextRunTime.UTC(); next.Format("15:04:05.000") != "04:00:00.000" || !next.After(time.Now()) || time.Until(next) > 24*time.Hour || db.Int(someRun) != 0 {
+		t.Errorf("next: %s", next)
+	}
+}
+
+// However many replicas keep it and however many times have passed, a run is started once.
+func TestTheScheduleFiresOnce(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	var managers []*runs.Manager
+	for _, name := range []string{"a", "b", "c"} {
+		m, work, _ := replica(t, db, name, keeps)
+		managers = append(managers, m)
+		work()
+	}
+	until(t, db, stored)
+	for _, c := range []struct {
+		name string
+		s    runs.Schedule
+	}{
+		{"several times a day", runs.Schedule{Cron: "0 4,16 * * *", TimeZone: "Europe/Berlin"}},
+		{"daily", runs.Schedule{}},
+		{"weekly", runs.Schedule{Cron: "30 3 * * 0"}},
+	} {
+		db.Do("DELETE FROM cleanupd.run")
+		c.s.Enabled = true
+		want := setSchedule(t, managers[0], c.s).NextRunTime
+		db.Do(due)
+		until(t, db, allEnded)
+		s := schedule(t, managers[1])
+		if n := db.Int(someRun); n != 1 || s.NextRunTime == nil || !s.NextRunTime.Equal(*want) {
+			t.Errorf("%s: %d runs; next %v, want %v", c.name, n, s.NextRunTime, want)
+		}
+		run, err := managers[2].Get(t.Context(), s.LastRunID)
+		if err != nil || run.RequestedBy != "schedule" || run.State != runs.Succeeded || run.DryRun || run.Result("reactions").State == tasks.NotRun {
+			t.Errorf("%s: %+v, %v", c.name, run, err)
+		}
+	}
+}
+
+func TestASingleTime(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", keeps)
+	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	if s := setSchedule(t, m, runs.Schedule{Once: &once, Enabled: true}); s.Cron != "" || !s.Once.Equal(once) || !s.NextRunTime.Equal(once) {
+		t.Errorf("stored: %+v", s)
+	}
+	db.Do(due) // while no replica was there
+	work()
+	until(t, db, allEnded)
+	s := schedule(t, m)
+	if s.NextRunTime != nil || !s.Enabled || s.LastRunID == "" || db.Int(someRun) != 1 {
+		t.Errorf("afterwards: %+v, %d runs", s, db.Int(someRun))
+	}
+}
+
+// A time that passed while no replica was there is made up for once, after a start.
+func TestAMissedTimeIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", keeps)
+	want := setSchedule(t, m, runs.Schedule{Cron: "0 4 * * *", Enabled: true}).NextRunTime
+	db.Do(due)
+	work()
+	until(t, db, allEnded)
+	if s := schedule(t, m); db.Int(someRun) != 1 || !s.NextRunTime.Equal(*want) {
+		t.Errorf("%d runs, next %v", db.Int(someRun), s.NextRunTime)
+	}
+}
+
+// Times that come while a run is active start one run right after it.
+func TestTheScheduleNeverOverlaps(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", keeps)
+	setSchedule(t, m, runs.Schedule{Cron: "0 4 * * *", Enabled: true})
+	first := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	// Held by someone, as it seems, so that it stays active.
+	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', holder = 'someone', lease_until = clock_timestamp() + interval '1 hour'")
+	work()
+	for range 2 {
+		db.Do(due)
+		until(t, db, "SELECT count(*) FROM cleanupd.schedule WHERE next_run_time > clock_timestamp()")
+	}
+	if db.Int(isPending) != 1 || db.Int(someRun) != 1 {
+		t.Fatalf("pending: %d, runs: %d", db.Int(isPending), db.Int(someRun))
+	}
+	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp()") // and now it goes on
+	watch(t, m, first.ID)
+	second := schedule(t, m).LastRunID
+	if second == "" || db.Int(isPending) != 0 {
+		t.Fatalf("no run was started at the end of the first one")
+	}
+	watch(t, m, second)
+	if n := db.Int(someRun); n != 2 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// So does the end of a run that nobody had begun; and a schedule that is disabled meanwhile starts nothing.
+func TestAPendingRun(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, _, _ := replica(t, db, "a", nil)
+	for _, enabled := range []bool{true, false} {
+		db.Do("DELETE FROM cleanupd.run")
+		setSchedule(t, m, runs.Schedule{Enabled: true})
+		run := start(t, m, runs.Request{})
+		db.Do("UPDATE cleanupd.schedule SET pending = true")
+		setSchedule(t, m, runs.Schedule{Cron: "0 5 * * *", Enabled: enabled})
+		if _, err := m.Cancel(t.Context(), run.ID); err != nil {
+			t.Fatal(err)
+		}
+		want := int64(1)
+		if enabled {
+			want = 2
+		}
+		if n := db.Int(someRun); n != want || db.Int(isPending) != 0 {
+			t.Errorf("enabled %t: %d runs", enabled, n)
+		}
+	}
+}
+
+// What a run of the schedule leaves at its max_duration the next one takes.
+func TestMaxDurationOfTheSchedule(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 5_000)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.KeepSchedule = true; c.MaxRows = 1 })
+	setSchedule(t, m, runs.Schedule{MaxDuration: 300 * time.Millisecond, Enabled: true})
+	db.Do("UPDATE cleanupd.schedule SET pending = false; " + due)
+	work()
+	until(t, db, allEnded)
+	cut, err := m.Get(t.Context(), schedule(t, m).LastRunID)
+	if err != nil || cut.State != runs.Cancelled || cut.Error != "max_duration reached" {
+		t.Fatalf("%+v, %v", cut, err)
+	}
+	if s := setSchedule(t, m, runs.Schedule{Enabled: true}); s.LastRunID != cut.ID || s.MaxDuration != 0 {
+		t.Errorf("the schedule: %+v", s)
+	}
+	gone := 5_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
+	db.Do(due)
+	until(t, db, "SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED'")
+	next, err := m.Get(t.Context(), schedule(t, m).LastRunID)
+	if err != nil || next.Result("sessions").RowsDeleted != 5_000-gone || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+		t.Errorf("%d went before; %+v, %v", gone, next, err)
+	}
+}
+
+func TestADisabledScheduleStartsNothing(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", keeps)
+	past := time.Now().Add(-time.Hour)
+	if s := setSchedule(t, m, runs.Schedule{Once: &past}); s.NextRunTime != nil {
+		t.Errorf("a disabled one: %+v", s)
+	}
+	var invalid runs.InvalidError
+	if _, err := m.SetSchedule(t.Context(), runs.Schedule{Once: &past, Enabled: true}); !errors.As(err, &invalid) || invalid[0].Field != "schedule.once" {
+		t.Errorf("a time in the past: %v", err)
+	}
+	work()
+	watch(t, m, start(t, m, runs.Request{Tasks: []string{"sessions"}}).ID)
+	if n := db.Int(someRun); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// Runs that ended before the history are forgotten with their events; others, and active ones, are not.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, stop := replica(t, db, "a", nil)
+	work()
+	for range 3 {
+		watch(t, m, start(t, m, runs.Request{Tasks: []string{"sessions"}}).ID)
+	}
+	stop()
+	m, work, _ = replica(t, db, "b", nil)
+	setSchedule(t, m, runs.Schedule{})
+	db.Do("UPDATE cleanupd.schedule SET last_run_id = (SELECT max(id::text)::uuid FROM cleanupd.run)")
+	db.Do("UPDATE cleanupd.run SET end_time = clock_timestamp() - interval '90 days' + CASE WHEN id::text = (SELECT min(id::text) FROM cleanupd.run) THEN interval '1 hour' ELSE interval '-1 s' END")
+	active := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	db.Do("UPDATE cleanupd.run SET create_time = create_time - interval '1 year', start_time = create_time - interval '1 year'")
+	work()
+	watch(t, m, active.ID)
+	until(t, db, "SELECT (count(*) = 2)::int FROM cleanupd.run")
+	if n := db.Int("SELECT count(DISTINCT run_id) FROM cleanupd.event"); n != 2 {
+		t.Errorf("events of %d runs are left", n)
+	}
+	if s := schedule(t, m); s.LastRunID != "" {
+		t.Errorf("the schedule still knows %s", s.LastRunID)
+	}
+}

@@ -1,0 +1,49 @@
+package service
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// GetSchedule implements cleanupv1.CleanupServiceServer.
+func (s *Service) GetSchedule(ctx context.Context, _ *cleanupv1.GetScheduleRequest) (*cleanupv1.GetScheduleResponse, error) {
+	stored, err := s.runs.Schedule(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.GetScheduleResponse{Schedule: scheduleMessage(stored)}, nil
+}
+
+// SetSchedule implements cleanupv1.CleanupServiceServer.
+func (s *Service) SetSchedule(ctx context.Context, in *cleanupv1.SetScheduleRequest) (*cleanupv1.SetScheduleResponse, error) {
+	given := in.GetSchedule()
+	if given == nil {
+		return nil, runs.InvalidError{{Field: "schedule", Problem: "is missing"}}
+	}
+	schedule := runs.Schedule{Cron: given.GetCron(), TimeZone: given.GetTimeZone(), Enabled: given.GetEnabled(), MaxDuration: maxDuration(given.GetMaxDuration())}
+	if once := given.GetOnce(); once != nil {
+		if err := once.CheckValid(); err != nil {
+			return nil, runs.InvalidError{{Field: "schedule.once", Problem: err.Error()}}
+		}
+		when := once.AsTime()
+		schedule.Once = &when
+	}
+	stored, err := s.runs.SetSchedule(ctx, schedule)
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.SetScheduleResponse{Schedule: scheduleMessage(stored)}, nil
+}
+
+func scheduleMessage(s *runs.Schedule) *cleanupv1.Schedule {
+	out := &cleanupv1.Schedule{Cron: s.Cron, Once: moment(s.Once), TimeZone: s.TimeZone, Enabled: s.Enabled,
+		NextRunTime: moment(s.NextRunTime), LastRunId: s.LastRunID}
+	if s.MaxDuration > 0 {
+		out.MaxDuration = durationpb.New(s.MaxDuration)
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+package service_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+func (s *server) schedule(t *testing.T) *cleanupv1.Schedule {
+	t.Helper()
+	got, err := s.GetSchedule(t.Context(), &cleanupv1.GetScheduleRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.GetSchedule()
+}
+
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	if got, want := s.schedule(t), (&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "UTC"}); !proto.Equal(got, want) {
+		t.Errorf("before one was stored: %v", got)
+	}
+	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	for _, c := range []struct{ given, want *cleanupv1.Schedule }{
+		{&cleanupv1.Schedule{}, &cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "UTC"}},
+		{&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute)},
+			&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute)}},
+		{&cleanupv1.Schedule{Once: timestamppb.New(once), Enabled: true, LastRunId: "passed over", NextRunTime: timestamppb.New(time.Unix(0, 0))},
+			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "UTC", Enabled: true}},
+	} {
+		out, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: c.given})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := out.GetSchedule()
+		if !proto.Equal(got, s.schedule(t)) {
+			t.Errorf("the answer %v differs from what is kept", got)
+		}
+		next := got.GetNextRunTime()
+		if (next != nil) != c.want.GetEnabled() || next != nil && !next.AsTime().After(time.Now()) {
+			t.Errorf("the next time: %v", next)
+		}
+		if c.want.NextRunTime = next; !proto.Equal(got, c.want) {
+			t.Errorf("stored %v, want %v", got, c.want)
+		}
+	}
+	if got := s.schedule(t); !got.GetNextRunTime().AsTime().Equal(once) {
+		t.Errorf("the only time is %v", got)
+	}
+}
+
+func TestInvalidSchedules(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	soon := timestamppb.New(time.Now().Add(time.Hour))
+	for _, c := range []struct {
+		schedule *cleanupv1.Schedule
+		fields   []string
+	}{
+		{nil, []string{"schedule"}},
+		{&cleanupv1.Schedule{Cron: "nonsense", TimeZone: "Mars/Olympus", MaxDuration: durationpb.New(0)}, []string{"schedule.time_zone", "schedule.max_duration", "schedule.cron"}},
+		{&cleanupv1.Schedule{Cron: "0 4 30 2 *"}, []string{"schedule.cron"}},
+		{&cleanupv1.Schedule{Cron: "TZ=UTC 0 4 * * *"}, []string{"schedule.cron"}},
+		{&cleanupv1.Schedule{TimeZone: "Local"}, []string{"schedule.time_zone"}},
+		{&cleanupv1.Schedule{TimeZone: "../../etc/passwd"}, []string{"schedule.time_zone"}},
+		{&cleanupv1.Schedule{Cron: "0 4 * * *", Once: soon}, []string{"schedule.once"}},
+		{&cleanupv1.Schedule{Once: timestamppb.New(time.Now().Add(-time.Minute)), Enabled: true}, []string{"schedule.once"}},
+		{&cleanupv1.Schedule{Once: &timestamppb.Timestamp{Nanos: -1}}, []string{"schedule.once"}},
+		{&cleanupv1.Schedule{MaxDuration: durationpb.New(-time.Second)}, []string{"schedule.max_duration"}},
+		{&cleanupv1.Schedule{MaxDuration: &durationpb.Duration{Seconds: 1, Nanos: -1}}, []string{"schedule.max_duration"}},
+	} {
+		_, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: c.schedule})
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		var got []string
+		for _, v := range bad.GetFieldViolations() {
+			got = append(got, v.GetField())
+		}
+		if !slices.Equal(got, c.fields) {
+			t.Errorf("%v: violations %v, want %v", c.schedule, got, c.fields)
+		}
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.schedule"); n != 0 {
+		t.Error("a wrong schedule was stored")
+	}
+}
+
+func TestScheduleOverREST(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	const given = `{"cron": "30 3 * * 0", "timeZone": "Europe/Berlin", "enabled": true, "maxDuration": "7200s"}`
+	if got := s.call(t, "PUT", "/v1/schedule", given); got.code != 200 || at(got.lines[0], "schedule", "maxDuration") != "7200s" {
+		t.Errorf("PUT: %d %s", got.code, got.body)
+	}
+	got := s.call(t, "GET", "/v1/schedule", "")
+	if got.code != 200 || at(got.lines[0], "schedule", "cron") != "30 3 * * 0" || at(got.lines[0], "schedule", "timeZone") != "Europe/Berlin" ||
+		at(got.lines[0], "schedule", "enabled") != true || at(got.lines[0], "schedule", "lastRunId") != "" || at(got.lines[0], "schedule", "nextRunTime") == nil {
+		t.Errorf("GET: %d %s", got.code, got.body)
+	}
+	// What was read may be written again.
+	body := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(got.body), `{"schedule":`), "}")
+	if again := s.call(t, "PUT", "/v1/schedule", body); again.code != 200 || again.body != got.body {
+		t.Errorf("PUT of what was read: %d %s", again.code, again.body)
+	}
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+	}{
+		{"PUT", "/v1/schedule", `{"cron": "nonsense"}`, 400},
+		{"PUT", "/v1/schedule", `{"cron": "0 4 * * *", "once": "2999-01-01T00:00:00Z"}`, 400},
+		{"PUT", "/v1/schedule", `{"at": "4"}`, 400},
+		{"PUT", "/v1/schedule", `{"once": "tomorrow"}`, 400},
+		{"PUT", "/v1/schedule", "", 400},
+		{"PUT", "/v1/schedule?enabled=true", "{}", 400},
+		{"POST", "/v1/schedule", "{}", 405},
+		{"PATCH", "/v1/schedule", "{}", 405},
+	} {
+		if got := s.call(t, c.method, c.path, c.body); got.code != c.code {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, got.code, got.body)
+		}
+	}
+	if after := s.call(t, "GET", "/v1/schedule", ""); after.body != got.body {
+		t.Errorf("what was refused changed it: %s", after.body)
+	}
+	s.db.Cut()
+	if got := s.call(t, "GET", "/v1/schedule", ""); got.code != 503 {
+		t.Errorf("without a database: %d %s", got.code, got.body)
+	}
+}
