@@ -110,10 +110,12 @@ func (e *Env) check(ctx context.Context) error {
 	var missing []string
 	for _, t := range e.Todo {
 		p, err := e.begin(ctx, t)
-		if err != nil {
+		switch {
+		case err == nil:
+			missing = append(missing, p.rights...)
+		case Lost(err):
 			return err
-		}
-		missing = append(missing, p.rights...)
+		} // else the task itself will meet it, and tell
 	}
 	return rightsError(missing)
 }

@@ -20,10 +20,13 @@ import (
 
 // Server is a running PostgreSQL.
 type Server struct {
-	dir  string
-	port int
-	cmd  *exec.Cmd
-	done chan error
+	dir      string
+	bin      string
+	owner    *syscall.Credential
+	settings []string
+	port     int
+	cmd      *exec.Cmd
+	done     chan error
 }
 
 // startTimeout is how long a server may take until it answers.
@@ -43,7 +46,7 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &Server{dir: dir}
+	s = &Server{dir: dir, bin: bin, owner: owner, settings: settings}
 	half := s
 	defer func() {
 		if err != nil {
@@ -55,8 +58,7 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 			return nil, err
 		}
 	}
-	data := filepath.Join(dir, "data")
-	initdb := command(owner, filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "postgres", "--auth", "trust",
+	initdb := command(owner, filepath.Join(bin, "initdb"), "--pgdata", s.data(), "--username", "postgres", "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
 	initdb.Dir = dir
 	if out, err := initdb.CombinedOutput(); err != nil {
@@ -64,25 +66,26 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	}
 	// The port is free when it is looked for, not for certain when PostgreSQL takes it: then another one is tried.
 	for range 5 {
-		if err = s.run(ctx, owner, bin, data, settings); err == nil {
+		if s.port, err = freePort(); err != nil {
+			return nil, err
+		}
+		if err = s.run(ctx); err == nil {
 			return s, nil
 		}
 	}
 	return nil, err
 }
 
-// run starts the server on a free port and waits until it answers.
-func (s *Server) run(ctx context.Context, owner *syscall.Credential, bin, data string, settings []string) error {
-	var err error
-	if s.port, err = freePort(); err != nil {
-		return err
-	}
-	args := []string{"-D", data, "-k", s.dir, "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1",
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// run starts the server and waits until it answers.
+func (s *Server) run(ctx context.Context) error {
+	args := []string{"-D", s.data(), "-k", s.dir, "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1",
 		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200", "-c", "autovacuum=off"}
-	for _, setting := range settings {
+	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	cmd := command(owner, filepath.Join(bin, "postgres"), args...)
+	cmd := command(s.owner, filepath.Join(s.bin, "postgres"), args...)
 	cmd.Dir = s.dir
 	logFile, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
@@ -120,18 +123,38 @@ func (s *Server) URL(role, database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", role, s.port, database)
 }
 
+// Restart ends the server, after its sessions have been thrown out (fast) or as by a crash, and starts it again on the
+// same port. While it is down, stopped is called; nil: nothing is.
+func (s *Server) Restart(ctx context.Context, fast bool, stopped func()) error {
+	signal := syscall.SIGQUIT
+	if fast {
+		signal = syscall.SIGINT
+	}
+	s.end(signal)
+	if stopped != nil {
+		stopped()
+	}
+	return s.run(ctx)
+}
+
 // Stop ends the server at once and removes all it made.
 func (s *Server) Stop() {
 	if s.cmd != nil {
-		_ = s.cmd.Process.Signal(syscall.SIGQUIT)
-		select {
-		case <-s.done:
-		case <-time.After(10 * time.Second):
-			_ = s.cmd.Process.Kill()
-			<-s.done
-		}
+		s.end(syscall.SIGQUIT)
 	}
 	_ = os.RemoveAll(s.dir)
+}
+
+// end makes the server end, by force if it takes too long.
+func (s *Server) end(signal syscall.Signal) {
+	_ = s.cmd.Process.Signal(signal)
+	select {
+	case <-s.done:
+	case <-time.After(10 * time.Second):
+		_ = s.cmd.Process.Kill()
+		<-s.done
+	}
+	s.cmd = nil
 }
 
 func command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {

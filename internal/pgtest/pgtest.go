@@ -83,22 +83,25 @@ func rewrite(given, role, database string) string {
 }
 
 func makeTemplates(ctx context.Context) error {
+	return errors.Join(makeTemplate(ctx, address, emptyTemplate, ""), makeTemplate(ctx, address, campaignTemplate, campaigndb.Schema))
+}
+
+// makeTemplate makes a database of the application's role, with a schema.
+func makeTemplate(ctx context.Context, address func(role, database string) string, name, schema string) error {
 	super, err := pgx.Connect(ctx, address("postgres", "postgres"))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = super.Close(ctx) }()
-	for _, name := range []string{emptyTemplate, campaignTemplate} {
-		if err := campaigndb.Prepare(ctx, super, name); err != nil {
-			return err
-		}
+	if err := campaigndb.Prepare(ctx, super, name); err != nil {
+		return err
 	}
-	conn, err := pgx.Connect(ctx, address(campaigndb.Role, campaignTemplate))
+	conn, err := pgx.Connect(ctx, address(campaigndb.Role, name))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	_, err = conn.Exec(ctx, campaigndb.Schema)
+	_, err = conn.Exec(ctx, schema)
 	return err
 }
 
@@ -120,8 +123,9 @@ func dropTemplates(ctx context.Context) error {
 // DB is a database of one test.
 type DB struct {
 	*pgxpool.Pool
-	t    testing.TB
-	Name string
+	t       testing.TB
+	Name    string
+	address func(role, database string) string
 }
 
 // Campaign is a new database with the Campaign tables, all empty. Its pool is the application role's.
@@ -135,25 +139,48 @@ func clone(t testing.TB, template string) *DB {
 	if whySkip != "" {
 		t.Skip(whySkip)
 	}
-	db := &DB{t: t, Name: fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1))}
+	db := &DB{t: t, Name: fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1)), address: address}
 	db.superuser("postgres", fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", db.Name, template, campaigndb.Role))
-	pool, err := pgxpool.New(t.Context(), db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.Pool = pool
-	t.Cleanup(func() {
-		pool.Close()
-		db.superuser("postgres", "DROP DATABASE "+db.Name+" WITH (FORCE)")
-	})
+	t.Cleanup(func() { db.superuser("postgres", "DROP DATABASE "+db.Name+" WITH (FORCE)") })
+	db.open()
 	return db
 }
 
+// Private is a new database with the Campaign tables on a server of its own, which may be restarted. What was committed
+// there survives a crash, as it should.
+func Private(t testing.TB) (*DB, *localpg.Server) {
+	t.Helper()
+	if whySkip != "" {
+		t.Skip(whySkip)
+	}
+	server, err := localpg.Start(t.Context(), "synchronous_commit=on", "shared_buffers=16MB", "max_wal_size=128MB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	db := &DB{t: t, Name: "campaign", address: server.URL}
+	if err := makeTemplate(t.Context(), server.URL, db.Name, campaigndb.Schema); err != nil {
+		t.Fatal(err)
+	}
+	db.open()
+	return db, server
+}
+
+func (db *DB) open() {
+	db.t.Helper()
+	pool, err := pgxpool.New(db.t.Context(), db.URL())
+	if err != nil {
+		db.t.Fatal(err)
+	}
+	db.Pool = pool
+	db.t.Cleanup(pool.Close)
+}
+
 // URL is the database's address for the application's role.
-func (db *DB) URL() string { return address(campaigndb.Role, db.Name) }
+func (db *DB) URL() string { return db.address(campaigndb.Role, db.Name) }
 
 // As is the database's address for another role.
-func (db *DB) As(role string) string { return address(role, db.Name) }
+func (db *DB) As(role string) string { return db.address(role, db.Name) }
 
 // Role makes a role that may log in and nothing else, and returns its name.
 func (db *DB) Role(name string) string {
@@ -188,7 +215,7 @@ func (db *DB) Cut() {
 func (db *DB) superuser(database, sql string) {
 	db.t.Helper()
 	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, address("postgres", database))
+	conn, err := pgx.Connect(ctx, db.address("postgres", database))
 	if err != nil {
 		db.t.Fatal(err)
 	}

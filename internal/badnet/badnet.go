@@ -1,0 +1,215 @@
+// Package badnet is a TCP proxy for tests, that does to connections what bad networks do: it cuts, delays and
+// half-closes them, at random or at the worst moment.
+package badnet
+
+import (
+	"bytes"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy stands between a client and a PostgreSQL server.
+type Proxy struct {
+	listener net.Listener
+	latency  time.Duration
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex
+	target   string
+	pairs    map[*pair]bool
+	stalled  time.Time // nothing passes before
+	atCommit Moment
+	closed   bool
+}
+
+// Moment is when a connection is cut that commits.
+type Moment int
+
+// Moments.
+const (
+	Never        Moment = iota
+	BeforeCommit        // the server never sees it
+	AfterCommit         // the server has done it, and its answer is lost
+)
+
+// pair is a connection of a client and the one to the server behind it.
+type pair struct {
+	client, server *net.TCPConn
+	// mute says that what the server answers next is lost with the connection. Guarded by the proxy.
+	mute bool
+}
+
+// New starts a proxy for the server of a database's URL. What passes is delayed by the latency, each way. The proxy
+// ends with the test.
+func New(t testing.TB, databaseURL string, latency time.Duration) *Proxy {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{listener: listener, latency: latency, target: u.Host, pairs: map[*pair]bool{}}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		_ = listener.Close()
+		p.Cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// URL is a database's URL that leads through the proxy.
+func (p *Proxy) URL(databaseURL string) string {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		panic(err)
+	}
+	u.Host = p.listener.Addr().String()
+	return u.String()
+}
+
+// Cut resets all connections.
+func (p *Proxy) Cut() { p.each(cut) }
+
+// HalfClose ends one direction of all connections, to the clients or to the server.
+func (p *Proxy) HalfClose(toServer bool) {
+	p.each(func(c *pair) {
+		if toServer {
+			_ = c.server.CloseWrite()
+		} else {
+			_ = c.client.CloseWrite()
+		}
+	})
+}
+
+// Stall lets nothing pass for a while.
+func (p *Proxy) Stall(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stalled = time.Now().Add(d)
+}
+
+// CutAtCommit cuts the connection that commits next.
+func (p *Proxy) CutAtCommit(when Moment) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.atCommit = when
+}
+
+// Target leads new connections to the server of another URL, and cuts those there are.
+func (p *Proxy) Target(databaseURL string) {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		panic(err)
+	}
+	p.mu.Lock()
+	p.target = u.Host
+	p.mu.Unlock()
+	p.Cut()
+}
+
+func (p *Proxy) each(do func(*pair)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.pairs {
+		do(c)
+	}
+}
+
+// cut resets both ends: nothing that is still on its way arrives.
+func cut(c *pair) {
+	for _, conn := range []*net.TCPConn{c.client, c.server} {
+		_ = conn.SetLinger(0)
+		_ = conn.Close()
+	}
+}
+
+func (p *Proxy) accept() {
+	for {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.wg.Go(func() { p.serve(conn.(*net.TCPConn)) })
+	}
+}
+
+func (p *Proxy) serve(client *net.TCPConn) {
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		_ = client.SetLinger(0)
+		_ = client.Close()
+		return
+	}
+	c := &pair{client: client, server: server.(*net.TCPConn)}
+	p.mu.Lock()
+	if p.closed {
+		cut(c)
+	}
+	p.pairs[c] = true
+	p.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { p.pump(c, c.client, c.server) })
+	both.Go(func() { p.pump(c, c.server, c.client) })
+	both.Wait()
+	p.mu.Lock()
+	delete(p.pairs, c)
+	p.mu.Unlock()
+	_ = c.client.Close()
+	_ = c.server.Close()
+}
+
+// pump passes on what comes from one side until it ends.
+func (p *Proxy) pump(c *pair, from, to *net.TCPConn) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			time.Sleep(p.delay())
+			if !p.passes(c, from == c.client, buffer[:n]) {
+				cut(c)
+				return
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			_ = to.CloseWrite()
+			return
+		}
+	}
+}
+
+func (p *Proxy) delay() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.latency, time.Until(p.stalled))
+}
+
+// passes tells whether something may pass; if not, the connection is to be cut.
+func (p *Proxy) passes(c *pair, fromClient bool, message []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !fromClient {
+		return !c.mute
+	}
+	if p.atCommit == Never || !bytes.Contains(message, []byte("commit\x00")) {
+		return true
+	}
+	c.mute = p.atCommit == AfterCommit
+	p.atCommit = Never
+	return c.mute
+}

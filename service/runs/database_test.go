@@ -1,0 +1,310 @@
+package runs_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/badnet"
+	"github.com/cleanupd/cleanupd/internal/localpg"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// pool is one of its own for a replica, with the defaults that serve gives its sessions.
+func pool(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	p, err := pgxpool.New(t.Context(), url+"&target_session_attrs=read-write&lock_timeout=1000&statement_timeout=60000&idle_in_transaction_session_timeout=10000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// outlive works on a run of single rows through a pool of its own, lets something happen again and again until so many
+// rows went, and checks the account. What is asked of the database meanwhile is asked by another pool.
+func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)) (events []runs.Event) {
+	t.Helper()
+	const rows = 1_500
+	sessions(db, rows)
+	own := pool(t, url)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.MaxRows = own, 1 })
+	watcher, _, _ := replica(t, db, "b", nil)
+	run := start(t, watcher, runs.Request{Tasks: []string{"sessions", "reactions"}})
+	seen := make(chan []runs.Event, 1)
+	go func() { seen <- watch(t, m, run.ID) }() // on the replica that it happens to
+	work()
+	for _, at := range []int64{100, 300, 600, 900} {
+		for db.Int("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task") < at {
+			if t.Context().Err() != nil {
+				t.Fatal("the run does not go on")
+			}
+		}
+		happen(at)
+	}
+	events = watch(t, watcher, run.ID)
+	checkFinished(t, events, rows)
+	if got := <-seen; len(got) != len(events) {
+		t.Errorf("a watcher of the replica at work saw %d events, of %d", len(got), len(events))
+	}
+	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
+		t.Errorf("%d rows are left", left)
+	}
+	if batches := events[len(events)-1].Run.Result("sessions").Batches; batches != rows {
+		t.Errorf("%d batches of one row each are accounted for, of %d", batches, rows)
+	}
+	return events
+}
+
+// said tells whether a log event has all of the parts.
+func said(events []runs.Event, level tasks.Level, parts ...string) bool {
+	for _, e := range events {
+		all := e.Kind == runs.LogLine && e.Level == level
+		for _, part := range parts {
+			all = all && strings.Contains(e.Message, part)
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func TestConnectionsThatAreCut(t *testing.T) {
+	t.Parallel()
+	for name, happen := range map[string]func(p *badnet.Proxy){
+		"cut":                   (*badnet.Proxy).Cut,
+		"half closed to server": func(p *badnet.Proxy) { p.HalfClose(true) },
+		"half closed to client": func(p *badnet.Proxy) { p.HalfClose(false) },
+		"silent":                func(p *badnet.Proxy) { p.Stall(1500 * time.Millisecond) }, // longer than the lease
+		"before COMMIT":         func(p *badnet.Proxy) { p.CutAtCommit(badnet.BeforeCommit) },
+		"after COMMIT":          func(p *badnet.Proxy) { p.CutAtCommit(badnet.AfterCommit) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			p := badnet.New(t, db.URL(), 0)
+			events := outlive(t, db, p.URL(db.URL()), func(int64) { happen(p) })
+			if !said(events, tasks.Warning, "goes on after the last committed batch", "see that the database server runs") && name != "silent" {
+				t.Errorf("nothing was told of it: %+v", logs(events))
+			}
+		})
+	}
+}
+
+func logs(events []runs.Event) (lines []string) {
+	for _, e := range events {
+		if e.Kind == runs.LogLine {
+			lines = append(lines, fmt.Sprint(e.Sequence, " ", e.Level, " ", e.Message))
+		}
+	}
+	return lines
+}
+
+func TestBackendsThatAreTerminated(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	events := outlive(t, db, db.URL()+"&application_name=victim", func(int64) {
+		db.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
+	})
+	if !said(events, tasks.Warning, "57P01", "goes on after the last committed batch") {
+		t.Errorf("nothing was told of it: %q", logs(events))
+	}
+}
+
+// migrated is a Campaign database, with the service's schema, on a server of its own.
+func migrated(t *testing.T) (*pgtest.DB, *localpg.Server) {
+	t.Helper()
+	db, server := pgtest.Private(t)
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := runs.Migrate(t.Context(), conn.Conn()); err != nil {
+		t.Fatal(err)
+	}
+	return db, server
+}
+
+func TestServerThatRestarts(t *testing.T) {
+	t.Parallel()
+	db, server := migrated(t)
+	outlive(t, db, db.URL(), func(at int64) {
+		if err := server.Restart(t.Context(), at%200 == 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		db.Reset()
+	})
+}
+
+// A database that became read-only, or that lets nobody in, is waited for; the run goes on when it is as it was.
+func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ begin, end, told string }{
+		"read-only":            {"ALTER DATABASE %s SET default_transaction_read_only = on", "ALTER DATABASE %s RESET default_transaction_read_only", "57P01"},
+		"too many connections": {"ALTER DATABASE %s CONNECTION LIMIT 0", "ALTER DATABASE %s CONNECTION LIMIT -1", "57P01"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			super, err := pgxpool.New(t.Context(), db.As("postgres"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(super.Close)
+			events := outlive(t, db, db.URL()+"&application_name=victim", func(int64) {
+				for _, sql := range []string{
+					fmt.Sprintf(c.begin, db.Name),
+					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()",
+					"SELECT pg_sleep(0.3)", // for some vain attempts
+					fmt.Sprintf(c.end, db.Name),
+				} {
+					if _, err := super.Exec(t.Context(), sql); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			if !said(events, tasks.Warning, c.told, "goes on after the last committed batch") {
+				t.Errorf("nothing was told of it: %q", logs(events))
+			}
+		})
+	}
+}
+
+// A session that turns read-only under the worker is left for another one.
+func TestReadOnlySession(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 100)
+	db.Do(`CREATE SEQUENCE deleted; CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF nextval('deleted') = 20 THEN RAISE 'cannot execute DELETE in a read-only transaction' USING ERRCODE = '25006'; END IF; RETURN OLD; END $$;
+		CREATE TRIGGER fail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION fail()`)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	events := watch(t, m, run.ID)
+	checkFinished(t, events, 100)
+	if !said(events, tasks.Warning, "25006", "point --database-url at the primary server") {
+		t.Errorf("nothing was told of it: %q", logs(events))
+	}
+}
+
+// failing makes every n-th deletion of a session fail with a SQLSTATE, for so many times.
+func failing(db *pgtest.DB, state string, n, times int) {
+	db.Do(fmt.Sprintf(`CREATE SEQUENCE tried; CREATE SEQUENCE failed; CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF nextval('tried') %% %d = 0 AND nextval('failed') <= %d THEN RAISE 'it does not go' USING ERRCODE = '%s'; END IF; RETURN OLD; END $$;
+		CREATE TRIGGER fail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION fail()`, n, times, state))
+}
+
+// What passes is tried again and told; the account is exact.
+func TestErrorsThatPass(t *testing.T) {
+	t.Parallel()
+	for state, told := range map[string]string{
+		"40001": "tried 8 times at most", "40P01": "tried 8 times at most", "55P03": "tried 3 times at most",
+		"53100": "make room there", "53200": "out of memory", "57014": "going on with half of it",
+	} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			sessions(db, 100)
+			failing(db, state, 30, 3)
+			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 10 })
+			run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+			work()
+			events := watch(t, m, run.ID)
+			checkFinished(t, events, 100)
+			if !said(events, tasks.Warning, told) {
+				t.Errorf("nothing was told of it: %q", logs(events))
+			}
+		})
+	}
+}
+
+// What does not pass fails the task, with what to do; the tasks after it are not run, or are, as was asked.
+func TestErrorsThatDoNotPass(t *testing.T) {
+	t.Parallel()
+	for state, c := range map[string]struct {
+		advice string
+		cause  runs.Cause
+	}{
+		"40P01": {"run the cleanup at a quieter hour", runs.CauseInternal},
+		"57014": {"look for a slow trigger", runs.CauseInternal},
+		"53100": {"given up after 11 setbacks without progress", runs.CauseUnavailable},
+		"P0001": {"a trigger or function of the application refuses", runs.CauseInternal},
+		"23503": {"rows of another table refer to these", runs.CauseInternal},
+	} {
+		for _, goOn := range []bool{false, true} {
+			t.Run(fmt.Sprint(state, " ", goOn), func(t *testing.T) {
+				t.Parallel()
+				db := database(t)
+				sessions(db, 100)
+				failing(db, state, 1, 1_000_000)
+				db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); INSERT INTO NmsRemaHypothesis (iRemaHypothesisId) VALUES (1)")
+				m, work, _ := replica(t, db, "a", nil)
+				run := start(t, m, runs.Request{Tasks: []string{"audit-trail", "sessions", "reactions"}, ContinueOnError: goOn})
+				work()
+				events := watch(t, m, run.ID)
+				last := events[len(events)-1].Run
+				problem := last.Result("sessions").Error
+				if last.State != runs.Failed || last.Cause != c.cause || last.Result("sessions").State != tasks.Failed || !strings.Contains(problem, c.advice) || !strings.Contains(problem, state) ||
+					!strings.Contains(last.Error, problem) || last.Result("audit-trail").RowsDeleted != 1 {
+					t.Errorf("the run: %+v", last)
+				}
+				after := map[bool]tasks.State{false: tasks.NotRun, true: tasks.Succeeded}[goOn]
+				if got := last.Result("reactions"); got.State != after {
+					t.Errorf("the task after it: %+v", got)
+				}
+				if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 100 || last.Result("sessions").RowsDeleted != 0 {
+					t.Errorf("%d rows are left; %+v", left, last.Result("sessions"))
+				}
+			})
+		}
+	}
+}
+
+// A question behind a lock that nobody gives back is asked again, and then fails the task.
+func TestTableThatStaysLocked(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE NmsDelivery"); err != nil {
+		t.Fatal(err)
+	}
+	own := pool(t, db.URL())
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool = own })
+	run := start(t, m, runs.Request{Tasks: []string{"mirror-pages"}})
+	work()
+	events := watch(t, m, run.ID)
+	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Error, "look for him in pg_locks") || !said(events, tasks.Warning, "55P03", "tried 3 times at most") {
+		t.Errorf("%+v; %q", got, logs(events))
+	}
+}
+
+// A replica that is killed again and again without coming further does not keep a run busy for ever.
+func TestARunThatKillsItsReplicas(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"sessions", "expired-events"}, ContinueOnError: true})
+	// As though ten replicas had died of it.
+	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, batches, cursor), ',' ORDER BY position)) FROM cleanupd.task)")
+	work()
+	events := watch(t, m, run.ID)
+	got := events[len(events)-1].Run
+	if problem := got.Result("sessions").Error; got.State != runs.Failed || !strings.Contains(problem, "given up after 11 setbacks") || !strings.Contains(problem, "replica x fell silent") ||
+		got.Result("expired-events").State != tasks.Skipped && got.Result("expired-events").State != tasks.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+		t.Errorf("%+v", got)
+	}
+}
