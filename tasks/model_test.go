@@ -18,6 +18,8 @@ type model struct {
 	now       time.Time
 	relations map[string]relation // work tables and views, by name
 	coalesced bool                // email-error-stats has had something to work on
+	// The account that the run should give.
+	deleted, updated, dropped int64
 }
 
 // relation is a table or view beside those with rows.
@@ -76,10 +78,12 @@ func (m *model) remove(table string, gone func(r rec) bool) {
 	if t == nil {
 		return
 	}
+	before := len(t.Rows)
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}
 		return (t.Key == "" || r.int(t.Key) != 0) && gone(r)
 	})
+	m.deleted += int64(before - len(t.Rows))
 }
 
 func (m *model) removeLinked(table, link string, ids map[int64]bool) {
@@ -260,6 +264,7 @@ func (m *model) dropOne(name string) bool {
 		}
 	}
 	delete(m.relations, name)
+	m.dropped++
 	return true
 }
 
@@ -276,6 +281,9 @@ func (m *model) deliveries() {
 		}
 		if r.int("iDeleteStatus") != 0 && deleted != nil && deleted.Before(cutoff) {
 			doomed[r.int("iDeliveryId")] = true
+			if slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) { // stopped first
+				m.updated++
+			}
 		}
 	})
 	messages := map[int64]bool{}
@@ -325,6 +333,7 @@ func (m *model) expired() {
 	for _, log := range m.deliveryLogs() {
 		m.each(log, func(r rec) {
 			if doomed[r.int("iDeliveryId")] && r.int("iStatus") == 6 {
+				m.updated++
 				r.set("iStatus", int64(7))
 				r.set("tsLastModified", m.now)
 				if cancelled != 0 {
@@ -336,6 +345,7 @@ func (m *model) expired() {
 	ended := map[int64]bool{}
 	m.each("NmsDelivery", func(r rec) {
 		if doomed[r.int("iDeliveryId")] && r.int("iState") != 95 {
+			m.updated++
 			r.set("iState", int64(95))
 			r.set("tsLastModified", m.now)
 			r.set("tsBroadEnd", m.now)
@@ -355,6 +365,7 @@ func (m *model) mirrorPages() {
 		if r.int("iWebResPurged") != 0 || !r.before("tsWebValidity", m.now) {
 			return
 		}
+		m.updated++
 		r.set("iWebResPurged", int64(1))
 		if id := r.int("iDeliveryId"); r.int("iNeedMirrorPage") != 0 {
 			withPages[id] = true
@@ -501,6 +512,7 @@ func (m *model) coalesce() {
 		return
 	}
 	sums := map[[2]int64]map[string]int64{}
+	before := len(t.Rows)
 	columns := []string{"iTotalConnections", "iTotalErrors", "iMessageErrors", "iAbortedConnections", "iFailedConnections", "iRefusedConnections", "iTimeoutConnections"}
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}
@@ -516,6 +528,7 @@ func (m *model) coalesce() {
 		}
 		return true
 	})
+	m.deleted += int64(before - len(t.Rows))
 	for group, sum := range sums {
 		if sum["iTotalErrors"] < 20 {
 			continue

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 var (
@@ -56,6 +57,13 @@ func TestRandomDatabases(t *testing.T) {
 					}
 				}
 				compare(t, which, contents(t, db, m, original), want)
+				var sum purge.Delta
+				for _, d := range j.batches {
+					sum.Deleted, sum.Updated, sum.Dropped = sum.Deleted+d.Deleted, sum.Updated+d.Updated, sum.Dropped+d.Dropped
+				}
+				if account := (purge.Delta{Deleted: m.deleted, Updated: m.updated, Dropped: m.dropped}); which == "first" && sum != account {
+					t.Errorf("the account is %+v, want %+v", sum, account)
+				}
 			}
 		})
 	}

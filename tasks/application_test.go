@@ -1,0 +1,187 @@
+package tasks_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// freshened is how the application makes a row one that no rule names, in tables on whose rows nothing else depends.
+var freshened = map[string]string{
+	"XtkAudit":         "tsChanged = clock_timestamp()",
+	"NmsVisitor":       "tsLastModified = clock_timestamp()",
+	"NmsRtEvent":       "tsLastModified = clock_timestamp()",
+	"NmsBatchEvent":    "tsLastModified = clock_timestamp()",
+	"NmsTrackingStats": "tsStart = clock_timestamp(), iDeliveryId = 0",
+	"XtkReject":        "tsLog = clock_timestamp(), iJobId = 0",
+	"XtkWorkflowLog":   "tsLog = clock_timestamp()",
+}
+
+// firstNew is above all ids that are there at the beginning.
+const firstNew = 1_900_000_000
+
+// fate is what the application did to a row.
+type fate int
+
+// Fates.
+const (
+	fresh   fate = iota // it wrote it, and no rule names it any more
+	missing             // it wanted to, and it was gone
+	deleted             // it deleted it itself
+)
+
+// row names a row.
+type row struct {
+	table string
+	key   int64
+}
+
+// application writes and locks rows while a run is at work.
+type application struct {
+	db   *pgtest.DB
+	rng  *rand.Rand
+	m    *model
+	done map[row]fate
+}
+
+// work goes on until the context ends. A server that restarts meanwhile is waited for.
+func (a *application) work(ctx context.Context, t *testing.T) {
+	var rows []row
+	for _, table := range a.m.db.Tables {
+		for name := range freshened {
+			if a.m.db.Table(name) == table {
+				for _, r := range table.Rows {
+					rows = append(rows, row{name, rec{table, r}.int(table.Key)})
+				}
+			}
+		}
+	}
+	next := int64(firstNew)
+	for ctx.Err() == nil && len(rows) > 0 {
+		r := rows[a.rng.IntN(len(rows))]
+		if r.key == 0 {
+			continue
+		}
+		what := a.rng.IntN(5)
+		if _, touched := a.done[r]; touched && what != 0 {
+			continue
+		}
+		key := a.m.db.Table(r.table).Key
+		var err error
+		switch what {
+		case 0: // a new row
+			next++
+			r = row{r.table, next}
+			err = a.write(ctx, r, fresh, fmt.Sprintf("INSERT INTO %s (%s) VALUES (%d)", r.table, key, next),
+				fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, next))
+		case 1:
+			err = a.write(ctx, r, deleted, fmt.Sprintf("DELETE FROM %s WHERE %s = %d", r.table, key, r.key))
+		case 2: // changed and taken back, or locked for a moment: nothing has happened
+			err = a.hold(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
+		default:
+			err = a.write(ctx, r, fresh, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
+		}
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("the application: %v", err)
+			return
+		}
+		time.Sleep(time.Duration(a.rng.IntN(10)) * time.Millisecond)
+	}
+}
+
+// hold changes a row, keeps its lock for a while, and takes the change back.
+func (a *application) hold(ctx context.Context, sql string) error {
+	tx, err := a.db.Begin(ctx)
+	if err != nil {
+		return a.outlive(ctx)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, sql); err != nil {
+		return a.outlive(ctx)
+	}
+	time.Sleep(time.Duration(a.rng.IntN(200)) * time.Millisecond)
+	return nil
+}
+
+// write does something to a row, and finds out whether it was committed should the connection be cut.
+func (a *application) write(ctx context.Context, r row, f fate, statements ...string) error {
+	ctx = context.WithoutCancel(ctx) // what was begun comes to its end
+	var xid uint64
+	n := int64(0)
+	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
+		for _, sql := range statements {
+			tag, err := tx.Exec(ctx, sql)
+			if err != nil {
+				return err
+			}
+			n = tag.RowsAffected()
+		}
+		return tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&xid)
+	})
+	if err != nil {
+		if outErr := a.outlive(ctx); outErr != nil {
+			return fmt.Errorf("%w, after %w", outErr, err)
+		}
+		var committed bool
+		if xid == 0 {
+			return nil
+		}
+		if err := a.db.QueryRow(ctx, "SELECT COALESCE(pg_xact_status($1::text::xid8) = 'committed', false)", fmt.Sprint(xid)).Scan(&committed); err != nil || !committed {
+			return err
+		}
+	}
+	if n == 0 {
+		f = missing
+	}
+	a.done[r] = f
+	return nil
+}
+
+// outlive waits until the server answers again.
+func (a *application) outlive(ctx context.Context) error {
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		a.db.Reset()
+		err := a.db.Ping(ctx)
+		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// adjust turns what the model says into what must be there after the application's writes, takes the rows that it
+// wrote out of the comparison, and checks them by themselves.
+func (a *application) adjust(t *testing.T) {
+	t.Helper()
+	for r, f := range a.done {
+		table := a.m.db.Table(r.table)
+		there := a.db.Int(fmt.Sprintf("SELECT count(*) FROM %s WHERE %s = %d", r.table, table.Key, r.key))
+		obsolete := r.key < firstNew
+		for i, row := range table.Rows {
+			if (rec{table, row}).int(table.Key) == r.key {
+				table.Rows = append(table.Rows[:i:i], table.Rows[i+1:]...)
+				obsolete = false
+				break
+			}
+		}
+		switch {
+		case f == fresh && there == 0:
+			t.Errorf("%v is gone, though the application made it fresh", r)
+		case f != fresh && there != 0:
+			t.Errorf("%v is there again", r)
+		case f == missing && !obsolete:
+			t.Errorf("%v was gone before the application came, and is not obsolete", r)
+		}
+		if obsolete && f != missing {
+			a.m.deleted--
+		}
+		a.db.Do(fmt.Sprintf("DELETE FROM %s WHERE %s = %d", r.table, table.Key, r.key))
+	}
+}

@@ -1,0 +1,234 @@
+package tasks_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/badnet"
+	"github.com/cleanupd/cleanupd/internal/localpg"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+var faultSeeds = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes")
+
+// scene is a run under attack: two replicas, each behind a network of its own, on a server of its own.
+type scene struct {
+	t        *testing.T
+	rng      *rand.Rand
+	db       *pgtest.DB
+	server   *localpg.Server
+	networks []*badnet.Proxy
+	replicas []*replica
+	revivals sync.WaitGroup
+}
+
+// always makes a fault of what can happen at any moment.
+func always(happen func(s *scene, i int)) func(s *scene, i int) bool {
+	return func(s *scene, i int) bool { happen(s, i); return true }
+}
+
+// faults are what may happen to one of the replicas; they tell whether they did.
+var faults = map[string]func(s *scene, i int) bool{
+	"connections reset":           always(func(s *scene, i int) { s.networks[i].Cut() }),
+	"half-closed to the server":   always(func(s *scene, i int) { s.networks[i].HalfClose(true) }),
+	"half-closed to the replica":  always(func(s *scene, i int) { s.networks[i].HalfClose(false) }),
+	"network silent for a while":  always(func(s *scene, i int) { s.networks[i].Stall(s.within(200, 2500)) }),
+	"cut before COMMIT":           always(func(s *scene, i int) { s.networks[i].CutAtCommit(badnet.BeforeCommit) }),
+	"cut between COMMIT and OK":   always(func(s *scene, i int) { s.networks[i].CutAtCommit(badnet.AfterCommit) }),
+	"replica killed (SIGKILL)":    func(s *scene, i int) bool { return s.end(i, syscall.SIGKILL) },
+	"replica stopped (SIGTERM)":   func(s *scene, i int) bool { return s.end(i, syscall.SIGTERM) },
+	"replica frozen (SIGSTOP)":    always((*scene).freeze),
+	"backends terminated":         always((*scene).terminate),
+	"server restarted, fast":      always(func(s *scene, _ int) { s.restart(true) }),
+	"server restarted, immediate": always(func(s *scene, _ int) { s.restart(false) }),
+}
+
+func (s *scene) within(from, to int) time.Duration {
+	return time.Duration(from+s.rng.IntN(to-from)) * time.Millisecond
+}
+
+// end ends a replica, which comes back beside whatever happens next.
+func (s *scene) end(i int, signal syscall.Signal) bool {
+	running, err := s.replicas[i].end(signal)
+	if !running { // still on its way
+		return false
+	}
+	if signal == syscall.SIGTERM && err != nil {
+		s.t.Errorf("a replica that was told to stop ended with %v", err)
+	}
+	s.revivals.Go(func() {
+		for s.replicas[i].start() != nil && s.t.Context().Err() == nil {
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	return true
+}
+
+// freeze stops a replica for longer than its lease, and wakes it up while another one is at work.
+func (s *scene) freeze(i int) {
+	s.replicas[i].signal(syscall.SIGSTOP)
+	wake := s.within(1_100, 2_500)
+	s.revivals.Go(func() {
+		time.Sleep(wake)
+		s.replicas[i].signal(syscall.SIGCONT)
+	})
+}
+
+func (s *scene) superuser(sql string) {
+	conn, err := pgx.Connect(s.t.Context(), s.db.As("postgres"))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(s.t.Context(), sql); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// terminate ends some of the service's sessions.
+func (s *scene) terminate(int) {
+	s.superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cleanupd' AND random() < 0.5")
+}
+
+func (s *scene) restart(fast bool) {
+	if err := s.server.Restart(s.t.Context(), fast, nil); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// Whatever happens to the replicas, their network and the database, a run comes to its end; what it deleted is what the
+// rules name at its clock, and nothing else; its account is exact; and every watcher sees every event once.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	pgtest.Empty(t) // skips where there is no PostgreSQL
+	program := built(t)
+	var mu sync.Mutex
+	met := map[string]int{}
+	t.Run("seeds", func(t *testing.T) {
+		for i := range *faultSeeds {
+			seed := *firstSeed + uint64(i)
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				for name, n := range underFaults(t, program, seed) {
+					mu.Lock()
+					met[name] += n
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(met)) {
+		t.Logf("%4d × %s", met[name], name)
+	}
+}
+
+// underFaults makes a random database, attacks its run, and asks the questions. It returns the faults that a run has
+// met.
+func underFaults(t *testing.T, program string, seed uint64) map[string]int {
+	s := &scene{t: t, rng: rand.New(rand.NewPCG(seed, 4))}
+	s.db, s.server = pgtest.Private(t)
+	// The cutoffs of the dates' moment are not those of the run, which begins a little later.
+	m := randomDatabase(t, s.db, seed, time.Now().Add(30*time.Minute).Truncate(time.Microsecond))
+	original := m.keys()
+	for range 2 {
+		network := badnet.New(t, s.db.URL(), time.Millisecond)
+		s.networks = append(s.networks, network)
+		s.replicas = append(s.replicas, newReplica(t, program, network.URL(s.db.URL())))
+	}
+	stream, err := s.replicas[0].client.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Detach: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := first.GetEvent().GetRunId()
+
+	app := &application{db: s.db, rng: rand.New(rand.NewPCG(seed, 5)), m: m, done: map[row]fate{}}
+	running, ended := context.WithTimeout(t.Context(), 3*time.Minute) // it does end
+	var beside, watching sync.WaitGroup
+	beside.Go(func() { app.work(running, t) })
+	seen := make([][]*cleanupv1.RunEvent, 3)
+	for i := range seen {
+		watching.Go(func() { seen[i] = follow(running, t, s.replicas[i%2:], id) })
+	}
+	met := map[string]int{}
+	beside.Go(func() { s.attack(running, met) })
+	watching.Wait()
+	ended()
+	beside.Wait()
+	s.revivals.Wait()
+
+	events := seen[0]
+	for _, other := range seen[1:] {
+		if !slices.EqualFunc(events, other, func(a, b *cleanupv1.RunEvent) bool { return proto.Equal(a, b) }) {
+			t.Errorf("one watcher saw %d events, another %d, or others", len(events), len(other))
+		}
+	}
+	if err := app.outlive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.event"); n != int64(len(events)) {
+		t.Errorf("%d events are stored, %d were seen", n, len(events))
+	}
+	if len(events) == 0 {
+		return met
+	}
+	run := events[len(events)-1].GetRunFinished().GetRun()
+	if run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
+		t.Errorf("the run ended %s: %s", run.GetState(), run.GetError())
+	}
+	m.now = run.GetReferenceTime().AsTime()
+	m.run()
+	app.adjust(t)
+	compare(t, "attacked", contents(t, s.db, m, original), m.contents(original))
+	var account, want [3]int64
+	for _, r := range run.GetResults() {
+		account[0] += r.GetRowsDeleted()
+		account[1] += r.GetRowsUpdated()
+		account[2] += r.GetTablesDropped()
+	}
+	if want = [3]int64{m.deleted, m.updated, m.dropped}; account != want {
+		t.Errorf("deleted, updated and dropped %v by the account, %v in truth", account, want)
+	}
+	if t.Failed() {
+		for _, e := range events {
+			if e.GetLog().GetLevel() == cleanupv1.LogLevel_LOG_LEVEL_WARNING {
+				t.Log(e.GetSequence(), e.GetTime().AsTime().Format("05.000"), e.GetLog().GetTask(), e.GetLog().GetMessage())
+			}
+		}
+	}
+	t.Logf("%d events, %d rows of the application, %s", len(events), len(app.done), strings.Join(slices.Sorted(maps.Keys(met)), ", "))
+	return met
+}
+
+// attack lets one thing after another happen until the run has ended, or it has been enough.
+func (s *scene) attack(ctx context.Context, met map[string]int) {
+	names := slices.Sorted(maps.Keys(faults))
+	for range 12 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.within(20, 500)):
+		}
+		name := names[s.rng.IntN(len(names))]
+		if faults[name](s, s.rng.IntN(len(s.replicas))) {
+			met[name]++
+		}
+	}
+}

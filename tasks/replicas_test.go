@@ -1,0 +1,140 @@
+package tasks_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// built is the program, for replicas in processes of their own.
+func built(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "cleanupd")
+	if out, err := exec.Command("go", "build", "-o", program, "../cmd/cleanupd").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// replica is a replica in a process of its own, which may die and come back at the same address.
+type replica struct {
+	program, url string
+	address      string // of gRPC; empty before the first start
+	client       cleanupv1.CleanupServiceClient
+
+	mu  sync.Mutex
+	cmd *exec.Cmd // nil while it is down
+}
+
+// newReplica starts a replica; it and its client end with the test.
+func newReplica(t *testing.T, program, url string) *replica {
+	t.Helper()
+	r := &replica{program: program, url: url, address: "127.0.0.1:0"}
+	if err := r.start(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(r.address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.client = cleanupv1.NewCleanupServiceClient(conn)
+	t.Cleanup(func() {
+		_, _ = r.end(syscall.SIGKILL)
+		_ = conn.Close()
+	})
+	return r
+}
+
+var serving = regexp.MustCompile(`msg=serving grpc=(\S+)`)
+
+// start starts the process and waits until it serves; it fails if the process ends instead.
+func (r *replica) start() error {
+	cmd := exec.Command(r.program, "serve", "--database-url", r.url, "--lease", "1s", "--grpc-listen", r.address, "--http-listen", "127.0.0.1:0")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if found := serving.FindStringSubmatch(lines.Text()); found != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.address, r.cmd = found[1], cmd
+			go func() { _, _ = io.Copy(io.Discard, stderr) }()
+			return nil
+		}
+	}
+	return errors.Join(errors.New("the replica did not start"), cmd.Wait())
+}
+
+func (r *replica) signal(s syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cmd != nil {
+		_ = r.cmd.Process.Signal(s)
+	}
+}
+
+// end ends the process by a signal and waits for it. It is not ok when there was none.
+func (r *replica) end(signal syscall.Signal) (ok bool, err error) {
+	r.mu.Lock()
+	cmd := r.cmd
+	r.mu.Unlock()
+	if cmd == nil {
+		return false, nil
+	}
+	r.signal(signal)
+	force := time.AfterFunc(30*time.Second, func() { r.signal(syscall.SIGKILL) })
+	defer force.Stop()
+	err = cmd.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cmd = nil
+	return true, err
+}
+
+// follow collects the events of a run to its end, from whichever replica answers, each once.
+func follow(ctx context.Context, t *testing.T, replicas []*replica, id string) (events []*cleanupv1.RunEvent) {
+	for turn := 0; ctx.Err() == nil; turn++ {
+		stream, err := replicas[turn%len(replicas)].client.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: id, AfterSequence: int64(len(events))})
+		for err == nil {
+			var m *cleanupv1.WatchRunResponse
+			if m, err = stream.Recv(); err != nil {
+				break
+			}
+			if m.GetEvent().GetSequence() != int64(len(events)+1) {
+				t.Errorf("event %d follows %d", m.GetEvent().GetSequence(), len(events))
+				return events
+			}
+			events = append(events, m.GetEvent())
+		}
+		if len(events) > 0 && events[len(events)-1].GetRunFinished() != nil {
+			return events
+		}
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("after %d events: %v", len(events), err)
+			return events
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("the run has not ended after %d events", len(events))
+	return events
+}
