@@ -105,7 +105,7 @@ func (s *scene) terminate(int) {
 }
 
 func (s *scene) restart(fast bool) {
-	if err := s.server.Restart(s.t.Context(), fast, nil); err != nil {
+	if err := s.server.Restart(s.t.Context(), fast); err != nil {
 		s.t.Error(err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
@@ -143,13 +145,13 @@ func untilDeleting(db *pgtest.DB) {
 	}
 }
 
-// The working replica is killed in mid-task; another finishes its run within the lease and a few seconds, and the
-// counts are those of the rows that went.
+// The working replica is killed in mid-task; another has its run within 20 seconds, by the lease as it is by default,
+// and finishes it; the counts are those of the rows that went.
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	slowSessions(db)
-	replicas := []*replica{serve(t, "--database-url", db.URL(), "--lease", "1s"), serve(t, "--database-url", db.URL(), "--lease", "1s")}
+	replicas := []*replica{serve(t, "--database-url", db.URL()), serve(t, "--database-url", db.URL())}
 	code, out, errs := cleanupd(t, "run", "--server", replicas[0].grpc, "--detach", "--task", "sessions", "--task", "audit-trail")
 	id := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
 	if code != 0 || id == nil {
@@ -168,14 +170,96 @@ func TestKilledReplica(t *testing.T) {
 		t.Fatal("the run was through before its replica was killed")
 	}
 	killed := time.Now()
-	code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", replicas[other].grpc)
-	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
-		t.Errorf("%d %s %s", code, out, errs)
+	for db.Int("SELECT epoch FROM cleanupd.run") == 1 {
 	}
 	if took := time.Since(killed); took > 20*time.Second {
 		t.Errorf("the other replica took %s", took)
 	}
+	code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", replicas[other].grpc)
+	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
 	if gaps := db.Int("SELECT max(sequence) - count(*) FROM cleanupd.event"); gaps != 0 {
 		t.Errorf("%d events are missing", gaps)
+	}
+}
+
+// A time that passed while all replicas were down is made up for after their start, once: that of a cron expression as
+// well as a single one.
+func TestScheduleOfReplicas(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
+	args := []string{"--schedule", "--database-url", db.URL(), "--lease", "1s"}
+	for i, schedule := range []string{`{"once": "2999-01-01T00:00:00Z", "enabled": true}`, `{"cron": "0 4 * * *", "timeZone": "Europe/Berlin", "enabled": true}`} {
+		r := serve(t, args...)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.http+"/v1/schedule", strings.NewReader(schedule))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatalf("%v, %v", resp, err)
+		}
+		_ = resp.Body.Close()
+		if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.cmd.Wait(); err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+		if n := db.Int("SELECT count(*) FROM cleanupd.run"); n != int64(i) {
+			t.Errorf("%d runs before the time came", n)
+		}
+		db.Do("UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'")
+		var replicas []*replica
+		for range 3 {
+			replicas = append(replicas, serve(t, args...))
+		}
+		for db.Int("SELECT count(end_time) FROM cleanupd.run") <= int64(i) {
+		}
+		if n := db.Int("SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED' AND requested_by = 'schedule'"); n != int64(i)+1 || n != db.Int("SELECT count(*) FROM cleanupd.run") {
+			t.Errorf("%s: %d runs", schedule, n)
+		}
+		for _, r := range replicas {
+			_ = r.cmd.Process.Kill()
+			_ = r.cmd.Wait()
+		}
+	}
+	if n := db.Int("SELECT count(*) FROM XtkAudit"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+// No statement waits for ever, and none goes to a server that is read-only; the URL may say otherwise.
+func TestSessions(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	settings := func(url string) string {
+		t.Helper()
+		config, err := parseDatabaseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := pgx.ConnectConfig(t.Context(), config.ConnConfig)
+		if err != nil {
+			return err.Error()
+		}
+		defer func() { _ = conn.Close(t.Context()) }()
+		var all string
+		if err := conn.QueryRow(t.Context(), "SELECT concat_ws(' ', current_setting('lock_timeout'), current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'))").Scan(&all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if got := settings(db.URL()); got != "10s 10min 10s" {
+		t.Error(got)
+	}
+	if got := settings(db.URL() + "&statement_timeout=5000"); got != "10s 5s 10s" {
+		t.Error(got)
+	}
+	db.Superuser("ALTER DATABASE " + db.Name + " SET default_transaction_read_only = on")
+	if got := settings(db.URL()); !strings.Contains(got, "read only") {
+		t.Error(got)
 	}
 }

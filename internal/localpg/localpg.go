@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -42,7 +43,7 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "cleanupd-pg-")
+	dir, err := makeDir(owner)
 	if err != nil {
 		return nil, err
 	}
@@ -53,27 +54,36 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 			half.Stop()
 		}
 	}()
-	if owner != nil {
-		if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
-			return nil, err
-		}
-	}
 	initdb := command(owner, filepath.Join(bin, "initdb"), "--pgdata", s.data(), "--username", "postgres", "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
 	initdb.Dir = dir
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	// The port is free when it is looked for, not for certain when PostgreSQL takes it: then another one is tried.
+	return s, s.runAnywhere(ctx)
+}
+
+// runAnywhere starts the server on a free port. The port is free when it is looked for, not for certain when PostgreSQL
+// takes it: then another one is tried.
+func (s *Server) runAnywhere(ctx context.Context) (err error) {
 	for range 5 {
 		if s.port, err = freePort(); err != nil {
-			return nil, err
+			return err
 		}
 		if err = s.run(ctx); err == nil {
-			return s, nil
+			return nil
 		}
 	}
-	return nil, err
+	return err
+}
+
+// makeDir makes a folder for the server's files.
+func makeDir(owner *syscall.Credential) (string, error) {
+	dir, err := os.MkdirTemp("", "cleanupd-pg-")
+	if err != nil || owner == nil {
+		return dir, err
+	}
+	return dir, os.Chown(dir, int(owner.Uid), int(owner.Gid))
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
@@ -124,24 +134,54 @@ func (s *Server) URL(role, database string) string {
 }
 
 // Restart ends the server, after its sessions have been thrown out (fast) or as by a crash, and starts it again on the
-// same port. While it is down, stopped is called; nil: nothing is.
-func (s *Server) Restart(ctx context.Context, fast bool, stopped func()) error {
+// same port.
+func (s *Server) Restart(ctx context.Context, fast bool) error {
 	signal := syscall.SIGQUIT
 	if fast {
 		signal = syscall.SIGINT
 	}
 	s.end(signal)
-	if stopped != nil {
-		stopped()
-	}
 	return s.run(ctx)
+}
+
+// Standby starts a server that follows this one, commit by commit, and may be promoted. This one is restarted for it.
+func (s *Server) Standby(ctx context.Context) (standby *Server, err error) {
+	dir, err := makeDir(s.owner)
+	if err != nil {
+		return nil, err
+	}
+	standby = &Server{dir: dir, bin: s.bin, owner: s.owner, settings: slices.Clone(s.settings)}
+	half := standby
+	defer func() {
+		if err != nil {
+			half.Stop()
+		}
+	}()
+	s.end(syscall.SIGINT)
+	if out, err := command(s.owner, "cp", "-R", "-p", s.data(), standby.data()).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("copy the server: %w\n%s", err, out)
+	}
+	if out, err := command(s.owner, "touch", filepath.Join(standby.data(), "standby.signal")).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	standby.settings = append(standby.settings, fmt.Sprintf("primary_conninfo=host=127.0.0.1 port=%d user=postgres", s.port))
+	s.settings = append(s.settings, "synchronous_standby_names=*")
+	if err := s.run(ctx); err != nil {
+		return nil, err
+	}
+	return standby, standby.runAnywhere(ctx)
+}
+
+// Crash ends the server at once.
+func (s *Server) Crash() {
+	if s.cmd != nil {
+		s.end(syscall.SIGQUIT)
+	}
 }
 
 // Stop ends the server at once and removes all it made.
 func (s *Server) Stop() {
-	if s.cmd != nil {
-		s.end(syscall.SIGQUIT)
-	}
+	s.Crash()
 	_ = os.RemoveAll(s.dir)
 }
 

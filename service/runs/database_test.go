@@ -3,6 +3,7 @@ package runs_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -137,11 +138,58 @@ func TestServerThatRestarts(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
 	outlive(t, db, db.URL(), func(at int64) {
-		if err := server.Restart(t.Context(), at%200 == 0, nil); err != nil {
+		if err := server.Restart(t.Context(), at%200 == 0); err != nil {
 			t.Fatal(err)
 		}
 		db.Reset()
 	})
+}
+
+// A primary that is lost in mid-run; the standby is read-only until it is promoted, and then the run goes on there. Not a
+// row and not an event is lost, since a commit waits for the standby.
+func TestFailoverToAStandby(t *testing.T) {
+	t.Parallel()
+	db, server := migrated(t)
+	standby, err := server.Standby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Stop)
+	db.Reset()
+	const rows = 500
+	sessions(db, rows)
+	hosts, err := url.Parse(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := url.Parse(standby.URL("", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts.Host += "," + second.Host
+	both := pool(t, hosts.String())
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.MaxRows = both, 1 })
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	untilDeleting(t, db, run.ID)
+	server.Crash()
+	promoted, err := pgxpool.New(t.Context(), standby.URL("postgres", "campaign"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(promoted.Close)
+	var before int64
+	if err := promoted.QueryRow(t.Context(), "SELECT count(*) FROM XtkSessionInfo").Scan(&before); err != nil || before == 0 || before == rows {
+		t.Fatalf("%d rows are left on the standby: %v", before, err)
+	}
+	if _, err := promoted.Exec(t.Context(), "SELECT pg_promote()"); err != nil {
+		t.Fatal(err)
+	}
+	checkFinished(t, watch(t, m, run.ID), rows)
+	var left int64
+	if err := both.QueryRow(t.Context(), "SELECT count(*) FROM XtkSessionInfo").Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d rows are left: %v", left, err)
+	}
 }
 
 // A database that became read-only, or that lets nobody in, is waited for; the run goes on when it is as it was.
