@@ -112,8 +112,7 @@ func (a *application) hold(ctx context.Context, sql string) error {
 // write does something to a row, and finds out whether it was committed should the connection be cut.
 func (a *application) write(ctx context.Context, r row, f fate, statements ...string) error {
 	ctx = context.WithoutCancel(ctx) // what was begun comes to its end
-	var xid uint64
-	n := int64(0)
+	token, n := a.rng.Int64(), int64(0)
 	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
 		for _, sql := range statements {
 			tag, err := tx.Exec(ctx, sql)
@@ -122,18 +121,19 @@ func (a *application) write(ctx context.Context, r row, f fate, statements ...st
 			}
 			n = tag.RowsAffected()
 		}
-		return tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&xid)
+		_, err := tx.Exec(ctx, "INSERT INTO elsewhere.application VALUES ($1)", token)
+		return err
 	})
 	if err != nil {
-		if outErr := a.outlive(ctx); outErr != nil {
-			return fmt.Errorf("%w, after %w", outErr, err)
+		committed := false
+		for asked := false; !asked; {
+			if outErr := a.outlive(ctx); outErr != nil {
+				return fmt.Errorf("%w, after %w", outErr, err)
+			}
+			asked = a.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM elsewhere.application WHERE token = $1)", token).Scan(&committed) == nil
 		}
-		var committed bool
-		if xid == 0 {
+		if !committed {
 			return nil
-		}
-		if err := a.db.QueryRow(ctx, "SELECT COALESCE(pg_xact_status($1::text::xid8) = 'committed', false)", fmt.Sprint(xid)).Scan(&committed); err != nil || !committed {
-			return err
 		}
 	}
 	if n == 0 {

@@ -144,6 +144,7 @@ func underFaults(t *testing.T, program string, seed uint64) map[string]int {
 	// The cutoffs of the dates' moment are not those of the run, which begins a little later.
 	m := randomDatabase(t, s.db, seed, time.Now().Add(30*time.Minute).Truncate(time.Microsecond))
 	original := m.keys()
+	s.db.Do("CREATE TABLE elsewhere.application (token bigint)")
 	for range 2 {
 		network := badnet.New(t, s.db.URL(), time.Millisecond)
 		s.networks = append(s.networks, network)
