@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -46,15 +47,21 @@ func (c *claim) atWork() string {
 	return c.todo[0]
 }
 
-// What to claim: a run that is queued, or whose replica has fallen silent; or one that this replica holds already and
-// was set back in. The latter may still be locked by a transaction of its own that was cut off.
+// What to claim: a run that is queued, or whose replica has fallen silent, but none that is at work here; or one that
+// was set back here. The latter may still be locked by a transaction of its own that was cut off.
 const (
-	waiting = "state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp() ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED"
-	ours    = "state = 'RUNNING' AND id = $3::text::uuid AND epoch = $4 FOR UPDATE"
+	waiting = `(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()) AND id <> ALL ($3::text[]::uuid[])
+		ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED`
+	setBack = "state = 'RUNNING' AND id = $3::text::uuid AND epoch = $4 FOR UPDATE"
 )
 
 // take claims a run that waits for a replica; nil when there is none.
-func (m *Manager) take(ctx context.Context) (*claim, error) { return m.claim(ctx, waiting, "") }
+func (m *Manager) take(ctx context.Context) (*claim, error) {
+	m.mu.Lock()
+	atWork := slices.AppendSeq([]string{}, maps.Keys(m.atWork))
+	m.mu.Unlock()
+	return m.claim(ctx, waiting, "", atWork)
+}
 
 // claim makes a run this replica's, and tells so in its log; nil when there is none. reason is why it is taken up
 // again; empty: another replica had it.

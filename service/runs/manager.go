@@ -47,15 +47,16 @@ type Manager struct {
 	midSourcing       map[string]*pgxpool.Pool
 	relatedListTables []string
 
-	mu    sync.Mutex
-	tails map[string]*tail
+	mu     sync.Mutex
+	tails  map[string]*tail
+	atWork map[string]bool // runs, by their ids
 }
 
 // New returns a Manager.
 func New(c Config) *Manager {
 	return &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, 15*time.Second), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, 90*24*time.Hour), maxRows: c.MaxRows, wake: make(chan struct{}, 1),
-		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}}
+		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}, atWork: map[string]bool{}}
 }
 
 // Cancel asks for a run to be stopped after its current batch, and returns the run. One that nobody holds is

@@ -41,7 +41,11 @@ func (m *Manager) Work(ctx context.Context) {
 	for ctx.Err() == nil {
 		c, err := m.take(ctx)
 		if err == nil && c != nil {
-			wg.Go(func() { m.work(ctx, c) })
+			m.setAtWork(c.id, true)
+			wg.Go(func() {
+				defer m.setAtWork(c.id, false)
+				m.work(ctx, c)
+			})
 			continue
 		}
 		if err != nil && ctx.Err() == nil {
@@ -52,6 +56,16 @@ func (m *Manager) Work(ctx context.Context) {
 		case <-m.wake:
 		case <-time.After(pollEvery):
 		}
+	}
+}
+
+func (m *Manager) setAtWork(id string, atWork bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if atWork {
+		m.atWork[id] = true
+	} else {
+		delete(m.atWork, id)
 	}
 }
 
@@ -106,7 +120,7 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 			return nil
 		case <-time.After(pause.NextBackOff()):
 		}
-		again, err := m.claim(ctx, ours, tasks.Explain(reason), c.id, c.epoch)
+		again, err := m.claim(ctx, setBack, tasks.Explain(reason), c.id, c.epoch)
 		if err == nil {
 			if again == nil {
 				log.Warn("left the run", "reason", errFenced)
