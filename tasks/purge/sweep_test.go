@@ -307,33 +307,3 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 		})
 	}
 }
-
-// A row that the application changes while the sweep waits for it survives when it is no longer obsolete.
-func TestSweepSparesARowThatChangesMeanwhile(t *testing.T) {
-	t.Parallel()
-	db := rows(t, 100)
-	e, a := engine(db)
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "UPDATE t SET old = false WHERE id = 50"); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := e.Run(t.Context(), obsolete, purge.Cursor{})
-		done <- err
-	}()
-	for db.Int("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 0 {
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if left := db.Int("SELECT count(*) FROM t WHERE id % 2 = 0"); left != 1 || db.Int("SELECT count(*) FROM t WHERE id = 50") != 1 || a.deleted() != 49 {
-		t.Errorf("%d rows are left, %d are accounted for", left, a.deleted())
-	}
-}
