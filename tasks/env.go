@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -19,6 +20,8 @@ type Env struct {
 	set     *fixedSet // of the task at work; nil when it has none
 	engine  *purge.Engine
 	journal Journal
+
+	warning sync.Mutex
 	warned  map[string]bool // what the engine has told during the task at work
 }
 
@@ -29,8 +32,11 @@ func (e *Env) log(ctx context.Context, level Level, messages ...string) {
 
 // warnOnce tells what the engine meets, such as a lock, once a task.
 func (e *Env) warnOnce(ctx context.Context, message string) {
-	if !e.warned[message] {
-		e.warned[message] = true
+	e.warning.Lock()
+	told := e.warned[message]
+	e.warned[message] = true
+	e.warning.Unlock()
+	if !told {
 		e.log(ctx, Warning, message)
 	}
 }
@@ -209,7 +215,7 @@ func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 		e.log(ctx, Warning, u.Name+": someone keeps the whole table locked; the rest of it is left for the next run")
 	}
 	if r.Kept > 0 {
-		e.log(ctx, Warning, u.Name+": obsolete rows can not be deleted, a trigger of the table prevents it; left")
+		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger of the table prevents it; left", u.Name, r.Kept))
 	}
 	if u.step.dependent() && (r.Locked > 0 || r.TableLocked || r.Kept > 0) {
 		e.holdBack(ctx, u)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -111,7 +112,7 @@ func TestDeliveriesGoInSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer pool.Close()
-		j := mustRun(t, db, func(c *tasks.Config) { c.Pool = pool }, "deliveries")
+		j := mustRun(t, db, func(c *tasks.Config) { c.Pool, c.BatchTarget = pool, time.Minute }, "deliveries")
 		if want := int64(200_000 + deliveries); j.deleted["deliveries"] != want {
 			t.Errorf("%d rows went, want %d", j.deleted["deliveries"], want)
 		}

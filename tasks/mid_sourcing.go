@@ -106,7 +106,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	there.Pool = pool
 	j := &remoteJournal{Journal: e.journal, main: e, server: name}
 	engine := *e.engine
-	engine.Pool, engine.Commit, engine.Lock = pool, j.Commit, 0
+	engine.Pool, engine.Commit, engine.Lock, engine.Workers = pool, j.Commit, 0, 1
 	there.engine, there.journal = &engine, j
 	if err := there.look(ctx); err != nil {
 		return err

@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	if err != nil || where == "" {
 		return err
 	}
-	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit}
+	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit, Along: e.along(step, table)}
 	if s.Limit == 0 {
 		s.Limit = defaultLimit
 	}
@@ -97,6 +98,40 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 		p.units = append(p.units, unit{s, step})
 	}
 	return nil
+}
+
+// dateBound is how a rule bounds a date.
+var dateBound = regexp.MustCompile(`(?:^| AND )(ts\w+) < @(cutoff|now)(?: AND |$)`)
+
+// along is the column by which the rows of a step may be found without visiting all others: the link to the task's set,
+// or the date of the only rule; nil: none.
+func (e *Env) along(step Step, table *campaign.Table) *purge.Along {
+	link := step.Link
+	if step.OfSet {
+		link = e.set.Key
+	}
+	switch {
+	case step.dependent() && (link == "" || len(e.set.ids) == 0):
+		return nil
+	case step.dependent():
+		return &purge.Along{Column: strings.ToLower(link), From: slices.Min(e.set.ids), To: slices.Max(e.set.ids) + 1}
+	case len(step.Rules) != 1 || strings.Contains(step.Rules[0].Where, " OR "):
+		return nil
+	}
+	r := step.Rules[0]
+	bound := dateBound.FindStringSubmatch(r.Where)
+	if bound == nil || !table.Has(bound[1]) {
+		return nil
+	}
+	until := e.Now
+	if bound[2] == "cutoff" {
+		delay, err := e.Options.Delay(r.Option)
+		if err != nil {
+			return nil
+		}
+		until = until.Add(-delay - r.Extra)
+	}
+	return &purge.Along{Column: strings.ToLower(bound[1]), Dates: true, To: until.UnixMicro() + 1}
 }
 
 // where is the whole condition of a step on a table; empty when it can not be asked.

@@ -38,6 +38,10 @@ type Config struct {
 	Succeeded map[string]bool
 	// MaxRows caps every batch; 0: no cap.
 	MaxRows int
+	// BatchTarget is how long a batch should take; 0: 50 milliseconds.
+	BatchTarget time.Duration
+	// Workers is how many batches may be at work at once on a large table; 0: 1.
+	Workers int
 	// Lock is the advisory lock that the run's batches share; 0: none.
 	Lock int64
 	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts.
@@ -59,7 +63,7 @@ func Run(ctx context.Context, c Config, j Journal) error {
 func run(ctx context.Context, c Config, j Journal) error {
 	c.Succeeded = maps.Collect(maps.All(c.Succeeded)) // never nil
 	e := &Env{Config: c, journal: j, warned: map[string]bool{}}
-	e.engine = &purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Lock: c.Lock, Warn: func(message string) { e.warnOnce(ctx, message) }}
+	e.engine = &purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Target: c.BatchTarget, Workers: c.Workers, Lock: c.Lock, Warn: func(message string) { e.warnOnce(ctx, message) }}
 	if err := e.engine.Retry(ctx, "the catalog", func() error { return e.check(ctx) }); err != nil {
 		return err
 	}

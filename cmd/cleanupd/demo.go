@@ -54,7 +54,7 @@ func demo(ctx context.Context, w io.Writer, rows int, keep bool) error {
 		return err
 	}
 	url := pg.URL(campaigndb.Role, demoDatabase)
-	s, err := newServer(ctx, serveConfig{databaseURL: url, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second, history: 24 * time.Hour},
+	s, err := newServer(ctx, serveConfig{databaseURL: url, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second, history: 24 * time.Hour, batchTarget: 50 * time.Millisecond, workers: 2},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -28,8 +29,11 @@ type serveConfig struct {
 	lease       time.Duration
 	schedule    bool
 	history     time.Duration
+	batchTarget time.Duration
+	workers     int
 	midSourcing []string // NAME=URL
 	listTables  []string
+	tracer      pgx.QueryTracer // of the main database's connections; nil: none
 }
 
 func newServe() *cobra.Command {
@@ -58,6 +62,8 @@ func newServe() *cobra.Command {
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 UTC until SetSchedule says otherwise")
 	f.DurationVar(&c.history, "history", 90*24*time.Hour, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
+	f.DurationVar(&c.batchTarget, "batch-target", 50*time.Millisecond, "how long a batch should take, 1ms to 10s: a slower one makes the next one smaller")
+	f.IntVar(&c.workers, "workers", 2, "how many batches may be at work at once on a large table, 1 to 16")
 	f.DurationVar(&c.lease, "lease", 15*time.Second, "how long a silent replica keeps its run, 1s or more")
 	return cmd
 }
@@ -85,6 +91,12 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if c.history < time.Second {
 		return nil, usagef("--history must be 1s or more, not %s", c.history)
 	}
+	if c.batchTarget < time.Millisecond || c.batchTarget > 10*time.Second {
+		return nil, usagef("--batch-target must be 1ms to 10s, not %s", c.batchTarget)
+	}
+	if c.workers < 1 || c.workers > 16 {
+		return nil, usagef("--workers must be 1 to 16, not %d", c.workers)
+	}
 	s = &server{log: log}
 	half := s
 	defer func() {
@@ -101,6 +113,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err := migrateDatabase(ctx, config); err != nil {
 		return nil, err
 	}
+	config.ConnConfig.Tracer = c.tracer
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
@@ -108,7 +121,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	hostname, _ := os.Hostname() // for people only
-	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, BatchTarget: c.batchTarget, Workers: c.workers, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: s.others, RelatedListTables: c.listTables})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))

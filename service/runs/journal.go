@@ -83,6 +83,8 @@ func (j *journal) halt(reason *string) error {
 	case reason == nil:
 		return errFenced
 	case *reason != "":
+		j.mu.Lock()
+		defer j.mu.Unlock()
 		j.stop = *reason
 		return tasks.ErrStopped
 	}
@@ -130,7 +132,7 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
 	var reason *string
 	var err error
-	if d.Empty() && d.Cursor.Unit == j.cursor.Unit && time.Since(j.written) < checkEvery {
+	if j.idle(d) {
 		err = tx.QueryRow(ctx, "SELECT "+stopReason, j.claim.id, j.claim.epoch).Scan(&reason)
 	} else {
 		reason, err = j.account(ctx, tx, d)
@@ -148,6 +150,13 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 	return j.halt(reason)
 }
 
+// idle tells whether a batch changed nothing that has to be written now.
+func (j *journal) idle(d purge.Delta) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return d.Empty() && d.Cursor.Unit == j.cursor.Unit && time.Since(j.written) < checkEvery
+}
+
 // account writes the batch's account in its own transaction, if the run is still of this epoch.
 func (j *journal) account(ctx context.Context, tx tasks.Tx, d purge.Delta) (reason *string, err error) {
 	err = tx.QueryRow(ctx, `UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
@@ -155,6 +164,8 @@ func (j *journal) account(ctx context.Context, tx tasks.Tx, d purge.Delta) (reas
 		WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING `+stopReason,
 		j.claim.id, j.claim.epoch, j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor).Scan(&reason)
 	if err == nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
 		j.written, j.cursor = time.Now(), d.Cursor
 	}
 	return reason, err

@@ -27,6 +27,10 @@ type Config struct {
 	History time.Duration
 	// MaxRows caps every batch; 0: no cap.
 	MaxRows int
+	// BatchTarget is how long a batch should take; 0: 50 milliseconds.
+	BatchTarget time.Duration
+	// Workers is how many batches may be at work at once on a large table; 0: 2.
+	Workers int
 	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts (NmsExtAccount.sName).
 	MidSourcing map[string]*pgxpool.Pool
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
@@ -42,6 +46,8 @@ type Manager struct {
 	keepSchedule bool
 	history      time.Duration
 	maxRows      int
+	batchTarget  time.Duration
+	workers      int
 	wake         chan struct{} // a run may be waiting
 
 	midSourcing       map[string]*pgxpool.Pool
@@ -55,7 +61,7 @@ type Manager struct {
 // New returns a Manager.
 func New(c Config) *Manager {
 	return &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, 15*time.Second), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
-		history: cmp.Or(c.History, 90*24*time.Hour), maxRows: c.MaxRows, wake: make(chan struct{}, 1),
+		history: cmp.Or(c.History, 90*24*time.Hour), maxRows: c.MaxRows, batchTarget: c.BatchTarget, workers: cmp.Or(c.Workers, 2), wake: make(chan struct{}, 1),
 		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}, atWork: map[string]bool{}}
 }
 

@@ -12,11 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// windowBlocks is how many blocks of the heap (8 KiB each) one statement looks at: about 1 MiB, small enough that
-// repeating a window which held more rows than the limit costs nothing against deleting them.
-const windowBlocks = 128
-
-// countBlocks is the window of a count, which deletes nothing and repeats nothing: 32 MiB.
+// countBlocks is how many blocks one statement of a count looks at, which deletes nothing: 32 MiB.
 const countBlocks = 4096
 
 // Delta is what one batch did. Cursor says where the sweep goes on after it.
@@ -30,21 +26,28 @@ type Delta struct {
 // Empty tells whether the batch changed nothing.
 func (d Delta) Empty() bool { return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 }
 
-// Cursor is the place a sweep has come to: all windows below Block are done. Blocks mean nothing after the table
-// was rewritten (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning.
+// Cursor is the place a sweep has come to: all below it is done. Places are blocks of the table, or values of the column
+// that is walked along. Blocks mean nothing after the table was rewritten (VACUUM FULL), which Filenode shows. The zero
+// Cursor is the beginning.
 type Cursor struct {
-	Unit     string `json:"unit,omitempty"` // the caller's name for the sweep
+	Unit     string `json:"unit,omitempty"`  // the caller's name for the sweep
+	Along    string `json:"along,omitempty"` // a column; empty: blocks
 	Filenode uint32 `json:"filenode,omitempty"`
-	Block    int64  `json:"block,omitempty"`
+	Place    int64  `json:"place,omitempty"`
 }
 
 // Engine runs sweeps. It may be copied.
 type Engine struct {
 	Pool *pgxpool.Pool
-	// Commit writes the batch's account in its transaction and commits it. An error ends the sweep.
+	// Commit writes the batch's account in its transaction and commits it. An error ends the sweep. Several workers call
+	// it at once.
 	Commit func(ctx context.Context, tx pgx.Tx, d Delta) error
 	// MaxRows caps every sweep's limit; 0: no cap.
 	MaxRows int
+	// Target is how long a batch should take; 0: 50 milliseconds.
+	Target time.Duration
+	// Workers is how many batches of one sweep may be at work at once, where the table is large; 0: 1.
+	Workers int
 	// LockTimeout is how long a statement waits for a lock; 0: 2 seconds.
 	LockTimeout time.Duration
 	// StatementTimeout is how long a statement may take before its batch is halved; 0: 30 seconds.

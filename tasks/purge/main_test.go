@@ -2,6 +2,7 @@ package purge_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -14,10 +15,12 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // account is what the batches of a test did.
 type account struct {
+	mu      sync.Mutex
 	batches []purge.Delta
 	warned  []string
-	// before is called in a batch's transaction, after its statement and before its commit.
+	// before is called in a batch's transaction, after its statement and before its commit; after is called then.
 	before func(tx pgx.Tx) error
+	after  func(d purge.Delta)
 }
 
 func (a *account) deleted() (n int64) {
@@ -45,9 +48,21 @@ func engine(db *pgtest.DB) (*purge.Engine, *account) {
 					return err
 				}
 			}
+			if err := tx.Commit(ctx); err != nil {
+				return err
+			}
+			if a.after != nil {
+				a.after(d)
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
 			a.batches = append(a.batches, d)
-			return tx.Commit(ctx)
+			return nil
 		},
-		Warn: func(message string) { a.warned = append(a.warned, message) },
+		Warn: func(message string) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.warned = append(a.warned, message)
+		},
 	}, a
 }

@@ -2,10 +2,11 @@ package purge
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"sync"
 
-	"github.com/jackc/pgx/v5/pgtype"
+	"golang.org/x/sync/errgroup"
 )
 
 // Sweep is one statement on one table: which rows leave it, or change.
@@ -26,6 +27,8 @@ type Sweep struct {
 	SetArgs []any
 	// Limit is the most rows one statement may touch.
 	Limit int
+	// Along is an ordered column that Where bounds; nil: none.
+	Along *Along
 	// Also is a statement that shares the batch's: it reads the rows that went, or changed, from gone, whose columns
 	// are those of Returning; nil: none.
 	Also *Also
@@ -51,163 +54,145 @@ type Result struct {
 	// TableLocked says that the sweep ended early: someone held a lock that could not be passed over, as on the
 	// whole table.
 	TableLocked bool
-	// Kept is how many times a full batch of rows matched and none of them went (a trigger of the application's
-	// that says no), so that the sweep left their window.
-	Kept int
+	// Kept is how many obsolete rows stayed though nobody held their locks: a trigger of the application's says no.
+	Kept int64
 }
 
-// idleBatches is how many batches in a row may find rows and delete none before the sweep leaves their window.
-const idleBatches = 3
-
-// state is a sweep at work.
-type state struct {
-	*Engine
-	Sweep
-	limit  int
-	blocks int64 // the window's width
-	cursor Cursor
-	// skipLocked passes over rows that someone else has locked, in this window only.
-	skipLocked bool
-	idle       int
-	result     Result
-}
-
-// Run deletes the rows of the sweep from the cursor on, to the end of the table.
+// Run deletes the rows of the sweep from the cursor on, to the end of the table, or of the index on the way that was
+// chosen.
 func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (Result, error) {
-	st := &state{Engine: e, Sweep: s, limit: s.Limit, blocks: windowBlocks, cursor: from}
+	mostRows := s.Limit
 	if e.MaxRows > 0 {
-		st.limit = min(st.limit, e.MaxRows)
+		mostRows = min(mostRows, e.MaxRows)
 	}
 	if s.Twin != nil { // each row may take another one with it
-		st.limit = max(st.limit/2, 1)
+		mostRows = max(mostRows/2, 1)
 	}
-	if from.Unit != s.Unit {
-		st.cursor = Cursor{Unit: s.Unit}
+	along, err := e.way(ctx, s)
+	if err != nil {
+		return Result{}, named(s, err)
+	}
+	sw := &sweep{Engine: e, Sweep: s, axis: along, mostRows: mostRows, next: along.start, open: map[*worker]int64{}}
+	if sw.simple, err = e.simple(ctx, s); err != nil {
+		return Result{}, named(s, err)
+	}
+	sw.simple = sw.simple && along.column == ""
+	if from.Unit == s.Unit && from.Along == along.column {
+		sw.next, sw.filenode = from.Place, from.Filenode
+	}
+	if along.column != "" {
+		err = sw.to(ctx, s.Along.To)
+		if !errors.Is(err, errCrowded) {
+			return sw.result, named(s, err)
+		}
+		sw.axis, sw.next, sw.open = blocks, 0, map[*worker]int64{}
 	}
 	// The end of the table is read again at the end, for the rows that moved there meanwhile.
 	for range 2 {
 		end, err := e.end(ctx, s)
-		for err == nil && st.cursor.Block < end {
-			err = st.step(ctx, end)
-		}
-		// Passing over locked rows takes the right to lock them (UPDATE), which the role may not have.
-		if hasState(err, lockNotAvailable) || st.skipLocked && hasState(err, insufficientPrivilege) {
-			st.result.TableLocked = true
-			return st.result, nil
+		if err == nil && sw.next < end {
+			sw.next = max(sw.next-1, 0) // the last block may have got more rows, too
+			err = sw.to(ctx, end)
 		}
 		if err != nil {
-			return st.result, fmt.Errorf("%s: %w", s.Name, err)
+			return sw.result, named(s, err)
 		}
 	}
-	return st.result, nil
+	return sw.result, nil
 }
 
-// step runs one batch and answers to what stopped it.
-func (st *state) step(ctx context.Context, end int64) error {
-	err := st.Retry(ctx, st.Name, func() error { return st.batch(ctx, end) })
-	switch {
-	case hasState(err, queryCanceled) && (st.blocks > 1 || st.limit > 1):
-		st.blocks, st.limit = max(st.blocks/2, 1), max(st.limit/2, 1)
-		st.Warn(fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows of %d blocks at most", st.Name, st.limit, st.blocks))
-		return nil
-	case hasState(err, lockNotAvailable) && !st.skipLocked:
-		st.skipLocked = true
+func named(s Sweep, err error) error {
+	if err == nil {
 		return nil
 	}
-	return err
+	return fmt.Errorf("%s: %w", s.Name, err)
 }
 
-// batch deletes at most limit rows of the window at the cursor, in a transaction, and moves the cursor on when
-// the window has no more.
-func (st *state) batch(ctx context.Context, end int64) error {
-	tx, err := st.Begin(ctx)
-	if err != nil {
-		return err
+// sweep is a sweep at work: its workers take one stretch of the axis after the other.
+type sweep struct {
+	*Engine
+	Sweep
+	axis
+	mostRows int  // of a batch
+	simple   bool // the plain statement will do
+
+	mu       sync.Mutex
+	next     int64             // the first place that no worker has taken yet
+	open     map[*worker]int64 // the first place of each worker's stretch that is not done
+	filenode uint32            // of the table as it was last seen; 0: not yet
+	result   Result
+}
+
+// to sweeps up to the end of the axis.
+func (sw *sweep) to(ctx context.Context, end int64) error {
+	workers := 1
+	if end-sw.next >= sw.large && sw.Also == nil { // what goes beside the rows is not known to be disjoint
+		workers = max(sw.Workers, 1)
 	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	next := min(st.cursor.Block+st.blocks, end)
-	var picked, gone, twins int64
-	if err := tx.QueryRow(ctx, st.batchSQL(), slices.Concat(st.Args, st.SetArgs, []any{tid(st.cursor.Block), tid(next), st.limit})...).Scan(&picked, &gone, &twins); err != nil {
-		return err
+	group, ctx := errgroup.WithContext(ctx)
+	for range workers {
+		w := &worker{sweep: sw, pace: newPace(sw.mostRows, sw.axis, sw.Target)}
+		group.Go(func() error { return w.work(ctx, end) })
 	}
-	// Asked after the DELETE, which locks the table against being rewritten.
-	cursor := st.cursor
-	if err := tx.QueryRow(ctx, "SELECT pg_relation_filenode($1::text::regclass)", st.Relation).Scan(&cursor.Filenode); err != nil {
-		return err
+	return group.Wait()
+}
+
+// take gives a worker its next stretch; it is not ok when there is none.
+func (sw *sweep) take(w *worker, end int64) bool {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if sw.next >= end || sw.result.TableLocked {
+		return false
 	}
-	idle, kept := 0, 0
-	if picked > 0 && gone == 0 {
-		idle = st.idle + 1
+	w.from, w.to = sw.next, min(sw.next+sw.stretch, end)
+	sw.next, sw.open[w] = w.to, w.from
+	return true
+}
+
+// cursor is the place that the sweep has come to when a worker's stretch is done up to a place: the lowest that is not.
+// Of a table that was rewritten the blocks are begun again, since what was below the cursor may be anywhere.
+func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if sw.column == "" && sw.filenode != 0 && sw.filenode != filenode {
+		sw.next = 0
 	}
-	done := picked < int64(st.limit)
-	if idle == idleBatches && !done {
-		idle, kept, done = 0, 1, true
-	}
-	switch {
-	case st.cursor.Filenode != 0 && st.cursor.Filenode != cursor.Filenode:
-		cursor.Block, done = 0, false // rewritten: what was below the cursor may be anywhere
-	case done:
-		cursor.Block = next
-	}
-	var locked int64
-	if done && st.skipLocked {
-		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", st.Relation, window(len(st.Args)), st.Where),
-			slices.Concat(st.Args, []any{tid(st.cursor.Block), tid(next)})...).Scan(&locked); err != nil {
-			return err
+	sw.filenode = filenode
+	c := Cursor{Unit: sw.Unit, Along: sw.column, Filenode: filenode, Place: sw.next}
+	for other, first := range sw.open {
+		if other != w {
+			c.Place = min(c.Place, first)
+		} else if done < w.to {
+			c.Place = min(c.Place, done)
 		}
 	}
-	d := Delta{Deleted: gone + twins, Cursor: cursor}
-	if st.Set != "" {
-		d.Deleted, d.Updated = 0, gone
-	}
-	if err := st.Commit(ctx, tx, d); err != nil {
-		return err
-	}
-	st.cursor, st.idle = cursor, idle
-	st.result.Locked += locked
-	st.result.Kept += kept
-	st.skipLocked = st.skipLocked && !done
-	return nil
+	return c
 }
 
-// batchSQL is the statement of a batch: it picks rows of the window, deletes or updates those that still match,
-// and their twins with them, and counts all three. IS TRUE keeps the planner from using an index on the condition, since the
-// window is what bounds the work. The rows picked, not those gone, say whether the window may hold more: one that
-// the application changed in between stays.
-func (st *state) batchSQL() string {
-	id, lock, free, chosen, twins := "0", "", "", "SELECT place FROM pick", "SELECT 1 WHERE false"
-	returning, args := "", len(st.Args)+len(st.SetArgs)
-	if st.skipLocked {
-		lock = " FOR UPDATE SKIP LOCKED"
+// committed notes that a worker's stretch is done up to a place, and how many obsolete rows are left below it.
+func (sw *sweep) committed(w *worker, done, left int64) {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if w.passesOver() {
+		sw.result.Locked += left
+	} else {
+		sw.result.Kept += left
 	}
-	if t := st.Twin; t != nil {
-		id = "r." + t.ID
-		twins = fmt.Sprintf("DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING 1", t.Relation, t.Key)
-		if st.skipLocked { // a row whose twin is locked stays with it
-			free = fmt.Sprintf(" free AS MATERIALIZED (SELECT t.%[2]s AS id FROM %[1]s AS t WHERE t.%[2]s = ANY (ARRAY(SELECT id FROM pick)) FOR UPDATE SKIP LOCKED),", t.Relation, t.Key)
-			chosen += fmt.Sprintf(" AS p WHERE p.id IN (SELECT id FROM free) OR NOT EXISTS (SELECT FROM %s AS t WHERE t.%s = p.id)", t.Relation, t.Key)
-		}
+	if w.from = done; done < w.to {
+		sw.open[w] = done
+	} else {
+		delete(sw.open, w)
 	}
-	if st.Also != nil {
-		returning, twins = ", "+st.Also.Returning, st.Also.SQL+" RETURNING 1"
-	}
-	verb := "DELETE FROM ONLY " + st.Relation + " AS r"
-	if st.Set != "" {
-		verb = "UPDATE ONLY " + st.Relation + " AS r SET " + st.Set
-	}
-	return fmt.Sprintf(`WITH pick AS MATERIALIZED (SELECT r.ctid AS place, %[4]s AS id FROM ONLY %[1]s AS r WHERE %[2]s AND (%[3]s) IS TRUE LIMIT $%[5]d%[6]s),%[7]s
-gone AS (%[10]s WHERE r.ctid = ANY (ARRAY(%[8]s)) AND (%[3]s) RETURNING %[4]s AS id%[11]s),
-twins AS (%[9]s)
-SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM twins)`,
-		st.Relation, window(args), st.Where, id, args+3, lock, free, chosen, twins, verb, returning)
 }
 
-// window is the condition that a row stands in the window, whose ends are the parameters after so many others.
-func window(after int) string {
-	return fmt.Sprintf("r.ctid >= $%d AND r.ctid < $%d", after+1, after+2)
+// simple tells whether nothing goes beside the rows, and no trigger may keep them.
+func (e *Engine) simple(ctx context.Context, s Sweep) (yes bool, err error) {
+	if s.Twin != nil || s.Also != nil {
+		return false, nil
+	}
+	err = e.read(ctx, s, []any{&yes}, "SELECT NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT tgisinternal)", s.Relation)
+	return yes, err
 }
-
-func tid(block int64) pgtype.TID { return pgtype.TID{BlockNumber: uint32(block), Valid: true} }
 
 // end is the number of blocks the table has now.
 func (e *Engine) end(ctx context.Context, s Sweep) (blocks int64, err error) {

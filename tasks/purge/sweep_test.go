@@ -52,10 +52,10 @@ func TestSweepVisitsEveryWindowOnce(t *testing.T) {
 	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 100 {
 		t.Fatalf("deleted %d rows (%v), want 100", a.deleted(), err)
 	}
-	const window = 128
+	const window = 32 // and larger ones when that goes quickly
 	blocks := db.Int("SELECT pg_relation_size('t') / 8192")
-	if want := (blocks + window - 1) / window; int64(len(a.batches)) != want {
-		t.Errorf("%d batches for %d blocks, want %d", len(a.batches), blocks, want)
+	if most := (blocks + window - 1) / window; int64(len(a.batches)) > most {
+		t.Errorf("%d batches for %d blocks, want at most %d", len(a.batches), blocks, most)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 		t.Errorf("%d rows went, %d were accounted for", gone, a.deleted())
 	}
 	last := a.batches[len(a.batches)-1].Cursor
-	if last.Block == 0 {
+	if last.Place == 0 {
 		t.Fatal("the cursor did not move")
 	}
 	// What stands below the cursor is not looked at again.
@@ -104,7 +104,7 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 		t.Error("obsolete rows are left above the cursor")
 	}
 	// Another sweep's cursor means nothing.
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{Unit: "2", Block: 1_000}); err != nil {
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{Unit: "2", Place: 1_000}); err != nil {
 		t.Fatal(err)
 	}
 	if db.Int("SELECT count(*) FROM t WHERE old") != 0 {
@@ -130,7 +130,7 @@ func TestSweepBeginsAgainAfterARewrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	cursor := a.batches[0].Cursor
-	cursor.Block = 300 // the greater part is done
+	cursor.Place = 300 // the greater part is done
 	db.Do("INSERT INTO t SELECT i, true FROM generate_series(200001, 200100) i")
 	db.Do("CLUSTER t USING t_pkey")
 	a.before = nil

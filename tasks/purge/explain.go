@@ -1,0 +1,53 @@
+package purge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// explained is what the planner thinks of a sweep.
+type explained struct {
+	rows    int64
+	indexes []string // that it would use, by their names
+}
+
+// node is a node of a plan, as EXPLAIN gives it.
+type node struct {
+	Rows  float64 `json:"Plan Rows"`
+	Index string  `json:"Index Name"`
+	Plans []node  `json:"Plans"`
+}
+
+func (n node) collect(p *explained) {
+	if n.Index != "" {
+		p.indexes = append(p.indexes, n.Index)
+	}
+	for _, child := range n.Plans {
+		child.collect(p)
+	}
+}
+
+func (e *Engine) explain(ctx context.Context, s Sweep) (p explained, err error) {
+	var plan string
+	if err := e.read(ctx, s, []any{&plan}, fmt.Sprintf("EXPLAIN (FORMAT JSON) SELECT FROM ONLY %s AS r WHERE %s", s.Relation, s.Where), s.Args...); err != nil {
+		return p, fmt.Errorf("ask the planner about %s: %w", s.Name, err)
+	}
+	var nodes []struct{ Plan node }
+	if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
+		return p, fmt.Errorf("ask the planner about %s: %w", s.Name, err)
+	}
+	p.rows = int64(nodes[0].Plan.Rows)
+	nodes[0].Plan.collect(&p)
+	return p, nil
+}
+
+// Estimate is the planner's guess of how many rows the sweep has. It is not ok for a table that was never analyzed.
+func (e *Engine) Estimate(ctx context.Context, s Sweep) (rows int64, ok bool, err error) {
+	var analyzed bool
+	if err := e.read(ctx, s, []any{&analyzed}, "SELECT reltuples >= 0 FROM pg_class WHERE oid = $1::text::regclass", s.Relation); err != nil || !analyzed {
+		return 0, false, err
+	}
+	p, err := e.explain(ctx, s)
+	return p.rows, err == nil, err
+}

@@ -1,0 +1,49 @@
+package purge
+
+import "fmt"
+
+// fileSQL asks for the file of a table, which a lock keeps from being rewritten.
+const fileSQL = "SELECT pg_relation_filenode($1::text::regclass)"
+
+// verb is the beginning of the statement on the rows.
+func (w *worker) verb() string {
+	if w.Set != "" {
+		return "UPDATE ONLY " + w.Relation + " AS r SET " + w.Set
+	}
+	return "DELETE FROM ONLY " + w.Relation + " AS r"
+}
+
+// directSQL is the plain statement on a window. IS TRUE keeps the planner from using an index on the condition, since
+// the window is what bounds the work.
+func (w *worker) directSQL() string {
+	return fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", w.verb(), w.window(len(w.Args)+len(w.SetArgs)), w.Where)
+}
+
+// pickSQL picks rows of the window, deletes or updates those that still match, and their twins with them, counts all
+// three, and says up to which place it picked, in the order of the axis. The rows picked, not those gone, say whether
+// the window may hold more: one that the application changed in between stays.
+func (w *worker) pickSQL() string {
+	id, lock, free, chosen, twins := "0", "", "", "SELECT place FROM pick", "SELECT 1 WHERE false"
+	returning, args := "", len(w.Args)+len(w.SetArgs)
+	if w.passesOver() {
+		lock = " FOR UPDATE SKIP LOCKED"
+	}
+	if t := w.Twin; t != nil {
+		id = "r." + t.ID
+		twins = fmt.Sprintf("DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING 1", t.Relation, t.Key)
+		if w.passesOver() { // a row whose twin is locked stays with it
+			free = fmt.Sprintf(" free AS MATERIALIZED (SELECT t.%[2]s AS id FROM %[1]s AS t WHERE t.%[2]s = ANY (ARRAY(SELECT id FROM pick)) FOR UPDATE SKIP LOCKED),", t.Relation, t.Key)
+			chosen += fmt.Sprintf(" AS p WHERE p.id IN (SELECT id FROM free) OR NOT EXISTS (SELECT FROM %s AS t WHERE t.%s = p.id)", t.Relation, t.Key)
+		}
+	}
+	if w.Also != nil {
+		returning, twins = ", "+w.Also.Returning, w.Also.SQL+" RETURNING 1"
+	}
+	return fmt.Sprintf(`WITH pick AS MATERIALIZED (SELECT r.ctid AS place, %[4]s AS id, %[13]s AS key FROM ONLY %[1]s AS r WHERE %[2]s AND (%[3]s) IS TRUE%[14]s LIMIT $%[5]d%[6]s),%[7]s
+gone AS (%[10]s WHERE r.ctid = ANY (ARRAY(%[8]s)) AND (%[3]s) RETURNING %[4]s AS id%[11]s),
+twins AS (%[9]s)
+SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM twins),
+  (SELECT COALESCE(%[15]s, 0) FROM pick), pg_relation_filenode($%[12]d::text::regclass)`,
+		w.Relation, w.window(args), w.Where, id, args+3, lock, free, chosen, twins, w.verb(), returning, args+4,
+		w.key(), w.order(), w.number("max(key)"))
+}

@@ -1,0 +1,164 @@
+package purge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// worker is one of a sweep's workers, and the stretch of its axis that it has.
+type worker struct {
+	*sweep
+	pace
+	from, to int64 // [from, to) is still to be done
+	// skipLocked passes over rows that someone else has locked, below this place only.
+	skipLocked int64
+	idle       int
+	crowded    int // batches that did not come further along a column
+}
+
+// idleBatches is how many batches in a row may find enough rows at one place and delete none before that is left.
+const idleBatches = 3
+
+// crowd is how many full batches may go from one place of a column before the heap is swept instead: there, what went is
+// not looked at again.
+const crowd = 20
+
+// errCrowded says that too many rows stand at one place of a column.
+var errCrowded = errors.New("too many rows of one value")
+
+// work does one stretch after the other, up to the end.
+func (w *worker) work(ctx context.Context, end int64) error {
+	for w.take(w, end) {
+		for w.from < w.to {
+			err := w.step(ctx)
+			// Passing over locked rows takes the right to lock them (UPDATE), which the role may not have.
+			if hasState(err, lockNotAvailable) || w.passesOver() && hasState(err, insufficientPrivilege) {
+				w.leave()
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leave ends the sweep: someone holds a lock that can not be passed over.
+func (w *worker) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.result.TableLocked = true
+}
+
+func (w *worker) passesOver() bool { return w.from < w.skipLocked }
+
+// step runs one batch and answers to what stopped it.
+func (w *worker) step(ctx context.Context) error {
+	err := w.Retry(ctx, w.Name, func() error { return w.batch(ctx) })
+	switch {
+	case hasState(err, queryCanceled) && !w.smallest():
+		w.shrink(0.5)
+		w.Warn(fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit))
+		return nil
+	case hasState(err, lockNotAvailable) && !w.passesOver():
+		w.skipLocked = min(w.from+w.width, w.to)
+		return nil
+	}
+	return err
+}
+
+// went is what a statement did.
+type went struct {
+	picked, gone, twins int64
+	last                int64 // the place of the last row that was picked
+	filenode            uint32
+}
+
+// batch deletes rows at the beginning of the stretch, in a transaction, and moves on past where there are no more.
+func (w *worker) batch(ctx context.Context) error {
+	begun := time.Now()
+	tx, err := w.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	next := min(w.from+w.width, w.to)
+	if w.passesOver() {
+		next = min(next, w.skipLocked)
+	}
+	direct := w.simple && !w.passesOver() && next-w.from > 1
+	execute := w.pick
+	if direct {
+		execute = w.direct
+	}
+	n, err := execute(ctx, tx, next)
+	if err != nil {
+		return err
+	}
+	if direct && n.gone > int64(w.most) { // undone: no batch takes more
+		w.narrow(n.gone)
+		return nil
+	}
+	done, idle := next, 0
+	if !direct && w.full(n.picked) {
+		done = max(n.last, w.from) // and perhaps more at that place
+		switch {
+		case done > w.from:
+		case n.gone == 0:
+			idle = w.idle + 1
+		case w.column != "":
+			if w.crowded++; w.crowded > crowd {
+				return errCrowded
+			}
+		}
+		if idle == idleBatches {
+			done, idle = w.from+1, 0
+		}
+	}
+	var left int64
+	if done > w.from && (w.passesOver() || n.gone < n.picked) {
+		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", w.Relation, w.window(len(w.Args)), w.Where),
+			slices.Concat(w.Args, []any{w.place(w.from), w.place(done)})...).Scan(&left); err != nil {
+			return err
+		}
+	}
+	d := Delta{Deleted: n.gone + n.twins, Cursor: w.cursor(w, done, n.filenode)}
+	if w.Set != "" {
+		d.Deleted, d.Updated = 0, n.gone
+	}
+	if err := w.Commit(ctx, tx, d); err != nil {
+		return err
+	}
+	w.idle = idle
+	w.committed(w, done, left)
+	w.took(time.Since(begun), n.gone, direct)
+	return nil
+}
+
+// pick executes the statement that picks rows first, as many as the limit says.
+func (w *worker) pick(ctx context.Context, tx pgx.Tx, next int64) (n went, err error) {
+	err = tx.QueryRow(ctx, w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.place(w.from), w.place(next), w.limit, w.Relation})...).
+		Scan(&n.picked, &n.gone, &n.twins, &n.last, &n.filenode)
+	return n, err
+}
+
+// direct executes the plain statement on a window, however many rows it has: it takes half the time, and the window is
+// chosen so that they are seldom too many.
+func (w *worker) direct(ctx context.Context, tx pgx.Tx, next int64) (n went, err error) {
+	both := &pgx.Batch{}
+	both.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.place(w.from), w.place(next)})...)
+	both.Queue(fileSQL, w.Relation)
+	results := tx.SendBatch(ctx, both)
+	tag, err := results.Exec()
+	n.gone, n.picked = tag.RowsAffected(), tag.RowsAffected()
+	if err == nil {
+		err = results.QueryRow().Scan(&n.filenode)
+	}
+	return n, errors.Join(err, results.Close())
+}
