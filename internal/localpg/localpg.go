@@ -133,6 +133,13 @@ func (s *Server) URL(role, database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", role, s.port, database)
 }
 
+// Client is a client program of PostgreSQL, such as pgbench, that connects to this server as the superuser.
+func (s *Server) Client(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
+	cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGUSER=postgres", "PGPORT="+strconv.Itoa(s.port))
+	return cmd
+}
+
 // Restart ends the server, after its sessions have been thrown out (fast) or as by a crash, and starts it again on the
 // same port.
 func (s *Server) Restart(ctx context.Context, fast bool) error {
@@ -173,11 +180,7 @@ func (s *Server) Standby(ctx context.Context) (standby *Server, err error) {
 }
 
 // Crash ends the server at once.
-func (s *Server) Crash() {
-	if s.cmd != nil {
-		s.end(syscall.SIGQUIT)
-	}
-}
+func (s *Server) Crash() { s.end(syscall.SIGQUIT) }
 
 // Stop ends the server at once and removes all it made.
 func (s *Server) Stop() {
@@ -187,6 +190,9 @@ func (s *Server) Stop() {
 
 // end makes the server end, by force if it takes too long.
 func (s *Server) end(signal syscall.Signal) {
+	if s.cmd == nil {
+		return
+	}
 	_ = s.cmd.Process.Signal(signal)
 	select {
 	case <-s.done:

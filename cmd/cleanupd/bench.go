@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/bench"
+)
+
+func newBench() *cobra.Command {
+	var (
+		o     bench.Options
+		rows  int
+		full  bool
+		only  []int
+		chart string
+	)
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Compare ways to delete old rows, side by side, on a private PostgreSQL",
+		Long: "Fill tables, delete their old rows by one unbatched DELETE, by the statements that are published and that job\n" +
+			"queues use, and by this service, each on a copy of its own and with pgbench beside it, and print a table.\n" +
+			"It takes a while, and some gigabytes; compare only figures of one run.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rows < 1_000 {
+				return usagef("--rows must be 1000 or more, not %d", rows)
+			}
+			if o.Repeats < 1 {
+				return usagef("--repeats must be 1 or more, not %d", o.Repeats)
+			}
+			o.Cells = bench.DefaultCells(rows)
+			if full {
+				o.Cells = bench.AllCells(rows)
+			}
+			if len(only) > 0 {
+				var chosen []bench.Cell
+				for _, n := range only {
+					if n < 1 || n > len(o.Cells) {
+						return usagef("--cell must be 1 to %d, not %d", len(o.Cells), n)
+					}
+					chosen = append(chosen, o.Cells[n-1])
+				}
+				o.Cells = chosen
+			}
+			o.Service = startService
+			results, idle, err := bench.Run(cmd.Context(), cmd.ErrOrStderr(), o)
+			if err != nil {
+				return err
+			}
+			if chart != "" {
+				if err := bench.Draw(chart, results); err != nil {
+					return err
+				}
+			}
+			return bench.Print(cmd.OutOrStdout(), results, idle)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&rows, "rows", 3_000_000, "how many rows a table has, 1000 or more")
+	f.IntVar(&o.Repeats, "repeats", 3, "how often each way is measured; the median counts")
+	f.DurationVar(&o.Limit, "limit", 20*time.Second, "how long one way may take at once")
+	f.BoolVar(&full, "full", false, "measure all 96 kinds of tables instead of six")
+	f.IntSliceVar(&only, "cell", nil, "measure only these kinds, by their numbers; may be repeated (default all)")
+	f.StringVar(&chart, "chart", "", "write a chart to this file (.svg, .png or .pdf)")
+	return cmd
+}
+
+// startService serves a database, and returns how to run a task and how to stop.
+func startService(ctx context.Context, url string, tracer pgx.QueryTracer) (run func(context.Context, string) error, stop func() error, err error) {
+	s, err := newServer(ctx, serveConfig{databaseURL: url, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second, history: time.Hour,
+		batchTarget: 50 * time.Millisecond, workers: 2, tracer: tracer}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, nil, err
+	}
+	client, closeConn, err := dial(s.grpc.Addr().String())
+	if err != nil {
+		s.close()
+		return nil, nil, err
+	}
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- s.serve(serving) }()
+	return func(ctx context.Context, task string) error {
+			stream, err := client.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{Tasks: []string{task}})
+			for err == nil {
+				_, err = stream.Recv()
+			}
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return plain(err)
+		}, func() error {
+			closeConn()
+			end()
+			return <-ended
+		}, nil
+}

@@ -1,0 +1,254 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/localpg"
+)
+
+// Options say what is measured.
+type Options struct {
+	Cells   []Cell
+	Repeats int           // of each method on each cell; the median counts
+	Limit   time.Duration // for one method at once: what did not end by then is reckoned by what it got done
+	// Service starts the real service on a database, with a tracer on its connections, and returns how to run a task
+	// by it and how to stop it.
+	Service func(ctx context.Context, url string, tracer pgx.QueryTracer) (run func(ctx context.Context, task string) error, stop func() error, err error)
+}
+
+// Result is a method on a cell: medians of its repeats.
+type Result struct {
+	Cell
+	Method      string
+	RowsPerS    float64
+	Finished    bool
+	LongestStmt time.Duration // the 99th percentile of the statements' times
+	P50, P99    time.Duration // of the application beside
+	WAL         int64         // bytes
+}
+
+// settings make the private server a lifelike one: it is durable, and vacuums by itself.
+var settings = []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "autovacuum=on", "shared_buffers=1GB", "max_wal_size=4GB", "checkpoint_timeout=15min"}
+
+// Run measures, tells w what it is doing, and returns the results in order.
+func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Result, err error) {
+	pg, err := localpg.Start(ctx, settings...)
+	if err != nil {
+		return nil, idle, err
+	}
+	defer pg.Stop()
+	super, err := pgx.Connect(ctx, pg.URL("postgres", "postgres"))
+	if err != nil {
+		return nil, idle, err
+	}
+	defer func() { _ = super.Close(context.WithoutCancel(ctx)) }()
+	if _, err := super.Exec(ctx, "CREATE DATABASE "+besideDatabase); err != nil {
+		return nil, idle, err
+	}
+	if err := prepareBeside(ctx, pg); err != nil {
+		return nil, idle, fmt.Errorf("pgbench: %w", err)
+	}
+	fmt.Fprintln(w, "measuring the application alone …")
+	if idle, err = alone(ctx, pg); err != nil {
+		return nil, idle, err
+	}
+	for _, cell := range o.Cells {
+		fmt.Fprintf(w, "%s: filling …\n", cell)
+		if err := cell.fill(ctx, pg, "cell"); err != nil {
+			return nil, idle, err
+		}
+		samples := map[string][]Result{}
+		for range o.Repeats {
+			for _, m := range Methods {
+				r, err := measure(ctx, pg, super, cell, m, o)
+				if err != nil {
+					return nil, idle, fmt.Errorf("%s: %w", m.Name, err)
+				}
+				fmt.Fprintf(w, "  %-30s %9.0f rows/s\n", m.Name, r.RowsPerS)
+				samples[m.Name] = append(samples[m.Name], r)
+			}
+		}
+		for _, m := range Methods {
+			results = append(results, median(samples[m.Name]))
+		}
+		if _, err := super.Exec(ctx, "DROP DATABASE cell"); err != nil {
+			return nil, idle, err
+		}
+	}
+	return results, idle, nil
+}
+
+// alone measures the application with nothing beside it.
+func alone(ctx context.Context, pg *localpg.Server) (Result, error) {
+	b, err := startBeside(ctx, pg)
+	if err != nil {
+		return Result{}, err
+	}
+	select {
+	case <-time.After(10 * time.Second):
+	case <-ctx.Done():
+	}
+	took, err := b.end()
+	return Result{Method: "nothing", P50: percentile(took, 0.5), P99: percentile(took, 0.99)}, err
+}
+
+// measure runs one method on a fresh copy of the cell.
+func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell, m Method, o Options) (r Result, err error) {
+	const name = "copy"
+	for _, sql := range []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " TEMPLATE cell OWNER " + campaigndb.Role, "CHECKPOINT"} {
+		if _, err := super.Exec(ctx, sql); err != nil {
+			return r, err
+		}
+	}
+	url := pg.URL(campaigndb.Role, name)
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	before, _, err := count(ctx, conn) // and warms the cache
+	if err != nil {
+		return r, err
+	}
+	if cell.HeldBack {
+		holder, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return r, err
+		}
+		defer func() { _ = holder.Close(context.WithoutCancel(ctx)) }()
+		if _, err := holder.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM NmsDelivery"); err != nil {
+			return r, err
+		}
+	}
+	var from, to int64
+	const position = "SELECT (pg_current_wal_lsn() - '0/0')::bigint"
+	if err := super.QueryRow(ctx, position).Scan(&from); err != nil {
+		return r, err
+	}
+	statements := &Statements{}
+	clean := func(ctx context.Context) error { return m.run(ctx, url, &statements.took) }
+	if m.statement == "" {
+		run, stop, err := o.Service(ctx, url, statements)
+		if err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		clean = func(ctx context.Context) error { return run(ctx, task) }
+	}
+	b, err := startBeside(ctx, pg)
+	if err != nil {
+		return r, err
+	}
+	limited, cancel := context.WithTimeout(ctx, o.Limit)
+	defer cancel()
+	begun := time.Now()
+	err = clean(limited)
+	elapsed := time.Since(begun)
+	r = Result{Cell: cell, Method: m.Name, Finished: limited.Err() == nil}
+	beside, besideErr := b.end()
+	if err != nil && r.Finished {
+		return r, err
+	}
+	if besideErr != nil {
+		return r, besideErr
+	}
+	if err := super.QueryRow(ctx, position).Scan(&to); err != nil {
+		return r, err
+	}
+	after, obsolete, err := count(ctx, conn)
+	if err != nil {
+		return r, err
+	}
+	if r.Finished && obsolete != 0 {
+		return r, fmt.Errorf("%d obsolete rows are left", obsolete)
+	}
+	r.RowsPerS, r.WAL, r.LongestStmt = float64(before-after)/elapsed.Seconds(), to-from, percentile(statements.took, 0.99)
+	r.P50, r.P99 = percentile(beside, 0.5), percentile(beside, 0.99)
+	return r, nil
+}
+
+func count(ctx context.Context, conn *pgx.Conn) (all, obsolete int64, err error) {
+	err = conn.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE "+old+") FROM "+table).Scan(&all, &obsolete)
+	return all, obsolete, err
+}
+
+// median is the result in the middle, each value by itself.
+func median(samples []Result) Result {
+	out := samples[0]
+	out.RowsPerS = middle(samples, func(r Result) float64 { return r.RowsPerS })
+	out.LongestStmt = middle(samples, func(r Result) time.Duration { return r.LongestStmt })
+	out.P50 = middle(samples, func(r Result) time.Duration { return r.P50 })
+	out.P99 = middle(samples, func(r Result) time.Duration { return r.P99 })
+	out.WAL = middle(samples, func(r Result) int64 { return r.WAL })
+	for _, r := range samples {
+		out.Finished = out.Finished && r.Finished
+	}
+	return out
+}
+
+func middle[T interface {
+	~int64 | ~float64
+}](samples []Result, of func(Result) T) T {
+	var values []T
+	for _, r := range samples {
+		values = append(values, of(r))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// Statements is a tracer that notes how long each statement that deletes took.
+type Statements struct {
+	mu   sync.Mutex
+	took []time.Duration
+}
+
+type begunKey struct{}
+
+func begin(ctx context.Context, sql string) context.Context {
+	if !strings.HasPrefix(sql, "DELETE FROM ONLY") && !strings.HasPrefix(sql, "WITH pick") {
+		return ctx
+	}
+	return context.WithValue(ctx, begunKey{}, time.Now())
+}
+
+func (s *Statements) end(ctx context.Context) {
+	if begun, ok := ctx.Value(begunKey{}).(time.Time); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.took = append(s.took, time.Since(begun))
+	}
+}
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (s *Statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	return begin(ctx, q.SQL)
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (s *Statements) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	s.end(ctx)
+}
+
+// TraceBatchStart implements pgx.BatchTracer.
+func (s *Statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	return begin(ctx, b.Batch.QueuedQueries[0].SQL)
+}
+
+// TraceBatchQuery implements pgx.BatchTracer.
+func (s *Statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd implements pgx.BatchTracer.
+func (s *Statements) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) {
+	s.end(ctx)
+}

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/localpg"
+)
+
+// The application beside: pgbench's own transactions, at a rate that leaves the machine some room.
+const (
+	besideDatabase = "application"
+	besideScale    = "5"
+	besideRate     = "200" // transactions a second
+)
+
+// beside is an application at work.
+type beside struct {
+	cmd *exec.Cmd
+	dir string
+}
+
+func prepareBeside(ctx context.Context, pg *localpg.Server) error {
+	return pg.Client(ctx, "pgbench", "-q", "-i", "-s", besideScale, besideDatabase).Run()
+}
+
+// startBeside starts the application.
+func startBeside(ctx context.Context, pg *localpg.Server) (*beside, error) {
+	dir, err := os.MkdirTemp("", "cleanupd-bench-")
+	if err != nil {
+		return nil, err
+	}
+	cmd := pg.Client(ctx, "pgbench", "-n", "-c", "2", "-j", "1", "-T", "3600", "-R", besideRate, "-l", "--log-prefix", filepath.Join(dir, "log"), besideDatabase)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &beside{cmd, dir}, nil
+}
+
+// end stops the application and returns how long its transactions took, from their scheduled start.
+func (b *beside) end() ([]time.Duration, error) {
+	defer func() { _ = os.RemoveAll(b.dir) }()
+	_ = b.cmd.Process.Signal(syscall.SIGTERM)
+	_ = b.cmd.Wait() // it was told to
+	logs, err := filepath.Glob(filepath.Join(b.dir, "log*"))
+	if err != nil || len(logs) == 0 {
+		return nil, errors.Join(err, errors.New("pgbench wrote no log"))
+	}
+	file, err := os.Open(logs[0])
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	var took []time.Duration
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		fields := strings.Fields(lines.Text()) // client, transaction, microseconds …
+		if len(fields) < 6 {
+			continue // the end, cut off
+		}
+		us, err := strconv.Atoi(fields[2])
+		if err != nil {
+			return nil, fmt.Errorf("pgbench's log: %w", err)
+		}
+		took = append(took, time.Duration(us)*time.Microsecond)
+	}
+	return took, nil
+}
+
+// percentile is the value below which that part of the values are; 0 of none.
+func percentile(values []time.Duration, part float64) time.Duration {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(int(part*float64(len(sorted))), len(sorted)-1)]
+}

@@ -1,0 +1,123 @@
+// Package bench compares ways to delete old rows from a large table, side by side on one server: one unbatched DELETE,
+// what is published and what job queues do, and the service itself.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/localpg"
+)
+
+// Cell is a table to delete from.
+type Cell struct {
+	Rows      int
+	Old       int  // percent of the rows
+	Scattered bool // old rows stand among young ones; otherwise at the beginning of the table
+	NoIndex   bool // on the date
+	Wide      bool // rows of about 600 bytes; otherwise of 90
+	HeldBack  bool // an old transaction keeps dead rows from being removed
+}
+
+func (c Cell) String() string {
+	parts := []string{fmt.Sprintf("%s rows, %d %% old", millions(c.Rows), c.Old), "by age"}
+	if c.Scattered {
+		parts[1] = "scattered"
+	}
+	for text, is := range map[string]bool{"no index": c.NoIndex, "wide": c.Wide, "horizon held back": c.HeldBack} {
+		if is {
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func millions(n int) string {
+	if n%1_000_000 == 0 {
+		return fmt.Sprintf("%d M", n/1_000_000)
+	}
+	return fmt.Sprintf("%.2g M", float64(n)/1e6)
+}
+
+// DefaultCells are the six that are measured unless all are asked for.
+func DefaultCells(rows int) []Cell {
+	return []Cell{
+		{Rows: rows, Old: 50},
+		{Rows: rows, Old: 50, Scattered: true},
+		{Rows: rows, Old: 5},
+		{Rows: rows, Old: 95},
+		{Rows: rows, Old: 50, Scattered: true, HeldBack: true},
+		{Rows: rows / 2, Old: 50, Scattered: true},
+	}
+}
+
+// AllCells are every combination.
+func AllCells(rows int) (cells []Cell) {
+	for _, n := range []int{rows, rows / 2} {
+		for _, old := range []int{5, 50, 95} {
+			for bits := range 16 {
+				cells = append(cells, Cell{Rows: n, Old: old, Scattered: bits&1 > 0, NoIndex: bits&2 > 0, Wide: bits&4 > 0, HeldBack: bits&8 > 0})
+			}
+		}
+	}
+	return cells
+}
+
+// table is what rows are deleted from, by the rule of the task that the service runs.
+const (
+	table = "NmsBroadLogRcp"
+	task  = "delivery-logs"
+	key   = "iBroadLogId"
+	old   = "tsLastModified < now() - interval '180 days'"
+)
+
+// fill makes the cell's database, from which each measurement has a copy.
+func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
+	super, err := pgx.Connect(ctx, pg.URL("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = super.Close(ctx) }()
+	if err := campaigndb.Prepare(ctx, super, name); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, pg.URL(campaigndb.Role, name))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	share := "i::float8 / $1::int" // how far the row is from the beginning
+	if c.Scattered {
+		share = "random()"
+	}
+	width := 20
+	if c.Wide {
+		width = 250 // stored twice, as text that does not compress
+	}
+	for _, sql := range []string{
+		campaigndb.Schema,
+		"INSERT INTO NmsDelivery (iDeliveryId) VALUES (0), (1)",
+		"INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBroadLogSchema) VALUES (1, 'mapRecipient', 'nms:broadLogRcp')",
+		"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', 1)",
+	} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	if _, err := conn.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (iBroadLogId, iDeliveryId, iRecipientId, iStatus, sAddress, tsEvent, tsLastModified)
+		SELECT i, i %% 1000, i, 1, left(repeat(md5(i::text), 8), %d), now(), CASE WHEN %s <= $2::int / 100.0 THEN now() - interval '200 days' ELSE now() END - random() * interval '10 days'
+		FROM generate_series(1, $1::int) i`, table, width, share), c.Rows, c.Old); err != nil {
+		return err
+	}
+	if c.NoIndex {
+		if _, err := conn.Exec(ctx, "DROP INDEX NmsBroadLogRcp_tsLastModified_idx, NmsBroadLogRcp_iDeliveryId_tsLastModified_idx; CREATE INDEX ON "+table+" (iDeliveryId)"); err != nil {
+			return err
+		}
+	}
+	_, err = conn.Exec(ctx, "VACUUM (ANALYZE, FREEZE) "+table)
+	return err
+}

@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Method is a way to delete.
+type Method struct {
+	Name string
+	// statement deletes once; it is repeated until it deletes nothing. Empty: the service does it.
+	statement string
+	// from says that the statement has a parameter, the greatest key of the one before, and returns keys.
+	from bool
+}
+
+// batch is how many rows the batched statements take at once.
+const batch = "5000"
+
+// Methods are what is compared. The first is the measure of the others, the last is the service.
+var Methods = []Method{
+	{Name: "one DELETE", statement: "DELETE FROM " + table + " WHERE " + old},
+	{Name: "IN (SELECT … LIMIT)", statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " LIMIT " + batch + ")"},
+	{Name: "ORDER BY … LIMIT, SKIP LOCKED", statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " ORDER BY " + key + " LIMIT " + batch + " FOR UPDATE SKIP LOCKED)"},
+	{Name: "ctid, LIMIT", statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old + " LIMIT " + batch + "))"},
+	{Name: "keyset", from: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + key + " > $1 AND " + old + " ORDER BY " + key + " LIMIT " + batch + ") RETURNING " + key},
+	{Name: "cleanupd"},
+}
+
+// run deletes by the statement until nothing is left or the context ends, and notes how long each took.
+func (m Method) run(ctx context.Context, url string, took *[]time.Duration) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	for last := int64(0); ; {
+		begun := time.Now()
+		n, err := m.once(ctx, conn, &last)
+		if err != nil || n == 0 {
+			return err
+		}
+		*took = append(*took, time.Since(begun))
+	}
+}
+
+func (m Method) once(ctx context.Context, conn *pgx.Conn, last *int64) (int64, error) {
+	if !m.from {
+		var tag pgconn.CommandTag
+		tag, err := conn.Exec(ctx, m.statement)
+		return tag.RowsAffected(), err
+	}
+	rows, err := conn.Query(ctx, m.statement, *last)
+	if err != nil {
+		return 0, err
+	}
+	var id, n int64
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+		*last, n = max(*last, id), n+1
+		return nil
+	})
+	return n, err
+}
