@@ -43,7 +43,7 @@ func eventMessage(e runs.Event) *cleanupv1.RunEvent {
 		p := e.Progress
 		out.Event = &cleanupv1.RunEvent_TaskProgress{TaskProgress: &cleanupv1.TaskProgress{
 			Task: e.Task, Object: p.Object, RowsDeleted: p.RowsDeleted, RowsUpdated: p.RowsUpdated, TablesDropped: p.TablesDropped,
-			Batches: p.Batches, RowsExpected: p.RowsExpected, RowsPerSecond: p.RowsPerSecond,
+			Batches: p.Batches, RowsExpected: p.RowsExpected, RowsPerSecond: p.RowsPerSecond, ThrottledBy: p.ThrottledBy, Way: p.Way,
 		}}
 	case runs.TaskFinished:
 		out.Event = &cleanupv1.RunEvent_TaskFinished{TaskFinished: &cleanupv1.TaskFinished{Result: resultMessage(e.Result)}}

@@ -45,9 +45,15 @@ type Journal interface {
 	Commit(ctx context.Context, tx Tx, d purge.Delta) error
 	// Count adds rows that a dry run found.
 	Count(ctx context.Context, d purge.Delta) error
+	// Proceed fails as Commit does when the run is to stop, or no longer this worker's.
+	Proceed(ctx context.Context) error
 	// At says which table is at hand, and how many rows the task is expected to have deleted at its end (negative:
 	// unknown).
 	At(object string, expected int64)
+	// Way says how the rows of the table at hand are found.
+	Way(way string)
+	// Throttled says why the next batch waits; empty: it no longer does.
+	Throttled(reason string)
 	// Log tells a person something.
 	Log(ctx context.Context, level Level, messages ...string) error
 	// TaskFinished tells that the task at work has ended.

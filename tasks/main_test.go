@@ -59,7 +59,18 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 	return nil
 }
 
+func (j *journal) Proceed(context.Context) error {
+	if j.loseAt > 0 && len(j.batches)+1 >= j.loseAt {
+		return tasks.ErrLost
+	}
+	return nil
+}
+
 func (j *journal) At(string, int64) {}
+
+func (j *journal) Way(string) {}
+
+func (j *journal) Throttled(string) {}
 
 func (j *journal) Log(_ context.Context, level tasks.Level, messages ...string) error {
 	for _, m := range messages {

@@ -44,6 +44,8 @@ type Config struct {
 	Workers int
 	// Lock is the advisory lock that the run's batches share; 0: none.
 	Lock int64
+	// Limits are what a batch waits for.
+	Limits purge.Limits
 	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts.
 	MidSourcing map[string]*pgxpool.Pool
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
@@ -63,7 +65,8 @@ func Run(ctx context.Context, c Config, j Journal) error {
 func run(ctx context.Context, c Config, j Journal) error {
 	c.Succeeded = maps.Collect(maps.All(c.Succeeded)) // never nil
 	e := &Env{Config: c, journal: j, warned: map[string]bool{}}
-	e.engine = &purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Target: c.BatchTarget, Workers: c.Workers, Lock: c.Lock, Warn: func(message string) { e.warnOnce(ctx, message) }}
+	e.engine = purge.New(purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Target: c.BatchTarget, Workers: c.Workers, Lock: c.Lock,
+		Limits: c.Limits, Way: j.Way, Throttled: j.Throttled, Proceed: j.Proceed, Warn: func(message string) { e.warnOnce(ctx, message) }})
 	if err := e.engine.Retry(ctx, "the catalog", func() error { return e.check(ctx) }); err != nil {
 		return err
 	}

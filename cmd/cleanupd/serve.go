@@ -15,10 +15,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // serveConfig is what a server is given.
@@ -31,6 +33,7 @@ type serveConfig struct {
 	history     time.Duration
 	batchTarget time.Duration
 	workers     int
+	limits      purge.Limits
 	midSourcing []string // NAME=URL
 	listTables  []string
 	tracer      pgx.QueryTracer // of the main database's connections; nil: none
@@ -47,6 +50,7 @@ func newServe() *cobra.Command {
 			"SIGTERM stops new work, lets the current batch finish, and exits 0.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.limits.ReplicaLag > 0
 			s, err := newServer(cmd.Context(), c, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 			if err != nil {
 				return err
@@ -64,8 +68,26 @@ func newServe() *cobra.Command {
 	f.DurationVar(&c.history, "history", 90*24*time.Hour, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
 	f.DurationVar(&c.batchTarget, "batch-target", 50*time.Millisecond, "how long a batch should take, 1ms to 10s: a slower one makes the next one smaller")
 	f.IntVar(&c.workers, "workers", 2, "how many batches may be at work at once on a large table, 1 to 16")
+	limitFlags(f, &c.limits)
 	f.DurationVar(&c.lease, "lease", 15*time.Second, "how long a silent replica keeps its run, 1s or more")
 	return cmd
+}
+
+// limitFlags adds the flags of what a batch waits for.
+func limitFlags(f *pflag.FlagSet, l *purge.Limits) {
+	f.DurationVar(&l.ReplicaLag, "max-replica-lag", 10*time.Second, "a batch waits while a replica of the database is further behind; 0: it does not. Given, a lag that the role may not see is too much")
+	f.IntVar(&l.ActiveSessions, "max-active-sessions", 50, "a batch waits while more sessions of others are at work on the server; 0: it does not")
+	f.IntVar(&l.WaitingSessions, "max-waiting-sessions", 10, "a batch waits while more sessions of others wait for locks; 0: it does not")
+	f.Int64Var(&l.WALPerSecond, "max-wal-rate", 0, "a batch waits while the server writes more bytes of WAL a second; 0: it does not")
+	f.IntVar(&l.RowsPerSecond, "max-rows-per-second", 0, "how many rows may go a second; 0: as many as do")
+}
+
+// checkLimits refuses negative limits.
+func checkLimits(l purge.Limits) error {
+	if l.ReplicaLag < 0 || l.ActiveSessions < 0 || l.WaitingSessions < 0 || l.WALPerSecond < 0 || l.RowsPerSecond < 0 {
+		return usagef("--max-replica-lag, --max-active-sessions, --max-waiting-sessions, --max-wal-rate and --max-rows-per-second must not be negative")
+	}
+	return nil
 }
 
 // server is a replica that is ready to serve.
@@ -97,6 +119,9 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if c.workers < 1 || c.workers > 16 {
 		return nil, usagef("--workers must be 1 to 16, not %d", c.workers)
 	}
+	if err := checkLimits(c.limits); err != nil {
+		return nil, err
+	}
 	s = &server{log: log}
 	half := s
 	defer func() {
@@ -121,7 +146,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	hostname, _ := os.Hostname() // for people only
-	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, BatchTarget: c.batchTarget, Workers: c.workers, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, BatchTarget: c.batchTarget, Workers: c.workers, Limits: c.limits, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: s.others, RelatedListTables: c.listTables})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))

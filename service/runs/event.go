@@ -52,6 +52,8 @@ type Progress struct {
 	Batches       int64
 	RowsExpected  *int64
 	RowsPerSecond float64
+	Way           string `json:",omitempty"` // how the rows of Object are found
+	ThrottledBy   string `json:",omitempty"` // why the next batch waits; empty: it does not
 }
 
 // channel is where every replica listens: the payload is a run's id and the newest sequence, 0 for a run that

@@ -150,6 +150,15 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 	return j.halt(reason)
 }
 
+// Proceed implements tasks.Journal.
+func (j *journal) Proceed(ctx context.Context) error {
+	var reason *string
+	if err := j.m.pool.QueryRow(ctx, "SELECT "+stopReason, j.claim.id, j.claim.epoch).Scan(&reason); err != nil {
+		return err
+	}
+	return j.halt(reason)
+}
+
 // idle tells whether a batch changed nothing that has to be written now.
 func (j *journal) idle(d purge.Delta) bool {
 	j.mu.Lock()
@@ -203,7 +212,21 @@ func (j *journal) add(d purge.Delta) {
 func (j *journal) At(object string, expected int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.progress.Object, j.expected, j.changed = object, expected, true
+	j.progress.Object, j.progress.Way, j.expected, j.changed = object, "", expected, true
+}
+
+// Way implements tasks.Journal.
+func (j *journal) Way(way string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.progress.Way, j.changed = way, true
+}
+
+// Throttled implements tasks.Journal.
+func (j *journal) Throttled(reason string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.progress.ThrottledBy, j.changed = reason, true
 }
 
 // Log implements tasks.Journal.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // Config is what a Manager is given.
@@ -31,6 +33,8 @@ type Config struct {
 	BatchTarget time.Duration
 	// Workers is how many batches may be at work at once on a large table; 0: 2.
 	Workers int
+	// Limits are what a batch waits for.
+	Limits purge.Limits
 	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts (NmsExtAccount.sName).
 	MidSourcing map[string]*pgxpool.Pool
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
@@ -48,6 +52,7 @@ type Manager struct {
 	maxRows      int
 	batchTarget  time.Duration
 	workers      int
+	limits       purge.Limits
 	wake         chan struct{} // a run may be waiting
 
 	midSourcing       map[string]*pgxpool.Pool
@@ -61,7 +66,7 @@ type Manager struct {
 // New returns a Manager.
 func New(c Config) *Manager {
 	return &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, 15*time.Second), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
-		history: cmp.Or(c.History, 90*24*time.Hour), maxRows: c.MaxRows, batchTarget: c.BatchTarget, workers: cmp.Or(c.Workers, 2), wake: make(chan struct{}, 1),
+		history: cmp.Or(c.History, 90*24*time.Hour), maxRows: c.MaxRows, batchTarget: c.BatchTarget, workers: cmp.Or(c.Workers, 2), limits: c.Limits, wake: make(chan struct{}, 1),
 		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}, atWork: map[string]bool{}}
 }
 

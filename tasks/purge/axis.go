@@ -45,6 +45,14 @@ func (a *Along) axis() axis {
 		stretch: max(length/stretchPart, 1), large: stretchPart}
 }
 
+// String is the way for a person.
+func (a axis) String() string {
+	if a.column == "" {
+		return "table"
+	}
+	return "index on " + a.column
+}
+
 // key is what places a row on the axis.
 func (a axis) key() string {
 	if a.column == "" {

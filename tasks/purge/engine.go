@@ -36,7 +36,7 @@ type Cursor struct {
 	Place    int64  `json:"place,omitempty"`
 }
 
-// Engine runs sweeps. It may be copied.
+// Engine runs sweeps. It may be copied. One with Limits is made by New.
 type Engine struct {
 	Pool *pgxpool.Pool
 	// Commit writes the batch's account in its transaction and commits it. An error ends the sweep. Several workers call
@@ -55,8 +55,24 @@ type Engine struct {
 	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one;
 	// 0: none.
 	Lock int64
+	// Limits are what a batch waits for.
+	Limits Limits
+	// Way is told how the rows of a sweep are found; nil: it is not.
+	Way func(way string)
+	// Throttled is told why a batch waits, and an empty reason when it goes on.
+	Throttled func(reason string)
+	// Proceed fails when nothing more is to be done; it is asked while a batch waits.
+	Proceed func(ctx context.Context) error
 	// Warn is told what an operator should know, such as a batch that is tried again.
 	Warn func(message string)
+
+	manners *manners
+}
+
+// New returns an engine, whose copies look at the server together.
+func New(e Engine) *Engine {
+	e.manners = &manners{}
+	return &e
 }
 
 // Begin opens a batch's transaction. A worker that freezes in it must not hold locks for ever, hence the idle

@@ -72,6 +72,9 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (Result, error) 
 	if err != nil {
 		return Result{}, named(s, err)
 	}
+	if e.Way != nil {
+		e.Way(along.String())
+	}
 	sw := &sweep{Engine: e, Sweep: s, axis: along, mostRows: mostRows, next: along.start, open: map[*worker]int64{}}
 	if sw.simple, err = e.simple(ctx, s); err != nil {
 		return Result{}, named(s, err)

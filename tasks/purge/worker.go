@@ -60,6 +60,9 @@ func (w *worker) passesOver() bool { return w.from < w.skipLocked }
 
 // step runs one batch and answers to what stopped it.
 func (w *worker) step(ctx context.Context) error {
+	if err := w.polite(ctx); err != nil {
+		return err
+	}
 	err := w.Retry(ctx, w.Name, func() error { return w.batch(ctx) })
 	switch {
 	case hasState(err, queryCanceled) && !w.smallest():
@@ -138,6 +141,7 @@ func (w *worker) batch(ctx context.Context) error {
 	w.idle = idle
 	w.committed(w, done, left)
 	w.took(time.Since(begun), n.gone, direct)
+	w.spend(n.gone + n.twins)
 	return nil
 }
 

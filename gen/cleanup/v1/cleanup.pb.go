@@ -776,6 +776,11 @@ type TaskProgress struct {
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`
 	// Rows deleted and updated a second, since the task began here.
 	RowsPerSecond float64 `protobuf:"fixed64,8,opt,name=rows_per_second,json=rowsPerSecond,proto3" json:"rows_per_second,omitempty"`
+	// Why the next batch waits: `replica lag`, `active sessions`, `sessions waiting for locks`, `others wait for our
+	// locks`, `WAL per second`, `rows per second`; empty: it does not.
+	ThrottledBy string `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
+	// How the rows of the table at hand are found: `table`, block by block, or `index on COLUMN`; empty: neither.
+	Way           string `protobuf:"bytes,10,opt,name=way,proto3" json:"way,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -864,6 +869,20 @@ func (x *TaskProgress) GetRowsPerSecond() float64 {
 		return x.RowsPerSecond
 	}
 	return 0
+}
+
+func (x *TaskProgress) GetThrottledBy() string {
+	if x != nil {
+		return x.ThrottledBy
+	}
+	return ""
+}
+
+func (x *TaskProgress) GetWay() string {
+	if x != nil {
+		return x.Way
+	}
+	return ""
 }
 
 // TaskFinished tells that a task ended.
@@ -2203,7 +2222,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1a\n" +
 	"\bposition\x18\x02 \x01(\x05R\bposition\x12\x1d\n" +
 	"\n" +
-	"task_count\x18\x03 \x01(\x05R\ttaskCount\"\xa5\x02\n" +
+	"task_count\x18\x03 \x01(\x05R\ttaskCount\"\xda\x02\n" +
 	"\fTaskProgress\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12!\n" +
@@ -2212,7 +2231,10 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x0etables_dropped\x18\x05 \x01(\x03R\rtablesDropped\x12\x18\n" +
 	"\abatches\x18\x06 \x01(\x03R\abatches\x12(\n" +
 	"\rrows_expected\x18\a \x01(\x03H\x00R\frowsExpected\x88\x01\x01\x12&\n" +
-	"\x0frows_per_second\x18\b \x01(\x01R\rrowsPerSecondB\x10\n" +
+	"\x0frows_per_second\x18\b \x01(\x01R\rrowsPerSecond\x12!\n" +
+	"\fthrottled_by\x18\t \x01(\tR\vthrottledBy\x12\x10\n" +
+	"\x03way\x18\n" +
+	" \x01(\tR\x03wayB\x10\n" +
 	"\x0e_rows_expected\">\n" +
 	"\fTaskFinished\x12.\n" +
 	"\x06result\x18\x01 \x01(\v2\x16.cleanup.v1.TaskResultR\x06result\"d\n" +

@@ -1,0 +1,135 @@
+package purge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Limits are what a batch waits for before it begins. A zero is no limit.
+type Limits struct {
+	// ReplicaLag is how far the slowest replica of the database may be behind.
+	ReplicaLag time.Duration
+	// LagMustBeSeen makes a lag that the role may not see count as too much; otherwise it is told once.
+	LagMustBeSeen bool
+	// ActiveSessions is how many sessions of others may be at work on the server.
+	ActiveSessions int
+	// WaitingSessions is how many sessions of others may wait for a lock, whoever holds it.
+	WaitingSessions int
+	// WALPerSecond is how many bytes of WAL the server may write in a second.
+	WALPerSecond int64
+	// RowsPerSecond is how many rows may go in a second.
+	RowsPerSecond int
+}
+
+// lookEvery is how often the server is looked at: batches in between go by what was seen.
+const lookEvery = 250 * time.Millisecond
+
+// manners is what is known of the server and of those who use it.
+type manners struct {
+	mu      sync.Mutex
+	looked  time.Time
+	wal     int64
+	reason  string    // to wait; empty: none
+	ready   time.Time // when as many rows may go again
+	unknown bool      // that the lag can not be seen was told
+}
+
+// look asks the server; it is of use to a role that may see little, too. Others are those with another application_name.
+const look = `
+WITH others AS (SELECT pid, state, wait_event_type FROM pg_stat_activity
+  WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> current_setting('application_name'))
+SELECT (SELECT count(*) FROM others WHERE state = 'active'),
+  (SELECT count(*) FROM others WHERE wait_event_type = 'Lock'),
+  (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND pg_blocking_pids(pid) &&
+    ARRAY(SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = current_setting('application_name'))),
+  (SELECT COALESCE(extract(epoch FROM max(replay_lag)) * 1000000, 0)::bigint FROM pg_stat_replication),
+  (SELECT count(*) FROM pg_stat_replication) > 0 AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
+  (pg_current_wal_lsn() - '0/0')::bigint`
+
+// polite waits until a batch does not come at a bad time. It is called outside of transactions.
+func (e *Engine) polite(ctx context.Context) error {
+	if e.Limits == (Limits{}) {
+		return nil
+	}
+	for waited := false; ; waited = true {
+		reason, pause, err := e.lookAround(ctx)
+		if err != nil {
+			return err
+		}
+		if reason == "" && !waited {
+			return nil
+		}
+		e.Throttled(reason)
+		if reason == "" {
+			return nil
+		}
+		if err := e.Proceed(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// lookAround says why a batch should wait, and for how long at least.
+func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Duration, err error) {
+	m := e.manners
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if wait := time.Until(m.ready); wait > 0 {
+		return "rows per second", min(wait, time.Second), nil
+	}
+	if time.Since(m.looked) < lookEvery {
+		return m.reason, lookEvery, nil
+	}
+	var (
+		active, waiting, forUs, wal, lag int64
+		hidden                           bool
+	)
+	if err := e.Pool.QueryRow(ctx, look).Scan(&active, &waiting, &forUs, &lag, &hidden, &wal); err != nil {
+		return "", 0, fmt.Errorf("look at the server: %w", err)
+	}
+	elapsed := time.Since(m.looked).Seconds()
+	first := m.looked.IsZero()
+	written := float64(wal-m.wal) / elapsed
+	m.looked, m.wal, m.reason = time.Now(), wal, ""
+	l := e.Limits
+	if hidden && l.ReplicaLag > 0 && !l.LagMustBeSeen && !m.unknown {
+		m.unknown = true
+		e.Warn("there are replicas, whose lag this role may not see: it is not waited for (GRANT pg_monitor would let it)")
+	}
+	switch {
+	case forUs > 0:
+		m.reason = "others wait for our locks"
+	case l.ReplicaLag > 0 && hidden && l.LagMustBeSeen:
+		m.reason = "replica lag can not be seen: GRANT pg_monitor"
+	case l.ReplicaLag > 0 && time.Duration(lag)*time.Microsecond > l.ReplicaLag:
+		m.reason = "replica lag"
+	case l.ActiveSessions > 0 && active > int64(l.ActiveSessions):
+		m.reason = "active sessions"
+	case l.WaitingSessions > 0 && waiting > int64(l.WaitingSessions):
+		m.reason = "sessions waiting for locks"
+	case l.WALPerSecond > 0 && !first && written > float64(l.WALPerSecond):
+		m.reason = "WAL per second"
+	}
+	return m.reason, lookEvery, nil
+}
+
+// spend notes that rows went: as many may go only so often.
+func (e *Engine) spend(rows int64) {
+	if e.Limits.RowsPerSecond == 0 {
+		return
+	}
+	m := e.manners
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); m.ready.Before(now) {
+		m.ready = now
+	}
+	m.ready = m.ready.Add(time.Duration(float64(rows) / float64(e.Limits.RowsPerSecond) * float64(time.Second)))
+}
