@@ -225,18 +225,21 @@ func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 // inBatch runs fn in a batch's transaction, with the account of what it did, and again after what passes by itself.
 // what names it for a person.
 func (e *Env) inBatch(ctx context.Context, what string, fn func(tx Tx) (purge.Delta, error)) error {
-	return e.engine.Retry(ctx, what, func() error {
-		tx, err := e.engine.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback(ctx) }()
-		d, err := fn(tx)
-		if err != nil {
-			return err
-		}
-		return e.engine.Commit(ctx, tx, d)
-	})
+	return e.engine.Retry(ctx, what, func() error { return e.once(ctx, fn) })
+}
+
+// once runs fn in a batch's transaction, with the account of what it did.
+func (e *Env) once(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) error {
+	tx, err := e.engine.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	d, err := fn(tx)
+	if err != nil {
+		return err
+	}
+	return e.engine.Commit(ctx, tx, d)
 }
 
 // retry runs a task again after what passes by itself: a question outside of its batches has met it. A dry run would

@@ -164,5 +164,5 @@ func (e *Env) dropListTable(ctx context.Context, tx Tx, id int64) (dropped int64
 	case e.DryRun:
 		return 1, nil
 	}
-	return 1, drop(ctx, tx, *w)
+	return 1, drop(ctx, tx, []campaign.WorkTable{*w}, dropLock, dropTimeout)
 }

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -123,4 +124,36 @@ func TestDeliveriesGoInSets(t *testing.T) {
 	if many > few+10 {
 		t.Errorf("%d statements for 10 deliveries, %d for 1000", few, many)
 	}
+}
+
+// Work tables go in groups; one that is locked, one that something stands on, and one that is in use stay alone.
+func TestWorkTablesGoInGroups(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	const n = 1_000
+	db.Do("INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (700, 1)")
+	for i := 0; i < n; i += 100 { // so that no transaction holds too many locks
+		db.Do(fmt.Sprintf("DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$", i+1, i+100))
+	}
+	db.Do("CREATE VIEW report AS SELECT * FROM grp300")
+	reader, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Rollback(context.Background()) }()
+	if _, err := reader.Exec(t.Context(), "SELECT FROM grp500"); err != nil {
+		t.Fatal(err)
+	}
+	if counted := mustRun(t, db, dry, "orphan-work-tables").deleted["orphan-work-tables"]; counted != n-1 {
+		t.Errorf("a dry run counts %d tables", counted)
+	}
+	j := mustRun(t, db, nil, "orphan-work-tables")
+	left := db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^grp' ORDER BY 1")
+	if !slices.Equal(left, []string{"grp300", "grp500", "grp700"}) || j.deleted["orphan-work-tables"] != n-3 || !j.said("WARNING", "grp500") || !j.said("WARNING", "grp300") {
+		t.Errorf("left: %v; %d are accounted for; %q", left, j.deleted["orphan-work-tables"], j.logs)
+	}
+	if len(j.batches) > n/4 {
+		t.Errorf("%d transactions for %d tables", len(j.batches), n)
+	}
+	t.Logf("%d transactions for %d tables", len(j.batches), n)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -66,29 +67,11 @@ func (e *Env) dropWorkTables(ctx context.Context, k workTables) (bool, error) {
 			p.note(Info, "%s begins like a work table, but has no id where one should be: left alone", name)
 		}
 	}
-	for _, w := range found {
-		e.journal.At(w.Name, -1)
-		used, err := ask(ctx, e.Pool, w)
-		if err != nil {
-			return false, err
-		}
-		if used {
-			continue
-		}
-		if e.DryRun {
-			err = e.journal.Count(ctx, purge.Delta{Dropped: 1})
-		} else {
-			err = e.dropUnless(ctx, w, ask)
-		}
-		if err != nil {
-			return false, err
-		}
-	}
-	return true, nil
+	return true, e.dropUnused(ctx, found, ask)
 }
 
-// question asks whether a work table is in use.
-type question func(ctx context.Context, db campaign.Querier, w campaign.WorkTable) (bool, error)
+// question asks which work tables are not in use.
+type question func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) (unused []campaign.WorkTable, err error)
 
 // question builds the question of a kind; nil, with a note, when it can not be asked.
 func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, error) {
@@ -106,41 +89,150 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 			return nil, nil
 		}
 	}
-	inUse := fmt.Sprintf("SELECT EXISTS (SELECT FROM %s AS o WHERE o.%[2]s = $1 AND o.%[2]s <> 0 AND %[3]s)", owner.Quoted(), k.key, k.inUse)
-	list := ""
-	if groups := e.Catalog.Table("NmsGroup"); k.lists && groups != nil {
-		// Without any list nothing is known of lists: then what holds one's data stays.
-		list = fmt.Sprintf("SELECT EXISTS (SELECT FROM %[1]s WHERE iGroupId = $1) OR NOT EXISTS (SELECT FROM %[1]s)", groups.Quoted())
+	inUse := fmt.Sprintf("SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0 AND %[3]s", owner.Quoted(), k.key, k.inUse)
+	groups := e.Catalog.Table("NmsGroup")
+	if k.lists && groups != nil {
 		e.needs(p, groups, "SELECT")
 	}
-	return func(ctx context.Context, db campaign.Querier, w campaign.WorkTable) (used bool, err error) {
-		err = db.QueryRow(ctx, inUse, w.ID).Scan(&used)
-		id, ok := w.ListID()
-		switch {
-		case err != nil || used || !ok || !k.lists:
-			return used, err
-		case list == "":
-			return true, nil
+	return func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) (unused []campaign.WorkTable, err error) {
+		var ids, listIDs []int64
+		for _, w := range tables {
+			ids = append(ids, w.ID)
+			if id, ok := w.ListID(); ok && k.lists {
+				listIDs = append(listIDs, id)
+			}
 		}
-		err = db.QueryRow(ctx, list, id).Scan(&used)
-		return used, err
+		used, err := idsOf(ctx, db, inUse, ids)
+		if err != nil {
+			return nil, err
+		}
+		lists := map[int64]bool{}
+		known := true // without any list nothing is known of lists: then what holds one's data stays
+		if len(listIDs) > 0 {
+			if lists, known, err = knownLists(ctx, db, groups, listIDs); err != nil {
+				return nil, err
+			}
+		}
+		for _, w := range tables {
+			id, ofList := w.ListID()
+			if !used[w.ID] && (!k.lists || !ofList || known && !lists[id]) {
+				unused = append(unused, w)
+			}
+		}
+		return unused, nil
 	}, nil
 }
 
-// dropUnless drops a work table, unless it is in use once nobody else can touch it: the drop takes the lock, the
-// question is asked under it, and a rollback undoes the drop. (LOCK TABLE on a view would lock the tables it stands
-// on.) What refuses the drop is reported and passed over.
-func (e *Env) dropUnless(ctx context.Context, w campaign.WorkTable, ask question) error {
-	errUsed := errors.New("it is in use")
-	err := e.inBatch(ctx, w.Name, func(tx Tx) (purge.Delta, error) {
-		if err := drop(ctx, tx, w); err != nil {
-			return purge.Delta{}, err
+// idsOf runs a query of ids, whose parameter is ids, too.
+func idsOf(ctx context.Context, db campaign.Querier, sql string, ids []int64) (map[int64]bool, error) {
+	rows, err := db.Query(ctx, sql, ids)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	out := map[int64]bool{}
+	for _, id := range found {
+		out[id] = true
+	}
+	return out, err
+}
+
+// knownLists are those of the ids that are lists'; not known when there is no list at all.
+func knownLists(ctx context.Context, db campaign.Querier, groups *campaign.Table, ids []int64) (lists map[int64]bool, known bool, err error) {
+	if groups == nil {
+		return nil, false, nil
+	}
+	if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+groups.Quoted()+")").Scan(&known); err != nil {
+		return nil, false, err
+	}
+	lists, err = idsOf(ctx, db, "SELECT iGroupId::bigint FROM "+groups.Quoted()+" WHERE iGroupId = ANY ($1::bigint[])", ids)
+	return lists, known, err
+}
+
+// Groups of work tables are dropped in one transaction, which keeps the locks of all: so many at once at most, and for so
+// long.
+const (
+	firstGroup  = 8
+	largest     = 64
+	groupTarget = 50 * time.Millisecond
+	groupLimit  = 100 * time.Millisecond
+)
+
+// dropUnused drops the tables that are not in use, group by group; a group that can not be dropped together, since one of
+// it is locked, say, is dropped one by one.
+func (e *Env) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask question) error {
+	size := firstGroup
+	for len(tables) > 0 {
+		n := 1
+		for n < min(size, len(tables)) && tables[n].View == tables[0].View {
+			n++
 		}
-		used, err := ask(ctx, tx, w)
-		if err == nil && used {
+		e.journal.At(tables[0].Name, -1)
+		if err := e.engine.Polite(ctx); err != nil {
+			return err
+		}
+		unused, err := ask(ctx, e.Pool, tables[:n])
+		if err != nil {
+			return err
+		}
+		tables = tables[n:]
+		switch {
+		case len(unused) == 0:
+		case e.DryRun:
+			err = e.journal.Count(ctx, purge.Delta{Dropped: int64(len(unused))})
+		default:
+			size, err = e.dropGroup(ctx, unused, ask, size)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropGroup drops tables that were not in use, together or one by one, and says how many to take next.
+func (e *Env) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask question, size int) (next int, err error) {
+	begun := time.Now()
+	err = e.dropAll(ctx, tables, ask, groupLimit/10, groupLimit)
+	switch {
+	case endsRun(err) || Lost(err):
+		return size, err
+	case err == nil && time.Since(begun) > groupTarget:
+		return max(size/2, 1), nil
+	case err == nil:
+		return min(2*size, largest), nil
+	}
+	for _, w := range tables {
+		if err := e.dropOne(ctx, w, ask); err != nil {
+			return size, err
+		}
+	}
+	return max(size/2, 1), nil
+}
+
+// errUsed says that a table is in use.
+var errUsed = errors.New("it is in use")
+
+// dropAll drops work tables of one kind, unless one of them is in use once nobody else can touch it: the drop takes the
+// locks, the question is asked under them, and a rollback undoes the drop. (LOCK TABLE on a view would lock the tables
+// it stands on.)
+func (e *Env) dropAll(ctx context.Context, tables []campaign.WorkTable, ask question, lock, timeout time.Duration) error {
+	return e.once(ctx, func(tx Tx) (d purge.Delta, err error) {
+		if err := drop(ctx, tx, tables, lock, timeout); err != nil {
+			return d, err
+		}
+		unused, err := ask(ctx, tx, tables)
+		if err == nil && len(unused) < len(tables) {
 			err = errUsed
 		}
-		return purge.Delta{Dropped: 1}, err
+		return purge.Delta{Dropped: int64(len(tables))}, err
+	})
+}
+
+// dropOne drops a work table. What refuses it is reported and passed over.
+func (e *Env) dropOne(ctx context.Context, w campaign.WorkTable, ask question) error {
+	err := e.engine.Retry(ctx, w.Name, func() error {
+		return e.dropAll(ctx, []campaign.WorkTable{w}, ask, dropLock, dropTimeout)
 	})
 	var pgErr *pgconn.PgError
 	switch {
@@ -153,16 +245,19 @@ func (e *Env) dropUnless(ctx context.Context, w campaign.WorkTable, ask question
 	return err
 }
 
-// drop drops a work table, waiting for its lock only briefly. No CASCADE.
-func drop(ctx context.Context, tx Tx, w campaign.WorkTable) error {
-	what := "TABLE "
-	if w.View {
-		what = "VIEW "
-	}
-	_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", dropLock.Milliseconds(), dropTimeout.Milliseconds()))
-	if err != nil {
+// drop drops work tables of one kind, waiting for their locks only briefly. No CASCADE.
+func drop(ctx context.Context, tx Tx, tables []campaign.WorkTable, lock, timeout time.Duration) error {
+	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", lock.Milliseconds(), timeout.Milliseconds())); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "DROP "+what+w.Quoted())
+	what := "TABLE "
+	if tables[0].View {
+		what = "VIEW "
+	}
+	var names []string
+	for _, w := range tables {
+		names = append(names, w.Quoted())
+	}
+	_, err := tx.Exec(ctx, "DROP "+what+strings.Join(names, ", "))
 	return err
 }

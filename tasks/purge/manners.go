@@ -48,8 +48,8 @@ SELECT (SELECT count(*) FROM others WHERE state = 'active'),
   (SELECT count(*) FROM pg_stat_replication) > 0 AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
   (pg_current_wal_lsn() - '0/0')::bigint`
 
-// polite waits until a batch does not come at a bad time. It is called outside of transactions.
-func (e *Engine) polite(ctx context.Context) error {
+// Polite waits until a batch does not come at a bad time. It is called outside of transactions.
+func (e *Engine) Polite(ctx context.Context) error {
 	if e.Limits == (Limits{}) {
 		return nil
 	}

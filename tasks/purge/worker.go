@@ -60,7 +60,7 @@ func (w *worker) passesOver() bool { return w.from < w.skipLocked }
 
 // step runs one batch and answers to what stopped it.
 func (w *worker) step(ctx context.Context) error {
-	if err := w.polite(ctx); err != nil {
+	if err := w.Polite(ctx); err != nil {
 		return err
 	}
 	err := w.Retry(ctx, w.Name, func() error { return w.batch(ctx) })
