@@ -89,6 +89,8 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	e.needs(p, table, "SELECT", right)
 	s.Twin = e.twin(p, step.Twin)
 	s.SetArgs = args[len(s.Args):]
+	s.OnlyDate = s.Along != nil && s.Along.Dates && onlyDate.MatchString(step.Rules[0].Where) && step.Rules[0].Orphan == nil &&
+		s.Twin == nil && s.Also == nil && s.Set == ""
 	leaves, err := table.Leaves(ctx, e.Pool)
 	if err != nil {
 		return err
@@ -102,6 +104,9 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 
 // dateBound is how a rule bounds a date.
 var dateBound = regexp.MustCompile(`(?:^| AND )(ts\w+) < @(cutoff|now)(?: AND |$)`)
+
+// onlyDate is a rule that asks for nothing else.
+var onlyDate = regexp.MustCompile(`^ts\w+ < @(cutoff|now)$`)
 
 // along is the column by which the rows of a step may be found without visiting all others: the link to the task's set,
 // or the date of the only rule; nil: none.

@@ -101,6 +101,7 @@ const (
 	lockNotAvailable      = "55P03"
 	uniqueViolation       = "23505" // a new id that someone else took in between
 	insufficientPrivilege = "42501"
+	dependentObjects      = "2BP01" // something stands on what is to be dropped
 	queryCanceled         = "57014" // by statement_timeout, since nobody else cancels our statements
 )
 

@@ -29,14 +29,18 @@ func (p *pace) took(d time.Duration, rows int64, direct bool) {
 	if direct && rows > 0 {
 		room = min(room, int64(float64(p.width)*filled*float64(p.most)/float64(rows)))
 	}
+	more := 1.25
+	if d < p.target/4 {
+		more = 2
+	}
 	switch {
 	case d > p.target:
 		p.shrink(float64(p.target) / float64(d))
 	case d > p.target/2:
 	case !direct && p.full(rows):
-		p.limit = min(p.limit+p.limit/4+1, p.most)
+		p.limit = min(int(float64(p.limit)*more)+1, p.most)
 	default:
-		p.width = min(p.width+p.width/4+1, p.widest)
+		p.width = min(int64(float64(p.width)*more)+1, p.widest)
 	}
 	p.width = max(min(p.width, room), 1)
 }

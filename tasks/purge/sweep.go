@@ -29,6 +29,9 @@ type Sweep struct {
 	Limit int
 	// Along is an ordered column that Where bounds; nil: none.
 	Along *Along
+	// OnlyDate says that Where asks for nothing but Along's dates, and not the zero record: a partition that is older is
+	// dropped.
+	OnlyDate bool
 	// Also is a statement that shares the batch's: it reads the rows that went, or changed, from gone, whose columns
 	// are those of Returning; nil: none.
 	Also *Also
@@ -68,18 +71,21 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (Result, error) 
 	if s.Twin != nil { // each row may take another one with it
 		mostRows = max(mostRows/2, 1)
 	}
+	if s.OnlyDate {
+		if dropped, err := e.dropPartition(ctx, s); dropped || err != nil {
+			e.tellWay("drop of the partition")
+			return Result{}, named(s, err)
+		}
+	}
 	along, err := e.way(ctx, s)
 	if err != nil {
 		return Result{}, named(s, err)
 	}
-	if e.Way != nil {
-		e.Way(along.String())
-	}
+	e.tellWay(along.String())
 	sw := &sweep{Engine: e, Sweep: s, axis: along, mostRows: mostRows, next: along.start, open: map[*worker]int64{}}
 	if sw.simple, err = e.simple(ctx, s); err != nil {
 		return Result{}, named(s, err)
 	}
-	sw.simple = sw.simple && along.column == ""
 	if from.Unit == s.Unit && from.Along == along.column {
 		sw.next, sw.filenode = from.Place, from.Filenode
 	}
@@ -102,6 +108,12 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (Result, error) 
 		}
 	}
 	return sw.result, nil
+}
+
+func (e *Engine) tellWay(way string) {
+	if e.Way != nil {
+		e.Way(way)
+	}
 }
 
 func named(s Sweep, err error) error {

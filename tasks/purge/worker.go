@@ -19,7 +19,11 @@ type worker struct {
 	skipLocked int64
 	idle       int
 	crowded    int // batches that did not come further along a column
+	narrowed   int // batches in a row that had too many rows
 }
+
+// patience is after how many batches with too many rows they are picked first, until there are fewer.
+const patience = 2
 
 // idleBatches is how many batches in a row may find enough rows at one place and delete none before that is left.
 const idleBatches = 3
@@ -95,7 +99,7 @@ func (w *worker) batch(ctx context.Context) error {
 	if w.passesOver() {
 		next = min(next, w.skipLocked)
 	}
-	direct := w.simple && !w.passesOver() && next-w.from > 1
+	direct := w.simple && !w.passesOver() && w.narrowed < patience && next-w.from > 1
 	execute := w.pick
 	if direct {
 		execute = w.direct
@@ -105,6 +109,7 @@ func (w *worker) batch(ctx context.Context) error {
 		return err
 	}
 	if direct && n.gone > int64(w.most) { // undone: no batch takes more
+		w.narrowed++
 		w.narrow(n.gone)
 		return nil
 	}
@@ -138,7 +143,9 @@ func (w *worker) batch(ctx context.Context) error {
 	if err := w.Commit(ctx, tx, d); err != nil {
 		return err
 	}
-	w.idle = idle
+	if w.idle = idle; direct || !w.full(n.picked) {
+		w.narrowed = 0
+	}
 	w.committed(w, done, left)
 	w.took(time.Since(begun), n.gone, direct)
 	w.spend(n.gone + n.twins)

@@ -1,0 +1,75 @@
+package purge_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// A partition that is wholly older than the cutoff is dropped, and its rows counted; one of which anything stays, or from
+// which a drop would differ from a deletion, is deleted from.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		change  string
+		dropped int64 // of the two partitions before the cutoff
+	}{
+		{"plain", "", 2},
+		{"zero record", "INSERT INTO t VALUES (0, '2020-01-10')", 1},
+		{"empty", "DELETE FROM t", 2},
+		{"a trigger", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE TRIGGER f AFTER DELETE ON t_01 FOR EACH ROW EXECUTE FUNCTION f()", 1},
+		{"a trigger of all", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE TRIGGER f AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()", 0},
+		{"published", "ALTER TABLE t_01 REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR TABLE t_01", 1},
+		{"a view on it", "CREATE VIEW v AS SELECT * FROM t_01", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(`CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts); CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-01-01Z') TO ('2020-02-01Z');
+				CREATE TABLE t_02 PARTITION OF t FOR VALUES FROM ('2020-02-01Z') TO ('2020-03-01Z'); CREATE TABLE t_03 PARTITION OF t FOR VALUES FROM ('2020-03-01Z') TO ('2020-04-01Z');
+				CREATE TABLE t_rest PARTITION OF t DEFAULT; INSERT INTO t SELECT i, '2020-01-01Z'::timestamptz + i * interval '1 hour' FROM generate_series(1, 2400) i; INSERT INTO t VALUES (3000, NULL), (3001, '2019-01-01Z')`)
+			if c.change != "" {
+				db.Do(c.change)
+			}
+			cutoff := time.Date(2020, 3, 15, 0, 0, 0, 0, time.UTC)
+			const where = "r.ts < $1::timestamptz AND r.id IS DISTINCT FROM 0"
+			obsolete := db.Int("SELECT count(*) FROM t AS r WHERE r.ts < '2020-03-15Z' AND r.id <> 0")
+			stays := db.Int("SELECT count(*) FROM t") - obsolete
+			e, a := engine(db)
+			for _, name := range []string{"t_01", "t_02", "t_03", "t_rest"} {
+				if _, err := e.Run(t.Context(), purge.Sweep{Unit: name, Name: name, Relation: name, Where: where, Args: []any{cutoff}, Limit: 500, OnlyDate: true,
+					Along: &purge.Along{Column: "ts", Dates: true, To: cutoff.UnixMicro() + 1}}, purge.Cursor{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dropped := 2 - db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('t_01', 't_02')")
+			if dropped != c.dropped || a.deleted() != obsolete || db.Int("SELECT count(*) FROM t") != stays {
+				t.Errorf("%d partitions were dropped; deleted %d rows of %d, %d are left of %d", dropped, a.deleted(), obsolete, db.Int("SELECT count(*) FROM t"), stays)
+			}
+			if n := db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('t_03', 't_rest')"); n != 2 {
+				t.Error("a partition was dropped that is not wholly older")
+			}
+		})
+	}
+}
+
+// A partition that someone reads is not waited for: what it has goes row by row.
+func TestPartitionInUse(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do("CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts); CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-01-01Z') TO ('2020-02-01Z'); INSERT INTO t SELECT i, '2020-01-01Z' FROM generate_series(1, 100) i")
+	lock(t, db, "SELECT FROM t")
+	e, a := engine(db)
+	cutoff := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
+	if _, err := e.Run(t.Context(), purge.Sweep{Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500, OnlyDate: true,
+		Along: &purge.Along{Column: "ts", Dates: true, To: cutoff.UnixMicro() + 1}}, purge.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	if a.deleted() != 100 || db.Int("SELECT count(*) FROM pg_class WHERE relname = 't_01'") != 1 || len(a.warned) == 0 {
+		t.Errorf("deleted %d rows; %s", a.deleted(), fmt.Sprint(a.warned))
+	}
+}
