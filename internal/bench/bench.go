@@ -23,7 +23,7 @@ type Options struct {
 	Limit   time.Duration // for one method at once: what did not end by then is reckoned by what it got done
 	// Service starts the real service on a database, with a tracer on its connections, and returns how to run a task
 	// by it and how to stop it.
-	Service func(ctx context.Context, url string, tracer pgx.QueryTracer) (run func(ctx context.Context, task string) error, stop func() error, err error)
+	Service func(ctx context.Context, url string, tight bool, tracer pgx.QueryTracer) (run func(ctx context.Context, task string) error, stop func() error, err error)
 }
 
 // Result is a method on a cell: medians of its repeats.
@@ -138,7 +138,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	statements := &Statements{}
 	clean := func(ctx context.Context) error { return m.run(ctx, url, &statements.took) }
 	if m.statement == "" {
-		run, stop, err := o.Service(ctx, url, statements)
+		run, stop, err := o.Service(ctx, url, m.tight, statements)
 		if err != nil {
 			return r, err
 		}

@@ -13,6 +13,8 @@ type Method struct {
 	Name string
 	// statement deletes once; it is repeated until it deletes nothing. Empty: the service does it.
 	statement string
+	// tight says that the service works by one worker in small batches, and gives way to others.
+	tight bool
 	// from says that the statement has a parameter, the greatest key of the one before, and returns keys.
 	from bool
 }
@@ -28,6 +30,7 @@ var Methods = []Method{
 	{Name: "ctid, LIMIT", statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old + " LIMIT " + batch + "))"},
 	{Name: "keyset", from: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + key + " > $1 AND " + old + " ORDER BY " + key + " LIMIT " + batch + ") RETURNING " + key},
 	{Name: "cleanupd"},
+	{Name: "cleanupd, giving way", tight: true},
 }
 
 // run deletes by the statement until nothing is left or the context ends, and notes how long each took.

@@ -183,15 +183,18 @@ func microseconds(d time.Duration) *int64 {
 // insertTasks stores one row a task of the pipeline and tells the replicas that a run waits.
 func insertTasks(ctx context.Context, tx pgx.Tx, id string, req Request) error {
 	chosen := req.chosen()
-	for i, t := range tasks.Pipeline {
-		state, isChosen := tasks.Skipped, slices.Contains(chosen, t.Name)
-		if isChosen {
+	var names, states []string
+	for _, t := range tasks.Pipeline {
+		state := tasks.Skipped
+		if slices.Contains(chosen, t.Name) {
 			state = tasks.Pending
 		}
-		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.task (run_id, position, name, chosen, state) VALUES ($1::text::uuid, $2, $3, $4, $5)",
-			id, i+1, t.Name, isChosen, string(state)); err != nil {
-			return err
-		}
+		names, states = append(names, t.Name), append(states, string(state))
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
+		SELECT $1::text::uuid, position, name, state = $4, state FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS t (name, state, position)`,
+		id, names, states, string(tasks.Pending)); err != nil {
+		return err
 	}
 	return notify(ctx, tx, id, 0)
 }
