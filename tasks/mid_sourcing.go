@@ -105,9 +105,9 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	there := &Env{Config: e.Config}
 	there.Pool = pool
 	j := &remoteJournal{Journal: e.journal, main: e, server: name}
-	engine := *e.engine
+	engine := purge.New(*e.engine) // it looks at another server
 	engine.Pool, engine.Commit, engine.Lock, engine.Workers = pool, j.Commit, 0, 1
-	there.engine, there.journal = &engine, j
+	there.engine, there.journal = engine, j
 	if err := there.look(ctx); err != nil {
 		return err
 	}

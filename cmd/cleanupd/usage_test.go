@@ -11,13 +11,15 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	for command, parts := range map[string][]string{
-		"":            {"serve", "migrate", "run", "runs", "demo", "version"},
-		"serve":       {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--mid-sourcing", "--related-list-table", "127.0.0.1:9090"},
+		"": {"serve", "migrate", "run", "runs", "demo", "version"},
+		"serve": {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers",
+			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--related-list-table", "127.0.0.1:9090"},
 		"migrate":     {"--database-url", "$CLEANUPD_DATABASE_URL"},
 		"run":         {"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--continue-on-error", "--max-duration", "--detach"},
 		"runs":        {"list", "watch", "cancel", "--server"},
 		"runs cancel": {"ID", "$CLEANUPD_SERVER"},
 		"demo":        {"--rows", "--keep"},
+		"bench":       {"--rows", "--repeats", "--limit", "--full", "--chart", "--cell"},
 		"version":     {"version"},
 	} {
 		code, out, errs := cleanupd(t, append(strings.Fields(command), "--help")...)
@@ -56,6 +58,12 @@ func TestMistakes(t *testing.T) {
 		{"serve --lease 1ms --database-url postgres://h/d", 2, []string{"--lease", "1ms"}},
 		{"serve --lease x", 2, []string{"lease"}},
 		{"serve --history 1ms --database-url postgres://h/d", 2, []string{"--history", "1ms"}},
+		{"serve --batch-target 1m --database-url postgres://h/d", 2, []string{"--batch-target", "1m"}},
+		{"serve --workers 0 --database-url postgres://h/d", 2, []string{"--workers", "0"}},
+		{"serve --max-wal-rate -1 --database-url postgres://h/d", 2, []string{"--max-wal-rate"}},
+		{"bench --rows 1", 2, []string{"--rows", "1"}},
+		{"bench --repeats 0", 2, []string{"--repeats", "0"}},
+		{"bench --cell 7", 2, []string{"--cell", "7"}},
 		{"serve --schedule=perhaps --database-url postgres://h/d", 2, []string{"--schedule"}},
 		{"serve --grpc-listen nonsense --database-url postgres://h/d", 2, []string{"--grpc-listen", "nonsense"}},
 		{"serve --http-listen 127.0.0.1:99999 --grpc-listen 127.0.0.1:0 --database-url postgres://h/d", 2, []string{"--http-listen"}},
