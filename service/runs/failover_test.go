@@ -342,3 +342,27 @@ func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 		t.Errorf("the run: %+v", got)
 	}
 }
+
+// Two workers share a large table, also when the run is taken over in the middle; the account is exact.
+func TestWorkersOnALargeTable(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	const rows = 20_000 // two a block: 80 MiB
+	db.Do("ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN")
+	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 3900) FROM generate_series(1, $1::int) i", rows)
+	a, workA, stopA := replica(t, db, "a", func(c *runs.Config) { c.MaxRows, c.Workers = 20, 2 })
+	b, workB, _ := replica(t, db, "b", func(c *runs.Config) { c.Workers = 2 })
+	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
+	workA()
+	untilDeleting(t, db, run.ID)
+	stopA()
+	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left == 0 {
+		t.Fatal("the first replica was through before it was stopped")
+	}
+	workB()
+	events := watch(t, b, run.ID)
+	checkFinished(t, events, rows)
+	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
+		t.Errorf("%d rows are left", left)
+	}
+}
