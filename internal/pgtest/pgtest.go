@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -246,4 +247,14 @@ func (db *DB) Int(sql string, args ...any) (n int64) {
 		db.t.Fatalf("%s: %v", sql, err)
 	}
 	return n
+}
+
+// Until waits until a question of one number is answered with something else than 0, two minutes at most.
+func (db *DB) Until(question string, args ...any) {
+	db.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); db.Int(question, args...) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			db.t.Fatalf("never: %s %v", question, args)
+		}
+	}
 }

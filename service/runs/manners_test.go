@@ -35,13 +35,43 @@ func exec(t *testing.T, conn *pgx.Conn, sql string) {
 }
 
 // throttled waits for a progress event that says a reason.
-func throttled(t *testing.T, db *pgtest.DB, reason string) {
-	t.Helper()
-	for db.Int("SELECT count(*) FROM cleanupd.event WHERE body -> 'Progress' ->> 'ThrottledBy' = $1", reason) == 0 {
-		if t.Context().Err() != nil {
-			t.Fatalf("no batch waits for %s", reason)
-		}
+func throttled(db *pgtest.DB, reason string) {
+	db.Until("SELECT count(*) FROM cleanupd.event WHERE body -> 'Progress' ->> 'ThrottledBy' = $1", reason)
+}
+
+// atWork waits until so many sessions of the application are in a state.
+func atWork(db *pgtest.DB, n int, state string) {
+	db.Until("SELECT (count(*) >= $1)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'application' AND "+state, n)
+}
+
+const (
+	active  = "state = 'active' AND wait_event = 'PgSleep'"
+	waiting = "wait_event_type = 'Lock'"
+)
+
+// sleepers are sessions of the application that are active until the function that is returned is called.
+func sleepers(t *testing.T, db *pgtest.DB, n int) (wake func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range n {
+		conn := session(t, db.URL(), "application")
+		wg.Go(func() { _, _ = conn.Exec(ctx, "SELECT pg_sleep(600)") })
 	}
+	atWork(db, n, active)
+	return func() { cancel(); wg.Wait() }
+}
+
+// queue are sessions of the application that wait for a lock of another until the function that is returned is called.
+func queue(t *testing.T, db *pgtest.DB, n int, holder string) (release func()) {
+	holding := session(t, db.URL(), holder)
+	exec(t, holding, "BEGIN; LOCK TABLE NmsVisitor")
+	var wg sync.WaitGroup
+	for range n {
+		conn := session(t, db.URL(), "application")
+		wg.Go(func() { _, _ = conn.Exec(t.Context(), "SELECT FROM NmsVisitor") })
+	}
+	atWork(db, n, waiting)
+	return func() { exec(t, holding, "ROLLBACK"); wg.Wait() }
 }
 
 // A batch waits as long as it would be in the way, says why, and the run goes on then.
@@ -53,34 +83,15 @@ func TestManners(t *testing.T) {
 		// hinder makes a batch wait until the function that it returns is called.
 		hinder func(t *testing.T, db *pgtest.DB) (release func())
 	}{
-		{"active sessions", purge.Limits{ActiveSessions: 1}, func(t *testing.T, db *pgtest.DB) func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			for range 3 {
-				conn := session(t, db.URL(), "application")
-				wg.Go(func() { _, _ = conn.Exec(ctx, "SELECT pg_sleep(60)") })
-			}
-			return func() { cancel(); wg.Wait() }
-		}},
+		{"active sessions", purge.Limits{ActiveSessions: 1}, func(t *testing.T, db *pgtest.DB) func() { return sleepers(t, db, 3) }},
 		{"sessions waiting for locks", purge.Limits{WaitingSessions: 1}, func(t *testing.T, db *pgtest.DB) func() {
-			holder := session(t, db.URL(), "application")
-			exec(t, holder, "BEGIN; LOCK TABLE NmsVisitor")
-			var wg sync.WaitGroup
-			for range 2 {
-				conn := session(t, db.URL(), "application")
-				wg.Go(func() { _, _ = conn.Exec(t.Context(), "SELECT FROM NmsVisitor") })
-			}
-			return func() { exec(t, holder, "ROLLBACK"); wg.Wait() }
+			return queue(t, db, 2, "application")
 		}},
 		{"others wait for our locks", purge.Limits{ActiveSessions: 1_000}, func(t *testing.T, db *pgtest.DB) func() {
-			ours := session(t, db.URL(), "cleanupd")
-			exec(t, ours, "BEGIN; LOCK TABLE NmsVisitor")
-			conn := session(t, db.URL(), "application")
-			var wg sync.WaitGroup
-			wg.Go(func() { _, _ = conn.Exec(t.Context(), "SELECT FROM NmsVisitor") })
-			return func() { exec(t, ours, "ROLLBACK"); wg.Wait() }
+			return queue(t, db, 1, "cleanupd")
 		}},
-		{"WAL per second", purge.Limits{WALPerSecond: 2_000_000}, func(t *testing.T, db *pgtest.DB) func() {
+		// A rate of WAL is known from the second look on: the rows' own limit lets the run last until then.
+		{"WAL per second", purge.Limits{WALPerSecond: 500_000, RowsPerSecond: 500}, func(t *testing.T, db *pgtest.DB) func() {
 			conn := session(t, db.URL(), "application")
 			exec(t, conn, "CREATE TABLE busy (i int, t text)")
 			ctx, cancel := context.WithCancel(t.Context())
@@ -103,7 +114,7 @@ func TestManners(t *testing.T) {
 			release := c.hinder(t, db)
 			run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 			work()
-			throttled(t, db, c.reason)
+			throttled(db, c.reason)
 			if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left == 0 {
 				t.Error("nothing was left to wait with")
 			}
@@ -121,17 +132,10 @@ func TestCancelOfAThrottledRun(t *testing.T) {
 	sessions(db, 10)
 	own := pool(t, db.URL()+"&application_name=cleanupd")
 	m, work, _ := replica(t, db, "a", func(config *runs.Config) { config.Pool, config.Limits = own, purge.Limits{ActiveSessions: 1} })
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancel(t.Context())
-	for range 2 {
-		conn := session(t, db.URL(), "application")
-		wg.Go(func() { _, _ = conn.Exec(ctx, "SELECT pg_sleep(60)") })
-	}
-	defer wg.Wait()
-	defer cancel()
+	defer sleepers(t, db, 2)()
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
-	throttled(t, db, "active sessions")
+	throttled(db, "active sessions")
 	if _, err := m.Cancel(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +162,7 @@ func TestLagThatCanNotBeSeen(t *testing.T) {
 		run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 		work()
 		if must {
-			throttled(t, db, "replica lag can not be seen: GRANT pg_monitor")
+			throttled(db, "replica lag can not be seen: GRANT pg_monitor")
 			db.Superuser("GRANT pg_monitor TO neolane")
 		}
 		events := watch(t, m, run.ID)

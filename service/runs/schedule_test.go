@@ -5,22 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
 func keeps(c *runs.Config) { c.KeepSchedule = true }
-
-// until waits until a question is answered with something else than 0.
-func until(t *testing.T, db *pgtest.DB, question string) {
-	t.Helper()
-	for db.Int(question) == 0 {
-		if t.Context().Err() != nil {
-			t.Fatalf("never: %s", question)
-		}
-	}
-}
 
 // Questions.
 const (
@@ -59,7 +48,7 @@ func TestTheDefaultSchedule(t *testing.T) {
 		t.Errorf("before it was stored: %+v", s)
 	}
 	work()
-	until(t, db, stored)
+	db.Until(stored)
 	s := schedule(t, m)
 	if s.Cron != "0 4 * * *" || s.TimeZone != "UTC" || !s.Enabled || s.NextRunTime == nil || s.LastRunID != "" {
 		t.Fatalf("stored: %+v", s)
@@ -80,7 +69,7 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 		managers = append(managers, m)
 		work()
 	}
-	until(t, db, stored)
+	db.Until(stored)
 	for _, c := range []struct {
 		name string
 		s    runs.Schedule
@@ -93,7 +82,7 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 		c.s.Enabled = true
 		want := setSchedule(t, managers[0], c.s).NextRunTime
 		db.Do(due)
-		until(t, db, allEnded)
+		db.Until(allEnded)
 		s := schedule(t, managers[1])
 		if n := db.Int(someRun); n != 1 || s.NextRunTime == nil || !s.NextRunTime.Equal(*want) {
 			t.Errorf("%s: %d runs; next %v, want %v", c.name, n, s.NextRunTime, want)
@@ -115,7 +104,7 @@ func TestASingleTime(t *testing.T) {
 	}
 	db.Do(due) // while no replica was there
 	work()
-	until(t, db, allEnded)
+	db.Until(allEnded)
 	s := schedule(t, m)
 	if s.NextRunTime != nil || !s.Enabled || s.LastRunID == "" || db.Int(someRun) != 1 {
 		t.Errorf("afterwards: %+v, %d runs", s, db.Int(someRun))
@@ -130,7 +119,7 @@ func TestAMissedTimeIsMadeUpFor(t *testing.T) {
 	want := setSchedule(t, m, runs.Schedule{Cron: "0 4 * * *", Enabled: true}).NextRunTime
 	db.Do(due)
 	work()
-	until(t, db, allEnded)
+	db.Until(allEnded)
 	if s := schedule(t, m); db.Int(someRun) != 1 || !s.NextRunTime.Equal(*want) {
 		t.Errorf("%d runs, next %v", db.Int(someRun), s.NextRunTime)
 	}
@@ -148,7 +137,7 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 	work()
 	for range 2 {
 		db.Do(due)
-		until(t, db, "SELECT count(*) FROM cleanupd.schedule WHERE next_run_time > clock_timestamp()")
+		db.Until("SELECT count(*) FROM cleanupd.schedule WHERE next_run_time > clock_timestamp()")
 	}
 	if db.Int(isPending) != 1 || db.Int(someRun) != 1 {
 		t.Fatalf("pending: %d, runs: %d", db.Int(isPending), db.Int(someRun))
@@ -198,7 +187,7 @@ func TestMaxDurationOfTheSchedule(t *testing.T) {
 	setSchedule(t, m, runs.Schedule{MaxDuration: 300 * time.Millisecond, Enabled: true})
 	db.Do("UPDATE cleanupd.schedule SET pending = false; " + due)
 	work()
-	until(t, db, allEnded)
+	db.Until(allEnded)
 	cut, err := m.Get(t.Context(), schedule(t, m).LastRunID)
 	if err != nil || cut.State != runs.Cancelled || cut.Error != "max_duration reached" {
 		t.Fatalf("%+v, %v", cut, err)
@@ -208,7 +197,7 @@ func TestMaxDurationOfTheSchedule(t *testing.T) {
 	}
 	gone := 5_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
 	db.Do(due)
-	until(t, db, "SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED'")
+	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED'")
 	next, err := m.Get(t.Context(), schedule(t, m).LastRunID)
 	if err != nil || next.Result("sessions").RowsDeleted != 5_000-gone || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d went before; %+v, %v", gone, next, err)
@@ -252,7 +241,7 @@ func TestHistory(t *testing.T) {
 	db.Do("UPDATE cleanupd.run SET create_time = create_time - interval '1 year', start_time = create_time - interval '1 year'")
 	work()
 	watch(t, m, active.ID)
-	until(t, db, "SELECT (count(*) = 2)::int FROM cleanupd.run")
+	db.Until("SELECT (count(*) = 2)::int FROM cleanupd.run")
 	if n := db.Int("SELECT count(DISTINCT run_id) FROM cleanupd.event"); n != 2 {
 		t.Errorf("events of %d runs are left", n)
 	}
