@@ -23,11 +23,18 @@ func runMessage(r *runs.Run) *cleanupv1.Run {
 }
 
 func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
-	return &cleanupv1.TaskResult{
+	out := &cleanupv1.TaskResult{
 		Task: t.Task, State: cleanupv1.TaskState(cleanupv1.TaskState_value["TASK_STATE_"+string(t.State)]),
 		RowsDeleted: t.RowsDeleted, RowsUpdated: t.RowsUpdated, TablesDropped: t.TablesDropped, Batches: t.Batches,
 		StartTime: moment(t.StartTime), EndTime: moment(t.EndTime), Error: t.Error,
 	}
+	for _, s := range t.Space {
+		out.Space = append(out.Space, &cleanupv1.TableSpace{
+			Table: s.Relation, RowsDeleted: s.RowsDeleted, TableBytesBefore: s.TableBytesBefore, IndexBytesBefore: s.IndexBytesBefore,
+			TableBytesAfter: s.TableBytesAfter, IndexBytesAfter: s.IndexBytesAfter, DeadBytes: s.DeadBytes, FreeBytes: s.FreeBytes,
+		})
+	}
+	return out
 }
 
 func eventMessage(e runs.Event) *cleanupv1.RunEvent {

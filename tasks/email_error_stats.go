@@ -53,6 +53,7 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 		return true, nil
 	}
 	e.log(ctx, Info, "coalescingErrors")
+	e.journal.At(t.Name, rows)
 	if e.DryRun {
 		return true, e.journal.Count(ctx, purge.Delta{Deleted: rows})
 	}
@@ -62,6 +63,7 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 	}
 	return true, e.inBatch(ctx, t.Name, func(tx Tx) (d purge.Delta, err error) {
 		d.Deleted, err = coalesceIn(ctx, tx, e, sql, *start)
+		d.Space = []purge.Space{{Relation: t.Quoted(), Rows: d.Deleted}}
 		return d, err
 	})
 }

@@ -17,9 +17,10 @@ type Env struct {
 	Catalog *campaign.Catalog
 	Options *campaign.Options
 
-	set     *fixedSet // of the task at work; nil when it has none
-	engine  *purge.Engine
-	journal Journal
+	set      *fixedSet // of the task at work; nil when it has none
+	expected int64     // rows that the task at work will take; negative when unknown
+	engine   *purge.Engine
+	journal  Journal
 
 	warning sync.Mutex
 	warned  map[string]bool // what the engine has told during the task at work
@@ -46,6 +47,7 @@ func (e *Env) look(ctx context.Context) (err error) {
 	if e.Catalog, err = campaign.LoadCatalog(ctx, e.Pool); err != nil {
 		return err
 	}
+	e.engine.CountAtOnce = e.Catalog.Version >= 150_000
 	e.Options, err = campaign.ReadOptions(ctx, e.Pool, e.Catalog)
 	return err
 }
@@ -70,6 +72,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 		}
 	}
 	done := len(p.units) > 0
+	e.expected = e.estimate(ctx, p.units)
 	if err := e.carryOut(ctx, t.Steps); err != nil {
 		return Failed, err
 	}
@@ -158,9 +161,8 @@ func (e *Env) sweep(ctx context.Context, steps []Step) error {
 		begun := slices.IndexFunc(units, func(u unit) bool { return u.Unit == e.Cursor.Unit })
 		units = units[max(begun, 0):] // another worker may have come as far as one of them
 	}
-	expected := e.estimate(ctx, units)
 	for _, u := range units {
-		e.journal.At(u.Name, expected)
+		e.journal.At(u.Name, e.expected)
 		if e.DryRun {
 			if err := e.engine.Count(ctx, u.Sweep, func(ctx context.Context, rows int64) error {
 				if u.Set != "" {
@@ -191,20 +193,6 @@ func (e *Env) from() purge.Cursor {
 		return purge.Cursor{}
 	}
 	return e.Cursor
-}
-
-// estimate is how many rows the sweeps will take; negative when unknown. It is a courtesy: without it there is no
-// bar.
-func (e *Env) estimate(ctx context.Context, units []unit) int64 {
-	expected := int64(0)
-	for _, u := range units {
-		rows, ok, err := e.engine.Estimate(ctx, u.Sweep)
-		if err != nil || !ok || e.set != nil {
-			return -1
-		}
-		expected += rows
-	}
-	return expected
 }
 
 func (e *Env) report(ctx context.Context, u unit, r purge.Result) {

@@ -47,6 +47,8 @@ type Journal interface {
 	Count(ctx context.Context, d purge.Delta) error
 	// Proceed fails as Commit does when the run is to stop, or no longer this worker's.
 	Proceed(ctx context.Context) error
+	// Emptied are the tables that the run has deleted rows from, by their quoted names, those with the most rows first.
+	Emptied(ctx context.Context) ([]string, error)
 	// At says which table is at hand, and how many rows the task is expected to have deleted at its end (negative:
 	// unknown).
 	At(object string, expected int64)

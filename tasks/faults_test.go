@@ -198,14 +198,17 @@ func underFaults(t *testing.T, program string, seed uint64) map[string]int {
 	m.run()
 	app.adjust(t)
 	compare(t, "attacked", contents(t, s.db, m, original), m.contents(original))
-	var account, want [3]int64
+	var account, want [4]int64
 	for _, r := range run.GetResults() {
 		account[0] += r.GetRowsDeleted()
 		account[1] += r.GetRowsUpdated()
 		account[2] += r.GetTablesDropped()
+		for _, s := range r.GetSpace() {
+			account[3] += s.GetRowsDeleted()
+		}
 	}
-	if want = [3]int64{m.deleted, m.updated, m.dropped}; account != want {
-		t.Errorf("deleted, updated and dropped %v by the account, %v in truth", account, want)
+	if want = [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; account != want {
+		t.Errorf("deleted, updated, dropped, and deleted table by table %v by the account, %v in truth", account, want)
 	}
 	if t.Failed() {
 		for _, e := range events {

@@ -84,7 +84,7 @@ func deleteLists(ctx context.Context, e *Env) (bool, error) {
 var errGone = errors.New("the list is no longer to be deleted")
 
 func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any, hasType bool) error {
-	e.journal.At(fmt.Sprintf("%s %d", e.set.table.Name, id), -1)
+	e.journal.At(fmt.Sprintf("%s %d", e.set.table.Name, id), e.expected)
 	list := fmt.Sprintf("%s AS r WHERE r.iGroupId = $%d AND %s", e.set.table.Quoted(), len(args)+1, where)
 	args = append(args[:len(args):len(args)], id)
 	isList := "r.iType > 0"
@@ -109,7 +109,7 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 				return d, err
 			}
 		}
-		d.Deleted = 1
+		d.Deleted, d.Space = 1, []purge.Space{{Relation: e.set.table.Quoted(), Rows: 1}}
 		if !e.DryRun {
 			_, err = tx.Exec(ctx, "DELETE FROM "+list, args...)
 		}

@@ -24,8 +24,11 @@ type journal struct {
 	states   map[string]tasks.State
 	problems map[string]string
 	deleted  map[string]int64
+	updated  map[string]int64
+	expected map[string]int64
 	batches  []purge.Delta
 	logs     []string
+	emptied  []string
 	cursor   purge.Cursor // of the task at work, as committed last
 	// loseAt is the batch at which the worker dies, before its commit or after it; 0: never.
 	loseAt int
@@ -47,6 +50,7 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 	}
 	j.cursor = d.Cursor
 	j.deleted[j.task] += d.Deleted + d.Dropped
+	j.updated[j.task] += d.Updated
 	j.batches = append(j.batches, d)
 	if dies {
 		return tasks.ErrLost
@@ -66,7 +70,9 @@ func (j *journal) Proceed(context.Context) error {
 	return nil
 }
 
-func (j *journal) At(string, int64) {}
+func (j *journal) Emptied(context.Context) ([]string, error) { return j.emptied, nil }
+
+func (j *journal) At(_ string, expected int64) { j.expected[j.task] = expected }
 
 func (j *journal) Way(string) {}
 
@@ -92,7 +98,7 @@ func (j *journal) said(parts ...string) bool {
 }
 
 func newJournal(db *pgtest.DB) *journal {
-	return &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}}
+	return &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}, updated: map[string]int64{}, expected: map[string]int64{}}
 }
 
 // run carries out the tasks of these names, all when there are none.

@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 var (
@@ -57,12 +56,15 @@ func TestRandomDatabases(t *testing.T) {
 					}
 				}
 				compare(t, which, contents(t, db, m, original), want)
-				var sum purge.Delta
+				var sum [4]int64
 				for _, d := range j.batches {
-					sum.Deleted, sum.Updated, sum.Dropped = sum.Deleted+d.Deleted, sum.Updated+d.Updated, sum.Dropped+d.Dropped
+					sum[0], sum[1], sum[2] = sum[0]+d.Deleted, sum[1]+d.Updated, sum[2]+d.Dropped
+					for _, s := range d.Space {
+						sum[3] += s.Rows
+					}
 				}
-				if account := (purge.Delta{Deleted: m.deleted, Updated: m.updated, Dropped: m.dropped}); which == "first" && sum != account {
-					t.Errorf("the account is %+v, want %+v", sum, account)
+				if account := [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; which == "first" && sum != account {
+					t.Errorf("deleted, updated, dropped, and deleted table by table: %d, want %d", sum, account)
 				}
 			}
 		})

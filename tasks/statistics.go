@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,7 +27,8 @@ SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid 
 WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind = 'r' AND c.relpersistence <> 't' AND pg_has_role(c.relowner, 'USAGE')
 ORDER BY n.nspname, c.relname`
 
-// optimizeStorage goes table by table, so that progress shows; SKIP_LOCKED, so that nothing waits.
+// optimizeStorage goes table by table, so that progress shows, those first that the run emptied most; SKIP_LOCKED, so that
+// nothing waits.
 func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 	mode, err := e.Options.Statistics()
 	if err != nil {
@@ -57,10 +59,18 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	emptied, err := e.journal.Emptied(ctx)
+	if err != nil {
+		return false, fmt.Errorf("list the tables: %w", err)
+	}
+	slices.SortStableFunc(tables, func(a, b campaign.Leaf) int { return cmp.Compare(rank(emptied, a), rank(emptied, b)) })
 	done := slices.IndexFunc(tables, func(t campaign.Leaf) bool { return t.Quoted() == e.Cursor.Unit })
 	for _, t := range tables[done+1:] { // all of them, or what the worker before has left
 		name := t.Quoted()
 		e.journal.At(t.Schema+"."+t.Name, -1)
+		if err := e.vacuumed(ctx, name, purge.Space{Relation: name}); err != nil {
+			return false, err
+		}
 		_, err := conn.Exec(ctx, command+" "+name)
 		if lines := said(); len(lines) > 0 {
 			e.log(ctx, Info, lines...)
@@ -71,11 +81,22 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 		case err != nil && !vanished(err):
 			return false, fmt.Errorf("%s %s: %w", command, name, err)
 		}
-		if err := e.inBatch(ctx, name, func(Tx) (purge.Delta, error) { return purge.Delta{Cursor: purge.Cursor{Unit: name}}, nil }); err != nil {
-			return false, err
-		}
+		e.Cursor.Unit = name
 	}
-	return true, nil
+	return true, e.vacuumed(ctx, "the last table")
+}
+
+// vacuumed notes which table was done last, and the size of the one that is next.
+func (e *Env) vacuumed(ctx context.Context, what string, next ...purge.Space) error {
+	return e.inBatch(ctx, what, func(Tx) (purge.Delta, error) { return purge.Delta{Space: next, Cursor: e.Cursor}, nil })
+}
+
+// rank is the place of a table among those that were emptied, and after them all of the others.
+func rank(emptied []string, t campaign.Leaf) int {
+	if i := slices.Index(emptied, t.Quoted()); i >= 0 {
+		return i
+	}
+	return len(emptied)
 }
 
 // verboseConn is a connection that collects what PostgreSQL says on it. It is one of its own, since what the

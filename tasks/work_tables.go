@@ -167,7 +167,7 @@ func (e *Env) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask q
 		for n < min(size, len(tables)) && tables[n].View == tables[0].View {
 			n++
 		}
-		e.journal.At(tables[0].Name, -1)
+		e.journal.At(tables[0].Name, e.expected)
 		if err := e.engine.Polite(ctx); err != nil {
 			return err
 		}

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
@@ -83,7 +87,7 @@ func (v *view) progress(p *cleanupv1.TaskProgress) error {
 			return nil
 		}
 		v.told = time.Now()
-		_, err := fmt.Fprintf(v.w, "%s %s: %d rows so far\n", v.label(p.GetTask()), p.GetObject(), done)
+		_, err := fmt.Fprintf(v.w, "%s %s: %s\n", v.label(p.GetTask()), p.GetObject(), soFar(p))
 		return err
 	}
 	expected := int64(-1) // a spinner
@@ -100,6 +104,20 @@ func (v *view) progress(p *cleanupv1.TaskProgress) error {
 		v.bar.ChangeMax64(expected)
 	}
 	return v.bar.Set64(done)
+}
+
+// soFar is how far a task is, in words.
+func soFar(p *cleanupv1.TaskProgress) string {
+	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
+	text := fmt.Sprintf("%d rows so far, %.0f a second", done, rate)
+	if p.RowsExpected != nil && rate >= 1 {
+		left := time.Duration(float64(p.GetRowsExpected()-done) / rate * float64(time.Second))
+		text += fmt.Sprintf(", of about %d: %s left", p.GetRowsExpected(), left.Round(time.Second))
+	}
+	if p.GetThrottledBy() != "" {
+		text += "; waiting: " + p.GetThrottledBy()
+	}
+	return text
 }
 
 // endBar takes the bar off the screen, for a line to come.
@@ -142,7 +160,7 @@ func printResults(w io.Writer, r *cleanupv1.Run) error {
 		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", t.GetTask(), stateName("TASK_STATE_", t.GetState()),
 			t.GetRowsDeleted(), t.GetRowsUpdated(), t.GetTablesDropped(), t.GetBatches(), took)
 	}
-	if err := table.Flush(); err != nil {
+	if err := errors.Join(table.Flush(), printSpace(w, r)); err != nil {
 		return err
 	}
 	dry := ""
@@ -151,4 +169,48 @@ func printResults(w io.Writer, r *cleanupv1.Run) error {
 	}
 	_, err := fmt.Fprintf(w, "\nRun %s %s.%s\n", r.GetId(), stateName("RUN_STATE_", r.GetState()), dry)
 	return err
+}
+
+// tablesShown is of how many tables the size is shown.
+const tablesShown = 10
+
+// printSpace shows the size of the tables that a run emptied most, before its first task on them and after its last.
+func printSpace(w io.Writer, r *cleanupv1.Run) error {
+	sums := map[string]*cleanupv1.TableSpace{}
+	var order []*cleanupv1.TableSpace
+	for _, t := range r.GetResults() {
+		for _, s := range t.GetSpace() {
+			sum := sums[s.GetTable()]
+			if sum == nil {
+				sum = proto.CloneOf(s)
+				sums[s.GetTable()], order = sum, append(order, sum)
+				continue
+			}
+			sum.RowsDeleted += s.GetRowsDeleted()
+			sum.TableBytesAfter, sum.IndexBytesAfter, sum.DeadBytes, sum.FreeBytes = s.GetTableBytesAfter(), s.GetIndexBytesAfter(), s.DeadBytes, s.FreeBytes
+		}
+	}
+	if len(order) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(order, func(a, b *cleanupv1.TableSpace) int { return cmp.Compare(b.GetRowsDeleted(), a.GetRowsDeleted()) })
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nTABLE\tDELETED\tBEFORE\tAFTER\tDEAD\tFREE")
+	for _, s := range order[:min(len(order), tablesShown)] {
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", s.GetTable(), s.GetRowsDeleted(), size(s.GetTableBytesBefore()+s.GetIndexBytesBefore()),
+			size(s.GetTableBytesAfter()+s.GetIndexBytesAfter()), unknown(s.DeadBytes), unknown(s.FreeBytes))
+	}
+	if more := len(order) - tablesShown; more > 0 {
+		fmt.Fprintf(table, "and %d more\n", more)
+	}
+	return table.Flush()
+}
+
+func size(n int64) string { return humanize.IBytes(uint64(n)) }
+
+func unknown(n *int64) string {
+	if n == nil {
+		return "?"
+	}
+	return size(*n)
 }

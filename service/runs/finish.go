@@ -62,6 +62,13 @@ func finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) e
 	if err != nil {
 		return err
 	}
+	for _, name := range cut {
+		measured, err := measure(ctx, tx, id, name)
+		if err != nil {
+			return err
+		}
+		events = append(events, measured...)
+	}
 	if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = 'NOT_RUN' WHERE run_id = $1::text::uuid AND state = 'PENDING' AND epoch = $2`, id, epoch); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -163,15 +164,15 @@ func (j *journal) Proceed(ctx context.Context) error {
 func (j *journal) idle(d purge.Delta) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return d.Empty() && d.Cursor.Unit == j.cursor.Unit && time.Since(j.written) < checkEvery
+	return d.Empty() && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && time.Since(j.written) < checkEvery
 }
 
 // account writes the batch's account in its own transaction, if the run is still of this epoch.
 func (j *journal) account(ctx context.Context, tx tasks.Tx, d purge.Delta) (reason *string, err error) {
-	err = tx.QueryRow(ctx, `UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
+	err = tx.QueryRow(ctx, withSpace+`UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
 		tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8
 		WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING `+stopReason,
-		j.claim.id, j.claim.epoch, j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor).Scan(&reason)
+		slices.Concat([]any{j.claim.id, j.claim.epoch, j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space))...).Scan(&reason)
 	if err == nil {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -243,6 +244,10 @@ func (j *journal) Log(ctx context.Context, level tasks.Level, messages ...string
 // TaskFinished implements tasks.Journal.
 func (j *journal) TaskFinished(ctx context.Context, state tasks.State, problem string) error {
 	return j.write(ctx, func(tx pgx.Tx) ([]Event, error) {
+		events, err := measure(ctx, tx, j.claim.id, j.task)
+		if err != nil {
+			return nil, err
+		}
 		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, end_time = clock_timestamp()
 			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`, j.claim.id, j.task, j.claim.epoch, string(state), problem); err != nil {
 			return nil, err
@@ -255,7 +260,7 @@ func (j *journal) TaskFinished(ctx context.Context, state tasks.State, problem s
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.task = ""
-		return []Event{{Kind: TaskFinished, Result: result}}, nil
+		return append(events, Event{Kind: TaskFinished, Result: result}), nil
 	})
 }
 

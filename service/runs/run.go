@@ -63,6 +63,7 @@ type Result struct {
 	StartTime     *time.Time
 	EndTime       *time.Time
 	Error         string
+	Space         []Space `json:",omitempty"`
 }
 
 // Result is the account of the task of this name; nil when there is none.

@@ -53,7 +53,10 @@ func load(ctx context.Context, db campaign.Querier, where string, args ...any) (
 		byID[id].Results = append(byID[id].Results, t)
 		return nil
 	})
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	return list, loadSpace(ctx, db, byID)
 }
 
 // get reads one run.

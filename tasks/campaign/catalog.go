@@ -32,8 +32,10 @@ type Catalog struct {
 	// Schema is the schema that holds NmsDelivery, as stored (not quoted).
 	Schema string
 	// Role is the role the service is connected as, as stored.
-	Role   string
-	tables map[string]*Table
+	Role string
+	// Version is the server's, as a number: 150004 is 15.4.
+	Version int
+	tables  map[string]*Table
 }
 
 // Table is an ordinary or partitioned table. A partition is not a Table of its own.
@@ -128,7 +130,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	return c, db.QueryRow(ctx, "SELECT current_user::text").Scan(&c.Role)
+	return c, db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").Scan(&c.Role, &c.Version)
 }
 
 func schemaOf(ctx context.Context, db Querier) (string, error) {

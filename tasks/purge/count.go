@@ -13,12 +13,7 @@ func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Cont
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
-	sql := "SELECT count(*) FROM ONLY " + s.Relation + " AS r"
-	if s.Twin != nil {
-		sql = fmt.Sprintf("SELECT count(*) + count(t.%[2]s) FROM ONLY %[3]s AS r LEFT JOIN %[1]s AS t ON t.%[2]s = r.%[4]s AND t.%[2]s <> 0",
-			s.Twin.Relation, s.Twin.Key, s.Relation, s.Twin.ID)
-	}
-	sql = fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", sql, blocks.window(len(s.Args)), s.Where)
+	sql := fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", s.count(""), blocks.window(len(s.Args)), s.Where)
 	for block := int64(0); block < end; block += countBlocks {
 		var rows int64
 		if err := e.read(ctx, s, []any{&rows}, sql, slices.Concat(s.Args, []any{blocks.place(block), blocks.place(min(block+countBlocks, end))})...); err != nil {
@@ -29,4 +24,13 @@ func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Cont
 		}
 	}
 	return nil
+}
+
+// count is the beginning of a statement that counts rows of the sweep, or of a sample, and their twins.
+func (s *Sweep) count(sample string) string {
+	if s.Twin == nil {
+		return fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r%s", s.Relation, sample)
+	}
+	return fmt.Sprintf("SELECT count(*) + count(t.%[2]s) FROM ONLY %[3]s AS r%[5]s LEFT JOIN %[1]s AS t ON t.%[2]s = r.%[4]s AND t.%[2]s <> 0",
+		s.Twin.Relation, s.Twin.Key, s.Relation, s.Twin.ID, sample)
 }

@@ -20,7 +20,17 @@ type Delta struct {
 	Deleted int64
 	Updated int64
 	Dropped int64
-	Cursor  Cursor
+	// Space is what the batch did to tables whose size is to be told.
+	Space  []Space
+	Cursor Cursor
+}
+
+// Space is a table that a batch deleted rows from, or that is about to be vacuumed.
+type Space struct {
+	Relation string // quoted, with its schema
+	Rows     int64  // deleted
+	// TableBytes and IndexBytes are its size before; 0: as it is now.
+	TableBytes, IndexBytes int64
 }
 
 // Empty tells whether the batch changed nothing.
@@ -55,6 +65,9 @@ type Engine struct {
 	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one;
 	// 0: none.
 	Lock int64
+	// CountAtOnce has the server's statistics know of a batch when it ends, rather than some time later, after VACUUM even,
+	// which they would contradict; it takes PostgreSQL 15.
+	CountAtOnce bool
 	// Limits are what a batch waits for.
 	Limits Limits
 	// Way is told how the rows of a sweep are found; nil: it is not.
@@ -81,6 +94,9 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	begin := fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;`+
 		` SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL jit = off`,
 		orDefault(e.LockTimeout, 2*time.Second).Milliseconds(), orDefault(e.StatementTimeout, 30*time.Second).Milliseconds())
+	if e.CountAtOnce {
+		begin += "; SELECT pg_stat_force_next_flush()"
+	}
 	if e.Lock != 0 {
 		begin += fmt.Sprintf("; SELECT pg_advisory_xact_lock_shared(%d)", e.Lock)
 	}

@@ -41,13 +41,3 @@ func (e *Engine) explain(ctx context.Context, s Sweep) (p explained, err error) 
 	nodes[0].Plan.collect(&p)
 	return p, nil
 }
-
-// Estimate is the planner's guess of how many rows the sweep has. It is not ok for a table that was never analyzed.
-func (e *Engine) Estimate(ctx context.Context, s Sweep) (rows int64, ok bool, err error) {
-	var analyzed bool
-	if err := e.read(ctx, s, []any{&analyzed}, "SELECT reltuples >= 0 FROM pg_class WHERE oid = $1::text::regclass", s.Relation); err != nil || !analyzed {
-		return 0, false, err
-	}
-	p, err := e.explain(ctx, s)
-	return p.rows, err == nil, err
-}

@@ -58,8 +58,9 @@ func (e *Engine) dropCounted(ctx context.Context, s Sweep) (dropped bool, err er
 		partitionLock.Milliseconds(), partitionCount.Milliseconds(), s.Relation)); err != nil {
 		return false, err
 	}
-	var rows, obsolete int64
-	if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*), count(*) FILTER (WHERE %s) FROM ONLY %s AS r", s.Where, s.Relation), slices.Clone(s.Args)...).Scan(&rows, &obsolete); err != nil {
+	var rows, obsolete, tableBytes, indexBytes int64
+	if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*), count(*) FILTER (WHERE %s), pg_table_size($%d::text::regclass), pg_indexes_size($%[2]d::text::regclass) FROM ONLY %[3]s AS r",
+		s.Where, len(s.Args)+1, s.Relation), slices.Concat(s.Args, []any{s.Relation})...).Scan(&rows, &obsolete, &tableBytes, &indexBytes); err != nil {
 		return false, err
 	}
 	if obsolete < rows { // the zero record, say
@@ -68,5 +69,5 @@ func (e *Engine) dropCounted(ctx context.Context, s Sweep) (dropped bool, err er
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d; DROP TABLE %s", 2*partitionLock.Milliseconds(), s.Relation)); err != nil {
 		return false, err
 	}
-	return true, e.Commit(ctx, tx, Delta{Deleted: rows, Cursor: Cursor{Unit: s.Unit}})
+	return true, e.Commit(ctx, tx, Delta{Deleted: rows, Space: []Space{{s.Relation, rows, tableBytes, indexBytes}}, Cursor: Cursor{Unit: s.Unit}})
 }

@@ -200,13 +200,30 @@ func (sw *sweep) committed(w *worker, done, left int64) {
 	}
 }
 
-// simple tells whether nothing goes beside the rows, and no trigger may keep them.
+// dependents asks whether a table has triggers, and what refers to it by a foreign key without an index.
+const dependents = `
+SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT tgisinternal),
+  ARRAY(SELECT format('%s (%s)', f.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
+      FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.number))
+    FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = $1::text::regclass AND NOT EXISTS (
+      SELECT FROM pg_index i WHERE i.indrelid = f.conrelid AND i.indkey[0] = ANY (f.conkey) AND i.indpred IS NULL AND i.indisvalid)
+    ORDER BY 1)`
+
+// simple tells whether nothing goes beside the rows, and no trigger may keep them. It warns of what makes each row dear.
 func (e *Engine) simple(ctx context.Context, s Sweep) (yes bool, err error) {
-	if s.Twin != nil || s.Also != nil {
-		return false, nil
+	var (
+		triggers  bool
+		unindexed []string
+	)
+	if err := e.read(ctx, s, []any{&triggers, &unindexed}, dependents, s.Relation); err != nil {
+		return false, err
 	}
-	err = e.read(ctx, s, []any{&yes}, "SELECT NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT tgisinternal)", s.Relation)
-	return yes, err
+	if s.Set == "" {
+		for _, key := range unindexed {
+			e.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", s.Name, key))
+		}
+	}
+	return !triggers && s.Twin == nil && s.Also == nil, nil
 }
 
 // end is the number of blocks the table has now.

@@ -307,3 +307,25 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 		})
 	}
 }
+
+// A foreign key to the table without an index makes each row dear: that is said, and which rows refer is respected.
+func TestForeignKeysWithoutAnIndex(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE "Parent" (id int PRIMARY KEY, other int UNIQUE);
+		INSERT INTO "Parent" SELECT i, i FROM generate_series(1, 100) i;
+		CREATE TABLE indexed (parent int REFERENCES "Parent" ON DELETE CASCADE); CREATE INDEX ON indexed (parent);
+		CREATE TABLE "Not indexed" (x int, "by Parent" int REFERENCES "Parent" (other) ON DELETE SET NULL);
+		CREATE TABLE partly (parent int REFERENCES "Parent"); CREATE INDEX ON partly (parent) WHERE parent > 5;
+		INSERT INTO indexed VALUES (1), (99); INSERT INTO "Not indexed" VALUES (1, 1), (2, 99)`)
+	e, a := engine(db)
+	if _, err := e.Run(t.Context(), purge.Sweep{Unit: "1", Name: "Parent", Relation: `"Parent"`, Where: "r.id <= 50", Limit: 10}, purge.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.warned) != 2 || !strings.Contains(a.warned[0], `"Not indexed" ("by Parent")`) || !strings.Contains(a.warned[1], "partly (parent)") {
+		t.Errorf("warned %q", a.warned)
+	}
+	if left := db.Strings(`SELECT concat((SELECT count(*) FROM "Parent"), ' ', (SELECT count(*) FROM indexed), ' ', (SELECT count("by Parent") FROM "Not indexed"))`); left[0] != "50 1 1" || a.deleted() != 50 {
+		t.Errorf("left %s", left[0])
+	}
+}

@@ -136,10 +136,8 @@ func (w *worker) batch(ctx context.Context) error {
 			return err
 		}
 	}
-	d := Delta{Deleted: n.gone + n.twins, Cursor: w.cursor(w, done, n.filenode)}
-	if w.Set != "" {
-		d.Deleted, d.Updated = 0, n.gone
-	}
+	d := w.delta(n)
+	d.Cursor = w.cursor(w, done, n.filenode)
 	if err := w.Commit(ctx, tx, d); err != nil {
 		return err
 	}
@@ -150,6 +148,21 @@ func (w *worker) batch(ctx context.Context) error {
 	w.took(time.Since(begun), n.gone, direct)
 	w.spend(n.gone + n.twins)
 	return nil
+}
+
+// delta is the account of what a statement did.
+func (w *worker) delta(n went) Delta {
+	switch {
+	case w.Set != "":
+		return Delta{Updated: n.gone}
+	case n.gone == 0:
+		return Delta{}
+	}
+	d := Delta{Deleted: n.gone + n.twins, Space: []Space{{Relation: w.Relation, Rows: n.gone}}}
+	if w.Twin != nil && n.twins > 0 {
+		d.Space = append(d.Space, Space{Relation: w.Twin.Relation, Rows: n.twins})
+	}
+	return d
 }
 
 // pick executes the statement that picks rows first, as many as the limit says.

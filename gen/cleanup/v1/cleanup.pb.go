@@ -367,7 +367,10 @@ type TaskResult struct {
 	// When it ended.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Why it failed; empty otherwise.
-	Error         string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
+	// The tables it deleted from, those with the most rows first; of the task `statistics` those that the run deleted from,
+	// and those that VACUUM made smaller. Known when the task has ended; a dry run has none.
+	Space         []*TableSpace `protobuf:"bytes,10,rep,name=space,proto3" json:"space,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -465,6 +468,124 @@ func (x *TaskResult) GetError() string {
 	return ""
 }
 
+func (x *TaskResult) GetSpace() []*TableSpace {
+	if x != nil {
+		return x.Space
+	}
+	return nil
+}
+
+// TableSpace is the size of a table before and after a task. Deleting makes no file smaller: the rows are dead until
+// VACUUM, and free space for new rows after it; only free space at a table's end goes back to the disk.
+type TableSpace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The table's name with its schema, quoted where SQL needs it.
+	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	// Rows that the task deleted from it.
+	RowsDeleted int64 `protobuf:"varint,2,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
+	// Bytes of the table, with what it stores out of line, before the task.
+	TableBytesBefore int64 `protobuf:"varint,3,opt,name=table_bytes_before,json=tableBytesBefore,proto3" json:"table_bytes_before,omitempty"`
+	// Bytes of its indexes before the task.
+	IndexBytesBefore int64 `protobuf:"varint,4,opt,name=index_bytes_before,json=indexBytesBefore,proto3" json:"index_bytes_before,omitempty"`
+	// Bytes of the table after the task; 0 when it was dropped.
+	TableBytesAfter int64 `protobuf:"varint,5,opt,name=table_bytes_after,json=tableBytesAfter,proto3" json:"table_bytes_after,omitempty"`
+	// Bytes of its indexes after the task.
+	IndexBytesAfter int64 `protobuf:"varint,6,opt,name=index_bytes_after,json=indexBytesAfter,proto3" json:"index_bytes_after,omitempty"`
+	// Bytes of dead rows, which VACUUM is to free: an estimate; absent when the table was never analyzed.
+	DeadBytes *int64 `protobuf:"varint,7,opt,name=dead_bytes,json=deadBytes,proto3,oneof" json:"dead_bytes,omitempty"`
+	// Free bytes, which new rows will use: an estimate, or what pgstattuple says if it is installed and VACUUM has been;
+	// absent when the table was never analyzed.
+	FreeBytes     *int64 `protobuf:"varint,8,opt,name=free_bytes,json=freeBytes,proto3,oneof" json:"free_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TableSpace) Reset() {
+	*x = TableSpace{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TableSpace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TableSpace) ProtoMessage() {}
+
+func (x *TableSpace) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TableSpace.ProtoReflect.Descriptor instead.
+func (*TableSpace) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TableSpace) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *TableSpace) GetRowsDeleted() int64 {
+	if x != nil {
+		return x.RowsDeleted
+	}
+	return 0
+}
+
+func (x *TableSpace) GetTableBytesBefore() int64 {
+	if x != nil {
+		return x.TableBytesBefore
+	}
+	return 0
+}
+
+func (x *TableSpace) GetIndexBytesBefore() int64 {
+	if x != nil {
+		return x.IndexBytesBefore
+	}
+	return 0
+}
+
+func (x *TableSpace) GetTableBytesAfter() int64 {
+	if x != nil {
+		return x.TableBytesAfter
+	}
+	return 0
+}
+
+func (x *TableSpace) GetIndexBytesAfter() int64 {
+	if x != nil {
+		return x.IndexBytesAfter
+	}
+	return 0
+}
+
+func (x *TableSpace) GetDeadBytes() int64 {
+	if x != nil && x.DeadBytes != nil {
+		return *x.DeadBytes
+	}
+	return 0
+}
+
+func (x *TableSpace) GetFreeBytes() int64 {
+	if x != nil && x.FreeBytes != nil {
+		return *x.FreeBytes
+	}
+	return 0
+}
+
 // RunEvent is something that happened in a run.
 type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -491,7 +612,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[2]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +624,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[2]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +637,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{2}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunEvent) GetRunId() string {
@@ -658,7 +779,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[3]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +791,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[3]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +804,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunStarted) GetRun() *Run {
@@ -708,7 +829,7 @@ type TaskStarted struct {
 
 func (x *TaskStarted) Reset() {
 	*x = TaskStarted{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[4]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +841,7 @@ func (x *TaskStarted) String() string {
 func (*TaskStarted) ProtoMessage() {}
 
 func (x *TaskStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[4]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +854,7 @@ func (x *TaskStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStarted.ProtoReflect.Descriptor instead.
 func (*TaskStarted) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{4}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskStarted) GetTask() string {
@@ -788,7 +909,7 @@ type TaskProgress struct {
 
 func (x *TaskProgress) Reset() {
 	*x = TaskProgress{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[5]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +921,7 @@ func (x *TaskProgress) String() string {
 func (*TaskProgress) ProtoMessage() {}
 
 func (x *TaskProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[5]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +934,7 @@ func (x *TaskProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskProgress.ProtoReflect.Descriptor instead.
 func (*TaskProgress) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{5}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TaskProgress) GetTask() string {
@@ -897,7 +1018,7 @@ type TaskFinished struct {
 
 func (x *TaskFinished) Reset() {
 	*x = TaskFinished{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[6]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1030,7 @@ func (x *TaskFinished) String() string {
 func (*TaskFinished) ProtoMessage() {}
 
 func (x *TaskFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[6]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1043,7 @@ func (x *TaskFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFinished.ProtoReflect.Descriptor instead.
 func (*TaskFinished) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{6}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TaskFinished) GetResult() *TaskResult {
@@ -947,7 +1068,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1080,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1093,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{7}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LogEntry) GetLevel() LogLevel {
@@ -1007,7 +1128,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1140,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1153,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunFinished) GetRun() *Run {
@@ -1059,7 +1180,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1192,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1205,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Task) GetName() string {
@@ -1137,7 +1258,7 @@ type RunCleanupRequest struct {
 
 func (x *RunCleanupRequest) Reset() {
 	*x = RunCleanupRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1270,7 @@ func (x *RunCleanupRequest) String() string {
 func (*RunCleanupRequest) ProtoMessage() {}
 
 func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1283,7 @@ func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupRequest.ProtoReflect.Descriptor instead.
 func (*RunCleanupRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{10}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunCleanupRequest) GetTasks() []string {
@@ -1218,7 +1339,7 @@ type RunCleanupResponse struct {
 
 func (x *RunCleanupResponse) Reset() {
 	*x = RunCleanupResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +1351,7 @@ func (x *RunCleanupResponse) String() string {
 func (*RunCleanupResponse) ProtoMessage() {}
 
 func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +1364,7 @@ func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupResponse.ProtoReflect.Descriptor instead.
 func (*RunCleanupResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunCleanupResponse) GetEvent() *RunEvent {
@@ -1266,7 +1387,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1399,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1412,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -1319,7 +1440,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1452,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1465,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchRunResponse) GetEvent() *RunEvent {
@@ -1365,7 +1486,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1498,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1511,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -1411,7 +1532,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1544,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1557,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -1459,7 +1580,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1592,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1605,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListRunsRequest) GetPageSize() int32 {
@@ -1514,7 +1635,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1647,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1660,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -1567,7 +1688,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1700,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1713,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -1613,7 +1734,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1746,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1759,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -1657,7 +1778,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1790,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1803,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
 }
 
 // ListTasksResponse is the pipeline.
@@ -1696,7 +1817,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1829,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1842,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1740,7 +1861,7 @@ type GetOptionsRequest struct {
 
 func (x *GetOptionsRequest) Reset() {
 	*x = GetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1873,7 @@ func (x *GetOptionsRequest) String() string {
 func (*GetOptionsRequest) ProtoMessage() {}
 
 func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1886,7 @@ func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
 }
 
 // GetOptionsResponse is what is in force and where it comes from.
@@ -1787,7 +1908,7 @@ type GetOptionsResponse struct {
 
 func (x *GetOptionsResponse) Reset() {
 	*x = GetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1920,7 @@ func (x *GetOptionsResponse) String() string {
 func (*GetOptionsResponse) ProtoMessage() {}
 
 func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1933,7 @@ func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetOptionsResponse) GetOptions() *Options {
@@ -1866,7 +1987,7 @@ type SetOptionsRequest struct {
 
 func (x *SetOptionsRequest) Reset() {
 	*x = SetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1999,7 @@ func (x *SetOptionsRequest) String() string {
 func (*SetOptionsRequest) ProtoMessage() {}
 
 func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2012,7 @@ func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*SetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetOptionsRequest) GetOptions() *Options {
@@ -1934,7 +2055,7 @@ type SetOptionsResponse struct {
 
 func (x *SetOptionsResponse) Reset() {
 	*x = SetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2067,7 @@ func (x *SetOptionsResponse) String() string {
 func (*SetOptionsResponse) ProtoMessage() {}
 
 func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2080,7 @@ func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*SetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetOptionsResponse) GetOptions() *Options {
@@ -2006,7 +2127,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2139,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2152,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
 }
 
 // GetScheduleResponse carries the schedule.
@@ -2045,7 +2166,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2178,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2191,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -2091,7 +2212,7 @@ type SetScheduleRequest struct {
 
 func (x *SetScheduleRequest) Reset() {
 	*x = SetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2224,7 @@ func (x *SetScheduleRequest) String() string {
 func (*SetScheduleRequest) ProtoMessage() {}
 
 func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2237,7 @@ func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetScheduleRequest) GetSchedule() *Schedule {
@@ -2137,7 +2258,7 @@ type SetScheduleResponse struct {
 
 func (x *SetScheduleResponse) Reset() {
 	*x = SetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2270,7 @@ func (x *SetScheduleResponse) String() string {
 func (*SetScheduleResponse) ProtoMessage() {}
 
 func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2283,7 @@ func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetScheduleResponse) GetSchedule() *Schedule {
@@ -2191,7 +2312,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x120\n" +
 	"\aresults\x18\t \x03(\v2\x16.cleanup.v1.TaskResultR\aresults\x12\x14\n" +
 	"\x05error\x18\n" +
-	" \x01(\tR\x05error\"\xdc\x02\n" +
+	" \x01(\tR\x05error\"\x8a\x03\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -2203,7 +2324,23 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x14\n" +
-	"\x05error\x18\t \x01(\tR\x05error\"\xd9\x03\n" +
+	"\x05error\x18\t \x01(\tR\x05error\x12,\n" +
+	"\x05space\x18\n" +
+	" \x03(\v2\x16.cleanup.v1.TableSpaceR\x05space\"\xdf\x02\n" +
+	"\n" +
+	"TableSpace\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x12!\n" +
+	"\frows_deleted\x18\x02 \x01(\x03R\vrowsDeleted\x12,\n" +
+	"\x12table_bytes_before\x18\x03 \x01(\x03R\x10tableBytesBefore\x12,\n" +
+	"\x12index_bytes_before\x18\x04 \x01(\x03R\x10indexBytesBefore\x12*\n" +
+	"\x11table_bytes_after\x18\x05 \x01(\x03R\x0ftableBytesAfter\x12*\n" +
+	"\x11index_bytes_after\x18\x06 \x01(\x03R\x0findexBytesAfter\x12\"\n" +
+	"\n" +
+	"dead_bytes\x18\a \x01(\x03H\x00R\tdeadBytes\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"free_bytes\x18\b \x01(\x03H\x01R\tfreeBytes\x88\x01\x01B\r\n" +
+	"\v_dead_bytesB\r\n" +
+	"\v_free_bytes\"\xd9\x03\n" +
 	"\bRunEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12.\n" +
@@ -2361,114 +2498,116 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                 // 0: cleanup.v1.RunState
 	(TaskState)(0),                // 1: cleanup.v1.TaskState
 	(LogLevel)(0),                 // 2: cleanup.v1.LogLevel
 	(*Run)(nil),                   // 3: cleanup.v1.Run
 	(*TaskResult)(nil),            // 4: cleanup.v1.TaskResult
-	(*RunEvent)(nil),              // 5: cleanup.v1.RunEvent
-	(*RunStarted)(nil),            // 6: cleanup.v1.RunStarted
-	(*TaskStarted)(nil),           // 7: cleanup.v1.TaskStarted
-	(*TaskProgress)(nil),          // 8: cleanup.v1.TaskProgress
-	(*TaskFinished)(nil),          // 9: cleanup.v1.TaskFinished
-	(*LogEntry)(nil),              // 10: cleanup.v1.LogEntry
-	(*RunFinished)(nil),           // 11: cleanup.v1.RunFinished
-	(*Task)(nil),                  // 12: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),     // 13: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),    // 14: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),       // 15: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 16: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),         // 17: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 18: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),       // 19: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 20: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),      // 21: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 22: cleanup.v1.CancelRunResponse
-	(*ListTasksRequest)(nil),      // 23: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 24: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),     // 25: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),    // 26: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),     // 27: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),    // 28: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),    // 29: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),   // 30: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),    // 31: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),   // 32: cleanup.v1.SetScheduleResponse
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
-	(*Options)(nil),               // 35: cleanup.v1.Options
-	(*fieldmaskpb.FieldMask)(nil), // 36: google.protobuf.FieldMask
-	(*InvalidOption)(nil),         // 37: cleanup.v1.InvalidOption
-	(*Schedule)(nil),              // 38: cleanup.v1.Schedule
+	(*TableSpace)(nil),            // 5: cleanup.v1.TableSpace
+	(*RunEvent)(nil),              // 6: cleanup.v1.RunEvent
+	(*RunStarted)(nil),            // 7: cleanup.v1.RunStarted
+	(*TaskStarted)(nil),           // 8: cleanup.v1.TaskStarted
+	(*TaskProgress)(nil),          // 9: cleanup.v1.TaskProgress
+	(*TaskFinished)(nil),          // 10: cleanup.v1.TaskFinished
+	(*LogEntry)(nil),              // 11: cleanup.v1.LogEntry
+	(*RunFinished)(nil),           // 12: cleanup.v1.RunFinished
+	(*Task)(nil),                  // 13: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),     // 14: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),    // 15: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),       // 16: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 17: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),         // 18: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 19: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),       // 20: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 21: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),      // 22: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 23: cleanup.v1.CancelRunResponse
+	(*ListTasksRequest)(nil),      // 24: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 25: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),     // 26: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),    // 27: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),     // 28: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),    // 29: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),    // 30: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),   // 31: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),    // 32: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),   // 33: cleanup.v1.SetScheduleResponse
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*Options)(nil),               // 36: cleanup.v1.Options
+	(*fieldmaskpb.FieldMask)(nil), // 37: google.protobuf.FieldMask
+	(*InvalidOption)(nil),         // 38: cleanup.v1.InvalidOption
+	(*Schedule)(nil),              // 39: cleanup.v1.Schedule
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	33, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	33, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	33, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	33, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	34, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	34, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	34, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	34, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	4,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
 	1,  // 6: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	33, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	33, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	33, // 9: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	6,  // 10: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	7,  // 11: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	8,  // 12: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	9,  // 13: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	10, // 14: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	11, // 15: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	3,  // 16: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	4,  // 17: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,  // 18: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	3,  // 19: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	34, // 20: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	5,  // 21: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	5,  // 22: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	3,  // 23: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	3,  // 24: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	3,  // 25: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	12, // 26: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	35, // 27: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	35, // 28: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	36, // 29: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	37, // 30: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	35, // 31: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	36, // 32: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	35, // 33: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	35, // 34: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	36, // 35: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	37, // 36: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	38, // 37: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	38, // 38: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	38, // 39: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	13, // 40: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	15, // 41: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	17, // 42: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	19, // 43: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	21, // 44: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	23, // 45: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	25, // 46: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	27, // 47: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	29, // 48: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	31, // 49: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	14, // 50: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	16, // 51: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	18, // 52: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	20, // 53: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	22, // 54: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	24, // 55: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	26, // 56: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	28, // 57: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	30, // 58: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	32, // 59: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	50, // [50:60] is the sub-list for method output_type
-	40, // [40:50] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	34, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	34, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	5,  // 9: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	34, // 10: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	7,  // 11: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	8,  // 12: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	9,  // 13: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	10, // 14: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	11, // 15: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	12, // 16: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	3,  // 17: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	4,  // 18: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,  // 19: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	3,  // 20: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	35, // 21: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	6,  // 22: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	6,  // 23: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	3,  // 24: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	3,  // 25: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	3,  // 26: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	13, // 27: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	36, // 28: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	36, // 29: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	37, // 30: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	38, // 31: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	36, // 32: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	37, // 33: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	36, // 34: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	36, // 35: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	37, // 36: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	38, // 37: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	39, // 38: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	39, // 39: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	39, // 40: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	14, // 41: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	16, // 42: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	18, // 43: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	20, // 44: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	22, // 45: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	24, // 46: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	26, // 47: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	28, // 48: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	30, // 49: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	32, // 50: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	15, // 51: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	17, // 52: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	19, // 53: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	21, // 54: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	23, // 55: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	25, // 56: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	27, // 57: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	29, // 58: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	31, // 59: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	33, // 60: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	51, // [51:61] is the sub-list for method output_type
+	41, // [41:51] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -2478,7 +2617,8 @@ func file_cleanup_v1_cleanup_proto_init() {
 	}
 	file_cleanup_v1_options_proto_init()
 	file_cleanup_v1_schedule_proto_init()
-	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{
+	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[3].OneofWrappers = []any{
 		(*RunEvent_RunStarted)(nil),
 		(*RunEvent_TaskStarted)(nil),
 		(*RunEvent_TaskProgress)(nil),
@@ -2486,14 +2626,14 @@ func file_cleanup_v1_cleanup_proto_init() {
 		(*RunEvent_Log)(nil),
 		(*RunEvent_RunFinished)(nil),
 	}
-	file_cleanup_v1_cleanup_proto_msgTypes[5].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,164 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Space is the size, in bytes, of a table that a task deleted from, or vacuumed.
+type Space struct {
+	Relation         string // quoted, with its schema
+	RowsDeleted      int64
+	TableBytesBefore int64
+	IndexBytesBefore int64
+	TableBytesAfter  int64
+	IndexBytesAfter  int64
+	DeadBytes        *int64 // held by rows that are gone, until VACUUM; nil: unknown
+	FreeBytes        *int64 // that new rows will use; nil: unknown
+}
+
+// withSpace begins the account of a batch: a table's size is kept as it was before the first one.
+const withSpace = `WITH space AS (
+  INSERT INTO cleanupd.space AS s (run_id, task, relation, rows_deleted, table_bytes_before, index_bytes_before)
+  SELECT $1::text::uuid, $3, relation, rows, COALESCE(NULLIF(table_bytes, 0), pg_table_size(to_regclass(relation)), 0),
+    COALESCE(NULLIF(index_bytes, 0), pg_indexes_size(to_regclass(relation)), 0)
+  FROM unnest($9::text[], $10::bigint[], $11::bigint[], $12::bigint[]) AS e (relation, rows, table_bytes, index_bytes)
+  ON CONFLICT (run_id, task, relation) DO UPDATE SET rows_deleted = s.rows_deleted + EXCLUDED.rows_deleted)
+`
+
+// spaceArgs are the parameters of withSpace, from the ninth on.
+func spaceArgs(spaces []purge.Space) []any {
+	relations, rows, tables, indexes := []string{}, []int64{}, []int64{}, []int64{}
+	for _, s := range spaces {
+		relations, rows = append(relations, s.Relation), append(rows, s.Rows)
+		tables, indexes = append(tables, s.TableBytes), append(indexes, s.IndexBytes)
+	}
+	return []any{relations, rows, tables, indexes}
+}
+
+// measureSQL writes down what tables have come to. What is dead and free in one is reckoned from the statistics of its
+// columns, or asked of pgstattuple (%s) where VACUUM has left little for it to read.
+const measureSQL = `
+UPDATE cleanupd.space AS s SET table_bytes_after = m.table_bytes, index_bytes_after = m.index_bytes, dead_bytes = m.dead, free_bytes = m.free
+FROM (SELECT w.relation, w.table_bytes, w.index_bytes,
+        COALESCE(exact.dead, least(w.dead * width, heap))::bigint AS dead,
+        COALESCE(exact.free, greatest(heap - (w.dead + live) * width, 0))::bigint AS free
+  FROM (SELECT s.relation, c.oid, COALESCE(pg_table_size(c.oid), 0) AS table_bytes, COALESCE(pg_indexes_size(c.oid), 0) AS index_bytes,
+          pg_relation_size(c.oid) * 8168.0 / 8192 AS heap, c.relallvisible >= 0.9 * c.relpages AS clean,
+          CASE WHEN c.reltuples = 0 OR pg_stat_get_live_tuples(c.oid) > 0 THEN pg_stat_get_live_tuples(c.oid) END AS live,
+          CASE WHEN greatest(pg_stat_get_last_vacuum_time(c.oid), pg_stat_get_last_autovacuum_time(c.oid)) > t.start_time
+            THEN pg_stat_get_dead_tuples(c.oid) ELSE greatest(pg_stat_get_dead_tuples(c.oid), s.rows_deleted) END AS dead,
+          (SELECT 4 + ceil((24 + sum(avg_width * (1 - null_frac))) / 8) * 8 FROM pg_stats
+            WHERE schemaname = n.nspname AND tablename = c.relname AND NOT inherited) AS width
+        FROM cleanupd.space AS s JOIN cleanupd.task AS t ON t.run_id = s.run_id AND t.name = s.task
+        LEFT JOIN pg_class AS c ON c.oid = to_regclass(s.relation) LEFT JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE s.run_id = $1::text::uuid AND s.task = $2) AS w
+  LEFT JOIN LATERAL (%s) AS exact ON w.clean) AS m
+WHERE s.run_id = $1::text::uuid AND s.task = $2 AND s.relation = m.relation`
+
+// noPgstattuple stands for it where it may not be asked.
+const noPgstattuple = "SELECT NULL::bigint AS dead, NULL::bigint AS free"
+
+// measure writes down what the tables of a task have come to, and says which stay much larger than their rows.
+// What can not be measured is nothing to fail for.
+func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
+	asked, err := pgstattuple(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	for _, exact := range asked {
+		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, fmt.Sprintf(measureSQL, exact), id, task)
+			return err
+		})
+		if err == nil || tasks.Lost(err) {
+			break
+		}
+	}
+	switch {
+	case tasks.Lost(err):
+		return nil, err
+	case err != nil:
+		return []Event{{Kind: LogLine, Level: tasks.Warning, Task: task, Message: "the size of the tables can not be told: " + err.Error()}}, nil
+	case task != statistics:
+		return nil, nil
+	}
+	return large(ctx, tx, id)
+}
+
+// pgstattuple is how to ask it, if this role may, and how to do without it.
+func pgstattuple(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	rows, err := tx.Query(ctx, `SELECT format('SELECT dead_tuple_len AS dead, approx_free_space AS free FROM %I.pgstattuple_approx(w.oid)', n.nspname)
+		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_depend d ON d.objid = p.oid AND d.deptype = 'e'
+		JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pgstattuple'
+		WHERE p.proname = 'pgstattuple_approx' AND has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(n.oid, 'USAGE')
+		UNION ALL SELECT $1`, noPgstattuple)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// statistics is the task that vacuums.
+const statistics = "statistics"
+
+// A table is told of when it is at least so large and half of it is free.
+const largeTable = 64 << 20
+
+// large names the tables that stay much larger than their rows, and what helps.
+func large(ctx context.Context, tx pgx.Tx, id string) ([]Event, error) {
+	rows, err := tx.Query(ctx, `SELECT format('%s is %s, of which %s are free: new rows will use them; to give them back to the disk, run pg_repack, '
+		'or VACUUM FULL in a quiet hour (nobody can read the table meanwhile)', relation, pg_size_pretty(table_bytes_after), pg_size_pretty(free_bytes))
+		FROM cleanupd.space WHERE run_id = $1::text::uuid AND task = $2 AND table_bytes_after >= $3 AND free_bytes * 2 > table_bytes_after
+		ORDER BY free_bytes DESC`, id, statistics, largeTable)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
+		e := Event{Kind: LogLine, Level: tasks.Warning, Task: statistics}
+		return e, row.Scan(&e.Message)
+	})
+}
+
+// Emptied implements tasks.Journal.
+func (j *journal) Emptied(ctx context.Context) ([]string, error) {
+	rows, err := j.m.pool.Query(ctx, `SELECT relation FROM cleanupd.space WHERE run_id = $1::text::uuid AND rows_deleted > 0
+		GROUP BY relation ORDER BY sum(rows_deleted) DESC, relation`, j.claim.id)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// loadSpace adds the tables to the results of runs: those that a run deleted from, or made smaller.
+func loadSpace(ctx context.Context, db campaign.Querier, byID map[string]*Run) error {
+	var ids []string
+	for id := range byID {
+		ids = append(ids, id)
+	}
+	rows, err := db.Query(ctx, `SELECT run_id::text, task, relation, rows_deleted, table_bytes_before, index_bytes_before,
+		table_bytes_after, index_bytes_after, dead_bytes, free_bytes
+		FROM (SELECT *, sum(rows_deleted) OVER (PARTITION BY run_id, relation) AS by_all FROM cleanupd.space WHERE run_id = ANY ($1::text[]::uuid[])) AS s
+		WHERE table_bytes_after IS NOT NULL AND (by_all > 0 OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before)
+		ORDER BY rows_deleted DESC, by_all DESC, relation`, ids)
+	if err != nil {
+		return err
+	}
+	var (
+		id, task string
+		s        Space
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &task, &s.Relation, &s.RowsDeleted, &s.TableBytesBefore, &s.IndexBytesBefore,
+		&s.TableBytesAfter, &s.IndexBytesAfter, &s.DeadBytes, &s.FreeBytes}, func() error {
+		result := byID[id].Result(task)
+		result.Space = append(result.Space, s)
+		return nil
+	})
+	return err
+}

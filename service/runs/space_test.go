@@ -1,0 +1,86 @@
+package runs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// wideAudits makes audit entries of one page each: so many that stay, and so many that are expired, before them or after.
+func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
+	db.Do("ALTER TABLE XtkAudit ALTER sEntity TYPE text, ALTER sEntity SET STORAGE PLAIN, SET (autovacuum_enabled = off)")
+	batches := []string{fmt.Sprintf("'2100-01-01' FROM generate_series(1, %d) i", stay), fmt.Sprintf("'2000-01-01' FROM generate_series(-%d, -1) i", gone)}
+	if goFirst {
+		batches[0], batches[1] = batches[1], batches[0]
+	}
+	for _, b := range batches {
+		db.Do("INSERT INTO XtkAudit SELECT i, repeat('x', 7000), " + b)
+	}
+	db.Do("VACUUM ANALYZE XtkAudit")
+}
+
+// about tells whether a number is within a tenth of another.
+func about(got *int64, want int64) bool {
+	return got != nil && *got > want*9/10 && *got < want*11/10
+}
+
+// What a task and VACUUM did to a table is told: its size, what is dead, what is free, and what helps.
+func TestSpace(t *testing.T) {
+	t.Parallel()
+	const stay, went, page = 1_000, 9_000, 8192
+	for _, c := range []struct {
+		name        string
+		goFirst     bool
+		pgstattuple bool
+	}{{"free at the end", false, false}, {"free at the beginning", true, false}, {"asked of pgstattuple", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db, _ := migrated(t)
+			if c.pgstattuple {
+				if db.Int("SELECT count(*) FROM pg_available_extensions WHERE name = 'pgstattuple'") == 0 {
+					t.Skip("this PostgreSQL has no pgstattuple")
+				}
+				db.Superuser("CREATE EXTENSION pgstattuple; GRANT pg_stat_scan_tables TO neolane")
+			}
+			wideAudits(db, stay, went, c.goFirst)
+			table, indexes := db.Int("SELECT pg_table_size('XtkAudit')"), db.Int("SELECT pg_indexes_size('XtkAudit')")
+			m, work, _ := replica(t, db, "a", nil)
+			run := start(t, m, runs.Request{Tasks: []string{"audit-trail", "statistics"}})
+			work()
+			events := watch(t, m, run.ID)
+			ended := events[len(events)-1].Run
+			if ended.State != runs.Succeeded || len(ended.Result("audit-trail").Space) != 1 {
+				t.Fatalf("%s: %+v; %q", ended.State, ended.Result("audit-trail"), logs(events))
+			}
+			s := ended.Result("audit-trail").Space[0]
+			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != went || s.TableBytesBefore != table || s.IndexBytesBefore != indexes ||
+				s.TableBytesAfter < table || !about(s.DeadBytes, went*7040) {
+				t.Errorf("deleted: %+v; it had %d and %d bytes", s, table, indexes)
+			}
+			s = ended.Result("statistics").Space[0]
+			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != 0 || s.DeadBytes == nil || *s.DeadBytes != 0 || s.TableBytesAfter != db.Int("SELECT pg_table_size('XtkAudit')") {
+				t.Errorf("vacuumed: %+v", s)
+			}
+			told := said(events, tasks.Warning, "xtkaudit", "are free", "pg_repack")
+			switch {
+			case c.goFirst && (s.TableBytesAfter < s.TableBytesBefore || !about(s.FreeBytes, went*page) || !told):
+				t.Errorf("kept, but free: told %t, %+v", told, s)
+			case !c.goFirst && (s.TableBytesAfter > 2*stay*page || *s.FreeBytes > stay*page/4 || told):
+				t.Errorf("given back: told %t, %+v", told, s)
+			}
+			first := ""
+			for _, e := range events {
+				if first == "" && e.Kind == runs.LogLine && e.Task == "statistics" {
+					first = e.Message
+				}
+			}
+			if !strings.Contains(first, "xtkaudit") {
+				t.Errorf("vacuumed first: %s", first)
+			}
+		})
+	}
+}

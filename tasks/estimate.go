@@ -1,0 +1,72 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// estimate is how many rows the sweeps of a task will take; negative when unknown. It is a courtesy: without it there is
+// no bar.
+func (e *Env) estimate(ctx context.Context, units []unit) int64 {
+	if len(units) == 0 {
+		return -1
+	}
+	expected := int64(0)
+	for i, u := range units {
+		if slices.ContainsFunc(units[:i], u.meets) { // asked with the first of them
+			continue
+		}
+		asked, scale := e.ofSet(u)
+		for _, other := range units[i+1:] {
+			if u.meets(other) {
+				asked.Where = fmt.Sprintf("(%s) OR (%s)", asked.Where, shifted(other.Where, len(asked.Args)))
+				asked.Args = slices.Concat(asked.Args, other.Args)
+			}
+		}
+		rows, ok, err := e.engine.Estimate(ctx, asked)
+		if err != nil || !ok {
+			return -1
+		}
+		expected += int64(float64(rows) * scale)
+	}
+	return expected
+}
+
+// meets tells whether two sweeps may name the same rows of a table.
+func (u unit) meets(other unit) bool {
+	return u.Relation == other.Relation && u.Set == "" && other.Set == "" && !u.step.dependent() && !other.step.dependent()
+}
+
+var parameter = regexp.MustCompile(`\$(\d+)`)
+
+// shifted is a condition whose parameters come after so many others.
+func shifted(where string, by int) string {
+	return parameter.ReplaceAllStringFunc(where, func(p string) string {
+		number, _ := strconv.Atoi(p[1:])
+		return fmt.Sprintf("$%d", number+by)
+	})
+}
+
+// ofSet is what to ask the planner of a sweep. Of rows that belong to the task's set it is asked by the ids alone: the
+// conditions by which those were found say the same again, which it can not know. Of many ids it is asked by some.
+func (e *Env) ofSet(u unit) (s purge.Sweep, scale float64) {
+	link := u.step.Link
+	if u.step.OfSet {
+		link = e.set.Key
+	}
+	if !u.step.dependent() || link == "" || len(u.step.Rules) > 0 {
+		return u.Sweep, 1
+	}
+	ids := e.set.ids[:min(len(e.set.ids), setSize)]
+	if len(ids) == 0 {
+		return u.Sweep, 0
+	}
+	s = u.Sweep
+	s.Where, s.Args = fmt.Sprintf("r.%s = ANY ($1::bigint[])", link), []any{ids}
+	return s, float64(len(e.set.ids)) / float64(len(ids))
+}

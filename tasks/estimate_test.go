@@ -1,0 +1,39 @@
+package tasks_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// On analyzed tables the rows that a task is expected to take are within a fifth of those that it takes.
+func TestEstimates(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = campaigndb.Fill(t.Context(), conn.Conn(), 200_000, 1, now)
+	conn.Release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newJournal(db)
+	for _, task := range tasks.Pipeline {
+		if slices.Contains([]string{"orphan-work-tables", "work-tables", "simulation-tables", "statistics"}, task.Name) { // they delete no rows
+			continue
+		}
+		if err := runWith(t, j, nil, task.Name); err != nil {
+			t.Fatal(err)
+		}
+		db.Do("ANALYZE")
+		expected, took := j.expected[task.Name], j.deleted[task.Name]+j.updated[task.Name]
+		if took > 20 && (expected < took*8/10 || expected > took*12/10) {
+			t.Errorf("%s: %d rows were expected, %d taken", task.Name, expected, took)
+		}
+	}
+}
