@@ -67,8 +67,8 @@ func TestWorkersStopTogether(t *testing.T) {
 func dated(t *testing.T, n, part int, dateType string) (*pgtest.DB, purge.Sweep) {
 	t.Helper()
 	db := pgtest.Empty(t)
-	db.Do("CREATE TABLE t (id int PRIMARY KEY, parent int NOT NULL, ts " + dateType + "); CREATE INDEX ON t (ts); CREATE INDEX ON t (parent)")
-	db.Do("INSERT INTO t SELECT i, i / 100, CASE WHEN hashint4(i) % 100 BETWEEN 1 - $2::int AND 0 THEN '2020-01-01'::timestamptz + i * interval '1 s' WHEN i % 7 > 0 THEN '2030-01-01' END FROM generate_series(1, $1::int) i", n, part*2)
+	db.Do("CREATE TABLE t (id int PRIMARY KEY, parent int NOT NULL, ts " + dateType + ", rest text); CREATE INDEX ON t (ts); CREATE INDEX ON t (parent)")
+	db.Do("INSERT INTO t SELECT i, i / 100, CASE WHEN hashint4(i) % 100 BETWEEN 1 - $2::int AND 0 THEN '2020-01-01'::timestamptz + i * interval '1 s' WHEN i % 7 > 0 THEN '2030-01-01' END, repeat('x', 200) FROM generate_series(1, $1::int) i", n, part*2)
 	db.Do("ANALYZE t")
 	cutoff := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	return db, purge.Sweep{Unit: "1", Name: "t", Relation: `"public"."t"`, Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 100,
@@ -91,23 +91,24 @@ func TestTheWayIsChosen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
-		part     int
+		n, part  int
 		dateType string
 		change   string
 		want     string
 	}{
-		{"little", 2, "timestamptz", "", "ts"},
-		{"much", 50, "timestamptz", "", ""},
-		{"no index", 2, "timestamptz", "DROP INDEX t_ts_idx", ""},
-		{"an index of the rest", 2, "timestamptz", "DROP INDEX t_ts_idx; CREATE INDEX ON t (ts) WHERE ts > '2029-01-01'", ""},
-		{"no time zone", 2, "timestamp", "", ""},
-		{"older than all dates", 2, "timestamptz", "UPDATE t SET ts = '-infinity' WHERE id = 1", ""},
-		{"many of one date", 2, "timestamptz", "UPDATE t SET ts = '2021-01-01' WHERE id <= 5000", "ts"},
-		{"nothing", 0, "timestamptz", "", ""},
+		{"little", 50_000, 2, "timestamptz", "", "ts"},
+		{"little of a small table", 20_000, 2, "timestamptz", "", ""},
+		{"much", 50_000, 50, "timestamptz", "", ""},
+		{"no index", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx", ""},
+		{"an index of the rest", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx; CREATE INDEX ON t (ts) WHERE ts > '2029-01-01'", ""},
+		{"no time zone", 50_000, 2, "timestamp", "", ""},
+		{"older than all dates", 50_000, 2, "timestamptz", "UPDATE t SET ts = '-infinity' WHERE id = 1", ""},
+		{"many of one date", 50_000, 2, "timestamptz", "UPDATE t SET ts = '2021-01-01' WHERE id <= 5000", "ts"},
+		{"nothing", 50_000, 0, "timestamptz", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			db, s := dated(t, 50_000, c.part, c.dateType)
+			db, s := dated(t, c.n, c.part, c.dateType)
 			if c.change != "" {
 				db.Do(c.change)
 			}

@@ -103,10 +103,16 @@ func (a axis) order() string {
 	return " ORDER BY " + a.key()
 }
 
+// small is the table that is swept whatever index there is: a few batches see all of it.
+const small = 1024
+
 // way chooses what a sweep goes along: an index where the planner would use it, else the whole table.
 func (e *Engine) way(ctx context.Context, s Sweep) (axis, error) {
 	if s.Along == nil {
 		return blocks, nil
+	}
+	if end, err := e.end(ctx, s); err != nil || end <= small {
+		return blocks, err
 	}
 	p, err := e.explain(ctx, s)
 	if err != nil || len(p.indexes) == 0 {
