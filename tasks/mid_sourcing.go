@@ -106,7 +106,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	there.Pool = pool
 	j := &remoteJournal{Journal: e.journal, main: e, server: name}
 	engine := purge.New(*e.engine) // it looks at another server
-	engine.Pool, engine.Commit, engine.Lock, engine.Workers = pool, j.Commit, 0, 1
+	engine.Pool, engine.Commit, engine.Lock, engine.Workers, engine.Durable = pool, j.Commit, 0, 1, true
 	there.engine, there.journal = engine, j
 	if err := there.look(ctx); err != nil {
 		return err

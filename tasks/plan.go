@@ -63,7 +63,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	if err != nil || where == "" {
 		return err
 	}
-	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit, Along: e.along(step, table)}
+	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit, Older: e.older(step)}
 	if s.Limit == 0 {
 		s.Limit = defaultLimit
 	}
@@ -89,8 +89,6 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	e.needs(p, table, "SELECT", right)
 	s.Twin = e.twin(p, step.Twin)
 	s.SetArgs = args[len(s.Args):]
-	s.OnlyDate = s.Along != nil && s.Along.Dates && onlyDate.MatchString(step.Rules[0].Where) && step.Rules[0].Orphan == nil &&
-		s.Twin == nil && s.Also == nil && s.Set == ""
 	leaves, err := table.Leaves(ctx, e.Pool)
 	if err != nil {
 		return err
@@ -102,41 +100,28 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	return nil
 }
 
-// dateBound is how a rule bounds a date.
-var dateBound = regexp.MustCompile(`(?:^| AND )(ts\w+) < @(cutoff|now)(?: AND |$)`)
+// onlyDate is a rule that asks for nothing but a date.
+var onlyDate = regexp.MustCompile(`^(ts\w+) < @(cutoff|now)$`)
 
-// onlyDate is a rule that asks for nothing else.
-var onlyDate = regexp.MustCompile(`^ts\w+ < @(cutoff|now)$`)
-
-// along is the column by which the rows of a step may be found without visiting all others: the link to the task's set,
-// or the date of the only rule; nil: none.
-func (e *Env) along(step Step, table *campaign.Table) *purge.Along {
-	link := step.Link
-	if step.OfSet {
-		link = e.set.Key
-	}
-	switch {
-	case step.dependent() && (link == "" || len(e.set.ids) == 0):
-		return nil
-	case step.dependent():
-		return &purge.Along{Column: strings.ToLower(link), From: slices.Min(e.set.ids), To: slices.Max(e.set.ids) + 1}
-	case len(step.Rules) != 1 || strings.Contains(step.Rules[0].Where, " OR "):
+// older is the date that the only rule of a step asks for, and nothing else; nil: it asks for more.
+func (e *Env) older(step Step) *purge.Older {
+	if step.dependent() || step.Update != nil || step.Also != nil || step.Twin != nil || len(step.Rules) != 1 || step.Rules[0].Orphan != nil {
 		return nil
 	}
 	r := step.Rules[0]
-	bound := dateBound.FindStringSubmatch(r.Where)
-	if bound == nil || !table.Has(bound[1]) {
+	date := onlyDate.FindStringSubmatch(r.Where)
+	if date == nil {
 		return nil
 	}
-	until := e.Now
-	if bound[2] == "cutoff" {
+	than := e.Now
+	if date[2] == "cutoff" {
 		delay, err := e.Options.Delay(r.Option)
 		if err != nil {
 			return nil
 		}
-		until = until.Add(-delay - r.Extra)
+		than = than.Add(-delay - r.Extra)
 	}
-	return &purge.Along{Column: strings.ToLower(bound[1]), Dates: true, To: until.UnixMicro() + 1}
+	return &purge.Older{Column: strings.ToLower(date[1]), Than: than}
 }
 
 // where is the whole condition of a step on a table; empty when it can not be asked.

@@ -143,6 +143,9 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 			return r, err
 		}
 		defer func() { err = errors.Join(err, stop()) }()
+		if err := run(ctx, "sessions"); err != nil { // a service that has been up for a while
+			return r, err
+		}
 		clean = func(ctx context.Context) error { return run(ctx, task) }
 	}
 	b, err := startBeside(ctx, pg)

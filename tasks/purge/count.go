@@ -14,9 +14,9 @@ func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Cont
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
 	sql := fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", s.count(""), blocks.window(len(s.Args)), s.Where)
-	for block := int64(0); block < end; block += countBlocks {
+	for first := int64(0); first < end; first += countBlocks {
 		var rows int64
-		if err := e.read(ctx, s, []any{&rows}, sql, slices.Concat(s.Args, []any{blocks.place(block), blocks.place(min(block+countBlocks, end))})...); err != nil {
+		if err := e.read(ctx, s, []any{&rows}, sql, slices.Concat(s.Args, blocks.places(first, min(first+countBlocks, end)))...); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		if err := found(ctx, rows); err != nil {

@@ -1,7 +1,8 @@
 // Package purge is the engine that takes rows out of a table: in bounded batches, a transaction each, without
 // holding the table in memory and without walking it twice.
 //
-// A sweep visits the heap once, in windows of blocks (TID ranges), whatever indexes there are. Within a window at
+// A sweep visits the heap once, in windows of blocks (TID ranges), whatever indexes there are; or, where the planner
+// would use an index, only the rows that it finds, in the order of their places. Within a window at
 // most so many rows go per statement; the window is repeated until fewer went, so no row is passed over and none
 // is looked for twice in the whole table. The deleting statement carries the whole condition itself: a row that
 // the application changes in between is judged again as it is then.

@@ -36,12 +36,10 @@ type Space struct {
 // Empty tells whether the batch changed nothing.
 func (d Delta) Empty() bool { return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 }
 
-// Cursor is the place a sweep has come to: all below it is done. Places are blocks of the table, or values of the column
-// that is walked along. Blocks mean nothing after the table was rewritten (VACUUM FULL), which Filenode shows. The zero
-// Cursor is the beginning.
+// Cursor is the block that a sweep has come to: all below it is done. It means nothing after the table was rewritten
+// (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep of rows that were found always is.
 type Cursor struct {
-	Unit     string `json:"unit,omitempty"`  // the caller's name for the sweep
-	Along    string `json:"along,omitempty"` // a column; empty: blocks
+	Unit     string `json:"unit,omitempty"` // the caller's name for the sweep
 	Filenode uint32 `json:"filenode,omitempty"`
 	Place    int64  `json:"place,omitempty"`
 }
@@ -65,6 +63,9 @@ type Engine struct {
 	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one;
 	// 0: none.
 	Lock int64
+	// Durable has every batch wait until the disk has it. Otherwise a crash of the server may bring the last ones back, rows
+	// and account together, which is as good where all is in one database.
+	Durable bool
 	// CountAtOnce has the server's statistics know of a batch when it ends, rather than some time later, after VACUUM even,
 	// which they would contradict; it takes PostgreSQL 15.
 	CountAtOnce bool
@@ -79,7 +80,8 @@ type Engine struct {
 	// Warn is told what an operator should know, such as a batch that is tried again.
 	Warn func(message string)
 
-	manners *manners
+	manners    *manners
+	findAtOnce int // 0: foundAtOnce
 }
 
 // New returns an engine, whose copies look at the server together.
@@ -94,6 +96,9 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	begin := fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;`+
 		` SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL jit = off`,
 		orDefault(e.LockTimeout, 2*time.Second).Milliseconds(), orDefault(e.StatementTimeout, 30*time.Second).Milliseconds())
+	if !e.Durable {
+		begin += "; SET LOCAL synchronous_commit = off"
+	}
 	if e.CountAtOnce {
 		begin += "; SELECT pg_stat_force_next_flush()"
 	}

@@ -23,7 +23,7 @@ func newPace(most int, a axis, target time.Duration) pace {
 func (p *pace) full(rows int64) bool { return rows >= int64(p.limit) }
 
 // took fits the next batch to the time of this one and its rows: smaller at once, larger slowly. One that picked no rows
-// first has only its width to keep them few.
+// first, of blocks, has only its width to keep them few.
 func (p *pace) took(d time.Duration, rows int64, direct bool) {
 	room := p.widest
 	if direct && rows > 0 {

@@ -30,7 +30,7 @@ SELECT EXISTS (SELECT FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid J
 // so that a crash leaves either all or nothing.
 func (e *Engine) dropPartition(ctx context.Context, s Sweep) (dropped bool, err error) {
 	var candidate bool
-	if err := e.read(ctx, s, []any{&candidate}, wholly, s.Relation, s.Along.Column, time.UnixMicro(s.Along.To-1)); err != nil || !candidate {
+	if err := e.read(ctx, s, []any{&candidate}, wholly, s.Relation, s.Older.Column, s.Older.Than); err != nil || !candidate {
 		return false, err
 	}
 	if err := e.Polite(ctx); err != nil {

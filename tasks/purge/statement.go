@@ -20,11 +20,11 @@ func (w *worker) directSQL() string {
 }
 
 // pickSQL picks rows of the window, deletes or updates those that still match, and their twins with them, counts all
-// three, and says up to which place it picked, in the order of the axis. The rows picked, not those gone, say whether
+// three, and says which was the last that it picked, in the order of the axis. The rows picked, not those gone, say whether
 // the window may hold more: one that the application changed in between stays.
 func (w *worker) pickSQL() string {
 	id, lock, free, chosen, twins := "0", "", "", "SELECT place FROM pick", "SELECT 1 WHERE false"
-	returning, args := "", len(w.Args)+len(w.SetArgs)
+	returning, args := "", len(w.Args)+len(w.SetArgs)+2
 	if w.passesOver() {
 		lock = " FOR UPDATE SKIP LOCKED"
 	}
@@ -39,11 +39,10 @@ func (w *worker) pickSQL() string {
 	if w.Also != nil {
 		returning, twins = ", "+w.Also.Returning, w.Also.SQL+" RETURNING 1"
 	}
-	return fmt.Sprintf(`WITH pick AS MATERIALIZED (SELECT r.ctid AS place, %[4]s AS id, %[13]s AS key FROM ONLY %[1]s AS r WHERE %[2]s AND (%[3]s) IS TRUE%[14]s LIMIT $%[5]d%[6]s),%[7]s
+	return fmt.Sprintf(`WITH pick AS MATERIALIZED (SELECT r.ctid AS place, %[4]s AS id FROM ONLY %[1]s AS r WHERE %[2]s AND (%[3]s) IS TRUE LIMIT $%[5]d%[6]s),%[7]s
 gone AS (%[10]s WHERE r.ctid = ANY (ARRAY(%[8]s)) AND (%[3]s) RETURNING %[4]s AS id%[11]s),
 twins AS (%[9]s)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM twins),
-  (SELECT COALESCE(%[15]s, 0) FROM pick), pg_relation_filenode($%[12]d::text::regclass)`,
-		w.Relation, w.window(args), w.Where, id, args+3, lock, free, chosen, twins, w.verb(), returning, args+4,
-		w.key(), w.order(), w.number("max(key)"))
+  (SELECT max(place) FROM pick), pg_relation_filenode($%[12]d::text::regclass)`,
+		w.Relation, w.window(args), w.Where, id, args-1, lock, free, chosen, twins, w.verb(), returning, args)
 }

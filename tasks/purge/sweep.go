@@ -2,9 +2,9 @@ package purge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -27,16 +27,20 @@ type Sweep struct {
 	SetArgs []any
 	// Limit is the most rows one statement may touch.
 	Limit int
-	// Along is an ordered column that Where bounds; nil: none.
-	Along *Along
-	// OnlyDate says that Where asks for nothing but Along's dates, and not the zero record: a partition that is older is
-	// dropped.
-	OnlyDate bool
+	// Older says that Where asks for nothing else, but for the zero record: a partition that is older is dropped; nil: it
+	// asks for more.
+	Older *Older
 	// Also is a statement that shares the batch's: it reads the rows that went, or changed, from gone, whose columns
 	// are those of Returning; nil: none.
 	Also *Also
 	// Twin is a table whose rows go in the very statement that deletes those of the same id; nil: none.
 	Twin *Twin
+}
+
+// Older is a condition on a date.
+type Older struct {
+	Column string
+	Than   time.Time
 }
 
 // Also is a data-modifying statement beside that of a sweep.
@@ -71,43 +75,45 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (Result, error) 
 	if s.Twin != nil { // each row may take another one with it
 		mostRows = max(mostRows/2, 1)
 	}
-	if s.OnlyDate {
+	if s.Older != nil {
 		if dropped, err := e.dropPartition(ctx, s); dropped || err != nil {
 			e.tellWay("drop of the partition")
 			return Result{}, named(s, err)
 		}
 	}
-	along, err := e.way(ctx, s)
-	if err != nil {
-		return Result{}, named(s, err)
-	}
-	e.tellWay(along.String())
-	sw := &sweep{Engine: e, Sweep: s, axis: along, mostRows: mostRows, next: along.start, open: map[*worker]int64{}}
+	sw := &sweep{Engine: e, Sweep: s, axis: blocks, mostRows: mostRows, open: map[*worker]int64{}}
+	var err error
 	if sw.simple, err = e.simple(ctx, s); err != nil {
 		return Result{}, named(s, err)
 	}
-	if from.Unit == s.Unit && from.Along == along.column {
-		sw.next, sw.filenode = from.Place, from.Filenode
+	done, err := sw.byIndex(ctx)
+	if !done && err == nil {
+		e.tellWay("table")
+		err = sw.byBlock(ctx, from)
 	}
-	if along.column != "" {
-		err = sw.to(ctx, s.Along.To)
-		if !errors.Is(err, errCrowded) {
-			return sw.result, named(s, err)
-		}
-		sw.axis, sw.next, sw.open = blocks, 0, map[*worker]int64{}
+	return sw.result, named(s, err)
+}
+
+// byBlock sweeps the table, from the cursor on.
+func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
+	sw.axis, sw.next, sw.result = blocks, 0, Result{}
+	if from.Unit == sw.Unit {
+		sw.next, sw.filenode = from.Place, from.Filenode
 	}
 	// The end of the table is read again at the end, for the rows that moved there meanwhile.
 	for range 2 {
-		end, err := e.end(ctx, s)
-		if err == nil && sw.next < end {
-			sw.next = max(sw.next-1, 0) // the last block may have got more rows, too
-			err = sw.to(ctx, end)
-		}
+		end, err := sw.end(ctx, sw.Sweep)
 		if err != nil {
-			return sw.result, named(s, err)
+			return err
+		}
+		if sw.next < end {
+			sw.next = max(sw.next-1, 0) // the last block may have got more rows, too
+			if err := sw.to(ctx, end); err != nil {
+				return err
+			}
 		}
 	}
-	return sw.result, nil
+	return nil
 }
 
 func (e *Engine) tellWay(way string) {
@@ -135,6 +141,7 @@ type sweep struct {
 	next     int64             // the first place that no worker has taken yet
 	open     map[*worker]int64 // the first place of each worker's stretch that is not done
 	filenode uint32            // of the table as it was last seen; 0: not yet
+	gone     int64             // rows, since the sweep began on this axis
 	result   Result
 }
 
@@ -169,11 +176,14 @@ func (sw *sweep) take(w *worker, end int64) bool {
 func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	if sw.column == "" && sw.filenode != 0 && sw.filenode != filenode {
+	if sw.found != nil {
+		return Cursor{Unit: sw.Unit}
+	}
+	if sw.filenode != 0 && sw.filenode != filenode {
 		sw.next = 0
 	}
 	sw.filenode = filenode
-	c := Cursor{Unit: sw.Unit, Along: sw.column, Filenode: filenode, Place: sw.next}
+	c := Cursor{Unit: sw.Unit, Filenode: filenode, Place: sw.next}
 	for other, first := range sw.open {
 		if other != w {
 			c.Place = min(c.Place, first)
@@ -184,10 +194,12 @@ func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	return c
 }
 
-// committed notes that a worker's stretch is done up to a place, and how many obsolete rows are left below it.
-func (sw *sweep) committed(w *worker, done, left int64) {
+// committed notes that a worker's stretch is done up to a place, how many rows went, and how many obsolete ones are left
+// below it.
+func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
+	sw.gone += gone
 	if w.passesOver() {
 		sw.result.Locked += left
 	} else {

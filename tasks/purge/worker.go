@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // worker is one of a sweep's workers, and the stretch of its axis that it has.
@@ -18,7 +19,6 @@ type worker struct {
 	// skipLocked passes over rows that someone else has locked, below this place only.
 	skipLocked int64
 	idle       int
-	crowded    int // batches that did not come further along a column
 	narrowed   int // batches in a row that had too many rows
 }
 
@@ -27,13 +27,6 @@ const patience = 2
 
 // idleBatches is how many batches in a row may find enough rows at one place and delete none before that is left.
 const idleBatches = 3
-
-// crowd is how many full batches may go from one place of a column before the heap is swept instead: there, what went is
-// not looked at again.
-const crowd = 20
-
-// errCrowded says that too many rows stand at one place of a column.
-var errCrowded = errors.New("too many rows of one value")
 
 // work does one stretch after the other, up to the end.
 func (w *worker) work(ctx context.Context, end int64) error {
@@ -83,7 +76,7 @@ func (w *worker) step(ctx context.Context) error {
 // went is what a statement did.
 type went struct {
 	picked, gone, twins int64
-	last                int64 // the place of the last row that was picked
+	last                pgtype.TID // of those picked
 	filenode            uint32
 }
 
@@ -99,7 +92,7 @@ func (w *worker) batch(ctx context.Context) error {
 	if w.passesOver() {
 		next = min(next, w.skipLocked)
 	}
-	direct := w.simple && !w.passesOver() && w.narrowed < patience && next-w.from > 1
+	direct := w.simple && !w.passesOver() && w.narrowed < patience && (w.found != nil || next-w.from > 1)
 	execute := w.pick
 	if direct {
 		execute = w.direct
@@ -115,15 +108,8 @@ func (w *worker) batch(ctx context.Context) error {
 	}
 	done, idle := next, 0
 	if !direct && w.full(n.picked) {
-		done = max(n.last, w.from) // and perhaps more at that place
-		switch {
-		case done > w.from:
-		case n.gone == 0:
+		if done = max(w.past(n.last), w.from); done == w.from && n.gone == 0 {
 			idle = w.idle + 1
-		case w.column != "":
-			if w.crowded++; w.crowded > crowd {
-				return errCrowded
-			}
 		}
 		if idle == idleBatches {
 			done, idle = w.from+1, 0
@@ -132,7 +118,7 @@ func (w *worker) batch(ctx context.Context) error {
 	var left int64
 	if done > w.from && (w.passesOver() || n.gone < n.picked) {
 		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", w.Relation, w.window(len(w.Args)), w.Where),
-			slices.Concat(w.Args, []any{w.place(w.from), w.place(done)})...).Scan(&left); err != nil {
+			slices.Concat(w.Args, w.places(w.from, done))...).Scan(&left); err != nil {
 			return err
 		}
 	}
@@ -144,8 +130,8 @@ func (w *worker) batch(ctx context.Context) error {
 	if w.idle = idle; direct || !w.full(n.picked) {
 		w.narrowed = 0
 	}
-	w.committed(w, done, left)
-	w.took(time.Since(begun), n.gone, direct)
+	w.committed(w, done, n.gone, left)
+	w.took(time.Since(begun), n.gone, direct && w.found == nil)
 	w.spend(n.gone + n.twins)
 	return nil
 }
@@ -167,7 +153,7 @@ func (w *worker) delta(n went) Delta {
 
 // pick executes the statement that picks rows first, as many as the limit says.
 func (w *worker) pick(ctx context.Context, tx pgx.Tx, next int64) (n went, err error) {
-	err = tx.QueryRow(ctx, w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.place(w.from), w.place(next), w.limit, w.Relation})...).
+	err = tx.QueryRow(ctx, w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.limit, w.Relation}, w.places(w.from, next))...).
 		Scan(&n.picked, &n.gone, &n.twins, &n.last, &n.filenode)
 	return n, err
 }
@@ -176,7 +162,7 @@ func (w *worker) pick(ctx context.Context, tx pgx.Tx, next int64) (n went, err e
 // chosen so that they are seldom too many.
 func (w *worker) direct(ctx context.Context, tx pgx.Tx, next int64) (n went, err error) {
 	both := &pgx.Batch{}
-	both.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.place(w.from), w.place(next)})...)
+	both.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, w.places(w.from, next))...)
 	both.Queue(fileSQL, w.Relation)
 	results := tx.SendBatch(ctx, both)
 	tag, err := results.Exec()

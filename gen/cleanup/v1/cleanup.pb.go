@@ -900,7 +900,7 @@ type TaskProgress struct {
 	// Why the next batch waits: `replica lag`, `active sessions`, `sessions waiting for locks`, `others wait for our
 	// locks`, `WAL per second`, `rows per second`; empty: it does not.
 	ThrottledBy string `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
-	// How the rows of the table at hand go: `table`, found block by block, `index on COLUMN`, or `drop of the partition`;
+	// How the rows of the table at hand go: `table`, found block by block, `index NAME`, or `drop of the partition`;
 	// empty: none of these.
 	Way           string `protobuf:"bytes,10,opt,name=way,proto3" json:"way,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -1,0 +1,164 @@
+package purge_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// dated makes a table of n rows, of which the part in percent is old, and the sweep of these.
+func dated(t *testing.T, n, part int, dateType string) (*pgtest.DB, purge.Sweep) {
+	t.Helper()
+	db := pgtest.Empty(t)
+	db.Do("CREATE TABLE t (id int PRIMARY KEY, parent int NOT NULL, ts " + dateType + ", rest text); CREATE INDEX ON t (ts); CREATE INDEX ON t (parent)")
+	db.Do("INSERT INTO t SELECT i, i / 100, CASE WHEN hashint4(i) % 100 BETWEEN 1 - $2::int AND 0 THEN '2020-01-01'::timestamptz + i * interval '1 s' WHEN i % 7 > 0 THEN '2030-01-01' END, repeat('x', 200) FROM generate_series(1, $1::int) i", n, part*2)
+	db.Do("ANALYZE t")
+	cutoff := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	return db, purge.Sweep{Unit: "1", Name: "t", Relation: `"public"."t"`, Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 100,
+		Older: &purge.Older{Column: "ts", Than: cutoff}}
+}
+
+const countOld = "SELECT count(*) FROM t WHERE ts < '2025-01-01'"
+
+// Where little goes the rows are found by an index; where much goes, or no index helps, the table is swept. All that is
+// obsolete goes either way.
+func TestTheWayIsChosen(t *testing.T) {
+	t.Parallel()
+	const byIndex, byTable = "index t_ts_idx", "table"
+	for _, c := range []struct {
+		name     string
+		n, part  int
+		dateType string
+		change   string
+		want     string
+	}{
+		{"little", 50_000, 2, "timestamptz", "", byIndex},
+		{"little of a small table", 20_000, 2, "timestamptz", "", byTable},
+		{"much", 50_000, 50, "timestamptz", "", byTable},
+		{"no index", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx", byTable},
+		{"an index of the rest", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx; CREATE INDEX ON t (ts) WHERE ts > '2029-01-01'", byTable},
+		{"no time zone", 50_000, 2, "timestamp", "", byIndex},
+		{"older than all dates", 50_000, 2, "timestamptz", "UPDATE t SET ts = '-infinity' WHERE id = 1", byIndex},
+		{"many of one date", 50_000, 2, "timestamptz", "UPDATE t SET ts = '2021-01-01' WHERE id <= 5000", byIndex},
+		{"nothing", 50_000, 0, "timestamptz", "", byIndex},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db, s := dated(t, c.n, c.part, c.dateType)
+			if c.change != "" {
+				db.Do(c.change)
+			}
+			obsolete := db.Int(countOld)
+			e, a := engine(db)
+			e.Workers = 3
+			way := ""
+			e.Way = func(w string) { way = w }
+			if _, err := e.Run(t.Context(), s, purge.Cursor{}); err != nil {
+				t.Fatal(err)
+			}
+			if left := db.Int(countOld); left != 0 || a.deleted() != obsolete || a.biggest() > 100 {
+				t.Errorf("%d obsolete rows are left; deleted %d of %d, at most %d at once", left, a.deleted(), obsolete, a.biggest())
+			}
+			if way != c.want {
+				t.Errorf("the way was %q, want %q", way, c.want)
+			}
+		})
+	}
+}
+
+// Rows by index: so many at once, single rows, after a worker that was lost, and of few parents.
+func TestFoundRows(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(e *purge.Engine, s *purge.Sweep)
+	}{
+		{"part by part", func(e *purge.Engine, _ *purge.Sweep) { e.FindAtOnce(300) }},
+		{"single rows", func(e *purge.Engine, _ *purge.Sweep) { e.MaxRows = 1 }},
+		{"by their parents", func(_ *purge.Engine, s *purge.Sweep) {
+			s.Where, s.Args, s.Older = "r.parent IN (SELECT unnest($1::bigint[])) AND ts < '2025-01-01'", []any{[]int64{3, 77, 450}}, nil
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db, s := dated(t, 50_000, 2, "timestamptz")
+			e, a := engine(db)
+			c.change(e, &s)
+			obsolete := db.Int("SELECT count(*) FROM t AS r WHERE "+s.Where, s.Args...)
+			all := db.Int("SELECT count(*) FROM t")
+			if _, err := e.Run(t.Context(), s, purge.Cursor{}); err != nil {
+				t.Fatal(err)
+			}
+			if a.deleted() != obsolete || obsolete == 0 || db.Int("SELECT count(*) FROM t") != all-obsolete {
+				t.Errorf("deleted %d of %d rows", a.deleted(), obsolete)
+			}
+		})
+	}
+}
+
+// A worker that takes over finds the rows that are left.
+func TestFoundRowsAfterAnotherWorker(t *testing.T) {
+	t.Parallel()
+	db, s := dated(t, 50_000, 2, "timestamptz")
+	e, a := engine(db)
+	stop := errors.New("stop")
+	commit := e.Commit
+	e.Commit = func(ctx context.Context, tx pgx.Tx, d purge.Delta) error {
+		if a.deleted() > 300 {
+			return stop
+		}
+		return commit(ctx, tx, d)
+	}
+	if _, err := e.Run(t.Context(), s, purge.Cursor{}); !errors.Is(err, stop) {
+		t.Fatal(err)
+	}
+	e.Commit = commit
+	before, obsolete := a.deleted(), db.Int(countOld)
+	if _, err := e.Run(t.Context(), s, a.batches[len(a.batches)-1].Cursor); err != nil {
+		t.Fatal(err)
+	}
+	if a.deleted()-before != obsolete || db.Int(countOld) != 0 {
+		t.Errorf("deleted %d of %d rows", a.deleted()-before, obsolete)
+	}
+}
+
+// A row that the application changed after it was found is judged as it is now, wherever it stands; one that it keeps
+// locked is left and counted.
+func TestFoundRowsAreJudgedAgain(t *testing.T) {
+	t.Parallel()
+	db, s := dated(t, 50_000, 2, "timestamptz")
+	ids := db.Strings("SELECT id::text FROM t WHERE ts < '2025-01-01' ORDER BY ctid DESC LIMIT 3")
+	holder, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holder.Rollback(context.Background()) }()
+	if _, err := holder.Exec(t.Context(), "SELECT FROM t WHERE id = $1::text::int FOR UPDATE", ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	e, a := engine(db)
+	e.LockTimeout = 100 * time.Millisecond
+	obsolete := db.Int(countOld)
+	changed := false
+	a.before = func(pgx.Tx) error {
+		if !changed {
+			changed = true
+			db.Do("UPDATE t SET rest = rest || 'moved' WHERE id = $1::text::int", ids[1])
+			db.Do("UPDATE t SET ts = '2030-01-01' WHERE id = $1::text::int", ids[2])
+		}
+		return nil
+	}
+	result, err := e.Run(t.Context(), s, purge.Cursor{})
+	if err != nil || result.Locked != 1 || result.TableLocked {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if a.deleted() != obsolete-2 || db.Int("SELECT count(*) FROM t WHERE id = ANY ($1::text[]::int[])", ids) != 2 {
+		t.Errorf("deleted %d of %d", a.deleted(), obsolete)
+	}
+}
