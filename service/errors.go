@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
 // domain names this service in error details.
@@ -50,7 +51,13 @@ func toStatus(err error) error {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, runs.ErrNotFound):
 		return status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, runs.ErrPageToken):
+	case errors.Is(err, userdata.ErrNoVariable):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, userdata.ErrNotPrincipal):
+		return toStatus(runs.InvalidError{{Field: "principal_ids", Problem: err.Error()}})
+	case errors.Is(err, userdata.ErrNotForms), errors.Is(err, userdata.ErrManyPrincipals):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, runs.ErrPageToken), errors.Is(err, userdata.ErrPageToken):
 		return toStatus(runs.InvalidError{{Field: "page_token", Problem: err.Error()}})
 	case errors.Is(err, errStaleEtag):
 		return status.Error(codes.Aborted, err.Error())

@@ -44,7 +44,9 @@ func (s *Server) gateway() (http.Handler, error) {
 		// Without these a POST of a form would be taken for a GET.
 		runtime.WithDisablePathLengthFallback(), runtime.WithDisableHTTPMethodOverride(),
 	)
-	return mux, cleanupv1.RegisterCleanupServiceHandlerClient(context.Background(), mux, cleanupv1.NewCleanupServiceClient(conn))
+	return mux, errors.Join(
+		cleanupv1.RegisterCleanupServiceHandlerClient(context.Background(), mux, cleanupv1.NewCleanupServiceClient(conn)),
+		cleanupv1.RegisterUserDataServiceHandlerClient(context.Background(), mux, cleanupv1.NewUserDataServiceClient(conn)))
 }
 
 // strictJSON is protobuf's JSON without its leniencies: unknown fields and anything after the value are errors.
@@ -70,6 +72,7 @@ var queryParameters = map[string][]string{
 	"GET /v1/runs":                   {"page_size", "pageSize", "page_token", "pageToken"},
 	"GET /v1/runs/{run_id=*}/events": {"after_sequence", "afterSequence"},
 	"PATCH /v1/options":              {"etag"},
+	"GET /v1/userdata/receipts":      {"page_size", "pageSize", "page_token", "pageToken"},
 }
 
 // strictRoute refuses query parameters that the route does not name (the gateway would ignore them: a dry_run
@@ -133,6 +136,6 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Sta
 
 // streams tells whether the route of a request answers with a stream.
 func streams(r *http.Request) bool {
-	return r.Method == http.MethodPost && r.URL.Path == "/v1/runs" ||
+	return r.Method == http.MethodPost && (r.URL.Path == "/v1/runs" || r.URL.Path == "/v1/userdata:erase") ||
 		r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/runs/") && strings.HasSuffix(r.URL.Path, "/events")
 }

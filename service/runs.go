@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Pages of ListRuns.
+// Pages of lists.
 const (
 	defaultPageSize = 50
 	maxPageSize     = 1000
@@ -84,14 +84,11 @@ func (s *Service) GetRun(ctx context.Context, in *cleanupv1.GetRunRequest) (*cle
 
 // ListRuns implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (*cleanupv1.ListRunsResponse, error) {
-	size := int(in.GetPageSize())
-	switch {
-	case size < 0:
-		return nil, runs.InvalidError{{Field: "page_size", Problem: "must not be negative"}}
-	case size == 0:
-		size = defaultPageSize
+	size, err := pageSize(in.GetPageSize())
+	if err != nil {
+		return nil, err
 	}
-	list, next, err := s.runs.List(ctx, min(size, maxPageSize), in.GetPageToken())
+	list, next, err := s.runs.List(ctx, size, in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +97,17 @@ func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (
 		out.Runs = append(out.Runs, runMessage(run))
 	}
 	return out, nil
+}
+
+// pageSize is the size of a page that is asked for.
+func pageSize(asked int32) (int, error) {
+	switch {
+	case asked < 0:
+		return 0, runs.InvalidError{{Field: "page_size", Problem: "must not be negative"}}
+	case asked == 0:
+		return defaultPageSize, nil
+	}
+	return min(int(asked), maxPageSize), nil
 }
 
 // CancelRun implements cleanupv1.CleanupServiceServer.

@@ -33,9 +33,9 @@ type Server struct {
 	http        *http.Server
 }
 
-// NewServer returns a server of s. httpLoopback says that HTTP listens on a loopback address, so that only requests to
+// NewServer returns a server of s and u. httpLoopback says that HTTP listens on a loopback address, so that only requests to
 // a loopback host are served.
-func NewServer(s *Service, httpLoopback bool) (*Server, error) {
+func NewServer(s *Service, u *UserData, httpLoopback bool) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
@@ -47,10 +47,13 @@ func NewServer(s *Service, httpLoopback bool) (*Server, error) {
 	for _, server := range []**grpc.Server{&out.grpc, &out.inner} {
 		*server = grpc.NewServer(measure, grpc.UnaryInterceptor(unaryErrors), grpc.StreamInterceptor(streamErrors))
 		cleanupv1.RegisterCleanupServiceServer(*server, s)
+		cleanupv1.RegisterUserDataServiceServer(*server, u)
 		healthv1.RegisterHealthServer(*server, out.health)
 		reflection.Register(*server)
 	}
-	out.health.SetServingStatus(cleanupv1.CleanupService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
+	for _, name := range []string{cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.UserDataService_ServiceDesc.ServiceName} {
+		out.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	}
 	handler, err := out.handler(s, registry, httpLoopback)
 	if err != nil {
 		return nil, err

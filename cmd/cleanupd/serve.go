@@ -21,6 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
 // serveConfig is what a server is given.
@@ -36,6 +37,7 @@ type serveConfig struct {
 	limits      purge.Limits
 	midSourcing []string // NAME=URL
 	listTables  []string
+	forms       formsConfig
 	tracer      pgx.QueryTracer // of the main database's connections; nil: none
 }
 
@@ -69,6 +71,7 @@ func newServe() *cobra.Command {
 	f.DurationVar(&c.batchTarget, "batch-target", 50*time.Millisecond, "how long a batch should take, 1ms to 10s: a slower one makes the next one smaller")
 	f.IntVar(&c.workers, "workers", 2, "how many batches may be at work at once on a large table, 1 to 16")
 	limitFlags(f, &c.limits)
+	c.forms.flags(f)
 	f.DurationVar(&c.lease, "lease", 15*time.Second, "how long a silent replica keeps its run, 1s or more")
 	return cmd
 }
@@ -94,6 +97,8 @@ func checkLimits(l purge.Limits) error {
 type server struct {
 	pool       *pgxpool.Pool
 	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
+	formsPool  *pgxpool.Pool
+	forms      *userdata.Database // nil: none
 	manager    *runs.Manager
 	server     *service.Server
 	grpc, http net.Listener
@@ -145,12 +150,15 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err := s.connectOthers(ctx, c.midSourcing); err != nil {
 		return nil, err
 	}
+	if s.forms, s.formsPool, err = c.forms.open(ctx); err != nil {
+		return nil, err
+	}
 	hostname, _ := os.Hostname() // for people only
 	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, BatchTarget: c.batchTarget, Workers: c.workers, Limits: c.limits, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: s.others, RelatedListTables: c.listTables})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager), isLoopback(s.http.Addr()))
+	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager), service.NewUserData(streams, s.forms), isLoopback(s.http.Addr()))
 	return s, err
 }
 
@@ -196,6 +204,9 @@ func (s *server) serve(ctx context.Context) error {
 	working, rest := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { s.manager.Work(ctx) })
 	wg.Go(func() { s.manager.Listen(working) })
+	if s.forms != nil {
+		wg.Go(func() { s.forms.Work(ctx, s.log) })
+	}
 	err := s.server.Serve(ctx, s.grpc, s.http)
 	s.stop()
 	rest()
@@ -218,8 +229,10 @@ func (s *server) close() {
 	for _, pool := range s.others {
 		pool.Close()
 	}
-	if s.pool != nil {
-		s.pool.Close()
+	for _, pool := range []*pgxpool.Pool{s.formsPool, s.pool} {
+		if pool != nil {
+			pool.Close()
+		}
 	}
 }
 

@@ -3,74 +3,16 @@ package runs
 import (
 	"context"
 	"embed"
-	"errors"
-	"fmt"
-	"io/fs"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/tern/v2/migrate"
+
+	"github.com/cleanupd/cleanupd/internal/migrate"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// schemaLock is the advisory lock that makes replicas which start at once take turns: "cleanupd" in ASCII.
-const schemaLock = 0x636c65616e757064
-
-// Migrate creates or updates the schema cleanupd. When there is nothing to do it needs no rights to do it.
+// Migrate creates or updates what runs need in the schema cleanupd.
 func Migrate(ctx context.Context, conn *pgx.Conn) error {
-	err := migrateLocked(ctx, conn)
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == "42501" {
-		user := pgx.Identifier{conn.Config().User}.Sanitize()
-		return fmt.Errorf("the role %[1]s may not create or update the schema cleanupd (%[2]s): run `cleanupd migrate` as the database's owner, then "+
-			"GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO %[1]s", user, pgErr.Message)
-	}
-	if err != nil {
-		return fmt.Errorf("migrate the schema cleanupd: %w", err)
-	}
-	return nil
-}
-
-func migrateLocked(ctx context.Context, conn *pgx.Conn) (err error) {
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(schemaLock)); err != nil {
-		return err
-	}
-	defer func() {
-		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(schemaLock))
-		err = errors.Join(err, unlockErr)
-	}()
-	var exists bool
-	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd')").Scan(&exists); err != nil {
-		return err
-	}
-	if !exists {
-		if _, err := conn.Exec(ctx, "CREATE SCHEMA cleanupd"); err != nil {
-			return err
-		}
-	}
-	migrator, err := migrate.NewMigrator(ctx, conn, "cleanupd.schema_version")
-	if err != nil {
-		return err
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	if err := migrator.LoadMigrations(files); err != nil {
-		return err
-	}
-	version, err := migrator.GetCurrentVersion(ctx)
-	if err != nil {
-		return err
-	}
-	newest := int32(len(migrator.Migrations))
-	if version > newest {
-		return fmt.Errorf("the database is at version %d, this program knows %d: use the program that made it, or a newer one", version, newest)
-	}
-	if version == newest {
-		return nil
-	}
-	return migrator.Migrate(ctx)
+	return migrate.Up(ctx, conn, migrations, "schema_version")
 }

@@ -1,0 +1,216 @@
+// Package formsdb makes AEM Forms databases and document storages for demonstrations and tests.
+package formsdb
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Schema are the tables that matter, and those of three workflows.
+//
+//go:embed schema.sql
+var Schema string
+
+// Table is a table and its rows.
+type Table struct {
+	Name    string
+	Columns []string
+	Rows    [][]any
+}
+
+// Data is what a database and a document storage hold.
+type Data struct {
+	Tables []*Table
+	// Files are the paths of the folder's files.
+	Files []string
+	rng   *rand.Rand
+}
+
+// Table is the table of this name.
+func (d *Data) Table(name string) *Table {
+	for _, t := range d.Tables {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+func (t *Table) add(values ...any) { t.Rows = append(t.Rows, values) }
+
+// Users are the canonical names in a database: some are parts of others.
+var Users = []string{"ann", "joanna", "bob", "bob.smith@example.com", "4711", "o'neil", "x\"; DROP TABLE tb_task; --"}
+
+// Generate makes a database with so many process instances, and as many orphan tasks. Documents are in tables or files.
+func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
+	d := &Data{rng: rng}
+	for _, t := range []Table{
+		{Name: "edcprincipalentity", Columns: []string{"id", "canonicalname"}},
+		{Name: "tb_process_instance", Columns: []string{"id", "long_lived_invocation_id", "status"}},
+		{Name: "tb_task", Columns: []string{"id", "start_task", "create_user_id", "process_instance_id"}},
+		{Name: "tb_queue", Columns: []string{"id", "workflow_user_id"}},
+		{Name: "tb_assignment", Columns: []string{"id", "task_id", "queue_id", "process_instance_id"}},
+		{Name: "tb_form_data", Columns: []string{"id", "task_id"}},
+		{Name: "tb_task_acl", Columns: []string{"task_id"}},
+		{Name: "tb_task_attachment", Columns: []string{"task_id"}},
+		{Name: "omd_object_type", Columns: []string{"name", "database_table"}},
+		{Name: "tb_dm_chunk", Columns: []string{"documentid", "idx", "content"}},
+		{Name: "tb_dm_session_reference", Columns: []string{"documentid", "sessionid"}},
+		{Name: "tb_dm_deletion", Columns: []string{"sessionid"}},
+		{Name: "tb_101", Columns: []string{"process_instance_id", "applicant", "amount", "form", "photo"}},
+		{Name: "tb_102", Columns: []string{"process_instance_id", "owner", "number"}},
+		{Name: "tb_103", Columns: []string{"process_instance_id", `Note "1"`}},
+	} {
+		d.Tables = append(d.Tables, &t)
+	}
+	for i, user := range Users {
+		id := fmt.Sprintf("P%d", i)
+		d.Table("edcprincipalentity").add(id, user)
+		d.Table("tb_queue").add(int64(i+1), id)
+	}
+	d.Table("edcprincipalentity").add("P100", "bob") // of another domain
+	d.Table("tb_queue").add(int64(101), "P100")
+	for _, row := range [][]any{{"pt_Loans/apply", "tb_101"}, {"pt_Loans/folder/sub/review", "tb_102"}, {"pt_Claims/apply", "tb_103"},
+		{"pt_Loans/hostile", `tb_1"; DROP TABLE tb_task; --`}, {"pt_Loans/none", "tb_task"}, {"pt_Loans/gone", "tb_999"}} {
+		d.Table("omd_object_type").add(row...)
+	}
+	var sessions []string
+	for i := range instances {
+		id := int64(i + 1)
+		d.Table("tb_process_instance").add(id, fmt.Sprintf("invocation-%d", id), []int16{0, 1, 2, 2, 2, 4, 5}[rng.IntN(7)])
+		for range rng.IntN(4) {
+			sessions = append(sessions, d.task(id)...)
+		}
+		d.variables(id)
+	}
+	for range instances {
+		sessions = append(sessions, d.task(0)...)
+	}
+	for _, number := range []int{12, 123, 1234} { // one is the beginning of another
+		sessions = append(sessions, fmt.Sprintf("_wfattach%d", number))
+	}
+	d.documents(sessions, inFiles)
+	return d
+}
+
+// principal is someone's.
+func (d *Data) principal() string {
+	if d.rng.IntN(20) == 0 {
+		return "P100"
+	}
+	return fmt.Sprintf("P%d", d.rng.IntN(len(Users)))
+}
+
+// task makes a task of a process instance, 0: an orphan, and returns the session ids of its documents.
+func (d *Data) task(instance int64) (sessions []string) {
+	id := int64(len(d.Table("tb_task").Rows) + 1)
+	d.Table("tb_task").add(id, int16(d.rng.IntN(2)), d.principal(), instance)
+	for range d.rng.IntN(3) {
+		queue := int64(d.rng.IntN(len(Users)) + 1)
+		d.Table("tb_assignment").add(int64(len(d.Table("tb_assignment").Rows)+1), id, queue, instance)
+	}
+	for range d.rng.IntN(3) {
+		fd := int64(len(d.Table("tb_form_data").Rows) + 1)
+		d.Table("tb_form_data").add(fd, id)
+		sessions = append(sessions, fmt.Sprintf("_wftask%d", fd), fmt.Sprintf("_wftaskformid%d", fd), fmt.Sprintf("_wfattach%d", id))
+	}
+	for _, name := range []string{"tb_task_acl", "tb_task_attachment"} {
+		for range d.rng.IntN(3) {
+			d.Table(name).add(id)
+		}
+	}
+	return sessions
+}
+
+// variables makes the variables of a process instance, in some workflows.
+func (d *Data) variables(instance int64) {
+	user := Users[d.rng.IntN(len(Users))]
+	texts := []string{user, "", "<name>" + user + "</name>", "to " + user + ", please", user + "2", "@" + user, "nobody"}
+	text := func() any {
+		if d.rng.IntN(8) == 0 {
+			return nil
+		}
+		return texts[d.rng.IntN(len(texts))]
+	}
+	number := []int64{4711, 1, 47110}[d.rng.IntN(3)]
+	if d.rng.IntN(2) == 0 {
+		d.Table("tb_101").add(instance, text(), number, text(), []byte(user))
+	}
+	if d.rng.IntN(2) == 0 {
+		d.Table("tb_102").add(instance, text(), number)
+	}
+	if d.rng.IntN(2) == 0 {
+		d.Table("tb_103").add(instance, text())
+	}
+}
+
+// documents makes documents, some of which several sessions refer to.
+func (d *Data) documents(sessions []string, inFiles bool) {
+	for i := range sessions {
+		guid := fmt.Sprintf("doc%06d", i)
+		refer := []string{sessions[i]}
+		for range d.rng.IntN(3) {
+			refer = append(refer, sessions[d.rng.IntN(len(sessions))])
+		}
+		if d.rng.IntN(4) == 0 {
+			refer = append(refer, fmt.Sprintf("_other%d", i))
+		}
+		folder := []string{"", "a/", "a/b/", "c/"}[d.rng.IntN(4)]
+		if inFiles {
+			d.Files = append(d.Files, folder+guid)
+			if d.rng.IntN(5) == 0 {
+				d.Files = append(d.Files, folder+guid+".other")
+			}
+			for _, s := range unique(refer) {
+				d.Files = append(d.Files, folder+guid+".session"+s)
+			}
+			continue
+		}
+		for chunk := range d.rng.IntN(3) + 1 {
+			d.Table("tb_dm_chunk").add(guid, int32(chunk), []byte("content"))
+		}
+		for _, s := range refer {
+			d.Table("tb_dm_session_reference").add(guid, s)
+		}
+		if d.rng.IntN(3) == 0 {
+			d.Table("tb_dm_deletion").add(refer[0])
+		}
+	}
+}
+
+func unique(texts []string) (list []string) {
+	seen := map[string]bool{}
+	for _, text := range texts {
+		if !seen[text] {
+			list = append(list, text)
+		}
+		seen[text] = true
+	}
+	return list
+}
+
+// Load puts the rows into a database that has the schema, and the files into a folder, if there are any.
+func (d *Data) Load(ctx context.Context, conn *pgx.Conn, folder string) error {
+	for _, t := range d.Tables {
+		if _, err := conn.CopyFrom(ctx, pgx.Identifier{t.Name}, t.Columns, pgx.CopyFromRows(t.Rows)); err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+	}
+	for _, name := range d.Files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte("content"), 0o600); err != nil {
+			return err
+		}
+	}
+	_, err := conn.Exec(ctx, "ANALYZE")
+	return err
+}

@@ -1,0 +1,230 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/userdata"
+)
+
+// UserData implements cleanup.v1.UserDataService.
+type UserData struct {
+	cleanupv1.UnimplementedUserDataServiceServer
+	forms *userdata.Database
+	// stopping ends when streams are to end.
+	stopping context.Context
+}
+
+// NewUserData returns the service for a Forms database; without one (nil) it refuses every call. When stopping ends, its
+// streams end with UNAVAILABLE.
+func NewUserData(stopping context.Context, forms *userdata.Database) *UserData {
+	return &UserData{forms: forms, stopping: stopping}
+}
+
+// errNoForms says that the server was started without a Forms database.
+var errNoForms = status.Error(codes.FailedPrecondition, "this server knows no AEM Forms database: start it with --forms-database-url")
+
+// FindUserData implements cleanupv1.UserDataServiceServer.
+func (s *UserData) FindUserData(ctx context.Context, in *cleanupv1.FindUserDataRequest) (*cleanupv1.FindUserDataResponse, error) {
+	if s.forms == nil {
+		return nil, errNoForms
+	}
+	query, wrong := toQuery(in.GetUserId(), in.GetVariables(), nil)
+	if wrong != nil {
+		return nil, wrong
+	}
+	found, err := s.forms.Find(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.FindUserDataResponse{PrincipalIds: found.Principals, OrphanTaskIds: idTexts(found.OrphanTasks), NotSearched: found.NotSearched, BlindSpots: s.forms.BlindSpots()}
+	for _, instance := range found.Instances {
+		message := &cleanupv1.ProcessInstance{Id: fmt.Sprint(instance.ID), LongLivedInvocationId: instance.Invocation, Status: instance.Status}
+		for _, r := range instance.Reasons {
+			message.Reasons = append(message.Reasons, reasonMessage(r))
+		}
+		out.ProcessInstances = append(out.ProcessInstances, message)
+	}
+	return out, nil
+}
+
+func reasonMessage(r userdata.Reason) *cleanupv1.Reason {
+	out := &cleanupv1.Reason{Kind: cleanupv1.Reason_Kind(cleanupv1.Reason_Kind_value["KIND_"+string(r.Kind)])}
+	if r.Kind == userdata.InVariable {
+		out.Variable = &cleanupv1.WorkflowVariable{Application: r.Variable.Application, Workflow: r.Variable.Workflow, Variable: r.Variable.Name}
+		out.Match = cleanupv1.Match(cleanupv1.Match_value["MATCH_"+string(r.Match)])
+	}
+	return out
+}
+
+// EraseUserData implements cleanupv1.UserDataServiceServer.
+func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream cleanupv1.UserDataService_EraseUserDataServer) error {
+	if s.forms == nil {
+		return errNoForms
+	}
+	request, err := toErasure(in)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.stopping, func() { cancel(errErasureGoesOn) })()
+	request.RequestedBy = caller(ctx)
+	send := func(e userdata.Event) error {
+		return stream.Send(&cleanupv1.EraseUserDataResponse{Event: eraseMessage(e)})
+	}
+	if in.GetDryRun() {
+		return s.forms.Preview(ctx, request, send)
+	}
+	id, err := s.forms.Start(ctx, request)
+	if err != nil {
+		return err
+	}
+	receipt, err := s.forms.Watch(ctx, id, send)
+	switch {
+	case errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errErasureGoesOn):
+		return errErasureGoesOn
+	case err != nil:
+		return err
+	case !receipt.Succeeded:
+		return withDetails(codes.Internal, "not everything was erased: "+strings.Join(receipt.Problems, "; "), &errdetails.ErrorInfo{
+			Reason: "ERASURE_FAILED", Domain: domain, Metadata: map[string]string{"erasure_id": id},
+		})
+	}
+	return nil
+}
+
+var errErasureGoesOn = status.Error(codes.Unavailable, "this replica is stopping; the erasure goes on elsewhere, or at the next start: its receipt will tell")
+
+// ListReceipts implements cleanupv1.UserDataServiceServer.
+func (s *UserData) ListReceipts(ctx context.Context, in *cleanupv1.ListReceiptsRequest) (*cleanupv1.ListReceiptsResponse, error) {
+	if s.forms == nil {
+		return nil, errNoForms
+	}
+	size, err := pageSize(in.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.forms.Receipts(ctx, size, in.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.ListReceiptsResponse{NextPageToken: next}
+	for _, r := range list {
+		out.Receipts = append(out.Receipts, receiptMessage(r))
+	}
+	return out, nil
+}
+
+// toQuery checks who is looked for.
+func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (userdata.Query, error) {
+	q := userdata.Query{UserID: user, PrincipalIDs: principals}
+	var wrong runs.InvalidError
+	check := func(field, value string, required bool) {
+		switch {
+		case required && value == "":
+			wrong = append(wrong, runs.Violation{Field: field, Problem: "is required"})
+		case strings.ContainsRune(value, 0):
+			wrong = append(wrong, runs.Violation{Field: field, Problem: "holds a NUL character, which no text in the database does"})
+		}
+	}
+	check("user_id", user, true)
+	for i, v := range variables {
+		check(fmt.Sprintf("variables[%d].application", i), v.GetApplication(), true)
+		check(fmt.Sprintf("variables[%d].workflow", i), v.GetWorkflow(), true)
+		check(fmt.Sprintf("variables[%d].variable", i), v.GetVariable(), false)
+		q.Variables = append(q.Variables, userdata.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()})
+	}
+	if wrong != nil {
+		return q, wrong
+	}
+	return q, nil
+}
+
+// toErasure checks what is to be erased.
+func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err error) {
+	var wrong runs.InvalidError
+	ids := func(field string, texts []string) (list []int64) {
+		for i, text := range texts {
+			id, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || id <= 0 {
+				wrong = append(wrong, runs.Violation{Field: fmt.Sprintf("%s[%d]", field, i), Problem: fmt.Sprintf("must be a number above 0, not %q (0 means none: by it everybody's orphan tasks would go)", text)})
+			}
+			list = append(list, id)
+		}
+		return list
+	}
+	r.Instances, r.Tasks = ids("process_instance_ids", in.GetProcessInstanceIds()), ids("task_ids", in.GetTaskIds())
+	byID := len(r.Instances)+len(r.Tasks) > 0
+	byUser := in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0
+	switch {
+	case byID && byUser:
+		wrong = append(wrong, runs.Violation{Field: "user_id", Problem: "is given, or something of a user's, beside ids: give either"})
+	case !byID && !byUser:
+		wrong = append(wrong, runs.Violation{Field: "user_id", Problem: "is required, or ids of process instances or tasks are"})
+	}
+	if wrong != nil {
+		return r, wrong
+	}
+	if byUser {
+		q, err := toQuery(in.GetUserId(), in.GetVariables(), in.GetPrincipalIds())
+		r.Query = &q
+		return r, err
+	}
+	return r, nil
+}
+
+func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
+	out := &cleanupv1.EraseEvent{ErasureId: e.Erasure, Sequence: e.Sequence, Time: timestamppb.New(e.Time)}
+	switch {
+	case e.Instance != nil:
+		out.Event = &cleanupv1.EraseEvent_InstanceErased{InstanceErased: &cleanupv1.InstanceErased{
+			Id: fmt.Sprint(e.Instance.ID), LongLivedInvocationId: e.Instance.Invocation, Terminated: e.Instance.Terminated, Rows: rowsMessage(e.Instance.Rows),
+		}}
+	case e.Task != nil:
+		out.Event = &cleanupv1.EraseEvent_TaskErased{TaskErased: &cleanupv1.TaskErased{Id: fmt.Sprint(e.Task.ID), Rows: rowsMessage(e.Task.Rows)}}
+	case e.File != "":
+		out.Event = &cleanupv1.EraseEvent_FileDeleted{FileDeleted: &cleanupv1.FileDeleted{Path: e.File}}
+	case e.Log != nil:
+		out.Event = &cleanupv1.EraseEvent_Log{Log: &cleanupv1.LogEntry{
+			Level: cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Log.Level)]), Message: e.Log.Message,
+		}}
+	case e.Receipt != nil:
+		out.Event = &cleanupv1.EraseEvent_Receipt{Receipt: receiptMessage(e.Receipt)}
+	}
+	return out
+}
+
+func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
+	return &cleanupv1.Receipt{
+		Id: r.ID, RequestedBy: r.RequestedBy, CreateTime: timestamppb.New(r.CreateTime), EndTime: moment(r.EndTime), Succeeded: r.Succeeded, DryRun: r.DryRun,
+		UserIdHash: r.UserIDHash, Salt: r.Salt, ProcessInstanceIds: idTexts(r.Instances), TaskIds: idTexts(r.Tasks),
+		Rows: rowsMessage(r.Rows), Files: r.Files, Problems: r.Problems,
+	}
+}
+
+func rowsMessage(rows userdata.Rows) (list []*cleanupv1.TableRows) {
+	for _, table := range slices.Sorted(maps.Keys(rows)) {
+		list = append(list, &cleanupv1.TableRows{Table: table, Rows: rows[table]})
+	}
+	return list
+}
+
+func idTexts(ids []int64) (texts []string) {
+	for _, id := range ids {
+		texts = append(texts, strconv.FormatInt(id, 10))
+	}
+	return texts
+}

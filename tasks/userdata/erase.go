@@ -1,0 +1,261 @@
+package userdata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// erasure is an erasure at work.
+type erasure struct {
+	*Database
+	id string
+}
+
+// tasksAtOnce is how many orphan tasks are erased in one transaction.
+const tasksAtOnce = 500
+
+// lockTimeout is how long a statement waits for what the Forms server has locked.
+const lockTimeout = 5 * time.Second
+
+// begin opens a transaction of an erasure.
+func (e *erasure) begin(ctx context.Context) (pgx.Tx, error) {
+	return e.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(
+		"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'", lockTimeout.Milliseconds())})
+}
+
+// passing are the SQL states of what passes by itself, and maxTries is how often it is tried again.
+var passing = []string{"40001", "40P01", "55P03"}
+
+const maxTries = 6
+
+// transact runs fn in a transaction, and again after what passes by itself.
+func (e *erasure) transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		tx, err := e.begin(ctx)
+		if err != nil {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		defer func() { _ = tx.Rollback(ctx) }()
+		if err = fn(tx); err == nil {
+			err = tx.Commit(ctx)
+		}
+		var pgErr *pgconn.PgError
+		if err != nil && (!errors.As(err, &pgErr) || !slices.Contains(passing, pgErr.Code)) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxTries(maxTries))
+	return err
+}
+
+// run works on what an erasure has left to do. Its error is that of a lost database: it is to be taken up again.
+func (e *erasure) run(ctx context.Context) error {
+	ids, err := e.pending(ctx, anInstance)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := e.orFail(ctx, anInstance, []int64{id}, e.instance(ctx, id)); err != nil {
+			return err
+		}
+	}
+	if ids, err = e.pending(ctx, aTask); err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(ids, tasksAtOnce) {
+		if err := e.orFail(ctx, aTask, chunk, e.orphans(ctx, chunk)); err != nil {
+			return err
+		}
+	}
+	if err := e.files(ctx); err != nil {
+		return err
+	}
+	return e.finish(ctx)
+}
+
+func (e *erasure) pending(ctx context.Context, kind string) ([]int64, error) {
+	return collect(ctx, e.Pool, pgx.RowTo[int64], "SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id", e.id, kind)
+}
+
+// orFail notes what stood in the way of items; only a lost database ends the work.
+func (e *erasure) orFail(ctx context.Context, kind string, ids []int64, problem error) error {
+	if problem == nil || ctx.Err() != nil || tasks.Lost(problem) {
+		return problem
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3)", e.id, kind, ids); err != nil {
+			return err
+		}
+		what := fmt.Sprintf("process instance %d", ids[0])
+		if kind == aTask {
+			what = fmt.Sprintf("orphan tasks %d to %d", ids[0], ids[len(ids)-1])
+		}
+		return e.append(ctx, tx, logged(tasks.Error, what+" could not be erased: "+tasks.Explain(problem)))
+	})
+}
+
+// done notes items as done, what went, and whose documents are to go from the folder.
+func (e *erasure) done(ctx context.Context, tx pgx.Tx, kind string, ids []int64, counts Rows, sessions []session, itemOf func(session) int64, events ...Event) error {
+	var tag pgconn.CommandTag
+	tag, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'DONE' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')", e.id, kind, ids)
+	if err != nil {
+		return err
+	}
+	if tag.RowsAffected() != int64(len(ids)) {
+		return errors.New("another replica was at work on the same")
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
+		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`, e.id, counts); err != nil {
+		return err
+	}
+	if e.Folder != "" {
+		var sessionIDs []string
+		var items []int64
+		for _, s := range sessions {
+			sessionIDs, items = append(sessionIDs, s.id), append(items, itemOf(s))
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id) SELECT s, $1::text::uuid, $2, i FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
+			ON CONFLICT (session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, e.id, kind, sessionIDs, items); err != nil {
+			return err
+		}
+	}
+	return e.append(ctx, tx, events...)
+}
+
+// instance erases a process instance.
+func (e *erasure) instance(ctx context.Context, id int64) error {
+	if e.Manager != nil {
+		return e.instanceByServer(ctx, id)
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		item := func(session) int64 { return id }
+		in, err := readInstance(ctx, tx, id, " FOR UPDATE")
+		if errors.Is(err, pgx.ErrNoRows) {
+			return e.done(ctx, tx, anInstance, []int64{id}, Rows{}, nil, item, noInstance(id))
+		}
+		if err != nil {
+			return err
+		}
+		if !ended(in.Status) {
+			if _, err := tx.Exec(ctx, "UPDATE tb_process_instance SET status = $2 WHERE id = $1", id, terminated); err != nil {
+				return err
+			}
+		}
+		counts, sessions, err := remover{tx: tx}.instance(ctx, id, e.InDatabase)
+		if err != nil {
+			return err
+		}
+		return e.done(ctx, tx, anInstance, []int64{id}, counts, sessions, item,
+			Event{Instance: &InstanceErased{ID: id, Invocation: in.Invocation, Terminated: !ended(in.Status), Rows: counts}})
+	})
+}
+
+func noInstance(id int64) Event {
+	return logged(tasks.Info, fmt.Sprintf("there is no process instance %d", id))
+}
+
+// instanceByServer has the Forms server erase a process instance. That it was told to is written first: an instance that
+// is gone after a crash was erased.
+func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
+	var state string
+	if err := e.Pool.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id).Scan(&state); err != nil {
+		return err
+	}
+	in, err := readInstance(ctx, e.Pool, id, "")
+	gone := errors.Is(err, pgx.ErrNoRows)
+	if err != nil && !gone {
+		return err
+	}
+	event := noInstance(id)
+	if state == "PURGING" || !gone {
+		event = Event{Instance: &InstanceErased{ID: id, Invocation: in.Invocation, Terminated: !gone && !ended(in.Status)}}
+	}
+	if !gone {
+		if _, err := e.Pool.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'PURGING' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id); err != nil {
+			return err
+		}
+		if _, err := e.purgeByServer(ctx, in); err != nil {
+			return err
+		}
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		return e.done(ctx, tx, anInstance, []int64{id}, Rows{}, nil, nil, event)
+	})
+}
+
+// orphans erases orphan tasks. One that belongs to a process instance by now, or is not there, is told of.
+func (e *erasure) orphans(ctx context.Context, ids []int64) error {
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		erased, events, err := sortTasks(ctx, tx, ids, " FOR UPDATE")
+		if err != nil {
+			return err
+		}
+		r := remover{tx: tx}
+		sessions, err := r.sessions(ctx, erased)
+		if err != nil {
+			return err
+		}
+		counts := Rows{}
+		if e.InDatabase {
+			if counts, err = r.documents(ctx, sessions); err != nil {
+				return err
+			}
+		}
+		byTask, err := r.tasks(ctx, 0, erased)
+		if err != nil {
+			return err
+		}
+		for _, id := range erased {
+			counts.add(byTask[id])
+			events = append(events, Event{Task: &TaskErased{ID: id, Rows: byTask[id]}})
+		}
+		return e.done(ctx, tx, aTask, ids, counts, sessions, func(s session) int64 { return s.task }, events...)
+	})
+}
+
+// sortTasks finds out which tasks are orphans, and says of the others why they stay.
+func sortTasks(ctx context.Context, tx pgx.Tx, ids []int64, lock string) (orphans []int64, events []Event, err error) {
+	type task struct {
+		ID       int64
+		Instance *int64
+	}
+	there, err := collect(ctx, tx, pgx.RowToStructByPos[task], "SELECT id::bigint, process_instance_id::bigint FROM tb_task WHERE id = ANY ($1) ORDER BY id"+lock, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, id := range ids {
+		i := slices.IndexFunc(there, func(t task) bool { return t.ID == id })
+		switch {
+		case i < 0:
+			events = append(events, logged(tasks.Info, fmt.Sprintf("there is no task %d", id)))
+		case there[i].Instance == nil:
+			events = append(events, logged(tasks.Warning, fmt.Sprintf("task %d stays: it is not known whether it belongs to a process instance", id)))
+		case *there[i].Instance != 0:
+			events = append(events, logged(tasks.Warning, fmt.Sprintf("task %d stays: it belongs to process instance %d", id, *there[i].Instance)))
+		default:
+			orphans = append(orphans, id)
+		}
+	}
+	return orphans, events, nil
+}
+
+// finish ends the erasure: it has failed when an item has, or files are left.
+func (e *erasure) finish(ctx context.Context) error {
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN
+			EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE') OR EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)
+			THEN 'FAILED' ELSE 'SUCCEEDED' END WHERE id = $1::text::uuid`, e.id); err != nil {
+			return err
+		}
+		return e.append(ctx, tx, Event{Ended: true})
+	})
+}

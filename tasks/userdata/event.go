@@ -1,0 +1,126 @@
+package userdata
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// Rows is how many rows of tables went, by their names.
+type Rows map[string]int64
+
+func (r Rows) add(other Rows) {
+	for table, n := range other {
+		r[table] += n
+	}
+}
+
+// Event is something that happened in an erasure; one of its parts is filled.
+type Event struct {
+	Erasure  string    `json:"-"`
+	Sequence int64     `json:"-"`
+	Time     time.Time `json:"-"`
+
+	Instance *InstanceErased `json:",omitempty"`
+	Task     *TaskErased     `json:",omitempty"`
+	File     string          `json:",omitempty"`
+	Log      *Line           `json:",omitempty"`
+	Receipt  *Receipt        `json:"-"` // the last one; read from the record
+	Ended    bool            `json:",omitempty"`
+}
+
+// InstanceErased tells of a process instance.
+type InstanceErased struct {
+	ID         int64
+	Invocation string
+	Terminated bool
+	Rows       Rows
+}
+
+// TaskErased tells of an orphan task.
+type TaskErased struct {
+	ID   int64
+	Rows Rows
+}
+
+// Line is something worth telling.
+type Line struct {
+	Level   tasks.Level
+	Message string
+}
+
+func logged(level tasks.Level, message string) Event { return Event{Log: &Line{level, message}} }
+
+// append writes events to an erasure's log. The erasure's row stays locked until the transaction ends, so that sequences
+// are committed in their order.
+func (e *erasure) append(ctx context.Context, tx pgx.Tx, events ...Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	var bodies []string
+	for _, event := range events {
+		body, err := json.Marshal(event)
+		if err != nil {
+			return err
+		}
+		bodies = append(bodies, string(body))
+	}
+	_, err := tx.Exec(ctx, `WITH last AS (UPDATE cleanupd.erasure SET last_sequence = last_sequence + cardinality($2::text[]) WHERE id = $1::text::uuid RETURNING last_sequence)
+		INSERT INTO cleanupd.erasure_event (erasure_id, sequence, body)
+		SELECT $1::text::uuid, last_sequence - cardinality($2::text[]) + n, body::jsonb FROM last, unnest($2::text[]) WITH ORDINALITY AS b (body, n)`, e.id, bodies)
+	return err
+}
+
+// events are those of an erasure after a sequence.
+func (d *Database) events(ctx context.Context, id string, after int64) ([]Event, error) {
+	return collect(ctx, d.Pool, func(row pgx.CollectableRow) (Event, error) {
+		var (
+			e        = Event{Erasure: id}
+			sequence int64
+			when     time.Time
+			body     []byte
+		)
+		if err := row.Scan(&sequence, &when, &body); err != nil {
+			return e, err
+		}
+		err := json.Unmarshal(body, &e)
+		e.Erasure, e.Sequence, e.Time = id, sequence, when
+		return e, err
+	}, "SELECT sequence, time, body FROM cleanupd.erasure_event WHERE erasure_id = $1::text::uuid AND sequence > $2 ORDER BY sequence LIMIT 1000", id, after)
+}
+
+// watchEvery is how often a watcher looks for new events.
+const watchEvery = 100 * time.Millisecond
+
+// Watch tells the events of an erasure, past ones first, until its receipt, which it returns.
+func (d *Database) Watch(ctx context.Context, id string, tell func(Event) error) (*Receipt, error) {
+	for last := int64(0); ; {
+		events, err := d.events(ctx, id, last)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range events {
+			last = e.Sequence
+			if e.Ended {
+				if e.Receipt, err = d.receipt(ctx, id); err != nil {
+					return nil, err
+				}
+			}
+			if err := tell(e); err != nil || e.Ended {
+				return e.Receipt, err
+			}
+		}
+		if len(events) > 0 {
+			continue
+		}
+		select {
+		case <-time.After(watchEvery):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

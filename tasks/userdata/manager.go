@@ -1,0 +1,74 @@
+package userdata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ProcessManager is what the Forms server does to its process instances.
+type ProcessManager interface {
+	// TerminateProcess ends a running process instance, by its long-lived invocation id. It may end a while later.
+	TerminateProcess(ctx context.Context, invocation string) error
+	// PurgeProcessInstance deletes all that a process instance that has ended has, in the database and in the document
+	// storage.
+	PurgeProcessInstance(ctx context.Context, invocation string) error
+}
+
+// Statuses of process instances that have ended.
+const (
+	complete   = 2
+	terminated = 4
+)
+
+func ended(status int32) bool { return status == complete || status == terminated }
+
+// terminateTimeout is how long a process instance may take to end, terminateEvery how often it is looked at.
+const (
+	terminateTimeout = 5 * time.Minute
+	terminateEvery   = time.Second
+)
+
+// errStillRuns says that a process instance did not end.
+var errStillRuns = errors.New("it was told to terminate, and still ran five minutes later")
+
+// readInstance reads a process instance; not there is pgx.ErrNoRows.
+func readInstance(ctx context.Context, db querier, id int64, lock string) (in Instance, err error) {
+	err = db.QueryRow(ctx, "SELECT id::bigint, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0)::int FROM tb_process_instance WHERE id = $1"+lock, id).
+		Scan(&in.ID, &in.Invocation, &in.Status)
+	return in, err
+}
+
+// purgeByServer has the Forms server erase a process instance.
+func (e *erasure) purgeByServer(ctx context.Context, in Instance) (wasRunning bool, err error) {
+	if wasRunning = !ended(in.Status); wasRunning {
+		if err := e.Manager.TerminateProcess(ctx, in.Invocation); err != nil {
+			return false, fmt.Errorf("terminateProcess: %w", err)
+		}
+		limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRuns)
+		defer cancel()
+		for !ended(in.Status) {
+			select {
+			case <-time.After(terminateEvery):
+			case <-limited.Done():
+				return false, context.Cause(limited)
+			}
+			if in, err = readInstance(ctx, e.Pool, in.ID, ""); err != nil {
+				return false, err
+			}
+		}
+	}
+	if err := e.Manager.PurgeProcessInstance(ctx, in.Invocation); err != nil {
+		return wasRunning, fmt.Errorf("purgeProcessInstance: %w", err)
+	}
+	switch _, err := readInstance(ctx, e.Pool, in.ID, ""); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return wasRunning, nil
+	case err != nil:
+		return wasRunning, err
+	}
+	return wasRunning, errors.New("the Forms server says that it was purged, and it is still there")
+}

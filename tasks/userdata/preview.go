@@ -1,0 +1,109 @@
+package userdata
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// Preview tells what an erasure would do, in one snapshot, and changes nothing. Its last event is the receipt.
+func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) error) error {
+	said, err := d.settle(ctx, &r)
+	if err != nil {
+		return err
+	}
+	out := &Receipt{RequestedBy: r.RequestedBy, CreateTime: time.Now(), DryRun: true, Succeeded: true, Instances: r.Instances, Tasks: r.Tasks, Rows: Rows{}}
+	sequence := int64(0)
+	emit := func(events ...Event) error {
+		for _, e := range events {
+			sequence++
+			e.Sequence, e.Time = sequence, time.Now()
+			switch {
+			case e.Instance != nil:
+				out.Rows.add(e.Instance.Rows)
+			case e.Task != nil:
+				out.Rows.add(e.Task.Rows)
+			case e.File != "":
+				out.Files = append(out.Files, e.File)
+			case e.Log != nil && e.Log.Level != tasks.Info:
+				out.Problems = append(out.Problems, e.Log.Message)
+			}
+			if err := tell(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := emit(said...); err != nil {
+		return err
+	}
+	sessions := map[string]bool{}
+	err = pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		remover := remover{tx: tx, dry: true}
+		note := func(list []session) {
+			for _, s := range list {
+				sessions[s.id] = true
+			}
+		}
+		for _, id := range r.Instances {
+			in, err := readInstance(ctx, tx, id, "")
+			if errors.Is(err, pgx.ErrNoRows) {
+				if err := emit(noInstance(id)); err != nil {
+					return err
+				}
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			counts, found, err := remover.instance(ctx, id, d.InDatabase)
+			if err != nil {
+				return err
+			}
+			note(found)
+			if err := emit(Event{Instance: &InstanceErased{id, in.Invocation, !ended(in.Status), counts}}); err != nil {
+				return err
+			}
+		}
+		orphans, events, err := sortTasks(ctx, tx, r.Tasks, "")
+		if err != nil {
+			return err
+		}
+		found, err := remover.sessions(ctx, orphans)
+		if err != nil {
+			return err
+		}
+		note(found)
+		if d.InDatabase {
+			counts, err := remover.documents(ctx, found)
+			if err != nil {
+				return err
+			}
+			out.Rows.add(counts)
+		}
+		byTask, err := remover.tasks(ctx, 0, orphans)
+		if err != nil {
+			return err
+		}
+		for _, id := range orphans {
+			events = append(events, Event{Task: &TaskErased{id, byTask[id]}})
+		}
+		return emit(events...)
+	})
+	if err != nil {
+		return err
+	}
+	if d.Folder != "" {
+		if err := eachFile(d.Folder, sessions, func(_ *os.Root, f file) (bool, error) { return true, emit(Event{File: f.name}) }); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
+	out.EndTime = &now
+	return emit(Event{Receipt: out, Ended: true})
+}

@@ -1,0 +1,164 @@
+package userdata_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/tasks/userdata"
+)
+
+// all are all variables of the workflows.
+var all = []userdata.Variable{{"Loans", "apply", ""}, {"Loans", "folder/sub/review", ""}, {"Claims", "apply", ""}}
+
+// workflows are the tables of the workflows in the words of Variable.
+var workflows = map[string]string{"Loans/apply": "tb_101", "Loans/folder/sub/review": "tb_102", "Claims/apply": "tb_103"}
+
+// contents are the rows of the database and the files of the folder, as texts.
+func (f *forms) contents() map[string][]string {
+	out := map[string][]string{"files": f.files()}
+	for _, t := range f.data.Tables {
+		out[t.Name] = f.db.Strings("SELECT r::text FROM " + t.Name + " AS r ORDER BY 1")
+	}
+	return out
+}
+
+// compare compares the database and the folder with the model.
+func (f *forms) compare(m *model) {
+	f.t.Helper()
+	conn, err := f.db.Acquire(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, t := range m.Tables {
+		var extra, missing []string
+		err := pgx.BeginFunc(f.t.Context(), conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(f.t.Context(), "CREATE TEMPORARY TABLE want (LIKE "+t.Name+") ON COMMIT DROP"); err != nil {
+				return err
+			}
+			if _, err := tx.CopyFrom(f.t.Context(), pgx.Identifier{"want"}, t.Columns, pgx.CopyFromRows(t.Rows)); err != nil {
+				return err
+			}
+			return tx.QueryRow(f.t.Context(), fmt.Sprintf("SELECT ARRAY(SELECT r::text FROM %[1]s AS r EXCEPT ALL SELECT w::text FROM want AS w), ARRAY(SELECT w::text FROM want AS w EXCEPT ALL SELECT r::text FROM %[1]s AS r)", t.Name)).
+				Scan(&extra, &missing)
+		})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if len(extra)+len(missing) > 0 {
+			f.t.Errorf("%s: should have gone: %.500q; should have stayed: %.500q", t.Name, extra, missing)
+		}
+	}
+	if got, want := f.files(), slices.Sorted(slices.Values(m.Files)); !slices.Equal(got, want) {
+		f.t.Errorf("files: %v, want %v", got, want)
+	}
+}
+
+// reasonsOf are the reasons of what was found, in the model's words.
+func reasonsOf(found *userdata.Found) map[int64][]string {
+	out := map[int64][]string{}
+	for _, in := range found.Instances {
+		for _, r := range in.Reasons {
+			text := string(r.Kind)
+			if r.Kind == userdata.InVariable {
+				text = fmt.Sprintf("%s.%s %s", workflows[r.Variable.Application+"/"+r.Variable.Workflow], r.Variable.Name, r.Match)
+			}
+			out[in.ID] = append(out[in.ID], text)
+		}
+		slices.Sort(out[in.ID])
+	}
+	return out
+}
+
+// On random databases a person's data is found and erased, and nothing else: row by row and file by file.
+func TestRandomDatabases(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		for _, inFiles := range []bool{false, true} {
+			t.Run(fmt.Sprintf("seed %d, in files %t", seed, inFiles), func(t *testing.T) {
+				t.Parallel()
+				f := newForms(t, seed, 60, inFiles)
+				f.work()
+				m := newModel(f.data, inFiles)
+				user := formsdb.Users[rand.New(rand.NewPCG(seed, 1)).IntN(len(formsdb.Users))]
+				query := userdata.Query{UserID: user, Variables: all}
+				principals := f.find(query).Principals
+				query.PrincipalIDs = principals[:1]
+				found := f.find(query)
+				reasons, orphans := m.find(user, query.PrincipalIDs)
+				for _, list := range reasons {
+					slices.Sort(list)
+				}
+				if got := reasonsOf(found); !maps.EqualFunc(got, reasons, slices.Equal) || !slices.Equal(found.OrphanTasks, orphans) {
+					t.Fatalf("%s: found %v and %v, want %v and %v", user, got, found.OrphanTasks, reasons, orphans)
+				}
+				var sure []int64
+				for id, list := range reasons {
+					if slices.ContainsFunc(list, func(r string) bool { return !strings.HasSuffix(r, " PART") }) {
+						sure = append(sure, id)
+					}
+				}
+				slices.Sort(sure)
+				before := f.contents()
+				var preview *userdata.Receipt
+				if err := f.Preview(t.Context(), userdata.Request{Query: &query}, func(e userdata.Event) error {
+					preview = e.Receipt
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if after := f.contents(); !maps.EqualFunc(before, after, slices.Equal) {
+					t.Error("a dry run changed something")
+				}
+				events, receipt := f.erase(userdata.Request{Query: &query, RequestedBy: "test"})
+				m.erase(sure, orphans)
+				f.compare(m)
+				if !receipt.Succeeded || !slices.Equal(receipt.Instances, sure) || !slices.Equal(receipt.Tasks, orphans) || !maps.Equal(map[string]int64(receipt.Rows), bare(m.rows, receipt.Rows)) {
+					t.Errorf("the receipt is %+v, want rows %v", receipt, m.rows)
+				}
+				if inFiles && !maps.Equal(preview.Rows, receipt.Rows) || !slices.Equal(slices.Sorted(slices.Values(preview.Files)), slices.Sorted(slices.Values(receipt.Files))) {
+					t.Errorf("foretold: %v, %v; done: %v, %v", preview.Rows, preview.Files, receipt.Rows, receipt.Files)
+				}
+				told := map[string]int{}
+				for _, e := range events {
+					switch {
+					case e.Instance != nil:
+						told["instances"]++
+					case e.Task != nil:
+						told["tasks"]++
+					}
+				}
+				if told["instances"] != len(sure) || told["tasks"] != len(orphans) {
+					t.Errorf("told of %v, want %d and %d", told, len(sure), len(orphans))
+				}
+				if left := f.find(query); len(left.OrphanTasks) > 0 || slices.ContainsFunc(left.Instances, func(in userdata.Instance) bool {
+					return slices.ContainsFunc(in.Reasons, func(r userdata.Reason) bool { return r.Match != userdata.Part })
+				}) {
+					t.Errorf("found after the erasure: %+v", left)
+				}
+				if stored := f.db.Strings("SELECT concat(e.*, (SELECT string_agg(v.body::text, '') FROM cleanupd.erasure_event v)) FROM cleanupd.erasure e"); strings.Contains(stored[0], user) && len(user) > 4 {
+					t.Errorf("the record holds the user id: %s", stored[0])
+				}
+			})
+		}
+	}
+}
+
+// bare gives the model's counts the names that the receipt has: those of workflows' tables have a schema.
+func bare(rows map[string]int64, receipt userdata.Rows) map[string]int64 {
+	out := map[string]int64{}
+	for table, n := range rows {
+		if _, plain := receipt[table]; !plain {
+			table = "public." + table
+		}
+		out[table] = n
+	}
+	return out
+}

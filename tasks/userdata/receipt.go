@@ -1,0 +1,70 @@
+package userdata
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Receipt is what remains of an erasure. It holds no user data.
+type Receipt struct {
+	ID          string
+	RequestedBy string
+	CreateTime  time.Time
+	EndTime     *time.Time
+	Succeeded   bool
+	DryRun      bool
+	UserIDHash  string
+	Salt        string
+	Instances   []int64
+	Tasks       []int64
+	Rows        Rows
+	Files       []string
+	Problems    []string
+}
+
+// ErrPageToken says that a page token is none of ours.
+var ErrPageToken = errors.New("is no page token of ListReceipts")
+
+const selectReceipt = `
+SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', e.user_id_hash, e.salt,
+  ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'instance' ORDER BY 1),
+  ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'task' ORDER BY 1),
+  COALESCE((SELECT jsonb_object_agg(relation, rows) FROM cleanupd.erasure_rows WHERE erasure_id = e.id), '{}'),
+  ARRAY(SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE erasure_id = e.id AND body ? 'File' ORDER BY sequence),
+  ARRAY(SELECT body -> 'Log' ->> 'Message' FROM cleanupd.erasure_event WHERE erasure_id = e.id AND body -> 'Log' ->> 'Level' IN ('WARNING', 'ERROR') ORDER BY sequence)
+FROM cleanupd.erasure AS e `
+
+func toReceipt(row pgx.CollectableRow) (*Receipt, error) {
+	r := &Receipt{}
+	return r, row.Scan(&r.ID, &r.RequestedBy, &r.CreateTime, &r.EndTime, &r.Succeeded, &r.UserIDHash, &r.Salt, &r.Instances, &r.Tasks, &r.Rows, &r.Files, &r.Problems)
+}
+
+// receipt reads one.
+func (d *Database) receipt(ctx context.Context, id string) (*Receipt, error) {
+	rows, err := d.Pool.Query(ctx, selectReceipt+"WHERE e.id = $1::text::uuid", id)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectExactlyOneRow(rows, toReceipt)
+}
+
+// Receipts lists so many, newest first, from a page's token on. The ids grow with time.
+func (d *Database) Receipts(ctx context.Context, size int, token string) (list []*Receipt, next string, err error) {
+	before, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(before) != 0 && len(before) != 36 {
+		return nil, "", ErrPageToken
+	}
+	list, err = collect(ctx, d.Pool, toReceipt, selectReceipt+"WHERE $1 = '' OR e.id < NULLIF($1, '')::uuid ORDER BY e.id DESC LIMIT $2", string(before), size+1)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(list) > size {
+		list = list[:size]
+		next = base64.RawURLEncoding.EncodeToString([]byte(list[size-1].ID))
+	}
+	return list, next, nil
+}

@@ -1,0 +1,184 @@
+package userdata
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// remover deletes rows, or counts what it would delete.
+type remover struct {
+	tx  pgx.Tx
+	dry bool
+}
+
+// remove deletes the rows of a table, whose alias is r, that meet a condition, and counts them by a key of theirs.
+func (r remover) remove(ctx context.Context, table, key, where string, args ...any) (map[int64]int64, error) {
+	sql := fmt.Sprintf("SELECT %[2]s AS key FROM %[1]s AS r WHERE %[3]s", table, key, where)
+	if !r.dry {
+		sql = fmt.Sprintf("DELETE FROM %s AS r WHERE %s RETURNING %s AS key", table, where, key)
+	}
+	rows, err := r.tx.Query(ctx, "WITH gone AS ("+sql+") SELECT COALESCE(key, 0), count(*) FROM gone GROUP BY key", args...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", table, err)
+	}
+	counts := map[int64]int64{}
+	var id, n int64
+	if _, err := pgx.ForEachRow(rows, []any{&id, &n}, func() error {
+		counts[id] += n
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("%s: %w", table, err)
+	}
+	return counts, nil
+}
+
+// session is a session id and the task that it is of.
+type session struct {
+	id   string
+	task int64
+}
+
+// sessions are those of the tasks' documents.
+func (r remover) sessions(ctx context.Context, tasks []int64) ([]session, error) {
+	rows, err := r.tx.Query(ctx, "SELECT task_id::bigint, array_agg(id::bigint ORDER BY id) FROM tb_form_data WHERE task_id = ANY ($1) GROUP BY task_id ORDER BY task_id", tasks)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		list     []session
+		task     int64
+		formData []int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&task, &formData}, func() error {
+		for _, id := range sessionsOf(task, formData...) {
+			list = append(list, session{id, task})
+		}
+		return nil
+	})
+	return list, err
+}
+
+// hanging are the tables whose rows hang on a task.
+var hanging = []string{"tb_task_acl", "tb_task_attachment", "tb_form_data", "tb_assignment"}
+
+// tasks removes tasks of a process instance (0: orphans), which are locked, with all that hangs on them. The rows of each
+// are counted by table.
+func (r remover) tasks(ctx context.Context, instance int64, ids []int64) (map[int64]Rows, error) {
+	counts := map[int64]Rows{}
+	for _, id := range ids {
+		counts[id] = Rows{}
+	}
+	for _, table := range hanging {
+		var exists bool
+		if err := r.tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&exists); err != nil {
+			return nil, err
+		}
+		if !exists {
+			continue
+		}
+		gone, err := r.remove(ctx, table, "r.task_id::bigint", "r.task_id = ANY ($1)", ids)
+		if err != nil {
+			return nil, err
+		}
+		for id, n := range gone {
+			counts[id][table] = n
+		}
+	}
+	gone, err := r.remove(ctx, "tb_task", "r.id::bigint", "r.id = ANY ($1) AND r.process_instance_id = $2", ids, instance)
+	for id, n := range gone {
+		counts[id]["tb_task"] = n
+	}
+	return counts, err
+}
+
+// documents removes the documents of sessions from the database's own storage, unless another session refers to them.
+// While it does, nobody may add such a reference.
+func (r remover) documents(ctx context.Context, sessions []session) (Rows, error) {
+	if !r.dry {
+		if _, err := r.tx.Exec(ctx, "LOCK TABLE tb_dm_session_reference IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return nil, err
+		}
+	}
+	var ids []string
+	for _, s := range sessions {
+		ids = append(ids, s.id)
+	}
+	counts := Rows{}
+	for _, step := range []struct{ table, where string }{
+		{"tb_dm_chunk", `r.documentid IN (SELECT documentid FROM tb_dm_session_reference WHERE sessionid = ANY ($1))
+			AND NOT EXISTS (SELECT FROM tb_dm_session_reference AS o WHERE o.documentid = r.documentid AND (o.sessionid <> ALL ($1)) IS NOT FALSE)`},
+		{"tb_dm_session_reference", "r.sessionid = ANY ($1)"},
+		{"tb_dm_deletion", "r.sessionid = ANY ($1)"},
+	} {
+		gone, err := r.remove(ctx, step.table, "0", step.where, ids)
+		if err != nil {
+			return nil, err
+		}
+		if gone[0] > 0 {
+			counts[step.table] = gone[0]
+		}
+	}
+	return counts, nil
+}
+
+// instance removes a process instance that has ended and is locked: its rows in the tables of workflows, its tasks, and
+// itself.
+func (r remover) instance(ctx context.Context, id int64, inDatabase bool) (counts Rows, sessions []session, err error) {
+	counts = Rows{}
+	add := func(table, where string, args ...any) error {
+		gone, err := r.remove(ctx, table, "0", where, args...)
+		if gone[0] > 0 {
+			counts[table] += gone[0]
+		}
+		return err
+	}
+	type table struct {
+		OID        uint32
+		Name, Type string
+	}
+	tables, err := collect(ctx, r.tx, pgx.RowToStructByPos[table], workflowTables+" ORDER BY name")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range tables {
+		if err := add(t.Name, "r.process_instance_id = $1::text::"+t.Type, fmt.Sprint(id)); err != nil {
+			return nil, nil, err
+		}
+	}
+	lock := " FOR UPDATE"
+	if r.dry {
+		lock = ""
+	}
+	ids, err := collect(ctx, r.tx, pgx.RowTo[int64], "SELECT id::bigint FROM tb_task WHERE process_instance_id = $1 ORDER BY id"+lock, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if sessions, err = r.sessions(ctx, ids); err != nil {
+		return nil, nil, err
+	}
+	if inDatabase {
+		gone, err := r.documents(ctx, sessions)
+		if err != nil {
+			return nil, nil, err
+		}
+		counts.add(gone)
+	}
+	byTask, err := r.tasks(ctx, id, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, gone := range byTask {
+		counts.add(gone)
+	}
+	if !r.dry || len(ids) == 0 {
+		err = add("tb_assignment", "r.process_instance_id = $1", id)
+	} else { // those of its tasks are counted already
+		err = add("tb_assignment", "r.process_instance_id = $1 AND (r.task_id <> ALL ($2)) IS NOT FALSE", id, ids)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return counts, sessions, add("tb_process_instance", "r.id = $1", id)
+}

@@ -1,0 +1,131 @@
+package userdata
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/crypto/argon2"
+
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// Request says what is erased: by ids, or what a query finds.
+type Request struct {
+	Instances, Tasks []int64
+	Query            *Query // nil: by ids
+	RequestedBy      string
+}
+
+// kind is what an item of an erasure is.
+const (
+	anInstance = "instance"
+	aTask      = "task"
+)
+
+// settle turns a request into ids, with what has to be said of it.
+func (d *Database) settle(ctx context.Context, r *Request) (said []Event, err error) {
+	if d.Folder == "" && !d.InDatabase {
+		said = append(said, logged(tasks.Warning, "the document storage (GDS) is not known here: documents of tasks stay in it"))
+	}
+	if r.Query == nil {
+		r.Instances, r.Tasks = unique(r.Instances), unique(r.Tasks)
+		return said, d.check(ctx, d.Pool)
+	}
+	found, err := d.Find(ctx, *r.Query)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.Principals) > 1 && len(r.Query.PrincipalIDs) == 0 {
+		return nil, fmt.Errorf("%w: %v", ErrManyPrincipals, found.Principals)
+	}
+	r.Instances, r.Tasks = nil, found.OrphanTasks
+	for _, in := range found.Instances {
+		if slices.ContainsFunc(in.Reasons, func(reason Reason) bool { return reason.Match != Part }) {
+			r.Instances = append(r.Instances, in.ID)
+		} else {
+			said = append(said, logged(tasks.Warning, fmt.Sprintf("process instance %d stays: a variable holds the user id only as a part of something longer; erase it by its id if it is the person's", in.ID)))
+		}
+	}
+	for _, what := range found.NotSearched {
+		said = append(said, logged(tasks.Warning, "not searched: "+what))
+	}
+	return said, nil
+}
+
+func unique(ids []int64) []int64 {
+	return slices.Compact(slices.Sorted(slices.Values(ids)))
+}
+
+// hash hides a user id: it can be compared with a guess, at a price.
+func hash(user string, salt []byte) string {
+	return hex.EncodeToString(argon2.IDKey([]byte(user), salt, 1, 64<<10, 4, 32))
+}
+
+// Start stores an erasure, for any replica to work on, and returns its id.
+func (d *Database) Start(ctx context.Context, r Request) (id string, err error) {
+	said, err := d.settle(ctx, &r)
+	if err != nil {
+		return "", err
+	}
+	key, err := uuid.NewV7()
+	if err != nil {
+		return "", err
+	}
+	hashed, salt := "", make([]byte, 16)
+	_, _ = rand.Read(salt) // never fails
+	if r.Query != nil {
+		hashed = hash(r.Query.UserID, salt)
+	}
+	e := &erasure{Database: d, id: key.String()}
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure (id, requested_by, user_id_hash, salt) VALUES ($1::text::uuid, $2, $3, $4)",
+			e.id, r.RequestedBy, hashed, hex.EncodeToString(salt)); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id) SELECT $1::text::uuid, $2, unnest($3::bigint[]) UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
+			e.id, anInstance, r.Instances, aTask, r.Tasks); err != nil {
+			return err
+		}
+		if err := e.inherit(ctx, tx, r); err != nil {
+			return err
+		}
+		return e.append(ctx, tx, said...)
+	})
+	if err != nil {
+		return "", fmt.Errorf("store the erasure: %w", err)
+	}
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+	return e.id, nil
+}
+
+// inherit takes over the session ids of erasures before, of the same items or the same user, that ended before their
+// files were gone.
+func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request) error {
+	failed, err := collect(ctx, tx, func(row pgx.CollectableRow) (id string, err error) {
+		var hashed, salt string
+		if err := row.Scan(&id, &hashed, &salt); err != nil || r.Query == nil || hashed == "" {
+			return "", err
+		}
+		raw, err := hex.DecodeString(salt)
+		if err != nil || hash(r.Query.UserID, raw) != hashed {
+			return "", err
+		}
+		return id, nil
+	}, "SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE state = 'FAILED' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)")
+	if err != nil {
+		return err
+	}
+	failed = slices.DeleteFunc(failed, func(id string) bool { return id == "" })
+	_, err = tx.Exec(ctx, `UPDATE cleanupd.erasure_session AS s SET erasure_id = $1::text::uuid FROM cleanupd.erasure AS e
+		WHERE e.id = s.erasure_id AND e.state = 'FAILED' AND (e.id::text = ANY ($2) OR kind = $3 AND item_id = ANY ($4) OR kind = $5 AND item_id = ANY ($6))`,
+		e.id, failed, anInstance, r.Instances, aTask, r.Tasks)
+	return err
+}

@@ -1,0 +1,125 @@
+package userdata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Variable names a variable of a workflow; an empty name means all of them.
+type Variable struct{ Application, Workflow, Name string }
+
+func (v Variable) String() string {
+	name := v.Name
+	if name == "" {
+		name = "all variables"
+	}
+	return fmt.Sprintf("%s of workflow %s/%s", name, v.Application, v.Workflow)
+}
+
+// ErrNoVariable says that the database does not know a workflow or a variable.
+var ErrNoVariable = errors.New("the database knows no such")
+
+// column is a column of a workflow's table, with the type that its process_instance_id has.
+type column struct {
+	Table string // quoted, with its schema
+	Name  string // as stored
+	Type  string
+}
+
+// workflowTables are the tables that workflows have, as the catalog knows them: no name from data is used as it is.
+const workflowTables = `
+SELECT DISTINCT c.oid, format('%I.%I', n.nspname, c.relname) AS name, format_type(a.atttypid, a.atttypmod) AS id_type
+FROM omd_object_type o JOIN pg_class c ON c.relname = o.database_table JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'process_instance_id' AND NOT a.attisdropped
+WHERE o.database_table ~ '^tb_[0-9]+$' AND c.relkind IN ('r', 'p') AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('tb_process_instance'))`
+
+// columnsOf are the variables of a workflow.
+const columnsOf = `
+SELECT t.name, a.attname::text, format_type(a.atttypid, NULL)
+FROM (` + workflowTables + ` AND o.name = $1) AS t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'process_instance_id'
+ORDER BY t.name, a.attnum`
+
+// Types that are searched: as numbers, and as texts.
+var (
+	numbers = []string{"smallint", "integer", "bigint", "numeric", "real", "double precision"}
+	texts   = []string{"text", "character varying", "character", "xml", "json", "jsonb", "uuid", "name"}
+)
+
+// number is a user id that a number may be.
+var number = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+
+// search looks for a user id in a workflow's variables, and says which it could not look into.
+func (f *finding) search(ctx context.Context, tx pgx.Tx, v Variable, user string) (skipped []string, err error) {
+	name := "pt_" + v.Application + "/" + v.Workflow
+	columns, err := collect(ctx, tx, pgx.RowToStructByPos[column], columnsOf, name)
+	if err != nil {
+		return nil, fmt.Errorf("find the variables: %w", err)
+	}
+	if len(columns) == 0 {
+		var known bool
+		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM omd_object_type WHERE name = $1)", name).Scan(&known); err != nil {
+			return nil, err
+		}
+		if !known {
+			return nil, fmt.Errorf("%w workflow: %s/%s", ErrNoVariable, v.Application, v.Workflow)
+		}
+		return []string{fmt.Sprintf("%s: the table that it names is none of a workflow", v)}, nil
+	}
+	if v.Name != "" {
+		columns = slices.DeleteFunc(columns, func(c column) bool { return c.Name != v.Name })
+		if len(columns) == 0 {
+			return nil, fmt.Errorf("%w variable: %s", ErrNoVariable, v)
+		}
+	}
+	for _, c := range columns {
+		one := Variable{v.Application, v.Workflow, c.Name}
+		quoted := pgx.Identifier{c.Name}.Sanitize()
+		switch {
+		case slices.Contains(numbers, c.Type) && !number.MatchString(user):
+			continue // no number is this user id
+		case slices.Contains(numbers, c.Type):
+			err = f.hits(ctx, tx, one, fmt.Sprintf("SELECT DISTINCT process_instance_id::text::bigint, $1::text FROM %s WHERE %s::numeric = $1::text::numeric", c.Table, quoted), user)
+		case slices.Contains(texts, c.Type):
+			err = f.hits(ctx, tx, one, fmt.Sprintf("SELECT process_instance_id::text::bigint, %[2]s::text FROM %[1]s WHERE strpos(%[2]s::text, $1) > 0", c.Table, quoted), user)
+		default:
+			skipped = append(skipped, fmt.Sprintf("%s: a column of type %s can not be searched", one, c.Type))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("search %s: %w", one, err)
+		}
+	}
+	return skipped, nil
+}
+
+// hits adds the process instances of a query, with the surest match of each.
+func (f *finding) hits(ctx context.Context, tx pgx.Tx, v Variable, sql, user string) error {
+	rows, err := tx.Query(ctx, sql, user)
+	if err != nil {
+		return err
+	}
+	best := map[int64]Match{}
+	var (
+		instance *int64
+		text     string
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&instance, &text}, func() error {
+		if instance == nil || *instance <= 0 {
+			return nil
+		}
+		if how, known := match(text, user), best[*instance]; known == "" || known == Part || how == Whole {
+			best[*instance] = how
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for id, how := range best {
+		f.add(id, Reason{Kind: InVariable, Variable: v, Match: how})
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package userdata
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+)
+
+// lookEvery is how often a replica looks for an erasure that nobody works on.
+const lookEvery = 2 * time.Second
+
+// Work works on erasures, this replica's own and those that others left, until the context ends.
+func (d *Database) Work(ctx context.Context, log *slog.Logger) {
+	pause := backoff.NewExponentialBackOff()
+	pause.MaxInterval = 10 * time.Second
+	for ctx.Err() == nil {
+		wait := lookEvery
+		if err := d.workOnce(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("an erasure is interrupted; it is taken up again", "error", err)
+			wait = pause.NextBackOff()
+		} else {
+			pause.Reset()
+		}
+		select {
+		case <-ctx.Done():
+		case <-d.wake:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// workOnce works on each erasure that has not ended and that no other replica works on: who does holds a lock as long as
+// its connection lives.
+func (d *Database) workOnce(ctx context.Context) error {
+	ids, err := collect(ctx, d.Pool, pgx.RowTo[string], "SELECT id::text FROM cleanupd.erasure WHERE state = 'RUNNING' ORDER BY id")
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := d.hold(ctx, id, (&erasure{d, id}).run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold calls fn while this replica alone has the erasure; not at all when another has it, or it has ended.
+func (d *Database) hold(ctx context.Context, id string, fn func(ctx context.Context) error) (err error) {
+	conn, err := d.Pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	key := fnv.New64a()
+	_, _ = key.Write([]byte(id)) // never fails
+	var mine bool
+	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(key.Sum64())).Scan(&mine); err != nil || !mine {
+		return err
+	}
+	defer func() {
+		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(key.Sum64()))
+		if unlockErr != nil { // the lock must not go back to the pool with it
+			unlockErr = errors.Join(unlockErr, conn.Conn().Close(context.WithoutCancel(ctx)))
+		}
+		err = errors.Join(err, unlockErr)
+	}()
+	var ended bool
+	if err := conn.QueryRow(ctx, "SELECT state <> 'RUNNING' FROM cleanupd.erasure WHERE id = $1::text::uuid", id).Scan(&ended); err != nil || ended {
+		return err
+	}
+	return fn(ctx)
+}
