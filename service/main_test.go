@@ -21,6 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -34,7 +35,10 @@ type server struct {
 }
 
 // serve starts a replica on a database, which is migrated first. idle ones take no run.
-func serve(t *testing.T, db *pgtest.DB, idle bool) *server {
+func serve(t *testing.T, db *pgtest.DB, idle bool) *server { return serveForms(t, db, idle, nil) }
+
+// serveForms starts a replica that works on a Forms database, too.
+func serveForms(t *testing.T, db *pgtest.DB, idle bool, forms *userdata.Database) *server {
 	t.Helper()
 	admin, err := pgx.Connect(t.Context(), db.URL())
 	if err != nil {
@@ -46,7 +50,7 @@ func serve(t *testing.T, db *pgtest.DB, idle bool) *server {
 	log := slog.New(slog.DiscardHandler)
 	manager := runs.New(runs.Config{Pool: db.Pool, Lease: 2 * time.Second, Replica: "test", Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
-	srv, err := service.NewServer(service.New(ctx, db.Pool, manager), true)
+	srv, err := service.NewServer(service.New(ctx, db.Pool, manager), service.NewUserData(ctx, forms), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +63,9 @@ func serve(t *testing.T, db *pgtest.DB, idle bool) *server {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = srv.Serve(ctx, listeners[0], listeners[1]) })
 	wg.Go(func() { manager.Listen(ctx) })
+	if forms != nil {
+		wg.Go(func() { forms.Work(ctx, log) })
+	}
 	if !idle {
 		wg.Go(func() { manager.Work(ctx) })
 	}

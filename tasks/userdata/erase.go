@@ -183,7 +183,7 @@ func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
 		if _, err := e.Pool.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'PURGING' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id); err != nil {
 			return err
 		}
-		if _, err := e.purgeByServer(ctx, in); err != nil {
+		if err := e.purgeByServer(ctx, in); err != nil {
 			return err
 		}
 	}

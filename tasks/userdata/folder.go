@@ -28,6 +28,7 @@ func (e *erasure) files(ctx context.Context) error {
 	var (
 		events []Event
 		failed = map[string]bool{} // sessions
+		lost   error
 	)
 	note := func(force bool) error {
 		if len(events) == 0 || len(events) < filesAtOnce && !force {
@@ -48,12 +49,13 @@ func (e *erasure) files(ctx context.Context) error {
 				failed[id] = true
 			}
 		}
-		return err == nil || errors.Is(err, fs.ErrNotExist), errors.Join(note(false), ctx.Err())
+		lost = errors.Join(note(false), ctx.Err())
+		return err == nil || errors.Is(err, fs.ErrNotExist), lost
 	})
+	if lost != nil {
+		return lost
+	}
 	if err != nil {
-		if tasks.Lost(err) || ctx.Err() != nil {
-			return err
-		}
 		events = append(events, logged(tasks.Error, "the document storage's folder could not be worked on: "+err.Error()))
 		failed = sessions
 	}

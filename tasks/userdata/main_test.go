@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -73,7 +74,9 @@ func (f *forms) erase(r userdata.Request) ([]userdata.Event, *userdata.Receipt) 
 
 func (f *forms) watch(id string) (events []userdata.Event, receipt *userdata.Receipt) {
 	f.t.Helper()
-	receipt, err := f.Watch(f.t.Context(), id, func(e userdata.Event) error {
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
+	defer cancel()
+	receipt, err := f.Watch(ctx, id, func(e userdata.Event) error {
 		events = append(events, e)
 		if e.Sequence != int64(len(events)) {
 			f.t.Errorf("sequence %d is the %dth", e.Sequence, len(events))

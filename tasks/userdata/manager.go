@@ -43,10 +43,10 @@ func readInstance(ctx context.Context, db querier, id int64, lock string) (in In
 }
 
 // purgeByServer has the Forms server erase a process instance.
-func (e *erasure) purgeByServer(ctx context.Context, in Instance) (wasRunning bool, err error) {
-	if wasRunning = !ended(in.Status); wasRunning {
+func (e *erasure) purgeByServer(ctx context.Context, in Instance) (err error) {
+	if !ended(in.Status) {
 		if err := e.Manager.TerminateProcess(ctx, in.Invocation); err != nil {
-			return false, fmt.Errorf("terminateProcess: %w", err)
+			return fmt.Errorf("the Forms server, terminateProcess: %v", err) // not wrapped: it is not the database that failed
 		}
 		limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRuns)
 		defer cancel()
@@ -54,21 +54,21 @@ func (e *erasure) purgeByServer(ctx context.Context, in Instance) (wasRunning bo
 			select {
 			case <-time.After(terminateEvery):
 			case <-limited.Done():
-				return false, context.Cause(limited)
+				return context.Cause(limited)
 			}
 			if in, err = readInstance(ctx, e.Pool, in.ID, ""); err != nil {
-				return false, err
+				return err
 			}
 		}
 	}
 	if err := e.Manager.PurgeProcessInstance(ctx, in.Invocation); err != nil {
-		return wasRunning, fmt.Errorf("purgeProcessInstance: %w", err)
+		return fmt.Errorf("the Forms server, purgeProcessInstance: %v", err)
 	}
 	switch _, err := readInstance(ctx, e.Pool, in.ID, ""); {
 	case errors.Is(err, pgx.ErrNoRows):
-		return wasRunning, nil
+		return nil
 	case err != nil:
-		return wasRunning, err
+		return err
 	}
-	return wasRunning, errors.New("the Forms server says that it was purged, and it is still there")
+	return errors.New("the Forms server says that it was purged, and it is still there")
 }

@@ -44,7 +44,9 @@ func holds(text, user string) userdata.Match {
 			continue
 		}
 		before, after := []rune(text[:i]), []rune(text[i+len(user):])
-		word := func(r rune) bool { return unicode.In(r, unicode.Letter, unicode.Digit) || r == '_' || r == '.' || r == '-' || r == '@' }
+		word := func(r rune) bool {
+			return unicode.In(r, unicode.Letter, unicode.Digit) || r == '_' || r == '.' || r == '-' || r == '@'
+		}
 		switch {
 		case len(text) == len(user):
 			return userdata.Whole

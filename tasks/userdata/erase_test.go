@@ -1,0 +1,264 @@
+package userdata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/userdata"
+)
+
+// bareForms is a Forms database without a row, and with a folder when files are given, which are made there.
+func bareForms(t *testing.T, files ...string) *forms {
+	t.Helper()
+	f := newForms(t, 0, 0, true)
+	f.db.Do("TRUNCATE tb_task, tb_assignment, tb_form_data, tb_process_instance, tb_task_acl, tb_task_attachment")
+	for _, name := range f.files() {
+		if err := os.Remove(filepath.Join(f.folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range files {
+		if err := os.MkdirAll(filepath.Join(f.folder, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(f.folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// problems are the messages of an erasure that are no mere information.
+func (f *forms) said(events []userdata.Event, parts ...string) bool {
+	return slices.ContainsFunc(events, func(e userdata.Event) bool {
+		return e.Log != nil && !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(e.Log.Message, p) })
+	})
+}
+
+// A task's marker is not that of another whose number begins with it, a document that another session refers to stays, and
+// no link is followed.
+func TestFolder(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "one", "one.session_wfattach12", "two", "two.session_wfattach123", "three", "three.session_wftask7", "three.session_other",
+		"sub/dir/four", "sub/dir/four.session_wftaskformid7", "four", "five.session_wfattach12", "six.session_wfattach12.bak", ".session_wfattach12")
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("stays"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(outside+".session_wfattach12", nil, 0o600), os.Symlink(outside, filepath.Join(f.folder, "seven")),
+		os.WriteFile(filepath.Join(f.folder, "seven.session_wfattach12"), nil, 0o600), os.Symlink(filepath.Dir(outside), filepath.Join(f.folder, "link")),
+		os.Symlink(outside, filepath.Join(f.folder, "eight.session_wfattach12")), os.WriteFile(filepath.Join(f.folder, "eight"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	f.db.Do("INSERT INTO tb_task VALUES (12, 1, 'P0', 0), (123, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 12), (8, 123)")
+	f.work()
+	_, receipt := f.erase(userdata.Request{Tasks: []int64{12}})
+	want := []string{".session_wfattach12", "eight", "eight.session_wfattach12", "four", "link", "seven", "six.session_wfattach12.bak", "three", "three.session_other", "two", "two.session_wfattach123"}
+	if got := f.files(); !slices.Equal(got, want) || !receipt.Succeeded {
+		t.Errorf("%t: left %v, want %v", receipt.Succeeded, got, want)
+	}
+	if content, err := os.ReadFile(outside); err != nil || string(content) != "stays" {
+		t.Error("a link was followed")
+	}
+	if f.db.Int("SELECT count(*) FROM tb_task") != 1 {
+		t.Error("the other task went")
+	}
+}
+
+// A file that can not be deleted fails the erasure; the next attempt finds nothing in the database, and deletes it all the
+// same. It may be asked for by ids or by the user.
+func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
+	t.Parallel()
+	for _, byUser := range []bool{false, true} {
+		t.Run(fmt.Sprint(byUser), func(t *testing.T) {
+			t.Parallel()
+			f := bareForms(t, "one.session_wfattach12", "one/inside", "two", "two.session_wftask7")
+			f.db.Do("INSERT INTO tb_task VALUES (12, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 12)")
+			f.work()
+			// A marker that is a folder can not be made, so the folder itself is taken away for the first attempt.
+			away := f.folder + ".away"
+			if err := os.Rename(f.folder, away); err != nil {
+				t.Fatal(err)
+			}
+			request := userdata.Request{Tasks: []int64{12}}
+			if byUser {
+				request = userdata.Request{Query: &userdata.Query{UserID: "ann"}}
+			}
+			events, receipt := f.erase(request)
+			if receipt.Succeeded || len(receipt.Problems) == 0 || !f.said(events, "could not be worked on") || f.db.Int("SELECT count(*) FROM tb_task") != 0 {
+				t.Errorf("%+v", receipt)
+			}
+			if err := os.Rename(away, f.folder); err != nil {
+				t.Fatal(err)
+			}
+			if _, other := f.erase(userdata.Request{Tasks: []int64{99}}); !other.Succeeded || len(f.files()) != 4 {
+				t.Errorf("another erasure deleted them: %v", f.files())
+			}
+			_, receipt = f.erase(request)
+			if got := f.files(); !receipt.Succeeded || len(receipt.Files) != 3 || !slices.Equal(got, []string{"one/inside"}) {
+				t.Errorf("%+v; left %v", receipt, got)
+			}
+			if f.db.Int("SELECT count(*) FROM cleanupd.erasure_session") != 0 {
+				t.Error("session ids are kept for nothing")
+			}
+		})
+	}
+}
+
+// What is not there, or belongs to a process instance, is told of, and stays.
+func TestIdsThatAreNone(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "one", "one.session_wfattach5")
+	f.db.Do("INSERT INTO tb_process_instance VALUES (3, 'i3', 1); INSERT INTO tb_task VALUES (5, 1, 'P0', 3), (6, 1, 'P0', NULL); INSERT INTO tb_form_data VALUES (1, 5)")
+	f.work()
+	events, receipt := f.erase(userdata.Request{Instances: []int64{77}, Tasks: []int64{5, 6, 88, 88}})
+	for _, part := range []string{"there is no process instance 77", "task 5 stays: it belongs to process instance 3", "task 6 stays", "there is no task 88"} {
+		if !f.said(events, part) {
+			t.Errorf("not said: %s", part)
+		}
+	}
+	if !receipt.Succeeded || len(receipt.Rows) != 0 || f.db.Int("SELECT count(*) FROM tb_task") != 2 || len(f.files()) != 2 {
+		t.Errorf("%+v", receipt)
+	}
+	// A running instance is terminated first.
+	events, receipt = f.erase(userdata.Request{Instances: []int64{3}})
+	if i := slices.IndexFunc(events, func(e userdata.Event) bool {
+		return e.Instance != nil && e.Instance.Terminated && e.Instance.Invocation == "i3"
+	}); i < 0 || !receipt.Succeeded {
+		t.Errorf("%+v", receipt)
+	}
+	if left := f.files(); len(left) != 0 || f.db.Int("SELECT count(*) FROM tb_task WHERE id = 5") != 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+// An erasure whose worker stops in the middle goes on at another, and its account is exact.
+func TestErasureGoesOn(t *testing.T) {
+	t.Parallel()
+	f := newForms(t, 1, 200, true)
+	m := newModel(f.data, true)
+	var instances, orphans []int64
+	for _, row := range m.Table("tb_process_instance").Rows {
+		instances = append(instances, row[0].(int64))
+	}
+	for _, row := range m.Table("tb_task").Rows {
+		if row[3] == int64(0) {
+			orphans = append(orphans, row[0].(int64))
+		}
+	}
+	id, err := f.Start(t.Context(), userdata.Request{Instances: instances, Tasks: orphans})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stops := 0; f.db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") > 0; stops++ {
+		done := f.db.Int("SELECT last_sequence FROM cleanupd.erasure")
+		stop := f.work()
+		f.db.Until("SELECT (last_sequence > $1 OR state <> 'RUNNING')::int FROM cleanupd.erasure", done+20)
+		if stops%2 == 0 {
+			f.db.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+			f.db.Reset()
+		}
+		stop()
+	}
+	_, receipt := f.watch(id)
+	m.erase(instances, orphans)
+	f.compare(m)
+	if !receipt.Succeeded || !equal(receipt.Rows, bare(m.rows, receipt.Rows)) {
+		t.Errorf("the receipt is %+v, want %v", receipt, m.rows)
+	}
+}
+
+func equal(a userdata.Rows, b map[string]int64) bool {
+	return fmt.Sprint(map[string]int64(a)) == fmt.Sprint(b)
+}
+
+// counter counts statements.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.n.Add(1)
+	return ctx
+}
+
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Ten thousand tasks are erased with few statements.
+func TestManyTasks(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', CASE WHEN i % 2 = 0 THEN 1 ELSE 0 END FROM generate_series(1, 10000) i; INSERT INTO tb_process_instance VALUES (1, 'i1', 2);
+		INSERT INTO tb_form_data SELECT i, i FROM generate_series(1, 10000) i; INSERT INTO tb_assignment SELECT i, i, 1, 0 FROM generate_series(1, 10000) i; ANALYZE`)
+	config, err := pgxpool.ParseConfig(f.db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := &counter{}
+	config.ConnConfig.Tracer = statements
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	f.config.Pool = pool
+	f.Database = userdata.New(f.config)
+	f.work()
+	var orphans []int64
+	for i := int64(1); i < 10_000; i += 2 {
+		orphans = append(orphans, i)
+	}
+	_, receipt := f.erase(userdata.Request{Instances: []int64{1}, Tasks: orphans})
+	if !receipt.Succeeded || receipt.Rows["tb_task"] != 10_000 || f.db.Int("SELECT count(*) FROM tb_form_data") != 0 {
+		t.Errorf("%+v", receipt.Rows)
+	}
+	if n := statements.n.Load(); n > 2_000 {
+		t.Errorf("%d statements", n)
+	} else {
+		t.Logf("%d statements", n)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	f := newForms(t, 3, 5, false)
+	for _, c := range []struct {
+		name  string
+		query userdata.Query
+		want  error
+	}{
+		{"several principals", userdata.Query{UserID: "bob"}, userdata.ErrManyPrincipals},
+		{"another's principal", userdata.Query{UserID: "bob", PrincipalIDs: []string{"P0"}}, userdata.ErrNotPrincipal},
+		{"no such workflow", userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "review", ""}}}, userdata.ErrNoVariable},
+		{"no such variable", userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "apply", "x"}}}, userdata.ErrNoVariable},
+	} {
+		if _, err := f.Start(t.Context(), userdata.Request{Query: &c.query}); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	for _, workflow := range []string{"hostile", "none", "gone"} { // known, but their tables are none of workflows
+		found := f.find(userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", workflow, ""}}})
+		if len(found.NotSearched) != 1 {
+			t.Errorf("%s: %v", workflow, found.NotSearched)
+		}
+	}
+	if found := f.find(userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "apply", ""}}}); len(found.NotSearched) != 1 || !strings.Contains(found.NotSearched[0], "photo") {
+		t.Errorf("not searched: %v", found.NotSearched)
+	}
+	other := userdata.New(userdata.Config{Pool: pgtest.Empty(t).Pool})
+	if _, err := other.Find(t.Context(), userdata.Query{UserID: "ann"}); !errors.Is(err, userdata.ErrNotForms) {
+		t.Errorf("%v", err)
+	}
+	if f.db.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
+		t.Error("an erasure was stored that was refused")
+	}
+}
