@@ -1,0 +1,166 @@
+package service_test
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/userdata"
+)
+
+// formsServer is a replica that works on a Forms database, too.
+func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
+	t.Helper()
+	forms := pgtest.Empty(t)
+	forms.Do(formsdb.Schema)
+	conn, err := forms.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := errors.Join(formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""), userdata.Migrate(t.Context(), conn.Conn())); err != nil {
+		t.Fatal(err)
+	}
+	s := serveForms(t, pgtest.Campaign(t), true, userdata.New(userdata.Config{Pool: forms.Pool, InDatabase: true}))
+	return s, cleanupv1.NewUserDataServiceClient(s.conn), forms
+}
+
+// eraseAll reads the stream of an erasure.
+func eraseAll(t *testing.T, client cleanupv1.UserDataServiceClient, in *cleanupv1.EraseUserDataRequest) (events []*cleanupv1.EraseEvent, err error) {
+	t.Helper()
+	stream, err := client.EraseUserData(t.Context(), in)
+	for err == nil {
+		var m *cleanupv1.EraseUserDataResponse
+		if m, err = stream.Recv(); err == nil {
+			events = append(events, m.GetEvent())
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return events, nil
+	}
+	return events, err
+}
+
+func TestUserData(t *testing.T) {
+	t.Parallel()
+	s, client, forms := formsServer(t)
+	variables := []*cleanupv1.WorkflowVariable{{Application: "Loans", Workflow: "folder/sub/review"}, {Application: "Loans", Workflow: "apply", Variable: "photo"}}
+	find := &cleanupv1.FindUserDataRequest{UserId: "ann", Variables: variables}
+	found, err := client.FindUserData(t.Context(), find)
+	if err != nil || len(found.GetPrincipalIds()) != 1 || len(found.GetProcessInstances()) == 0 || len(found.GetOrphanTaskIds()) == 0 || len(found.GetNotSearched()) != 1 || len(found.GetBlindSpots()) < 3 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	erase := &cleanupv1.EraseUserDataRequest{UserId: "ann", Variables: variables, DryRun: true}
+	foretold, err := eraseAll(t, client, erase)
+	if err != nil || !foretold[len(foretold)-1].GetReceipt().GetDryRun() || forms.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
+		t.Fatalf("%v, %v", foretold, err)
+	}
+	erase.DryRun = false
+	events, err := eraseAll(t, client, erase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt := events[len(events)-1].GetReceipt()
+	if !receipt.GetSucceeded() || len(receipt.GetTaskIds()) != len(found.GetOrphanTaskIds()) || receipt.GetRequestedBy() == "" || len(receipt.GetUserIdHash()) != 64 || len(receipt.GetRows()) == 0 {
+		t.Errorf("%v", receipt)
+	}
+	if found, err = client.FindUserData(t.Context(), find); err != nil || len(found.GetOrphanTaskIds()) != 0 {
+		t.Errorf("%v, %v", found, err)
+	}
+	if _, err := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{TaskIds: []string{"99999"}}); err != nil {
+		t.Errorf("an id that is none: %v", err)
+	}
+	list, err := client.ListReceipts(t.Context(), &cleanupv1.ListReceiptsRequest{PageSize: 1})
+	if err != nil || len(list.GetReceipts()) != 1 || list.GetReceipts()[0].GetTaskIds()[0] != "99999" {
+		t.Fatalf("%v, %v", list, err)
+	}
+	list, err = client.ListReceipts(t.Context(), &cleanupv1.ListReceiptsRequest{PageToken: list.GetNextPageToken()})
+	if err != nil || len(list.GetReceipts()) != 1 || list.GetReceipts()[0].GetId() != receipt.GetId() || list.GetNextPageToken() != "" {
+		t.Errorf("%v, %v", list, err)
+	}
+	// Over REST.
+	got := s.call(t, http.MethodPost, "/v1/userdata:find", `{"userId": "joanna"}`)
+	if got.code != 200 || len(got.lines) != 1 || got.lines[0]["principalIds"] == nil || got.lines[0]["blindSpots"] == nil {
+		t.Errorf("%+v", got)
+	}
+	got = s.call(t, http.MethodPost, "/v1/userdata:erase", `{"userId": "joanna", "dryRun": true}`)
+	if last := got.lines[len(got.lines)-1]; got.code != 200 || at(last, "result", "event", "receipt", "dryRun") != true {
+		t.Errorf("%+v", got)
+	}
+	got = s.call(t, http.MethodPost, "/v1/userdata:erase", `{"taskIds": ["99998"]}`)
+	if last := got.lines[len(got.lines)-1]; got.code != 200 || at(last, "result", "event", "receipt", "succeeded") != true {
+		t.Errorf("%+v", got)
+	}
+	got = s.call(t, http.MethodGet, "/v1/userdata/receipts?page_size=2", "")
+	if got.code != 200 || len(at(got.lines[0], "receipts").([]any)) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestUserDataErrors(t *testing.T) {
+	t.Parallel()
+	s, client, forms := formsServer(t)
+	for _, c := range []struct {
+		body string
+		want codes.Code
+		says string
+	}{
+		{`{}`, codes.InvalidArgument, "user_id"},
+		{`{"processInstanceIds": ["0"]}`, codes.InvalidArgument, "process_instance_ids[0]"},
+		{`{"taskIds": ["1", "-5"]}`, codes.InvalidArgument, "task_ids[1]"},
+		{`{"taskIds": ["1; DROP TABLE tb_task"]}`, codes.InvalidArgument, "task_ids[0]"},
+		{`{"taskIds": ["1"], "userId": "ann"}`, codes.InvalidArgument, "either"},
+		{`{"taskIds": ["1"], "principalIds": ["P0"]}`, codes.InvalidArgument, "either"},
+		{`{"variables": [{"application": "Loans", "workflow": "apply"}]}`, codes.InvalidArgument, "user_id"},
+		{`{"userId": "ann", "variables": [{}]}`, codes.InvalidArgument, "variables[0].application"},
+		{`{"userId": "a\u0000b"}`, codes.InvalidArgument, "NUL"},
+		{`{"userId": "ann", "principalIds": ["P3"]}`, codes.InvalidArgument, "principal_ids"},
+		{`{"userId": "bob"}`, codes.FailedPrecondition, "principal_ids"},
+		{`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "nowhere"}]}`, codes.NotFound, "nowhere"},
+		{`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "apply", "variable": "applicant\"; DROP TABLE tb_task; --"}]}`, codes.NotFound, "DROP"},
+	} {
+		got := s.call(t, http.MethodPost, "/v1/userdata:erase", c.body)
+		message, _ := at(got.lines[0], "error", "message").(string)
+		if at(got.lines[0], "error", "code") != float64(c.want) || !strings.Contains(message, c.says) {
+			t.Errorf("%s: %+v", c.body, got)
+		}
+	}
+	if forms.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
+		t.Error("an erasure was stored that was refused")
+	}
+	if _, err := client.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("%v", err)
+	}
+	for _, in := range []*cleanupv1.ListReceiptsRequest{{PageSize: -1}, {PageToken: "x"}} {
+		if _, err := client.ListReceipts(t.Context(), in); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", in, err)
+		}
+	}
+	// A document storage that can not be worked on fails the erasure after its receipt.
+	forms.Do("ALTER TABLE tb_task_acl RENAME TO tb_acl; CREATE VIEW tb_task_acl AS SELECT 1::bigint AS task_id")
+	task := forms.Strings("SELECT id::text FROM tb_task WHERE process_instance_id = 0 LIMIT 1")
+	events, err := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{TaskIds: task})
+	if status.Code(err) != codes.Internal || len(events) == 0 || events[len(events)-1].GetReceipt() == nil {
+		t.Errorf("%v, %v", events, err)
+	}
+	// Without a Forms database.
+	without := cleanupv1.NewUserDataServiceClient(serve(t, pgtest.Campaign(t), true).conn)
+	if _, err := without.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{UserId: "ann"}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("%v", err)
+	}
+	if _, err := eraseAll(t, without, &cleanupv1.EraseUserDataRequest{UserId: "ann"}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("%v", err)
+	}
+	if _, err := without.ListReceipts(t.Context(), &cleanupv1.ListReceiptsRequest{}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,119 @@
+package userdata_test
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/userdata"
+)
+
+// standIn speaks the messages of a Forms server's ProcessManager, and does what they say to the database.
+type standIn struct {
+	db      *pgtest.DB
+	mu      sync.Mutex
+	calls   []string
+	refuses string // an invocation that it has a fault for
+	ignores string // one that it says it has purged
+}
+
+func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if user, password, _ := r.BasicAuth(); user != "administrator" || password != "secret" {
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	var message struct {
+		Body struct {
+			Terminate *struct {
+				ID string `xml:"invocationId"`
+			} `xml:"http://adobe.com/idp/services terminateProcess"`
+			Purge *struct {
+				ID string `xml:"invocationId"`
+			} `xml:"http://adobe.com/idp/services purgeProcessInstance"`
+		} `xml:"http://schemas.xmlsoap.org/soap/envelope/ Body"`
+	}
+	if err := xml.Unmarshal(body, &message); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	operation, id := "", ""
+	switch {
+	case message.Body.Terminate != nil:
+		operation, id = "terminateProcess", message.Body.Terminate.ID
+		s.db.Do("UPDATE tb_process_instance SET status = 4 WHERE long_lived_invocation_id = $1", id)
+	case message.Body.Purge != nil:
+		operation, id = "purgeProcessInstance", message.Body.Purge.ID
+		if id != s.refuses && id != s.ignores {
+			s.db.Do("DELETE FROM tb_process_instance WHERE long_lived_invocation_id = $1", id)
+		}
+	}
+	s.calls = append(s.calls, operation+" "+id)
+	w.Header().Set("Content-Type", "text/xml")
+	if id == s.refuses {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><soap:Body><soap:Fault><faultcode>soap:Server</faultcode><faultstring>no such process</faultstring></soap:Fault></soap:Body></soap:Envelope>`)
+		return
+	}
+	_, _ = fmt.Fprintf(w, `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><soap:Body><%[1]sResponse xmlns="http://adobe.com/idp/services"/></soap:Body></soap:Envelope>`, operation)
+}
+
+// With a Forms server it is told to terminate and to purge; what it refuses is told of, and the rest goes on.
+func TestFormsServer(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'running', 1), (2, 'complete', 2), (3, 'refused', 2), (4, 'ignored', 4), (5, 'other', 2)")
+	server := &standIn{db: f.db, refuses: "refused", ignores: "ignored"}
+	web := httptest.NewServer(server)
+	t.Cleanup(web.Close)
+	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"})
+	f.Database = userdata.New(f.config)
+	f.work()
+	events, receipt := f.erase(userdata.Request{Instances: []int64{1, 2, 3, 4, 9}})
+	if want := []string{"terminateProcess running", "purgeProcessInstance running", "purgeProcessInstance complete", "purgeProcessInstance refused", "purgeProcessInstance ignored"}; !slices.Equal(server.calls, want) {
+		t.Errorf("it was told %q", server.calls)
+	}
+	if receipt.Succeeded || len(receipt.Problems) != 2 || !strings.Contains(receipt.Problems[0], "no such process") || !strings.Contains(receipt.Problems[1], "still there") || !f.said(events, "there is no process instance 9") {
+		t.Errorf("%+v", receipt)
+	}
+	if left := f.db.Strings("SELECT long_lived_invocation_id FROM tb_process_instance ORDER BY id"); !slices.Equal(left, []string{"refused", "ignored", "other"}) {
+		t.Errorf("left %q", left)
+	}
+	// One that does not let us in, and one that is not there.
+	for _, c := range []userdata.ServerConfig{{URL: web.URL, User: "administrator", Password: "wrong"}, {URL: "http://127.0.0.1:1"}} {
+		f.config.Manager = userdata.NewServer(c)
+		other := &forms{Database: userdata.New(f.config), t: t, db: f.db, config: f.config}
+		stop := other.work()
+		if _, receipt := other.erase(userdata.Request{Instances: []int64{5}}); receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "purgeProcessInstance") {
+			t.Errorf("%+v", receipt)
+		}
+		stop()
+	}
+}
+
+// A process instance that the server had purged before a crash is accounted for after it.
+func TestPurgedBeforeACrash(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: "http://127.0.0.1:1"})
+	f.Database = userdata.New(f.config)
+	id, err := f.Start(t.Context(), userdata.Request{Instances: []int64{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.db.Do("UPDATE cleanupd.erasure_item SET state = 'PURGING'")
+	f.work()
+	events, receipt := f.watch(id)
+	if !receipt.Succeeded || events[0].Instance == nil {
+		t.Errorf("%+v, %+v", receipt, events)
+	}
+}
