@@ -85,11 +85,12 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 	if err != nil {
 		return nil, nil, err
 	}
-	client, closeConn, err := dial(s.grpc.Addr().String())
+	conn, err := dial(s.grpc.Addr().String())
 	if err != nil {
 		s.close()
 		return nil, nil, err
 	}
+	client := cleanupv1.NewCleanupServiceClient(conn)
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(serving) }()
@@ -103,7 +104,7 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 			}
 			return plain(err)
 		}, func() error {
-			closeConn()
+			_ = conn.Close()
 			end()
 			return <-ended
 		}, nil

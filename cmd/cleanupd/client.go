@@ -18,25 +18,32 @@ func serverFlag(cmd *cobra.Command, address *string) {
 	cmd.PersistentFlags().StringVar(address, "server", "127.0.0.1:9090", "the gRPC address of a server")
 }
 
-// dial returns a client of a server. It connects with the first call.
-func dial(address string) (cleanupv1.CleanupServiceClient, func(), error) {
+// dial returns a connection to a server. It connects with the first call.
+func dial(address string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return nil, nil, usagef("--server: %w", err)
+		return nil, usagef("--server: %w", err)
 	}
-	return cleanupv1.NewCleanupServiceClient(conn), func() { _ = conn.Close() }, nil
+	return conn, nil
 }
 
-// withClient makes what a command does of something that needs a client of the server.
-func withClient(address *string, do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error) func(*cobra.Command, []string) error {
+// withConn makes what a command does of something that needs a connection to the server.
+func withConn(address *string, do func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		client, closeConn, err := dial(*address)
+		conn, err := dial(*address)
 		if err != nil {
 			return err
 		}
-		defer closeConn()
-		return plain(do(cmd, client, args))
+		defer func() { _ = conn.Close() }()
+		return plain(do(cmd, conn, args))
 	}
+}
+
+// withClient is withConn for what needs a client of CleanupService.
+func withClient(address *string, do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error) func(*cobra.Command, []string) error {
+	return withConn(address, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+		return do(cmd, cleanupv1.NewCleanupServiceClient(conn), args)
+	})
 }
 
 // plain is an error of a call as a person reads it.

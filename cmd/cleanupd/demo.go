@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -21,40 +22,56 @@ const demoDatabase = "campaign"
 
 func newDemo() *cobra.Command {
 	var (
-		rows int
-		keep bool
+		rows        int
+		keep, forms bool
 	)
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show it all: a private PostgreSQL, a Campaign database, a run, a summary",
 		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve it on\n" +
-			"free ports, run the cleanup, and say what went and what stayed. Nothing of it is left at the end.",
+			"free ports, run the cleanup, and say what went and what stayed. Nothing of it is left at the end.\n" +
+			"With --forms it is an AEM Forms database and its document storage, of which one person's data is found and erased.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if rows < 0 {
 				return usagef("--rows must not be negative, not %d", rows)
 			}
-			return demo(cmd.Context(), cmd.OutOrStdout(), rows, keep)
+			return demo(cmd.Context(), cmd.OutOrStdout(), rows, keep, forms)
 		},
 	}
 	cmd.Flags().IntVar(&rows, "rows", 200_000, "how many rows to make, about")
+	cmd.Flags().BoolVar(&forms, "forms", false, "show the finding and erasing of user data in AEM Forms instead")
 	cmd.Flags().BoolVar(&keep, "keep", false, "go on serving until interrupted")
 	return cmd
 }
 
-func demo(ctx context.Context, w io.Writer, rows int, keep bool) error {
+func demo(ctx context.Context, w io.Writer, rows int, keep, forms bool) error {
 	fmt.Fprintln(w, "Starting a private PostgreSQL …")
 	pg, err := localpg.Start(ctx)
 	if err != nil {
 		return err
 	}
 	defer pg.Stop()
+	if forms {
+		rows = 0
+	}
 	fmt.Fprintf(w, "Making a Campaign database of about %d rows …\n", rows)
 	if err := fillDemo(ctx, pg, rows); err != nil {
 		return err
 	}
 	url := pg.URL(campaigndb.Role, demoDatabase)
-	s, err := newServer(ctx, serveConfig{databaseURL: url, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second, history: 24 * time.Hour, batchTarget: 50 * time.Millisecond, workers: 2},
+	var ofForms formsConfig
+	if forms {
+		folder, err := os.MkdirTemp("", "cleanupd-gds-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(folder) }()
+		if ofForms, err = fillForms(ctx, w, pg, folder); err != nil {
+			return err
+		}
+	}
+	s, err := newServer(ctx, serveConfig{databaseURL: url, forms: ofForms, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second, history: 24 * time.Hour, batchTarget: 50 * time.Millisecond, workers: 2},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -62,7 +79,11 @@ func demo(ctx context.Context, w io.Writer, rows int, keep bool) error {
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(serving) }()
-	err = runDemo(ctx, w, s, url)
+	if forms {
+		err = runFormsDemo(ctx, w, s)
+	} else {
+		err = runDemo(ctx, w, s, url)
+	}
 	if keep && err == nil {
 		fmt.Fprintln(w, "\nServing until interrupted (Ctrl-C).")
 		<-ctx.Done()
@@ -113,11 +134,12 @@ Over REST:     curl -N -X POST http://%[3]s/v1/runs -d '{}'
 	if err != nil {
 		return err
 	}
-	client, closeConn, err := dial(s.grpc.Addr().String())
+	server, err := dial(s.grpc.Addr().String())
 	if err != nil {
 		return err
 	}
-	defer closeConn()
+	defer func() { _ = server.Close() }()
+	client := cleanupv1.NewCleanupServiceClient(server)
 	stream, err := client.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{})
 	if err != nil {
 		return plain(err)

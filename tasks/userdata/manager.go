@@ -3,7 +3,6 @@ package userdata
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,7 +45,7 @@ func readInstance(ctx context.Context, db querier, id int64, lock string) (in In
 func (e *erasure) purgeByServer(ctx context.Context, in Instance) (err error) {
 	if !ended(in.Status) {
 		if err := e.Manager.TerminateProcess(ctx, in.Invocation); err != nil {
-			return fmt.Errorf("the Forms server, terminateProcess: %v", err) // not wrapped: it is not the database that failed
+			return errors.New("the Forms server, terminateProcess: " + err.Error()) // not wrapped: it is not the database that failed
 		}
 		limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRuns)
 		defer cancel()
@@ -62,7 +61,7 @@ func (e *erasure) purgeByServer(ctx context.Context, in Instance) (err error) {
 		}
 	}
 	if err := e.Manager.PurgeProcessInstance(ctx, in.Invocation); err != nil {
-		return fmt.Errorf("the Forms server, purgeProcessInstance: %v", err)
+		return errors.New("the Forms server, purgeProcessInstance: " + err.Error())
 	}
 	switch _, err := readInstance(ctx, e.Pool, in.ID, ""); {
 	case errors.Is(err, pgx.ErrNoRows):

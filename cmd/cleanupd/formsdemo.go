@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+
+	"github.com/jackc/pgx/v5"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/internal/localpg"
+)
+
+// The demo's Forms database, its size, and who is forgotten.
+const (
+	formsDatabase  = "forms"
+	formsInstances = 60
+	formsUser      = "bob.smith@example.com"
+)
+
+// fillForms makes a Forms database, and its document storage in a folder.
+func fillForms(ctx context.Context, w io.Writer, pg *localpg.Server, folder string) (formsConfig, error) {
+	c := formsConfig{databaseURL: pg.URL(campaigndb.Role, formsDatabase), folder: folder}
+	fmt.Fprintf(w, "Making an AEM Forms database of %d process instances, and its document storage …\n", formsInstances)
+	super, err := pgx.Connect(ctx, pg.URL("postgres", "postgres"))
+	if err != nil {
+		return c, err
+	}
+	defer func() { _ = super.Close(context.WithoutCancel(ctx)) }()
+	if err := campaigndb.Prepare(ctx, super, formsDatabase); err != nil {
+		return c, err
+	}
+	conn, err := pgx.Connect(ctx, c.databaseURL)
+	if err != nil {
+		return c, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, formsdb.Schema); err != nil {
+		return c, err
+	}
+	return c, formsdb.Generate(rand.New(rand.NewPCG(1, 0)), formsInstances, true).Load(ctx, conn, folder)
+}
+
+// runFormsDemo finds and erases a person's data, and looks again.
+func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
+	conn, err := dial(s.grpc.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	client := cleanupv1.NewUserDataServiceClient(conn)
+	variables := []*cleanupv1.WorkflowVariable{{Application: "Loans", Workflow: "folder/sub/review"}, {Application: "Claims", Workflow: "apply"}}
+	find := func() error {
+		fmt.Fprintf(w, "\n$ cleanupd userdata find %s --variable Loans/folder/sub/review --variable Claims/apply\n", formsUser)
+		found, err := client.FindUserData(ctx, &cleanupv1.FindUserDataRequest{UserId: formsUser, Variables: variables})
+		if err != nil {
+			return plain(err)
+		}
+		return printFound(w, found)
+	}
+	fmt.Fprintf(w, "\nOver REST:     curl -X POST http://%s/v1/userdata:find -d '{\"userId\": \"%s\"}'\n", s.http.Addr(), formsUser)
+	if err := find(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n$ cleanupd userdata erase %s --variable Loans/folder/sub/review --variable Claims/apply --yes\n", formsUser)
+	if err := erase(ctx, w, client, &cleanupv1.EraseUserDataRequest{UserId: formsUser, Variables: variables}); err != nil {
+		return plain(err)
+	}
+	return find()
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// formsOf is a Forms database, whose document storage is in it, with so many process instances.
+func formsOf(t *testing.T, instances int) *pgtest.DB {
+	t.Helper()
+	db := pgtest.Empty(t)
+	db.Do(formsdb.Schema)
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, false).Load(t.Context(), conn.Conn(), ""); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func TestUserData(t *testing.T) {
+	t.Parallel()
+	forms := formsOf(t, 40)
+	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
+	ask := func(args ...string) (int, string, string) {
+		t.Helper()
+		return cleanupd(t, append(args, "--server", s.grpc)...)
+	}
+	code, out, errs := ask("userdata", "find", "ann", "--variable", "Loans/apply:applicant", "--variable", "Loans/folder/sub/review")
+	if code != 0 || !strings.Contains(out, "Principals: P0\n") || !strings.Contains(out, "participant") || !strings.Contains(out, "Orphan tasks: ") || !strings.Contains(out, "Can not be found: ") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, _, errs := ask("userdata", "erase", "ann"); code != 2 || !strings.Contains(errs, "--yes") {
+		t.Errorf("erased without asking: %d %s", code, errs)
+	}
+	before := forms.Int("SELECT count(*) FROM tb_task")
+	if code, out, errs := ask("userdata", "erase", "ann", "--dry-run"); code != 0 || !strings.Contains(out, "would be erased (rows: ") || forms.Int("SELECT count(*) FROM tb_task") != before {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs := ask("userdata", "erase", "ann", "--yes"); code != 0 || !strings.Contains(out, "\nReceipt ") || forms.Int("SELECT count(*) FROM tb_task") >= before {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, _, errs := ask("userdata", "erase", "bob", "--yes"); code != 1 || !strings.Contains(errs, "several principals") {
+		t.Errorf("%d %s", code, errs)
+	}
+	if code, out, errs := ask("userdata", "erase", "--task", "99999", "--yes"); code != 0 || !strings.Contains(out, "there is no task 99999") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, _ := ask("userdata", "receipts"); code != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(out, "true") {
+		t.Errorf("%d %s", code, out)
+	}
+}
+
+// A server that is killed in the middle of an erasure finishes it after its next start.
+func TestErasureOfAKilledServer(t *testing.T) {
+	t.Parallel()
+	forms := formsOf(t, 300)
+	forms.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
+	args := []string{"--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database"}
+	first := serve(t, args...)
+	erase := []string{"userdata", "erase", "--yes", "--server", first.grpc}
+	for _, id := range forms.Strings("SELECT id::text FROM tb_process_instance") {
+		erase = append(erase, "--instance", id)
+	}
+	tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(t.Context(), erase, &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})})
+	}()
+	forms.Until("SELECT CASE WHEN to_regclass('cleanupd.erasure_item') IS NULL THEN 0 ELSE (SELECT count(*) FROM tb_process_instance WHERE id < 100) END")
+	forms.Until("SELECT (count(*) BETWEEN 1 AND 250)::int FROM tb_process_instance")
+	if err := errors.Join(first.cmd.Process.Signal(syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.cmd.Wait()
+	if code := <-ended; code != 1 {
+		t.Errorf("the client ended with %d", code)
+	}
+	if forms.Int("SELECT count(*) FROM tb_process_instance") == 0 {
+		t.Fatal("the erasure was through before its server was killed")
+	}
+	second := serve(t, args...)
+	forms.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
+	if left := forms.Int("SELECT (SELECT count(*) FROM tb_process_instance) + (SELECT count(*) FROM tb_task WHERE process_instance_id > 0)"); left != 0 {
+		t.Errorf("%d rows are left", left)
+	}
+	if n := forms.Int("SELECT rows FROM cleanupd.erasure_rows WHERE relation = 'tb_task'"); n != tasks {
+		t.Errorf("%d tasks are accounted for, of %d", n, tasks)
+	}
+	if n := forms.Int("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Instance'"); n != 300 {
+		t.Errorf("%d process instances were told of", n)
+	}
+	if code, out, errs := cleanupd(t, "userdata", "receipts", "--server", second.grpc); code != 0 || !strings.Contains(out, "  300  ") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
+func TestFormsDemo(t *testing.T) {
+	t.Parallel()
+	pgtest.Empty(t)
+	code, out, errs := cleanupd(t, "demo", "--forms")
+	if code != 0 || strings.Count(out, "cleanupd userdata find") != 2 || !strings.Contains(out, "Orphan tasks: none") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
