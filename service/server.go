@@ -37,7 +37,7 @@ type Server struct {
 // a loopback host are served.
 func NewServer(s *Service, u *UserData, httpLoopback bool) (*Server, error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.runs.Metrics())
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	if err != nil || where == "" {
 		return err
 	}
-	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit, Older: e.older(step)}
+	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit, Older: e.older(step, table)}
 	if s.Limit == 0 {
 		s.Limit = defaultLimit
 	}
@@ -104,7 +104,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 var onlyDate = regexp.MustCompile(`^(ts\w+) < @(cutoff|now)$`)
 
 // older is the date that the only rule of a step asks for, and nothing else; nil: it asks for more.
-func (e *Env) older(step Step) *purge.Older {
+func (e *Env) older(step Step, table *campaign.Table) *purge.Older {
 	if step.dependent() || step.Update != nil || step.Also != nil || step.Twin != nil || len(step.Rules) != 1 || step.Rules[0].Orphan != nil {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (e *Env) older(step Step) *purge.Older {
 		}
 		than = than.Add(-delay - r.Extra)
 	}
-	return &purge.Older{Column: strings.ToLower(date[1]), Than: than}
+	return &purge.Older{Column: strings.ToLower(date[1]), Than: than, Key: table.Key}
 }
 
 // where is the whole condition of a step on a table; empty when it can not be asked.

@@ -30,6 +30,9 @@ func formsOf(t *testing.T, instances int) *pgtest.DB {
 func TestUserData(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 40)
+	if code, out, errs := cleanupd(t, "migrate", "--forms-database-url", forms.URL()); code != 0 || !strings.Contains(out, "up to date") || forms.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
 	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
 	ask := func(args ...string) (int, string, string) {
 		t.Helper()

@@ -51,6 +51,7 @@ type journal struct {
 	since    time.Time // when the task began here
 	before   int64     // rows that it had deleted and updated then
 	written  time.Time
+	waiting  time.Time    // when the reason why a batch waits was told last
 	cursor   purge.Cursor // as last written
 }
 
@@ -227,7 +228,10 @@ func (j *journal) Way(way string) {
 func (j *journal) Throttled(reason string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.progress.ThrottledBy, j.changed = reason, true
+	if waits := j.progress.ThrottledBy; waits != "" {
+		j.m.waited.WithLabelValues(waits).Add(time.Since(j.waiting).Seconds())
+	}
+	j.progress.ThrottledBy, j.changed, j.waiting = reason, true, time.Now()
 }
 
 // Log implements tasks.Journal.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -54,6 +55,7 @@ type Manager struct {
 	workers      int
 	limits       purge.Limits
 	wake         chan struct{} // a run may be waiting
+	waited       *prometheus.CounterVec
 
 	midSourcing       map[string]*pgxpool.Pool
 	relatedListTables []string
@@ -67,8 +69,12 @@ type Manager struct {
 func New(c Config) *Manager {
 	return &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, 15*time.Second), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, 90*24*time.Hour), maxRows: c.MaxRows, batchTarget: c.BatchTarget, workers: cmp.Or(c.Workers, 2), limits: c.Limits, wake: make(chan struct{}, 1),
+		waited:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cleanupd_throttled_seconds_total", Help: "Seconds that batches waited so as not to be in the way, by reason."}, []string{"reason"}),
 		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}, atWork: map[string]bool{}}
 }
+
+// Metrics are what this replica measures of its work.
+func (m *Manager) Metrics() prometheus.Collector { return m.waited }
 
 // Cancel asks for a run to be stopped after its current batch, and returns the run. One that nobody holds is
 // ended here; one that has ended is returned as it is.

@@ -2,9 +2,12 @@ package purge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // As long as the drop of a partition waits for the lock on its parent, the application waits behind it.
@@ -16,28 +19,32 @@ const (
 // wholly finds out whether a table is a partition by the date alone, that ends before the sweep's bound, which this role
 // may drop, and from which a drop differs in nothing from a deletion: no trigger, no publication, not the default one.
 const wholly = `
-SELECT EXISTS (SELECT FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
+SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
   JOIN pg_attribute a ON a.attrelid = i.inhparent AND a.attnum = t.partattrs[0] JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.oid = $1::text::regclass AND c.relkind = 'r' AND t.partstrat = 'r' AND t.partnatts = 1 AND t.partdefid <> c.oid AND a.attname = $2
     AND pg_has_role(c.relowner, 'USAGE')
     AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (c.oid, i.inhparent) AND NOT tgisinternal)
     AND NOT EXISTS (SELECT FROM pg_publication_tables p WHERE p.schemaname = n.nspname AND p.tablename = c.relname)
     AND CASE WHEN a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
-        THEN (regexp_match(pg_get_expr(c.relpartbound, c.oid), $$ TO \('([^']+)'\)$$))[1]::timestamptz <= $3 ELSE false END)`
+        THEN (regexp_match(pg_get_expr(c.relpartbound, c.oid), $$ TO \('([^']+)'\)$$))[1]::timestamptz <= $3 ELSE false END`
 
 // dropPartition drops the sweep's table, if it is a partition of which no row stays. While its rows are counted nobody
 // may write to it; the lock on the parent is held only for the drop itself. Count, drop and account are one transaction,
 // so that a crash leaves either all or nothing.
 func (e *Engine) dropPartition(ctx context.Context, s Sweep) (dropped bool, err error) {
-	var candidate bool
-	if err := e.read(ctx, s, []any{&candidate}, wholly, s.Relation, s.Older.Column, s.Older.Than); err != nil || !candidate {
+	var bounded bool
+	err = e.read(ctx, s, []any{&bounded}, wholly, s.Relation, s.Older.Column, s.Older.Than)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
 		return false, err
 	}
 	if err := e.Polite(ctx); err != nil {
 		return false, err
 	}
 	err = e.Retry(ctx, s.Name, func() error {
-		dropped, err = e.dropCounted(ctx, s)
+		dropped, err = e.dropCounted(ctx, s, bounded)
 		return err
 	})
 	for _, refusal := range []string{lockNotAvailable, queryCanceled, dependentObjects, insufficientPrivilege} {
@@ -48,7 +55,10 @@ func (e *Engine) dropPartition(ctx context.Context, s Sweep) (dropped bool, err 
 	return dropped, err
 }
 
-func (e *Engine) dropCounted(ctx context.Context, s Sweep) (dropped bool, err error) {
+// dropCounted counts a partition and drops it, if nothing in it stays. Where the bounds themselves say that every row is
+// older only the zero record is looked for; dates without a time zone are not in the order of time in the hour that is
+// repeated, so that each row is asked there.
+func (e *Engine) dropCounted(ctx context.Context, s Sweep, bounded bool) (dropped bool, err error) {
 	tx, err := e.Begin(ctx)
 	if err != nil {
 		return false, err
@@ -58,13 +68,23 @@ func (e *Engine) dropCounted(ctx context.Context, s Sweep) (dropped bool, err er
 		partitionLock.Milliseconds(), partitionCount.Milliseconds(), s.Relation)); err != nil {
 		return false, err
 	}
-	var rows, obsolete, tableBytes, indexBytes int64
-	if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*), count(*) FILTER (WHERE %s), pg_table_size($%d::text::regclass), pg_indexes_size($%[2]d::text::regclass) FROM ONLY %[3]s AS r",
-		s.Where, len(s.Args)+1, s.Relation), slices.Concat(s.Args, []any{s.Relation})...).Scan(&rows, &obsolete, &tableBytes, &indexBytes); err != nil {
-		return false, err
+	stays, args := "NOT ("+s.Where+") OR ("+s.Where+") IS NULL", s.Args
+	switch {
+	case bounded && s.Older.Key == "":
+		stays, args = "false", nil
+	case bounded:
+		stays, args = "r."+pgx.Identifier{s.Older.Key}.Sanitize()+" = 0", nil
 	}
-	if obsolete < rows { // the zero record, say
-		return false, nil
+	var (
+		rows, tableBytes, indexBytes int64
+		some                         bool
+	)
+	if err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM ONLY %[1]s AS r WHERE %[2]s), pg_table_size($%[3]d::text::regclass), pg_indexes_size($%[3]d::text::regclass)`,
+		s.Relation, stays, len(args)+1), slices.Concat(args, []any{s.Relation})...).Scan(&some, &tableBytes, &indexBytes); err != nil || some {
+		return false, err // the zero record, say
+	}
+	if err := tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation).Scan(&rows); err != nil {
+		return false, err
 	}
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d; DROP TABLE %s", 2*partitionLock.Milliseconds(), s.Relation)); err != nil {
 		return false, err

@@ -42,7 +42,7 @@ func TestPartitions(t *testing.T) {
 			e, a := engine(db)
 			for _, name := range []string{"t_01", "t_02", "t_03", "t_rest"} {
 				if _, err := e.Run(t.Context(), purge.Sweep{Unit: name, Name: name, Relation: name, Where: where, Args: []any{cutoff}, Limit: 500,
-					Older: &purge.Older{Column: "ts", Than: cutoff}}, purge.Cursor{}); err != nil {
+					Older: &purge.Older{Column: "ts", Than: cutoff, Key: "id"}}, purge.Cursor{}); err != nil {
 					t.Fatal(err)
 				}
 			}

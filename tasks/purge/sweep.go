@@ -41,6 +41,8 @@ type Sweep struct {
 type Older struct {
 	Column string
 	Than   time.Time
+	// Key is the column of which 0 is the zero record, which stays; empty: there is none.
+	Key string
 }
 
 // Also is a data-modifying statement beside that of a sweep.

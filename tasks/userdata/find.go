@@ -60,12 +60,10 @@ func (d *Database) BlindSpots() []string {
 		"process instances that a publish instance started: they hold nothing of who started them",
 		"process instances that an e-mail started: the sender stands in an opaque column of tb_job_instance",
 	}
-	if !d.InDatabase && d.Folder == "" {
-		spots = append(spots, "documents of process variables in the document storage (GDS), of which only the database is known here")
-	} else {
-		spots = append(spots, "what stands inside documents of the document storage (GDS)")
+	if d.Manager == nil {
+		spots = append(spots, "documents of process variables in the document storage (GDS): only the Forms server knows which they are")
 	}
-	return spots
+	return append(spots, "what stands inside documents")
 }
 
 // ErrManyPrincipals says that a user id has several principals, and which are meant was not said.
