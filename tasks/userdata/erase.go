@@ -86,13 +86,17 @@ func (e *erasure) pending(ctx context.Context, kind string) ([]int64, error) {
 	return collect(ctx, e.Pool, pgx.RowTo[int64], "SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id", e.id, kind)
 }
 
-// orFail notes what stood in the way of items; only a lost database ends the work.
+// errTaken says that another replica is at work on the erasure, which happens when the one before lost only the connection
+// by which it held it.
+var errTaken = errors.New("another replica is at work on the same")
+
+// orFail notes what stood in the way of items; only a lost database, or another replica, ends the work.
 func (e *erasure) orFail(ctx context.Context, kind string, ids []int64, problem error) error {
-	if problem == nil || ctx.Err() != nil || tasks.Lost(problem) {
+	if problem == nil || ctx.Err() != nil || tasks.Lost(problem) || errors.Is(problem, errTaken) {
 		return problem
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3)", e.id, kind, ids); err != nil {
+		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')", e.id, kind, ids); err != nil {
 			return err
 		}
 		what := fmt.Sprintf("process instance %d", ids[0])
@@ -105,13 +109,12 @@ func (e *erasure) orFail(ctx context.Context, kind string, ids []int64, problem 
 
 // done notes items as done, what went, and whose documents are to go from the folder.
 func (e *erasure) done(ctx context.Context, tx pgx.Tx, kind string, ids []int64, counts Rows, sessions []session, itemOf func(session) int64, events ...Event) error {
-	var tag pgconn.CommandTag
 	tag, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'DONE' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')", e.id, kind, ids)
 	if err != nil {
 		return err
 	}
 	if tag.RowsAffected() != int64(len(ids)) {
-		return errors.New("another replica was at work on the same")
+		return errTaken
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
 		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`, e.id, counts); err != nil {
@@ -251,9 +254,10 @@ func sortTasks(ctx context.Context, tx pgx.Tx, ids []int64, lock string) (orphan
 // finish ends the erasure: it has failed when an item has, or files are left.
 func (e *erasure) finish(ctx context.Context) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN
+		tag, err := tx.Exec(ctx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN
 			EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE') OR EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)
-			THEN 'FAILED' ELSE 'SUCCEEDED' END WHERE id = $1::text::uuid`, e.id); err != nil {
+			THEN 'FAILED' ELSE 'SUCCEEDED' END WHERE id = $1::text::uuid AND state = 'RUNNING'`, e.id)
+		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
 		return e.append(ctx, tx, Event{Ended: true})

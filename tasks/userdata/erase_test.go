@@ -193,10 +193,17 @@ func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 
 func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Ten thousand tasks are erased with few statements.
+// Ten thousand tasks are erased with few statements, and the hundred thousand files of the storage are looked through once.
 func TestManyTasks(t *testing.T) {
 	t.Parallel()
-	f := bareForms(t)
+	var files []string
+	for i := range 25_000 { // the documents of the even tasks have a marker of another session, too
+		files = append(files, fmt.Sprintf("%d/d%d", i%100, i), fmt.Sprintf("%d/d%d.session_wftask%d", i%100, i, i), fmt.Sprintf("%d/d%d.session_wfattach%d", i%100, i, i))
+		if i%2 == 0 {
+			files = append(files, fmt.Sprintf("%d/d%d.session_other", i%100, i), fmt.Sprintf("%d/x%d", i%100, i))
+		}
+	}
+	f := bareForms(t, files...)
 	f.db.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', CASE WHEN i % 2 = 0 THEN 1 ELSE 0 END FROM generate_series(1, 10000) i; INSERT INTO tb_process_instance VALUES (1, 'i1', 2);
 		INSERT INTO tb_form_data SELECT i, i FROM generate_series(1, 10000) i; INSERT INTO tb_assignment SELECT i, i, 1, 0 FROM generate_series(1, 10000) i; ANALYZE`)
 	config, err := pgxpool.ParseConfig(f.db.URL())
@@ -217,7 +224,13 @@ func TestManyTasks(t *testing.T) {
 	for i := int64(1); i < 10_000; i += 2 {
 		orphans = append(orphans, i)
 	}
-	_, receipt := f.erase(userdata.Request{Instances: []int64{1}, Tasks: orphans})
+	events, receipt := f.erase(userdata.Request{Instances: []int64{1}, Tasks: orphans})
+	if said := slices.DeleteFunc(events, func(e userdata.Event) bool { return e.Log == nil }); len(said) != 1 || !f.said(said, "looked through the 100000 files", "10000 documents") {
+		t.Errorf("said %+v", said)
+	}
+	if left := len(f.files()); len(receipt.Files) != 25_000 || left != 75_000 {
+		t.Errorf("%d files were deleted, %d are left", len(receipt.Files), left)
+	}
 	if !receipt.Succeeded || receipt.Rows["tb_task"] != 10_000 || f.db.Int("SELECT count(*) FROM tb_form_data") != 0 {
 		t.Errorf("%+v", receipt.Rows)
 	}
@@ -260,5 +273,36 @@ func TestErrors(t *testing.T) {
 	}
 	if f.db.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
 		t.Error("an erasure was stored that was refused")
+	}
+}
+
+// Replicas that work on the same at once, since one lost the connection by which it held it, do each thing once.
+func TestReplicasAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newForms(t, 5, 100, true)
+	m := newModel(f.data, true)
+	var instances []int64
+	for _, row := range m.Table("tb_process_instance").Rows {
+		instances = append(instances, row[0].(int64))
+	}
+	f.db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.005); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
+	id, err := f.Start(t.Context(), userdata.Request{Instances: instances})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		f.work()
+	}
+	for f.db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") > 0 { // who holds it loses that connection, and works on
+		f.db.Superuser("SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND a.datname = current_database() AND a.state = 'idle'")
+	}
+	_, receipt := f.watch(id)
+	m.erase(instances, nil)
+	f.compare(m)
+	if !receipt.Succeeded || !equal(receipt.Rows, bare(m.rows, receipt.Rows)) {
+		t.Errorf("the receipt is %+v, want %v", receipt, m.rows)
+	}
+	if n := f.db.Int("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Ended' OR body ? 'Instance'"); n != int64(len(instances))+1 {
+		t.Errorf("%d events", n)
 	}
 }

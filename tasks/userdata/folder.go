@@ -38,7 +38,11 @@ func (e *erasure) files(ctx context.Context) error {
 		events = nil
 		return e.transact(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, told...) })
 	}
-	err = eachFile(e.Folder, sessions, func(root *os.Root, f file) (bool, error) {
+	tell := func(event Event) error {
+		events = append(events, event)
+		return nil
+	}
+	err = eachFile(e.Folder, sessions, tell, func(root *os.Root, f file) (bool, error) {
 		err := root.Remove(f.name)
 		switch {
 		case err == nil:

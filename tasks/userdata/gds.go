@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks"
 )
 
 // sessionsOf are the session ids of a task's documents, by the ids of its form data.
@@ -37,13 +39,16 @@ type document struct {
 
 // walk looks through the folder once, for the markers of sessions, and the documents that no other marker keeps: these
 // are named by their guid, whatever folder they are in. Links are not followed, and nothing outside is reached.
-func walk(root *os.Root, sessions map[string]bool) (documents []document, kept map[string]bool, err error) {
+func walk(root *os.Root, sessions map[string]bool) (files int, documents []document, kept map[string]bool, err error) {
 	found := map[string]*document{}
 	var order []string
 	kept = map[string]bool{} // the guids of documents that another marker refers to
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if !entry.IsDir() {
+			files++
 		}
 		guid, session, ok := marker(entry.Name())
 		switch {
@@ -64,7 +69,7 @@ func walk(root *os.Root, sessions map[string]bool) (documents []document, kept m
 	for _, at := range order {
 		documents = append(documents, *found[at])
 	}
-	return documents, kept, err
+	return files, documents, kept, err
 }
 
 // file is a file that is to go, and the sessions that it is of.
@@ -95,15 +100,19 @@ func (d document) files(root *os.Root, kept map[string]bool) ([]file, error) {
 	return append([]file{own}, files...), nil
 }
 
-// eachFile calls do with each file of a folder that is to go: a document before its markers, which stay when it does.
-func eachFile(folder string, sessions map[string]bool, do func(root *os.Root, f file) (gone bool, err error)) error {
+// eachFile calls do with each file of a folder that is to go: a document before its markers, which stay when it does. It
+// tells what it has looked through first.
+func eachFile(folder string, sessions map[string]bool, tell func(Event) error, do func(root *os.Root, f file) (gone bool, err error)) error {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	documents, kept, err := walk(root, sessions)
+	looked, documents, kept, err := walk(root, sessions)
 	if err != nil {
+		return err
+	}
+	if err := tell(logged(tasks.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents)))); err != nil {
 		return err
 	}
 	for _, d := range documents {

@@ -99,7 +99,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 		return err
 	}
 	if d.Folder != "" {
-		if err := eachFile(d.Folder, sessions, func(_ *os.Root, f file) (bool, error) { return true, emit(Event{File: f.name}) }); err != nil {
+		if err := eachFile(d.Folder, sessions, func(e Event) error { return emit(e) }, func(_ *os.Root, f file) (bool, error) { return true, emit(Event{File: f.name}) }); err != nil {
 			return err
 		}
 	}
