@@ -96,22 +96,11 @@ func demo(ctx context.Context, w io.Writer, rows int, keep, forms bool) error {
 }
 
 func fillDemo(ctx context.Context, pg *localpg.Server, rows int) error {
-	super, err := pgx.Connect(ctx, pg.URL("postgres", "postgres"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = super.Close(context.WithoutCancel(ctx)) }()
-	if err := campaigndb.Prepare(ctx, super, demoDatabase); err != nil {
-		return err
-	}
-	conn, err := pgx.Connect(ctx, pg.URL(campaigndb.Role, demoDatabase))
+	conn, err := campaigndb.Create(ctx, pg.URL, demoDatabase, campaigndb.Schema)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, campaigndb.Schema); err != nil {
-		return err
-	}
 	return campaigndb.Fill(ctx, conn, rows, 1, time.Now())
 }
 

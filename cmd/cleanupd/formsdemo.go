@@ -6,8 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 
-	"github.com/jackc/pgx/v5"
-
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/formsdb"
@@ -25,22 +23,11 @@ const (
 func fillForms(ctx context.Context, w io.Writer, pg *localpg.Server, folder string) (formsConfig, error) {
 	c := formsConfig{databaseURL: pg.URL(campaigndb.Role, formsDatabase), folder: folder}
 	fmt.Fprintf(w, "Making an AEM Forms database of %d process instances, and its document storage …\n", formsInstances)
-	super, err := pgx.Connect(ctx, pg.URL("postgres", "postgres"))
-	if err != nil {
-		return c, err
-	}
-	defer func() { _ = super.Close(context.WithoutCancel(ctx)) }()
-	if err := campaigndb.Prepare(ctx, super, formsDatabase); err != nil {
-		return c, err
-	}
-	conn, err := pgx.Connect(ctx, c.databaseURL)
+	conn, err := campaigndb.Create(ctx, pg.URL, formsDatabase, formsdb.Schema)
 	if err != nil {
 		return c, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, formsdb.Schema); err != nil {
-		return c, err
-	}
 	return c, formsdb.Generate(rand.New(rand.NewPCG(1, 0)), formsInstances, true).Load(ctx, conn, folder)
 }
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
@@ -77,15 +75,7 @@ const (
 
 // fill makes the cell's database, from which each measurement has a copy.
 func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
-	super, err := pgx.Connect(ctx, pg.URL("postgres", "postgres"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = super.Close(ctx) }()
-	if err := campaigndb.Prepare(ctx, super, name); err != nil {
-		return err
-	}
-	conn, err := pgx.Connect(ctx, pg.URL(campaigndb.Role, name))
+	conn, err := campaigndb.Create(ctx, pg.URL, name, campaigndb.Schema)
 	if err != nil {
 		return err
 	}
@@ -99,7 +89,6 @@ func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
 		width = 250 // stored twice, as text that does not compress
 	}
 	for _, sql := range []string{
-		campaigndb.Schema,
 		"INSERT INTO NmsDelivery (iDeliveryId) VALUES (0), (1)",
 		"INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBroadLogSchema) VALUES (1, 'mapRecipient', 'nms:broadLogRcp')",
 		"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', 1)",

@@ -18,8 +18,29 @@ var Schema string
 // Role is the application's role: no superuser, and the owner of its tables.
 const Role = "neolane"
 
-// Prepare creates, as a superuser, the application's role, unless it is there, and a database that it owns.
-func Prepare(ctx context.Context, superuser *pgx.Conn, database string) error {
+// Create makes a database of the application's role, with a schema, on a server, and returns a connection of that role.
+func Create(ctx context.Context, server func(role, database string) string, database, schema string) (*pgx.Conn, error) {
+	super, err := pgx.Connect(ctx, server("postgres", "postgres"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = super.Close(context.WithoutCancel(ctx)) }()
+	if err := prepare(ctx, super, database); err != nil {
+		return nil, err
+	}
+	conn, err := pgx.Connect(ctx, server(Role, database))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, schema); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return conn, nil
+}
+
+// prepare creates, as a superuser, the application's role, unless it is there, and a database that it owns.
+func prepare(ctx context.Context, superuser *pgx.Conn, database string) error {
 	for _, sql := range []string{
 		"DO $$ BEGIN CREATE ROLE " + Role + " LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$",
 		fmt.Sprintf("CREATE DATABASE %s OWNER %s", pgx.Identifier{database}.Sanitize(), Role),

@@ -89,21 +89,11 @@ func makeTemplates(ctx context.Context) error {
 
 // makeTemplate makes a database of the application's role, with a schema.
 func makeTemplate(ctx context.Context, address func(role, database string) string, name, schema string) error {
-	super, err := pgx.Connect(ctx, address("postgres", "postgres"))
+	conn, err := campaigndb.Create(ctx, address, name, schema)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = super.Close(ctx) }()
-	if err := campaigndb.Prepare(ctx, super, name); err != nil {
-		return err
-	}
-	conn, err := pgx.Connect(ctx, address(campaigndb.Role, name))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	_, err = conn.Exec(ctx, schema)
-	return err
+	return conn.Close(ctx)
 }
 
 // dropTemplates leaves a server that is not ours as it was.
