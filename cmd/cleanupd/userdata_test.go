@@ -2,17 +2,21 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// formsOf is a Forms database, whose document storage is in it, with so many process instances.
-func formsOf(t *testing.T, instances int) *pgtest.DB {
+// formsOf is a Forms database with so many process instances, whose document storage is in it, or in a folder.
+func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Empty(t)
 	db.Do(formsdb.Schema)
@@ -21,7 +25,7 @@ func formsOf(t *testing.T, instances int) *pgtest.DB {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, false).Load(t.Context(), conn.Conn(), ""); err != nil {
+	if err := formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, folder != "").Load(t.Context(), conn.Conn(), folder); err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -29,7 +33,7 @@ func formsOf(t *testing.T, instances int) *pgtest.DB {
 
 func TestUserData(t *testing.T) {
 	t.Parallel()
-	forms := formsOf(t, 40)
+	forms := formsOf(t, 40, "")
 	if code, out, errs := cleanupd(t, "migrate", "--forms-database-url", forms.URL()); code != 0 || !strings.Contains(out, "up to date") || forms.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
@@ -63,36 +67,44 @@ func TestUserData(t *testing.T) {
 	}
 }
 
-// A server that is killed in the middle of an erasure finishes it after its next start.
-func TestErasureOfAKilledServer(t *testing.T) {
-	t.Parallel()
-	forms := formsOf(t, 300)
-	forms.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
-	args := []string{"--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database"}
+// killed has a server erase every process instance, kills it when the moment has come, and has another finish.
+func killed(t *testing.T, forms *pgtest.DB, moment func(), storage ...string) (second *replica) {
+	t.Helper()
+	args := append([]string{"--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL()}, storage...)
 	first := serve(t, args...)
 	erase := []string{"userdata", "erase", "--yes", "--server", first.grpc}
 	for _, id := range forms.Strings("SELECT id::text FROM tb_process_instance") {
 		erase = append(erase, "--instance", id)
 	}
-	tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(t.Context(), erase, &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})})
 	}()
-	forms.Until("SELECT CASE WHEN to_regclass('cleanupd.erasure_item') IS NULL THEN 0 ELSE (SELECT count(*) FROM tb_process_instance WHERE id < 100) END")
-	forms.Until("SELECT (count(*) BETWEEN 1 AND 250)::int FROM tb_process_instance")
-	if err := errors.Join(first.cmd.Process.Signal(syscall.SIGKILL)); err != nil {
+	moment()
+	if err := first.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	_ = first.cmd.Wait()
 	if code := <-ended; code != 1 {
 		t.Errorf("the client ended with %d", code)
 	}
-	if forms.Int("SELECT count(*) FROM tb_process_instance") == 0 {
+	if forms.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
 		t.Fatal("the erasure was through before its server was killed")
 	}
-	second := serve(t, args...)
+	second = serve(t, args...)
 	forms.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
+	return second
+}
+
+// A server that is killed in the middle of an erasure finishes it after its next start.
+func TestErasureOfAKilledServer(t *testing.T) {
+	t.Parallel()
+	forms := formsOf(t, 300, "")
+	forms.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
+	tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
+	second := killed(t, forms, func() {
+		forms.Until("SELECT (count(*) BETWEEN 1 AND 250)::int FROM tb_process_instance")
+	}, "--forms-gds-in-database")
 	if left := forms.Int("SELECT (SELECT count(*) FROM tb_process_instance) + (SELECT count(*) FROM tb_task WHERE process_instance_id > 0)"); left != 0 {
 		t.Errorf("%d rows are left", left)
 	}
@@ -105,6 +117,52 @@ func TestErasureOfAKilledServer(t *testing.T) {
 	if code, out, errs := cleanupd(t, "userdata", "receipts", "--server", second.grpc); code != 0 || !strings.Contains(out, "  300  ") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
+}
+
+// The receipt names each file that went, once, though the server is killed when it has deleted some and not yet told.
+func TestFilesOfAKilledServer(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	forms := formsOf(t, 100, folder)
+	if code, _, errs := cleanupd(t, "migrate", "--forms-database-url", forms.URL()); code != 0 {
+		t.Fatal(errs)
+	}
+	forms.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON cleanupd.erasure_file FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
+	before := filesIn(t, folder)
+	killed(t, forms, func() {
+		for begin := time.Now(); len(filesIn(t, folder)) > len(before)-300; time.Sleep(time.Millisecond) {
+			if time.Since(begin) > 2*time.Minute {
+				t.Fatal("no file was deleted")
+			}
+		}
+	}, "--forms-gds-dir", folder)
+	told, after := forms.Strings("SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE body ? 'File'"), filesIn(t, folder)
+	gone := slices.DeleteFunc(before, func(name string) bool { return slices.Contains(after, name) })
+	slices.Sort(told)
+	if !slices.Equal(told, gone) {
+		t.Errorf("told of %d files, %d are gone", len(told), len(gone))
+	}
+	if n := forms.Int("SELECT count(*) FROM cleanupd.erasure_file"); n != 0 {
+		t.Errorf("%d files are still about to go", n)
+	}
+}
+
+// filesIn are the files in a folder, sorted.
+func filesIn(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	if err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			names = append(names, name)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // deleted meanwhile
+			return nil
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	return names
 }
 
 func TestFormsDemo(t *testing.T) {

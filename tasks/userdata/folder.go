@@ -5,75 +5,161 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// filesAtOnce is how many documents' deletions are written down at once.
-const filesAtOnce = 200
+// documentsAtOnce is how many documents, with their markers, are deleted between two notes of it.
+const documentsAtOnce = 100
 
 // files deletes the files of the sessions that the erasure is to delete, walking through the folder once. What can not be
 // deleted is told; its sessions are kept for the next attempt.
 func (e *erasure) files(ctx context.Context) error {
-	left, err := collect(ctx, e.Pool, pgx.RowTo[string], "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid", e.id)
-	if err != nil || len(left) == 0 {
+	sessions, err := collect(ctx, e.Pool, pgx.RowTo[string], "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid", e.id)
+	if err != nil || len(sessions) == 0 {
 		return err
 	}
-	sessions := map[string]bool{}
-	for _, id := range left {
-		sessions[id] = true
+	root, err := os.OpenRoot(e.Folder)
+	if err != nil {
+		return e.unreadable(ctx, err)
 	}
-	var (
-		events []Event
-		failed = map[string]bool{} // sessions
-		lost   error
-	)
-	note := func(force bool) error {
-		if len(events) == 0 || len(events) < filesAtOnce && !force {
-			return nil
+	defer func() { _ = root.Close() }()
+	if err := e.recall(ctx, root); err != nil {
+		return err
+	}
+	documents, looked, err := walk(root, sessions)
+	if err != nil {
+		return e.unreadable(ctx, err)
+	}
+	if err := e.alone(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, looked) }); err != nil {
+		return err
+	}
+	var failed []string
+	for chunk := range slices.Chunk(documents, documentsAtOnce) {
+		stuck, err := e.removeFiles(ctx, root, chunk)
+		if err != nil {
+			return err
 		}
-		told := events
-		events = nil
-		return e.transact(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, told...) })
+		failed = append(failed, stuck...)
 	}
-	tell := func(event Event) error {
-		events = append(events, event)
-		return nil
-	}
-	err = eachFile(e.Folder, sessions, tell, func(root *os.Root, f file) (bool, error) {
-		err := root.Remove(f.name)
-		switch {
-		case err == nil:
-			events = append(events, Event{File: f.name})
-		case !errors.Is(err, fs.ErrNotExist):
-			events = append(events, logged(tasks.Error, "a file could not be deleted: "+err.Error()))
-			for _, id := range f.sessions {
-				failed[id] = true
+	return e.alone(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid AND session_id = ANY ($2) AND session_id <> ALL ($3)", e.id, sessions, append([]string{}, failed...))
+		return err
+	})
+}
+
+// alone runs fn in a transaction in which nobody else works on the erasure's files: the one before may not know yet that
+// it has lost the erasure.
+func (e *erasure) alone(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.erasure WHERE id = $1::text::uuid FOR UPDATE", e.id); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+// unreadable tells that nothing could be done in the folder.
+func (e *erasure) unreadable(ctx context.Context, problem error) error {
+	return e.alone(ctx, func(tx pgx.Tx) error {
+		return e.append(ctx, tx, logged(tasks.Error, "the document storage's folder could not be worked on: "+problem.Error()))
+	})
+}
+
+// recall tells of the files that an attempt before deleted without living to tell of it. Whether the others are to go is
+// asked anew.
+func (e *erasure) recall(ctx context.Context, root *os.Root) error {
+	return e.alone(ctx, func(tx pgx.Tx) error {
+		names, err := e.intended(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var events []Event
+		for _, name := range names {
+			if _, err := root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+				events = append(events, Event{File: name})
 			}
 		}
-		lost = errors.Join(note(false), ctx.Err())
-		return err == nil || errors.Is(err, fs.ErrNotExist), lost
+		return e.settled(ctx, tx, names, events)
 	})
-	if lost != nil {
-		return lost
-	}
-	if err != nil {
-		events = append(events, logged(tasks.Error, "the document storage's folder could not be worked on: "+err.Error()))
-		failed = sessions
-	}
-	if err := note(true); err != nil {
+}
+
+// intended are the files that are written down as about to go.
+func (e *erasure) intended(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	return collect(ctx, tx, func(row pgx.CollectableRow) (string, error) {
+		var name []byte
+		err := row.Scan(&name)
+		return string(name), err
+	}, "SELECT DISTINCT name FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid", e.id)
+}
+
+// settled tells what became of files that were about to go.
+func (e *erasure) settled(ctx context.Context, tx pgx.Tx, names []string, events []Event) error {
+	if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)", e.id, inBytes(names)); err != nil {
 		return err
 	}
-	var gone []string
-	for id := range sessions {
-		if !failed[id] {
-			gone = append(gone, id)
+	return e.append(ctx, tx, events...)
+}
+
+// inBytes is for the database, whose text is not any string.
+func inBytes(names []string) [][]byte {
+	list := make([][]byte, len(names))
+	for i, name := range names {
+		list[i] = []byte(name)
+	}
+	return list
+}
+
+// removeFiles deletes the files of documents, which are written down before: each is told once, whatever happens in
+// between. It returns the sessions of what can not be deleted.
+func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []document) (failed []string, err error) {
+	var names []string
+	err = e.alone(ctx, func(tx pgx.Tx) error {
+		names = nil
+		for _, d := range documents {
+			for _, f := range d.files {
+				if _, err := root.Lstat(f.name); !errors.Is(err, fs.ErrNotExist) {
+					names = append(names, f.name)
+				}
+			}
 		}
-	}
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid AND session_id = ANY ($2)", e.id, gone)
+		_, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure_file (erasure_id, name) SELECT $1::text::uuid, unnest($2::bytea[])", e.id, inBytes(names))
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	err = e.alone(ctx, func(tx pgx.Tx) error {
+		list, err := e.intended(ctx, tx)
+		if err != nil {
+			return err
+		}
+		intended := set(list)
+		if slices.ContainsFunc(names, func(name string) bool { return !intended[name] }) {
+			return errTaken
+		}
+		var events []Event
+		failed = nil
+		for _, d := range documents {
+			for _, f := range d.files {
+				err := root.Remove(f.name)
+				if err == nil || errors.Is(err, fs.ErrNotExist) {
+					if intended[f.name] {
+						events = append(events, Event{File: f.name})
+					}
+					continue
+				}
+				events = append(events, logged(tasks.Error, "a file could not be deleted: "+err.Error()))
+				failed = append(failed, f.sessions...)
+				if f.name == d.name {
+					break // its markers stay with it
+				}
+			}
+		}
+		return e.settled(ctx, tx, names, events)
+	})
+	return failed, err
 }

@@ -42,12 +42,12 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	if err := emit(said...); err != nil {
 		return err
 	}
-	sessions := map[string]bool{}
+	var sessions []string
 	err = pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		remover := remover{tx: tx, dry: true}
 		note := func(list []session) {
 			for _, s := range list {
-				sessions[s.id] = true
+				sessions = append(sessions, s.id)
 			}
 		}
 		for _, id := range r.Instances {
@@ -99,11 +99,32 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 		return err
 	}
 	if d.Folder != "" {
-		if err := eachFile(d.Folder, sessions, func(e Event) error { return emit(e) }, func(_ *os.Root, f file) (bool, error) { return true, emit(Event{File: f.name}) }); err != nil {
+		events, err := wouldGo(d.Folder, sessions)
+		if err != nil {
+			return err
+		}
+		if err := emit(events...); err != nil {
 			return err
 		}
 	}
 	now := time.Now()
 	out.EndTime = &now
 	return emit(Event{Receipt: out, Ended: true})
+}
+
+// wouldGo tells of the files in a folder that an erasure of sessions would delete.
+func wouldGo(folder string, sessions []string) ([]Event, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	documents, looked, err := walk(root, sessions)
+	events := []Event{looked}
+	for _, d := range documents {
+		for _, f := range d.files {
+			events = append(events, Event{File: f.name})
+		}
+	}
+	return events, err
 }

@@ -107,7 +107,7 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 }
 
 // inherit takes over the session ids of erasures before, of the same items or the same user, that ended before their
-// files were gone.
+// files were gone, and the files of which nothing could be told.
 func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request) error {
 	failed, err := collect(ctx, tx, func(row pgx.CollectableRow) (id string, err error) {
 		var hashed, salt string
@@ -124,8 +124,9 @@ func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request) error {
 		return err
 	}
 	failed = slices.DeleteFunc(failed, func(id string) bool { return id == "" })
-	_, err = tx.Exec(ctx, `UPDATE cleanupd.erasure_session AS s SET erasure_id = $1::text::uuid FROM cleanupd.erasure AS e
-		WHERE e.id = s.erasure_id AND e.state = 'FAILED' AND (e.id::text = ANY ($2) OR kind = $3 AND item_id = ANY ($4) OR kind = $5 AND item_id = ANY ($6))`,
+	_, err = tx.Exec(ctx, `WITH taken AS (UPDATE cleanupd.erasure_session AS s SET erasure_id = $1::text::uuid FROM cleanupd.erasure AS e
+		WHERE e.id = s.erasure_id AND e.state = 'FAILED' AND (e.id::text = ANY ($2) OR kind = $3 AND item_id = ANY ($4) OR kind = $5 AND item_id = ANY ($6)) RETURNING e.id)
+		UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid WHERE erasure_id IN (SELECT id FROM taken)`,
 		e.id, failed, anInstance, r.Instances, aTask, r.Tasks)
 	return err
 }
