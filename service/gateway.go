@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -37,9 +36,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		}),
 		runtime.WithRoutingErrorHandler(routingError),
 		runtime.WithMiddlewares(strictRoute),
-		runtime.WithMetadata(func(_ context.Context, r *http.Request) metadata.MD {
-			return metadata.Pairs(callerHeader, hostOf(r.RemoteAddr))
-		}),
+		runtime.WithMetadata(forwarded),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		// Without these a POST of a form would be taken for a GET.
 		runtime.WithDisablePathLengthFallback(), runtime.WithDisableHTTPMethodOverride(),

@@ -13,19 +13,27 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cleanupd/cleanupd"
+	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // maxBody is the largest request body: no message of the API comes near it.
 const maxBody = 1 << 20
 
 // handler is all of HTTP: the gateway, and beside it what probes and scrapers ask for.
-func (s *Server) handler(svc *Service, registry *prometheus.Registry, loopback bool) (http.Handler, error) {
+func (s *Server) handler(svc *Service, registry *prometheus.Registry, c ServerConfig) (http.Handler, error) {
 	gateway, err := s.gateway()
 	if err != nil {
 		return nil, err
 	}
+	known := http.NewServeMux() // what is served to those only who have shown who they are
+	known.Handle("/v1/", gateway)
+	known.Handle("/openapi.json", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "application/json", cleanupd.OpenAPI) }))
+	known.Handle("/metrics", onlyGet(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
+	known.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
+	})
 	mux := http.NewServeMux()
-	mux.Handle("/v1/", gateway)
+	mux.Handle("/", only(c.Guard, c.Log, access.Viewer, known))
 	mux.Handle("/healthz", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", onlyGet(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
@@ -36,12 +44,7 @@ func (s *Server) handler(svc *Service, registry *prometheus.Registry, loopback b
 		}
 		writeText(w, "text/plain", "ok\n")
 	}))
-	mux.Handle("/openapi.json", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "application/json", cleanupd.OpenAPI) }))
-	mux.Handle("/metrics", onlyGet(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
-	})
-	return http.MaxBytesHandler(onlyOwn(mux, loopback), maxBody), nil
+	return http.MaxBytesHandler(onlyOwn(mux, c.HTTPLoopback), maxBody), nil
 }
 
 func writeText(w http.ResponseWriter, contentType, text string) {

@@ -20,6 +20,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
@@ -39,6 +40,11 @@ func serve(t *testing.T, db *pgtest.DB, idle bool) *server { return serveForms(t
 
 // serveForms starts a replica that works on a Forms database, too.
 func serveForms(t *testing.T, db *pgtest.DB, idle bool, forms *userdata.Database) *server {
+	return serveAs(t, db, idle, forms, service.ServerConfig{Guard: &access.Guard{}})
+}
+
+// serveAs starts a replica that serves as it is said. Its own client trusts nobody and shows nothing.
+func serveAs(t *testing.T, db *pgtest.DB, idle bool, forms *userdata.Database, config service.ServerConfig) *server {
 	t.Helper()
 	admin, err := pgx.Connect(t.Context(), db.URL())
 	if err != nil {
@@ -48,9 +54,10 @@ func serveForms(t *testing.T, db *pgtest.DB, idle bool, forms *userdata.Database
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
+	config.HTTPLoopback, config.Log = true, log
 	manager := runs.New(runs.Config{Pool: db.Pool, Lease: 2 * time.Second, Replica: "test", Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
-	srv, err := service.NewServer(service.New(ctx, db.Pool, manager), service.NewUserData(ctx, forms), true)
+	srv, err := service.NewServer(service.New(ctx, db.Pool, manager), service.NewUserData(ctx, forms), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +85,11 @@ func serveForms(t *testing.T, db *pgtest.DB, idle bool, forms *userdata.Database
 		cancel()
 		wg.Wait()
 	})
-	return &server{cleanupv1.NewCleanupServiceClient(conn), conn, "http://" + listeners[1].Addr().String(), db}
+	scheme := "http://"
+	if config.TLS != nil {
+		scheme = "https://"
+	}
+	return &server{cleanupv1.NewCleanupServiceClient(conn), conn, scheme + listeners[1].Addr().String(), db}
 }
 
 // campaign is a replica on a new Campaign database.

@@ -4,15 +4,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
@@ -67,33 +70,56 @@ func (s *Service) SetOptions(ctx context.Context, in *cleanupv1.SetOptionsReques
 	if err != nil {
 		return nil, err
 	}
-	var now *cleanupv1.GetOptionsResponse
+	var before, now *cleanupv1.GetOptionsResponse
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(%d)", optionsLock)); err != nil {
 			return err
 		}
-		if in.GetEtag() != "" {
-			stored, err := campaign.ReadOptions(ctx, tx, catalog)
-			if err != nil {
-				return err
-			}
-			if etag(stored) != in.GetEtag() {
-				return errStaleEtag
-			}
+		stored, err := campaign.ReadOptions(ctx, tx, catalog)
+		if err != nil {
+			return err
+		}
+		if before = optionsAnswer(stored); in.GetEtag() != "" && in.GetEtag() != before.GetEtag() {
+			return errStaleEtag
 		}
 		for _, c := range changes {
 			if err := c(ctx, tx, catalog); err != nil {
 				return err
 			}
 		}
-		stored, err := campaign.ReadOptions(ctx, tx, catalog)
+		if stored, err = campaign.ReadOptions(ctx, tx, catalog); err != nil {
+			return err
+		}
 		now = optionsAnswer(stored)
-		return err
+		return audit.Note(ctx, tx, changed(before.GetOptions(), now.GetOptions()))
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &cleanupv1.SetOptionsResponse{Options: now.Options, Defaults: now.Defaults, Customized: now.Customized, Etag: now.Etag, Invalid: now.Invalid}, nil
+}
+
+// changed says which fields were changed, from what to what.
+func changed(from, to *cleanupv1.Options) audit.Details {
+	out, before, after := audit.Details{}, inJSON(from), inJSON(to)
+	for _, f := range fields {
+		if before[f.name] != after[f.name] {
+			out[f.name] = map[string]any{"from": before[f.name], "to": after[f.name]}
+		}
+	}
+	return out
+}
+
+// inJSON are the fields by their names, as JSON has their values: texts and numbers.
+func inJSON(o *cleanupv1.Options) (values map[string]any) {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(o)
+	if err == nil {
+		err = json.Unmarshal(text, &values)
+	}
+	if err != nil { // never: the message is one of ours
+		return map[string]any{"error": err.Error()}
+	}
+	return values
 }
 
 type change func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error

@@ -22,12 +22,13 @@ const (
 func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.CleanupService_RunCleanupServer) error {
 	req := runs.Request{
 		Tasks: in.GetTasks(), SkipTasks: in.GetSkipTasks(), DryRun: in.GetDryRun(), ContinueOnError: in.GetContinueOnError(),
-		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()),
+		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()).String(),
 	}
 	run, err := s.runs.Start(stream.Context(), req)
 	if err != nil {
 		return err
 	}
+	settle(stream.Context(), nil)
 	return s.watch(stream.Context(), run.ID, 0, in.GetDetach(), func(e *cleanupv1.RunEvent) error {
 		return stream.Send(&cleanupv1.RunCleanupResponse{Event: e})
 	})

@@ -2,12 +2,14 @@ package service_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
@@ -328,23 +330,39 @@ func TestListTasks(t *testing.T) {
 func TestReflectionAndHealth(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
+	if err := errors.Join(healthy(t.Context(), s.conn), reflects(t.Context(), s.conn)); err != nil {
+		t.Error(err)
+	}
+}
+
+// healthy asks for the health of the server, and of the service.
+func healthy(ctx context.Context, conn *grpc.ClientConn) error {
 	for _, name := range []string{"", "cleanup.v1.CleanupService"} {
-		health, err := healthv1.NewHealthClient(s.conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: name})
-		if err != nil || health.GetStatus() != healthv1.HealthCheckResponse_SERVING {
-			t.Errorf("%q: %v, %v", name, health, err)
+		health, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: name})
+		if err != nil {
+			return err
+		}
+		if health.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+			return fmt.Errorf("%q is %s", name, health.GetStatus())
 		}
 	}
-	stream, err := reflectionv1.NewServerReflectionClient(s.conn).ServerReflectionInfo(t.Context())
+	return nil
+}
+
+// reflects asks for the services by reflection.
+func reflects(ctx context.Context, conn *grpc.ClientConn) error {
+	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	if err := stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	answer, err := stream.Recv()
-	if err != nil || !strings.Contains(answer.String(), "cleanup.v1.CleanupService") {
-		t.Errorf("%v, %v", answer, err)
+	if err == nil && !strings.Contains(answer.String(), "cleanup.v1.CleanupService") {
+		return fmt.Errorf("reflection answers %v", answer)
 	}
+	return err
 }
 
 func TestLostDatabase(t *testing.T) {

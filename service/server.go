@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -13,12 +15,15 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/audit"
 )
 
 // stopTimeout is how long calls under way may take when the server stops.
@@ -33,9 +38,19 @@ type Server struct {
 	http        *http.Server
 }
 
-// NewServer returns a server of s and u. httpLoopback says that HTTP listens on a loopback address, so that only requests to
-// a loopback host are served.
-func NewServer(s *Service, u *UserData, httpLoopback bool) (*Server, error) {
+// ServerConfig says who is served, and how.
+type ServerConfig struct {
+	// Guard tells callers apart.
+	Guard *access.Guard
+	// TLS is that of both listeners; nil: none.
+	TLS *tls.Config
+	// HTTPLoopback says that HTTP listens on a loopback address, so that only requests to a loopback host are served.
+	HTTPLoopback bool
+	Log          *slog.Logger
+}
+
+// NewServer returns a server of s and u.
+func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.runs.Metrics())
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
@@ -44,22 +59,30 @@ func NewServer(s *Service, u *UserData, httpLoopback bool) (*Server, error) {
 	}
 	measure := grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))))
 	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
-	for _, server := range []**grpc.Server{&out.grpc, &out.inner} {
-		*server = grpc.NewServer(measure, grpc.UnaryInterceptor(unaryErrors), grpc.StreamInterceptor(streamErrors))
+	book := &audit.Book{DB: s.pool, Log: c.Log}
+	for server, g := range map[**grpc.Server]*gate{&out.grpc: {overGRPC(c.Guard), book, c.Log}, &out.inner: {byGateway, book, c.Log}} {
+		options := []grpc.ServerOption{measure, grpc.ChainUnaryInterceptor(g.unary, unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors)}
+		if c.TLS != nil && server == &out.grpc {
+			options = append(options, grpc.Creds(credentials.NewTLS(c.TLS)))
+		}
+		*server = grpc.NewServer(options...)
 		cleanupv1.RegisterCleanupServiceServer(*server, s)
 		cleanupv1.RegisterUserDataServiceServer(*server, u)
 		healthv1.RegisterHealthServer(*server, out.health)
 		reflection.Register(*server)
+		if err := checkRules(*server); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range []string{cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.UserDataService_ServiceDesc.ServiceName} {
 		out.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
 	}
-	handler, err := out.handler(s, registry, httpLoopback)
+	handler, err := out.handler(s, registry, c)
 	if err != nil {
 		return nil, err
 	}
 	// No WriteTimeout: a stream lasts as long as its run.
-	out.http = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	out.http = &http.Server{Handler: handler, TLSConfig: c.TLS, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	return out, nil
 }
 
@@ -70,7 +93,11 @@ func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Liste
 	group.Go(func() error { return s.grpc.Serve(grpcListener) })
 	group.Go(func() error { return s.inner.Serve(s.pipe) })
 	group.Go(func() error {
-		if err := s.http.Serve(httpListener); err != http.ErrServerClosed {
+		serve := s.http.Serve
+		if s.http.TLSConfig != nil {
+			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+		}
+		if err := serve(httpListener); err != http.ErrServerClosed {
 			return err
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
@@ -81,17 +82,26 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errErasureGoesOn) })()
-	request.RequestedBy = caller(ctx)
+	request.RequestedBy = caller(ctx).String()
 	send := func(e userdata.Event) error {
 		return stream.Send(&cleanupv1.EraseUserDataResponse{Event: eraseMessage(e)})
 	}
+	details := audit.Details{"dry_run": in.GetDryRun(), "process_instance_ids": in.GetProcessInstanceIds(), "task_ids": in.GetTaskIds()}
 	if in.GetDryRun() {
+		if err := audit.Note(ctx, nil, details); err != nil {
+			return err
+		}
 		return s.forms.Preview(ctx, request, send)
+	}
+	request.Starting = func(ctx context.Context, id string) error { // in the other database, before this one commits
+		details["erasure_id"] = id
+		return audit.Note(ctx, nil, details)
 	}
 	id, err := s.forms.Start(ctx, request)
 	if err != nil {
 		return err
 	}
+	settle(ctx, nil)
 	receipt, err := s.forms.Watch(ctx, id, send)
 	switch {
 	case errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errErasureGoesOn):

@@ -85,7 +85,7 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := dial(s.grpc.Addr().String())
+	conn, err := (&target{address: s.grpc.Addr().String()}).dial()
 	if err != nil {
 		s.close()
 		return nil, nil, err

@@ -7,30 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// serverFlag adds the flag that says which server a client talks to.
-func serverFlag(cmd *cobra.Command, address *string) {
-	cmd.PersistentFlags().StringVar(address, "server", "127.0.0.1:9090", "the gRPC address of a server")
-}
-
-// dial returns a connection to a server. It connects with the first call.
-func dial(address string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, usagef("--server: %w", err)
-	}
-	return conn, nil
-}
-
 // withConn makes what a command does of something that needs a connection to the server.
-func withConn(address *string, do func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error) func(*cobra.Command, []string) error {
+func withConn(server *target, do func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		conn, err := dial(*address)
+		conn, err := server.dial()
 		if err != nil {
 			return err
 		}
@@ -40,8 +25,8 @@ func withConn(address *string, do func(cmd *cobra.Command, conn *grpc.ClientConn
 }
 
 // withClient is withConn for what needs a client of CleanupService.
-func withClient(address *string, do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error) func(*cobra.Command, []string) error {
-	return withConn(address, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+func withClient(server *target, do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error) func(*cobra.Command, []string) error {
+	return withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 		return do(cmd, cleanupv1.NewCleanupServiceClient(conn), args)
 	})
 }

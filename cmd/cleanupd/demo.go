@@ -123,7 +123,7 @@ Over REST:     curl -N -X POST http://%[3]s/v1/runs -d '{}'
 	if err != nil {
 		return err
 	}
-	server, err := dial(s.grpc.Addr().String())
+	server, err := (&target{address: s.grpc.Addr().String()}).dial()
 	if err != nil {
 		return err
 	}

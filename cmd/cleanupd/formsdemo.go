@@ -33,7 +33,7 @@ func fillForms(ctx context.Context, w io.Writer, pg *localpg.Server, folder stri
 
 // runFormsDemo finds and erases a person's data, and looks again.
 func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
-	conn, err := dial(s.grpc.Addr().String())
+	conn, err := (&target{address: s.grpc.Addr().String()}).dial()
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 
 func newRun() *cobra.Command {
 	var (
-		address string
-		req     cleanupv1.RunCleanupRequest
-		limit   time.Duration
+		server target
+		req    cleanupv1.RunCleanupRequest
+		limit  time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -22,7 +22,7 @@ func newRun() *cobra.Command {
 			"known, and a table at the end. Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"The exit status is 1 when the run did not succeed.",
 		Args: noArguments,
-		RunE: withClient(&address, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			if limit < 0 {
 				return usagef("--max-duration must be greater than 0, not %s", limit)
 			}
@@ -36,7 +36,7 @@ func newRun() *cobra.Command {
 			return show(cmd.OutOrStdout(), &following{ctx: cmd.Context(), client: client, receive: received(stream)})
 		}),
 	}
-	serverFlag(cmd, &address)
+	server.flags(cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&req.Tasks, "task", nil, "run this task; may be repeated (default all)")
 	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "leave this task out; may be repeated")

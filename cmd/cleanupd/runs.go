@@ -12,7 +12,7 @@ import (
 )
 
 func newRuns() *cobra.Command {
-	var address string
+	var server target
 	cmd := &cobra.Command{
 		Use:   "runs [list | watch ID | cancel ID]",
 		Short: "List, watch and cancel the runs of a server",
@@ -22,21 +22,21 @@ func newRuns() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: withClient(&address, listRuns),
+		RunE: withClient(&server, listRuns),
 	}
-	serverFlag(cmd, &address)
+	server.flags(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "list",
 			Short: "List the newest runs",
 			Args:  noArguments,
-			RunE:  withClient(&address, listRuns),
+			RunE:  withClient(&server, listRuns),
 		},
 		&cobra.Command{
 			Use:   "watch ID",
 			Short: "Show a run's progress from its beginning to its end",
 			Args:  oneID,
-			RunE: withClient(&address, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+			RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 				stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
 				if err != nil {
 					return err
@@ -48,7 +48,7 @@ func newRuns() *cobra.Command {
 			Use:   "cancel ID",
 			Short: "Stop a run after its current batch",
 			Args:  oneID,
-			RunE: withClient(&address, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+			RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 				out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
 				if err != nil {
 					return err

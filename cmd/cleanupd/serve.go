@@ -38,6 +38,7 @@ type serveConfig struct {
 	midSourcing []string // NAME=URL
 	listTables  []string
 	forms       formsConfig
+	access      accessConfig
 	tracer      pgx.QueryTracer // of the main database's connections; nil: none
 }
 
@@ -72,6 +73,7 @@ func newServe() *cobra.Command {
 	f.IntVar(&c.workers, "workers", 2, "how many batches may be at work at once on a large table, 1 to 16")
 	limitFlags(f, &c.limits)
 	c.forms.flags(f)
+	c.access.flags(f)
 	f.DurationVar(&c.lease, "lease", 15*time.Second, "how long a silent replica keeps its run, 1s or more")
 	return cmd
 }
@@ -140,6 +142,10 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if s.http, err = listen("--http-listen", c.httpListen); err != nil {
 		return nil, err
 	}
+	door, err := c.access.open(ctx, log, s.grpc, s.http)
+	if err != nil {
+		return nil, err
+	}
 	if err := migrateDatabase(ctx, config); err != nil {
 		return nil, err
 	}
@@ -158,7 +164,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		MidSourcing: s.others, RelatedListTables: c.listTables})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager), service.NewUserData(streams, s.forms), isLoopback(s.http.Addr()))
+	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager), service.NewUserData(streams, s.forms), door)
 	return s, err
 }
 

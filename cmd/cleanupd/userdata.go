@@ -19,15 +19,15 @@ import (
 )
 
 func newUserData() *cobra.Command {
-	var address string
+	var server target
 	cmd := &cobra.Command{
 		Use:   "userdata",
 		Short: "Find and erase one person's data in AEM Forms",
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	serverFlag(cmd, &address)
-	cmd.AddCommand(newFind(&address), newErase(&address), newReceipts(&address))
+	server.flags(cmd)
+	cmd.AddCommand(newFind(&server), newErase(&server), newReceipts(&server))
 	return cmd
 }
 
@@ -49,13 +49,13 @@ func parseVariables(given []string) (list []*cleanupv1.WorkflowVariable, err err
 	return list, nil
 }
 
-func newFind(address *string) *cobra.Command {
+func newFind(server *target) *cobra.Command {
 	var variables []string
 	cmd := &cobra.Command{
 		Use:   "find USER",
 		Short: "Find every trace of a user id that the Forms database can tell",
 		Args:  oneUser,
-		RunE: withConn(address, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			list, err := parseVariables(variables)
 			if err != nil {
 				return err
@@ -129,7 +129,7 @@ func orNone(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-func newErase(address *string) *cobra.Command {
+func newErase(server *target) *cobra.Command {
 	var (
 		req       cleanupv1.EraseUserDataRequest
 		variables []string
@@ -147,7 +147,7 @@ func newErase(address *string) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: withConn(address, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
 			if len(args) > 0 {
 				req.UserId = args[0]
 			}
@@ -238,12 +238,12 @@ func rowsText(rows []*cleanupv1.TableRows) string {
 	return " (rows: " + strings.Join(parts, ", ") + ")"
 }
 
-func newReceipts(address *string) *cobra.Command {
+func newReceipts(server *target) *cobra.Command {
 	return &cobra.Command{
 		Use:   "receipts",
 		Short: "List the receipts of erasures, newest first",
 		Args:  noArguments,
-		RunE: withConn(address, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
 			list, err := cleanupv1.NewUserDataServiceClient(conn).ListReceipts(cmd.Context(), &cleanupv1.ListReceiptsRequest{})
 			if err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -84,6 +85,9 @@ func (m *Manager) Cancel(ctx context.Context, id string) (run *Run, err error) {
 	}
 	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		if _, err := lockPending(ctx, tx); err != nil { // first, as at every end of a run
+			return err
+		}
+		if err := audit.Note(ctx, tx, audit.Details{"run_id": id}); err != nil {
 			return err
 		}
 		var (

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -21,6 +22,23 @@ type Schedule struct {
 
 	NextRunTime *time.Time // nil: none is due
 	LastRunID   string     // empty: none, or it is forgotten
+}
+
+func (s *Schedule) String() string {
+	when := fmt.Sprintf("%s %s", s.Cron, s.TimeZone)
+	if s.Once != nil {
+		when = "once at " + s.Once.Format(time.RFC3339)
+	}
+	switch {
+	case s.TimeZone == "":
+		return "none"
+	case !s.Enabled:
+		when += ", disabled"
+	}
+	if s.MaxDuration > 0 {
+		when += ", for " + s.MaxDuration.String() + " at most"
+	}
+	return when
 }
 
 // defaultSchedule is kept where nothing else was stored.
@@ -116,12 +134,21 @@ func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Sche
 // InvalidError. A run that is due since a time came during another one stays due, unless the schedule is disabled.
 func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule, err error) {
 	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		before, err := readSchedule(ctx, tx, "FOR UPDATE")
+		if errors.Is(err, pgx.ErrNoRows) {
+			before, err = &Schedule{}, nil
+		}
+		if err != nil {
+			return err
+		}
 		if err := storeSchedule(ctx, tx, s, `DO UPDATE SET cron = excluded.cron, once = excluded.once, time_zone = excluded.time_zone, enabled = excluded.enabled,
 			max_duration = excluded.max_duration, next_run_time = excluded.next_run_time, pending = schedule.pending AND excluded.enabled`); err != nil {
 			return err
 		}
-		stored, err = readSchedule(ctx, tx, "")
-		return err
+		if stored, err = readSchedule(ctx, tx, ""); err != nil {
+			return err
+		}
+		return audit.Note(ctx, tx, audit.Details{"from": before.String(), "to": stored.String()})
 	})
 	return stored, err
 }

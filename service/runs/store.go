@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
@@ -121,7 +122,13 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 	}
 	for {
 		var run *Run
-		err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) (err error) { run, err = insertRun(ctx, tx, req); return err })
+		err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) (err error) {
+			if run, err = insertRun(ctx, tx, req); err != nil || run == nil {
+				return err
+			}
+			return audit.Note(ctx, tx, audit.Details{"run_id": run.ID, "tasks": req.Tasks, "skip_tasks": req.SkipTasks, "dry_run": req.DryRun,
+				"continue_on_error": req.ContinueOnError, "max_duration": req.MaxDuration.String()})
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -19,6 +19,8 @@ type Request struct {
 	Instances, Tasks []int64
 	Query            *Query // nil: by ids
 	RequestedBy      string
+	// Starting is told the id before the erasure is stored for good, which an error prevents; nil: nobody is.
+	Starting func(ctx context.Context, id string) error
 }
 
 // kind is what an item of an erasure is.
@@ -94,7 +96,10 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 		if err := e.inherit(ctx, tx, r); err != nil {
 			return err
 		}
-		return e.append(ctx, tx, said...)
+		if err := e.append(ctx, tx, said...); err != nil || r.Starting == nil {
+			return err
+		}
+		return r.Starting(ctx, e.id)
 	})
 	if err != nil {
 		return "", fmt.Errorf("store the erasure: %w", err)

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"github.com/spf13/pflag"
+
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/access"
+)
+
+// accessConfig says who is let in.
+type accessConfig struct {
+	access.Config
+	certificate, key string
+	insecure         bool
+}
+
+func (c *accessConfig) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.certificate, "tls-cert", "", "the certificate of both listeners, with its chain: a PEM file, read again when it changes; without it they speak plain text")
+	f.StringVar(&c.key, "tls-key", "", "the key of --tls-cert: a PEM file, read again when it changes")
+	f.StringVar(&c.ClientCA, "tls-client-ca", "", "the authorities of client certificates: a PEM file, read again when it changes; without it none are taken")
+	f.StringArrayVar(&c.ClientRoles, "tls-client-role", nil, "NAME=ROLE: the role of the client certificates with this common name or subject alternative name: viewer, operator or admin; may be repeated")
+	f.StringVar(&c.TokenFile, "token-file", "", `static tokens: a file with a line "ROLE NAME SHA256-OF-TOKEN" each, read again when it changes; callers send authorization: Bearer TOKEN`)
+	f.StringVar(&c.Issuer, "oidc-issuer", "", "the URL of an OpenID Connect issuer, whose JWTs are taken: authorization: Bearer JWT")
+	f.StringVar(&c.Audience, "oidc-audience", "", "the audience that a JWT must name")
+	f.StringVar(&c.RolesClaim, "oidc-roles-claim", "roles", "the claim of a JWT that names the role, or several: its name, or its path with dots")
+	f.BoolVar(&c.insecure, "insecure", false, "listen on other addresses than loopback though there is no TLS, or nobody is asked who they are")
+}
+
+// open says who is served on the listeners, or refuses to let anyone in.
+func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http net.Listener) (out service.ServerConfig, err error) {
+	c.Log = log
+	out = service.ServerConfig{Log: log, HTTPLoopback: isLoopback(http.Addr())}
+	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
+		return out, usagef("--tls-client-ca, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w", err)
+	}
+	switch {
+	case (c.certificate == "") != (c.key == ""):
+		return out, usagef("--tls-cert and --tls-key need each other")
+	case c.certificate != "":
+		if out.TLS, err = access.ServerTLS(log, c.certificate, c.key); err != nil {
+			return out, usagef("--tls-cert, --tls-key: %w", err)
+		}
+	case c.ClientCA != "":
+		return out, usagef("--tls-client-ca needs --tls-cert and --tls-key: a client shows its certificate over TLS")
+	}
+	if c.insecure || out.TLS != nil && out.Guard.Asks() {
+		return out, nil
+	}
+	for flag, l := range map[string]net.Listener{"--grpc-listen": grpc, "--http-listen": http} {
+		if !isLoopback(l.Addr()) {
+			return out, usagef("%s %s is not loopback: it takes TLS (--tls-cert, --tls-key) and callers who show who they are (--tls-client-ca, --token-file or --oidc-issuer), or --insecure, where everyone on the network may delete", flag, l.Addr())
+		}
+	}
+	return out, nil
+}

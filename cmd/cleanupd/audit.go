@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/cleanupd/cleanupd/service/audit"
+)
+
+func newAudit() *cobra.Command {
+	var (
+		url    string
+		since  time.Duration
+		limit  int
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "audit --database-url URL",
+		Short: "List who did what, from the database that is cleaned",
+		Long: "List the calls that changed something, or tried to, and those that looked for a person: who made them, with\n" +
+			"which role, from where, and how they ended. The service appends them to cleanupd.audit and never deletes them.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := parseDatabaseURL(url)
+			if err != nil {
+				return err
+			}
+			if since <= 0 || limit < 1 {
+				return usagef("--since must be greater than 0, and --limit 1 or more")
+			}
+			conn, err := pgx.ConnectConfig(cmd.Context(), config.ConnConfig)
+			if err != nil {
+				return fmt.Errorf("cannot connect to the database: %w", err)
+			}
+			defer func() { _ = conn.Close(context.WithoutCancel(cmd.Context())) }()
+			if asJSON {
+				out := json.NewEncoder(cmd.OutOrStdout())
+				return audit.List(cmd.Context(), conn, time.Now().Add(-since), limit, func(e audit.Entry) error { return out.Encode(e) })
+			}
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(table, "TIME\tWHO\tROLE\tFROM\tWHAT\tRESULT\tDETAILS")
+			if err := audit.List(cmd.Context(), conn, time.Now().Add(-since), limit, func(e audit.Entry) error {
+				details, err := json.Marshal(e.Details)
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Local().Format(time.DateTime), e.Subject, e.Role, e.Address, e.RPC, e.Result, details)
+				return err
+			}); err != nil {
+				return err
+			}
+			return table.Flush()
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&url, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required)")
+	f.DurationVar(&since, "since", 30*24*time.Hour, "how far to look back; 30 days by default")
+	f.IntVar(&limit, "limit", 1000, "how many entries to list at most, the newest ones, 1 or more")
+	f.BoolVar(&asJSON, "json", false, "write one JSON object a line instead of a table")
+	return cmd
+}

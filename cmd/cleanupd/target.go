@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// target is the server that a client talks to, and what it shows there.
+type target struct {
+	address              string
+	tls                  bool
+	ca, certificate, key string
+	token                string
+}
+
+// flags adds the flags that say which server a command talks to.
+func (t *target) flags(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	f.StringVar(&t.address, "server", "127.0.0.1:9090", "the gRPC address of a server")
+	f.BoolVar(&t.tls, "tls", false, "speak TLS, and trust the authorities of the system")
+	f.StringVar(&t.ca, "tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
+	f.StringVar(&t.certificate, "client-cert", "", "speak TLS, and show the client certificate in this PEM file")
+	f.StringVar(&t.key, "client-key", "", "the key of --client-cert: a PEM file")
+	f.StringVar(&t.token, "token", "", "a static token or a JWT to show; other users of the machine see a flag, but not the variable")
+}
+
+// dial returns a connection to the server. It connects with the first call.
+func (t *target) dial() (*grpc.ClientConn, error) {
+	transport, secure, err := t.transport()
+	if err != nil {
+		return nil, err
+	}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(transport)}
+	if t.token != "" {
+		if !secure && !isLocal(t.address) {
+			return nil, usagef("--token would be sent to %s in plain text: add --tls or --tls-ca", t.address)
+		}
+		options = append(options, grpc.WithPerRPCCredentials(bearer(t.token)))
+	}
+	conn, err := grpc.NewClient(t.address, options...)
+	if err != nil {
+		return nil, usagef("--server: %w", err)
+	}
+	return conn, nil
+}
+
+func (t *target) transport() (c credentials.TransportCredentials, secure bool, err error) {
+	if (t.certificate == "") != (t.key == "") {
+		return nil, false, usagef("--client-cert and --client-key need each other")
+	}
+	if !t.tls && t.ca == "" && t.certificate == "" {
+		return insecure.NewCredentials(), false, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.ca != "" {
+		pem, err := os.ReadFile(t.ca)
+		if err != nil {
+			return nil, false, usagef("--tls-ca: %w", err)
+		}
+		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, false, usagef("--tls-ca: there is no certificate in PEM form in %s", t.ca)
+		}
+	}
+	if t.certificate != "" {
+		pair, err := tls.LoadX509KeyPair(t.certificate, t.key)
+		if err != nil {
+			return nil, false, usagef("--client-cert, --client-key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return credentials.NewTLS(config), true, nil
+}
+
+// isLocal tells whether an address is on this machine, so that nobody else hears what is sent there.
+func isLocal(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// bearer is a token as a call shows it.
+type bearer string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials. What is in plain text stays on this machine.
+func (bearer) RequireTransportSecurity() bool { return false }

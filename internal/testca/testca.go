@@ -1,0 +1,106 @@
+// Package testca makes certificates for tests.
+package testca
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// CA is an authority.
+type CA struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// New makes an authority.
+func New(t testing.TB) *CA {
+	t.Helper()
+	ca := &CA{t: t}
+	ca.cert, ca.key = ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return ca
+}
+
+// sign makes a certificate by a template; the authority's own when there is none yet.
+func (ca *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	ca.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, by := ca.cert, ca.key
+	if parent == nil {
+		parent, by = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	return cert, key
+}
+
+// Pool has the authority alone.
+func (ca *CA) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	return pool
+}
+
+// Client makes a client's certificate, by its common name and its DNS names.
+func (ca *CA) Client(name string, dns ...string) tls.Certificate {
+	ca.t.Helper()
+	return pair(ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: dns, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}))
+}
+
+// Server makes a server's certificate, for loopback.
+func (ca *CA) Server() tls.Certificate {
+	ca.t.Helper()
+	return pair(ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "server"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}))
+}
+
+func pair(cert *x509.Certificate, key *ecdsa.PrivateKey) tls.Certificate {
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
+}
+
+// File is a PEM file with the authority's certificate.
+func (ca *CA) File() string {
+	ca.t.Helper()
+	return ca.write("ca.pem", "CERTIFICATE", ca.cert.Raw)
+}
+
+// Files are PEM files with a certificate and its key.
+func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
+	ca.t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	return ca.write("cert.pem", "CERTIFICATE", pair.Certificate[0]), ca.write("key.pem", "PRIVATE KEY", der)
+}
+
+func (ca *CA) write(name, kind string, der []byte) string {
+	ca.t.Helper()
+	path := filepath.Join(ca.t.TempDir(), name)
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		ca.t.Fatal(err)
+	}
+	return path
+}

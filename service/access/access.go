@@ -1,0 +1,146 @@
+// Package access says who makes a call and what that caller may do: by a client certificate, by a static token, or by a
+// JWT of an OpenID Connect issuer.
+package access
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// Role is what a caller may do; each may do what those below it may.
+type Role int
+
+// The roles, in their order. Nobody is no role: a call that needs it needs no credentials either.
+const (
+	Nobody Role = iota
+	Viewer
+	Operator
+	Admin
+)
+
+var roleNames = []string{"nobody", "viewer", "operator", "admin"}
+
+func (r Role) String() string { return roleNames[r] }
+
+// ParseRole reads viewer, operator or admin.
+func ParseRole(name string) (Role, error) {
+	if i := slices.Index(roleNames, name); i > 0 {
+		return Role(i), nil
+	}
+	return Nobody, fmt.Errorf("%q is no role: viewer, operator or admin", name)
+}
+
+// Caller is who makes a call.
+type Caller struct {
+	Subject string // empty where nobody is asked who they are
+	Role    Role
+	By      string // the credentials: certificate, token or jwt; empty where none are asked for
+	Address string // the host that the call came from
+}
+
+func (c Caller) String() string {
+	if c.Subject == "" {
+		return c.Address
+	}
+	return c.Subject
+}
+
+// ErrNone says that a call has no credentials, ErrInvalid that they are not good, and ErrUnavailable that this can not be
+// told now.
+var (
+	ErrNone        = errors.New("no credentials: show a client certificate or send authorization: Bearer …, as the server is configured")
+	ErrInvalid     = errors.New("the credentials are not valid")
+	ErrUnavailable = errors.New("the credentials can not be checked now")
+)
+
+// Config says which credentials are taken. Without any, everyone is an admin.
+type Config struct {
+	// ClientCA is a PEM file with the certificates of the authorities of client certificates; empty: none are taken.
+	ClientCA string
+	// ClientRoles say NAME=ROLE of the common name, or a subject alternative name, of a client certificate.
+	ClientRoles []string
+	// TokenFile has a line "ROLE NAME SHA256" for each static token, the hash in hexadecimal; empty: none are taken.
+	TokenFile string
+	// Issuer is the URL of an OpenID Connect issuer, whose JWTs for Audience are taken; empty: none are.
+	Issuer, Audience string
+	// RolesClaim is the claim with the role, or a list of them: its name, or its path with dots; empty: roles.
+	RolesClaim string
+	Log        *slog.Logger
+}
+
+// Guard tells callers apart.
+type Guard struct {
+	certificates *certificates
+	tokens       *file[[]token]
+	issuer       *issuer
+}
+
+// Open reads the files, or says what is wrong with the configuration.
+func Open(ctx context.Context, c Config) (g *Guard, err error) {
+	g = &Guard{}
+	if c.ClientCA != "" {
+		if g.certificates, err = newCertificates(c); err != nil {
+			return nil, err
+		}
+	} else if len(c.ClientRoles) > 0 {
+		return nil, errors.New("roles of client certificates are of no use without their authorities")
+	}
+	if c.TokenFile != "" {
+		if g.tokens, err = open(c.Log, parseTokens, c.TokenFile); err != nil {
+			return nil, err
+		}
+	}
+	if (c.Issuer == "") != (c.Audience == "") {
+		return nil, errors.New("an OpenID Connect issuer and an audience need each other")
+	}
+	if c.Issuer != "" {
+		g.issuer, err = newIssuer(ctx, c)
+	}
+	return g, err
+}
+
+// Asks tells whether credentials are asked for at all.
+func (g *Guard) Asks() bool { return g.certificates != nil || g.tokens != nil || g.issuer != nil }
+
+// Identify tells who calls, from an address, by the certificates that the client showed, its own first, and the values of
+// the authorization header, which counts before these.
+func (g *Guard) Identify(ctx context.Context, address string, shown []*x509.Certificate, authorization []string) (Caller, error) {
+	c := Caller{Role: Admin, Address: address}
+	var err error
+	switch {
+	case !g.Asks():
+	case len(authorization) > 0:
+		c.Subject, c.Role, c.By, err = g.bearer(ctx, authorization)
+	case len(shown) > 0 && g.certificates != nil:
+		c.By = "certificate"
+		c.Subject, c.Role, err = g.certificates.identify(shown)
+	default:
+		err = ErrNone
+	}
+	if err != nil {
+		return Caller{Address: address}, err
+	}
+	return c, nil
+}
+
+func (g *Guard) bearer(ctx context.Context, authorization []string) (subject string, role Role, by string, err error) {
+	scheme, secret, _ := strings.Cut(authorization[0], " ")
+	if len(authorization) > 1 || !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return "", Nobody, "", fmt.Errorf("%w: send one authorization: Bearer …", ErrInvalid)
+	}
+	if g.tokens != nil {
+		if t, ok := find(g.tokens.get(), secret); ok {
+			return t.name, t.role, "token", nil
+		}
+	}
+	if g.issuer == nil {
+		return "", Nobody, "", ErrInvalid
+	}
+	subject, role, err = g.issuer.identify(ctx, secret)
+	return subject, role, "jwt", err
+}

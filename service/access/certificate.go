@@ -1,0 +1,89 @@
+package access
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// certificates are the client certificates that are taken.
+type certificates struct {
+	authorities *file[*x509.CertPool]
+	roles       map[string]Role // by name
+}
+
+func newCertificates(c Config) (*certificates, error) {
+	out := &certificates{roles: map[string]Role{}}
+	for _, entry := range c.ClientRoles {
+		at := strings.LastIndex(entry, "=")
+		if at <= 0 {
+			return nil, fmt.Errorf("%q is not NAME=ROLE", entry)
+		}
+		role, err := ParseRole(entry[at+1:])
+		if err != nil {
+			return nil, err
+		}
+		if out.roles[entry[:at]] != Nobody {
+			return nil, fmt.Errorf("%s is given two roles", entry[:at])
+		}
+		out.roles[entry[:at]] = role
+	}
+	var err error
+	out.authorities, err = open(c.Log, parsePool, c.ClientCA)
+	return out, err
+}
+
+func parsePool(contents ...[]byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(contents[0]) {
+		return nil, errors.New("there is no certificate in PEM form in it")
+	}
+	return pool, nil
+}
+
+// identify verifies what a client showed, at every call, so that it is judged by the authorities and the time of now. Of a
+// certificate with several names the one with the greatest role counts.
+func (c *certificates) identify(shown []*x509.Certificate) (subject string, role Role, err error) {
+	between := x509.NewCertPool()
+	for _, cert := range shown[1:] {
+		between.AddCert(cert)
+	}
+	own := shown[0]
+	if _, err := own.Verify(x509.VerifyOptions{Roots: c.authorities.get(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		return "", Nobody, fmt.Errorf("%w: the client certificate: %w", ErrInvalid, err)
+	}
+	names := append([]string{own.Subject.CommonName}, own.DNSNames...)
+	names = append(names, own.EmailAddresses...)
+	for _, uri := range own.URIs {
+		names = append(names, uri.String())
+	}
+	for _, name := range names {
+		if name != "" && (subject == "" || c.roles[name] > role) {
+			subject, role = name, c.roles[name]
+		}
+	}
+	return subject, role, nil
+}
+
+// ServerTLS is the configuration of a listener whose certificate and key are in files, which are read again when they
+// change. Clients are asked for a certificate, which Identify verifies: one of an unknown authority is refused at the call,
+// with a clear status, and not in the handshake.
+func ServerTLS(log *slog.Logger, certificate, key string) (*tls.Config, error) {
+	pair, err := open(log, parsePair, certificate, key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		ClientAuth:     tls.RequestClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.get(), nil },
+	}, nil
+}
+
+func parsePair(contents ...[]byte) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(contents[0], contents[1])
+	return &pair, err
+}

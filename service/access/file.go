@@ -1,0 +1,69 @@
+package access
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// lookEvery is how often files are looked at, when they are asked for.
+const lookEvery = time.Second
+
+// file is what some files say together. They are read again when they have changed; as long as what they say is wrong, as
+// while one of two is new already, what they said before holds.
+type file[T any] struct {
+	log   *slog.Logger
+	names []string
+	parse func(contents ...[]byte) (T, error)
+
+	mu     sync.Mutex
+	looked time.Time
+	read   []byte // all of them, whether or not it could be parsed
+	value  T
+}
+
+// open reads files for the first time, when nothing may be wrong.
+func open[T any](log *slog.Logger, parse func(contents ...[]byte) (T, error), names ...string) (*file[T], error) {
+	f := &file[T]{log: log, names: names, parse: parse}
+	return f, f.look()
+}
+
+// get is what the files say now.
+func (f *file[T]) get() T {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.looked) >= lookEvery {
+		if err := f.look(); err != nil {
+			f.log.Error("a file can not be used; what it said before still holds", "error", err)
+		}
+	}
+	return f.value
+}
+
+// look reads the files, and parses them if they have changed.
+func (f *file[T]) look() error {
+	f.looked = time.Now()
+	var contents [][]byte
+	for _, name := range f.names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		contents = append(contents, content)
+	}
+	read := bytes.Join(contents, []byte{0})
+	if f.read != nil && bytes.Equal(read, f.read) {
+		return nil
+	}
+	f.read = read
+	value, err := f.parse(contents...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(f.names, ", "), err)
+	}
+	f.value = value
+	return nil
+}

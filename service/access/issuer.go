@@ -1,0 +1,120 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+// Patience with an issuer: how long it may take to answer, and how often one that did not is asked again. skew is by how
+// much its clock may differ from ours.
+const (
+	issuerTimeout = 10 * time.Second
+	askAgainEvery = 5 * time.Second
+	skew          = time.Minute
+)
+
+// issuer verifies the JWTs of an OpenID Connect issuer. Its keys are fetched when they are first needed, and again when a
+// token is signed by an unknown one.
+type issuer struct {
+	url, audience, claim string
+	log                  *slog.Logger
+
+	mu       sync.Mutex
+	verifier *oidc.IDTokenVerifier // nil: not discovered yet
+	asked    time.Time
+}
+
+func newIssuer(ctx context.Context, c Config) (*issuer, error) {
+	u, err := url.Parse(c.Issuer)
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+		return nil, fmt.Errorf("%q is not the URL of an issuer: https://… (http only on loopback)", c.Issuer)
+	}
+	i := &issuer{url: c.Issuer, audience: c.Audience, claim: c.RolesClaim, log: c.Log}
+	if i.claim == "" {
+		i.claim = "roles"
+	}
+	if _, err := i.discover(ctx); err != nil {
+		c.Log.Warn("the OpenID Connect issuer does not answer; it is asked again when a token comes", "issuer", i.url, "error", err)
+	}
+	return i, nil
+}
+
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// discover asks the issuer where its keys are, until it has said so once.
+func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.verifier != nil:
+		return i.verifier, nil
+	case time.Since(i.asked) < askAgainEvery:
+		return nil, errors.New("the issuer did not answer")
+	}
+	i.asked = time.Now()
+	ctx = oidc.ClientContext(context.WithoutCancel(ctx), &http.Client{Timeout: issuerTimeout})
+	provider, err := oidc.NewProvider(ctx, i.url)
+	if err != nil {
+		return nil, err
+	}
+	i.verifier = provider.VerifierContext(ctx, &oidc.Config{ClientID: i.audience, Now: func() time.Time { return time.Now().Add(-skew) }})
+	return i.verifier, nil
+}
+
+// identify verifies a JWT.
+func (i *issuer) identify(ctx context.Context, raw string) (subject string, role Role, err error) {
+	verifier, err := i.discover(ctx)
+	if err != nil {
+		return "", Nobody, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	verified, err := verifier.Verify(ctx, raw)
+	if err != nil {
+		return "", Nobody, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	var claims map[string]any
+	if err := verified.Claims(&claims); err != nil {
+		return "", Nobody, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return verified.Subject, roleOf(at(claims, i.claim)), nil
+}
+
+// at is a claim by its name, or by its path with dots.
+func at(claims map[string]any, path string) any {
+	if value, ok := claims[path]; ok {
+		return value
+	}
+	first, rest, found := strings.Cut(path, ".")
+	inner, ok := claims[first].(map[string]any)
+	if !found || !ok {
+		return nil
+	}
+	return at(inner, rest)
+}
+
+// roleOf is the greatest role that a claim names, in a text or a list of them.
+func roleOf(claim any) (role Role) {
+	switch claim := claim.(type) {
+	case string:
+		role, _ = ParseRole(claim)
+	case []any:
+		for _, one := range claim {
+			if name, ok := one.(string); ok {
+				role = max(role, roleOf(name))
+			}
+		}
+	}
+	return role
+}

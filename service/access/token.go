@@ -1,0 +1,56 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// token is a static token, of which only the hash is known.
+type token struct {
+	role Role
+	name string
+	hash [sha256.Size]byte
+}
+
+// parseTokens reads a token file: a line "ROLE NAME SHA256" each, empty lines and those that begin with # aside.
+func parseTokens(contents ...[]byte) (tokens []token, err error) {
+	seen := map[[sha256.Size]byte]int{}
+	number := 0
+	for line := range strings.Lines(string(contents[0])) {
+		number++
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		if len(fields) != 3 { // nothing of the line is told, since it may be a token
+			return nil, fmt.Errorf("line %d: is not ROLE NAME SHA256", number)
+		}
+		t := token{name: fields[1]}
+		if t.role, err = ParseRole(fields[0]); err != nil {
+			return nil, fmt.Errorf("line %d: does not begin with viewer, operator or admin", number)
+		}
+		if n, err := hex.Decode(t.hash[:], []byte(fields[2])[:min(len(fields[2]), 2*sha256.Size)]); err != nil || n != sha256.Size || len(fields[2]) != 2*sha256.Size {
+			return nil, fmt.Errorf("line %d: does not end with a SHA-256 of 64 hexadecimal digits", number)
+		}
+		if first := seen[t.hash]; first > 0 {
+			return nil, fmt.Errorf("line %d: has the same token as line %d", number, first)
+		}
+		seen[t.hash] = number
+		tokens = append(tokens, t)
+	}
+	return tokens, nil
+}
+
+// find is the token of a secret. All are compared, in a time that does not tell which one was right.
+func find(tokens []token, secret string) (found token, ok bool) {
+	hash := sha256.Sum256([]byte(secret))
+	for _, t := range tokens {
+		if subtle.ConstantTimeCompare(hash[:], t.hash[:]) == 1 {
+			found, ok = t, true
+		}
+	}
+	return found, ok
+}

@@ -1,0 +1,393 @@
+package service_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/coreos/go-oidc/v3/oidc/oidctest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/testca"
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/access"
+)
+
+// call is one call of an RPC, over gRPC and over REST, and the least role that it takes.
+type call struct {
+	rpc          string // SERVICE/METHOD
+	role         access.Role
+	request      proto.Message // nil: an empty one
+	method, path string
+	body         string
+}
+
+// calls are those of every RPC: what the contract says of who may do what.
+var calls = []call{
+	{rpc: "CleanupService/RunCleanup", role: access.Operator, method: "POST", path: "/v1/runs"},
+	{rpc: "CleanupService/RunCleanup", role: access.Viewer, request: &cleanupv1.RunCleanupRequest{DryRun: true}, method: "POST", path: "/v1/runs", body: `{"dryRun":true}`},
+	{rpc: "CleanupService/WatchRun", role: access.Viewer, method: "GET", path: "/v1/runs/x/events"},
+	{rpc: "CleanupService/GetRun", role: access.Viewer, method: "GET", path: "/v1/runs/x"},
+	{rpc: "CleanupService/ListRuns", role: access.Viewer, method: "GET", path: "/v1/runs"},
+	{rpc: "CleanupService/CancelRun", role: access.Operator, method: "POST", path: "/v1/runs/x:cancel"},
+	{rpc: "CleanupService/ListTasks", role: access.Viewer, method: "GET", path: "/v1/tasks"},
+	{rpc: "CleanupService/GetOptions", role: access.Viewer, method: "GET", path: "/v1/options"},
+	{rpc: "CleanupService/SetOptions", role: access.Admin, method: "PATCH", path: "/v1/options", body: "{}"},
+	{rpc: "CleanupService/GetSchedule", role: access.Viewer, method: "GET", path: "/v1/schedule"},
+	{rpc: "CleanupService/SetSchedule", role: access.Admin, method: "PUT", path: "/v1/schedule", body: "{}"},
+	{rpc: "UserDataService/FindUserData", role: access.Admin, method: "POST", path: "/v1/userdata:find"},
+	{rpc: "UserDataService/EraseUserData", role: access.Admin, method: "POST", path: "/v1/userdata:erase"},
+	{rpc: "UserDataService/EraseUserData", role: access.Admin, request: &cleanupv1.EraseUserDataRequest{DryRun: true}, method: "POST", path: "/v1/userdata:erase", body: `{"dryRun":true}`},
+	{rpc: "UserDataService/ListReceipts", role: access.Admin, method: "GET", path: "/v1/userdata/receipts"},
+}
+
+// shown is what a caller shows, and what comes of it.
+type shown struct {
+	name          string
+	role          access.Role // Nobody: see denied
+	denied        codes.Code  // whatever is called; OK: it depends on the role
+	authorization []string
+	certificate   *tls.Certificate
+	header        string // pretends to be the gateway
+}
+
+// issuer is an OpenID Connect issuer of a test.
+type issuer struct {
+	url string
+	key *rsa.PrivateKey
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "one", Algorithm: oidc.RS256}}}
+	web := httptest.NewServer(server)
+	t.Cleanup(web.Close)
+	server.SetIssuer(web.URL)
+	return &issuer{web.URL, key}
+}
+
+// jwt signs claims, some of which are as they should be unless they are given.
+func (i *issuer) jwt(t *testing.T, key *rsa.PrivateKey, claims map[string]any) string {
+	t.Helper()
+	all := map[string]any{"iss": i.url, "aud": "cleanupd", "sub": "jane", "exp": time.Now().Add(time.Hour).Unix()}
+	maps.Copy(all, claims)
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "Bearer " + oidctest.SignIDToken(key, "one", oidc.RS256, string(text))
+}
+
+// tokenFile is a file of static tokens, each of which is called after its role.
+func tokenFile(t *testing.T) string {
+	t.Helper()
+	var text bytes.Buffer
+	for _, role := range []string{"viewer", "operator", "admin"} {
+		fmt.Fprintf(&text, "%s the-%s %x\n", role, role, sha256.Sum256([]byte("secret-"+role)))
+	}
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// everyone is whoever may call, with good and with bad credentials.
+func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
+	t.Helper()
+	stranger, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := func(c tls.Certificate) *tls.Certificate { return &c }
+	forged, err := json.Marshal(access.Caller{Subject: "forged", Role: access.Admin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []shown{
+		{name: "nothing", denied: codes.Unauthenticated},
+		{name: "nothing, as if it were the gateway", denied: codes.Unauthenticated, header: string(forged)},
+		{name: "viewer's token, as if it were the gateway", role: access.Viewer, authorization: []string{"Bearer secret-viewer"}, header: string(forged)},
+		{name: "viewer's token", role: access.Viewer, authorization: []string{"Bearer secret-viewer"}},
+		{name: "operator's token", role: access.Operator, authorization: []string{"bearer secret-operator"}},
+		{name: "admin's token", role: access.Admin, authorization: []string{"Bearer secret-admin"}},
+		{name: "wrong token", denied: codes.Unauthenticated, authorization: []string{"Bearer secret-nobody"}},
+		{name: "empty token", denied: codes.Unauthenticated, authorization: []string{"Bearer "}},
+		{name: "hash as a token", denied: codes.Unauthenticated, authorization: []string{fmt.Sprintf("Bearer %x", sha256.Sum256([]byte("secret-admin")))}},
+		{name: "another scheme", denied: codes.Unauthenticated, authorization: []string{"Basic secret-admin"}},
+		{name: "two tokens", denied: codes.Unauthenticated, authorization: []string{"Bearer secret-viewer", "Bearer secret-admin"}},
+		{name: "wrong token beside a good certificate", denied: codes.Unauthenticated, authorization: []string{"Bearer secret-nobody"}, certificate: cert(ca.Client("ops"))},
+
+		{name: "viewer's JWT", role: access.Viewer, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "viewer"})}},
+		{name: "operator's JWT", role: access.Operator, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": []string{"viewer", "operator", "other"}})}},
+		{name: "admin's JWT, just expired by our clock", role: access.Admin, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "exp": time.Now().Add(-20 * time.Second).Unix()})}},
+		{name: "JWT without a role", denied: codes.PermissionDenied, authorization: []string{i.jwt(t, i.key, nil)}},
+		{name: "expired JWT", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "exp": time.Now().Add(-time.Hour).Unix()})}},
+		{name: "JWT for another audience", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "aud": "other"})}},
+		{name: "JWT of another issuer", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "iss": "http://127.0.0.1:1"})}},
+		{name: "JWT signed by a stranger", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, stranger, map[string]any{"roles": "admin"})}},
+		{name: "JWT of tomorrow", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": time.Now().Add(time.Hour).Unix()})}},
+
+		{name: "viewer's certificate", role: access.Viewer, certificate: cert(ca.Client("grafana"))},
+		{name: "operator's certificate, by its DNS name", role: access.Operator, certificate: cert(ca.Client("somebody", "other.example", "ops.example"))},
+		{name: "admin's certificate", role: access.Admin, certificate: cert(ca.Client("root"))},
+		{name: "certificate without a role", denied: codes.PermissionDenied, certificate: cert(ca.Client("somebody"))},
+		{name: "certificate of another authority", denied: codes.Unauthenticated, certificate: cert(testca.New(t).Client("root"))},
+		{name: "server's certificate", denied: codes.Unauthenticated, certificate: cert(ca.Server())},
+	}
+}
+
+// guarded is a replica that asks for every kind of credentials.
+func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	certFile, keyFile := ca.Files(ca.Server())
+	guard, err := access.Open(t.Context(), access.Config{Log: log, ClientCA: ca.File(), ClientRoles: []string{"grafana=viewer", "ops.example=operator", "ops=operator", "root=admin"},
+		TokenFile: tokenFile(t), Issuer: i.url, Audience: "cleanupd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := access.ServerTLS(log, certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveAs(t, pgtest.Campaign(t), false, nil, service.ServerConfig{Guard: guard, TLS: own})
+}
+
+// tls is how a caller speaks TLS.
+func (s shown) tls(ca *testca.CA) *tls.Config {
+	config := &tls.Config{RootCAs: ca.Pool()}
+	if s.certificate != nil {
+		config.Certificates = []tls.Certificate{*s.certificate}
+	}
+	return config
+}
+
+// overGRPC makes a call, and tells how it begins: io.EOF and nil say that it went through.
+func (s shown) overGRPC(ctx context.Context, conn *grpc.ClientConn, c call) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, value := range s.authorization {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", value)
+	}
+	if s.header != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "cleanupd-caller-bin", s.header, "cleanupd-caller", s.header)
+	}
+	name := "/cleanup.v1." + c.rpc
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(name[1:], "/", ".")))
+	if err != nil {
+		return err
+	}
+	method := found.(protoreflect.MethodDescriptor)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, name)
+	if err != nil {
+		return err
+	}
+	request := c.request
+	if request == nil {
+		request = dynamicpb.NewMessage(method.Input())
+	}
+	if err := errors.Join(stream.SendMsg(request), stream.CloseSend()); err != nil {
+		return err
+	}
+	return stream.RecvMsg(dynamicpb.NewMessage(method.Output()))
+}
+
+// overREST makes a call, and returns the status of the answer.
+func (s shown) overREST(t *testing.T, client *http.Client, url string, c call) int {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, c.method, url+c.path, strings.NewReader(c.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header["Authorization"] = s.authorization
+	if s.header != "" {
+		r.Header.Set("Cleanupd-Caller-Bin", s.header)
+		r.Header.Set("Grpc-Metadata-Cleanupd-Caller-Bin", s.header)
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode == http.StatusUnauthorized && answer.Header.Get("WWW-Authenticate") == "" {
+		t.Error("401 without WWW-Authenticate")
+	}
+	return answer.StatusCode
+}
+
+func TestWhoMayDoWhat(t *testing.T) {
+	t.Parallel()
+	for _, service := range []protoreflect.FullName{"cleanup.v1.CleanupService", "cleanup.v1.UserDataService"} {
+		found, err := protoregistry.GlobalFiles.FindDescriptorByName(service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		methods := found.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			name := string(service.Name()) + "/" + string(methods.Get(i).Name())
+			if !slices.ContainsFunc(calls, func(c call) bool { return c.rpc == name }) {
+				t.Errorf("who may call %s is not tested", name)
+			}
+		}
+	}
+	ca, i := testca.New(t), newIssuer(t)
+	s := guarded(t, ca, i)
+	beside := []call{ // over HTTP alone
+		{role: access.Viewer, method: "GET", path: "/metrics"},
+		{role: access.Viewer, method: "GET", path: "/openapi.json"},
+		{role: access.Viewer, method: "GET", path: "/v1/nothing"},
+		{role: access.Nobody, method: "GET", path: "/healthz"},
+		{role: access.Nobody, method: "GET", path: "/readyz"},
+	}
+	for _, who := range everyone(t, ca, i) {
+		conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(who.tls(ca))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: who.tls(ca), ForceAttemptHTTP2: true}}
+		for _, c := range append(calls, beside...) {
+			want := codes.OK // or any error that is about the call itself
+			switch {
+			case c.role == access.Nobody:
+			case who.denied != codes.OK:
+				want = who.denied
+			case who.role < c.role:
+				want = codes.PermissionDenied
+			}
+			if c.rpc != "" {
+				got := status.Code(who.overGRPC(t.Context(), conn, c))
+				if (got == codes.Unauthenticated || got == codes.PermissionDenied || want != codes.OK) && got != want {
+					t.Errorf("%s with %s: %s, want %s", c.rpc, who.name, got, want)
+				}
+			}
+			status := map[codes.Code]int{codes.OK: 0, codes.Unauthenticated: 401, codes.PermissionDenied: 403}[want]
+			got := who.overREST(t, client, s.url, c)
+			if (got == 401 || got == 403 || status > 0) && got != status {
+				t.Errorf("%s %s with %s: %d, want %d", c.method, c.path, who.name, got, status)
+			}
+		}
+		client.CloseIdleConnections()
+		_ = conn.Close()
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE subject = 'forged'"); n != 0 {
+		t.Errorf("%d acts of a forged caller", n)
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE role = 'viewer' AND result = 'PERMISSION_DENIED' AND rpc = 'CleanupService/SetOptions'"); n == 0 {
+		t.Error("what a viewer tried to do is not written down")
+	}
+}
+
+// Reflection and health follow the rules, too.
+func TestReflectionAsksWhoCalls(t *testing.T) {
+	t.Parallel()
+	ca, i := testca.New(t), newIssuer(t)
+	s := guarded(t, ca, i)
+	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(shown{}.tls(ca))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	ask := func(ctx context.Context) error { return reflects(ctx, conn) }
+	wantCode(t, ask(t.Context()), codes.Unauthenticated)
+	if err := ask(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-viewer")); err != nil {
+		t.Error(err)
+	}
+	if err := healthy(t.Context(), conn); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	ca, i := testca.New(t), newIssuer(t)
+	s := guarded(t, ca, i)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: shown{}.tls(ca)}}
+	ask := func(who, method, path, body string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer secret-"+who)
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+	}
+	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":77}`)
+	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":0}`)
+	ask("operator", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":78}`)
+	ask("admin", "PUT", "/v1/schedule", `{"cron":"5 4 * * *","enabled":true}`)
+	ask("operator", "POST", "/v1/runs", `{"tasks":["rejects"]}`)
+	ask("operator", "POST", "/v1/runs", `{"tasks":["import-rejects"]}`)
+	run := s.db.Strings("SELECT id::text FROM cleanupd.run")[0]
+	ask("operator", "POST", "/v1/runs/"+run+":cancel", "")
+	ask("admin", "POST", "/v1/userdata:find", `{"userId":"jane.doe"}`)
+	s.db.Until("SELECT (count(*) >= 8)::int FROM cleanupd.audit")
+	got := s.db.Strings("SELECT concat_ws(' ', subject, role, by, address, rpc, result, details) FROM cleanupd.audit ORDER BY id")
+	want := []string{
+		`the-admin admin token 127.0.0.1 CleanupService/SetOptions OK {"rejects_purge_delay_days": {"to": 77, "from": 180}}`,
+		`the-admin admin token 127.0.0.1 CleanupService/SetOptions INVALID_ARGUMENT {}`,
+		`the-operator operator token 127.0.0.1 CleanupService/SetOptions PERMISSION_DENIED {}`,
+		`the-admin admin token 127.0.0.1 CleanupService/SetSchedule OK {"to": "5 4 * * * UTC", "from": "none"}`,
+		`the-operator operator token 127.0.0.1 CleanupService/RunCleanup INVALID_ARGUMENT {}`,
+		`the-operator operator token 127.0.0.1 CleanupService/RunCleanup OK {"tasks": ["import-rejects"], "run_id": "` + run + `", "dry_run": false, "skip_tasks": null, "max_duration": "0s", "continue_on_error": false}`,
+		`the-operator operator token 127.0.0.1 CleanupService/CancelRun OK {"run_id": "` + run + `"}`,
+		`the-admin admin token 127.0.0.1 UserDataService/FindUserData FAILED_PRECONDITION {}`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if by := s.db.Strings("SELECT requested_by FROM cleanupd.run"); by[0] != "the-operator" {
+		t.Errorf("requested by %s", by[0])
+	}
+}
+
+// A change that could not be written down is not made.
+func TestNoChangeWithoutAudit(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do("ALTER TABLE cleanupd.audit ADD CHECK (result <> 'OK')")
+	_, _, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	wantCode(t, err, codes.Internal)
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.run"); n != 0 {
+		t.Error("the run was started")
+	}
+}

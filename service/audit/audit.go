@@ -1,0 +1,115 @@
+// Package audit remembers who did what.
+package audit
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/service/access"
+)
+
+// OK is the result of what was done; others are the names of other status codes.
+const OK = "OK"
+
+// Details say what was done, in terms of the API. They hold no user data.
+type Details map[string]any
+
+// DB is a transaction, a connection or a pool.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// Book is where acts are written down.
+type Book struct {
+	DB  DB
+	Log *slog.Logger
+}
+
+// act is a call that changes something, or tries to.
+type act struct {
+	*Book
+	caller  access.Caller
+	rpc     string
+	details Details
+	noted   bool // what was done is in the table
+	settled bool // how it ended has been told
+}
+
+type key struct{}
+
+// Begin returns a context that carries a call of an RPC, SERVICE/METHOD.
+func (b *Book) Begin(ctx context.Context, caller access.Caller, rpc string) context.Context {
+	return context.WithValue(ctx, key{}, &act{Book: b, caller: caller, rpc: rpc, details: Details{}})
+}
+
+// Note appends the call that the context carries to the table, in the transaction of what it does; nil: in one of its own.
+// Where the context carries none nothing is done.
+func Note(ctx context.Context, tx DB, details Details) error {
+	a, ok := ctx.Value(key{}).(*act)
+	if !ok {
+		return nil
+	}
+	if tx == nil {
+		tx = a.DB
+	}
+	a.details = details
+	err := a.append(ctx, tx, OK)
+	a.noted = err == nil
+	return err
+}
+
+// Settle tells how the call that the context carries ended, once: to the log, and to the table unless it is there already.
+func Settle(ctx context.Context, result string) {
+	a, ok := ctx.Value(key{}).(*act)
+	if !ok || a.settled {
+		return
+	}
+	a.settled = true
+	if result != OK || !a.noted {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := a.append(ctx, a.DB, result); err != nil {
+			a.Log.Error("an act could not be written to the audit table", "error", err)
+		}
+	}
+	c := a.caller
+	a.Log.Info("audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address, "details", a.details, "result", result)
+}
+
+func (a *act) append(ctx context.Context, db DB, result string) error {
+	c := a.caller
+	_, err := db.Exec(ctx, "INSERT INTO cleanupd.audit (subject, role, by, address, rpc, details, result) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+		c.Subject, c.Role.String(), c.By, c.Address, a.rpc, a.details, result)
+	return err
+}
+
+// Entry is a row of the table.
+type Entry struct {
+	Time    time.Time `json:"time"`
+	Subject string    `json:"subject"`
+	Role    string    `json:"role"`
+	By      string    `json:"by"`
+	Address string    `json:"address"`
+	RPC     string    `json:"rpc"`
+	Details Details   `json:"details"`
+	Result  string    `json:"result"`
+}
+
+// List calls each with so many entries at most, the newest ones since a time, oldest first.
+func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
+	rows, err := conn.Query(ctx, `SELECT time, subject, role, by, address, rpc, details, result FROM
+		(SELECT * FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2) AS newest ORDER BY id`, since, limit)
+	if err != nil {
+		return err
+	}
+	var e Entry
+	_, err = pgx.ForEachRow(rows, []any{&e.Time, &e.Subject, &e.Role, &e.By, &e.Address, &e.RPC, &e.Details, &e.Result}, func() error {
+		defer func() { e.Details = nil }()
+		return each(e)
+	})
+	return err
+}

@@ -1,0 +1,261 @@
+package service
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/audit"
+)
+
+// rule is what a call of an RPC takes.
+type rule struct {
+	role    access.Role // the least
+	dryRun  access.Role // the least of a dry run; Nobody: the same
+	audited bool
+}
+
+// rules are those of every RPC that is served, by its full name.
+var rules = map[string]rule{
+	cleanupv1.CleanupService_RunCleanup_FullMethodName:  {role: access.Operator, dryRun: access.Viewer, audited: true},
+	cleanupv1.CleanupService_WatchRun_FullMethodName:    {role: access.Viewer},
+	cleanupv1.CleanupService_GetRun_FullMethodName:      {role: access.Viewer},
+	cleanupv1.CleanupService_ListRuns_FullMethodName:    {role: access.Viewer},
+	cleanupv1.CleanupService_CancelRun_FullMethodName:   {role: access.Operator, audited: true},
+	cleanupv1.CleanupService_ListTasks_FullMethodName:   {role: access.Viewer},
+	cleanupv1.CleanupService_GetOptions_FullMethodName:  {role: access.Viewer},
+	cleanupv1.CleanupService_SetOptions_FullMethodName:  {role: access.Admin, audited: true},
+	cleanupv1.CleanupService_GetSchedule_FullMethodName: {role: access.Viewer},
+	cleanupv1.CleanupService_SetSchedule_FullMethodName: {role: access.Admin, audited: true},
+
+	cleanupv1.UserDataService_FindUserData_FullMethodName:  {role: access.Admin, audited: true},
+	cleanupv1.UserDataService_EraseUserData_FullMethodName: {role: access.Admin, audited: true},
+	cleanupv1.UserDataService_ListReceipts_FullMethodName:  {role: access.Admin},
+
+	healthv1.Health_Check_FullMethodName: {},
+	healthv1.Health_List_FullMethodName:  {},
+	healthv1.Health_Watch_FullMethodName: {},
+
+	reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName:      {role: access.Viewer},
+	reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {role: access.Viewer},
+}
+
+// checkRules fails when a server serves an RPC without a rule.
+func checkRules(server *grpc.Server) error {
+	for name, info := range server.GetServiceInfo() {
+		for _, method := range info.Methods {
+			if full := "/" + name + "/" + method.Name; !hasRule(full) {
+				return fmt.Errorf("there is no rule who may call %s", full)
+			}
+		}
+	}
+	return nil
+}
+
+func hasRule(method string) bool {
+	_, ok := rules[method]
+	return ok
+}
+
+// needs is the least role of a call, as far as its request is known; nil: it is not yet.
+func (r rule) needs(req any) access.Role {
+	if r.dryRun == access.Nobody {
+		return r.role
+	}
+	dry, ok := req.(interface{ GetDryRun() bool })
+	if req == nil || ok && dry.GetDryRun() {
+		return r.dryRun
+	}
+	return r.role
+}
+
+// gate lets calls through to a server, or not.
+type gate struct {
+	identify func(ctx context.Context) (access.Caller, error)
+	book     *audit.Book
+	log      *slog.Logger
+}
+
+type callerKey struct{}
+
+// caller is who makes a call.
+func caller(ctx context.Context) access.Caller {
+	c, _ := ctx.Value(callerKey{}).(access.Caller)
+	return c
+}
+
+// admit finds out who calls, and returns a context that knows.
+func (g *gate) admit(ctx context.Context, method string) (context.Context, error) {
+	r := rules[method]
+	if r.role == access.Nobody {
+		return ctx, nil
+	}
+	c, err := g.identify(ctx)
+	if err != nil {
+		g.log.Warn("refused", "rpc", short(method), "address", c.Address, "error", err)
+		return ctx, denied(err)
+	}
+	ctx = context.WithValue(ctx, callerKey{}, c)
+	if r.audited {
+		ctx = g.book.Begin(ctx, c, short(method))
+	}
+	return ctx, permit(ctx, method, nil)
+}
+
+// permit tells whether the caller may make this request.
+func permit(ctx context.Context, method string, req any) error {
+	if needed := rules[method].needs(req); caller(ctx).Role < needed {
+		return status.Errorf(codes.PermissionDenied, "%s needs the role %s", short(method), needed)
+	}
+	return nil
+}
+
+// denied is the status of missing or bad credentials.
+func denied(err error) error {
+	if errors.Is(err, access.ErrUnavailable) {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return status.Error(codes.Unauthenticated, err.Error())
+}
+
+// short is a method's name without its package.
+func short(method string) string {
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	return service[strings.LastIndex(service, ".")+1:] + "/" + name
+}
+
+// settle tells how a call ended.
+func settle(ctx context.Context, err error) {
+	audit.Settle(ctx, code.Code(status.Code(err)).String())
+}
+
+func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	ctx, err = g.admit(ctx, info.FullMethod)
+	defer func() { settle(ctx, err) }()
+	if err == nil {
+		err = permit(ctx, info.FullMethod, req)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return handler(ctx, req)
+}
+
+func (g *gate) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	ctx, err := g.admit(stream.Context(), info.FullMethod)
+	defer func() { settle(ctx, err) }()
+	if err != nil {
+		return err
+	}
+	return handler(srv, &admitted{stream, ctx, info.FullMethod})
+}
+
+// admitted is a stream whose caller is known. Its requests are judged when they come.
+type admitted struct {
+	grpc.ServerStream
+	ctx    context.Context
+	method string
+}
+
+// Context implements grpc.ServerStream.
+func (s *admitted) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream.
+func (s *admitted) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return permit(s.ctx, s.method, m)
+}
+
+// overGRPC identifies the callers of the listener for gRPC.
+func overGRPC(guard *access.Guard) func(context.Context) (access.Caller, error) {
+	return func(ctx context.Context) (access.Caller, error) {
+		var (
+			address string
+			shown   []*x509.Certificate
+		)
+		if p, ok := peer.FromContext(ctx); ok {
+			address = hostOf(p.Addr.String())
+			if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+				shown = info.State.PeerCertificates
+			}
+		}
+		return guard.Identify(ctx, address, shown, metadata.ValueFromIncomingContext(ctx, "authorization"))
+	}
+}
+
+// overHTTP identifies who makes a request.
+func overHTTP(guard *access.Guard, r *http.Request) (access.Caller, error) {
+	var shown []*x509.Certificate
+	if r.TLS != nil {
+		shown = r.TLS.PeerCertificates
+	}
+	return guard.Identify(r.Context(), hostOf(r.RemoteAddr), shown, r.Header.Values("Authorization"))
+}
+
+// callerHeader is how the gateway tells the server behind it whom it serves. Only that one, which nobody but the gateway
+// reaches, believes it.
+const callerHeader = "cleanupd-caller-bin"
+
+// forwarded is the metadata by which the gateway tells who makes a request.
+func forwarded(ctx context.Context, _ *http.Request) metadata.MD {
+	c, err := json.Marshal(caller(ctx))
+	if err != nil { // never: a Caller is texts and a number
+		return nil
+	}
+	return metadata.Pairs(callerHeader, string(c))
+}
+
+// byGateway believes the gateway.
+func byGateway(ctx context.Context) (c access.Caller, err error) {
+	values := metadata.ValueFromIncomingContext(ctx, callerHeader)
+	if len(values) != 1 {
+		return c, access.ErrNone
+	}
+	return c, json.Unmarshal([]byte(values[0]), &c)
+}
+
+// only lets requests through whose caller has a role.
+func only(guard *access.Guard, log *slog.Logger, role access.Role, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := overHTTP(guard, r)
+		switch {
+		case err != nil:
+			log.Warn("refused", "path", r.URL.Path, "address", c.Address, "error", err)
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			writeError(w, r, denied(err))
+		case c.Role < role:
+			writeError(w, r, status.Errorf(codes.PermissionDenied, "%s needs the role %s", r.URL.Path, role))
+		default:
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
+		}
+	})
+}
+
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
