@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
 func TestHelp(t *testing.T) {
@@ -13,14 +14,16 @@ func TestHelp(t *testing.T) {
 	for command, parts := range map[string][]string{
 		"": {"serve", "migrate", "run", "runs", "demo", "version"},
 		"serve": {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers",
-			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--related-list-table", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD"},
+			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--related-list-table", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
+			"--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim", "--insecure"},
 		"migrate":        {"--database-url", "$CLEANUPD_DATABASE_URL", "--forms-database-url"},
-		"run":            {"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--continue-on-error", "--max-duration", "--detach"},
+		"run":            {"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--continue-on-error", "--max-duration", "--detach", "--tls", "--tls-ca", "--client-cert", "--client-key", "$CLEANUPD_TOKEN"},
 		"runs":           {"list", "watch", "cancel", "--server"},
 		"runs cancel":    {"ID", "$CLEANUPD_SERVER"},
 		"userdata":       {"find", "erase", "receipts", "$CLEANUPD_SERVER"},
 		"userdata find":  {"--variable", "APPLICATION/WORKFLOW"},
 		"userdata erase": {"--instance", "--task", "--principal", "--variable", "--dry-run", "--yes"},
+		"audit":          {"--database-url", "--since", "--limit", "--json"},
 		"demo":           {"--rows", "--keep", "--forms"},
 		"bench":          {"--rows", "--repeats", "--limit", "--full", "--chart", "--cell"},
 		"version":        {"version"},
@@ -47,6 +50,9 @@ func TestMistakes(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	db := pgtest.Empty(t)
 	weak := db.Role("weak")
+	ca, tokens := testca.New(t), tokenFile(t, "viewer", "x")
+	cert, key := ca.Files(ca.Server())
+	open := "serve --database-url " + db.URL() + " --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0"
 	for _, c := range []struct {
 		args  string
 		code  int
@@ -60,10 +66,29 @@ func TestMistakes(t *testing.T) {
 		{"serve --database-url mysql://h/d", 2, []string{"--database-url"}},
 		{"serve --lease 1ms --database-url postgres://h/d", 2, []string{"--lease", "1ms"}},
 		{"serve --lease x", 2, []string{"lease"}},
-		{"serve --database-url " + db.URL() + " --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --forms-gds-dir /", 2, []string{"--forms-database-url"}},
-		{"serve --database-url " + db.URL() + " --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --forms-database-url " + db.URL() + " --forms-gds-dir / --forms-gds-in-database", 2, []string{"--forms-gds-dir", "either"}},
-		{"serve --database-url " + db.URL() + " --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --forms-database-url " + db.URL() + " --forms-gds-dir /nowhere", 2, []string{"--forms-gds-dir", "/nowhere"}},
-		{"serve --database-url " + db.URL() + " --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --forms-database-url " + db.URL() + " --forms-server-url ftp://x", 2, []string{"--forms-server-url"}},
+		{open + " --forms-gds-dir /", 2, []string{"--forms-database-url"}},
+		{open + " --forms-database-url " + db.URL() + " --forms-gds-dir / --forms-gds-in-database", 2, []string{"--forms-gds-dir", "either"}},
+		{open + " --forms-database-url " + db.URL() + " --forms-gds-dir /nowhere", 2, []string{"--forms-gds-dir", "/nowhere"}},
+		{open + " --forms-database-url " + db.URL() + " --forms-server-url ftp://x", 2, []string{"--forms-server-url"}},
+		{open + " --grpc-listen 0.0.0.0:0", 2, []string{"--grpc-listen", "loopback", "--tls-cert", "--token-file", "--insecure"}},
+		{open + " --http-listen 0.0.0.0:0", 2, []string{"--http-listen", "loopback"}},
+		{open + " --grpc-listen 0.0.0.0:0 --token-file " + tokens, 2, []string{"--grpc-listen", "loopback"}},
+		{open + " --grpc-listen 0.0.0.0:0 --tls-cert " + cert + " --tls-key " + key, 2, []string{"--grpc-listen", "loopback"}},
+		{open + " --tls-cert " + cert, 2, []string{"--tls-cert", "--tls-key"}},
+		{open + " --tls-cert " + cert + " --tls-key " + cert, 2, []string{"--tls-key"}},
+		{open + " --tls-cert " + cert + " --tls-key /nowhere", 2, []string{"--tls-key", "/nowhere"}},
+		{open + " --tls-client-ca " + cert, 2, []string{"--tls-client-ca", "--tls-cert"}},
+		{open + " --tls-client-role me=admin", 2, []string{"--tls-client-role"}},
+		{open + " --token-file /nowhere", 2, []string{"--token-file", "/nowhere"}},
+		{open + " --oidc-issuer https://issuer.example", 2, []string{"--oidc-audience"}},
+		{"run --server example.com:1 --token secret", 2, []string{"--token", "plain text", "--tls"}},
+		{"run --client-cert x", 2, []string{"--client-key"}},
+		{"run --tls-ca /nowhere", 2, []string{"--tls-ca", "/nowhere"}},
+		{"run --tls-ca " + key, 2, []string{"--tls-ca", "no certificate"}},
+		{"run --client-cert " + cert + " --client-key /nowhere", 2, []string{"--client-key", "/nowhere"}},
+		{"audit", 2, []string{"--database-url"}},
+		{"audit --database-url postgres://h/d --limit 0", 2, []string{"--limit"}},
+		{"audit --database-url postgres://h/d --since -1s", 2, []string{"--since"}},
 		{"userdata find", 2, []string{"user id"}},
 		{"userdata find ann --variable apply", 2, []string{"--variable"}},
 		{"userdata erase ann bob", 2, []string{"one user id"}},
