@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -97,7 +98,7 @@ func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Liste
 		if s.http.TLSConfig != nil {
 			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 		}
-		if err := serve(httpListener); err != http.ErrServerClosed {
+		if err := serve(httpListener); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
