@@ -4,6 +4,8 @@ package audit
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"reflect"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,7 +49,7 @@ func (b *Book) Begin(ctx context.Context, caller access.Caller, rpc string) cont
 }
 
 // Note appends the call that the context carries to the table, in the transaction of what it does; nil: in one of its own.
-// Where the context carries none nothing is done.
+// Details that are empty, or false, are left out. Where the context carries no call nothing is done.
 func Note(ctx context.Context, tx DB, details Details) error {
 	a, ok := ctx.Value(key{}).(*act)
 	if !ok {
@@ -56,6 +58,7 @@ func Note(ctx context.Context, tx DB, details Details) error {
 	if tx == nil {
 		tx = a.DB
 	}
+	maps.DeleteFunc(details, func(_ string, value any) bool { return reflect.ValueOf(value).IsZero() })
 	a.details = details
 	err := a.append(ctx, tx, OK)
 	a.noted = err == nil

@@ -127,7 +127,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 				return err
 			}
 			return audit.Note(ctx, tx, audit.Details{"run_id": run.ID, "tasks": req.Tasks, "skip_tasks": req.SkipTasks, "dry_run": req.DryRun,
-				"continue_on_error": req.ContinueOnError, "max_duration": req.MaxDuration.String()})
+				"continue_on_error": req.ContinueOnError, "max_duration_seconds": req.MaxDuration.Seconds()})
 		})
 		if err != nil {
 			return nil, err
