@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -88,10 +91,10 @@ func (r rule) needs(req any) access.Role {
 	return r.role
 }
 
-// gate lets calls through to a server, or not.
+// gate lets calls through to a server, or not, and tells of each in the log.
 type gate struct {
 	identify func(ctx context.Context) (access.Caller, error)
-	book     *audit.Book
+	db       audit.DB
 	log      *slog.Logger
 }
 
@@ -103,23 +106,60 @@ func caller(ctx context.Context) access.Caller {
 	return c
 }
 
-// admit finds out who calls, and returns a context that knows.
-func (g *gate) admit(ctx context.Context, method string) (context.Context, error) {
+// requestHeader is how a client is told a call's id, by which its lines are found in the log: that of its trace, if it has
+// one.
+const requestHeader = "request-id"
+
+// admit finds out who calls, and returns a context that knows, and what is to be done when the call has ended.
+func (g *gate) admit(ctx context.Context, method string) (admitted context.Context, end func(error), err error) {
 	r := rules[method]
 	if r.role == access.Nobody {
-		return ctx, nil
+		return ctx, func(error) {}, nil
 	}
+	begun, id := time.Now(), rand.Text()
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		id = span.TraceID().String()
+	}
+	_ = grpc.SetHeader(ctx, metadata.Pairs(requestHeader, id)) // fails only when it is too late
 	c, err := g.identify(ctx)
-	if err != nil {
-		g.log.Warn("refused", "rpc", short(method), "address", c.Address, "error", err)
-		return ctx, denied(err)
-	}
 	ctx = context.WithValue(ctx, callerKey{}, c)
-	if r.audited {
-		ctx = g.book.Begin(ctx, c, short(method))
+	log := g.log.With("request_id", id)
+	end = func(err error) {
+		settle(ctx, err)
+		log.Log(ctx, levelOf(status.Code(err)), "call", "rpc", short(method), "subject", c.Subject, "address", c.Address, "code", nameOf(err), "error", said(method, err), "took", time.Since(begun))
 	}
-	return ctx, permit(ctx, method, nil)
+	if err != nil {
+		return ctx, end, denied(err)
+	}
+	if r.audited {
+		ctx = audit.Begin(ctx, g.db, log, c, short(method))
+	}
+	return ctx, end, permit(ctx, method, nil)
 }
+
+// levelOf is how much an operator should know of a call that ended so.
+func levelOf(c codes.Code) slog.Level {
+	switch c {
+	case codes.OK:
+		return slog.LevelDebug
+	case codes.Unauthenticated, codes.PermissionDenied, codes.ResourceExhausted, codes.Unavailable:
+		return slog.LevelWarn
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return slog.LevelError
+	}
+	return slog.LevelInfo
+}
+
+// said is what the log says of an error: nothing where that may name a person.
+func said(method string, err error) string {
+	if strings.HasPrefix(method, "/"+cleanupv1.UserDataService_ServiceDesc.ServiceName) {
+		return ""
+	}
+	return status.Convert(err).Message()
+}
+
+// nameOf is the name of an error's code.
+func nameOf(err error) string { return code.Code(status.Code(err)).String() }
 
 // permit tells whether the caller may make this request.
 func permit(ctx context.Context, method string, req any) error {
@@ -143,14 +183,12 @@ func short(method string) string {
 	return service[strings.LastIndex(service, ".")+1:] + "/" + name
 }
 
-// settle tells how a call ended.
-func settle(ctx context.Context, err error) {
-	audit.Settle(ctx, code.Code(status.Code(err)).String())
-}
+// settle tells how what a call does ended, once.
+func settle(ctx context.Context, err error) { audit.Settle(ctx, nameOf(err)) }
 
 func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	ctx, err = g.admit(ctx, info.FullMethod)
-	defer func() { settle(ctx, err) }()
+	ctx, end, err := g.admit(ctx, info.FullMethod)
+	defer func() { end(err) }()
 	if err == nil {
 		err = permit(ctx, info.FullMethod, req)
 	}
@@ -161,8 +199,8 @@ func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h
 }
 
 func (g *gate) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	ctx, err := g.admit(stream.Context(), info.FullMethod)
-	defer func() { settle(ctx, err) }()
+	ctx, end, err := g.admit(stream.Context(), info.FullMethod)
+	defer func() { end(err) }()
 	if err != nil {
 		return err
 	}

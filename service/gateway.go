@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -23,7 +24,7 @@ import (
 // gateway is the REST routes of the API. It calls the in-memory server, since the generated in-process handlers
 // can not stream.
 func (s *Server) gateway() (http.Handler, error) {
-	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStatsHandler(otelgrpc.NewClientHandler()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.pipe.DialContext(ctx) }))
 	if err != nil {
 		return nil, err
@@ -38,6 +39,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithMiddlewares(strictRoute),
 		runtime.WithMetadata(forwarded),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
+		runtime.WithOutgoingHeaderMatcher(func(name string) (string, bool) { return name, name == requestHeader }),
 		// Without these a POST of a form would be taken for a GET.
 		runtime.WithDisablePathLengthFallback(), runtime.WithDisableHTTPMethodOverride(),
 	)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -33,7 +34,7 @@ func (s *Server) handler(svc *Service, registry *prometheus.Registry, c ServerCo
 		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
 	})
 	mux := http.NewServeMux()
-	mux.Handle("/", only(c.Guard, c.Log, access.Viewer, known))
+	mux.Handle("/", otelhttp.NewHandler(only(c.Guard, c.Log, access.Viewer, known), "HTTP"))
 	mux.Handle("/healthz", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", onlyGet(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)

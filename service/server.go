@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"golang.org/x/sync/errgroup"
@@ -24,7 +25,6 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
-	"github.com/cleanupd/cleanupd/service/audit"
 )
 
 // stopTimeout is how long calls under way may take when the server stops.
@@ -58,10 +58,9 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	measure := grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))))
+	measure := grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))))
 	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
-	book := &audit.Book{DB: s.pool, Log: c.Log}
-	for server, g := range map[**grpc.Server]*gate{&out.grpc: {overGRPC(c.Guard), book, c.Log}, &out.inner: {byGateway, book, c.Log}} {
+	for server, g := range map[**grpc.Server]*gate{&out.grpc: {overGRPC(c.Guard), s.pool, c.Log}, &out.inner: {byGateway, s.pool, c.Log}} {
 		options := []grpc.ServerOption{measure, grpc.ChainUnaryInterceptor(g.unary, unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors)}
 		if c.TLS != nil && server == &out.grpc {
 			options = append(options, grpc.Creds(credentials.NewTLS(c.TLS)))

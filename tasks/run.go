@@ -77,7 +77,7 @@ func run(ctx context.Context, c Config, j Journal) error {
 		}
 		var state State
 		e.warned = map[string]bool{}
-		err := e.retry(ctx, t.Name, func() (err error) { state, err = e.run(ctx, t); return err })
+		err := e.retry(ctx, t.Name, func() (err error) { state, err = e.traced(ctx, t); return err })
 		if endsRun(err) || Lost(err) || ctx.Err() != nil {
 			return err
 		}

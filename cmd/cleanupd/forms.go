@@ -36,8 +36,9 @@ func (c *formsConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.serverCA, "forms-server-ca", "", "a file of certificates that the web service's must be signed by; the system's unless it is given")
 }
 
-// open checks the configuration, connects, and brings the schema up to date. Both are nil without a database.
-func (c *formsConfig) open(ctx context.Context) (*userdata.Database, *pgxpool.Pool, error) {
+// open checks the configuration, connects, by a tracer unless it is nil, and brings the schema up to date. Both are nil
+// without a database.
+func (c *formsConfig) open(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Database, *pgxpool.Pool, error) {
 	if c.databaseURL == "" {
 		if *c != (formsConfig{}) {
 			return nil, nil, usagef("the other --forms flags need --forms-database-url")
@@ -68,6 +69,7 @@ func (c *formsConfig) open(ctx context.Context) (*userdata.Database, *pgxpool.Po
 	if err := userdata.Migrate(ctx, conn); err != nil {
 		return nil, nil, fmt.Errorf("the Forms database: %w", err)
 	}
+	config.ConnConfig.Tracer = tracer
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, nil, err

@@ -35,7 +35,7 @@ func cleanupd(t *testing.T, args ...string) (code int, stdout, stderr string) {
 type replica struct {
 	cmd        *exec.Cmd
 	grpc, http string
-	log        *logged
+	log, out   *logged
 }
 
 // logged is a log that can be waited on.
@@ -74,10 +74,10 @@ func (l *logged) wait(ctx context.Context, pattern string) []string {
 // serve starts a replica and waits until it serves.
 func serve(t *testing.T, args ...string) *replica {
 	t.Helper()
-	r := &replica{log: &logged{more: make(chan struct{})}}
+	r := &replica{log: &logged{more: make(chan struct{})}, out: &logged{more: make(chan struct{})}}
 	r.cmd = exec.Command(os.Args[0], append([]string{"serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, args...)...)
 	r.cmd.Env = append(os.Environ(), asProgram+"=1")
-	r.cmd.Stderr = r.log
+	r.cmd.Stderr, r.cmd.Stdout = r.log, r.out
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func serve(t *testing.T, args ...string) *replica {
 		_ = r.cmd.Process.Kill()
 		_ = r.cmd.Wait()
 	})
-	found := r.log.wait(t.Context(), `grpc=(\S+) http=(\S+)`)
+	found := r.log.wait(t.Context(), `grpc"?[=:]"?([^"\s]+)"?[ ,]"?http"?[=:]"?([^"\s]+)`)
 	r.grpc, r.http = found[1], "http://"+found[2]
 	return r
 }

@@ -27,7 +27,7 @@ func newMigrate() *cobra.Command {
 				}
 			}
 			if forms != "" {
-				_, pool, err := (&formsConfig{databaseURL: forms}).open(cmd.Context())
+				_, pool, err := (&formsConfig{databaseURL: forms}).open(cmd.Context(), nil)
 				if err != nil {
 					return err
 				}

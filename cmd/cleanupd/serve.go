@@ -39,11 +39,14 @@ type serveConfig struct {
 	listTables  []string
 	forms       formsConfig
 	access      accessConfig
-	tracer      pgx.QueryTracer // of the main database's connections; nil: none
+	tracer      pgx.QueryTracer // of the databases' connections; nil: none
 }
 
 func newServe() *cobra.Command {
-	var c serveConfig
+	var (
+		c       serveConfig
+		logging logConfig
+	)
 	cmd := &cobra.Command{
 		Use:   "serve --database-url URL",
 		Short: "Serve the API, and work on the runs it starts",
@@ -54,7 +57,17 @@ func newServe() *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.limits.ReplicaLag > 0
-			s, err := newServer(cmd.Context(), c, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			log, err := logging.open(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			tracer, stopTracing, err := startTracing(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer stopTracing()
+			c.tracer = tracer
+			s, err := newServer(cmd.Context(), c, log)
 			if err != nil {
 				return err
 			}
@@ -74,6 +87,7 @@ func newServe() *cobra.Command {
 	limitFlags(f, &c.limits)
 	c.forms.flags(f)
 	c.access.flags(f)
+	logging.flags(f)
 	f.DurationVar(&c.lease, "lease", 15*time.Second, "how long a silent replica keeps its run, 1s or more")
 	return cmd
 }
@@ -153,10 +167,10 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	if err := s.connectOthers(ctx, c.midSourcing); err != nil {
+	if err := s.connectOthers(ctx, c.midSourcing, c.tracer); err != nil {
 		return nil, err
 	}
-	if s.forms, s.formsPool, err = c.forms.open(ctx); err != nil {
+	if s.forms, s.formsPool, err = c.forms.open(ctx, c.tracer); err != nil {
 		return nil, err
 	}
 	hostname, _ := os.Hostname() // for people only
@@ -170,7 +184,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 
 // connectOthers makes the pools of the mid-sourcing databases. One that does not answer now may do so in a run; one
 // that is the main database never is what was meant.
-func (s *server) connectOthers(ctx context.Context, given []string) error {
+func (s *server) connectOthers(ctx context.Context, given []string, tracer pgx.QueryTracer) error {
 	s.others = map[string]*pgxpool.Pool{}
 	for _, entry := range given {
 		name, url, _ := strings.Cut(entry, "=")
@@ -184,6 +198,7 @@ func (s *server) connectOthers(ctx context.Context, given []string) error {
 		if err != nil {
 			return usagef("--mid-sourcing %s: %w", name, err)
 		}
+		config.ConnConfig.Tracer = tracer
 		pool, err := pgxpool.NewWithConfig(ctx, config)
 		if err != nil {
 			return fmt.Errorf("--mid-sourcing %s: %w", name, err)

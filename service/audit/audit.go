@@ -25,15 +25,10 @@ type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Book is where acts are written down.
-type Book struct {
-	DB  DB
-	Log *slog.Logger
-}
-
 // act is a call that changes something, or tries to.
 type act struct {
-	*Book
+	db      DB
+	log     *slog.Logger
 	caller  access.Caller
 	rpc     string
 	details Details
@@ -43,9 +38,10 @@ type act struct {
 
 type key struct{}
 
-// Begin returns a context that carries a call of an RPC, SERVICE/METHOD.
-func (b *Book) Begin(ctx context.Context, caller access.Caller, rpc string) context.Context {
-	return context.WithValue(ctx, key{}, &act{Book: b, caller: caller, rpc: rpc, details: Details{}})
+// Begin returns a context that carries a call of an RPC, SERVICE/METHOD. What is not written down in the transaction of a
+// change is by the database that is given.
+func Begin(ctx context.Context, db DB, log *slog.Logger, caller access.Caller, rpc string) context.Context {
+	return context.WithValue(ctx, key{}, &act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}})
 }
 
 // Note appends the call that the context carries to the table, in the transaction of what it does; nil: in one of its own.
@@ -56,9 +52,9 @@ func Note(ctx context.Context, tx DB, details Details) error {
 		return nil
 	}
 	if tx == nil {
-		tx = a.DB
+		tx = a.db
 	}
-	maps.DeleteFunc(details, func(_ string, value any) bool { return reflect.ValueOf(value).IsZero() })
+	maps.DeleteFunc(details, func(_ string, value any) bool { return value == nil || reflect.ValueOf(value).IsZero() })
 	a.details = details
 	err := a.append(ctx, tx, OK)
 	a.noted = err == nil
@@ -75,12 +71,12 @@ func Settle(ctx context.Context, result string) {
 	if result != OK || !a.noted {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		if err := a.append(ctx, a.DB, result); err != nil {
-			a.Log.Error("an act could not be written to the audit table", "error", err)
+		if err := a.append(ctx, a.db, result); err != nil {
+			a.log.Error("an act could not be written to the audit table", "error", err)
 		}
 	}
 	c := a.caller
-	a.Log.Info("audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address, "details", a.details, "result", result)
+	a.log.Info("audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address, "details", a.details, "result", result)
 }
 
 func (a *act) append(ctx context.Context, db DB, result string) error {

@@ -34,6 +34,7 @@ type claim struct {
 	cursor          purge.Cursor
 	setbacks        int    // how often in a row it was taken up again without having come further
 	reason          string // why it was the last time
+	traceParent     string // the span of the call that asked for it
 }
 
 // position is a task's place among the chosen ones, from 1.
@@ -81,9 +82,9 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 			FROM waiting, LATERAL (SELECT md5(string_agg(concat_ws(' ', t.state, t.batches, t.cursor), ',' ORDER BY t.position)) AS progress
 				FROM cleanupd.task t WHERE t.run_id = waiting.id) AS now
 			WHERE r.id = waiting.id
-			RETURNING r.id::text, epoch, dry_run, continue_on_error, reference_time, setbacks, waiting.state, waiting.holder`,
+			RETURNING r.id::text, epoch, dry_run, continue_on_error, reference_time, setbacks, trace_parent, waiting.state, waiting.holder`,
 			append([]any{m.lease.Microseconds(), m.replica}, args...)...).
-			Scan(&got.id, &got.epoch, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.setbacks, &state, &holder)
+			Scan(&got.id, &got.epoch, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.setbacks, &got.traceParent, &state, &holder)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

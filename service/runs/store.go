@@ -164,10 +164,10 @@ func insertRun(ctx context.Context, tx pgx.Tx, req Request) (*Run, error) {
 		return nil, err
 	}
 	for _, slot := range slots(req.DryRun) {
-		tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by)
-			VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6)
+		tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent)
+			VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6, $7)
 			ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,
-			id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), req.RequestedBy)
+			id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), req.RequestedBy, traceParent(ctx))
 		if err != nil {
 			return nil, fmt.Errorf("store the run: %w", err)
 		}

@@ -94,7 +94,7 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 		if c.setbacks <= 1 {
 			pause.Reset()
 		}
-		err := m.attempt(ctx, c)
+		err := c.traced(ctx, func(ctx context.Context) error { return m.attempt(ctx, c) })
 		switch {
 		case err == nil:
 			log.Info("the run has ended")
@@ -140,7 +140,7 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	})
 	j := &journal{m: m, claim: c, stopping: ctx.Done()}
 	var wg sync.WaitGroup
-	beside, stop := context.WithCancel(working)
+	beside, stop := context.WithCancel(untraced(working))
 	wg.Go(func() { m.renew(beside, c, lose) })
 	wg.Go(func() { j.tell(beside) })
 	err := m.execute(working, c, j)

@@ -19,7 +19,8 @@ type worker struct {
 	// skipLocked passes over rows that someone else has locked, below this place only.
 	skipLocked int64
 	idle       int
-	narrowed   int // batches in a row that had too many rows
+	narrowed   int       // batches in a row that had too many rows
+	spanned    time.Time // when a batch was in the trace last
 }
 
 // patience is after how many batches with too many rows they are picked first, until there are fewer.
@@ -32,7 +33,7 @@ const idleBatches = 3
 func (w *worker) work(ctx context.Context, end int64) error {
 	for w.take(w, end) {
 		for w.from < w.to {
-			err := w.step(ctx)
+			err := w.traced(ctx, w.step)
 			// Passing over locked rows takes the right to lock them (UPDATE), which the role may not have.
 			if hasState(err, lockNotAvailable) || w.passesOver() && hasState(err, insufficientPrivilege) {
 				w.leave()

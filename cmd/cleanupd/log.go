@@ -1,0 +1,32 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+)
+
+// logConfig says how the log is written.
+type logConfig struct{ format, level string }
+
+func (c *logConfig) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.format, "log-format", "text", "how the log is written: text or json, a line an event, to stderr")
+	f.StringVar(&c.level, "log-level", "info", "what the log tells at least: debug (every call), info, warn or error")
+}
+
+// open returns the log.
+func (c *logConfig) open(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.level)); err != nil {
+		return nil, usagef("--log-level must be debug, info, warn or error, not %q", c.level)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch c.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, usagef("--log-format must be text or json, not %q", c.format)
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// planted is in every secret, and in every row.
+const planted = "PLANTED"
+
+// withPassword is a database's URL with a password in it, which the server does not ask for.
+func withPassword(t *testing.T, db *pgtest.DB, password string) string {
+	t.Helper()
+	u, err := url.Parse(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(u.User.Username(), password)
+	return u.String()
+}
+
+// No secret and no content of a row is in a log, a trace, an event, an error, an answer or a record. The traces lead from the
+// call over the run and its task to the batch and its statements.
+func TestNothingIsToldThatShouldNotBe(t *testing.T) {
+	t.Setenv("OTEL_TRACES_EXPORTER", "console")
+	db, forms := pgtest.Campaign(t), formsOf(t, 40, "")
+	db.Do(`INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 20) i;
+		ALTER TABLE XtkAudit ADD sNote text UNIQUE; CREATE TABLE ref (note text REFERENCES XtkAudit (sNote));
+		INSERT INTO XtkAudit (iAuditId, tsChanged, sNote) VALUES (1, '2000-01-01', 'PLANTED row'); INSERT INTO ref VALUES ('PLANTED row')`)
+	forms.Do(`UPDATE edcprincipalentity SET canonicalname = 'PLANTED user' WHERE canonicalname = 'ann'`)
+	r := serve(t, "--database-url", withPassword(t, db, "PLANTED-password"), "--log-level", "debug", "--log-format", "json", "--token-file", tokenFile(t, "admin", "PLANTED-token"),
+		"--forms-database-url", withPassword(t, forms, "PLANTED-forms"), "--forms-gds-in-database", "--forms-server-url", "http://who:PLANTED-word@127.0.0.1:1/soap", "--forms-server-user", "who", "--forms-server-password", "PLANTED-word")
+	var told strings.Builder
+	ask := func(method, path, token, body string) {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), method, r.http+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		_ = answer.Body.Close()
+		told.WriteString(path + " " + answer.Status + "\n" + string(text))
+		if id := answer.Header.Get("Request-Id"); answer.StatusCode < 400 && strings.HasPrefix(path, "/v1/") && (id == "" || r.log.wait(t.Context(), `"request_id":"`+id)[0] == "") {
+			t.Errorf("%s: the log does not know the request %q", path, id)
+		}
+	}
+	ask("POST", "/v1/runs", "PLANTED.jwt.token", "{}")
+	ask("POST", "/v1/runs", "PLANTED-token", `{"tasks":["import-rejects"]}`)
+	ask("POST", "/v1/runs", "PLANTED-token", `{"continueOnError":true}`)
+	ask("POST", "/v1/userdata:find", "PLANTED-token", `{"userId":"PLANTED user"}`)
+	ask("POST", "/v1/userdata:erase", "PLANTED-token", `{"userId":"PLANTED user","dryRun":true}`)
+	ask("POST", "/v1/userdata:erase", "PLANTED-token", `{"userId":"PLANTED user"}`)
+	ask("GET", "/v1/userdata/receipts", "PLANTED-token", "")
+	ask("GET", "/metrics", "PLANTED-token", "")
+	for _, row := range db.Strings("SELECT to_jsonb(x)::text FROM cleanupd.run x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.task x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.event x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.audit x") {
+		told.WriteString(row + "\n")
+	}
+	for _, row := range forms.Strings("SELECT to_jsonb(x)::text FROM cleanupd.erasure x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.erasure_event x") {
+		told.WriteString(row + "\n")
+	}
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	log, spans := r.log.text.String(), r.out.text.String()
+	told.WriteString(log + spans)
+	for line := range strings.Lines(told.String()) {
+		if strings.Contains(line, planted) {
+			t.Errorf("a secret is told: %s", line)
+		}
+	}
+	for _, part := range []string{"audit-trail", "ref", "FAILED", "AUDIT"} { // it is really about the run that failed
+		if !strings.Contains(strings.ToUpper(told.String()), strings.ToUpper(part)) {
+			t.Errorf("nothing is told of %s", part)
+		}
+	}
+	traced(t, spans, "batch", "task import-rejects", "run", "cleanup.v1.CleanupService/RunCleanup")
+}
+
+// traced checks that there is a span below these, each of which is below the next.
+func traced(t *testing.T, spans string, names ...string) {
+	t.Helper()
+	type span struct {
+		Name        string
+		SpanContext struct{ TraceID, SpanID string }
+		Parent      struct{ SpanID string }
+	}
+	byID := map[string]span{}
+	for line := range strings.Lines(spans) {
+		var s span
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		byID[s.SpanContext.SpanID] = s
+	}
+	for _, s := range byID {
+		trace := s.SpanContext.TraceID
+		for _, name := range names {
+			if s = byID[s.Parent.SpanID]; s.Name != name || s.SpanContext.TraceID != trace {
+				break
+			}
+			if name == names[len(names)-1] {
+				return
+			}
+		}
+	}
+	t.Errorf("no span is below %v", names)
+}

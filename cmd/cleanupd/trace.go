@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/exaring/otelpgx"
+	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// tracing are the environment variables of OpenTelemetry that ask for traces, any of them.
+var tracing = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
+
+// startTracing sends traces where OpenTelemetry's environment variables say, and returns the tracer of database connections;
+// nil when they say nothing. stop sends what is left.
+func startTracing(ctx context.Context) (tracer pgx.QueryTracer, stop func(), err error) {
+	asked := false
+	for _, name := range tracing {
+		asked = asked || os.Getenv(name) != ""
+	}
+	if !asked {
+		return nil, func() {}, nil
+	}
+	exporter, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return nil, nil, usagef("%s: %w", tracing[0], err)
+	}
+	what, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(attribute.String("service.name", "cleanupd")), resource.WithFromEnv())
+	if err != nil {
+		return nil, nil, usagef("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(what))
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	return otelpgx.NewTracer(otelpgx.WithTrimSQLInSpanName()), func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			fmt.Fprintf(os.Stderr, "the last traces could not be sent: %v\n", err)
+		}
+	}, nil
+}
