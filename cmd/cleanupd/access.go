@@ -22,7 +22,7 @@ func (c *accessConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.certificate, "tls-cert", "", "the certificate of both listeners, with its chain: a PEM file, read again when it changes; without it they speak plain text")
 	f.StringVar(&c.key, "tls-key", "", "the key of --tls-cert: a PEM file, read again when it changes")
 	f.StringVar(&c.ClientCA, "tls-client-ca", "", "the authorities of client certificates: a PEM file, read again when it changes; without it none are taken")
-	f.StringArrayVar(&c.ClientRoles, "tls-client-role", nil, "NAME=ROLE: the role of the client certificates with this common name or subject alternative name: viewer, operator or admin; may be repeated")
+	f.StringArrayVar(&c.ClientRoles, "tls-client-role", nil, "NAME=ROLE: the role of the client certificates with this common name or subject alternative name: viewer, operator or admin; may be repeated (default those called viewer, operator and admin have this role)")
 	f.StringVar(&c.TokenFile, "token-file", "", `static tokens: a file with a line "ROLE NAME SHA256-OF-TOKEN" each, read again when it changes; callers send authorization: Bearer TOKEN`)
 	f.StringVar(&c.Issuer, "oidc-issuer", "", "the URL of an OpenID Connect issuer, whose JWTs are taken: authorization: Bearer JWT")
 	f.StringVar(&c.Audience, "oidc-audience", "", "the audience that a JWT must name")

@@ -40,7 +40,7 @@ func startTracing(ctx context.Context) (tracer pgx.QueryTracer, stop func(), err
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(what))
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
-	return otelpgx.NewTracer(otelpgx.WithTrimSQLInSpanName()), func() {
+	return otelpgx.NewTracer(), func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {

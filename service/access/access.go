@@ -62,7 +62,8 @@ var (
 type Config struct {
 	// ClientCA is a PEM file with the certificates of the authorities of client certificates; empty: none are taken.
 	ClientCA string
-	// ClientRoles say NAME=ROLE of the common name, or a subject alternative name, of a client certificate.
+	// ClientRoles say NAME=ROLE of the common name, or a subject alternative name, of a client certificate; none: those that are
+	// called viewer, operator and admin have this role.
 	ClientRoles []string
 	// TokenFile has a line "ROLE NAME SHA256" for each static token, the hash in hexadecimal; empty: none are taken.
 	TokenFile string

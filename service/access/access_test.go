@@ -176,6 +176,27 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 	}
 }
 
+// Without roles by name, the names are the roles.
+func TestCertificatesNamedAfterRoles(t *testing.T) {
+	ca := testca.New(t)
+	for name, want := range map[string]Role{"admin": Admin, "viewer": Viewer, "nobody": Nobody, "root": Nobody} {
+		for given, want := range map[string]Role{"": want, "root=operator": map[string]Role{"root": Operator}[name]} {
+			config := Config{ClientCA: ca.File(), Log: slog.New(slog.DiscardHandler)}
+			if given != "" {
+				config.ClientRoles = []string{given}
+			}
+			guard, err := Open(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := guard.Identify(t.Context(), "host", []*x509.Certificate{ca.Client(name).Leaf}, nil)
+			if err != nil || c.Role != want || c.Subject != name {
+				t.Errorf("%s with %q: %+v, %v", name, given, c, err)
+			}
+		}
+	}
+}
+
 // An issuer may come up later, and change its keys.
 func TestIssuerChangesItsKeys(t *testing.T) {
 	var keys []*rsa.PrivateKey

@@ -17,6 +17,9 @@ type certificates struct {
 
 func newCertificates(c Config) (*certificates, error) {
 	out := &certificates{roles: map[string]Role{}}
+	if len(c.ClientRoles) == 0 {
+		out.roles = map[string]Role{Viewer.String(): Viewer, Operator.String(): Operator, Admin.String(): Admin}
+	}
 	for _, entry := range c.ClientRoles {
 		at := strings.LastIndex(entry, "=")
 		if at <= 0 {
