@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
@@ -54,8 +55,10 @@ func (l *logged) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// wait returns what a pattern captures, once it is in the log.
+// wait returns what a pattern captures, once it is in the log; nothing when it does not come.
 func (l *logged) wait(ctx context.Context, pattern string) []string {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	for {
 		l.mu.Lock()
 		found, more := regexp.MustCompile(pattern).FindStringSubmatch(l.text.String()), l.more
