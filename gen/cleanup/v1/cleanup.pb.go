@@ -228,7 +228,8 @@ type Run struct {
 	State RunState `protobuf:"varint,2,opt,name=state,proto3,enum=cleanup.v1.RunState" json:"state,omitempty"`
 	// It changes nothing: the counts are of what would go.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Who asked for it.
+	// Who asked for it: the name of a token, a certificate or a JWT's subject; the address where nobody is asked who they are;
+	// "schedule" for the runs of the schedule.
 	RequestedBy string `protobuf:"bytes,4,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	// The run's `now`, read once from the database when the run began; every cutoff is reckoned from it.
 	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`

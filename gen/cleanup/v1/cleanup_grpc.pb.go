@@ -36,6 +36,10 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // CleanupService runs the database cleanup of a Campaign database and tells what it is doing.
+//
+// Where the server asks who calls, each call needs a role, of which each may do what those before it may: viewer for
+// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions and SetSchedule.
+// UNAUTHENTICATED without good credentials, PERMISSION_DENIED with too small a role.
 type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events to the end. A client that goes away does not stop the run.
 	//
@@ -202,6 +206,10 @@ func (c *cleanupServiceClient) SetSchedule(ctx context.Context, in *SetScheduleR
 // for forward compatibility.
 //
 // CleanupService runs the database cleanup of a Campaign database and tells what it is doing.
+//
+// Where the server asks who calls, each call needs a role, of which each may do what those before it may: viewer for
+// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions and SetSchedule.
+// UNAUTHENTICATED without good credentials, PERMISSION_DENIED with too small a role.
 type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events to the end. A client that goes away does not stop the run.
 	//

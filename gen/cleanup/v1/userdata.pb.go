@@ -1010,7 +1010,7 @@ type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The erasure's id; empty in a dry run.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Who asked for it.
+	// Who asked for it: the name of a token, a certificate or a JWT's subject; the address where nobody is asked who they are.
 	RequestedBy string `protobuf:"bytes,2,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	// When.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`

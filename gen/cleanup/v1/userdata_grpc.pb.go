@@ -29,7 +29,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // UserDataService finds and erases one person's data in the workflows of AEM Forms. It needs a server that was started
-// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION.
+// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. Where the server asks who calls, every call needs
+// the role admin: UNAUTHENTICATED without good credentials, PERMISSION_DENIED with another role.
 type UserDataServiceClient interface {
 	// Finds every trace of a person that the database can tell. INVALID_ARGUMENT: an empty user id, or a variable without
 	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know.
@@ -96,7 +97,8 @@ func (c *userDataServiceClient) ListReceipts(ctx context.Context, in *ListReceip
 // for forward compatibility.
 //
 // UserDataService finds and erases one person's data in the workflows of AEM Forms. It needs a server that was started
-// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION.
+// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. Where the server asks who calls, every call needs
+// the role admin: UNAUTHENTICATED without good credentials, PERMISSION_DENIED with another role.
 type UserDataServiceServer interface {
 	// Finds every trace of a person that the database can tell. INVALID_ARGUMENT: an empty user id, or a variable without
 	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know.
