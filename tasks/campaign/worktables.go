@@ -26,8 +26,8 @@ func (w WorkTable) Quoted() string { return pgx.Identifier{w.Schema, w.Name}.San
 // unsignedIDs is how far the unsigned form of a negative 32-bit id is from the id.
 const unsignedIDs = 1 << 32
 
-// workTableID is an id as it stands in a name: no leading zeros, so no 0 either.
-var workTableID = regexp.MustCompile(`^([1-9][0-9]{0,9})(.*)$`)
+// workTableID is an id as it stands in a name, with all its digits: no leading zeros, so no 0 either.
+var workTableID = regexp.MustCompile(`^([1-9][0-9]{0,9})([^0-9].*)?$`)
 
 // ParseID reads the id at the beginning of text, and returns what follows it.
 func ParseID(text string) (id int64, rest string, ok bool) {

@@ -1,0 +1,36 @@
+package campaign_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// The id of a work table is one that Campaign's 32 bits hold, and the only one that makes this name.
+func FuzzWorkTableName(f *testing.F) {
+	for _, text := range []string{"", "0", "1", "12_1", "012", "-5", "+5", "2147483647", "2147483648", "4294967295_x", "4294967296", "99999999999", "12345678901",
+		"7_grp8", "7_grp08", "7_grp4294967295", "7_grp4294967296", "7_grp", "1\n2", "１２", "1;DROP TABLE x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		id, rest, ok := campaign.ParseID(text)
+		if !ok {
+			return
+		}
+		if id == 0 || id < math.MinInt32 || id > math.MaxInt32 {
+			t.Errorf("%q has the id %d, which is none of 32 bits", text, id)
+		}
+		if rest != "" && rest[0] >= '0' && rest[0] <= '9' {
+			t.Errorf("%q: the id ends before its digits do", text)
+		}
+		if again := campaign.WorkTableName("", id) + rest; again != text {
+			t.Errorf("%q has the id %d, by which it would be %q", text, id, again)
+		}
+		list, ok := campaign.WorkTable{Name: text}.ListID()
+		if ok && !strings.HasSuffix(text, campaign.WorkTableName("_grp", list)) {
+			t.Errorf("%q holds the data of list %d", text, list)
+		}
+	})
+}
