@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,14 +23,18 @@ var (
 	trackingLogs  = logFamily{"sTrackingLogSchema", "iTrackingLogId", []string{"iDeliveryId", "tsLog"}}
 )
 
+// schemaForm is the form of a schema's name. Beyond ASCII, PostgreSQL's lower case would differ from ours.
+var schemaForm = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):([A-Za-z0-9_]+)$`)
+
 // TableName turns the name of a schema of the application (nms:broadLogRcp) into that of its table as PostgreSQL
-// stores it (nmsbroadlogrcp). It is not ok when the name has not the form namespace:name.
+// stores it (nmsbroadlogrcp). It is not ok when the name has not the form namespace:name, in ASCII letters, digits and
+// underscores.
 func TableName(schemaName string) (name string, ok bool) {
-	namespace, local, found := strings.Cut(schemaName, ":")
-	if !found || namespace == "" || local == "" || strings.Contains(local, ":") {
+	m := schemaForm.FindStringSubmatch(schemaName)
+	if m == nil {
 		return "", false
 	}
-	return strings.ToLower(namespace + local), true
+	return strings.ToLower(m[1] + m[2]), true
 }
 
 // DeliveryLogs lists the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. The notes
