@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -85,6 +86,11 @@ type Options struct {
 	stored  map[string]bool
 }
 
+// nearest is the stored moment, or the one nearest to it that a caller can be told of: infinity is none, nor is what only
+// PostgreSQL counts to.
+const nearest = `CASE WHEN tsTimeStampValue IS NOT NULL THEN
+	LEAST(GREATEST(tsTimeStampValue::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 23:59:59.999999Z') END`
+
 // ReadOptions reads XtkOption. A database without that table has no stored options.
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
 	o := &Options{map[string]int64{}, map[string]time.Time{}, map[string]bool{}}
@@ -92,8 +98,7 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	if t == nil || !t.Has("sName", "iLongValue", "tsTimeStampValue") {
 		return o, nil
 	}
-	rows, err := db.Query(ctx, "SELECT sName, iLongValue::bigint, tsTimeStampValue::timestamptz FROM "+t.Quoted()+
-		" WHERE sName = ANY ($1)", optionNames)
+	rows, err := db.Query(ctx, "SELECT sName, iLongValue::bigint, "+nearest+" FROM "+t.Quoted()+" WHERE sName = ANY ($1)", optionNames)
 	if err != nil {
 		return nil, fmt.Errorf("read XtkOption: %w", err)
 	}
@@ -124,7 +129,7 @@ func (o *Options) Stored(opt Option) bool { return o.stored[opt.Name] }
 // Number is the stored number as it is: seconds for a delay, the code for NoStats.
 func (o *Options) Number(opt Option) int64 { return o.numbers[opt.Name] }
 
-// Moment is a stored moment, nil when there is none.
+// Moment is a stored moment, or the nearest to it in the years 1 to 9999; nil when there is none.
 func (o *Options) Moment(opt Option) *time.Time {
 	if t, ok := o.moments[opt.Name]; ok {
 		return &t
@@ -132,16 +137,20 @@ func (o *Options) Moment(opt Option) *time.Time {
 	return nil
 }
 
-// Delay is the delay in force. A stored one of less than a day is never used: it is an error that says so.
+// Delay is the delay in force. A stored one of less than a day, or of more than 32 bits of seconds, is never used: it is
+// an error that says so.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
 	if !o.stored[opt.Name] {
 		return time.Duration(opt.Default) * Day, nil
 	}
-	d := time.Duration(o.numbers[opt.Name]) * time.Second
-	if d < Day {
-		return 0, fmt.Errorf("option %s is stored as %d seconds, less than a day: not used", opt.Name, o.numbers[opt.Name])
+	seconds := o.numbers[opt.Name]
+	switch {
+	case seconds < int64(Day/time.Second):
+		return 0, fmt.Errorf("option %s is stored as %d seconds, less than a day: not used", opt.Name, seconds)
+	case seconds > math.MaxInt32:
+		return 0, fmt.Errorf("option %s is stored as %d seconds, more than %d days: not used", opt.Name, seconds, MaxDays)
 	}
-	return d, nil
+	return time.Duration(seconds) * time.Second, nil
 }
 
 // Statistics is what the task statistics is to do. A stored value it does not know acts as NoStatistics and comes
