@@ -80,9 +80,10 @@ func (m *Manager) Metrics() prometheus.Collector { return m.waited }
 // Cancel asks for a run to be stopped after its current batch, and returns the run. One that nobody holds is
 // ended here; one that has ended is returned as it is.
 func (m *Manager) Cancel(ctx context.Context, id string) (run *Run, err error) {
-	if _, err := m.Get(ctx, id); err != nil {
+	if run, err = m.Get(ctx, id); err != nil {
 		return nil, err
 	}
+	id = run.ID
 	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		if _, err := lockPending(ctx, tx); err != nil { // first, as at every end of a run
 			return err

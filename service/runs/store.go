@@ -62,10 +62,11 @@ func load(ctx context.Context, db campaign.Querier, where string, args ...any) (
 
 // get reads one run.
 func get(ctx context.Context, db campaign.Querier, id string) (*Run, error) {
-	if _, err := uuid.Parse(id); err != nil {
+	key, err := uuid.Parse(id)
+	if err != nil {
 		return nil, ErrNotFound
 	}
-	list, err := load(ctx, db, "WHERE id = $1::text::uuid", id)
+	list, err := load(ctx, db, "WHERE id = $1::text::uuid", key.String()) // PostgreSQL does not know all the forms that Parse does
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +97,12 @@ func (m *Manager) List(ctx context.Context, size int, token string) ([]*Run, str
 		return list, "", err
 	}
 	last := list[size-1]
-	next := base64.URLEncoding.EncodeToString([]byte(last.CreateTime.UTC().Format(time.RFC3339Nano) + " " + last.ID))
-	return list[:size], next, nil
+	return list[:size], formatToken(last.CreateTime, last.ID), nil
+}
+
+// formatToken is the token of the page after a run.
+func formatToken(created time.Time, id string) string {
+	return base64.URLEncoding.EncodeToString([]byte(created.UTC().Format(time.RFC3339Nano) + " " + id))
 }
 
 func parseToken(token string) (created time.Time, id string, err error) {
@@ -109,10 +114,11 @@ func parseToken(token string) (created time.Time, id string, err error) {
 	if created, err = time.Parse(time.RFC3339Nano, when); err != nil {
 		return time.Time{}, "", ErrPageToken
 	}
-	if _, err := uuid.Parse(id); err != nil {
+	key, err := uuid.Parse(id)
+	if err != nil || formatToken(created, key.String()) != token { // there is one way to write it: ours
 		return time.Time{}, "", ErrPageToken
 	}
-	return created, id, nil
+	return created, key.String(), nil
 }
 
 // Start stores a run, for any replica to take. It fails with InvalidError, ActiveError or ErrTooManyDryRuns.
