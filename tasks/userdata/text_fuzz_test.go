@@ -1,0 +1,58 @@
+package userdata
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// A marker is named by a document and a session, and nothing of its name belongs to neither.
+func FuzzMarker(f *testing.F) {
+	for _, name := range []string{"", "doc", ".session", "doc.session", "doc.session_wftask12", "doc.session_wftask123", "a.session1.session2", ".session1.session2", "doc.Session1", "doc.sessio", "a/b.session1", "..session1", "doc.session\n", "doc.session.session"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		guid, session, ok := marker(name)
+		switch {
+		case !ok && strings.Contains(name, ".session") && !strings.HasPrefix(name, ".session"):
+			t.Errorf("%q is no marker", name)
+		case !ok:
+		case guid == "" || guid+".session"+session != name || strings.Contains(session, ".session"):
+			t.Errorf("%q is a marker of %q for session %q", name, guid, session)
+		}
+	})
+}
+
+// The match is the surest of all places where the text holds the user id.
+func FuzzMatch(f *testing.F) {
+	for _, c := range [][2]string{{"ann", "ann"}, {"joanna", "ann"}, {"joanna ann", "ann"}, {"<name>ann</name>", "ann"}, {"<ann/>", "ann"}, {`a="ann"`, "ann"}, {"&ann;", "ann"}, {"ann.smith@example.com", "ann"},
+		{"aaaa", "aa"}, {"-aa aa", "aa"}, {" . ", "."}, {"..", "."}, {"éann", "ann"}, {"\xffann\xff", "ann"}, {"日本 本", "本"}, {"x ann", " ann"}, {"a\u0301nn", "a"}} {
+		f.Add(c[0], c[1])
+	}
+	f.Fuzz(func(t *testing.T, text, user string) {
+		if user == "" || !strings.Contains(text, user) {
+			return
+		}
+		want := Part
+		runes, sought := []rune(text), []rune(user)
+		for i := range len(runes) - len(sought) + 1 {
+			if string(runes[i:i+len(sought)]) == string(sought) && bounded(runes, i-1) && bounded(runes, i+len(sought)) {
+				want = Word
+			}
+		}
+		if text == user {
+			want = Whole
+		}
+		if string(runes) != text || string(sought) != user {
+			return // not what a database holds; it is enough that match comes to an end
+		}
+		if got := match(text, user); got != want {
+			t.Errorf("%q in %q: %s, want %s", user, text, got, want)
+		}
+	})
+}
+
+// bounded tells whether a word may end before or after this place of a text.
+func bounded(text []rune, i int) bool {
+	return i < 0 || i >= len(text) || !unicode.IsLetter(text[i]) && !unicode.IsDigit(text[i]) && !strings.ContainsRune("_.-@", text[i])
+}
