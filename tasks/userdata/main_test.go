@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // forms is a Forms database of a test, and its document storage.
 type forms struct {
 	*userdata.Database
-	t      *testing.T
+	t      testing.TB
 	db     *pgtest.DB
 	data   *formsdb.Data
 	folder string
@@ -29,7 +29,7 @@ type forms struct {
 }
 
 // newForms makes a database with so many process instances.
-func newForms(t *testing.T, seed uint64, instances int, inFiles bool) *forms {
+func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *forms {
 	t.Helper()
 	f := &forms{t: t, db: pgtest.Empty(t), data: formsdb.Generate(rand.New(rand.NewPCG(seed, 0)), instances, inFiles)}
 	if inFiles {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -54,17 +55,33 @@ func (d *Database) receipt(ctx context.Context, id string) (*Receipt, error) {
 
 // Receipts lists so many, newest first, from a page's token on. The ids grow with time.
 func (d *Database) Receipts(ctx context.Context, size int, token string) (list []*Receipt, next string, err error) {
-	before, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(before) != 0 && len(before) != 36 {
-		return nil, "", ErrPageToken
+	before, err := parseToken(token)
+	if err != nil {
+		return nil, "", err
 	}
-	list, err = collect(ctx, d.Pool, toReceipt, selectReceipt+"WHERE $1 = '' OR e.id < NULLIF($1, '')::uuid ORDER BY e.id DESC LIMIT $2", string(before), size+1)
+	list, err = collect(ctx, d.Pool, toReceipt, selectReceipt+"WHERE $1 = '' OR e.id < NULLIF($1, '')::uuid ORDER BY e.id DESC LIMIT $2", before, size+1)
 	if err != nil {
 		return nil, "", err
 	}
 	if len(list) > size {
 		list = list[:size]
-		next = base64.RawURLEncoding.EncodeToString([]byte(list[size-1].ID))
+		next = formatToken(list[size-1].ID)
 	}
 	return list, next, nil
+}
+
+// formatToken is the token of the page after a receipt.
+func formatToken(id string) string { return base64.RawURLEncoding.EncodeToString([]byte(id)) }
+
+// parseToken is the id of the receipt before a page; empty for the first page.
+func parseToken(token string) (id string, err error) {
+	if token == "" {
+		return "", nil
+	}
+	raw, _ := base64.RawURLEncoding.DecodeString(token)
+	key, err := uuid.ParseBytes(raw)
+	if err != nil || formatToken(key.String()) != token { // there is one way to write it: ours
+		return "", ErrPageToken
+	}
+	return key.String(), nil
 }
