@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -79,16 +82,9 @@ var queryParameters = map[string][]string{
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		pattern, _ := runtime.HTTPPattern(r.Context())
-		allowed := queryParameters[r.Method+" "+pattern.String()]
-		for name, values := range r.URL.Query() {
-			if !slices.Contains(allowed, name) {
-				writeError(w, r, status.Errorf(codes.InvalidArgument, "unknown query parameter %q", name))
-				return
-			}
-			if len(values) > 1 {
-				writeError(w, r, status.Errorf(codes.InvalidArgument, "query parameter %q is given %d times", name, len(values)))
-				return
-			}
+		if err := checkAddress(r.URL, queryParameters[r.Method+" "+pattern.String()]); err != nil {
+			writeError(w, r, status.Error(codes.InvalidArgument, err.Error()))
+			return
 		}
 		if strings.HasSuffix(params["run_id"], ":cancel") {
 			routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
@@ -96,6 +92,28 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 		}
 		next(w, r, params)
 	}
+}
+
+// checkAddress tells what is wrong with an address that may have certain query parameters.
+func checkAddress(u *url.URL, allowed []string) error {
+	query, err := url.ParseQuery(u.RawQuery) // not u.Query(), which leaves out what it does not understand
+	if err != nil {
+		return fmt.Errorf("the query can not be read: %w", err)
+	}
+	for name, values := range query {
+		switch {
+		case !slices.Contains(allowed, name):
+			return fmt.Errorf("unknown query parameter %q", name)
+		case len(values) > 1:
+			return fmt.Errorf("query parameter %q is given %d times", name, len(values))
+		case !utf8.ValidString(values[0]):
+			return fmt.Errorf("query parameter %q is not UTF-8", name)
+		}
+	}
+	if !utf8.ValidString(u.Path) {
+		return errors.New("the path is not UTF-8")
+	}
+	return nil
 }
 
 func routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {

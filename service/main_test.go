@@ -36,15 +36,15 @@ type server struct {
 }
 
 // serve starts a replica on a database, which is migrated first. idle ones take no run.
-func serve(t *testing.T, db *pgtest.DB, idle bool) *server { return serveForms(t, db, idle, nil) }
+func serve(t testing.TB, db *pgtest.DB, idle bool) *server { return serveForms(t, db, idle, nil) }
 
 // serveForms starts a replica that works on a Forms database, too.
-func serveForms(t *testing.T, db *pgtest.DB, idle bool, forms *userdata.Database) *server {
+func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database) *server {
 	return serveAs(t, db, idle, forms, service.ServerConfig{Guard: &access.Guard{}})
 }
 
 // serveAs starts a replica that serves as it is said. Its own client trusts nobody and shows nothing.
-func serveAs(t *testing.T, db *pgtest.DB, idle bool, forms *userdata.Database, config service.ServerConfig) *server {
+func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, config service.ServerConfig) *server {
 	t.Helper()
 	admin, err := pgx.Connect(t.Context(), db.URL())
 	if err != nil {
