@@ -26,7 +26,12 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 		return nil, err
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
-	if !ok || spec.Next(time.Now()).IsZero() {
+	if !ok {
+		return nil, errors.New("never comes")
+	}
+	// The library goes by a clock that is never changed: across changes of a zone's it may look for ever.
+	spec.Location = time.UTC
+	if spec.Next(time.Now()).IsZero() {
 		return nil, errors.New("never comes")
 	}
 	return &recurring{spec, zone}, nil
@@ -38,18 +43,33 @@ const star = 1 << 63
 // next is the first time after a moment. What a clock shows twice in autumn is met once, and what it leaves out in
 // spring is met right after the change, unless every hour is asked for: then hours are counted as they pass.
 func (r *recurring) next(after time.Time) time.Time {
+	at := after.In(r.zone)
 	if r.Hour&star != 0 {
-		r.Location = r.zone
-		return r.Next(after.In(r.zone))
+		return r.nextHour(at)
 	}
-	r.Location = time.UTC
-	for wall := shown(after.In(r.zone)); ; {
+	for wall := shown(at); ; {
 		if wall = r.Next(wall); wall.IsZero() {
 			return wall
 		}
 		if when := moment(wall, r.zone); when.After(after) {
 			return when
 		}
+	}
+}
+
+// nextHour is the first time after a moment that a clock shows, from one of its changes to the next.
+func (r *recurring) nextHour(at time.Time) time.Time {
+	for wall := shown(at); ; {
+		next := r.Next(wall)
+		if next.IsZero() {
+			return next
+		}
+		when := at.Add(next.Sub(shown(at)))
+		_, change := at.ZoneBounds()
+		if change.IsZero() || when.Before(change) {
+			return when
+		}
+		at, wall = change, shown(change).Add(-time.Second)
 	}
 }
 

@@ -19,6 +19,7 @@ func FuzzSchedule(f *testing.F) {
 		f.Add("0 0 * * *", zone, int64(1325203200)) // 2011-12-30, which Apia left out
 		f.Add("30 0-3 * * *", zone, int64(1793491200))
 	}
+	f.Add("0 * * * 0", "Pacific/Apia", int64(1325203200))
 	f.Fuzz(func(t *testing.T, cron, zone string, seconds int64) {
 		now := time.Unix(seconds, 0).UTC()
 		if now.Year() < 2000 || now.Year() > 2090 {
