@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -28,11 +29,15 @@ const oldestServer = 140000
 
 // parseDatabaseURL reads the URL without connecting. The session's time zone stays the one that the database or
 // the role sets, whatever the environment of this process says: columns without a zone are read in it.
-func parseDatabaseURL(url string) (*pgxpool.Config, error) {
-	if url == "" {
+func parseDatabaseURL(address string) (*pgxpool.Config, error) {
+	if address == "" {
 		return nil, usagef("--database-url is required: postgres://USER:PASSWORD@HOST/DATABASE")
 	}
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pgxpool.ParseConfig(address)
+	if u, _ := url.Parse(address); err != nil && (u == nil || u.User == nil) && strings.Contains(address, "@") {
+		// pgx would tell what it takes for a port, or a path: a part of the password.
+		return nil, usagef("--database-url: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a port is a number")
+	}
 	if err != nil {
 		return nil, usagef("--database-url: %w", err) // pgx leaves passwords out
 	}
