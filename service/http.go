@@ -17,9 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// maxBody is the largest request body: no message of the API comes near it.
-const maxBody = 1 << 20
-
 // handler is all of HTTP: the gateway, and beside it what probes and scrapers ask for.
 func (s *Server) handler(svc *Service, registry *prometheus.Registry, c ServerConfig) (http.Handler, error) {
 	gateway, err := s.gateway()
@@ -45,7 +42,7 @@ func (s *Server) handler(svc *Service, registry *prometheus.Registry, c ServerCo
 		}
 		writeText(w, "text/plain", "ok\n")
 	}))
-	return http.MaxBytesHandler(onlyOwn(mux, c.HTTPLoopback), maxBody), nil
+	return http.MaxBytesHandler(onlyOwn(mux, c.HTTPLoopback), maxRequest), nil
 }
 
 func writeText(w http.ResponseWriter, contentType, text string) {

@@ -60,12 +60,13 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	}
 	measure := grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))))
 	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
+	limits := newLimits()
 	for server, g := range map[**grpc.Server]*gate{&out.grpc: {overGRPC(c.Guard), s.pool, c.Log}, &out.inner: {byGateway, s.pool, c.Log}} {
 		options := []grpc.ServerOption{measure, grpc.ChainUnaryInterceptor(g.unary, unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors)}
 		if c.TLS != nil && server == &out.grpc {
 			options = append(options, grpc.Creds(credentials.NewTLS(c.TLS)))
 		}
-		*server = grpc.NewServer(options...)
+		*server = grpc.NewServer(append(options, limits.options(server == &out.inner)...)...)
 		cleanupv1.RegisterCleanupServiceServer(*server, s)
 		cleanupv1.RegisterUserDataServiceServer(*server, u)
 		healthv1.RegisterHealthServer(*server, out.health)
@@ -81,8 +82,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// No WriteTimeout: a stream lasts as long as its run.
-	out.http = &http.Server{Handler: handler, TLSConfig: c.TLS, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	out.http = &http.Server{Handler: patient(handler), TLSConfig: c.TLS, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeaders, IdleTimeout: 2 * time.Minute}
 	return out, nil
 }
 

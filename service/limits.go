@@ -1,0 +1,150 @@
+package service
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+)
+
+// What a caller may send and ask for. No message of the API comes near the sizes; an answer is largest with a thousand runs
+// in it. A thousand watchers may come from one address, behind a proxy.
+const (
+	maxRequest  = 1 << 20
+	maxAnswer   = 64 << 20
+	maxHeaders  = 64 << 10
+	maxCalls    = 100  // at once, of a caller
+	maxWatchers = 2000 // streams at once, of a caller
+)
+
+// How long a client may take: to send what comes before a request's body, to send all of it, and to take what a stream has
+// for it. Tests are in more of a hurry.
+var (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	stallTimeout  = 5 * time.Minute
+)
+
+// limits are what callers have under way, over gRPC and REST together.
+type limits struct{ calls, watchers limiter }
+
+func newLimits() *limits {
+	return &limits{limiter{most: maxCalls, what: "calls", underWay: map[string]int{}}, limiter{most: maxWatchers, what: "streams", underWay: map[string]int{}}}
+}
+
+// options keep to the limits. The gateway's own connection carries everybody's streams.
+func (l *limits) options(gateway bool) []grpc.ServerOption {
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(maxAnswer), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.ChainUnaryInterceptor(l.unary), grpc.ChainStreamInterceptor(l.stream),
+	}
+	if gateway {
+		return options
+	}
+	return append(options, grpc.MaxConcurrentStreams(maxCalls+maxWatchers), grpc.ConnectionTimeout(headerTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, Time: time.Minute, Timeout: 20 * time.Second}))
+}
+
+func (l *limits) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if isHealth(info.FullMethod) {
+		return handler(ctx, req)
+	}
+	leave, err := l.calls.enter(caller(ctx).String())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return handler(ctx, req)
+}
+
+func (l *limits) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if isHealth(info.FullMethod) {
+		return handler(srv, stream)
+	}
+	leave, err := l.watchers.enter(caller(stream.Context()).String())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return handler(srv, patientStream{stream})
+}
+
+func isHealth(method string) bool {
+	return strings.HasPrefix(method, "/"+healthv1.Health_ServiceDesc.ServiceName+"/")
+}
+
+// limiter counts what is under way, by caller.
+type limiter struct {
+	most     int
+	what     string
+	mu       sync.Mutex
+	underWay map[string]int
+}
+
+// enter refuses what is one too many.
+func (l *limiter) enter(who string) (leave func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.underWay[who] >= l.most {
+		return nil, status.Errorf(codes.ResourceExhausted, "%s has %d %s under way, as many as one caller may: wait until one ends", who, l.most, l.what)
+	}
+	l.underWay[who]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.underWay[who]--; l.underWay[who] == 0 {
+			delete(l.underWay, who)
+		}
+	}, nil
+}
+
+// errStalled ends a stream whose client has not read for too long. What it had in flight it still gets, and then this.
+var errStalled = status.Error(codes.Unavailable, "the stream was not read for "+stallTimeout.String()+": go on with a new one")
+
+// patientStream waits only so long for a message to be taken.
+type patientStream struct{ grpc.ServerStream }
+
+func (s patientStream) SendMsg(m any) error {
+	sent := make(chan error, 1)
+	go func() { sent <- s.ServerStream.SendMsg(m) }() // which ends with the stream at the latest
+	patience := time.NewTimer(stallTimeout)
+	defer patience.Stop()
+	select {
+	case err := <-sent:
+		return err
+	case <-patience.C:
+		return errStalled
+	}
+}
+
+// patient waits only so long for what is written to be taken. (http.Server.WriteTimeout would be that of a whole stream.)
+func patient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := &patientWriter{w, http.NewResponseController(w)}
+		next.ServeHTTP(out, r)
+		out.wait() // for the end of the answer, too
+	})
+}
+
+type patientWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (w *patientWriter) wait() { _ = w.control.SetWriteDeadline(time.Now().Add(stallTimeout)) }
+
+// Unwrap is for http.ResponseController.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *patientWriter) Write(p []byte) (int, error) {
+	w.wait()
+	return w.ResponseWriter.Write(p)
+}

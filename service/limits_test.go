@@ -1,0 +1,258 @@
+package service_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service"
+)
+
+// well checks that others are served as before.
+func (s *server) well(t *testing.T) {
+	t.Helper()
+	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := cleanupv1.NewCleanupServiceClient(conn).GetSchedule(t.Context(), &cleanupv1.GetScheduleRequest{}); err != nil {
+		t.Errorf("another connection: %v", err)
+	}
+	s.schedule(t)
+	if got := s.call(t, "GET", "/v1/schedule", ""); got.code != 200 {
+		t.Errorf("REST: %d %s", got.code, got.body)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	large := strings.Repeat("x", 2<<20)
+	_, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{PageToken: large})
+	wantCode(t, err, codes.ResourceExhausted)
+	s.well(t)
+	if _, err = s.GetSchedule(metadata.AppendToOutgoingContext(t.Context(), "x", large[:128<<10]), &cleanupv1.GetScheduleRequest{}); err == nil {
+		t.Error("a call with headers of 128 KiB went through")
+	}
+	s.well(t)
+	if got := s.call(t, "PUT", "/v1/schedule", `{"cron": "`+large+`"}`); got.code != 400 {
+		t.Errorf("a body of 2 MiB: %d %s", got.code, got.body)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/v1/schedule", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X", large[:128<<10])
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("headers of 128 KiB: %s", resp.Status)
+	}
+	s.well(t)
+}
+
+// A caller's calls that wait, here for a lock in the database, are counted over gRPC and REST together.
+func TestTooManyCalls(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	tx, err := s.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	const more = 10
+	refused, served := make(chan struct{}, service.MaxCalls+more), make(chan struct{}, service.MaxCalls+more)
+	var wg sync.WaitGroup
+	for i := range service.MaxCalls + more {
+		wg.Go(func() {
+			code, text := codes.OK, ""
+			if i%2 == 0 {
+				_, err := s.GetSchedule(t.Context(), &cleanupv1.GetScheduleRequest{})
+				code, text = status.Code(err), status.Convert(err).Message()
+			} else if got := s.call(t, "GET", "/v1/schedule", ""); got.code != 200 {
+				code, text = codes.Code(at(got.lines[0], "code").(float64)), got.body
+				if got.code != http.StatusTooManyRequests {
+					t.Errorf("%d %s", got.code, got.body)
+				}
+			}
+			switch {
+			case code == codes.OK:
+				served <- struct{}{}
+			case code == codes.ResourceExhausted && strings.Contains(text, "127.0.0.1 has 100 calls under way"):
+				refused <- struct{}{}
+			default:
+				t.Errorf("%s %s", code, text)
+			}
+		})
+	}
+	for range more {
+		<-refused
+	}
+	if _, err := healthv1.NewHealthClient(s.conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v", err)
+	}
+	if got := s.call(t, "GET", "/metrics", ""); got.code != 200 {
+		t.Errorf("/metrics: %d", got.code)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if len(served) != service.MaxCalls || len(refused) != 0 {
+		t.Errorf("%d calls were served", len(served))
+	}
+	s.well(t)
+}
+
+func TestTooManyStreams(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	id := s.queued(t)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	answers := make(chan error, service.MaxWatchers+1)
+	for range service.MaxWatchers + 1 {
+		stream, err := s.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, err := stream.Recv()
+			answers <- err
+		}()
+	}
+	wantCode(t, <-answers, codes.ResourceExhausted)
+	if got := s.call(t, "GET", "/v1/runs/"+id+"/events", ""); got.code != 429 || !strings.Contains(got.body, "streams under way") {
+		t.Errorf("REST: %d %s", got.code, got.body)
+	}
+	s.well(t)
+	leave()
+	for range service.MaxWatchers {
+		wantCode(t, <-answers, codes.Canceled)
+	}
+}
+
+// queued is a run that nobody works on.
+func (s *server) queued(t *testing.T) (id string) {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	if _, err := s.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	s.db.Until("SELECT count(*) FROM cleanupd.run")
+	return s.db.Strings("SELECT id::text FROM cleanupd.run")[0]
+}
+
+// A client that does not come to the end of its request is cut off.
+func TestSlowClients(t *testing.T) {
+	defer service.Hurry(300*time.Millisecond, 300*time.Millisecond, time.Minute)()
+	t.Run("cut off", func(t *testing.T) { // ends before the times are as before
+		s := serve(t, pgtest.Campaign(t), true)
+		rest := strings.TrimPrefix(s.url, "http://")
+		for _, c := range []struct{ address, begin string }{
+			{rest, ""},
+			{rest, "GET /v1/schedule HTTP/1.1\r\nHost: localhost\r\nX-Slow: "},
+			{rest, "PUT /v1/schedule HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"},
+			{rest, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"},
+			{s.conn.Target(), ""},
+			{s.conn.Target(), "PRI * HTTP/2.0\r\n"},
+		} {
+			conn, err := net.Dial("tcp", c.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, c.begin); err != nil {
+				t.Fatal(err)
+			}
+			s.well(t)
+			said, _ := io.ReadAll(conn) // to the end, which the server makes
+			_ = conn.Close()
+			if strings.Contains(string(said), "200 OK") {
+				t.Errorf("%q is answered with %s", c.begin, said)
+			}
+		}
+		if n := s.db.Int("SELECT count(*) FROM cleanupd.run"); n != 0 {
+			t.Errorf("%d runs came of it", n)
+		}
+		s.well(t)
+	})
+}
+
+// A client that does not read its stream costs nothing after a while; what is with it goes on.
+func TestStalledReaders(t *testing.T) {
+	defer service.Hurry(10*time.Second, 30*time.Second, time.Second)()
+	t.Run("cut off", func(t *testing.T) {
+		s := serve(t, pgtest.Campaign(t), true)
+		id := s.queued(t)
+		s.db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT $1::uuid, i, jsonb_build_object('Kind', 'log', 'Level', 'INFO', 'Message', repeat('x', 10000)) FROM generate_series(1, 3000) i`, id)
+		s.db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
+		stalled, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, "GET /v1/runs/"+id+"/events HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		reading, err := s.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: id}) // on the same connection
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3000 {
+			if m, err := reading.Recv(); err != nil || m.GetEvent().GetSequence() != int64(i+1) {
+				t.Fatalf("event %d: %v, %v", i+1, m.GetEvent().GetSequence(), err)
+			}
+		}
+		leave()
+		for watching() {
+			time.Sleep(10 * time.Millisecond)
+		}
+		n := 0
+		for err = nil; err == nil; n++ {
+			_, err = stalled.Recv()
+		}
+		// A client of grpc-go takes as much as 16 MiB before anybody reads it.
+		if wantCode(t, err, codes.Unavailable); n > 2500 || !strings.Contains(err.Error(), "was not read") {
+			t.Errorf("%d events were kept for a client that did not read: %v", n, err)
+		}
+		said, _ := io.ReadAll(conn)
+		if len(said) >= 3000*10000 || strings.HasSuffix(string(said), "0\r\n\r\n") {
+			t.Errorf("REST: all of %d bytes", len(said))
+		}
+		s.well(t)
+	})
+}
+
+// watching tells whether any stream of a run is at work in this process.
+func watching() bool {
+	stacks := make([]byte, 4<<20)
+	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Service).WatchRun")
+}
