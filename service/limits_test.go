@@ -199,6 +199,14 @@ func TestSlowClients(t *testing.T) {
 		}
 		s.well(t)
 	})
+	t.Run("an answer may take longer", func(t *testing.T) {
+		s := campaign(t)
+		release := hold(t, s.db)
+		time.AfterFunc(time.Second, release)
+		if got := s.call(t, "POST", "/v1/runs", `{"tasks":["import-rejects"]}`); got.code != 200 || !strings.Contains(got.body, "runFinished") {
+			t.Errorf("%d %s", got.code, got.body)
+		}
+	})
 }
 
 // A client that does not read its stream costs nothing after a while; what is with it goes on.
