@@ -1,0 +1,99 @@
+package tasks
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// briefly is how long a question about a table may wait for its lock, and take.
+const briefly = "SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '500ms'"
+
+// aged is a relation whose rows become obsolete by their date alone.
+type aged struct {
+	table *campaign.Table
+	leaf  campaign.Leaf
+	older *purge.Older
+	gone  time.Time // what was older has been deleted; zero: it is not known
+}
+
+// Overdue is for how long the oldest row of each table has been obsolete, by the tables' names as stored; 0: none is. It is
+// told of the tables whose rule is a date alone, where an index or the planner's statistics tell. cleaned is the clock of the
+// last run in which a task succeeded, by its name: statistics may be older than that.
+func Overdue(ctx context.Context, pool *pgxpool.Pool, cleaned map[string]time.Time) (map[string]time.Duration, error) {
+	e := &Env{Config: Config{Pool: pool, DryRun: true}, engine: purge.New(purge.Engine{Pool: pool})}
+	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&e.Now); err != nil {
+		return nil, err
+	}
+	if err := e.look(ctx); err != nil {
+		return nil, err
+	}
+	relations, err := e.aged(ctx, cleaned)
+	if err != nil {
+		return nil, err
+	}
+	out, unknown := map[string]time.Duration{}, map[string]bool{}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, briefly); err != nil {
+			return err
+		}
+		for _, r := range relations {
+			var since time.Duration
+			err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				oldest, err := r.older.Oldest(ctx, tx, r.leaf.Quoted(), r.gone)
+				if oldest != nil {
+					since = r.older.Than.Sub(*oldest)
+				}
+				return err
+			})
+			switch {
+			case Lost(err) || ctx.Err() != nil:
+				return err
+			case err != nil: // not known, or locked
+				unknown[r.table.Name] = true
+			default:
+				out[r.table.Name] = max(out[r.table.Name], since)
+			}
+		}
+		return nil
+	})
+	for name := range unknown {
+		delete(out, name)
+	}
+	return out, err
+}
+
+// aged lists the relations that this role may read.
+func (e *Env) aged(ctx context.Context, cleaned map[string]time.Time) (relations []aged, err error) {
+	for _, t := range Pipeline {
+		for _, step := range t.Steps {
+			tables, err := step.On(ctx, e, &plan{})
+			if err != nil {
+				return nil, err
+			}
+			for _, table := range tables {
+				older := e.older(step, table)
+				if older == nil || !table.CanSelect || !table.Has(older.Column) {
+					continue
+				}
+				var gone time.Time
+				if at, ok := cleaned[t.Name]; ok {
+					gone = older.Than.Add(at.Sub(e.Now))
+				}
+				leaves, err := table.Leaves(ctx, e.Pool)
+				if err != nil {
+					return nil, err
+				}
+				for _, leaf := range leaves {
+					relations = append(relations, aged{table, leaf, older, gone})
+				}
+			}
+		}
+	}
+	return relations, nil
+}

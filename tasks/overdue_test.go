@@ -1,0 +1,62 @@
+package tasks_test
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// Tables whose rule is a date alone are told of by their delay in force, partitions together; what is locked, or not
+// known, is not.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+		INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_BroadLogPurgeDelay', 10 * 86400), (2, 'NmsCleanup_PropositionPurgeDelay', 30);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified) VALUES (0, '1970-01-01'), (1, now() - interval '13 days'), (2, now());
+		INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (1, '2000-01-01');
+		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, now());
+		INSERT INTO NmsRtEvent (iRtEventId, tsLastModified) VALUES (1, '2000-01-01'), (2, '2000-01-01');
+		INSERT INTO XtkSessionInfo VALUES ('x', 'x', now() - interval '1 day');
+		DROP TABLE NmsBatchEvent;
+		CREATE TABLE NmsBatchEvent (iBatchEventId int, tsLastModified timestamptz) PARTITION BY RANGE (tsLastModified); CREATE INDEX ON NmsBatchEvent (tsLastModified);
+		CREATE TABLE b1 PARTITION OF NmsBatchEvent FOR VALUES FROM ('2000-01-01') TO ('2020-01-01'); CREATE TABLE b2 PARTITION OF NmsBatchEvent DEFAULT;
+		INSERT INTO NmsBatchEvent VALUES (1, now() - interval '32 days')`)
+	db.Do("ANALYZE NmsRtEvent; ANALYZE XtkAudit")
+	cleaned := map[string]time.Time{"expired-events": time.Now().Add(-time.Hour)}
+	ask := func() map[string]time.Duration {
+		t.Helper()
+		ages, err := tasks.Overdue(t.Context(), db.Pool, cleaned)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.DeleteFunc(ages, func(_ string, age time.Duration) bool { return age == 0 })
+		return ages
+	}
+	const day = 24 * time.Hour
+	want := map[string]time.Duration{"nmsbroadlogrcp": 3 * day, "nmsrtevent": time.Hour, "nmsbatchevent": 2 * day}
+	got := ask()
+	for table, age := range want {
+		if (got[table] - age).Abs() > 10*time.Minute {
+			t.Errorf("%s: %s, want %s", table, got[table], age)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("got %v", got)
+	}
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE NmsBroadLogRcp"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(); got["nmsbroadlogrcp"] != 0 || got["nmsbatchevent"] == 0 {
+		t.Errorf("while a table is locked: %v", got)
+	}
+}
