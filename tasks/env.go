@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -218,6 +219,7 @@ func (e *Env) inBatch(ctx context.Context, what string, fn func(tx Tx) (purge.De
 
 // once runs fn in a batch's transaction, with the account of what it did.
 func (e *Env) once(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) error {
+	begun := time.Now()
 	tx, err := e.engine.Begin(ctx)
 	if err != nil {
 		return err
@@ -227,6 +229,7 @@ func (e *Env) once(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) err
 	if err != nil {
 		return err
 	}
+	d.Begun = begun
 	return e.engine.Commit(ctx, tx, d)
 }
 

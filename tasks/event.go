@@ -56,6 +56,8 @@ type Journal interface {
 	Way(way string)
 	// Throttled says why the next batch waits; empty: it no longer does.
 	Throttled(reason string)
+	// Retried says for which SQLSTATE something is tried again.
+	Retried(state string)
 	// Log tells a person something.
 	Log(ctx context.Context, level Level, messages ...string) error
 	// TaskFinished tells that the task at work has ended.

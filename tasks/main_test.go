@@ -78,6 +78,8 @@ func (j *journal) Way(string) {}
 
 func (j *journal) Throttled(string) {}
 
+func (j *journal) Retried(string) {}
+
 func (j *journal) Log(_ context.Context, level tasks.Level, messages ...string) error {
 	for _, m := range messages {
 		j.logs = append(j.logs, string(level)+" "+m)

@@ -66,7 +66,7 @@ func run(ctx context.Context, c Config, j Journal) error {
 	c.Succeeded = maps.Collect(maps.All(c.Succeeded)) // never nil
 	e := &Env{Config: c, journal: j, warned: map[string]bool{}}
 	e.engine = purge.New(purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Target: c.BatchTarget, Workers: c.Workers, Lock: c.Lock,
-		Limits: c.Limits, Way: j.Way, Throttled: j.Throttled, Proceed: j.Proceed, Warn: func(message string) { e.warnOnce(ctx, message) }})
+		Limits: c.Limits, Way: j.Way, Throttled: j.Throttled, Retried: j.Retried, Proceed: j.Proceed, Warn: func(message string) { e.warnOnce(ctx, message) }})
 	if err := e.engine.Retry(ctx, "the catalog", func() error { return e.check(ctx) }); err != nil {
 		return err
 	}

@@ -126,6 +126,9 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 	if err != nil {
 		return nil, err
 	}
+	if c != nil && c.reason != "" {
+		m.metrics.setbacks.Inc()
+	}
 	return c, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // pool is one of its own for a replica, with the defaults that serve gives its sessions.
@@ -52,6 +53,17 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 	}
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
 		t.Errorf("%d rows are left", left)
+	}
+	// What was committed with an answer that got lost is in the account alone.
+	if n := measured(t, m, "cleanupd_rows_deleted_total", "sessions"); n == 0 || n > rows {
+		t.Errorf("%v rows are measured", n)
+	}
+	told := 0.0
+	for _, line := range logs(events) {
+		told += float64(strings.Count(line, "without progress: "))
+	}
+	if n := measured(t, m, "cleanupd_run_setbacks_total", ""); n > told || n < told/2 {
+		t.Errorf("%v setbacks are measured, %v were told of", n, told)
 	}
 	if batches := events[len(events)-1].Run.Result("sessions").Batches; batches != rows {
 		t.Errorf("%d batches of one row each are accounted for, of %d", batches, rows)
@@ -269,6 +281,9 @@ func TestErrorsThatPass(t *testing.T) {
 			checkFinished(t, events, 100)
 			if !said(events, tasks.Warning, told) {
 				t.Errorf("nothing was told of it: %q", logs(events))
+			}
+			if purge.Tries[state] > 0 && measured(t, m, "cleanupd_retries_total", state) != 3 {
+				t.Errorf("%v tries are measured", measured(t, m, "cleanupd_retries_total", state))
 			}
 		})
 	}

@@ -208,6 +208,9 @@ func (j *journal) add(d purge.Delta) {
 	p.TablesDropped += d.Dropped
 	p.Batches += batches(d)
 	j.changed = j.changed || !d.Empty()
+	if !j.claim.dryRun {
+		j.m.metrics.committed(j.task, d)
+	}
 }
 
 // At implements tasks.Journal.
@@ -229,10 +232,13 @@ func (j *journal) Throttled(reason string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if waits := j.progress.ThrottledBy; waits != "" {
-		j.m.waited.WithLabelValues(waits).Add(time.Since(j.waiting).Seconds())
+		j.m.metrics.throttled.WithLabelValues(waits).Add(time.Since(j.waiting).Seconds())
 	}
 	j.progress.ThrottledBy, j.changed, j.waiting = reason, true, time.Now()
 }
+
+// Retried implements tasks.Journal.
+func (j *journal) Retried(state string) { j.m.metrics.retries.WithLabelValues(state).Inc() }
 
 // Log implements tasks.Journal.
 func (j *journal) Log(ctx context.Context, level tasks.Level, messages ...string) error {
@@ -247,7 +253,9 @@ func (j *journal) Log(ctx context.Context, level tasks.Level, messages ...string
 
 // TaskFinished implements tasks.Journal.
 func (j *journal) TaskFinished(ctx context.Context, state tasks.State, problem string) error {
-	return j.write(ctx, func(tx pgx.Tx) ([]Event, error) {
+	var run *Run
+	var result *Result
+	err := j.write(ctx, func(tx pgx.Tx) ([]Event, error) {
 		events, err := measure(ctx, tx, j.claim.id, j.task)
 		if err != nil {
 			return nil, err
@@ -256,16 +264,19 @@ func (j *journal) TaskFinished(ctx context.Context, state tasks.State, problem s
 			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`, j.claim.id, j.task, j.claim.epoch, string(state), problem); err != nil {
 			return nil, err
 		}
-		run, err := get(ctx, tx, j.claim.id)
-		if err != nil {
+		if run, err = get(ctx, tx, j.claim.id); err != nil {
 			return nil, err
 		}
-		result := run.Result(j.task)
+		result = run.Result(j.task)
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.task = ""
 		return append(events, Event{Kind: TaskFinished, Result: result}), nil
 	})
+	if err == nil {
+		j.m.metrics.taskEnded(run, result)
+	}
+	return err
 }
 
 // tell writes progress events until the context ends. One that can not be written is nothing to end a run for:

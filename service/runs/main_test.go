@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -73,4 +74,24 @@ func start(t *testing.T, m *runs.Manager, req runs.Request) *runs.Run {
 		t.Fatal(err)
 	}
 	return run
+}
+
+// measured is the value of a metric, of the series that has this value of a label, or of the only one.
+func measured(t *testing.T, m *runs.Manager, name, value string) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.Metrics())
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == name && (value == "" || metric.GetLabel()[0].GetValue() == value) {
+				return metric.GetCounter().GetValue()
+			}
+		}
+	}
+	t.Fatalf("there is no %s of %q", name, value)
+	return 0
 }

@@ -56,7 +56,8 @@ type Manager struct {
 	workers      int
 	limits       purge.Limits
 	wake         chan struct{} // a run may be waiting
-	waited       *prometheus.CounterVec
+	metrics      *metrics
+	measured     *prometheus.Registry
 
 	midSourcing       map[string]*pgxpool.Pool
 	relatedListTables []string
@@ -68,14 +69,17 @@ type Manager struct {
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	return &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, 15*time.Second), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
+	m := &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, 15*time.Second), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, 90*24*time.Hour), maxRows: c.MaxRows, batchTarget: c.BatchTarget, workers: cmp.Or(c.Workers, 2), limits: c.Limits, wake: make(chan struct{}, 1),
-		waited:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cleanupd_throttled_seconds_total", Help: "Seconds that batches waited so as not to be in the way, by reason."}, []string{"reason"}),
-		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}, atWork: map[string]bool{}}
+		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}, atWork: map[string]bool{}, measured: prometheus.NewRegistry()}
+	m.metrics = newMetrics(m.measured)
+	measurePool(m.measured, m.pool)
+	m.measured.MustRegister(&answers{m: m})
+	return m
 }
 
-// Metrics are what this replica measures of its work.
-func (m *Manager) Metrics() prometheus.Collector { return m.waited }
+// Metrics are what this replica measures of its work, and what the database tells of all replicas'.
+func (m *Manager) Metrics() prometheus.Collector { return m.measured }
 
 // Cancel asks for a run to be stopped after its current batch, and returns the run. One that nobody holds is
 // ended here; one that has ended is returned as it is.
@@ -110,10 +114,14 @@ func (m *Manager) Cancel(ctx context.Context, id string) (run *Run, err error) {
 		if _, err := tx.Exec(ctx, "UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid", id, epoch); err != nil {
 			return err
 		}
-		return finish(ctx, tx, id, epoch, outcome{Cancelled, stopCancelled, CauseCancelled})
+		run, err = finish(ctx, tx, id, epoch, outcome{Cancelled, stopCancelled, CauseCancelled})
+		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if run != nil {
+		m.metrics.runEnded(run)
 	}
 	return m.Get(ctx, id)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -122,7 +121,7 @@ func TestManners(t *testing.T) {
 			release()
 			events := watch(t, m, run.ID)
 			checkFinished(t, events, 1_000)
-			if n := testutil.CollectAndCount(m.Metrics()); n == 0 {
+			if waited := measured(t, m, "cleanupd_throttled_seconds_total", c.reason); waited <= 0 {
 				t.Error("how long it waited is not measured")
 			}
 		})

@@ -156,7 +156,12 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	if c.gaveUp {
 		o.cause = CauseUnavailable
 	}
-	return pgx.BeginFunc(working, m.pool, func(tx pgx.Tx) error { return finish(working, tx, c.id, c.epoch, o) })
+	var run *Run
+	err = pgx.BeginFunc(working, m.pool, func(tx pgx.Tx) (err error) { run, err = finish(working, tx, c.id, c.epoch, o); return err })
+	if err == nil {
+		m.metrics.runEnded(run)
+	}
+	return err
 }
 
 func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {

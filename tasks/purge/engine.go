@@ -23,6 +23,8 @@ type Delta struct {
 	// Space is what the batch did to tables whose size is to be told.
 	Space  []Space
 	Cursor Cursor
+	// Begun is when the batch began; zero: it is not told.
+	Begun time.Time
 }
 
 // Space is a table that a batch deleted rows from, or that is about to be vacuumed.
@@ -77,6 +79,8 @@ type Engine struct {
 	Throttled func(reason string)
 	// Proceed fails when nothing more is to be done; it is asked while a batch waits.
 	Proceed func(ctx context.Context) error
+	// Retried is told the SQLSTATE for which something is tried again; nil: it is not.
+	Retried func(state string)
 	// Warn is told what an operator should know, such as a batch that is tried again.
 	Warn func(message string)
 
@@ -126,8 +130,8 @@ const (
 	queryCanceled         = "57014" // by statement_timeout, since nobody else cancels our statements
 )
 
-// tries is how often a batch is tried that met what passes by itself. A lock has been waited for each time.
-var tries = map[string]int{serializationFailure: 8, deadlockDetected: 8, uniqueViolation: 8, lockNotAvailable: 3}
+// Tries is how often a batch is tried that met what passes by itself, by SQLSTATE. A lock has been waited for each time.
+var Tries = map[string]int{serializationFailure: 8, deadlockDetected: 8, uniqueViolation: 8, lockNotAvailable: 3}
 
 // errPersists says that something which should pass by itself did not.
 var errPersists = errors.New("tried again and again")
@@ -139,13 +143,16 @@ func (e *Engine) Retry(ctx context.Context, what string, batch func() error) err
 	for try := 1; ; try++ {
 		err := batch()
 		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || tries[pgErr.Code] == 0 || errors.Is(err, errPersists) {
+		if !errors.As(err, &pgErr) || Tries[pgErr.Code] == 0 || errors.Is(err, errPersists) {
 			return err
 		}
-		if try >= tries[pgErr.Code] {
+		if try >= Tries[pgErr.Code] {
 			return fmt.Errorf("%w (%d times): %w", errPersists, try, err)
 		}
-		e.Warn(fmt.Sprintf("%s: %s (SQLSTATE %s); it is tried %d times at most", what, pgErr.Message, pgErr.Code, tries[pgErr.Code]))
+		e.Warn(fmt.Sprintf("%s: %s (SQLSTATE %s); it is tried %d times at most", what, pgErr.Message, pgErr.Code, Tries[pgErr.Code]))
+		if e.Retried != nil {
+			e.Retried(pgErr.Code)
+		}
 		select {
 		case <-time.After(pause.NextBackOff()):
 		case <-ctx.Done():

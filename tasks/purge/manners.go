@@ -23,6 +23,20 @@ type Limits struct {
 	RowsPerSecond int
 }
 
+// Why a batch waits, as it is told.
+const (
+	othersWait      = "others wait for our locks"
+	hiddenLag       = "replica lag can not be seen: GRANT pg_monitor"
+	replicaLag      = "replica lag"
+	activeSessions  = "active sessions"
+	waitingSessions = "sessions waiting for locks"
+	walRate         = "WAL per second"
+	rowRate         = "rows per second"
+)
+
+// Reasons are all the reasons for which a batch may wait.
+var Reasons = []string{othersWait, hiddenLag, replicaLag, activeSessions, waitingSessions, walRate, rowRate}
+
 // lookEvery is how often the server is looked at: batches in between go by what was seen.
 const lookEvery = 250 * time.Millisecond
 
@@ -82,7 +96,7 @@ func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Dura
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if wait := time.Until(m.ready); wait > 0 {
-		return "rows per second", min(wait, time.Second), nil
+		return rowRate, min(wait, time.Second), nil
 	}
 	if time.Since(m.looked) < lookEvery {
 		return m.reason, lookEvery, nil
@@ -105,17 +119,17 @@ func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Dura
 	}
 	switch {
 	case forUs > 0:
-		m.reason = "others wait for our locks"
+		m.reason = othersWait
 	case l.ReplicaLag > 0 && hidden && l.LagMustBeSeen:
-		m.reason = "replica lag can not be seen: GRANT pg_monitor"
+		m.reason = hiddenLag
 	case l.ReplicaLag > 0 && time.Duration(lag)*time.Microsecond > l.ReplicaLag:
-		m.reason = "replica lag"
+		m.reason = replicaLag
 	case l.ActiveSessions > 0 && active > int64(l.ActiveSessions):
-		m.reason = "active sessions"
+		m.reason = activeSessions
 	case l.WaitingSessions > 0 && waiting > int64(l.WaitingSessions):
-		m.reason = "sessions waiting for locks"
+		m.reason = waitingSessions
 	case l.WALPerSecond > 0 && !first && written > float64(l.WALPerSecond):
-		m.reason = "WAL per second"
+		m.reason = walRate
 	}
 	return m.reason, lookEvery, nil
 }

@@ -59,6 +59,7 @@ func (e *Engine) dropPartition(ctx context.Context, s Sweep) (dropped bool, err 
 // older only the zero record is looked for; dates without a time zone are not in the order of time in the hour that is
 // repeated, so that each row is asked there.
 func (e *Engine) dropCounted(ctx context.Context, s Sweep, bounded bool) (dropped bool, err error) {
+	begun := time.Now()
 	tx, err := e.Begin(ctx)
 	if err != nil {
 		return false, err
@@ -89,5 +90,5 @@ func (e *Engine) dropCounted(ctx context.Context, s Sweep, bounded bool) (droppe
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d; DROP TABLE %s", 2*partitionLock.Milliseconds(), s.Relation)); err != nil {
 		return false, err
 	}
-	return true, e.Commit(ctx, tx, Delta{Deleted: rows, Space: []Space{{s.Relation, rows, tableBytes, indexBytes}}, Cursor: Cursor{Unit: s.Unit}})
+	return true, e.Commit(ctx, tx, Delta{Deleted: rows, Space: []Space{{s.Relation, rows, tableBytes, indexBytes}}, Cursor: Cursor{Unit: s.Unit}, Begun: begun})
 }

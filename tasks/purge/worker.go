@@ -124,7 +124,7 @@ func (w *worker) batch(ctx context.Context) error {
 		}
 	}
 	d := w.delta(n)
-	d.Cursor = w.cursor(w, done, n.filenode)
+	d.Cursor, d.Begun = w.cursor(w, done, n.filenode), begun
 	if err := w.Commit(ctx, tx, d); err != nil {
 		return err
 	}

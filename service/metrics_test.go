@@ -1,0 +1,236 @@
+package service_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// scraped are the metrics as they were read over HTTP.
+type scraped map[string]*dto.MetricFamily
+
+func (s *server) scrape(t *testing.T) (text string, all scraped) {
+	t.Helper()
+	got := s.call(t, "GET", "/metrics", "")
+	if got.code != 200 {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	all, err := parser.TextToMetricFamilies(strings.NewReader(got.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.body, all
+}
+
+// scrapeAfter scrapes when so many runs and calls have been counted: that is done right after their end was told.
+func (s *server) scrapeAfter(t *testing.T, runs, calls float64) (text string, all scraped) {
+	t.Helper()
+	sum := func(name string) (n float64) {
+		for _, v := range all.series(name) {
+			n += v
+		}
+		return n
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		text, all = s.scrape(t)
+		if gotRuns, gotCalls := sum("cleanupd_runs_total"), sum("rpc_server_call_duration_seconds"); gotRuns == runs && gotCalls == calls {
+			return text, all
+		} else if time.Now().After(end) {
+			t.Fatalf("%v runs and %v calls were counted", gotRuns, gotCalls)
+		}
+	}
+}
+
+// series is the samples of a metric by the values of its labels, in the order of the labels' names: values, and how often
+// a histogram observed something.
+func (s scraped) series(name string) map[string]float64 {
+	out := map[string]float64{}
+	for _, m := range s[name].GetMetric() {
+		var values []string
+		for _, l := range m.GetLabel() {
+			values = append(values, l.GetValue())
+		}
+		out[strings.Join(values, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	return out
+}
+
+// nonzero leaves out what is 0.
+func nonzero(series map[string]float64) map[string]float64 {
+	maps.DeleteFunc(series, func(_ string, v float64) bool { return v == 0 })
+	return series
+}
+
+func (s scraped) check(t *testing.T, name string, want map[string]float64) {
+	t.Helper()
+	if got := nonzero(s.series(name)); !maps.Equal(got, nonzero(want)) {
+		t.Errorf("%s: got %v, want %v", name, got, want)
+	}
+}
+
+// What is measured of a run is what its account says; names and units are as Prometheus asks, whoever exports them.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	conn, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if err := campaigndb.Fill(t.Context(), conn, 5_000, 1, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, db, false)
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
+		t.Fatal(err)
+	}
+	text, got := s.scrapeAfter(t, 3, 3)
+	deleted, updated, dropped, batches, ended := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
+	for _, r := range run.GetResults() {
+		deleted[r.GetTask()], updated[r.GetTask()] = float64(r.GetRowsDeleted()), float64(r.GetRowsUpdated())
+		dropped[r.GetTask()], batches[r.GetTask()] = float64(r.GetTablesDropped()), float64(r.GetBatches())
+		ended["succeeded "+r.GetTask()] = 1
+	}
+	if deleted["sessions"] == 0 || updated["deliveries"] == 0 || dropped["work-tables"] == 0 {
+		t.Fatalf("nothing was done: %v", run)
+	}
+	ended["succeeded sessions"] = 2
+	got.check(t, "cleanupd_rows_deleted_total", deleted)
+	got.check(t, "cleanupd_rows_updated_total", updated)
+	got.check(t, "cleanupd_tables_dropped_total", dropped)
+	got.check(t, "cleanupd_batch_duration_seconds", batches)
+	got.check(t, "cleanupd_tasks_total", ended)
+	got.check(t, "cleanupd_runs_total", map[string]float64{"false succeeded": 2, "true succeeded": 1})
+	got.check(t, "cleanupd_run_duration_seconds", map[string]float64{"false": 2, "true": 1})
+	got.check(t, "cleanupd_active_runs", nil)
+	got.check(t, "cleanupd_scrape_error", nil)
+	got.check(t, "rpc_server_call_duration_seconds", map[string]float64{"cleanup.v1.CleanupService/RunCleanup OK grpc": 3})
+	if seconds := got["cleanupd_batch_duration_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(); seconds <= 0 || seconds > run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()).Seconds() {
+		t.Errorf("the batches of a task took %f seconds", seconds)
+	}
+	success := got.series("cleanupd_last_success_timestamp_seconds")
+	if at := float64(run.GetEndTime().AsTime().UnixMicro()) / 1e6; success["all"] != at || success["some"] <= at {
+		t.Errorf("the last success: %v, want %f", success, at)
+	}
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v, %v", problems, err)
+	}
+}
+
+// A lock that nobody gives back: what is tried again, the task and the run that fail. Then a run that is cancelled.
+func TestMetricsOfWhatGoesWrong(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Superuser("ALTER DATABASE " + db.Name + " SET lock_timeout = '100ms'")
+	db.Reset()
+	s := serve(t, db, false)
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE NmsDelivery"); err != nil {
+		t.Fatal(err)
+	}
+	if _, run, _ := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"mirror-pages", "import-rejects"}, ContinueOnError: true}); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED {
+		t.Fatalf("the run: %v", run)
+	}
+	hold(t, db)
+	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Tasks: []string{"import-rejects"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Until("SELECT count(*) FROM cleanupd.task WHERE state = 'RUNNING'")
+	if _, err := s.CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: first.GetEvent().GetRunId()}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = drain(t, stream, nil)
+	wantCode(t, err, codes.Canceled)
+	_, got := s.scrapeAfter(t, 2, 3)
+	got.check(t, "cleanupd_runs_total", map[string]float64{"false failed": 1, "false cancelled": 1})
+	got.check(t, "cleanupd_tasks_total", map[string]float64{"failed mirror-pages": 1, "succeeded import-rejects": 1, "cancelled import-rejects": 1})
+	got.check(t, "cleanupd_retries_total", map[string]float64{"55P03": 4}) // three tries of each
+	got.check(t, "cleanupd_rows_deleted_total", nil)
+	got.check(t, "cleanupd_last_success_timestamp_seconds", nil)
+	if calls := got.series("rpc_server_call_duration_seconds"); calls["cleanup.v1.CleanupService/RunCleanup CANCELLED grpc"] != 1 {
+		t.Errorf("calls: %v", calls)
+	}
+}
+
+// The database that does not answer is told of, and hides nothing else.
+func TestMetricsWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	db, postgres := pgtest.Private(t)
+	s := serve(t, db, false)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	postgres.Crash()
+	_, got := s.scrape(t)
+	got.check(t, "cleanupd_scrape_error", map[string]float64{"runs": 1, "tables": 1})
+	got.check(t, "cleanupd_rows_deleted_total", map[string]float64{"audit-trail": 1})
+	if told := got.series("cleanupd_last_success_timestamp_seconds"); len(told) > 0 {
+		t.Errorf("a success is told that nobody told: %v", told)
+	}
+}
+
+// Runs that wait, and the schedule, are told by a replica that works on nothing itself.
+func TestMetricsOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	if got := s.call(t, "PUT", "/v1/schedule", `{"once": "2999-01-01T00:00:00Z", "enabled": true}`); got.code != 200 {
+		t.Fatal(got.body)
+	}
+	for _, dry := range []bool{false, true} {
+		if _, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{DryRun: dry}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.db.Until("SELECT (count(*) = 2)::int FROM cleanupd.run")
+	_, got := s.scrapeAfter(t, 0, 1)
+	got.check(t, "cleanupd_active_runs", map[string]float64{"false queued": 1, "true queued": 1})
+	got.check(t, "cleanupd_schedule_enabled", map[string]float64{"": 1})
+	got.check(t, "cleanupd_schedule_next_run_timestamp_seconds", map[string]float64{"": float64(time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC).Unix())})
+	got.check(t, "rpc_server_call_duration_seconds", map[string]float64{"cleanup.v1.CleanupService/SetSchedule OK grpc": 1})
+}
+
+// What callers make up does not become series.
+func TestMetricsOfUnknownMethods(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	for _, method := range []string{"/made.Up/One", "/cleanup.v1.CleanupService/MadeUp"} {
+		if err := s.conn.Invoke(t.Context(), method, &emptypb.Empty{}, &emptypb.Empty{}); status.Code(err) != codes.Unimplemented {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	_, got := s.scrape(t)
+	got.check(t, "rpc_server_call_duration_seconds", nil)
+}

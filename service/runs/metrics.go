@@ -1,0 +1,126 @@
+package runs
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Upper bounds in seconds: of a batch, which ought to take 50 milliseconds and is halved after 30 seconds; of a task; of a
+// run, which may take a night.
+var (
+	batchBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	taskBuckets  = []float64{.01, .1, 1, 10, 60, 300, 900, 3600, 14400}
+	runBuckets   = []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800}
+)
+
+// metrics are what this replica did and met since it began: after the COMMIT, and only what it knows to be committed. The
+// exact account is that of the run.
+type metrics struct {
+	runs         *prometheus.CounterVec
+	runSeconds   *prometheus.HistogramVec
+	tasks        *prometheus.CounterVec
+	taskSeconds  *prometheus.HistogramVec
+	deleted      *prometheus.CounterVec
+	updated      *prometheus.CounterVec
+	dropped      *prometheus.CounterVec
+	batchSeconds *prometheus.HistogramVec
+	throttled    *prometheus.CounterVec
+	retries      *prometheus.CounterVec
+	setbacks     prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := promauto.With(r)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, label string) *prometheus.HistogramVec {
+		return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{label})
+	}
+	m := &metrics{
+		runs:         counter("cleanupd_runs_total", "Runs that this replica ended, by state.", "state", "dry_run"),
+		runSeconds:   histogram("cleanupd_run_duration_seconds", "How long runs that this replica ended took, from their first start.", runBuckets, "dry_run"),
+		tasks:        counter("cleanupd_tasks_total", "Tasks of runs, but for dry ones, that this replica ended, by state; skipped: there was nothing to work on.", "task", "state"),
+		taskSeconds:  histogram("cleanupd_task_duration_seconds", "How long tasks of runs, but for dry ones, took, from their first start.", taskBuckets, "task"),
+		deleted:      counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
+		updated:      counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
+		dropped:      counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
+		batchSeconds: histogram("cleanupd_batch_duration_seconds", "How long batches that changed something took, from BEGIN to the answer to COMMIT.", batchBuckets, "task"),
+		throttled:    counter("cleanupd_throttled_seconds_total", "Seconds that batches waited so as not to be in the way, by reason.", "reason"),
+		retries:      counter("cleanupd_retries_total", "What was tried again after what passes by itself, such as a deadlock, by SQLSTATE.", "sqlstate"),
+		setbacks:     f.NewCounter(prometheus.CounterOpts{Name: "cleanupd_run_setbacks_total", Help: "Runs that this replica took up again after the database, or another replica, had failed them."}),
+	}
+	m.begin()
+	return m
+}
+
+// begin makes every series that may come begin with 0, so that its first increase is seen.
+func (m *metrics) begin() {
+	for _, state := range []State{Succeeded, Failed, Cancelled} {
+		for _, dry := range []bool{false, true} {
+			m.runs.WithLabelValues(label(state), strconv.FormatBool(dry))
+		}
+	}
+	for _, t := range tasks.Pipeline {
+		for _, state := range []tasks.State{tasks.Succeeded, tasks.Skipped, tasks.Failed, tasks.Cancelled} {
+			m.tasks.WithLabelValues(t.Name, label(state))
+		}
+		for _, of := range []*prometheus.CounterVec{m.deleted, m.updated, m.dropped} {
+			of.WithLabelValues(t.Name)
+		}
+	}
+	for _, reason := range purge.Reasons {
+		m.throttled.WithLabelValues(reason)
+	}
+	for state := range purge.Tries {
+		m.retries.WithLabelValues(state)
+	}
+}
+
+// label is a state as a label's value.
+func label[S ~string](state S) string { return strings.ToLower(string(state)) }
+
+// runEnded counts a run, and the tasks that were cut off by its end.
+func (m *metrics) runEnded(r *Run) {
+	dry := strconv.FormatBool(r.DryRun)
+	m.runs.WithLabelValues(label(r.State), dry).Inc()
+	took(m.runSeconds.WithLabelValues(dry), r.StartTime, r.EndTime)
+	for _, t := range r.Results {
+		if t.State == tasks.Cancelled {
+			m.taskEnded(r, &t)
+		}
+	}
+}
+
+func (m *metrics) taskEnded(r *Run, t *Result) {
+	if r.DryRun {
+		return
+	}
+	m.tasks.WithLabelValues(t.Task, label(t.State)).Inc()
+	took(m.taskSeconds.WithLabelValues(t.Task), t.StartTime, t.EndTime)
+}
+
+// took observes how long something took, if it was begun.
+func took(o prometheus.Observer, start, end *time.Time) {
+	if start != nil {
+		o.Observe(end.Sub(*start).Seconds())
+	}
+}
+
+// committed counts a batch.
+func (m *metrics) committed(task string, d purge.Delta) {
+	if d.Empty() {
+		return
+	}
+	m.deleted.WithLabelValues(task).Add(float64(d.Deleted))
+	m.updated.WithLabelValues(task).Add(float64(d.Updated))
+	m.dropped.WithLabelValues(task).Add(float64(d.Dropped))
+	m.batchSeconds.WithLabelValues(task).Observe(time.Since(d.Begun).Seconds())
+}
