@@ -2,6 +2,8 @@ package service_test
 
 import (
 	"maps"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +85,31 @@ func (s scraped) check(t *testing.T, name string, want map[string]float64) {
 	}
 }
 
+var (
+	metricName = regexp.MustCompile(`\b(?:cleanupd|rpc_server|process|go)_[a-z_]+\b`)
+	ofPart     = regexp.MustCompile(`_(?:bucket|sum|count)$`)
+)
+
+// watched checks that there is what the dashboard and the alerts ask for.
+func watched(t *testing.T, got scraped) {
+	t.Helper()
+	for _, file := range []string{"../deploy/grafana/cleanupd.json", "../deploy/prometheus/alerts.yaml"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := metricName.FindAllString(string(text), -1)
+		if len(names) == 0 {
+			t.Errorf("%s asks for nothing", file)
+		}
+		for _, name := range names {
+			if got[name] == nil && got[ofPart.ReplaceAllString(name, "")].GetType() != dto.MetricType_HISTOGRAM {
+				t.Errorf("%s asks for %s, which there is not", file, name)
+			}
+		}
+	}
+}
+
 // What is measured of a run is what its account says; names and units are as Prometheus asks, whoever exports them.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
@@ -96,6 +123,9 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serve(t, db, false)
+	if got := s.call(t, "PUT", "/v1/schedule", `{"enabled": true}`); got.code != 200 {
+		t.Fatal(got.body)
+	}
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +136,8 @@ func TestMetrics(t *testing.T) {
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
 		t.Fatal(err)
 	}
-	text, got := s.scrapeAfter(t, 3, 3)
+	text, got := s.scrapeAfter(t, 3, 4)
+	watched(t, got)
 	deleted, updated, dropped, batches, ended := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
 	for _, r := range run.GetResults() {
 		deleted[r.GetTask()], updated[r.GetTask()] = float64(r.GetRowsDeleted()), float64(r.GetRowsUpdated())
@@ -126,7 +157,7 @@ func TestMetrics(t *testing.T) {
 	got.check(t, "cleanupd_run_duration_seconds", map[string]float64{"false": 2, "true": 1})
 	got.check(t, "cleanupd_active_runs", nil)
 	got.check(t, "cleanupd_scrape_error", nil)
-	got.check(t, "rpc_server_call_duration_seconds", map[string]float64{"cleanup.v1.CleanupService/RunCleanup OK grpc": 3})
+	got.check(t, "rpc_server_call_duration_seconds", map[string]float64{"cleanup.v1.CleanupService/RunCleanup OK grpc": 3, "cleanup.v1.CleanupService/SetSchedule OK grpc": 1})
 	if seconds := got["cleanupd_batch_duration_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(); seconds <= 0 || seconds > run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()).Seconds() {
 		t.Errorf("the batches of a task took %f seconds", seconds)
 	}

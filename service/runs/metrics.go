@@ -63,10 +63,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 
 // begin makes every series that may come begin with 0, so that its first increase is seen.
 func (m *metrics) begin() {
-	for _, state := range []State{Succeeded, Failed, Cancelled} {
-		for _, dry := range []bool{false, true} {
-			m.runs.WithLabelValues(label(state), strconv.FormatBool(dry))
+	for _, dry := range []string{"false", "true"} {
+		for _, state := range []State{Succeeded, Failed, Cancelled} {
+			m.runs.WithLabelValues(label(state), dry)
 		}
+		m.runSeconds.WithLabelValues(dry)
 	}
 	for _, t := range tasks.Pipeline {
 		for _, state := range []tasks.State{tasks.Succeeded, tasks.Skipped, tasks.Failed, tasks.Cancelled} {
@@ -75,6 +76,8 @@ func (m *metrics) begin() {
 		for _, of := range []*prometheus.CounterVec{m.deleted, m.updated, m.dropped} {
 			of.WithLabelValues(t.Name)
 		}
+		m.taskSeconds.WithLabelValues(t.Name)
+		m.batchSeconds.WithLabelValues(t.Name)
 	}
 	for _, reason := range purge.Reasons {
 		m.throttled.WithLabelValues(reason)

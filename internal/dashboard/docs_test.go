@@ -1,0 +1,124 @@
+package dashboard
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// mostSeries is how many series of a panel are written out, those with the largest values.
+const mostSeries = 6
+
+// columns is how many panels stand side by side in the picture.
+const columns = 4
+
+// writeDocs writes what the panels show: a picture, and a table of the values behind it.
+func writeDocs(dir string, results []result) error {
+	if err := picture(filepath.Join(dir, "dashboard.svg"), results); err != nil {
+		return err
+	}
+	var w strings.Builder
+	w.WriteString(head)
+	for _, r := range results {
+		fmt.Fprintf(&w, "| **%s**, %d series | | |\n", r.Title, len(r.series))
+		for _, s := range r.series[:min(len(r.series), mostSeries)] {
+			fmt.Fprintf(&w, "| %s | %s | %s |\n", s.legend, r.value(s.most()), r.value(s.last()))
+		}
+	}
+	w.WriteString("\n## The queries\n\n")
+	for _, r := range results {
+		fmt.Fprintf(&w, "**%s.** %s\n\n```\n", r.Title, r.Description)
+		for _, q := range r.Targets {
+			fmt.Fprintln(&w, q.Expr)
+		}
+		w.WriteString("```\n\n")
+	}
+	return os.WriteFile(filepath.Join(dir, "dashboard.md"), []byte(strings.TrimSpace(w.String())+"\n"), 0o644)
+}
+
+const head = `# The dashboard
+
+` + "`deploy/grafana/cleanupd.json`" + ` is a dashboard for Grafana 10 and later: import it, and choose the data source and the job. This is what its queries give after
+` + "`cleanupd demo`" + `, which was scraped four times a second, in Prometheus' own storage and engine; a query without data fails the test. Of it the picture shows
+the half minute, and the table the largest and the last values. Make both anew with
+
+` + "```" + `
+cd internal/dashboard && go test -run TestEveryPanelHasData -write
+` + "```" + `
+
+![what the panels show](dashboard.svg)
+
+| panel, series | most | last |
+|---|---|---|
+`
+
+// picture draws the panels side by side: series over time, or bars of single values.
+func picture(file string, results []result) error {
+	const width, height = 8 * vg.Centimeter, 5 * vg.Centimeter
+	rows := (len(results) + columns - 1) / columns
+	canvas := vgsvg.New(columns*width, vg.Length(rows)*height)
+	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: 4 * vg.Millimeter, PadY: 4 * vg.Millimeter, PadTop: 2 * vg.Millimeter, PadLeft: 2 * vg.Millimeter, PadRight: 2 * vg.Millimeter}
+	whole := draw.New(canvas)
+	for i, r := range results {
+		p, err := r.plot()
+		if err != nil {
+			return err
+		}
+		p.Draw(tiles.At(whole, i%columns, i/columns))
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if _, err := canvas.WriteTo(out); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+func (r result) plot() (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.Title.TextStyle.Font.Size = r.Title, font.Length(9)
+	for _, text := range []*font.Length{&p.X.Tick.Label.Font.Size, &p.Y.Tick.Label.Font.Size, &p.Legend.TextStyle.Font.Size} {
+		*text = 6
+	}
+	p.Legend.Top, p.Y.Min = true, 0
+	series := r.series[:min(len(r.series), mostSeries)]
+	if r.Targets[0].Instant {
+		p.HideX()
+	}
+	for i, s := range series {
+		color := plotutil.SoftColors[i%len(plotutil.SoftColors)]
+		if r.Targets[0].Instant {
+			bar, err := plotter.NewBarChart(plotter.Values{s.last()}, vg.Points(10))
+			if err != nil {
+				return nil, err
+			}
+			bar.Color, bar.XMin = color, float64(i)
+			p.Add(bar)
+			p.Legend.Add(s.legend+": "+r.value(s.last()), bar)
+			continue
+		}
+		points := make(plotter.XYs, len(s.points))
+		for j, at := range s.points {
+			points[j] = plotter.XY{X: float64(at.T-r.from) / 1000, Y: at.F}
+		}
+		line, err := plotter.NewLine(points)
+		if err != nil {
+			return nil, err
+		}
+		line.Color = color
+		p.Add(line)
+		p.Legend.Add(s.legend, line)
+	}
+	return p, nil
+}
