@@ -120,5 +120,8 @@ func (r result) plot() (*plot.Plot, error) {
 		p.Add(line)
 		p.Legend.Add(s.legend, line)
 	}
+	if p.Y.Max == 0 { // nothing but zeros
+		p.Y.Max = 1
+	}
 	return p, nil
 }
