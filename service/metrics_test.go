@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
@@ -126,15 +128,15 @@ func TestMetrics(t *testing.T) {
 	if got := s.call(t, "PUT", "/v1/schedule", `{"enabled": true}`); got.code != 200 {
 		t.Fatal(got.body)
 	}
-	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true}); err != nil {
-		t.Fatal(err)
-	}
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
-		t.Fatal(err)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT 1000000000 + i, '2000-01-01' FROM generate_series(1, 10) i") // for the dry run to find
+	for _, req := range []*cleanupv1.RunCleanupRequest{{Tasks: []string{"sessions"}}, {DryRun: true}} {
+		if _, _, err := s.run(t, req); err != nil {
+			t.Fatal(err)
+		}
 	}
 	text, got := s.scrapeAfter(t, 3, 4)
 	watched(t, got)
@@ -231,6 +233,23 @@ func TestMetricsWithoutTheDatabase(t *testing.T) {
 	if told := got.series("cleanupd_last_success_timestamp_seconds"); len(told) > 0 {
 		t.Errorf("a success is told that nobody told: %v", told)
 	}
+}
+
+// A database that says nothing is not waited for.
+func TestMetricsOfASilentDatabase(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	proxy := badnet.New(t, db.URL(), 0)
+	through, err := pgxpool.New(t.Context(), proxy.URL(db.URL()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(through.Close)
+	db.Pool = through
+	s := serve(t, db, true)
+	proxy.Stall(6 * time.Second)
+	_, got := s.scrape(t)
+	got.check(t, "cleanupd_scrape_error", map[string]float64{"runs": 1, "tables": 1})
 }
 
 // Runs that wait, and the schedule, are told by a replica that works on nothing itself.
