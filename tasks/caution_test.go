@@ -267,9 +267,9 @@ func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkSessionInfo VALUES ('x', 'x', '2000-01-01'); INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
-	db.Do("REVOKE DELETE ON XtkAudit FROM CURRENT_USER; REVOKE SELECT ON XtkJob FROM CURRENT_USER")
+	db.Do("REVOKE DELETE ON XtkAudit FROM CURRENT_USER; REVOKE SELECT ON XtkJob, NmsDeliveryMapping FROM CURRENT_USER")
 	_, err := run(t, db, nil)
-	if err == nil || !strings.Contains(err.Error(), `GRANT DELETE ON "public"."xtkaudit" TO "neolane"`) || !strings.Contains(err.Error(), `GRANT SELECT ON "public"."xtkjob"`) {
+	if err == nil || !strings.Contains(err.Error(), `GRANT DELETE ON "public"."xtkaudit" TO "neolane"`) || !strings.Contains(err.Error(), `GRANT SELECT ON "public"."xtkjob"`) || !strings.Contains(err.Error(), `GRANT SELECT ON "public"."nmsdeliverymapping"`) {
 		t.Errorf("got %v", err)
 	}
 	if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {

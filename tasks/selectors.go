@@ -69,6 +69,10 @@ func trackingLogTables(ctx context.Context, e *Env, p *plan) ([]*campaign.Table,
 type logLister func(context.Context, campaign.Querier) ([]*campaign.Table, []string, error)
 
 func logs(ctx context.Context, e *Env, p *plan, listers ...logLister) ([]*campaign.Table, error) {
+	if mapping := e.Catalog.Table("NmsDeliveryMapping"); mapping != nil && !mapping.CanSelect {
+		e.needs(p, mapping, "SELECT")
+		return nil, nil
+	}
 	var found []*campaign.Table
 	seen := map[uint32]bool{}
 	for _, list := range listers {
