@@ -21,10 +21,11 @@ var statistics = Task{
 	Do:          optimizeStorage,
 }
 
-// ownTables are the tables that the role may vacuum, in the application's schema and in the service's own.
-const ownTables = `
+// tablesByOwner are the tables in the application's schema and in the service's own, those that the role may vacuum
+// ($2), or the others.
+const tablesByOwner = `
 SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind = 'r' AND c.relpersistence <> 't' AND pg_has_role(c.relowner, 'USAGE')
+WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind = 'r' AND c.relpersistence <> 't' AND pg_has_role(c.relowner, 'USAGE') = $2
 ORDER BY n.nspname, c.relname`
 
 // optimizeStorage goes table by table, so that progress shows, those first that the run emptied most; SKIP_LOCKED, so that
@@ -42,13 +43,16 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 	if mode == campaign.AnalyzeOnly {
 		command = "ANALYZE (VERBOSE, SKIP_LOCKED)"
 	}
-	rows, err := e.Pool.Query(ctx, ownTables, e.Catalog.Schema)
+	tables, err := e.tablesByOwner(ctx, true)
 	if err != nil {
-		return false, fmt.Errorf("list the tables: %w", err)
+		return false, err
 	}
-	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[campaign.Leaf])
+	others, err := e.tablesByOwner(ctx, false)
 	if err != nil {
-		return false, fmt.Errorf("list the tables: %w", err)
+		return false, err
+	}
+	if len(others) > 0 {
+		e.log(ctx, Info, fmt.Sprintf("%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum", len(others), e.Catalog.Schema))
 	}
 	if e.DryRun {
 		e.log(ctx, Info, fmt.Sprintf("would run %s on %d tables", command, len(tables)))
@@ -84,6 +88,18 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 		e.Cursor.Unit = name
 	}
 	return true, e.vacuumed(ctx, "the last table")
+}
+
+func (e *Env) tablesByOwner(ctx context.Context, ours bool) ([]campaign.Leaf, error) {
+	rows, err := e.Pool.Query(ctx, tablesByOwner, e.Catalog.Schema, ours)
+	if err != nil {
+		return nil, fmt.Errorf("list the tables: %w", err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[campaign.Leaf])
+	if err != nil {
+		return nil, fmt.Errorf("list the tables: %w", err)
+	}
+	return tables, nil
 }
 
 // vacuumed notes which table was done last, and the size of the one that is next.

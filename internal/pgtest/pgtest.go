@@ -133,7 +133,7 @@ func clone(t testing.TB, template string) *DB {
 	db := &DB{t: t, Name: fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1)), address: address}
 	db.superuser("postgres", fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", db.Name, template, campaigndb.Role))
 	t.Cleanup(func() { db.superuser("postgres", "DROP DATABASE "+db.Name+" WITH (FORCE)") })
-	db.open()
+	db.open(db.URL())
 	return db
 }
 
@@ -153,13 +153,13 @@ func Private(t testing.TB) (*DB, *localpg.Server) {
 	if err := makeTemplate(t.Context(), server.URL, db.Name, campaigndb.Schema); err != nil {
 		t.Fatal(err)
 	}
-	db.open()
+	db.open(db.URL())
 	return db, server
 }
 
-func (db *DB) open() {
+func (db *DB) open(url string) {
 	db.t.Helper()
-	pool, err := pgxpool.New(db.t.Context(), db.URL())
+	pool, err := pgxpool.New(db.t.Context(), url)
 	if err != nil {
 		db.t.Fatal(err)
 	}
@@ -172,6 +172,14 @@ func (db *DB) URL() string { return db.address(campaigndb.Role, db.Name) }
 
 // As is the database's address for another role.
 func (db *DB) As(role string) string { return db.address(role, db.Name) }
+
+// For is the same database, whose pool is another role's.
+func (db *DB) For(role string) *DB {
+	db.t.Helper()
+	other := *db
+	other.open(other.As(role))
+	return &other
+}
 
 // Role makes a role that may log in and nothing else, and returns its name.
 func (db *DB) Role(name string) string {

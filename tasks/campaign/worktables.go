@@ -16,6 +16,8 @@ type WorkTable struct {
 	Schema string
 	Name   string
 	View   bool
+	// ByFunction says that this role may drop it by DropFunction alone.
+	ByFunction bool
 	// ID is what the name says whose it is. It is negative where the name has its unsigned form.
 	ID int64
 }
@@ -53,11 +55,14 @@ func WorkTableName(prefix string, id int64) string {
 	return prefix + strconv.FormatInt(id, 10)
 }
 
+// DropFunction drops work tables in the name of their owner, for a role that may not itself. deploy/role.sql makes it.
+const DropFunction = "cleanupd.drop_work_tables"
+
 // relations are those in the schema that the application owns: of the owner of NmsDelivery, who is not postgres.
 // Views come first, since tables they stand on could not be dropped before, and the newest of them first, for the
 // same reason.
 const relations = `
-SELECT c.relname::text, c.relkind = 'v'
+SELECT c.relname::text, c.relkind = 'v', NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p')
 WHERE n.nspname = $1 AND c.relname LIKE $2 AND c.relkind IN ('r', 'p', 'v') AND c.relpersistence <> 't' AND NOT c.relispartition
   AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
@@ -101,7 +106,7 @@ func (c *Catalog) owned(ctx context.Context, db Querier, begin, pattern string) 
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w WorkTable, err error) {
 		w.Schema = c.Schema
-		return w, row.Scan(&w.Name, &w.View)
+		return w, row.Scan(&w.Name, &w.View, &w.ByFunction)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the work tables %s…: %w", begin, err)

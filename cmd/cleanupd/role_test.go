@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// leastRole makes the role by the script, as an operator does, and again, which changes nothing.
+func leastRole(t *testing.T, db *pgtest.DB) (role string) {
+	t.Helper()
+	role = db.Name + "_least"
+	for range 2 {
+		if out, err := psql(t, db, "-v", "role="+role, "-v", "list_tables=CusListNote NmsNotThere"); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	t.Cleanup(func() { db.Superuser("DROP SCHEMA cleanupd CASCADE; DROP OWNED BY " + role + "; DROP ROLE " + role) })
+	return role
+}
+
+// psql runs deploy/role.sql as the superuser.
+func psql(t *testing.T, db *pgtest.DB, args ...string) (out string, err error) {
+	t.Helper()
+	if _, err := exec.LookPath("psql"); err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	script, err := os.ReadFile("../../deploy/role.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "psql", append([]string{"-X", "-q", "-d", db.As("postgres")}, args...)...)
+	cmd.Stdin = bytes.NewReader(script)
+	said, err := cmd.CombinedOutput()
+	return string(said), err
+}
+
+// campaignForRoles is a database with all that rights are asked for, and more: the same one each time.
+func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
+	t.Helper()
+	db := pgtest.Campaign(t)
+	db.Do(`CREATE TABLE NmsRecipient (iRecipientId integer PRIMARY KEY, sEmail text, iBroadLogId integer);
+		CREATE TABLE CusListNote (iGroupId integer, sNote text);
+		CREATE TABLE CusBroadLogPart (LIKE NmsBroadLogRcp) PARTITION BY RANGE (tsLastModified);
+		CREATE UNIQUE INDEX ON CusBroadLogPart (iBroadLogId, tsLastModified);
+		CREATE TABLE CusBroadLogPart_rest PARTITION OF CusBroadLogPart DEFAULT;
+		CREATE SEQUENCE XtkNewId START 2000000000`)
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := campaigndb.Fill(t.Context(), conn.Conn(), 20_000, 1, now); err != nil {
+		t.Fatal(err)
+	}
+	db.Do(`INSERT INTO NmsDeliveryMapping VALUES (3, 'mapPart', 'cus:broadLogPart', NULL, NULL), (4, 'mapStrange', 'nms:recipient', NULL, 'nms:nowhere');
+		CREATE TABLE CusListMember AS SELECT iGroupId, iGroupId * 2 AS iMember FROM NmsGroup; CREATE INDEX ON CusListMember (iGroupId);
+		ALTER TABLE CusListMember ADD FOREIGN KEY (iGroupId) REFERENCES NmsGroup (iGroupId)`)
+	return db
+}
+
+// The role that deploy/role.sql makes carries out the whole pipeline: what it leaves, does and says is what the
+// application's own role, the owner of all tables, does to an equal database, but for VACUUM.
+func TestLeastPrivilegedRole(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Add(30 * time.Minute) // no row comes of age between the two runs
+	run := func(db *pgtest.DB, url string) {
+		t.Helper()
+		r := serve(t, "--database-url", url, "--related-list-table", "CusListNote")
+		if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
+			t.Fatalf("%d %s %s", code, out, errs)
+		}
+	}
+	theirs, ours := campaignForRoles(t, now), campaignForRoles(t, now)
+	before := contents(theirs)
+	if !maps.Equal(before, contents(ours)) {
+		t.Fatal("the databases differ before the runs")
+	}
+	run(theirs, theirs.URL())
+	role := leastRole(t, ours)
+	run(ours, ours.As(role))
+
+	after := contents(theirs)
+	if changed := len(differing(before, after)); changed < 40 {
+		t.Errorf("only %d tables were changed", changed)
+	}
+	for _, table := range differing(after, contents(ours)) {
+		t.Errorf("%s: the role leaves something else than the owner", table)
+	}
+	least := ours.For(role)
+	for what, sql := range map[string]string{
+		"tasks":    "SELECT concat_ws(' ', name, state, rows_deleted, rows_updated, tables_dropped) FROM cleanupd.task ORDER BY position",
+		"warnings": "SELECT body->>'Message' FROM cleanupd.event WHERE body->>'Level' = 'WARNING' ORDER BY 1",
+	} {
+		if theirs, ours := theirs.Strings(sql), least.Strings(sql); !slices.Equal(theirs, ours) || len(ours) == 0 {
+			t.Errorf("%s of the owner and of the role:\n%s\n\n%s", what, strings.Join(theirs, "\n"), strings.Join(ours, "\n"))
+		}
+	}
+	if states := least.Strings("SELECT state || ' ' || count(*) FROM cleanupd.task GROUP BY state"); !slices.Equal(states, []string{"SUCCEEDED 26"}) {
+		t.Errorf("the tasks ended %v", states)
+	}
+	if n := least.Int("SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '% left to autovacuum'"); n != 1 {
+		t.Errorf("%d lines say what was not vacuumed", n)
+	}
+}
+
+// contents is a fingerprint of each table and view of the application, but for dates, which are the run's, and the ids of
+// new entries of the job log, which are given in any order.
+func contents(db *pgtest.DB) map[string]string {
+	found := map[string]string{}
+	for _, line := range db.Strings(`SELECT c.relname || ' ' || COALESCE((xpath('/row/f/text()', query_to_xml(format('SELECT md5(string_agg(t::text, '','' ORDER BY t::text)) AS f FROM (SELECT %s FROM %s) t',
+			(SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND atttypid <> 'timestamptz'::regtype AND attname <> 'ijoblogid'),
+			c.oid::regclass), false, true, '')))[1]::text, '')
+		FROM pg_class c WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v')`) {
+		name, fingerprint, _ := strings.Cut(line, " ")
+		found[name] = fingerprint
+	}
+	return found
+}
+
+// differing are the tables that are not the same in both, or in one alone.
+func differing(a, b map[string]string) (names []string) {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		inA, okA := a[name]
+		if inB, okB := b[name]; inA != inB || okA != okB {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// What the role does not need it may not do.
+func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
+	t.Parallel()
+	db := campaignForRoles(t, time.Now())
+	role := leastRole(t, db)
+	least, clerk := db.For(role), db.For(db.Role("clerk"))
+	refused := func(db *pgtest.DB, sql string) {
+		t.Helper()
+		_, err := db.Exec(t.Context(), sql)
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	for _, sql := range []string{
+		"SELECT FROM NmsRecipient", "DELETE FROM NmsRecipient", "SELECT FROM NmsRecipient FOR UPDATE", "COPY NmsRecipient TO STDOUT", // a mapping names it
+		"SELECT FROM XtkOperatorGroup", "DELETE FROM XtkOperatorGroup",
+		"SELECT FROM grp500002", "SELECT FROM wkf99001_1", "DELETE FROM wkf12_3",
+		"DELETE FROM XtkJob", "DELETE FROM XtkWorkflow", "UPDATE NmsExtAccount SET iActive = 1", "UPDATE NmsDeliveryMapping SET sBroadLogSchema = 'nms:recipient'",
+		"UPDATE NmsVisitor SET sExternalId = ''", "INSERT INTO NmsVisitor DEFAULT VALUES", "INSERT INTO NmsDelivery DEFAULT VALUES", "UPDATE XtkAudit SET tsChanged = now()",
+		"TRUNCATE XtkAudit", "DROP TABLE XtkAudit", "DROP TABLE wkf99001_1", "ALTER TABLE XtkAudit ADD x int", "CREATE INDEX ON XtkAudit (tsChanged)",
+		"CREATE TRIGGER x BEFORE DELETE ON XtkAudit EXECUTE FUNCTION suppress_redundant_updates_trigger()", "CREATE RULE x AS ON DELETE TO XtkAudit DO INSTEAD NOTHING",
+		"SELECT setval('XtkNewId', 1)", "ALTER TABLE XtkAudit OWNER TO " + role,
+		"CREATE TABLE public.x ()", "CREATE FUNCTION public.x() RETURNS void LANGUAGE sql AS ''", "CREATE SCHEMA x", "CREATE EXTENSION pg_trgm", "CREATE EXTENSION file_fdw",
+		"SET ROLE neolane", "SET ROLE postgres", "SET SESSION AUTHORIZATION neolane", "GRANT neolane TO " + role, "CREATE ROLE x", "ALTER ROLE " + role + " SUPERUSER", "CREATE DATABASE x", "ALTER SYSTEM SET fsync = off",
+		"SELECT FROM pg_authid", "SELECT pg_read_file('/etc/passwd')", "COPY (SELECT 1) TO PROGRAM 'true'", "SELECT lo_import('/etc/passwd')", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'neolane'",
+		"SELECT cleanupd.drop_work_tables('{XtkAudit}')", "SELECT cleanupd.drop_work_tables('{wkf99001_1, NmsRecipient}')", "SELECT cleanupd.drop_work_tables('{pg_class}')",
+		"CREATE TEMPORARY TABLE wkf1 (); SELECT cleanupd.drop_work_tables('{wkf1}')", "CREATE TABLE cleanupd.grp1 (); SELECT cleanupd.drop_work_tables('{cleanupd.grp1}')",
+		"CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(regclass[]) RETURNS void LANGUAGE sql AS ''", "ALTER FUNCTION cleanupd.drop_work_tables RESET ALL", "ALTER FUNCTION cleanupd.drop_work_tables OWNER TO " + role,
+	} {
+		refused(least, sql)
+	}
+	refused(clerk, "SELECT cleanupd.drop_work_tables('{wkf99001_1}')")
+	db.Superuser("GRANT USAGE ON SCHEMA cleanupd TO " + clerk.Strings("SELECT current_user::text")[0])
+	refused(clerk, "SELECT cleanupd.drop_work_tables('{wkf99001_1}')")
+
+	// It may lock rows, though, wherever it may delete, and sees what others do.
+	for _, table := range least.Strings("SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND has_table_privilege(oid, 'DELETE')") {
+		least.Do("SELECT FROM " + table + " FOR UPDATE SKIP LOCKED")
+	}
+	if least.Int("SELECT count(*) FROM pg_stat_activity WHERE usename = 'neolane' AND state IS NOT NULL") == 0 {
+		t.Error("it does not see what the application does")
+	}
+	least.Do("SELECT cleanupd.drop_work_tables('{wkf99001_1, wkf99001_1_view}')")
+}
+
+// A role that is given what the service asks for, one error after the other, has in the end what the script gives; what is
+// found out only by using it is named here.
+func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
+	t.Parallel()
+	db := campaignForRoles(t, time.Now())
+	role, clerk := leastRole(t, db), db.Role("clerk")
+	if code, _, errs := cleanupd(t, "migrate", "--database-url", db.As(role)); code != 0 {
+		t.Fatalf("%d %s", code, errs)
+	}
+	db.Superuser("GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO " + clerk +
+		"; GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO " + clerk)
+	db.Do("GRANT SELECT, INSERT, UPDATE, DELETE ON XtkOption TO " + clerk + "; GRANT INSERT ON XtkJobLog TO " + clerk + "; GRANT SELECT, INSERT, DELETE ON NmsEmailErrorStat TO " + clerk +
+		"; GRANT USAGE ON SEQUENCE XtkNewId TO " + clerk + "; GRANT SELECT, UPDATE, DELETE ON CusBroadLogPart_rest TO " + clerk)
+	r := serve(t, "--database-url", db.As(clerk), "--related-list-table", "CusListNote")
+	for {
+		code, out, errs := cleanupd(t, "run", "--server", r.grpc)
+		grants := regexp.MustCompile(`GRANT [A-Z, ]+ ON "public"\."\w+" TO "\w+"`).FindAllString(errs, -1)
+		if code == 0 {
+			break
+		}
+		if grants == nil {
+			t.Fatalf("%d %s %s", code, out, errs)
+		}
+		db.Do(strings.Join(grants, ";"))
+	}
+	rights := func(role string) []string {
+		return db.Strings(`SELECT concat_ws(' ', c.oid::regclass, a.privilege_type) FROM pg_class c, aclexplode(c.relacl) a
+			WHERE relnamespace = 'public'::regnamespace AND a.grantee = $1::text::regrole ORDER BY 1`, role)
+	}
+	if given, asked := rights(role), rights(clerk); !slices.Equal(given, asked) {
+		t.Errorf("given:\n%s\n\nasked:\n%s", strings.Join(given, "\n"), strings.Join(asked, "\n"))
+	}
+}
+
+// A script that would harm the role it is told to make does nothing.
+func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	for _, role := range []string{"neolane", "postgres"} {
+		if out, err := psql(t, db, "-v", "role="+role); err == nil || !strings.Contains(out, "must have another one") {
+			t.Errorf("%s: %v %s", role, err, out)
+		}
+	}
+	if out, err := psql(t, pgtest.Empty(t)); err == nil || !strings.Contains(out, "no table NmsDelivery") {
+		t.Errorf("an empty database: %v %s", err, out)
+	}
+	db.Do("DELETE FROM XtkAudit")
+}

@@ -1,0 +1,149 @@
+-- Makes the least-privileged role for `cleanupd serve`, or brings it up to date. To be run with psql by a superuser, in the
+-- database that is cleaned (and in those of mid-sourcing servers), and again after an update of cleanupd and when the
+-- application gets a delivery mapping or a partition:
+--
+--   psql -d campaign [-v role=cleanupd] [-v schema=public] [-v list_tables='TABLE …'] -f role.sql
+--
+-- role is the role's name, schema the one that holds the application's tables, list_tables are those that serve is given as
+-- --related-list-table. No password is set: \password cleanupd.
+--
+-- What the role may do with the application's data when this is done, whatever it was granted before:
+--   * read the tables that the pipeline judges by, delete from those that it cleans, write where it does;
+--   * drop the application's work tables, by cleanupd.drop_work_tables alone, and not look into them.
+-- Beside that it owns the schema cleanupd, in which serve makes its tables, and sees what other sessions do
+-- (pg_read_all_stats), the text of their statements too: without it batches would wait neither for them nor for replicas.
+--
+-- It may not VACUUM the application's tables. PostgreSQL 14 to 16 let only a table's owner do so, and who may act as the owner
+-- may do everything else, too. They are left to autovacuum, and the task statistics says so. If the service is to do it all
+-- the same, GRANT it the application's role.
+--
+-- On PostgreSQL 14 everybody may create tables in the schema public, unless that right has been revoked.
+\set ON_ERROR_STOP on
+\if :{?role}
+\else
+  \set role cleanupd
+\endif
+\if :{?schema}
+\else
+  \set schema public
+\endif
+\if :{?list_tables}
+\else
+  \set list_tables ''
+\endif
+
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+-- The application's role owns NmsDelivery. Work tables are dropped in its name, so it must not be a superuser.
+SELECT max(o.rolname::text) AS owner FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
+WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :'schema') AND c.relname = 'nmsdelivery' AND c.relkind IN ('r', 'p') AND NOT o.rolsuper \gset
+\if :{?owner}
+\else
+  DO $$ BEGIN RAISE 'there is no table NmsDelivery in that schema, or it belongs to a superuser: the application must have a role of its own'; END $$;
+\endif
+SELECT :'role' = :'owner' OR EXISTS (SELECT FROM pg_roles WHERE rolname = :'role' AND rolsuper) AS taken \gset
+\if :taken
+  DO $$ BEGIN RAISE 'that role is the application''s own, or a superuser: the service must have another one'; END $$;
+\endif
+
+SELECT format('CREATE ROLE %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = :'role') \gexec
+ALTER ROLE :"role" LOGIN INHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
+GRANT CONNECT ON DATABASE :"DBNAME" TO :"role";
+GRANT USAGE ON SCHEMA :"schema" TO :"role";
+GRANT pg_read_all_stats TO :"role";
+
+-- The service's own schema, which another role may have made before.
+CREATE SCHEMA IF NOT EXISTS cleanupd;
+ALTER SCHEMA cleanupd OWNER TO :"role";
+SELECT format('ALTER TABLE %s OWNER TO %I', oid::regclass, :'role') FROM pg_class WHERE relnamespace = 'cleanupd'::regnamespace AND relkind IN ('r', 'p') \gexec
+
+-- Where something is needed.
+CREATE TEMPORARY TABLE needed (relation regclass, privileges text) ON COMMIT DROP;
+
+-- Tables by their names, as far as they are there.
+INSERT INTO needed
+SELECT c.oid, n.privileges
+FROM (VALUES
+  ('SELECT', 'NmsDeliveryMapping NmsExtAccount NmsBroadLogMsg XtkJob XtkWorkflow NmsService NmsMobileApp NmsSimulation NmsRemaHypothesis'),
+  ('SELECT, DELETE', 'NmsRcpGrpRel NmsDeliveryPart NmsDlvExclusion NmsCouponValue NmsMirrorPageInfo NmsMirrorPageSearch NmsAttachments
+    NmsTrackingUrl NmsDeliveryStat NmsDeliveryLogStats NmsProviderMsgId NmsWebTrackingLog NmsTrackingStats XtkReject
+    XtkWorkflowLog XtkWorkflowTask XtkWorkflowEvent XtkWorkflowLogin NmsVisitor NmsAddress NmsSubscription NmsEmailError
+    NmsMxDomain XtkAudit XtkSessionInfo NmsRtEvent NmsBatchEvent NmsEventHisto NmsRemaMatchRcp'),
+  ('SELECT, DELETE', :'list_tables'),
+  ('SELECT, DELETE, INSERT', 'XtkJobLog NmsEmailErrorStat'),         -- an entry for purged mirror pages; the sums of what went
+  ('SELECT, DELETE, UPDATE', 'NmsDelivery NmsGroup NmsBroadLogMid'), -- states; a list is locked before it goes
+  ('SELECT, DELETE, UPDATE, INSERT', 'XtkOption')
+) AS n (privileges, names)
+JOIN pg_class c ON c.relname = ANY (regexp_split_to_array(lower(n.names), '\s+'))
+WHERE c.relnamespace = :'schema'::regnamespace AND c.relkind IN ('r', 'p');
+
+-- Tables that say by a foreign key that they are of lists.
+INSERT INTO needed
+SELECT k.conrelid, 'SELECT, DELETE' FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
+WHERE k.contype = 'f' AND k.confrelid = to_regclass(format('%I.nmsgroup', :'schema')) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid';
+
+-- Tables of modules and of customers: what their names must be, those that the delivery mappings give among them, and what
+-- columns they must have.
+CREATE TEMPORARY TABLE named (name text, columns name[], privileges text) ON COMMIT DROP;
+INSERT INTO named VALUES
+  ('nmsproposition[a-z0-9]*', '{ipropositionid}', 'SELECT, DELETE'), ('nmsappsubscription[a-z0-9]*', '{imobileappid, idisabled}', 'SELECT, DELETE');
+SELECT to_regclass(format('%I.nmsdeliverymapping', :'schema')) IS NOT NULL AS mapped \gset
+\if :mapped
+INSERT INTO named
+SELECT lower(replace(f.schema, ':', '')), f.columns, f.privileges
+FROM (SELECT to_jsonb(m) FROM :"schema".nmsdeliverymapping m) AS m (mapping)
+CROSS JOIN LATERAL (VALUES
+  (mapping ->> 'sbroadlogschema', '{ibroadlogid, ideliveryid, istatus, tslastmodified}'::name[], 'SELECT, DELETE, UPDATE'),
+  (mapping ->> 'sbroadlogexclschema', '{ibroadlogid, ideliveryid, istatus, tslastmodified}', 'SELECT, DELETE'),
+  (mapping ->> 'strackinglogschema', '{itrackinglogid, ideliveryid, tslog}', 'SELECT, DELETE')) AS f (schema, columns, privileges)
+WHERE f.schema ~ '^\w+:\w+$';
+\endif
+INSERT INTO needed
+SELECT c.oid, n.privileges FROM named n JOIN pg_class c ON c.relname ~ ('^' || n.name || '$')
+WHERE c.relnamespace = :'schema'::regnamespace AND c.relkind IN ('r', 'p')
+  AND n.columns <@ ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped);
+
+-- The rows of a partitioned table are deleted from its partitions.
+INSERT INTO needed
+WITH RECURSIVE tree AS (TABLE needed UNION SELECT i.inhrelid, tree.privileges FROM pg_inherits i JOIN tree ON i.inhparent = tree.relation)
+TABLE tree EXCEPT TABLE needed;
+
+REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM :"role";
+SELECT format('GRANT %s ON %s TO %I', privileges, relation, :'role') FROM needed \gexec
+
+-- To pass over rows that others have locked takes the right to change one column, whichever: the first.
+SELECT format('GRANT UPDATE (%I) ON %s TO %I', a.attname, n.relation, :'role') FROM needed n
+CROSS JOIN LATERAL (SELECT attname FROM pg_attribute WHERE attrelid = n.relation AND attnum > 0 AND NOT attisdropped ORDER BY attnum LIMIT 1) a
+WHERE n.privileges LIKE '%DELETE%' \gexec
+
+-- New ids come from the application's own sequence, if it has one.
+SELECT format('GRANT USAGE ON SEQUENCE %s TO %I', oid::regclass, :'role') FROM pg_class
+WHERE relnamespace = :'schema'::regnamespace AND relname = 'xtknewid' AND relkind = 'S' \gexec
+
+-- Work tables come and go, and their owner alone may drop them: this does so in its name, with work tables and nothing else.
+CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(relations regclass[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  others text;
+  command text;
+BEGIN
+  SELECT string_agg(r::text, ', ') INTO others FROM unnest(relations) AS r WHERE NOT EXISTS (
+    SELECT FROM pg_class WHERE oid = r AND relkind IN ('r', 'p', 'v') AND pg_get_userbyid(relowner) = current_user
+      AND relname ~ '^(grp[1-9][0-9]*|(wkdlv_|wkf|wkfhisto|wksimu_)[1-9][0-9]*(_.*)?)$');
+  IF others IS NOT NULL THEN
+    RAISE insufficient_privilege USING MESSAGE = 'no work tables of the application: ' || others;
+  END IF;
+  FOR command IN
+    SELECT format('DROP %s %s', kind, string_agg(oid::regclass::text, ', '))
+    FROM (SELECT oid, CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END AS kind FROM pg_class WHERE oid = ANY (relations)) AS c
+    GROUP BY kind ORDER BY kind DESC -- tables that views stand on could not be dropped before
+  LOOP
+    EXECUTE command;
+  END LOOP;
+END $$;
+ALTER FUNCTION cleanupd.drop_work_tables OWNER TO :"owner";
+REVOKE ALL ON FUNCTION cleanupd.drop_work_tables FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO :"role";
+
+COMMIT;
