@@ -1,0 +1,57 @@
+// Package deploy_test sees that what the service is deployed with fits the program.
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// The program, as the Dockerfile has it built, is what all of this speaks of.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("it is deployed on Linux")
+	}
+	program := build(t)
+	known := serveVariables(t, program)
+	t.Run("static binary", func(t *testing.T) { staticBinary(t, program) })
+	t.Run("image listens", func(t *testing.T) { imageListens(t, known) })
+	t.Run("unit variables", func(t *testing.T) { unitVariables(t, known) })
+	t.Run("unit by systemd", func(t *testing.T) { unitBySystemd(t, program) })
+	t.Run("pod variables", func(t *testing.T) { podVariables(t, known) })
+	t.Run("pod serves", func(t *testing.T) { podServes(t, program) })
+}
+
+// stopping is how long the program takes to stop at most: three times service.stopTimeout, beside runs.grace.
+const stopping = 15 * time.Second
+
+// serveVariables are the environment variables of `cleanupd serve`, as its help tells them.
+func serveVariables(t *testing.T, program string) map[string]bool {
+	t.Helper()
+	help, err := exec.CommandContext(t.Context(), program, "serve", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\[\$(CLEANUPD_\w+)\]`).FindAllSubmatch(help, -1) {
+		known[string(m[1])] = true
+	}
+	return known
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
