@@ -34,6 +34,7 @@
 
 BEGIN;
 SET LOCAL client_min_messages = warning;
+SET LOCAL search_path = pg_catalog, pg_temp; -- this is a superuser's session: nothing of others is to be called
 
 -- The application's role owns NmsDelivery. Work tables are dropped in its name, so it must not be a superuser.
 SELECT max(o.rolname::text) AS owner FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
@@ -65,7 +66,8 @@ CREATE TEMPORARY TABLE needed (relation regclass, privileges text) ON COMMIT DRO
 INSERT INTO needed
 SELECT c.oid, n.privileges
 FROM (VALUES
-  ('SELECT', 'NmsDeliveryMapping NmsExtAccount NmsBroadLogMsg XtkJob XtkWorkflow NmsService NmsMobileApp NmsSimulation NmsRemaHypothesis'),
+  ('SELECT (iExtAccountId, sName, iActive)', 'NmsExtAccount'), -- not the passwords
+  ('SELECT', 'NmsDeliveryMapping NmsBroadLogMsg XtkJob XtkWorkflow NmsService NmsMobileApp NmsSimulation NmsRemaHypothesis'),
   ('SELECT, DELETE', 'NmsRcpGrpRel NmsDeliveryPart NmsDlvExclusion NmsCouponValue NmsMirrorPageInfo NmsMirrorPageSearch NmsAttachments
     NmsTrackingUrl NmsDeliveryStat NmsDeliveryLogStats NmsProviderMsgId NmsWebTrackingLog NmsTrackingStats XtkReject
     XtkWorkflowLog XtkWorkflowTask XtkWorkflowEvent XtkWorkflowLogin NmsVisitor NmsAddress NmsSubscription NmsEmailError
@@ -73,10 +75,11 @@ FROM (VALUES
   ('SELECT, DELETE', :'list_tables'),
   ('SELECT, DELETE, INSERT', 'XtkJobLog NmsEmailErrorStat'),         -- an entry for purged mirror pages; the sums of what went
   ('SELECT, DELETE, UPDATE', 'NmsDelivery NmsGroup NmsBroadLogMid'), -- states; a list is locked before it goes
-  ('SELECT, DELETE, UPDATE, INSERT', 'XtkOption')
+  ('SELECT (iOptionId, sName, iLongValue, tsTimeStampValue), UPDATE (iLongValue, tsTimeStampValue),
+    INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE', 'XtkOption') -- numbers and moments, no texts
 ) AS n (privileges, names)
 JOIN pg_class c ON c.relname = ANY (regexp_split_to_array(lower(n.names), '\s+'))
-WHERE c.relnamespace = :'schema'::regnamespace AND c.relkind IN ('r', 'p');
+WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p');
 
 -- Tables that say by a foreign key that they are of lists.
 INSERT INTO needed
@@ -88,7 +91,7 @@ WHERE k.contype = 'f' AND k.confrelid = to_regclass(format('%I.nmsgroup', :'sche
 CREATE TEMPORARY TABLE named (name text, columns name[], privileges text) ON COMMIT DROP;
 INSERT INTO named VALUES
   ('nmsproposition[a-z0-9]*', '{ipropositionid}', 'SELECT, DELETE'), ('nmsappsubscription[a-z0-9]*', '{imobileappid, idisabled}', 'SELECT, DELETE');
-SELECT to_regclass(format('%I.nmsdeliverymapping', :'schema')) IS NOT NULL AS mapped \gset
+SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(format('%I.nmsdeliverymapping', :'schema')) AND relkind IN ('r', 'p')) AS mapped \gset
 \if :mapped
 INSERT INTO named
 SELECT lower(replace(f.schema, ':', '')), f.columns, f.privileges
@@ -101,7 +104,7 @@ WHERE f.schema ~ '^\w+:\w+$';
 \endif
 INSERT INTO needed
 SELECT c.oid, n.privileges FROM named n JOIN pg_class c ON c.relname ~ ('^' || n.name || '$')
-WHERE c.relnamespace = :'schema'::regnamespace AND c.relkind IN ('r', 'p')
+WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p')
   AND n.columns <@ ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped);
 
 -- The rows of a partitioned table are deleted from its partitions.
@@ -115,11 +118,11 @@ SELECT format('GRANT %s ON %s TO %I', privileges, relation, :'role') FROM needed
 -- To pass over rows that others have locked takes the right to change one column, whichever: the first.
 SELECT format('GRANT UPDATE (%I) ON %s TO %I', a.attname, n.relation, :'role') FROM needed n
 CROSS JOIN LATERAL (SELECT attname FROM pg_attribute WHERE attrelid = n.relation AND attnum > 0 AND NOT attisdropped ORDER BY attnum LIMIT 1) a
-WHERE n.privileges LIKE '%DELETE%' \gexec
+WHERE n.privileges LIKE 'SELECT, DELETE%' \gexec
 
 -- New ids come from the application's own sequence, if it has one.
 SELECT format('GRANT USAGE ON SEQUENCE %s TO %I', oid::regclass, :'role') FROM pg_class
-WHERE relnamespace = :'schema'::regnamespace AND relname = 'xtknewid' AND relkind = 'S' \gexec
+WHERE relnamespace = quote_ident(:'schema')::regnamespace AND relname = 'xtknewid' AND relkind = 'S' \gexec
 
 -- Work tables come and go, and their owner alone may drop them: this does so in its name, with work tables and nothing else.
 CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(relations regclass[]) RETURNS void

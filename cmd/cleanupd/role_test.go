@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -19,11 +20,11 @@ import (
 )
 
 // leastRole makes the role by the script, as an operator does, and again, which changes nothing.
-func leastRole(t *testing.T, db *pgtest.DB) (role string) {
+func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 	t.Helper()
 	role = db.Name + "_least"
 	for range 2 {
-		if out, err := psql(t, db, "-v", "role="+role, "-v", "list_tables=CusListNote NmsNotThere"); err != nil {
+		if out, err := psql(t, db, append([]string{"-v", "role=" + role, "-v", "list_tables=CusListNote NmsNotThere"}, more...)...); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -56,6 +57,7 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 		CREATE TABLE CusBroadLogPart (LIKE NmsBroadLogRcp) PARTITION BY RANGE (tsLastModified);
 		CREATE UNIQUE INDEX ON CusBroadLogPart (iBroadLogId, tsLastModified);
 		CREATE TABLE CusBroadLogPart_rest PARTITION OF CusBroadLogPart DEFAULT;
+		ALTER TABLE NmsExtAccount ADD sPassword text;
 		CREATE SEQUENCE XtkNewId START 2000000000`)
 	conn, err := db.Acquire(t.Context())
 	if err != nil {
@@ -76,21 +78,25 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 func TestLeastPrivilegedRole(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Add(30 * time.Minute) // no row comes of age between the two runs
-	run := func(db *pgtest.DB, url string) {
+	run := func(url string) *replica {
 		t.Helper()
 		r := serve(t, "--database-url", url, "--related-list-table", "CusListNote")
 		if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
+		return r
 	}
 	theirs, ours := campaignForRoles(t, now), campaignForRoles(t, now)
 	before := contents(theirs)
 	if !maps.Equal(before, contents(ours)) {
 		t.Fatal("the databases differ before the runs")
 	}
-	run(theirs, theirs.URL())
+	run(theirs.URL())
+	if code, _, errs := cleanupd(t, "migrate", "--database-url", ours.URL()); code != 0 { // the service had the owner's role before
+		t.Fatalf("%d %s", code, errs)
+	}
 	role := leastRole(t, ours)
-	run(ours, ours.As(role))
+	r := run(ours.As(role))
 
 	after := contents(theirs)
 	if changed := len(differing(before, after)); changed < 40 {
@@ -113,6 +119,18 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	}
 	if n := least.Int("SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '% left to autovacuum'"); n != 1 {
 		t.Errorf("%d lines say what was not vacuumed", n)
+	}
+
+	for _, body := range []string{`{"visitorPurgeDelayDays": 60}`, `{"visitorPurgeDelayDays": 61}`, `{"visitorPurgeDelayDays": null}`} { // inserted, updated, deleted
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, r.http+"/v1/options", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v, %v", body, resp, err)
+		}
+		_ = resp.Body.Close()
 	}
 }
 
@@ -159,7 +177,8 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	}
 	for _, sql := range []string{
 		"SELECT FROM NmsRecipient", "DELETE FROM NmsRecipient", "SELECT FROM NmsRecipient FOR UPDATE", "COPY NmsRecipient TO STDOUT", // a mapping names it
-		"SELECT FROM XtkOperatorGroup", "DELETE FROM XtkOperatorGroup",
+		"SELECT FROM XtkOperatorGroup", "DELETE FROM XtkOperatorGroup", "SELECT sPassword FROM NmsExtAccount", "SELECT a FROM NmsExtAccount a",
+		"SELECT sStringValue FROM XtkOption", "UPDATE XtkOption SET mMemoValue = ''", "UPDATE XtkOption SET sName = ''",
 		"SELECT FROM grp500002", "SELECT FROM wkf99001_1", "DELETE FROM wkf12_3",
 		"DELETE FROM XtkJob", "DELETE FROM XtkWorkflow", "UPDATE NmsExtAccount SET iActive = 1", "UPDATE NmsDeliveryMapping SET sBroadLogSchema = 'nms:recipient'",
 		"UPDATE NmsVisitor SET sExternalId = ''", "INSERT INTO NmsVisitor DEFAULT VALUES", "INSERT INTO NmsDelivery DEFAULT VALUES", "UPDATE XtkAudit SET tsChanged = now()",
@@ -200,8 +219,12 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	}
 	db.Superuser("GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO " + clerk +
 		"; GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO " + clerk)
-	db.Do("GRANT SELECT, INSERT, UPDATE, DELETE ON XtkOption TO " + clerk + "; GRANT INSERT ON XtkJobLog TO " + clerk + "; GRANT SELECT, INSERT, DELETE ON NmsEmailErrorStat TO " + clerk +
-		"; GRANT USAGE ON SEQUENCE XtkNewId TO " + clerk + "; GRANT SELECT, UPDATE, DELETE ON CusBroadLogPart_rest TO " + clerk)
+	for _, grant := range []string{
+		"SELECT (iOptionId, sName, iLongValue, tsTimeStampValue), UPDATE (iLongValue, tsTimeStampValue), INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE ON XtkOption",
+		"SELECT (iExtAccountId, sName, iActive) ON NmsExtAccount", "SELECT, INSERT, DELETE ON NmsEmailErrorStat", "INSERT ON XtkJobLog", "USAGE ON SEQUENCE XtkNewId", "SELECT, UPDATE, DELETE ON CusBroadLogPart_rest",
+	} {
+		db.Do("GRANT " + grant + " TO " + clerk)
+	}
 	r := serve(t, "--database-url", db.As(clerk), "--related-list-table", "CusListNote")
 	for {
 		code, out, errs := cleanupd(t, "run", "--server", r.grpc)
@@ -220,6 +243,29 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	}
 	if given, asked := rights(role), rights(clerk); !slices.Equal(given, asked) {
 		t.Errorf("given:\n%s\n\nasked:\n%s", strings.Join(given, "\n"), strings.Join(asked, "\n"))
+	}
+}
+
+// The application's schema may have any name. A role that is made a member of the owner vacuums, too.
+func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); CREATE TABLE wkDlv_1_1 (); INSERT INTO NmsDelivery (iDeliveryId) VALUES (2)")
+	db.Superuser(`ALTER SCHEMA public RENAME TO "The Campaign"`)
+	role := leastRole(t, db, "-v", "schema=The Campaign")
+	r := serve(t, "--database-url", db.As(role))
+	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "audit-trail", "--task", "work-tables", "--task", "statistics")
+	if code != 0 || !strings.Contains(out, "succeeded, 1 row deleted") || !strings.Contains(out, "succeeded, 1 table dropped") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	const vacuumed = `SELECT count(*) FROM cleanupd.space WHERE task = 'statistics' AND relation = '"The Campaign"."xtkaudit"'`
+	least := db.For(role)
+	if least.Int(vacuumed) != 0 {
+		t.Error("it vacuums a table of the application's")
+	}
+	db.Superuser("GRANT neolane TO " + role)
+	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "statistics"); code != 0 || least.Int(vacuumed) != 1 {
+		t.Errorf("as the owner's member: %d %s %s", code, out, errs)
 	}
 }
 

@@ -44,7 +44,7 @@ type Table struct {
 	Schema    string
 	Name      string // as stored: lower case in a Campaign database
 	Key       string // the single integer column that identifies a row; empty when there is none
-	CanSelect bool
+	CanSelect bool   // some of its columns at least
 	CanDelete bool
 	CanUpdate bool
 	// RowSecurity says that policies may hide rows from this role.
@@ -86,7 +86,7 @@ ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) 
 // The primary key comes first.
 const loadTables = `
 SELECT c.oid, c.relname, c.relhassubclass,
-  has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
+  has_any_column_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
   row_security_active(c.oid),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
   ARRAY(SELECT a.attname::text
