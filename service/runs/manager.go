@@ -83,11 +83,13 @@ func (m *Manager) Metrics() prometheus.Collector { return m.measured }
 
 // Cancel asks for a run to be stopped after its current batch, and returns the run. One that nobody holds is
 // ended here; one that has ended is returned as it is.
-func (m *Manager) Cancel(ctx context.Context, id string) (run *Run, err error) {
-	if run, err = m.Get(ctx, id); err != nil {
+func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
+	run, err := m.Get(ctx, id)
+	if err != nil {
 		return nil, err
 	}
 	id = run.ID
+	var ended *Run // here; nil: it was not
 	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		if _, err := lockPending(ctx, tx); err != nil { // first, as at every end of a run
 			return err
@@ -114,14 +116,14 @@ func (m *Manager) Cancel(ctx context.Context, id string) (run *Run, err error) {
 		if _, err := tx.Exec(ctx, "UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid", id, epoch); err != nil {
 			return err
 		}
-		run, err = finish(ctx, tx, id, epoch, outcome{Cancelled, stopCancelled, CauseCancelled})
+		ended, err = finish(ctx, tx, id, epoch, outcome{Cancelled, stopCancelled, CauseCancelled})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if run != nil {
-		m.metrics.runEnded(run)
+	if ended != nil {
+		m.metrics.runEnded(ended)
 	}
 	return m.Get(ctx, id)
 }
