@@ -1,6 +1,9 @@
 package runs
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // ring holds the newest events of a run. Sequences have no gaps, so an event's place follows from its sequence.
 type ring struct {
@@ -63,5 +66,5 @@ func (r *ring) after(sequence int64) (events []Event, more <-chan struct{}, err 
 	case sequence+1 >= r.next:
 		return nil, r.changed, nil
 	}
-	return append([]Event(nil), r.events[sequence+1-first:]...), r.changed, nil
+	return slices.Clip(r.events[sequence+1-first:]), r.changed, nil // shared: what is in the ring is never changed
 }
