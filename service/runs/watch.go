@@ -15,6 +15,10 @@ const pageSize = 500
 // tailPoll is how often a tail looks by itself, should a notification have been missed.
 const tailPoll = time.Second
 
+// wakeCost is what it takes, about ten times over, to give one watcher an event: so long for each watcher, and no longer
+// than tailPoll, events wait for company, since a run's worker would have to wait for its turn among the watchers.
+const wakeCost = 250 * time.Microsecond
+
 // tail reads a run's new events once for all its watchers on this replica.
 type tail struct {
 	runID    string
@@ -123,10 +127,22 @@ func (m *Manager) read(ctx context.Context, t *tail) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-time.After(m.pause(t)):
+		}
+		select {
+		case <-ctx.Done():
+			return
 		case <-t.wake:
 		case <-time.After(tailPoll):
 		}
 	}
+}
+
+// pause is how long a tail gathers events before it gives them to its watchers.
+func (m *Manager) pause(t *tail) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return min(time.Duration(t.watchers)*wakeCost, tailPoll)
 }
 
 // forget makes the next watcher start a new tail.
