@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -29,9 +30,7 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		return err
 	}
 	settle(stream.Context(), nil)
-	return s.watch(stream.Context(), run.ID, 0, in.GetDetach(), func(e *cleanupv1.RunEvent) error {
-		return stream.Send(&cleanupv1.RunCleanupResponse{Event: e})
-	})
+	return s.watch(stream.Context(), run.ID, 0, in.GetDetach(), stream)
 }
 
 // WatchRun implements cleanupv1.CleanupServiceServer.
@@ -39,9 +38,7 @@ func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.Clean
 	if in.GetAfterSequence() < 0 {
 		return runs.InvalidError{{Field: "after_sequence", Problem: "must not be negative"}}
 	}
-	return s.watch(stream.Context(), in.GetRunId(), in.GetAfterSequence(), false, func(e *cleanupv1.RunEvent) error {
-		return stream.Send(&cleanupv1.WatchRunResponse{Event: e})
-	})
+	return s.watch(stream.Context(), in.GetRunId(), in.GetAfterSequence(), false, stream)
 }
 
 var (
@@ -50,12 +47,16 @@ var (
 )
 
 // watch sends a run's events; a run that did not succeed ends in its own status.
-func (s *Service) watch(ctx context.Context, id string, after int64, detach bool, send func(*cleanupv1.RunEvent) error) error {
+func (s *Service) watch(ctx context.Context, id string, after int64, detach bool, stream grpc.ServerStream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopping) })()
 	run, err := s.runs.Watch(ctx, id, after, func(e runs.Event) error {
-		if err := send(eventMessage(e)); err != nil {
+		message, err := encode(e)
+		if err != nil {
+			return err
+		}
+		if err := stream.SendMsg(message); err != nil {
 			return err
 		}
 		if detach {

@@ -62,7 +62,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
 	limits := newLimits()
 	for server, g := range map[**grpc.Server]*gate{&out.grpc: {overGRPC(c.Guard), s.pool, c.Log}, &out.inner: {byGateway, s.pool, c.Log}} {
-		options := []grpc.ServerOption{measure, grpc.ChainUnaryInterceptor(g.unary, unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors)}
+		options := []grpc.ServerOption{measure, passEncoded(), grpc.ChainUnaryInterceptor(g.unary, unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors)}
 		if c.TLS != nil && server == &out.grpc {
 			options = append(options, grpc.Creds(credentials.NewTLS(c.TLS)))
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,6 +42,21 @@ type Event struct {
 	Result   *Result     `json:",omitempty"` // task_finished
 	Level    tasks.Level `json:",omitempty"` // log
 	Message  string      `json:",omitempty"` // log
+
+	once *once // of the event as it was read
+}
+
+// once is something that is made of an event when it is first needed.
+type once struct {
+	sync.Once
+	made any
+	err  error
+}
+
+// Once returns what make makes of the event, which it does once for all who got the event from one reading.
+func (e Event) Once(make func() (any, error)) (any, error) {
+	e.once.Do(func() { e.once.made, e.once.err = make() })
+	return e.once.made, e.once.err
 }
 
 // Progress is how far a task is.
@@ -110,7 +126,7 @@ func readEvents(ctx context.Context, db campaign.Querier, runID string, after in
 			return e, err
 		}
 		err := json.Unmarshal(body, &e)
-		e.RunID, e.Sequence, e.Time = runID, sequence, when
+		e.RunID, e.Sequence, e.Time, e.once = runID, sequence, when, &once{}
 		return e, err
 	})
 }

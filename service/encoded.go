@@ -1,0 +1,42 @@
+package service
+
+import (
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	protobuf "google.golang.org/protobuf/proto"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// encoded is a message as it is sent. An event is encoded once for all its watchers.
+type encoded []byte
+
+// encode makes the message of an event, which is the same in RunCleanupResponse and WatchRunResponse.
+func encode(e runs.Event) (encoded, error) {
+	message, err := e.Once(func() (any, error) {
+		raw, err := protobuf.Marshal(&cleanupv1.WatchRunResponse{Event: eventMessage(e)})
+		return encoded(raw), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return message.(encoded), nil
+}
+
+// codec is that of protobuf, which lets pass what is encoded.
+type codec struct{ encoding.CodecV2 }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if raw, ok := v.(encoded); ok {
+		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// passEncoded lets streams send what is encoded.
+func passEncoded() grpc.ServerOption {
+	return grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)})
+}
