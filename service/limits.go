@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -74,7 +75,7 @@ func (l *limits) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 		return err
 	}
 	defer leave()
-	return handler(srv, patientStream{stream})
+	return (&patientStream{ServerStream: stream}).serve(srv, handler)
 }
 
 func isHealth(method string) bool {
@@ -109,19 +110,33 @@ func (l *limiter) enter(who string) (leave func(), err error) {
 // errStalled ends a stream whose client has not read for too long. What it had in flight it still gets, and then this.
 var errStalled = status.Error(codes.Unavailable, "the stream was not read for "+stallTimeout.String()+": go on with a new one")
 
-// patientStream waits only so long for a message to be taken.
-type patientStream struct{ grpc.ServerStream }
+// patientStream knows since when a message waits to be taken.
+type patientStream struct {
+	grpc.ServerStream
+	since atomic.Int64 // in nanoseconds of the Unix time; 0: none waits
+}
 
-func (s patientStream) SendMsg(m any) error {
-	sent := make(chan error, 1)
-	go func() { sent <- s.ServerStream.SendMsg(m) }() // which ends with the stream at the latest
-	patience := time.NewTimer(stallTimeout)
-	defer patience.Stop()
-	select {
-	case err := <-sent:
-		return err
-	case <-patience.C:
-		return errStalled
+func (s *patientStream) SendMsg(m any) error {
+	s.since.Store(time.Now().UnixNano())
+	defer s.since.Store(0)
+	return s.ServerStream.SendMsg(m)
+}
+
+// serve runs a handler until it returns, or a message has waited for too long. What waits then ends with the stream.
+func (s *patientStream) serve(srv any, handler grpc.StreamHandler) error {
+	done := make(chan error, 1)
+	go func() { done <- handler(srv, s) }()
+	look := time.NewTicker(stallTimeout / 5)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-look.C:
+			if since := s.since.Load(); since != 0 && time.Since(time.Unix(0, since)) > stallTimeout {
+				return errStalled
+			}
+		}
 	}
 }
 
