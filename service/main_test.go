@@ -3,9 +3,11 @@ package service_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +27,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	if given := os.Getenv("WATCH"); given != "" { // the process of TestWatchers
+		if err := watch(given); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	pgtest.Main(m)
+}
 
 // server is a replica of a test.
 type server struct {
@@ -33,6 +44,8 @@ type server struct {
 	conn *grpc.ClientConn
 	url  string // of REST
 	db   *pgtest.DB
+
+	manager *runs.Manager
 }
 
 // serve starts a replica on a database, which is migrated first. idle ones take no run.
@@ -89,7 +102,7 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, c
 	if config.TLS != nil {
 		scheme = "https://"
 	}
-	return &server{cleanupv1.NewCleanupServiceClient(conn), conn, scheme + listeners[1].Addr().String(), db}
+	return &server{cleanupv1.NewCleanupServiceClient(conn), conn, scheme + listeners[1].Addr().String(), db, manager}
 }
 
 // campaign is a replica on a new Campaign database.
