@@ -54,8 +54,8 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
 		t.Errorf("%d rows are left", left)
 	}
-	// What was committed with an answer that got lost is in the account alone.
-	if n := measured(t, m, "cleanupd_rows_deleted_total", "sessions"); n == 0 || n > rows {
+	// What was committed with an answer that got lost is in the account alone; what a crash of the server undid is measured twice.
+	if n := measured(t, m, "cleanupd_rows_deleted_total", "sessions"); n < rows/2 || n > 2*rows {
 		t.Errorf("%v rows are measured", n)
 	}
 	told := 0.0
