@@ -40,7 +40,7 @@ var (
 func TestWatchers(t *testing.T) {
 	var with, without []time.Duration
 	for range *watchedRounds {
-		alone, seen := watched(t, 0), watched(t, *watchers)
+		alone, seen := cleaned(t, 0), cleaned(t, *watchers)
 		without, with = append(without, alone), append(with, seen)
 	}
 	slices.Sort(without)
@@ -61,8 +61,8 @@ func (r *reads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQue
 
 func (*reads) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// watched runs a cleanup that so many watch, and returns how long it took.
-func watched(t *testing.T, watchers int) (took time.Duration) {
+// cleaned runs a cleanup that so many watch, and returns how long it took.
+func cleaned(t *testing.T, watchers int) (took time.Duration) {
 	t.Run(fmt.Sprintf("%d watchers", watchers), func(t *testing.T) {
 		db := pgtest.Campaign(t)
 		fill(t, db)
