@@ -15,9 +15,9 @@ const pageSize = 500
 // tailPoll is how often a tail looks by itself, should a notification have been missed.
 const tailPoll = time.Second
 
-// wakeCost is what it takes, about ten times over, to give one watcher an event: so long for each watcher, and no longer
-// than tailPoll, events wait for company, since a run's worker would have to wait for its turn among the watchers.
-const wakeCost = 250 * time.Microsecond
+// wakeCost is some fifty times what it takes to give a watcher an event: so long for each watcher, and no longer than
+// tailPoll, events wait for company, since a run's worker would have to wait for its turn among the watchers.
+const wakeCost = time.Millisecond
 
 // tail reads a run's new events once for all its watchers on this replica.
 type tail struct {
