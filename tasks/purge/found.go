@@ -90,13 +90,14 @@ func (sw *sweep) extent(ctx context.Context) (x extent, err error) {
 }
 
 // listed are the places of the rows, so many at most, in order.
-func (sw *sweep) listed(ctx context.Context, most int64) (found []pgtype.TID, err error) {
-	err = sw.find(ctx, func(tx pgx.Tx) error {
+func (sw *sweep) listed(ctx context.Context, most int64) ([]pgtype.TID, error) {
+	found := make([]pgtype.TID, 0, most) // no larger than it must be, since it may be large
+	err := sw.find(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, fmt.Sprintf("SELECT r.ctid FROM ONLY %s AS r WHERE %s LIMIT %d", sw.Relation, sw.Where, most), sw.Args...)
 		if err != nil {
 			return err
 		}
-		found, err = pgx.CollectRows(rows, pgx.RowTo[pgtype.TID])
+		found, err = pgx.AppendRows(found[:0], rows, pgx.RowTo[pgtype.TID])
 		return err
 	})
 	slices.SortFunc(found, compareTIDs)
@@ -130,7 +131,7 @@ func (sw *sweep) clear(ctx context.Context, x extent, most int64) error {
 		sw.axis, sw.next = denseBlocks, int64(x.first.BlockNumber)
 		return sw.to(ctx, int64(x.last.BlockNumber)+1)
 	}
-	found, err := sw.listed(ctx, most)
+	found, err := sw.listed(ctx, min(x.rows, most))
 	if err != nil {
 		return err
 	}
