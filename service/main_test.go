@@ -171,7 +171,7 @@ func hold(t *testing.T, db *pgtest.DB) (release func()) {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM XtkReject FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	release = func() { _ = tx.Rollback(context.Background()) }
+	release = sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
 	t.Cleanup(release)
 	return release
 }
