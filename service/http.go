@@ -2,9 +2,7 @@ package service
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -69,7 +67,7 @@ func onlyOwn(next http.Handler, loopback bool) http.Handler {
 		judged := r.WithContext(r.Context())
 		judged.Method = http.MethodPost // GET too: the protection would let it pass
 		switch {
-		case loopback && !isLoopback(r.Host):
+		case loopback && !access.IsLoopback(r.Host):
 			writeError(w, r, status.Errorf(codes.PermissionDenied, "this server listens on loopback and does not serve the host %q", r.Host))
 		case protection.Check(judged) != nil:
 			writeError(w, r, status.Error(codes.PermissionDenied, "cross-origin requests are refused"))
@@ -77,24 +75,4 @@ func onlyOwn(next http.Handler, loopback bool) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
-}
-
-// isLoopback tells whether a host, with or without a port, is this machine's own.
-func isLoopback(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(trimBrackets(host))
-	return err == nil && addr.IsLoopback()
-}
-
-func trimBrackets(host string) string {
-	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
-		return host[1 : len(host)-1]
-	}
-	return host
 }

@@ -33,7 +33,7 @@ func (c *accessConfig) flags(f *pflag.FlagSet) {
 // open says who is served on the listeners, or refuses to let anyone in.
 func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http net.Listener) (out service.ServerConfig, err error) {
 	c.Log = log
-	out = service.ServerConfig{Log: log, HTTPLoopback: isLoopback(http.Addr())}
+	out = service.ServerConfig{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}
 	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
 		return out, usagef("--tls-client-ca, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w", err)
 	}
@@ -51,7 +51,7 @@ func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http ne
 		return out, nil
 	}
 	for flag, l := range map[string]net.Listener{"--grpc-listen": grpc, "--http-listen": http} {
-		if !isLoopback(l.Addr()) {
+		if !access.IsLoopback(l.Addr().String()) {
 			return out, usagef("%s %s is not loopback: it takes TLS (--tls-cert, --tls-key) and callers who show who they are (--tls-client-ca, --token-file or --oidc-issuer), or --insecure, where everyone on the network may delete", flag, l.Addr())
 		}
 	}

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/url"
-	"os"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -88,13 +86,9 @@ func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 	}
 	server := userdata.ServerConfig{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
 	if c.serverCA != "" {
-		pem, err := os.ReadFile(c.serverCA)
+		roots, err := readAuthorities("--forms-server-ca", c.serverCA)
 		if err != nil {
-			return nil, usagef("--forms-server-ca: %w", err)
-		}
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(pem) {
-			return nil, usagef("--forms-server-ca: %s holds no certificate", c.serverCA)
+			return nil, err
 		}
 		server.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -270,9 +269,4 @@ func listen(flag, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return l, nil
-}
-
-func isLoopback(addr net.Addr) bool {
-	ap, err := netip.ParseAddrPort(addr.String())
-	return err == nil && ap.Addr().IsLoopback()
 }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"net"
-	"net/netip"
 	"os"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // target is the server that a client talks to, and what it shows there.
@@ -41,7 +41,7 @@ func (t *target) dial() (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{grpc.WithTransportCredentials(transport)}
 	if t.token != "" {
-		if !secure && !isLocal(t.address) {
+		if !secure && !access.IsLoopback(t.address) {
 			return nil, usagef("--token would be sent to %s in plain text: add --tls or --tls-ca", t.address)
 		}
 		options = append(options, grpc.WithPerRPCCredentials(bearer(t.token)))
@@ -62,12 +62,8 @@ func (t *target) transport() (c credentials.TransportCredentials, secure bool, e
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.ca != "" {
-		pem, err := os.ReadFile(t.ca)
-		if err != nil {
-			return nil, false, usagef("--tls-ca: %w", err)
-		}
-		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, false, usagef("--tls-ca: there is no certificate in PEM form in %s", t.ca)
+		if config.RootCAs, err = readAuthorities("--tls-ca", t.ca); err != nil {
+			return nil, false, err
 		}
 	}
 	if t.certificate != "" {
@@ -80,14 +76,17 @@ func (t *target) transport() (c credentials.TransportCredentials, secure bool, e
 	return credentials.NewTLS(config), true, nil
 }
 
-// isLocal tells whether an address is on this machine, so that nobody else hears what is sent there.
-func isLocal(address string) bool {
-	host, _, err := net.SplitHostPort(address)
+// readAuthorities reads the file of a flag.
+func readAuthorities(flag, file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
 	if err != nil {
-		host = address
+		return nil, usagef("%s: %w", flag, err)
 	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, usagef("%s: %s holds no certificate in PEM form", flag, file)
+	}
+	return pool, nil
 }
 
 // bearer is a token as a call shows it.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -36,7 +35,7 @@ type issuer struct {
 
 func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 	u, err := url.Parse(c.Issuer)
-	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !IsLoopback(u.Host)) {
 		return nil, fmt.Errorf("%q is not the URL of an issuer: https://… (http only on loopback)", c.Issuer)
 	}
 	i := &issuer{url: c.Issuer, audience: c.Audience, claim: c.RolesClaim, log: c.Log}
@@ -47,11 +46,6 @@ func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 		c.Log.Warn("the OpenID Connect issuer does not answer; it is asked again when a token comes", "issuer", i.url, "error", err)
 	}
 	return i, nil
-}
-
-func loopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // discover asks the issuer where its keys are, until it has said so once.
