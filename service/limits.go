@@ -3,16 +3,16 @@ package service
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+
+	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // What a caller may send and ask for. No message of the API comes near the sizes; an answer is largest with a thousand runs
@@ -55,7 +55,7 @@ func (l *limits) options(gateway bool) []grpc.ServerOption {
 }
 
 func (l *limits) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if isHealth(info.FullMethod) {
+	if rules[info.FullMethod].role == access.Nobody {
 		return handler(ctx, req)
 	}
 	leave, err := l.calls.enter(caller(ctx).String())
@@ -67,7 +67,7 @@ func (l *limits) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 }
 
 func (l *limits) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if isHealth(info.FullMethod) {
+	if rules[info.FullMethod].role == access.Nobody {
 		return handler(srv, stream)
 	}
 	leave, err := l.watchers.enter(caller(stream.Context()).String())
@@ -76,10 +76,6 @@ func (l *limits) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	}
 	defer leave()
 	return (&patientStream{ServerStream: stream}).serve(srv, handler)
-}
-
-func isHealth(method string) bool {
-	return strings.HasPrefix(method, "/"+healthv1.Health_ServiceDesc.ServiceName+"/")
 }
 
 // limiter counts what is under way, by caller.
