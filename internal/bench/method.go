@@ -11,8 +11,10 @@ import (
 // Method is a way to delete.
 type Method struct {
 	Name string
-	// statement deletes once; it is repeated until it deletes nothing. Empty: the service does it.
+	// statement deletes once. Empty: the service does it.
 	statement string
+	// limited says that the statement is to be repeated until it deletes nothing.
+	limited bool
 	// tight says that the service works by one worker in small batches, and gives way to others.
 	tight bool
 	// from says that the statement has a parameter, the greatest key of the one before, and returns keys.
@@ -25,15 +27,15 @@ const batch = "5000"
 // Methods are what is compared. The first is the measure of the others, the last is the service.
 var Methods = []Method{
 	{Name: "one DELETE", statement: "DELETE FROM " + table + " WHERE " + old},
-	{Name: "IN (SELECT … LIMIT)", statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " LIMIT " + batch + ")"},
-	{Name: "ORDER BY … LIMIT, SKIP LOCKED", statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " ORDER BY " + key + " LIMIT " + batch + " FOR UPDATE SKIP LOCKED)"},
-	{Name: "ctid, LIMIT", statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old + " LIMIT " + batch + "))"},
-	{Name: "keyset", from: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + key + " > $1 AND " + old + " ORDER BY " + key + " LIMIT " + batch + ") RETURNING " + key},
+	{Name: "IN (SELECT … LIMIT)", limited: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " LIMIT " + batch + ")"},
+	{Name: "ORDER BY … LIMIT, SKIP LOCKED", limited: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " ORDER BY " + key + " LIMIT " + batch + " FOR UPDATE SKIP LOCKED)"},
+	{Name: "ctid, LIMIT", limited: true, statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old + " LIMIT " + batch + "))"},
+	{Name: "keyset", limited: true, from: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + key + " > $1 AND " + old + " ORDER BY " + key + " LIMIT " + batch + ") RETURNING " + key},
 	{Name: "cleanupd"},
 	{Name: "cleanupd, giving way", tight: true},
 }
 
-// run deletes by the statement until nothing is left or the context ends, and notes how long each took.
+// run deletes by the statement, once or until nothing is left or the context ends, and notes how long each took.
 func (m Method) run(ctx context.Context, url string, took *[]time.Duration) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -47,6 +49,9 @@ func (m Method) run(ctx context.Context, url string, took *[]time.Duration) erro
 			return err
 		}
 		*took = append(*took, time.Since(begun))
+		if !m.limited {
+			return nil
+		}
 	}
 }
 
