@@ -19,6 +19,7 @@ type Env struct {
 	Options *campaign.Options
 
 	set      *fixedSet // of the task at work; nil when it has none
+	looked   bool      // the next task needs not look again
 	expected int64     // rows that the task at work will take; negative when unknown
 	engine   *purge.Engine
 	journal  Journal
@@ -43,8 +44,12 @@ func (e *Env) warnOnce(ctx context.Context, message string) {
 	}
 }
 
-// look reads the catalog and the options as they are now.
+// look reads the catalog and the options as they are now, for the next task.
 func (e *Env) look(ctx context.Context) (err error) {
+	if e.looked {
+		e.looked = false
+		return nil
+	}
 	if e.Catalog, err = campaign.LoadCatalog(ctx, e.Pool); err != nil {
 		return err
 	}

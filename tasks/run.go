@@ -111,8 +111,12 @@ func unwritten(err error) error {
 // check fails, before anything is deleted, when this is no Campaign database, or the role may not do what the tasks
 // need; the error names every missing right.
 func (e *Env) check(ctx context.Context) error {
-	if err := e.look(ctx); err != nil || e.ContinueOnError {
+	if err := e.look(ctx); err != nil {
 		return err
+	}
+	defer func() { e.looked = true }()
+	if e.ContinueOnError {
+		return nil
 	}
 	var missing []string
 	for _, t := range e.Todo {
