@@ -95,6 +95,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	}
 	for _, leaf := range leaves {
 		s.Unit, s.Name, s.Relation = fmt.Sprintf("%d %s", number, leaf.Quoted()), leaf.Name, leaf.Quoted()
+		s.Partition = leaf.Quoted() != table.Quoted()
 		p.units = append(p.units, unit{s, step})
 	}
 	return nil

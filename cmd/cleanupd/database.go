@@ -57,7 +57,7 @@ func parseDatabaseURL(address string) (*pgxpool.Config, error) {
 	if config.ConnConfig.ValidateConnect == nil { // after a failover: of several hosts the primary one, and no standby
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	config.MaxConns = max(config.MaxConns, 10) // a run takes three, the rest is for calls
+	config.MaxConns = max(config.MaxConns, 10) // for runs and calls
 	return config, nil
 }
 

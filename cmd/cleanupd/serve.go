@@ -163,6 +163,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	config.ConnConfig.Tracer = c.tracer
+	config.MaxConns += int32(c.workers) // a worker keeps one while it is at work
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}

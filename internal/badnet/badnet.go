@@ -40,6 +40,17 @@ type pair struct {
 	client, server *net.TCPConn
 	// mute says that what the server answers next is lost with the connection. Guarded by the proxy.
 	mute bool
+	// commit is the name of the client's prepared COMMIT; nil: it has none yet. Guarded by the proxy.
+	commit []byte
+}
+
+// commits tells whether a message of the client has a COMMIT.
+func (c *pair) commits(message []byte) bool {
+	if before, _, prepared := bytes.Cut(message, []byte("\x00COMMIT\x00")); prepared {
+		c.commit = bytes.Clone(before[max(bytes.LastIndex(before, []byte("stmtcache_")), 0):])
+		return false
+	}
+	return bytes.Contains(message, []byte("commit\x00")) || c.commit != nil && bytes.Contains(message, c.commit)
 }
 
 // New starts a proxy for the server of a database's URL. What passes is delayed by the latency, each way. The proxy
@@ -206,7 +217,7 @@ func (p *Proxy) passes(c *pair, fromClient bool, message []byte) bool {
 	if !fromClient {
 		return !c.mute
 	}
-	if p.atCommit == Never || !bytes.Contains(message, []byte("commit\x00")) {
+	if !c.commits(message) || p.atCommit == Never {
 		return true
 	}
 	c.mute = p.atCommit == AfterCommit

@@ -221,34 +221,24 @@ type Statements struct {
 
 type begunKey struct{}
 
-func begin(ctx context.Context, sql string) context.Context {
-	if !strings.HasPrefix(sql, "DELETE FROM ONLY") && !strings.HasPrefix(sql, "WITH pick") {
+// TraceQueryStart implements pgx.QueryTracer.
+func (s *Statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (s *Statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TraceBatchStart implements pgx.BatchTracer: a statement that deletes is sent with the BEGIN of its batch.
+func (s *Statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
+	if !slices.ContainsFunc(b.Batch.QueuedQueries, deletes) {
 		return ctx
 	}
 	return context.WithValue(ctx, begunKey{}, time.Now())
 }
 
-func (s *Statements) end(ctx context.Context) {
-	if begun, ok := ctx.Value(begunKey{}).(time.Time); ok {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.took = append(s.took, time.Since(begun))
-	}
-}
-
-// TraceQueryStart implements pgx.QueryTracer.
-func (s *Statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	return begin(ctx, q.SQL)
-}
-
-// TraceQueryEnd implements pgx.QueryTracer.
-func (s *Statements) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
-	s.end(ctx)
-}
-
-// TraceBatchStart implements pgx.BatchTracer.
-func (s *Statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, b pgx.TraceBatchStartData) context.Context {
-	return begin(ctx, b.Batch.QueuedQueries[0].SQL)
+func deletes(q *pgx.QueuedQuery) bool {
+	return strings.HasPrefix(q.SQL, "DELETE FROM ONLY") || strings.HasPrefix(q.SQL, "WITH pick")
 }
 
 // TraceBatchQuery implements pgx.BatchTracer.
@@ -256,5 +246,9 @@ func (s *Statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQ
 
 // TraceBatchEnd implements pgx.BatchTracer.
 func (s *Statements) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) {
-	s.end(ctx)
+	if begun, ok := ctx.Value(begunKey{}).(time.Time); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.took = append(s.took, time.Since(begun))
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -130,26 +131,22 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 	return nil
 }
 
-// Commit implements tasks.Journal.
+// Commit implements tasks.Journal. The account and the COMMIT are sent together, so that nobody waits for the account
+// longer than it takes to write; one that can not be written is an error, which the COMMIT does not outlive.
 func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
-	var reason *string
-	var err error
-	if j.idle(d) {
-		err = tx.QueryRow(ctx, "SELECT "+stopReason, j.claim.id, j.claim.epoch).Scan(&reason)
-	} else {
-		reason, err = j.account(ctx, tx, d)
-	}
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && reason == nil {
-		return errFenced
-	}
-	if err != nil {
-		return err
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return err
-	}
-	j.add(d)
-	return j.halt(reason)
+	return j.account(ctx, d, func(sql string, args []any, reason **string) error {
+		b := &pgx.Batch{}
+		b.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(reason) })
+		b.Queue("COMMIT")
+		return tx.SendBatch(ctx, b).Close()
+	})
+}
+
+// Count implements tasks.Journal.
+func (j *journal) Count(ctx context.Context, d purge.Delta) error {
+	return j.account(ctx, d, func(sql string, args []any, reason **string) error {
+		return j.m.pool.QueryRow(ctx, sql, args...).Scan(reason)
+	})
 }
 
 // Proceed implements tasks.Journal.
@@ -168,40 +165,46 @@ func (j *journal) idle(d purge.Delta) bool {
 	return d.Empty() && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && time.Since(j.written) < checkEvery
 }
 
-// account writes the batch's account in its own transaction, if the run is still of this epoch.
-func (j *journal) account(ctx context.Context, tx tasks.Tx, d purge.Delta) (reason *string, err error) {
-	err = tx.QueryRow(ctx, withSpace+`UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
-		tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8
-		WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING `+stopReason,
-		slices.Concat([]any{j.claim.id, j.claim.epoch, j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space))...).Scan(&reason)
-	if err == nil {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.written, j.cursor = time.Now(), d.Cursor
+const divisionByZero = "22012"
+
+// accountSQL writes a batch's account if the run is still of this epoch, and divides by zero if not.
+const accountSQL = withSpace + `, account AS (
+  UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
+    tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8
+  WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
+SELECT max(reason) FROM account HAVING 1 / count(reason) = 1`
+
+// account has the account of a batch written, if there is any, and asks whether the run is to stop.
+func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql string, args []any, reason **string) error) error {
+	sql, args := "SELECT "+stopReason, []any{j.claim.id, j.claim.epoch}
+	idle := j.idle(d)
+	if !idle {
+		sql, args = accountSQL, slices.Concat(args, []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space))
 	}
-	return reason, err
+	var reason *string
+	if err := write(sql, args, &reason); err != nil {
+		if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == divisionByZero {
+			return errFenced
+		}
+		return err
+	}
+	j.add(d, !idle)
+	return j.halt(reason)
 }
 
 func batches(d purge.Delta) int64 {
 	if d.Empty() {
 		return 0
 	}
-	return 1
+	return max(d.Statements, 1)
 }
 
-// Count implements tasks.Journal.
-func (j *journal) Count(ctx context.Context, d purge.Delta) error {
-	tx, err := j.m.pool.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	return j.Commit(ctx, tx, d)
-}
-
-func (j *journal) add(d purge.Delta) {
+func (j *journal) add(d purge.Delta, written bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if written {
+		j.written, j.cursor = time.Now(), d.Cursor
+	}
 	p := &j.progress
 	p.RowsDeleted += d.Deleted
 	p.RowsUpdated += d.Updated

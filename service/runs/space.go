@@ -26,11 +26,10 @@ type Space struct {
 // withSpace begins the account of a batch: a table's size is kept as it was before the first one.
 const withSpace = `WITH space AS (
   INSERT INTO cleanupd.space AS s (run_id, task, relation, rows_deleted, table_bytes_before, index_bytes_before)
-  SELECT $1::text::uuid, $3, relation, rows, COALESCE(NULLIF(table_bytes, 0), pg_table_size(to_regclass(relation)), 0),
-    COALESCE(NULLIF(index_bytes, 0), pg_indexes_size(to_regclass(relation)), 0)
-  FROM unnest($9::text[], $10::bigint[], $11::bigint[], $12::bigint[]) AS e (relation, rows, table_bytes, index_bytes)
-  ON CONFLICT (run_id, task, relation) DO UPDATE SET rows_deleted = s.rows_deleted + EXCLUDED.rows_deleted)
-`
+  SELECT $1::text::uuid, $3, relation, rows, COALESCE(NULLIF(table_bytes, 0), pg_table_size(asked), 0), COALESCE(NULLIF(index_bytes, 0), pg_indexes_size(asked), 0)
+  FROM unnest($9::text[], $10::bigint[], $11::bigint[], $12::bigint[]) AS e (relation, rows, table_bytes, index_bytes), LATERAL (SELECT CASE WHEN NOT EXISTS (
+    SELECT FROM cleanupd.space AS known WHERE known.run_id = $1::text::uuid AND known.task = $3 AND known.relation = e.relation) THEN to_regclass(relation) END AS asked) AS first
+  ON CONFLICT (run_id, task, relation) DO UPDATE SET rows_deleted = s.rows_deleted + EXCLUDED.rows_deleted)`
 
 // spaceArgs are the parameters of withSpace, from the ninth on.
 func spaceArgs(spaces []purge.Space) []any {

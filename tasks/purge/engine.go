@@ -20,6 +20,8 @@ type Delta struct {
 	Deleted int64
 	Updated int64
 	Dropped int64
+	// Statements is how many statements did it, and Largest the most rows that one of them touched.
+	Statements, Largest int64
 	// Space is what the batch did to tables whose size is to be told.
 	Space  []Space
 	Cursor Cursor
@@ -92,24 +94,6 @@ type Engine struct {
 func New(e Engine) *Engine {
 	e.manners = &manners{}
 	return &e
-}
-
-// Begin opens a batch's transaction. A worker that freezes in it must not hold locks for ever, hence the idle
-// timeout; a scan must meet the blocks in their order, hence no synchronized one.
-func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
-	begin := fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d;`+
-		` SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL jit = off`,
-		orDefault(e.LockTimeout, 2*time.Second).Milliseconds(), orDefault(e.StatementTimeout, 30*time.Second).Milliseconds())
-	if !e.Durable {
-		begin += "; SET LOCAL synchronous_commit = off"
-	}
-	if e.CountAtOnce {
-		begin += "; SELECT pg_stat_force_next_flush()"
-	}
-	if e.Lock != 0 {
-		begin += fmt.Sprintf("; SELECT pg_advisory_xact_lock_shared(%d)", e.Lock)
-	}
-	return e.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 }
 
 func orDefault(d, otherwise time.Duration) time.Duration {

@@ -12,25 +12,33 @@ const sampleBlocks = 1024
 // Estimate is about how many rows the sweep has: a small table is counted, a part of a large one where the rows of other
 // tables matter, and else the planner is asked. It is not ok for a large table that was never analyzed.
 func (e *Engine) Estimate(ctx context.Context, s Sweep) (rows int64, ok bool, err error) {
+	err = e.open(ctx, s, func(sw *sweep) (err error) {
+		rows, ok, err = sw.estimate(ctx)
+		return err
+	})
+	return rows, ok, err
+}
+
+func (sw *sweep) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	var (
 		analyzed bool
 		blocks   int64
 	)
-	if err := e.read(ctx, s, []any{&analyzed, &blocks}, `SELECT reltuples >= 0, pg_relation_size(oid) / current_setting('block_size')::bigint
-		FROM pg_class WHERE oid = $1::text::regclass`, s.Relation); err != nil {
+	if err := sw.read(ctx, []any{&analyzed, &blocks}, `SELECT reltuples >= 0, pg_relation_size(oid) / current_setting('block_size')::bigint
+		FROM pg_class WHERE oid = $1::text::regclass`, sw.Relation); err != nil {
 		return 0, false, err
 	}
 	switch {
 	case blocks <= sampleBlocks:
-		err := e.read(ctx, s, []any{&rows}, s.count("")+" WHERE "+s.Where, s.Args...)
+		err := sw.read(ctx, []any{&rows}, sw.count("")+" WHERE "+sw.Where, sw.Args...)
 		return rows, err == nil, err
-	case strings.Contains(s.Where, "SELECT") || s.Twin != nil:
+	case strings.Contains(sw.Where, "SELECT") || sw.Twin != nil:
 		share := float64(sampleBlocks) / float64(blocks)
-		err := e.read(ctx, s, []any{&rows}, fmt.Sprintf("%s WHERE %s", s.count(fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)), s.Where), s.Args...)
+		err := sw.read(ctx, []any{&rows}, fmt.Sprintf("%s WHERE %s", sw.count(fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)), sw.Where), sw.Args...)
 		return int64(float64(rows) / share), err == nil, err
 	case !analyzed:
 		return 0, false, nil
 	}
-	p, err := e.explain(ctx, s)
+	p, err := sw.explain(ctx)
 	return p.rows, err == nil, err
 }

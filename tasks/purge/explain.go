@@ -28,14 +28,14 @@ func (n node) collect(p *explained) {
 	}
 }
 
-func (e *Engine) explain(ctx context.Context, s Sweep) (p explained, err error) {
+func (sw *sweep) explain(ctx context.Context) (p explained, err error) {
 	var plan string
-	if err := e.read(ctx, s, []any{&plan}, fmt.Sprintf("EXPLAIN (FORMAT JSON) SELECT FROM ONLY %s AS r WHERE %s", s.Relation, s.Where), s.Args...); err != nil {
-		return p, fmt.Errorf("ask the planner about %s: %w", s.Name, err)
+	if err := sw.read(ctx, []any{&plan}, fmt.Sprintf("EXPLAIN (FORMAT JSON) SELECT FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...); err != nil {
+		return p, fmt.Errorf("ask the planner about %s: %w", sw.Name, err)
 	}
 	var nodes []struct{ Plan node }
 	if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
-		return p, fmt.Errorf("ask the planner about %s: %w", s.Name, err)
+		return p, fmt.Errorf("ask the planner about %s: %w", sw.Name, err)
 	}
 	p.rows = int64(nodes[0].Plan.Rows)
 	nodes[0].Plan.collect(&p)

@@ -58,14 +58,14 @@ func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
 
 // index is the name of the index by which the planner would find the rows; empty: by none.
 func (sw *sweep) index(ctx context.Context) (name string, err error) {
-	if end, err := sw.end(ctx, sw.Sweep); err != nil || end <= small {
+	if end, err := sw.end(ctx); err != nil || end <= small {
 		return "", err
 	}
-	p, err := sw.explain(ctx, sw.Sweep)
+	p, err := sw.explain(ctx)
 	if err != nil || len(p.indexes) == 0 {
 		return "", err
 	}
-	err = sw.read(ctx, sw.Sweep, []any{&name}, `SELECT COALESCE(string_agg(x.relname, ', ' ORDER BY x.relname), '') FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+	err = sw.read(ctx, []any{&name}, `SELECT COALESCE(string_agg(x.relname, ', ' ORDER BY x.relname), '') FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
 		WHERE i.indrelid = $1::text::regclass AND x.relname = ANY ($2)`, sw.Relation, p.indexes)
 	return name, err
 }

@@ -30,10 +30,10 @@ func (a *account) deleted() (n int64) {
 	return n
 }
 
-// biggest is the most rows that one batch took.
+// biggest is the most rows that one statement took.
 func (a *account) biggest() (n int64) {
 	for _, d := range a.batches {
-		n = max(n, d.Deleted)
+		n = max(n, d.Largest)
 	}
 	return n
 }

@@ -5,29 +5,36 @@ import "time"
 // firstRows is the limit of the first batch.
 const firstRows = 1_000
 
+// mostTogether is how many statements a batch may have: what comes with it, such as its account and its COMMIT, is then
+// little beside them.
+const mostTogether = 4
+
 // pace is how much a batch may take on, so that it takes the time that it should.
 type pace struct {
-	target time.Duration
-	most   int   // rows
-	limit  int   // rows
-	width  int64 // of the sweep's axis
-	widest int64
+	target   time.Duration
+	most     int   // rows of a statement
+	limit    int   // rows of a statement that picks them first
+	width    int64 // of a statement's window on the sweep's axis
+	widest   int64
+	together int64 // statements on windows, one after the other
+	exact    bool  // a window has as many rows as it is wide
 }
 
 // newPace begins small.
 func newPace(most int, a axis, target time.Duration) pace {
-	return pace{target: orDefault(target, 50*time.Millisecond), most: most, limit: min(most, firstRows), width: a.first, widest: a.most}
+	return pace{target: orDefault(target, 50*time.Millisecond), most: most, limit: min(most, firstRows), width: a.first, widest: a.most, together: 1, exact: a.found != nil}
 }
 
 // full tells whether a batch took all the rows that it might.
 func (p *pace) full(rows int64) bool { return rows >= int64(p.limit) }
 
-// took fits the next batch to the time of this one and its rows: smaller at once, larger slowly. One that picked no rows
-// first, of blocks, has only its width to keep them few.
-func (p *pace) took(d time.Duration, rows int64, direct bool) {
+// took fits the next batch to the time of this one, to how far it went, and to the most rows that one of its statements
+// took: smaller at once, larger slowly, and only after one that went as far as it might. Direct statements on blocks have
+// only the width of their windows to keep their rows few.
+func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 	room := p.widest
-	if direct && rows > 0 {
-		room = min(room, int64(float64(p.width)*filled*float64(p.most)/float64(rows)))
+	if direct && !p.exact && largest > 0 {
+		room = min(room, p.room(min(width, p.width), largest))
 	}
 	more := 1.25
 	if d < p.target/4 {
@@ -36,11 +43,13 @@ func (p *pace) took(d time.Duration, rows int64, direct bool) {
 	switch {
 	case d > p.target:
 		p.shrink(float64(p.target) / float64(d))
-	case d > p.target/2:
-	case !direct && p.full(rows):
+	case d > p.target/2 || width < p.width*p.together && direct:
+	case !direct && p.full(largest):
 		p.limit = min(int(float64(p.limit)*more)+1, p.most)
-	default:
+	case p.width < room:
 		p.width = min(int64(float64(p.width)*more)+1, p.widest)
+	case direct:
+		p.together = min(p.together+1, mostTogether)
 	}
 	p.width = max(min(p.width, room), 1)
 }
@@ -48,16 +57,20 @@ func (p *pace) took(d time.Duration, rows int64, direct bool) {
 // filled is the part of the most rows that a window is meant to have.
 const filled = 0.8
 
-// narrow makes room after a window that had too many rows.
-func (p *pace) narrow(rows int64) {
-	p.width = max(int64(float64(p.width)*filled*float64(p.most)/float64(rows)), 1)
+// room is how wide a window may be after one that had so many rows.
+func (p *pace) room(width, rows int64) int64 {
+	return max(int64(float64(width)*filled*float64(p.most)/float64(rows)), 1)
 }
 
 // shrink leaves a part of it, a tenth at least.
 func (p *pace) shrink(part float64) {
 	part = max(part, 0.1)
+	if p.together > 1 {
+		p.together = max(int64(float64(p.together)*part), 1)
+		return
+	}
 	p.limit, p.width = max(int(float64(p.limit)*part), 1), max(int64(float64(p.width)*part), 1)
 }
 
 // smallest tells whether there is nothing left to make smaller.
-func (p *pace) smallest() bool { return p.limit == 1 && p.width == 1 }
+func (p *pace) smallest() bool { return p.limit == 1 && p.width == 1 && p.together == 1 }

@@ -31,20 +31,20 @@ SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON
 // dropPartition drops the sweep's table, if it is a partition of which no row stays. While its rows are counted nobody
 // may write to it; the lock on the parent is held only for the drop itself. Count, drop and account are one transaction,
 // so that a crash leaves either all or nothing.
-func (e *Engine) dropPartition(ctx context.Context, s Sweep) (dropped bool, err error) {
+func (sw *sweep) dropPartition(ctx context.Context) (dropped bool, err error) {
 	var bounded bool
-	err = e.read(ctx, s, []any{&bounded}, wholly, s.Relation, s.Older.Column, s.Older.Than)
+	err = sw.read(ctx, []any{&bounded}, wholly, sw.Relation, sw.Older.Column, sw.Older.Than)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if err := e.Polite(ctx); err != nil {
+	if err := sw.Polite(ctx); err != nil {
 		return false, err
 	}
-	err = e.Retry(ctx, s.Name, func() error {
-		dropped, err = e.dropCounted(ctx, s, bounded)
+	err = sw.Retry(ctx, sw.Name, func() error {
+		dropped, err = sw.dropCounted(ctx, bounded)
 		return err
 	})
 	for _, refusal := range []string{lockNotAvailable, queryCanceled, dependentObjects, insufficientPrivilege} {
@@ -58,37 +58,37 @@ func (e *Engine) dropPartition(ctx context.Context, s Sweep) (dropped bool, err 
 // dropCounted counts a partition and drops it, if nothing in it stays. Where the bounds themselves say that every row is
 // older only the zero record is looked for; dates without a time zone are not in the order of time in the hour that is
 // repeated, so that each row is asked there.
-func (e *Engine) dropCounted(ctx context.Context, s Sweep, bounded bool) (dropped bool, err error) {
+func (sw *sweep) dropCounted(ctx context.Context, bounded bool) (dropped bool, err error) {
 	begun := time.Now()
-	tx, err := e.Begin(ctx)
+	tx, err := sw.Begin(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; LOCK TABLE ONLY %s IN SHARE MODE",
-		partitionLock.Milliseconds(), partitionCount.Milliseconds(), s.Relation)); err != nil {
+		partitionLock.Milliseconds(), partitionCount.Milliseconds(), sw.Relation)); err != nil {
 		return false, err
 	}
-	stays, args := "NOT ("+s.Where+") OR ("+s.Where+") IS NULL", s.Args
+	stays, args := "NOT ("+sw.Where+") OR ("+sw.Where+") IS NULL", sw.Args
 	switch {
-	case bounded && s.Older.Key == "":
+	case bounded && sw.Older.Key == "":
 		stays, args = "false", nil
 	case bounded:
-		stays, args = "r."+pgx.Identifier{s.Older.Key}.Sanitize()+" = 0", nil
+		stays, args = "r."+pgx.Identifier{sw.Older.Key}.Sanitize()+" = 0", nil
 	}
 	var (
 		rows, tableBytes, indexBytes int64
 		some                         bool
 	)
 	if err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM ONLY %[1]s AS r WHERE %[2]s), pg_table_size($%[3]d::text::regclass), pg_indexes_size($%[3]d::text::regclass)`,
-		s.Relation, stays, len(args)+1), slices.Concat(args, []any{s.Relation})...).Scan(&some, &tableBytes, &indexBytes); err != nil || some {
+		sw.Relation, stays, len(args)+1), slices.Concat(args, []any{sw.Relation})...).Scan(&some, &tableBytes, &indexBytes); err != nil || some {
 		return false, err // the zero record, say
 	}
-	if err := tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation).Scan(&rows); err != nil {
+	if err := tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+sw.Relation).Scan(&rows); err != nil {
 		return false, err
 	}
-	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d; DROP TABLE %s", 2*partitionLock.Milliseconds(), s.Relation)); err != nil {
+	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d; DROP TABLE %s", 2*partitionLock.Milliseconds(), sw.Relation)); err != nil {
 		return false, err
 	}
-	return true, e.Commit(ctx, tx, Delta{Deleted: rows, Space: []Space{{s.Relation, rows, tableBytes, indexBytes}}, Cursor: Cursor{Unit: s.Unit}, Begun: begun})
+	return true, sw.Commit(ctx, tx, Delta{Deleted: rows, Space: []Space{{sw.Relation, rows, tableBytes, indexBytes}}, Cursor: Cursor{Unit: sw.Unit}, Begun: begun})
 }

@@ -25,7 +25,7 @@ func BenchmarkPartition(b *testing.B) {
 				e, a := engine(db)
 				e.Workers = 2
 				s := sweep
-				s.Older = older
+				s.Older, s.Partition = older, true
 				b.StartTimer()
 				if _, err := e.Run(b.Context(), s, purge.Cursor{}); err != nil {
 					b.Fatal(err)

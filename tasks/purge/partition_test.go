@@ -42,7 +42,7 @@ func TestPartitions(t *testing.T) {
 			e, a := engine(db)
 			for _, name := range []string{"t_01", "t_02", "t_03", "t_rest"} {
 				if _, err := e.Run(t.Context(), purge.Sweep{Unit: name, Name: name, Relation: name, Where: where, Args: []any{cutoff}, Limit: 500,
-					Older: &purge.Older{Column: "ts", Than: cutoff, Key: "id"}}, purge.Cursor{}); err != nil {
+					Older: &purge.Older{Column: "ts", Than: cutoff, Key: "id"}, Partition: true}, purge.Cursor{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -66,7 +66,7 @@ func TestPartitionInUse(t *testing.T) {
 	e, a := engine(db)
 	cutoff := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	if _, err := e.Run(t.Context(), purge.Sweep{Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
-		Older: &purge.Older{Column: "ts", Than: cutoff}}, purge.Cursor{}); err != nil {
+		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true}, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
 	if a.deleted() != 100 || db.Int("SELECT count(*) FROM pg_class WHERE relname = 't_01'") != 1 || len(a.warned) == 0 {

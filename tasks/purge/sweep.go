@@ -27,9 +27,10 @@ type Sweep struct {
 	SetArgs []any
 	// Limit is the most rows one statement may touch.
 	Limit int
-	// Older says that Where asks for nothing else, but for the zero record: a partition that is older is dropped; nil: it
-	// asks for more.
+	// Older says that Where asks for nothing else, but for the zero record; nil: it asks for more.
 	Older *Older
+	// Partition says that the table is one of several that the rule's table consists of: one that is older is dropped.
+	Partition bool
 	// Also is a statement that shares the batch's: it reads the rows that went, or changed, from gone, whose columns
 	// are those of Returning; nil: none.
 	Also *Also
@@ -69,31 +70,67 @@ type Result struct {
 
 // Run deletes the rows of the sweep from the cursor on, to the end of the table, or of the index on the way that was
 // chosen.
-func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (Result, error) {
-	mostRows := s.Limit
-	if e.MaxRows > 0 {
-		mostRows = min(mostRows, e.MaxRows)
+func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
+	err = e.open(ctx, s, func(sw *sweep) error {
+		err := sw.run(ctx, from)
+		result = sw.result
+		return err
+	})
+	return result, err
+}
+
+// open hands a sweep over, and ends its sessions then.
+func (e *Engine) open(ctx context.Context, s Sweep, use func(sw *sweep) error) error {
+	sw := &sweep{Engine: e, Sweep: s, axis: blocks, open: map[*worker]int64{}}
+	defer func() {
+		for _, session := range sw.sessions {
+			session.end(ctx)
+		}
+	}()
+	err := sw.connect(ctx)
+	if err == nil {
+		err = use(sw)
 	}
-	if s.Twin != nil { // each row may take another one with it
-		mostRows = max(mostRows/2, 1)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Name, err)
 	}
-	if s.Older != nil {
-		if dropped, err := e.dropPartition(ctx, s); dropped || err != nil {
-			e.tellWay("drop of the partition")
-			return Result{}, named(s, err)
+	return nil
+}
+
+// connect adds a session.
+func (sw *sweep) connect(ctx context.Context) error {
+	s, err := sw.session(ctx)
+	if err == nil {
+		sw.sessions = append(sw.sessions, s)
+	}
+	return err
+}
+
+// run deletes the rows of the sweep.
+func (sw *sweep) run(ctx context.Context, from Cursor) error {
+	sw.mostRows = sw.Limit
+	if sw.MaxRows > 0 {
+		sw.mostRows = min(sw.mostRows, sw.MaxRows)
+	}
+	if sw.Twin != nil { // each row may take another one with it
+		sw.mostRows = max(sw.mostRows/2, 1)
+	}
+	if sw.Older != nil && sw.Partition {
+		if dropped, err := sw.dropPartition(ctx); dropped || err != nil {
+			sw.tellWay("drop of the partition")
+			return err
 		}
 	}
-	sw := &sweep{Engine: e, Sweep: s, axis: blocks, mostRows: mostRows, open: map[*worker]int64{}}
 	var err error
-	if sw.simple, err = e.simple(ctx, s); err != nil {
-		return Result{}, named(s, err)
+	if sw.simple, err = sw.isSimple(ctx); err != nil {
+		return err
 	}
 	done, err := sw.byIndex(ctx)
 	if !done && err == nil {
-		e.tellWay("table")
+		sw.tellWay("table")
 		err = sw.byBlock(ctx, from)
 	}
-	return sw.result, named(s, err)
+	return err
 }
 
 // byBlock sweeps the table, from the cursor on.
@@ -104,7 +141,7 @@ func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
 	}
 	// The end of the table is read again at the end, for the rows that moved there meanwhile.
 	for range 2 {
-		end, err := sw.end(ctx, sw.Sweep)
+		end, err := sw.end(ctx)
 		if err != nil {
 			return err
 		}
@@ -124,20 +161,14 @@ func (e *Engine) tellWay(way string) {
 	}
 }
 
-func named(s Sweep, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", s.Name, err)
-}
-
 // sweep is a sweep at work: its workers take one stretch of the axis after the other.
 type sweep struct {
 	*Engine
 	Sweep
 	axis
-	mostRows int  // of a batch
-	simple   bool // the plain statement will do
+	sessions []*session // of its workers; the first is for questions, too
+	mostRows int        // of a statement
+	simple   bool       // the plain statement will do
 
 	mu       sync.Mutex
 	next     int64             // the first place that no worker has taken yet
@@ -145,6 +176,7 @@ type sweep struct {
 	filenode uint32            // of the table as it was last seen; 0: not yet
 	gone     int64             // rows, since the sweep began on this axis
 	result   Result
+	paced    pace // as a worker had it last
 }
 
 // to sweeps up to the end of the axis.
@@ -153,9 +185,15 @@ func (sw *sweep) to(ctx context.Context, end int64) error {
 	if end-sw.next >= sw.large && sw.Also == nil { // what goes beside the rows is not known to be disjoint
 		workers = max(sw.Workers, 1)
 	}
+	for len(sw.sessions) < workers {
+		if err := sw.connect(ctx); err != nil {
+			return err
+		}
+	}
+	sw.paced = newPace(sw.mostRows, sw.axis, sw.Target)
 	group, ctx := errgroup.WithContext(ctx)
-	for range workers {
-		w := &worker{sweep: sw, pace: newPace(sw.mostRows, sw.axis, sw.Target)}
+	for _, session := range sw.sessions[:workers] {
+		w := &worker{sweep: sw, session: session}
 		group.Go(func() error { return w.work(ctx, end) })
 	}
 	return group.Wait()
@@ -196,12 +234,19 @@ func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	return c
 }
 
+// pacing is how a worker begins.
+func (sw *sweep) pacing() pace {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	return sw.paced
+}
+
 // committed notes that a worker's stretch is done up to a place, how many rows went, and how many obsolete ones are left
 // below it.
 func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	sw.gone += gone
+	sw.gone, sw.paced = sw.gone+gone, w.pace
 	if w.passesOver() {
 		sw.result.Locked += left
 	} else {
@@ -223,37 +268,30 @@ SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT
       SELECT FROM pg_index i WHERE i.indrelid = f.conrelid AND i.indkey[0] = ANY (f.conkey) AND i.indpred IS NULL AND i.indisvalid)
     ORDER BY 1)`
 
-// simple tells whether nothing goes beside the rows, and no trigger may keep them. It warns of what makes each row dear.
-func (e *Engine) simple(ctx context.Context, s Sweep) (yes bool, err error) {
+// isSimple tells whether nothing goes beside the rows, and no trigger may keep them. It warns of what makes each row dear.
+func (sw *sweep) isSimple(ctx context.Context) (yes bool, err error) {
 	var (
 		triggers  bool
 		unindexed []string
 	)
-	if err := e.read(ctx, s, []any{&triggers, &unindexed}, dependents, s.Relation); err != nil {
+	if err := sw.read(ctx, []any{&triggers, &unindexed}, dependents, sw.Relation); err != nil {
 		return false, err
 	}
-	if s.Set == "" {
+	if sw.Set == "" {
 		for _, key := range unindexed {
-			e.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", s.Name, key))
+			sw.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", sw.Name, key))
 		}
 	}
-	return !triggers && s.Twin == nil && s.Also == nil, nil
+	return !triggers && sw.Twin == nil && sw.Also == nil, nil
 }
 
 // end is the number of blocks the table has now.
-func (e *Engine) end(ctx context.Context, s Sweep) (blocks int64, err error) {
-	err = e.read(ctx, s, []any{&blocks}, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint", s.Relation)
+func (sw *sweep) end(ctx context.Context) (blocks int64, err error) {
+	err = sw.read(ctx, []any{&blocks}, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint", sw.Relation)
 	return blocks, err
 }
 
-// read scans the one row of a query about a sweep's table, under the timeouts of a batch.
-func (e *Engine) read(ctx context.Context, s Sweep, dest []any, sql string, args ...any) error {
-	return e.Retry(ctx, s.Name, func() error {
-		tx, err := e.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback(ctx) }()
-		return tx.QueryRow(ctx, sql, args...).Scan(dest...)
-	})
+// read scans the one row of a query about the sweep's table.
+func (sw *sweep) read(ctx context.Context, dest []any, sql string, args ...any) error {
+	return sw.Retry(ctx, sw.Name, func() error { return sw.sessions[0].conn.QueryRow(ctx, sql, args...).Scan(dest...) })
 }

@@ -35,6 +35,9 @@ func TestSweepTakesWhatMatchesInBoundedBatches(t *testing.T) {
 	if a.deleted() != 50_000 || a.biggest() > 500 {
 		t.Errorf("deleted %d rows, at most %d at once; want 50000, at most 500", a.deleted(), a.biggest())
 	}
+	if !slices.ContainsFunc(a.batches, func(d purge.Delta) bool { return d.Statements == 4 && d.Deleted > 500 }) {
+		t.Error("no batch had several statements")
+	}
 	if left := db.Int("SELECT count(*) FROM t"); left != 50_000 || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
 		t.Errorf("%d rows are left", left)
 	}
@@ -79,7 +82,7 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 	stop := errors.New("stop")
 	batches := 0
 	a.before = func(pgx.Tx) error {
-		if batches++; batches > 70 {
+		if batches++; batches > 10 {
 			return stop
 		}
 		return nil

@@ -2,18 +2,19 @@ package purge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // worker is one of a sweep's workers, and the stretch of its axis that it has.
 type worker struct {
 	*sweep
+	session *session
 	pace
 	from, to int64 // [from, to) is still to be done
 	// skipLocked passes over rows that someone else has locked, below this place only.
@@ -31,6 +32,7 @@ const idleBatches = 3
 
 // work does one stretch after the other, up to the end.
 func (w *worker) work(ctx context.Context, end int64) error {
+	w.pace = w.pacing()
 	for w.take(w, end) {
 		for w.from < w.to {
 			err := w.traced(ctx, w.step)
@@ -56,6 +58,9 @@ func (w *worker) leave() {
 
 func (w *worker) passesOver() bool { return w.from < w.skipLocked }
 
+// reach is where the windows of a batch end.
+func (w *worker) reach() int64 { return min(w.from+w.width*w.together, w.to) }
+
 // step runs one batch and answers to what stopped it.
 func (w *worker) step(ctx context.Context) error {
 	if err := w.Polite(ctx); err != nil {
@@ -68,15 +73,16 @@ func (w *worker) step(ctx context.Context) error {
 		w.Warn(fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit))
 		return nil
 	case hasState(err, lockNotAvailable) && !w.passesOver():
-		w.skipLocked = min(w.from+w.width, w.to)
+		w.skipLocked = w.reach()
 		return nil
 	}
 	return err
 }
 
-// went is what a statement did.
+// went is what the statements of a batch did.
 type went struct {
 	picked, gone, twins int64
+	statements, largest int64      // those that any row went by, and the most that went by one
 	last                pgtype.TID // of those picked
 	filenode            uint32
 }
@@ -84,27 +90,25 @@ type went struct {
 // batch deletes rows at the beginning of the stretch, in a transaction, and moves on past where there are no more.
 func (w *worker) batch(ctx context.Context) error {
 	begun := time.Now()
-	tx, err := w.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
 	next := min(w.from+w.width, w.to)
 	if w.passesOver() {
 		next = min(next, w.skipLocked)
 	}
 	direct := w.simple && !w.passesOver() && w.narrowed < patience && (w.found != nil || next-w.from > 1)
-	execute := w.pick
+	statements, calls := w.pick, []string(nil)
 	if direct {
-		execute = w.direct
+		next = w.reach()
+		statements, calls = w.direct, []string{plannedOnce}
 	}
-	n, err := execute(ctx, tx, next)
+	var n went
+	tx, err := w.session.begin(ctx, func(b *pgx.Batch) { statements(b, next, &n) }, calls...)
+	defer func() { _ = tx.Rollback(ctx) }()
 	if err != nil {
 		return err
 	}
-	if direct && n.gone > int64(w.most) { // undone: no batch takes more
+	if direct && n.largest > int64(w.most) { // undone: no statement takes more
 		w.narrowed++
-		w.narrow(n.gone)
+		w.width, w.together = w.room(w.width, n.largest), 1
 		return nil
 	}
 	done, idle := next, 0
@@ -131,8 +135,8 @@ func (w *worker) batch(ctx context.Context) error {
 	if w.idle = idle; direct || !w.full(n.picked) {
 		w.narrowed = 0
 	}
+	w.took(time.Since(begun), next-w.from, n.largest, direct)
 	w.committed(w, done, n.gone, left)
-	w.took(time.Since(begun), n.gone, direct && w.found == nil)
 	w.spend(n.gone + n.twins)
 	return nil
 }
@@ -141,35 +145,37 @@ func (w *worker) batch(ctx context.Context) error {
 func (w *worker) delta(n went) Delta {
 	switch {
 	case w.Set != "":
-		return Delta{Updated: n.gone}
+		return Delta{Updated: n.gone, Statements: n.statements, Largest: n.largest}
 	case n.gone == 0:
 		return Delta{}
 	}
-	d := Delta{Deleted: n.gone + n.twins, Space: []Space{{Relation: w.Relation, Rows: n.gone}}}
+	d := Delta{Deleted: n.gone + n.twins, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: w.Relation, Rows: n.gone}}}
 	if w.Twin != nil && n.twins > 0 {
 		d.Space = append(d.Space, Space{Relation: w.Twin.Relation, Rows: n.twins})
 	}
 	return d
 }
 
-// pick executes the statement that picks rows first, as many as the limit says.
-func (w *worker) pick(ctx context.Context, tx pgx.Tx, next int64) (n went, err error) {
-	err = tx.QueryRow(ctx, w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.limit, w.Relation}, w.places(w.from, next))...).
-		Scan(&n.picked, &n.gone, &n.twins, &n.last, &n.filenode)
-	return n, err
+// pick is the statement that picks rows first, as many as the limit says.
+func (w *worker) pick(b *pgx.Batch, next int64, n *went) {
+	b.Queue(w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.limit, w.Relation}, w.places(w.from, next))...).
+		QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&n.picked, &n.gone, &n.twins, &n.last, &n.filenode)
+			n.statements, n.largest = 1, n.gone
+			return err
+		})
 }
 
-// direct executes the plain statement on a window, however many rows it has: it takes half the time, and the window is
-// chosen so that they are seldom too many.
-func (w *worker) direct(ctx context.Context, tx pgx.Tx, next int64) (n went, err error) {
-	both := &pgx.Batch{}
-	both.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, w.places(w.from, next))...)
-	both.Queue(fileSQL, w.Relation)
-	results := tx.SendBatch(ctx, both)
-	tag, err := results.Exec()
-	n.gone, n.picked = tag.RowsAffected(), tag.RowsAffected()
-	if err == nil {
-		err = results.QueryRow().Scan(&n.filenode)
+// direct is the plain statement, on one window after the other, however many rows each has: it takes half the time, and
+// the windows are chosen so that they are seldom too many.
+func (w *worker) direct(b *pgx.Batch, next int64, n *went) {
+	for from := w.from; from < next; from += w.width {
+		b.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, w.places(from, min(from+w.width, next)))...).Exec(func(tag pgconn.CommandTag) error {
+			if gone := tag.RowsAffected(); gone > 0 {
+				n.gone, n.picked, n.statements, n.largest = n.gone+gone, n.picked+gone, n.statements+1, max(n.largest, gone)
+			}
+			return nil
+		})
 	}
-	return n, errors.Join(err, results.Close())
+	b.Queue(fileSQL, w.Relation).QueryRow(func(row pgx.Row) error { return row.Scan(&n.filenode) })
 }

@@ -361,7 +361,8 @@ type TaskResult struct {
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Tables and views dropped; in a dry run, those that would be.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
-	// Transactions that changed something; in a dry run, parts of tables in which rows match.
+	// Statements that changed something, each of at most the rows that the rule gives (up to four share a transaction); in a
+	// dry run, parts of tables in which rows match.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
 	// When it began.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -892,7 +893,7 @@ type TaskProgress struct {
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Tables and views dropped so far.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
-	// Transactions so far that changed something.
+	// Statements so far that changed something, each of at most the rows that the rule gives.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
 	// How many rows the task will have deleted at its end: an estimate, absent when unknown.
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`

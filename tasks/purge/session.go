@@ -1,0 +1,124 @@
+package purge
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// settings are what holds in a batch, as statements of the form SET or SET LOCAL. A worker that freezes in it must not
+// hold locks for ever, hence the idle timeout.
+func (e *Engine) settings(set string) string {
+	all := []string{
+		fmt.Sprintf("lock_timeout = %d", orDefault(e.LockTimeout, 2*time.Second).Milliseconds()),
+		fmt.Sprintf("statement_timeout = %d", orDefault(e.StatementTimeout, 30*time.Second).Milliseconds()),
+		"idle_in_transaction_session_timeout = '10s'", "jit = off",
+	}
+	if !e.Durable {
+		all = append(all, "synchronous_commit = off")
+	}
+	return set + " " + strings.Join(all, "; "+set+" ")
+}
+
+// first is what each batch begins with, beside other calls; empty: nothing.
+func (e *Engine) first(calls ...string) string {
+	if e.CountAtOnce {
+		calls = append(calls, "pg_stat_force_next_flush()")
+	}
+	if e.Lock != 0 {
+		calls = append(calls, fmt.Sprintf("pg_advisory_xact_lock_shared(%d)", e.Lock))
+	}
+	if calls == nil {
+		return ""
+	}
+	return "SELECT " + strings.Join(calls, ", ")
+}
+
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+// Begin opens a batch's transaction on a connection of its own.
+func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
+	conn, err := e.Pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin + "; " + e.settings("SET LOCAL") + "; " + e.first()})
+	if err != nil {
+		conn.Release()
+		return nil, err
+	}
+	return &transaction{tx, conn.Release}, nil
+}
+
+// transaction is one that may be ended by a statement, too: by the COMMIT that is sent with the last one.
+type transaction struct {
+	pgx.Tx
+	release func()
+}
+
+// Commit implements pgx.Tx.
+func (t *transaction) Commit(ctx context.Context) error {
+	defer t.release()
+	return t.Tx.Commit(ctx)
+}
+
+// Rollback implements pgx.Tx.
+func (t *transaction) Rollback(ctx context.Context) error {
+	defer t.release()
+	if t.Conn().PgConn().TxStatus() == 'I' {
+		return pgx.ErrTxClosed
+	}
+	return t.Tx.Rollback(ctx)
+}
+
+// session is a connection with the settings, for one batch after the other: of each, what it begins with is sent
+// together, and what it ends with.
+type session struct {
+	*Engine
+	conn *pgxpool.Conn
+}
+
+// session takes a connection; it is to be ended.
+func (e *Engine) session(ctx context.Context) (*session, error) {
+	conn, err := e.Pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{e, conn}
+	if _, err := conn.Exec(ctx, e.settings("SET")); err != nil {
+		s.end(ctx)
+		return nil, err
+	}
+	return s, nil
+}
+
+// end gives the connection back as it was, or closes it where that can not be.
+func (s *session) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := s.conn.Exec(ctx, "RESET ALL"); err != nil {
+		_ = s.conn.Conn().Close(ctx)
+	}
+	s.conn.Release()
+}
+
+// plannedOnce has the statements of a batch planned once instead of each time, which takes as long as to delete some
+// hundred rows. Their plans must not depend on their parameters.
+const plannedOnce = "set_config('plan_cache_mode', 'force_generic_plan', true)"
+
+// begin opens a batch's transaction with some calls and the first statements. It is to be ended even if they fail.
+func (s *session) begin(ctx context.Context, statements func(b *pgx.Batch), calls ...string) (pgx.Tx, error) {
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{BeginQuery: begin})
+	if first := s.first(calls...); first != "" {
+		b.Queue(first)
+	}
+	statements(b)
+	results := s.conn.SendBatch(ctx, b)
+	err := results.Close()
+	return &transaction{results.Tx(), func() {}}, err
+}
