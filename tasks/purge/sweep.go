@@ -167,8 +167,9 @@ type sweep struct {
 	Sweep
 	axis
 	sessions []*session // of its workers; the first is for questions, too
-	mostRows int        // of a statement
-	simple   bool       // the plain statement will do
+	crowd    *crowd
+	mostRows int  // of a statement
+	simple   bool // the plain statement will do
 
 	mu       sync.Mutex
 	next     int64             // the first place that no worker has taken yet
@@ -190,7 +191,10 @@ func (sw *sweep) to(ctx context.Context, end int64) error {
 			return err
 		}
 	}
-	sw.paced = newPace(sw.mostRows, sw.axis, sw.Target)
+	sw.crowd, sw.paced = newCrowd(workers), newPace(sw.mostRows, sw.axis, sw.Target)
+	if sw.crowded {
+		sw.crowd.allowed = workers
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, session := range sw.sessions[:workers] {
 		w := &worker{sweep: sw, session: session}

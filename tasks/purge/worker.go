@@ -32,6 +32,10 @@ const idleBatches = 3
 
 // work does one stretch after the other, up to the end.
 func (w *worker) work(ctx context.Context, end int64) error {
+	if err := w.crowd.enter(ctx); err != nil {
+		return err
+	}
+	defer w.crowd.leave()
 	w.pace = w.pacing()
 	for w.take(w, end) {
 		for w.from < w.to {
@@ -44,6 +48,9 @@ func (w *worker) work(ctx context.Context, end int64) error {
 			if err != nil {
 				return err
 			}
+		}
+		if err := w.crowd.stay(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -136,6 +143,7 @@ func (w *worker) batch(ctx context.Context) error {
 		w.narrowed = 0
 	}
 	w.took(time.Since(begun), next-w.from, n.largest, direct)
+	w.crowd.took(begun, time.Since(begun), n.gone)
 	w.committed(w, done, n.gone, left)
 	w.spend(n.gone + n.twins)
 	return nil

@@ -21,6 +21,7 @@ func TestWorkersShareALargeTable(t *testing.T) {
 	db.Do("INSERT INTO t SELECT i, i % 2 = 0, repeat('x', 1900) FROM generate_series(1, $1::int) i", n)
 	e, a := engine(db)
 	e.Workers = 3 // of the four connections of the pool; the test needs one
+	e.Crowded()
 	a.after = func(d purge.Delta) {
 		if left := db.Int(fmt.Sprintf("SELECT count(*) FROM t WHERE old AND ctid < '(%d,0)'", d.Cursor.Place)); left != 0 {
 			t.Errorf("%d obsolete rows stand below the cursor %d", left, d.Cursor.Place)
@@ -44,6 +45,7 @@ func TestWorkersStopTogether(t *testing.T) {
 	db.Do("INSERT INTO t SELECT i, true, repeat('x', 3900) FROM generate_series(1, 20000) i")
 	e, a := engine(db)
 	e.Workers = 2
+	e.Crowded()
 	stop := errors.New("stop")
 	commit := e.Commit
 	e.Commit = func(ctx context.Context, tx pgx.Tx, d purge.Delta) error {

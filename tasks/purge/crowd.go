@@ -1,0 +1,112 @@
+package purge
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Several workers are worth it when together they get half as much again done as one alone: what they take from each
+// other they take from the application, too. What a row costs is known after so many batches a worker; the other way is
+// tried again after a pause that doubles.
+const (
+	worthIt    = 1.5
+	trial      = 2
+	firstPause = 2 * time.Second
+	lastPause  = time.Minute
+)
+
+// crowd lets one of a sweep's workers work, or all of them, as it is worth it.
+type crowd struct {
+	size int
+
+	mu      sync.Mutex
+	busy    int
+	allowed int
+	changed chan struct{} // closed when a worker may have a place
+	since   time.Time     // when this way began
+	costs   []float64     // of a row, in its last batches
+	alone   float64       // what it cost when one was alone
+	pause   time.Duration // until the other way is tried
+}
+
+func newCrowd(size int) *crowd {
+	return &crowd{size: size, allowed: 1, since: time.Now(), pause: firstPause, changed: make(chan struct{})}
+}
+
+// enter waits for a place.
+func (c *crowd) enter(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		if c.busy < c.allowed {
+			c.busy++
+			c.mu.Unlock()
+			return nil
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// leave gives the place up.
+func (c *crowd) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy--
+	c.wake()
+}
+
+// stay keeps the place, or gives it up for a while.
+func (c *crowd) stay(ctx context.Context) error {
+	c.mu.Lock()
+	stays := c.busy <= c.allowed
+	c.mu.Unlock()
+	if stays {
+		return nil
+	}
+	c.leave()
+	return c.enter(ctx)
+}
+
+func (c *crowd) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// took is told how long a batch took that so many rows went by, and decides.
+func (c *crowd) took(begun time.Time, took time.Duration, rows int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.size == 1 || rows == 0 || c.busy != c.allowed || begun.Before(c.since) {
+		return
+	}
+	enough := trial * c.allowed
+	c.costs = append(c.costs, took.Seconds()/float64(rows))
+	c.costs = c.costs[max(len(c.costs)-enough, 0):]
+	if len(c.costs) < enough {
+		return
+	}
+	cost := slices.Sorted(slices.Values(c.costs))[enough/2]
+	switch held := time.Since(c.since); {
+	case c.allowed == 1 && held >= c.pause:
+		c.alone, c.pause = cost, min(2*c.pause, lastPause)
+		c.let(c.size)
+	case c.allowed > 1 && float64(c.size)/cost < worthIt/c.alone:
+		c.let(1)
+	case c.allowed > 1 && held >= lastPause: // what a row costs one alone may have changed
+		c.pause = firstPause
+		c.let(1)
+	}
+}
+
+// let lets so many work.
+func (c *crowd) let(workers int) {
+	c.allowed, c.since, c.costs = workers, time.Now(), nil
+	c.wake()
+}
