@@ -167,16 +167,21 @@ func (j *journal) idle(d purge.Delta) bool {
 
 const divisionByZero = "22012"
 
-// accountSQL writes a batch's account if the run is still of this epoch, and divides by zero if not.
+// orFail ends a statement that finds the reason to stop: it divides by zero when there is no such run of this epoch.
+const orFail = " HAVING 1 / count(reason) = 1"
+
+// askSQL asks for the reason to stop, accountSQL writes a batch's account beside.
+const askSQL = "SELECT max(reason) FROM (SELECT " + stopReason + " AS reason) AS asked" + orFail
+
 const accountSQL = withSpace + `, account AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
     tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8
   WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
-SELECT max(reason) FROM account HAVING 1 / count(reason) = 1`
+SELECT max(reason) FROM account` + orFail
 
 // account has the account of a batch written, if there is any, and asks whether the run is to stop.
 func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql string, args []any, reason **string) error) error {
-	sql, args := "SELECT "+stopReason, []any{j.claim.id, j.claim.epoch}
+	sql, args := askSQL, []any{j.claim.id, j.claim.epoch}
 	idle := j.idle(d)
 	if !idle {
 		sql, args = accountSQL, slices.Concat(args, []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space))
