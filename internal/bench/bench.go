@@ -59,7 +59,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 		return nil, idle, fmt.Errorf("pgbench: %w", err)
 	}
 	fmt.Fprintln(w, "measuring the application alone …")
-	if idle, err = alone(ctx, pg); err != nil {
+	if idle, err = alone(ctx, pg, super); err != nil {
 		return nil, idle, err
 	}
 	for _, cell := range o.Cells {
@@ -89,8 +89,8 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 }
 
 // alone measures the application with nothing beside it.
-func alone(ctx context.Context, pg *localpg.Server) (Result, error) {
-	b, err := startBeside(ctx, pg)
+func alone(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (Result, error) {
+	b, err := startBeside(ctx, pg, super)
 	if err != nil {
 		return Result{}, err
 	}
@@ -148,7 +148,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 		}
 		clean = func(ctx context.Context) error { return run(ctx, task) }
 	}
-	b, err := startBeside(ctx, pg)
+	b, err := startBeside(ctx, pg, super)
 	if err != nil {
 		return r, err
 	}

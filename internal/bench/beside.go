@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
@@ -25,16 +27,20 @@ const (
 
 // beside is an application at work.
 type beside struct {
-	cmd *exec.Cmd
-	dir string
+	cmd   *exec.Cmd
+	dir   string
+	since time.Time // when its transactions began to count
 }
 
 func prepareBeside(ctx context.Context, pg *localpg.Server) error {
 	return pg.Client(ctx, "pgbench", "-q", "-i", "-s", besideScale, besideDatabase).Run()
 }
 
-// startBeside starts the application.
-func startBeside(ctx context.Context, pg *localpg.Server) (*beside, error) {
+// atWork tells whether the application has ended a transaction.
+const atWork = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '" + besideDatabase + "' AND query = 'END;' AND state = 'idle')"
+
+// startBeside starts the application, and waits until it is at work.
+func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*beside, error) {
 	dir, err := os.MkdirTemp("", "cleanupd-bench-")
 	if err != nil {
 		return nil, err
@@ -43,14 +49,25 @@ func startBeside(ctx context.Context, pg *localpg.Server) (*beside, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &beside{cmd, dir}, nil
+	b := &beside{cmd: cmd, dir: dir}
+	for yes := false; !yes; {
+		time.Sleep(10 * time.Millisecond)
+		if err := super.QueryRow(ctx, atWork).Scan(&yes); err != nil {
+			_, _ = b.end()
+			return nil, err
+		}
+	}
+	b.since = time.Now()
+	return b, nil
 }
 
 // end stops the application and returns how long its transactions took, from their scheduled start.
 func (b *beside) end() ([]time.Duration, error) {
 	defer func() { _ = os.RemoveAll(b.dir) }()
-	_ = b.cmd.Process.Signal(syscall.SIGTERM)
-	_ = b.cmd.Wait() // it was told to
+	_ = b.cmd.Process.Signal(syscall.SIGALRM) // as though its time were over: it writes its log to the end
+	if err := b.cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("pgbench: %w", err)
+	}
 	logs, err := filepath.Glob(filepath.Join(b.dir, "log*"))
 	if err != nil || len(logs) == 0 { // it had no time for a single transaction
 		return nil, err
@@ -66,11 +83,15 @@ func (b *beside) end() ([]time.Duration, error) {
 		if len(fields) < 6 {
 			continue // the end, cut off
 		}
-		us, err := strconv.Atoi(fields[2])
-		if err != nil {
-			return nil, fmt.Errorf("pgbench's log: %w", err)
+		var us [3]int64 // that it took, and when it ended: seconds and microseconds
+		for i, n := range []int{2, 4, 5} {
+			if us[i], err = strconv.ParseInt(fields[n], 10, 64); err != nil {
+				return nil, fmt.Errorf("pgbench's log: %w", err)
+			}
 		}
-		took = append(took, time.Duration(us)*time.Microsecond)
+		if time.Unix(us[1], us[2]*1000).After(b.since) {
+			took = append(took, time.Duration(us[0])*time.Microsecond)
+		}
 	}
 	return took, nil
 }
