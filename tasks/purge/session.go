@@ -17,6 +17,7 @@ func (e *Engine) settings(set string) string {
 		fmt.Sprintf("lock_timeout = %d", orDefault(e.LockTimeout, 2*time.Second).Milliseconds()),
 		fmt.Sprintf("statement_timeout = %d", orDefault(e.StatementTimeout, 30*time.Second).Milliseconds()),
 		"idle_in_transaction_session_timeout = '10s'", "jit = off",
+		"max_parallel_workers_per_gather = 0", // the other cores are the application's
 	}
 	if !e.Durable {
 		all = append(all, "synchronous_commit = off")
