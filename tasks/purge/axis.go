@@ -20,9 +20,6 @@ type axis struct {
 // blocks is the axis of a table's heap: 8 KiB each. A worker takes 8 MiB at once; from 64 MiB on there may be several.
 var blocks = axis{first: 32, most: 256, stretch: 1024, large: 8192}
 
-// denseBlocks are some blocks of a large table that have many of the rows.
-var denseBlocks = axis{first: 32, most: 256, stretch: 256, large: 512}
-
 // rows is the axis of rows that were found; no batch covers more than it may touch.
 func rows(found []pgtype.TID, most int) axis {
 	return axis{found: found, first: int64(min(firstRows, most)), most: int64(most), stretch: 4 * int64(most), large: 4 * int64(most)}

@@ -107,12 +107,11 @@ func (sw *sweep) listed(ctx context.Context, most int64) ([]pgtype.TID, error) {
 // find asks where rows are.
 func (sw *sweep) find(ctx context.Context, ask func(tx pgx.Tx) error) error {
 	return sw.Retry(ctx, sw.Name, func() error {
-		tx, err := sw.Begin(ctx)
-		if err != nil {
-			return err
-		}
+		tx, err := sw.sessions[0].begin(ctx, func(b *pgx.Batch) {
+			b.Queue(fmt.Sprintf("SET LOCAL statement_timeout = %d", findTimeout.Milliseconds()))
+		})
 		defer func() { _ = tx.Rollback(ctx) }()
-		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", findTimeout.Milliseconds())); err != nil {
+		if err != nil {
 			return err
 		}
 		if err = ask(tx); hasState(err, queryCanceled) {
@@ -128,7 +127,7 @@ var errSlow = errors.New("an index did not find the rows in time")
 // clear deletes rows that were found, so many at most.
 func (sw *sweep) clear(ctx context.Context, x extent, most int64) error {
 	if x.part >= dense {
-		sw.axis, sw.next = denseBlocks, int64(x.first.BlockNumber)
+		sw.axis, sw.next = blocks, int64(x.first.BlockNumber)
 		return sw.to(ctx, int64(x.last.BlockNumber)+1)
 	}
 	found, err := sw.listed(ctx, min(x.rows, most))

@@ -215,6 +215,16 @@ func (sw *sweep) take(w *worker, end int64) bool {
 	return true
 }
 
+// extend makes a worker's stretch longer when it is too short for a batch, and what comes next is nobody's.
+func (sw *sweep) extend(w *worker, end int64) {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if w.to == sw.next && w.to-w.from < w.width*w.together {
+		w.to = min(w.to+sw.stretch, end)
+		sw.next = w.to
+	}
+}
+
 // cursor is the place that the sweep has come to when a worker's stretch is done up to a place: the lowest that is not.
 // Of a table that was rewritten the blocks are begun again, since what was below the cursor may be anywhere.
 func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {

@@ -39,6 +39,7 @@ func (w *worker) work(ctx context.Context, end int64) error {
 	w.pace = w.pacing()
 	for w.take(w, end) {
 		for w.from < w.to {
+			w.extend(w, end)
 			err := w.traced(ctx, w.step)
 			// Passing over locked rows takes the right to lock them (UPDATE), which the role may not have.
 			if hasState(err, lockNotAvailable) || w.passesOver() && hasState(err, insufficientPrivilege) {

@@ -1,0 +1,28 @@
+package purge
+
+import "testing"
+
+// A stretch too short for a batch takes in what comes next, unless that is another worker's, or the end has come.
+func TestStretchIsExtended(t *testing.T) {
+	t.Parallel()
+	const end = 2_500
+	sw := &sweep{axis: blocks, open: map[*worker]int64{}}
+	w, other := &worker{sweep: sw}, &worker{sweep: sw}
+	w.pace = pace{width: 100, together: 4}
+	if !sw.take(w, end) || w.to != blocks.stretch {
+		t.Fatalf("the first stretch ends at %d", w.to)
+	}
+	for _, step := range []struct{ from, to int64 }{{600, 1024}, {800, 2048}, {1900, end}, {2400, end}} {
+		w.from = step.from
+		if sw.extend(w, end); w.to != step.to || sw.next != step.to {
+			t.Errorf("at %d: the stretch ends at %d, the next one begins at %d", step.from, w.to, sw.next)
+		}
+	}
+	sw.next = 0
+	sw.take(w, end)
+	sw.take(other, end)
+	w.from = 1000
+	if sw.extend(w, end); w.to != other.from {
+		t.Errorf("a stretch up to %d meets the other one at %d", w.to, other.from)
+	}
+}
