@@ -31,8 +31,9 @@ type crowd struct {
 	pause   time.Duration // until the other way is tried
 }
 
+// newCrowd has one worker at work.
 func newCrowd(size int) *crowd {
-	return &crowd{size: size, allowed: 1, since: time.Now(), pause: firstPause, changed: make(chan struct{})}
+	return &crowd{size: size, busy: 1, allowed: 1, since: time.Now(), pause: firstPause, changed: make(chan struct{})}
 }
 
 // enter waits for a place.

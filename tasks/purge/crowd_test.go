@@ -28,9 +28,6 @@ func TestCrowd(t *testing.T) {
 					c.took(time.Now(), took, 1_000)
 				}
 			}
-			if err := c.enter(t.Context()); err != nil {
-				t.Fatal(err)
-			}
 			hasty, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
 			if err := c.enter(hasty); !errors.Is(err, context.DeadlineExceeded) {

@@ -107,7 +107,7 @@ func (sw *sweep) listed(ctx context.Context, most int64) ([]pgtype.TID, error) {
 // find asks where rows are.
 func (sw *sweep) find(ctx context.Context, ask func(tx pgx.Tx) error) error {
 	return sw.Retry(ctx, sw.Name, func() error {
-		tx, err := sw.sessions[0].begin(ctx, func(b *pgx.Batch) {
+		tx, err := sw.session.begin(ctx, func(b *pgx.Batch) {
 			b.Queue(fmt.Sprintf("SET LOCAL statement_timeout = %d", findTimeout.Milliseconds()))
 		})
 		defer func() { _ = tx.Rollback(ctx) }()

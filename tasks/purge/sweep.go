@@ -79,31 +79,17 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, 
 	return result, err
 }
 
-// open hands a sweep over, and ends its sessions then.
+// open hands a sweep over, with a session.
 func (e *Engine) open(ctx context.Context, s Sweep, use func(sw *sweep) error) error {
-	sw := &sweep{Engine: e, Sweep: s, axis: blocks, open: map[*worker]int64{}}
-	defer func() {
-		for _, session := range sw.sessions {
-			session.end(ctx)
-		}
-	}()
-	err := sw.connect(ctx)
+	session, err := e.session(ctx)
 	if err == nil {
-		err = use(sw)
+		defer session.end(ctx)
+		err = use(&sweep{Engine: e, Sweep: s, session: session, axis: blocks, open: map[*worker]int64{}})
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return nil
-}
-
-// connect adds a session.
-func (sw *sweep) connect(ctx context.Context) error {
-	s, err := sw.session(ctx)
-	if err == nil {
-		sw.sessions = append(sw.sessions, s)
-	}
-	return err
 }
 
 // run deletes the rows of the sweep.
@@ -166,7 +152,7 @@ type sweep struct {
 	*Engine
 	Sweep
 	axis
-	sessions []*session // of its workers; the first is for questions, too
+	session  *session // for questions, and of the first worker
 	crowd    *crowd
 	mostRows int  // of a statement
 	simple   bool // the plain statement will do
@@ -186,19 +172,19 @@ func (sw *sweep) to(ctx context.Context, end int64) error {
 	if end-sw.next >= sw.large && sw.Also == nil { // what goes beside the rows is not known to be disjoint
 		workers = max(sw.Workers, 1)
 	}
-	for len(sw.sessions) < workers {
-		if err := sw.connect(ctx); err != nil {
-			return err
-		}
-	}
 	sw.crowd, sw.paced = newCrowd(workers), newPace(sw.mostRows, sw.axis, sw.Target)
 	if sw.crowded {
 		sw.crowd.allowed = workers
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, session := range sw.sessions[:workers] {
-		w := &worker{sweep: sw, session: session}
-		group.Go(func() error { return w.work(ctx, end) })
+	group.Go(func() error { return (&worker{sweep: sw, session: sw.session}).work(ctx, end) })
+	for range workers - 1 {
+		group.Go(func() error {
+			if err := sw.crowd.enter(ctx); err != nil {
+				return err
+			}
+			return (&worker{sweep: sw}).work(ctx, end)
+		})
 	}
 	return group.Wait()
 }
@@ -307,5 +293,5 @@ func (sw *sweep) end(ctx context.Context) (blocks int64, err error) {
 
 // read scans the one row of a query about the sweep's table.
 func (sw *sweep) read(ctx context.Context, dest []any, sql string, args ...any) error {
-	return sw.Retry(ctx, sw.Name, func() error { return sw.sessions[0].conn.QueryRow(ctx, sql, args...).Scan(dest...) })
+	return sw.Retry(ctx, sw.Name, func() error { return sw.session.conn.QueryRow(ctx, sql, args...).Scan(dest...) })
 }

@@ -30,14 +30,17 @@ const patience = 2
 // idleBatches is how many batches in a row may find enough rows at one place and delete none before that is left.
 const idleBatches = 3
 
-// work does one stretch after the other, up to the end.
-func (w *worker) work(ctx context.Context, end int64) error {
-	if err := w.crowd.enter(ctx); err != nil {
-		return err
-	}
+// work does one stretch after the other, up to the end. The worker has its place; it takes a session if it has none.
+func (w *worker) work(ctx context.Context, end int64) (err error) {
 	defer w.crowd.leave()
 	w.pace = w.pacing()
 	for w.take(w, end) {
+		if w.session == nil {
+			if w.session, err = w.Engine.session(ctx); err != nil {
+				return err
+			}
+			defer w.session.end(ctx)
+		}
 		for w.from < w.to {
 			w.extend(w, end)
 			err := w.traced(ctx, w.step)
