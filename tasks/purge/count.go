@@ -10,7 +10,7 @@ import (
 // window after another.
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
 	return e.open(ctx, s, func(sw *sweep) error {
-		end, err := sw.end(ctx)
+		end, _, err := sw.end(ctx)
 		if err != nil {
 			return err
 		}

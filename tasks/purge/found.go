@@ -58,7 +58,7 @@ func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
 
 // index is the name of the index by which the planner would find the rows; empty: by none.
 func (sw *sweep) index(ctx context.Context) (name string, err error) {
-	if end, err := sw.end(ctx); err != nil || end <= small {
+	if end, _, err := sw.end(ctx); err != nil || end <= small {
 		return "", err
 	}
 	p, err := sw.explain(ctx)

@@ -18,6 +18,7 @@ func (e *Engine) settings(set string) string {
 		fmt.Sprintf("statement_timeout = %d", orDefault(e.StatementTimeout, 30*time.Second).Milliseconds()),
 		"idle_in_transaction_session_timeout = '10s'", "jit = off",
 		"max_parallel_workers_per_gather = 0", // the other cores are the application's
+		"idle_session_timeout = 0",            // between batches a worker may have to wait
 	}
 	if !e.Durable {
 		all = append(all, "synchronous_commit = off")

@@ -125,11 +125,15 @@ func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
 	if from.Unit == sw.Unit {
 		sw.next, sw.filenode = from.Place, from.Filenode
 	}
-	// The end of the table is read again at the end, for the rows that moved there meanwhile.
+	// The end of the table is read again at the end, for the rows that moved there meanwhile. What stood below the cursor
+	// may be anywhere once the table was rewritten.
 	for range 2 {
-		end, err := sw.end(ctx)
+		end, filenode, err := sw.end(ctx)
 		if err != nil {
 			return err
+		}
+		if sw.filenode != filenode {
+			sw.next, sw.filenode = 0, filenode
 		}
 		if sw.next < end {
 			sw.next = max(sw.next-1, 0) // the last block may have got more rows, too
@@ -285,10 +289,10 @@ func (sw *sweep) isSimple(ctx context.Context) (yes bool, err error) {
 	return !triggers && sw.Twin == nil && sw.Also == nil, nil
 }
 
-// end is the number of blocks the table has now.
-func (sw *sweep) end(ctx context.Context) (blocks int64, err error) {
-	err = sw.read(ctx, []any{&blocks}, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint", sw.Relation)
-	return blocks, err
+// end is the number of blocks the table has now, and the file that they are in.
+func (sw *sweep) end(ctx context.Context) (blocks int64, filenode uint32, err error) {
+	err = sw.read(ctx, []any{&blocks, &filenode}, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, pg_relation_filenode($1::text::regclass)", sw.Relation)
+	return blocks, filenode, err
 }
 
 // read scans the one row of a query about the sweep's table.

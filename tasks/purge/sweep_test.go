@@ -117,6 +117,17 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 
 func TestSweepBeginsAgainAfterARewrite(t *testing.T) {
 	t.Parallel()
+	for name, place := range map[string]int64{"shorter than the part that was done": 450, "longer": 300} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			beginsAgainAfterARewrite(t, place)
+		})
+	}
+}
+
+// beginsAgainAfterARewrite goes on from a place that the table had before it was rewritten.
+func beginsAgainAfterARewrite(t *testing.T, place int64) {
+	t.Helper()
 	db := rows(t, 100_000)
 	e, a := engine(db)
 	e.MaxRows = 10_000
@@ -133,9 +144,12 @@ func TestSweepBeginsAgainAfterARewrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	cursor := a.batches[0].Cursor
-	cursor.Place = 300 // the greater part is done
+	cursor.Place = place // the greater part is done
 	db.Do("INSERT INTO t SELECT i, true FROM generate_series(200001, 200100) i")
 	db.Do("CLUSTER t USING t_pkey")
+	if blocks := db.Int("SELECT pg_relation_size('t') / 8192"); blocks <= 300 || blocks >= 450 {
+		t.Fatalf("the table has %d blocks", blocks)
+	}
 	a.before = nil
 	if _, err := e.Run(t.Context(), s, cursor); err != nil {
 		t.Fatal(err)
