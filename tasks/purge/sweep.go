@@ -73,7 +73,9 @@ type Result struct {
 func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
 	err = e.open(ctx, s, func(sw *sweep) error {
 		err := sw.run(ctx, from)
-		result = sw.result
+		if result = sw.result; hasState(err, lockNotAvailable) { // not even its size can be asked
+			result.TableLocked, err = true, nil
+		}
 		return err
 	})
 	return result, err

@@ -197,13 +197,18 @@ func TestSweepLeavesLockedRowsAndCountsThem(t *testing.T) {
 
 func TestSweepLeavesALockedTable(t *testing.T) {
 	t.Parallel()
-	db := rows(t, 100)
-	lock(t, db, "LOCK TABLE t IN SHARE MODE")
-	e, a := engine(db)
-	e.LockTimeout = 20 * time.Millisecond
-	result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
-	if err != nil || !result.TableLocked || a.deleted() != 0 {
-		t.Errorf("deleted %d, result %+v, error %v", a.deleted(), result, err)
+	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} { // to read it, or not even that
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, 100)
+			lock(t, db, "LOCK TABLE t IN "+mode+" MODE")
+			e, a := engine(db)
+			e.LockTimeout = 20 * time.Millisecond
+			result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
+			if err != nil || !result.TableLocked || a.deleted() != 0 {
+				t.Errorf("deleted %d, result %+v, error %v", a.deleted(), result, err)
+			}
+		})
 	}
 }
 
