@@ -194,6 +194,47 @@ func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
 	}
 }
 
+// What is left is asked for again: the lower bound stays where it was.
+func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-02-28'), (8, 2, '2026-02-28')")
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT FROM NmsAddress WHERE iAddressId = 7 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	j := mustRun(t, db, nil, "npai")
+	if left := db.Strings("SELECT iAddressId::text FROM NmsAddress"); !slices.Equal(left, []string{"7"}) || db.Int("SELECT count(*) FROM XtkOption") != 0 || j.states["npai"] != tasks.Succeeded {
+		t.Errorf("left %v; the task is %s", left, j.states["npai"])
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, db, nil, "npai")
+	if db.Int("SELECT count(*) FROM NmsAddress") != 0 || db.Int("SELECT count(*) FROM XtkOption WHERE tsTimeStampValue = $1", now) != 1 {
+		t.Error("the next run does not take it, or does not move the bound")
+	}
+}
+
+// Statistics of all times are summed up from the first moment that can be told.
+func TestEmailErrorStatsOfAllTimes(t *testing.T) {
+	t.Parallel()
+	for _, date := range []string{"-infinity", "0044-03-15 BC"} {
+		t.Run(date, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do("INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, $1::text::timestamptz, 30), (1, 1, '2026-02-01', 20)", date)
+			mustRun(t, db, nil, "email-error-stats")
+			if got := db.Strings("SELECT iTotalErrors::text FROM NmsEmailErrorStat WHERE tsDate = '0001-01-01 00:00Z'"); !slices.Equal(got, []string{"20"}) {
+				t.Errorf("the sums are %v", got)
+			}
+		})
+	}
+}
+
 func TestStatistics(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

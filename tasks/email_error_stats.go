@@ -35,7 +35,7 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 	}
 	start := e.Options.Moment(campaign.LastErrorStatCoalesce)
 	if start == nil {
-		if err := e.Pool.QueryRow(ctx, "SELECT min(tsDate)::timestamptz FROM "+t.Quoted()).Scan(&start); err != nil {
+		if err := e.Pool.QueryRow(ctx, "SELECT "+campaign.Nearest("min(tsDate)")+" FROM "+t.Quoted()).Scan(&start); err != nil {
 			return false, err
 		}
 	}

@@ -20,6 +20,7 @@ type Env struct {
 
 	set      *fixedSet // of the task at work; nil when it has none
 	looked   bool      // the next task needs not look again
+	left     bool      // the task at work had to leave rows that it should have taken
 	expected int64     // rows that the task at work will take; negative when unknown
 	engine   *purge.Engine
 	journal  Journal
@@ -78,7 +79,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 		}
 	}
 	done := len(p.units) > 0
-	e.expected = e.estimate(ctx, p.units)
+	e.expected, e.left = e.estimate(ctx, p.units), false
 	if err := e.carryOut(ctx, t.Steps); err != nil {
 		return Failed, err
 	}
@@ -94,7 +95,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 		return Failed, later
 	case !done:
 		return Skipped, nil
-	case t.After == nil || e.DryRun:
+	case t.After == nil || e.DryRun || e.left:
 		return Succeeded, nil
 	}
 	return Succeeded, e.inBatch(ctx, t.Name, func(tx Tx) (purge.Delta, error) { return purge.Delta{}, t.After(ctx, tx, e) })
@@ -211,7 +212,11 @@ func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 	if r.Kept > 0 {
 		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger of the table prevents it; left", u.Name, r.Kept))
 	}
-	if u.step.dependent() && (r.Locked > 0 || r.TableLocked || r.Kept > 0) {
+	if r == (purge.Result{}) {
+		return
+	}
+	e.left = true
+	if u.step.dependent() {
 		e.holdBack(ctx, u)
 	}
 }

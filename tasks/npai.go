@@ -7,7 +7,7 @@ import (
 )
 
 // npai, "n'habite pas à l'adresse indiquée": addresses found valid again since the last cleanup. Its After moves
-// the lower bound on, so that the next run asks only for what came since.
+// the lower bound on, so that the next run asks only for what came since; not past entries that had to be left.
 var npai = Task{
 	Name:        "npai",
 	Title:       "Addresses found valid",

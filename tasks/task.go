@@ -24,8 +24,8 @@ type Task struct {
 	Steps []Step
 	// Options are the options it reads beside those of its steps.
 	Options []campaign.Option
-	// After is called when the steps have been carried out, in one transaction that it shares with the run's
-	// account, and not in a dry run; nil: nothing more to do.
+	// After is called when the steps have been carried out and no row had to be left, in one transaction that it shares
+	// with the run's account, and not in a dry run; nil: nothing more to do.
 	After func(ctx context.Context, tx Tx, e *Env) error
 	// Do is what a task does beyond its steps, after them; nil for most. It says whether there was anything to
 	// work on.

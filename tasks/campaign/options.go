@@ -86,10 +86,11 @@ type Options struct {
 	stored  map[string]bool
 }
 
-// nearest is the stored moment, or the one nearest to it that a caller can be told of: infinity is none, nor is what only
+// Nearest is SQL of a moment, or the one nearest to it that a caller can be told of: infinity is none, nor is what only
 // PostgreSQL counts to.
-const nearest = `CASE WHEN tsTimeStampValue IS NOT NULL THEN
-	LEAST(GREATEST(tsTimeStampValue::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 23:59:59.999999Z') END`
+func Nearest(moment string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s IS NOT NULL THEN LEAST(GREATEST(%[1]s::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 23:59:59.999999Z') END", moment)
+}
 
 // ReadOptions reads XtkOption. A database without that table has no stored options.
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
@@ -98,7 +99,7 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	if t == nil || !t.Has("sName", "iLongValue", "tsTimeStampValue") {
 		return o, nil
 	}
-	rows, err := db.Query(ctx, "SELECT sName, iLongValue::bigint, "+nearest+" FROM "+t.Quoted()+" WHERE sName = ANY ($1)", optionNames)
+	rows, err := db.Query(ctx, "SELECT sName, iLongValue::bigint, "+Nearest("tsTimeStampValue")+" FROM "+t.Quoted()+" WHERE sName = ANY ($1)", optionNames)
 	if err != nil {
 		return nil, fmt.Errorf("read XtkOption: %w", err)
 	}
