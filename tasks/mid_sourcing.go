@@ -70,7 +70,8 @@ func purgeMidSourced(ctx context.Context, e *Env) (later, err error) {
 // delivery has none.
 func (e *Env) midSourced(ctx context.Context) (map[string]midSourced, error) {
 	t := e.set.table
-	if !t.Has("iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId") {
+	if missing := t.Missing("iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId"); missing != nil {
+		e.log(ctx, Info, fmt.Sprintf("%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone", t.Name, missing[0]))
 		return nil, nil
 	}
 	name, join := "''", ""
@@ -121,6 +122,16 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 		}
 	}
 	there.set = &fixedSet{Set{Parent: "NmsDelivery", Key: "iDeliveryId"}, table, slices.Compact(slices.Sorted(maps.Values(m)))}
+	p, err := there.plan(ctx, deliverySteps)
+	if err != nil {
+		return err
+	}
+	for _, n := range p.notes {
+		e.log(ctx, n.level, fmt.Sprintf("mid-sourcing server %q: %s", name, n.text))
+	}
+	if err := rightsError(p.rights); err != nil {
+		return err
+	}
 	if err := there.carryOut(ctx, deliverySteps); err != nil {
 		return err
 	}

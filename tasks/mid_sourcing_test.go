@@ -69,6 +69,17 @@ func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	}
 }
 
+// What can not be done there is told, with the name of the server.
+func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	here, there := midSourced(t)
+	there.Do("DROP TABLE NmsDeliveryMapping")
+	j := mustRun(t, here, func(c *tasks.Config) { c.MidSourcing = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
+	if !j.said(`"far"`, "NmsDeliveryMapping is missing") {
+		t.Errorf("the run says %q", j.logs)
+	}
+}
+
 // What is held back there stays here too.
 func TestMidSourcingWithALockedRow(t *testing.T) {
 	t.Parallel()
