@@ -104,14 +104,18 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 		if err != nil {
 			return d, err
 		}
-		if typed {
-			if d.Dropped, err = e.dropListTable(ctx, tx, id); err != nil {
+		d.Deleted, d.Space = 1, []purge.Space{{Relation: e.set.table.Quoted(), Rows: 1}}
+		if !e.DryRun {
+			gone, err := tx.Exec(ctx, "DELETE FROM "+list, args...)
+			if err == nil && gone.RowsAffected() == 0 {
+				err = errKept
+			}
+			if err != nil {
 				return d, err
 			}
 		}
-		d.Deleted, d.Space = 1, []purge.Space{{Relation: e.set.table.Quoted(), Rows: 1}}
-		if !e.DryRun {
-			_, err = tx.Exec(ctx, "DELETE FROM "+list, args...)
+		if typed { // last, since a drop has little time
+			d.Dropped, err = e.dropListTable(ctx, tx, id)
 		}
 		return d, err
 	}
@@ -127,10 +131,10 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 	err := e.inBatch(ctx, fmt.Sprintf("list %d", id), work)
 	var pgErr *pgconn.PgError
 	switch {
-	case errors.As(err, &pgErr) && !Lost(err):
+	case errors.As(err, &pgErr) && (!Lost(err) || lacksLocks(err)):
 		e.log(ctx, Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", id, pgErr.Message))
 		return nil
-	case errors.Is(err, errForeign):
+	case errors.Is(err, errForeign) || errors.Is(err, errKept):
 		e.log(ctx, Warning, fmt.Sprintf("list %d stays: %v", id, err))
 		return nil
 	}
@@ -144,6 +148,9 @@ func passOver(err error) error {
 	return err
 }
 
+// errKept says that a list can not be deleted.
+var errKept = errors.New("a trigger of the table prevents its deletion")
+
 // errForeign says that what has the name of a list's table is not the application's to drop.
 var errForeign = errors.New("what has the name of its table is not a table of the application's owner")
 
@@ -151,7 +158,7 @@ var errForeign = errors.New("what has the name of its table is not a table of th
 func (e *Env) dropListTable(ctx context.Context, tx Tx, id int64) (dropped int64, err error) {
 	name := campaign.WorkTableName("grp", id)
 	var exists bool
-	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2)",
+	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f'))",
 		e.Catalog.Schema, name).Scan(&exists); err != nil || !exists {
 		return 0, err
 	}

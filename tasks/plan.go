@@ -73,6 +73,10 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 		}
 	}
 	s.Set = strings.TrimPrefix(s.Set, ", ")
+	if step.Update != nil && s.Set == "" { // without anything to assign it would be a deletion
+		p.note(Info, "%s has none of the columns that would be changed: skipped", table.Name)
+		return nil
+	}
 	if step.Also != nil {
 		also, err := step.Also(ctx, c)
 		if err != nil {

@@ -20,7 +20,7 @@ func past(date, more string) Rule {
 var workflowInstances = Task{
 	Name:        "workflow-instances",
 	Title:       "Workflow history and work tables",
-	Description: "Logs, tasks and events of workflows older than their history; work tables of deliveries not in progress, and of workflows that are stopped or gone (wkf…, wkfhisto…): dropped.",
+	Description: "Logs, tasks and events of workflows older than their history; work tables of deliveries not in progress, of workflows that are stopped or gone (wkf…), and of histories of workflows that are gone (wkfhisto…): dropped.",
 	Steps: []Step{
 		{On: table("XtkWorkflowLog"), Rules: []Rule{past("tsLog", "")}},
 		{On: table("XtkWorkflowTask"), Rules: []Rule{past("tsCompletion", "r.iStatus <> 0 AND ")}},

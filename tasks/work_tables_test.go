@@ -1,0 +1,92 @@
+package tasks_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+const relationsLeft = "SELECT relname::text FROM pg_class WHERE relname ~ '^(wk|grp)' AND relkind IN ('r', 'p', 'v') AND NOT relispartition ORDER BY 1"
+
+// A list that a policy hides may exist: what may hold its data stays.
+func TestWorkTablesOfListsInPlainSight(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20); INSERT INTO NmsGroup (iGroupId, iType) VALUES (1, 1), (22, 1);
+		INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int); CREATE TABLE wkf2_grp23 (i int);
+		ALTER TABLE NmsGroup ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY visible ON NmsGroup USING (iGroupId = 1)`)
+	j := mustRun(t, db, nil, "workflow-instances")
+	if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"wkf2_grp22", "wkf2_grp23"}) || !j.said("WARNING", "row security", "nmsgroup") {
+		t.Errorf("left: %v; %q", left, j.logs)
+	}
+}
+
+// emptier empties a table once a batch has been committed.
+type emptier struct {
+	*journal
+	table string
+}
+
+func (e *emptier) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+	err := e.journal.Commit(ctx, tx, d)
+	if _, emptied := e.db.Exec(ctx, "TRUNCATE "+e.table); err == nil {
+		err = emptied
+	}
+	return err
+}
+
+// An owner's table that is emptied meanwhile, as by a restore, proves nothing any more.
+func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (1000, 1); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0)")
+	db.Do("DO $$ BEGIN FOR i IN 1..100 LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$")
+	j := &emptier{newJournal(db), "NmsGroup"}
+	task := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline, func(t tasks.Task) bool { return t.Name == "orphan-work-tables" })]
+	if err := tasks.Run(t.Context(), tasks.Config{Pool: db.Pool, Now: now, Todo: []tasks.Task{task}}, j); err != nil {
+		t.Fatal(err)
+	}
+	if left := len(db.Strings(relationsLeft)); len(j.batches) != 1 || left != 100-int(j.batches[0].Dropped) {
+		t.Errorf("%d tables are left after %d batches", left, len(j.batches))
+	}
+}
+
+// A drop that the server has no room for is passed over like any other that is refused.
+func TestDropWithoutRoomForItsLocks(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (5, 1), (6, 1); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); UPDATE NmsGroup SET iDeleteStatus = 1 WHERE iGroupId = 5;
+		CREATE TABLE grp5 (i int); CREATE TABLE grp7 (i int); CREATE TABLE grp8 (i int)`)
+	db.Superuser(`CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects() WHERE object_name IN ('grp5', 'grp7')) THEN
+			RAISE EXCEPTION 'out of shared memory' USING ERRCODE = '53200';
+		END IF; END $$;
+		CREATE EVENT TRIGGER refuse ON sql_drop EXECUTE FUNCTION refuse()`)
+	j := mustRun(t, db, nil, "lists-to-delete", "orphan-work-tables")
+	if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"grp5", "grp7"}) || db.Int("SELECT count(*) FROM NmsGroup WHERE iGroupId = 5") != 1 {
+		t.Errorf("left: %v", left)
+	}
+	if !j.said("WARNING", "list 5 stays", "out of shared memory") || !j.said("WARNING", "grp7", "out of shared memory") {
+		t.Errorf("the run says %q", j.logs)
+	}
+}
+
+// A list that a trigger keeps stays with its table, and is not counted; what is no table has nothing to do with it.
+func TestListsAndWhatHasTheNameOfTheirTables(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (5, 1, 1), (6, 1, 1), (7, 1, 1); CREATE TABLE grp5 (i int); CREATE SEQUENCE grp6; CREATE MATERIALIZED VIEW grp7 AS SELECT 1;
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+		CREATE TRIGGER keep BEFORE DELETE ON NmsGroup FOR EACH ROW WHEN (OLD.iGroupId = 5) EXECUTE FUNCTION keep()`)
+	j := mustRun(t, db, nil, "lists-to-delete")
+	if left := db.Strings("SELECT iGroupId::text FROM NmsGroup ORDER BY 1"); !slices.Equal(left, []string{"5", "7"}) || !slices.Equal(db.Strings(relationsLeft), []string{"grp5"}) {
+		t.Errorf("left: lists %v, tables %v", left, db.Strings(relationsLeft))
+	}
+	if j.deleted["lists-to-delete"] != 1 || !j.said("WARNING", "list 5 stays", "trigger") || !j.said("WARNING", "list 7 stays", "grp7") {
+		t.Errorf("%d are accounted for; %q", j.deleted["lists-to-delete"], j.logs)
+	}
+}
