@@ -15,10 +15,19 @@ type axis struct {
 	// first is how much of it the first batch covers, most what any may, stretch what a worker takes at once, and large
 	// from how much on several workers are worth it.
 	first, most, stretch, large int64
+	// part says that these are some of the table's blocks: what is below a place is not done.
+	part bool
 }
 
 // blocks is the axis of a table's heap: 8 KiB each. A worker takes 8 MiB at once; from 64 MiB on there may be several.
 var blocks = axis{first: 32, most: 256, stretch: 1024, large: 8192}
+
+// someBlocks is the axis of a part of the heap.
+func someBlocks() axis {
+	a := blocks
+	a.part = true
+	return a
+}
 
 // rows is the axis of rows that were found; no batch covers more than it may touch.
 func rows(found []pgtype.TID, most int) axis {

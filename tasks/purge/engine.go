@@ -41,7 +41,7 @@ type Space struct {
 func (d Delta) Empty() bool { return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 }
 
 // Cursor is the block that a sweep has come to: all below it is done. It means nothing after the table was rewritten
-// (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep of rows that were found always is.
+// (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep that an index led always is.
 type Cursor struct {
 	Unit     string `json:"unit,omitempty"` // the caller's name for the sweep
 	Filenode uint32 `json:"filenode,omitempty"`

@@ -19,27 +19,37 @@ const (
 	foundAtOnce = 2_000_000
 )
 
-// dense is the part of the rows of some blocks that is enough to sweep these: to look at a row is ten times as cheap as
-// to fetch its place.
-const dense = 0.1
-
 // small is the table that is swept whatever index there is: a few batches see all of it.
 const small = 1024
 
 // byIndex finds the rows by an index, if the planner would, and deletes them in the order of their places, so that each
 // block is visited once. It is not done where the table has to be swept.
 func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
-	index, err := sw.index(ctx)
+	index, guess, err := sw.index(ctx)
 	if err != nil || index == "" {
 		return false, err
 	}
+	about, err := sw.sample(ctx, guess)
+	if err != nil {
+		return false, err
+	}
+	size, _, err := sw.end(ctx)
+	if err != nil || about.many() && 2*about.blocks() > size {
+		return false, err
+	}
 	sw.tellWay("index " + index)
+	if about.many() { // what stands elsewhere is looked for then
+		if err := sw.visit(ctx, about); err != nil || sw.result.TableLocked {
+			return true, err
+		}
+	}
 	most := int64(cmp.Or(sw.findAtOnce, foundAtOnce))
 	// Rows that someone changed meanwhile stand elsewhere now: they are looked for once more.
 	for again := true; ; {
+		sw.gone = 0
 		x, err := sw.extent(ctx)
 		if err == nil && x.rows > 0 {
-			sw.result, sw.gone = Result{}, 0
+			sw.result = Result{}
 			err = sw.clear(ctx, x, most)
 		}
 		switch {
@@ -56,35 +66,59 @@ func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
 	}
 }
 
-// index is the name of the index by which the planner would find the rows; empty: by none.
-func (sw *sweep) index(ctx context.Context) (name string, err error) {
+// index is the name of the index by which the planner would find the rows, and how many it thinks there are; empty: by
+// none.
+func (sw *sweep) index(ctx context.Context) (name string, guess int64, err error) {
 	if end, _, err := sw.end(ctx); err != nil || end <= small {
-		return "", err
+		return "", 0, err
 	}
 	p, err := sw.explain(ctx)
 	if err != nil || len(p.indexes) == 0 {
-		return "", err
+		return "", 0, err
 	}
 	err = sw.read(ctx, []any{&name}, `SELECT COALESCE(string_agg(x.relname, ', ' ORDER BY x.relname), '') FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
 		WHERE i.indrelid = $1::text::regclass AND x.relname = ANY ($2)`, sw.Relation, p.indexes)
-	return name, err
+	return name, p.rows, err
 }
 
-// extent is where the rows of a sweep stand.
+// extent is where rows of a sweep stand.
 type extent struct {
 	rows        int64
 	first, last pgtype.TID
-	part        float64 // of the rows between these: about
+}
+
+// blocks is how many there are from the first row to the last.
+func (x extent) blocks() int64 { return int64(x.last.BlockNumber) - int64(x.first.BlockNumber) + 1 }
+
+// many tells whether the rows are so many a block that all blocks are visited, rather than one row after the other: most
+// blocks would be visited anyway.
+func (x extent) many() bool { return x.rows >= 2*x.blocks() }
+
+// sampleSize is how many of the oldest rows that are to go, and of the youngest, show about where all stand.
+const sampleSize = 500
+
+// sample is about where so many rows stand; of none when they do not go by their age, or are too few for a sample.
+func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) {
+	if sw.Older == nil {
+		return x, nil
+	}
+	ordered := fmt.Sprintf("SELECT r.ctid AS place FROM ONLY %s AS r WHERE %s ORDER BY r.%s", sw.Relation, sw.Where, pgx.Identifier{sw.Older.Column}.Sanitize())
+	err = sw.read(ctx, []any{&x.rows, &x.first, &x.last}, fmt.Sprintf("SELECT count(*), min(place), max(place) FROM ((%[1]s LIMIT %[2]d) UNION ALL (%[1]s DESC LIMIT %[2]d)) AS sample",
+		ordered, sampleSize), sw.Args...)
+	switch {
+	case hasState(err, queryCanceled):
+		return extent{}, nil
+	case err != nil || x.rows < 2*sampleSize:
+		return extent{}, err
+	}
+	x.rows = guess
+	return x, nil
 }
 
 // extent looks where the rows stand.
 func (sw *sweep) extent(ctx context.Context) (x extent, err error) {
 	err = sw.find(ctx, func(tx pgx.Tx) error {
-		var perBlock float64
-		err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*), min(r.ctid), max(r.ctid), (SELECT greatest(reltuples, 1) / greatest(relpages, 1) FROM pg_class WHERE oid = $%d::text::regclass)
-			FROM ONLY %s AS r WHERE %s`, len(sw.Args)+1, sw.Relation, sw.Where), slices.Concat(sw.Args, []any{sw.Relation})...).Scan(&x.rows, &x.first, &x.last, &perBlock)
-		x.part = float64(x.rows) / (float64(x.last.BlockNumber-x.first.BlockNumber+1) * perBlock)
-		return err
+		return tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*), min(r.ctid), max(r.ctid) FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...).Scan(&x.rows, &x.first, &x.last)
 	})
 	return x, err
 }
@@ -126,9 +160,8 @@ var errSlow = errors.New("an index did not find the rows in time")
 
 // clear deletes rows that were found, so many at most.
 func (sw *sweep) clear(ctx context.Context, x extent, most int64) error {
-	if x.part >= dense {
-		sw.axis, sw.next = blocks, int64(x.first.BlockNumber)
-		return sw.to(ctx, int64(x.last.BlockNumber)+1)
+	if x.many() {
+		return sw.visit(ctx, x)
 	}
 	found, err := sw.listed(ctx, min(x.rows, most))
 	if err != nil {
@@ -136,4 +169,10 @@ func (sw *sweep) clear(ctx context.Context, x extent, most int64) error {
 	}
 	sw.axis, sw.next = rows(found, sw.mostRows), 0
 	return sw.to(ctx, int64(len(found)))
+}
+
+// visit sweeps the blocks that rows stand in.
+func (sw *sweep) visit(ctx context.Context, x extent) error {
+	sw.axis, sw.next = someBlocks(), int64(x.first.BlockNumber)
+	return sw.to(ctx, sw.next+x.blocks())
 }

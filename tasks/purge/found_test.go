@@ -3,6 +3,7 @@ package purge_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +48,10 @@ func TestTheWayIsChosen(t *testing.T) {
 		{"older than all dates", 50_000, 2, "timestamptz", "UPDATE t SET ts = '-infinity' WHERE id = 1", byIndex},
 		{"many of one date", 50_000, 2, "timestamptz", "UPDATE t SET ts = '2021-01-01' WHERE id <= 5000", byIndex},
 		{"nothing", 50_000, 0, "timestamptz", "", byIndex},
+		{"some of each block", 50_000, 8, "timestamptz", "", byTable},
+		{"all of some blocks", 50_000, 0, "timestamptz", "UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000; CLUSTER t USING t_pkey; ANALYZE t", byIndex},
+		{"all of some blocks, and some elsewhere", 50_000, 0, "timestamptz", `UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000;
+			UPDATE t SET ts = '2021-01-01' WHERE id IN (1, 9000, 49999); CLUSTER t USING t_pkey; ANALYZE t`, byIndex},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -67,6 +72,9 @@ func TestTheWayIsChosen(t *testing.T) {
 			}
 			if way != c.want {
 				t.Errorf("the way was %q, want %q", way, c.want)
+			}
+			if c.want == byIndex && slices.ContainsFunc(a.batches, func(d purge.Delta) bool { return d.Cursor.Place > 0 }) {
+				t.Error("a cursor has a place, though what is below it may not be done")
 			}
 		})
 	}

@@ -222,7 +222,7 @@ func (sw *sweep) extend(w *worker, end int64) {
 func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	if sw.found != nil {
+	if sw.found != nil || sw.part {
 		return Cursor{Unit: sw.Unit}
 	}
 	if sw.filenode != 0 && sw.filenode != filenode {
