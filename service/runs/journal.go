@@ -188,7 +188,7 @@ func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql str
 	}
 	var reason *string
 	if err := write(sql, args, &reason); err != nil {
-		if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == divisionByZero {
+		if pgErr := (*pgconn.PgError)(nil); reason == nil && errors.As(err, &pgErr) && pgErr.Code == divisionByZero {
 			return errFenced
 		}
 		return err
