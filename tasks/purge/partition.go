@@ -17,12 +17,14 @@ const (
 )
 
 // wholly finds out whether a table is a partition by the date alone, that ends before the sweep's bound, which this role
-// may drop, and from which a drop differs in nothing from a deletion: no trigger, no publication, not the default one.
+// may drop, and from which a drop differs in nothing from a deletion: no trigger, no rule, no publication, no policy, not
+// the default one.
 const wholly = `
 SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
   JOIN pg_attribute a ON a.attrelid = i.inhparent AND a.attnum = t.partattrs[0] JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.oid = $1::text::regclass AND c.relkind = 'r' AND t.partstrat = 'r' AND t.partnatts = 1 AND t.partdefid <> c.oid AND a.attname = $2
-    AND pg_has_role(c.relowner, 'USAGE')
+    AND pg_has_role(c.relowner, 'USAGE') AND NOT row_security_active(c.oid)
+    AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class IN (c.oid, i.inhparent))
     AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (c.oid, i.inhparent) AND NOT tgisinternal)
     AND NOT EXISTS (SELECT FROM pg_publication_tables p WHERE p.schemaname = n.nspname AND p.tablename = c.relname)
     AND CASE WHEN a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
