@@ -15,6 +15,8 @@ type condition struct {
 	table *campaign.Table
 	plan  *plan
 	args  *[]any
+	// parents is the SQL of which rows of the task's set a row r depends on; empty: on none.
+	parents string
 }
 
 // alsoSQL is a statement beside a batch's, as purge.Also.

@@ -54,16 +54,18 @@ func couponsOfDeliveries(ctx context.Context, c *condition) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var sides []string
+	var sides, parents []string
 	for _, log := range logs {
 		ids, err := c.setIDs(ctx)
 		if err != nil {
 			return "", err
 		}
+		parents = append(parents, fmt.Sprintf("SELECT l.iDeliveryId FROM %s AS l WHERE l.iBroadLogId = r.iMessageId", log.Quoted()))
 		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AS l WHERE l.iBroadLogId = r.iMessageId AND l.iDeliveryId IN (%s))", log.Quoted(), ids))
 	}
 	if sides == nil {
 		return "", nil
 	}
+	c.parents = strings.Join(parents, " UNION ALL ")
 	return "r.iMessageId <> 0 AND (" + strings.Join(sides, " OR ") + ")", nil
 }

@@ -84,6 +84,26 @@ func TestLockedLogKeepsItsDelivery(t *testing.T) {
 	}
 }
 
+// A coupon that stays locked keeps the delivery by whose message it was given, and only that.
+func TestLockedCouponKeepsItsDelivery(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, '2000-01-01'), (3, 0, '2000-01-01');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (11, 1), (12, 2), (13, 3); INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) VALUES (1, 'a', 11), (1, 'b', 12), (1, 'c', 13)`)
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "SELECT FROM NmsCouponValue WHERE iMessageId = 11 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	j := mustRun(t, db, nil, "deliveries")
+	if got := db.Strings(deliveriesLeft); !slices.Equal(got, []string{"1", "3"}) || !slices.Equal(db.Strings(logsLeft), got) || db.Int("SELECT count(*) FROM NmsCouponValue") != 2 || !j.said("WARNING", "1 rows of nmsdelivery stay") {
+		t.Errorf("left: %v; %q", got, j.logs)
+	}
+}
+
 // counter counts statements.
 type counter struct{ n atomic.Int64 }
 

@@ -23,7 +23,8 @@ type plan struct {
 // unit is a sweep and the step it comes from.
 type unit struct {
 	purge.Sweep
-	step Step
+	step    Step
+	parents string // of a row, as condition has it
 }
 
 type note struct {
@@ -100,7 +101,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	for _, leaf := range leaves {
 		s.Unit, s.Name, s.Relation = fmt.Sprintf("%d %s", number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 		s.Partition = leaf.Quoted() != table.Quoted()
-		p.units = append(p.units, unit{s, step})
+		p.units = append(p.units, unit{s, step, c.parents})
 	}
 	return nil
 }

@@ -62,11 +62,13 @@ func (c *condition) inSet(ctx context.Context, step Step) (string, error) {
 	case step.Via != nil:
 		return step.Via(ctx, c)
 	case step.OfSet:
+		c.parents = "SELECT r." + c.env.set.Key
 		return c.member(ctx)
 	case !c.table.Has(step.Link):
 		c.plan.note(Info, "%s has no column %s: skipped", c.table.Name, step.Link)
 		return "", nil
 	}
+	c.parents = "SELECT r." + step.Link
 	ids, err := c.setIDs(ctx)
 	return fmt.Sprintf("r.%s IN (%s)", step.Link, ids), err
 }
@@ -96,20 +98,14 @@ func (e *Env) holdBack(ctx context.Context, u unit) {
 	e.log(ctx, Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both", len(ids), e.set.table.Name, u.Name))
 }
 
+// parentsOf are the parents of the rows that a sweep has left.
 func (e *Env) parentsOf(ctx context.Context, u unit) (ids []int64, err error) {
-	link := u.step.Link
-	switch {
-	case u.step.OfSet:
-		link = e.set.Key
-	case u.step.Via != nil:
-		return e.set.ids, nil
-	}
 	tx, err := e.engine.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	rows, err := tx.Query(ctx, fmt.Sprintf("SELECT DISTINCT r.%s::bigint FROM ONLY %s AS r WHERE %s", link, u.Relation, u.Where), u.Args...)
+	rows, err := tx.Query(ctx, fmt.Sprintf("SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s", u.Relation, u.parents, u.Where), u.Args...)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,8 @@ type Step struct {
 	On Selector
 	// Link is the column by which rows depend on the task's set: only such are meant; empty: any row.
 	Link string
-	// Via is the SQL of how rows depend on the task's set by another way than a link; nil: they do not.
+	// Via is the SQL of how rows depend on the task's set by another way than a link, and settles the condition's parents;
+	// nil: they do not.
 	Via func(ctx context.Context, c *condition) (string, error)
 	// OfSet says that the rows are those of the set itself.
 	OfSet bool
