@@ -11,6 +11,7 @@ type ring struct {
 	events  []Event
 	next    int64 // the sequence the next event will have
 	changed chan struct{}
+	ended   *Run // as its last event says; nil: that has not come yet
 	err     error
 }
 
@@ -35,7 +36,11 @@ func (r *ring) add(events []Event) {
 	if over := len(r.events) - ringSize; over > 0 {
 		r.events = append([]Event(nil), r.events[over:]...)
 	}
-	r.next = events[len(events)-1].Sequence + 1
+	last := events[len(events)-1]
+	r.next = last.Sequence + 1
+	if last.Kind == RunFinished {
+		r.ended = last.Run
+	}
 	r.wake()
 }
 
@@ -52,19 +57,21 @@ func (r *ring) wake() {
 	r.changed = make(chan struct{})
 }
 
-// after returns the events after a sequence and a channel that is closed when there are more. Neither is given
-// when the ring does not reach back that far.
-func (r *ring) after(sequence int64) (events []Event, more <-chan struct{}, err error) {
+// after returns the events after a sequence and a channel that is closed when there are more, or the run when it has
+// ended and there are none. Nothing is given when the ring does not reach back that far.
+func (r *ring) after(sequence int64) (events []Event, more <-chan struct{}, ended *Run, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := r.next - int64(len(r.events))
 	switch {
 	case sequence+1 < first:
-		return nil, nil, nil
+		return nil, nil, nil, nil
 	case r.err != nil:
-		return nil, nil, r.err
+		return nil, nil, nil, r.err
+	case sequence+1 >= r.next && r.ended != nil:
+		return nil, nil, r.ended, nil
 	case sequence+1 >= r.next:
-		return nil, r.changed, nil
+		return nil, r.changed, nil, nil
 	}
-	return slices.Clip(r.events[sequence+1-first:]), r.changed, nil // shared: what is in the ring is never changed
+	return slices.Clip(r.events[sequence+1-first:]), r.changed, nil, nil // shared: what is in the ring is never changed
 }

@@ -43,13 +43,16 @@ func (m *Manager) Watch(ctx context.Context, id string, after int64, send func(E
 	t := m.follow(run.ID, min(after, run.LastSequence))
 	defer m.unfollow(t)
 	for {
-		events, more, err := t.ring.after(after)
-		if err != nil {
-			return nil, err
+		events, more, ended, err := t.ring.after(after)
+		if err != nil || ended != nil {
+			return ended, err
 		}
 		if events == nil && more == nil { // fell behind the ring
 			if events, err = readEvents(ctx, m.pool, run.ID, after, pageSize); err != nil {
 				return nil, err
+			}
+			if len(events) == 0 { // they have been deleted meanwhile, with their run
+				return nil, ErrNotFound
 			}
 		}
 		for _, e := range events {
