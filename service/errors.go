@@ -23,8 +23,8 @@ const domain = "cleanupd"
 // errStaleEtag says that the options have changed since the caller read them.
 var errStaleEtag = errors.New("the options have changed since this etag was read: read them again")
 
-// toStatus is the one place where errors become statuses.
-func toStatus(err error) error {
+// toStatus is the one place where errors become statuses. The context is that of the caller.
+func toStatus(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -54,18 +54,18 @@ func toStatus(err error) error {
 	case errors.Is(err, userdata.ErrNoVariable):
 		return status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, userdata.ErrNotPrincipal):
-		return toStatus(runs.InvalidError{{Field: "principal_ids", Problem: err.Error()}})
+		return toStatus(ctx, runs.InvalidError{{Field: "principal_ids", Problem: err.Error()}})
 	case errors.Is(err, userdata.ErrNotForms), errors.Is(err, userdata.ErrManyPrincipals):
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, runs.ErrPageToken), errors.Is(err, userdata.ErrPageToken):
-		return toStatus(runs.InvalidError{{Field: "page_token", Problem: err.Error()}})
+		return toStatus(ctx, runs.InvalidError{{Field: "page_token", Problem: err.Error()}})
 	case errors.Is(err, errStaleEtag):
 		return status.Error(codes.Aborted, err.Error())
 	case errors.Is(err, campaign.ErrNotCampaign), errors.Is(err, campaign.ErrNoOptionTable):
 		return status.Error(codes.FailedPrecondition, err.Error())
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return status.FromContextError(err).Err()
-	case tasks.Lost(err):
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+		return status.FromContextError(ctx.Err()).Err()
+	case tasks.Lost(err): // a time of our own that ran out, too
 		return status.Error(codes.Unavailable, "the database does not answer: "+err.Error())
 	case errors.As(err, &pgErr) && pgErr.Code == "55P03":
 		return status.Error(codes.Unavailable, "the rows are locked by someone; try again: "+err.Error())
@@ -104,9 +104,9 @@ func withDetails(code codes.Code, message string, detail protoadapt.MessageV1) e
 
 func unaryErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
-	return resp, toStatus(err)
+	return resp, toStatus(ctx, err)
 }
 
 func streamErrors(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return toStatus(handler(srv, stream))
+	return toStatus(stream.Context(), handler(srv, stream))
 }

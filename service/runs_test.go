@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -17,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 )
@@ -383,4 +386,36 @@ func TestLostDatabase(t *testing.T) {
 	if got := s.call(t, "POST", "/v1/runs", ""); got.code != 503 || at(got.lines[0], "error", "code") != float64(14) {
 		t.Errorf("POST /v1/runs: %d %s", got.code, got.body)
 	}
+}
+
+// A database that takes connections and says nothing is as lost as one that is away.
+func TestSilentDatabase(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	proxy, behind := badnet.New(t, db.URL(), 0), *db
+	if behind.Pool, err = pgxpool.New(t.Context(), proxy.URL(db.URL())+"&connect_timeout=1"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(behind.Close)
+	s := serve(t, &behind, true)
+	id := s.queued(t)
+	db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::uuid, 1, '{"Kind": "log"}')`, id)
+	db.Do("UPDATE cleanupd.run SET last_sequence = 1")
+	watching, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watching.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Target("postgres://" + silent.Addr().String())
+	_, err = s.GetRun(t.Context(), &cleanupv1.GetRunRequest{RunId: id})
+	wantCode(t, err, codes.Unavailable)
+	_, err = watching.Recv()
+	wantCode(t, err, codes.Unavailable)
 }
