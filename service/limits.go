@@ -152,10 +152,21 @@ type patientWriter struct {
 
 func (w *patientWriter) wait() { _ = w.control.SetWriteDeadline(time.Now().Add(stallTimeout)) }
 
+// taken ends the wait. Over HTTP/2 the deadline would end the stream, too, while there is nothing to write.
+func (w *patientWriter) taken() { _ = w.control.SetWriteDeadline(time.Time{}) }
+
 // Unwrap is for http.ResponseController.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *patientWriter) Write(p []byte) (int, error) {
 	w.wait()
+	defer w.taken()
 	return w.ResponseWriter.Write(p)
+}
+
+// FlushError is for http.ResponseController.
+func (w *patientWriter) FlushError() error {
+	w.wait()
+	defer w.taken()
+	return w.control.Flush()
 }

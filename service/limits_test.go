@@ -1,8 +1,11 @@
 package service_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -20,7 +23,9 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/testca"
 	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // well checks that others are served as before.
@@ -256,6 +261,46 @@ func TestStalledReaders(t *testing.T) {
 			t.Errorf("REST: all of %d bytes", len(said))
 		}
 		s.well(t)
+	})
+}
+
+// A stream on which nothing comes for a while goes on, over HTTP/2 as well, where a deadline is a timer.
+func TestQuietStream(t *testing.T) {
+	defer service.Hurry(10*time.Second, 30*time.Second, time.Second)()
+	t.Run("goes on", func(t *testing.T) { // ends before the times are as before
+		ca := testca.New(t)
+		cert, key := ca.Files(ca.Server())
+		own, err := access.ServerTLS(slog.New(slog.DiscardHandler), cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db := pgtest.Campaign(t)
+		id := serve(t, db, true).queued(t)
+		s := serveAs(t, db, true, nil, service.ServerConfig{Guard: &access.Guard{}, TLS: own})
+		event := func(sequence int) {
+			db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::uuid, $2, '{"Kind": "log"}')`, id, sequence)
+			db.Do("UPDATE cleanupd.run SET last_sequence = $1", sequence)
+		}
+		for _, http2 := range []bool{false, true} {
+			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}, ForceAttemptHTTP2: http2}
+			defer transport.CloseIdleConnections()
+			db.Do("DELETE FROM cleanupd.event")
+			event(1)
+			r, err := (&http.Client{Transport: transport}).Get(s.url + "/v1/runs/" + id + "/events")
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(r.Body)
+			if !lines.Scan() || r.ProtoAtLeast(2, 0) != http2 {
+				t.Fatalf("%s: %v", r.Proto, lines.Err())
+			}
+			time.Sleep(2 * time.Second)
+			event(2)
+			if !lines.Scan() || !strings.Contains(lines.Text(), `"sequence":"2"`) {
+				t.Errorf("%s: %s %v", r.Proto, lines.Text(), lines.Err())
+			}
+			_ = r.Body.Close()
+		}
 	})
 }
 
