@@ -21,6 +21,7 @@ type following struct {
 	receive func() (*cleanupv1.RunEvent, error)
 	runID   string
 	last    int64 // the sequence of the last event received
+	ended   bool  // with it the run has
 }
 
 // received makes a stream of either kind one of events.
@@ -34,14 +35,14 @@ func received[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ R
 	}
 }
 
-// next is the next event.
+// next is the next event. After the last one the status is the run's own, whatever it is.
 func (f *following) next() (*cleanupv1.RunEvent, error) {
 	e, err := f.receive()
-	if status.Code(err) == codes.Unavailable && f.runID != "" {
+	if status.Code(err) == codes.Unavailable && f.runID != "" && !f.ended {
 		e, err = f.comeBack(err)
 	}
 	if err == nil {
-		f.runID, f.last = e.GetRunId(), e.GetSequence()
+		f.runID, f.last, f.ended = e.GetRunId(), e.GetSequence(), e.GetRunFinished() != nil
 	}
 	return e, err
 }

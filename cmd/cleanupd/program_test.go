@@ -147,6 +147,23 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	}
 }
 
+// A run that ended since its database was lost has ended: a client does not look for its server.
+func TestWatchOfALostRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	r := serve(t, "--database-url", db.URL())
+	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "sessions"); code != 0 {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	db.Do(`UPDATE cleanupd.event SET body = jsonb_set(body, '{Run}', body -> 'Run' || '{"State": "FAILED", "Cause": "UNAVAILABLE", "Error": "given up"}') WHERE body ->> 'Kind' = 'run_finished';
+		UPDATE cleanupd.run SET state = 'FAILED', cause = 'UNAVAILABLE', error = 'given up'`)
+	began := time.Now()
+	code, out, errs := cleanupd(t, "runs", "watch", db.Strings("SELECT id::text FROM cleanupd.run")[0], "--server", r.grpc)
+	if took := time.Since(began); code != 1 || !strings.Contains(out, "failed") || !strings.Contains(errs, "given up") || took > 30*time.Second {
+		t.Errorf("after %s: %d %s %s", took, code, out, errs)
+	}
+}
+
 // slowSessions makes 2000 expired sessions, four a block so that there are several windows, and a trigger by which a
 // window takes about a second.
 func slowSessions(db *pgtest.DB) {
