@@ -245,6 +245,30 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 	}
 }
 
+// Those who wait while an issuer is asked that takes its time do not ask it, one after the other, again.
+func TestIssuerThatIsSlow(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		time.Sleep(askAgainEvery + 500*time.Millisecond)
+		http.Error(w, "not yet", http.StatusServiceUnavailable)
+	}))
+	defer web.Close()
+	guard, err := Open(t.Context(), Config{Issuer: web.URL, Audience: "me", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := guard.Identify(t.Context(), "host", nil, []string{"Bearer x.y.z"}); !errors.Is(err, ErrUnavailable) {
+			t.Error(err)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
 func TestRoleOfClaim(t *testing.T) {
 	for _, test := range []struct {
 		claims map[string]any

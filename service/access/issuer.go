@@ -30,7 +30,7 @@ type issuer struct {
 
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil: not discovered yet
-	asked    time.Time
+	asked    time.Time             // when the last answer came, or did not
 }
 
 func newIssuer(ctx context.Context, c Config) (*issuer, error) {
@@ -58,7 +58,7 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	case time.Since(i.asked) < askAgainEvery:
 		return nil, errors.New("the issuer did not answer")
 	}
-	i.asked = time.Now()
+	defer func() { i.asked = time.Now() }() // for those who waited meanwhile
 	ctx = oidc.ClientContext(context.WithoutCancel(ctx), &http.Client{Timeout: issuerTimeout})
 	provider, err := oidc.NewProvider(ctx, i.url)
 	if err != nil {
