@@ -353,6 +353,11 @@ func TestTableThatStaysLocked(t *testing.T) {
 	}
 }
 
+// tenSetbacks makes a run look as though ten replicas had died of it.
+func tenSetbacks(db *pgtest.DB) {
+	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, batches, cursor), ',' ORDER BY position)) FROM cleanupd.task)")
+}
+
 // A replica that is killed again and again without coming further does not keep a run busy for ever.
 func TestARunThatKillsItsReplicas(t *testing.T) {
 	t.Parallel()
@@ -360,13 +365,33 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	sessions(db, 10)
 	m, work, _ := replica(t, db, "a", nil)
 	run := start(t, m, runs.Request{Tasks: []string{"sessions", "expired-events"}, ContinueOnError: true})
-	// As though ten replicas had died of it.
-	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, batches, cursor), ',' ORDER BY position)) FROM cleanupd.task)")
+	tenSetbacks(db)
 	work()
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
 	if problem := got.Result("sessions").Error; got.State != runs.Failed || !strings.Contains(problem, "given up after 11 setbacks") || !strings.Contains(problem, "replica x fell silent") ||
 		got.Result("expired-events").State != tasks.Skipped && got.Result("expired-events").State != tasks.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A run that goes on after a task that was given up, and is cancelled then, is a cancelled one.
+func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	db.Do(`INSERT INTO NmsRemaHypothesis (iRemaHypothesisId) VALUES (7); INSERT INTO NmsRemaMatchRcp (iHypothesisId) SELECT 99 FROM generate_series(1, 1000);
+		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.05); RETURN OLD; END';
+		CREATE TRIGGER slow BEFORE DELETE ON NmsRemaMatchRcp FOR EACH ROW EXECUTE FUNCTION slow()`)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
+	run := start(t, m, runs.Request{Tasks: []string{"sessions", "reactions"}, ContinueOnError: true})
+	tenSetbacks(db)
+	work()
+	db.Until("SELECT count(*) FROM cleanupd.task WHERE state = 'FAILED'")
+	if _, err := m.Cancel(t.Context(), run.ID); err != nil {
+		t.Fatal(err)
+	}
+	events := watch(t, m, run.ID)
+	if got := events[len(events)-1].Run; got.State != runs.Cancelled || got.Cause != runs.CauseCancelled || got.Result("sessions").State != tasks.Failed {
+		t.Errorf("%s, %s", got.State, got.Cause)
 	}
 }

@@ -153,7 +153,7 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 		return err
 	}
 	o := outcomeOf(err, j.stop)
-	if c.gaveUp {
+	if c.gaveUp && o.state != Cancelled {
 		o.cause = CauseUnavailable
 	}
 	var run *Run
