@@ -27,7 +27,7 @@ func newAudit() *cobra.Command {
 			"which role, from where, and how they ended. The service appends them to cleanupd.audit and never deletes them.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := parseDatabaseURL(url)
+			config, err := parseDatabaseURL("--database-url", url)
 			if err != nil {
 				return err
 			}

@@ -27,19 +27,19 @@ var sessionDefaults = map[string]string{
 // oldestServer is the first PostgreSQL that sweeps tables by TID ranges, as server_version_num counts.
 const oldestServer = 140000
 
-// parseDatabaseURL reads the URL without connecting. The session's time zone stays the one that the database or
+// parseDatabaseURL reads the URL of a flag without connecting. The session's time zone stays the one that the database or
 // the role sets, whatever the environment of this process says: columns without a zone are read in it.
-func parseDatabaseURL(address string) (*pgxpool.Config, error) {
+func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if address == "" {
-		return nil, usagef("--database-url is required: postgres://USER:PASSWORD@HOST/DATABASE")
+		return nil, usagef("%s is required: postgres://USER:PASSWORD@HOST/DATABASE", flag)
 	}
 	config, err := pgxpool.ParseConfig(address)
 	if u, _ := url.Parse(address); err != nil && (u == nil || u.User == nil) && strings.Contains(address, "@") {
 		// pgx would tell what it takes for a port, or a path: a part of the password.
-		return nil, usagef("--database-url: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a port is a number")
+		return nil, usagef("%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a port is a number", flag)
 	}
 	if err != nil {
-		return nil, usagef("--database-url: %w", err) // pgx leaves passwords out
+		return nil, usagef("%s: %w", flag, err) // pgx leaves passwords out
 	}
 	for name := range config.ConnConfig.RuntimeParams {
 		if strings.EqualFold(name, "timezone") {

@@ -17,7 +17,7 @@ func FuzzDatabaseURL(f *testing.F) {
 		if strings.Contains(before+after, "@") {
 			return // where the password would end
 		}
-		config, err := parseDatabaseURL("postgres://u:" + before + secret + after + "@h" + rest)
+		config, err := parseDatabaseURL("--database-url", "postgres://u:"+before+secret+after+"@h"+rest)
 		if err == nil {
 			for name := range config.ConnConfig.RuntimeParams {
 				if strings.EqualFold(name, "timezone") {

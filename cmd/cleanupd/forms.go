@@ -34,45 +34,54 @@ func (c *formsConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.serverCA, "forms-server-ca", "", "a file of certificates that the web service's must be signed by; the system's unless it is given")
 }
 
-// open checks the configuration, connects, by a tracer unless it is nil, and brings the schema up to date. Both are nil
-// without a database.
-func (c *formsConfig) open(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Database, *pgxpool.Pool, error) {
+// formsSetup is a configuration without a mistake in it: how to connect, and what else is known of the database.
+type formsSetup struct {
+	connect *pgxpool.Config
+	userdata.Config
+}
+
+// check says what is wrong with the configuration; nil without a database.
+func (c *formsConfig) check() (*formsSetup, error) {
 	if c.databaseURL == "" {
 		if *c != (formsConfig{}) {
-			return nil, nil, usagef("the other --forms flags need --forms-database-url")
+			return nil, usagef("the other --forms flags need --forms-database-url")
 		}
-		return nil, nil, nil
+		return nil, nil
 	}
-	config, err := parseDatabaseURL(c.databaseURL)
+	config, err := parseDatabaseURL("--forms-database-url", c.databaseURL)
 	if err != nil {
-		return nil, nil, usagef("--forms-database-url: %w", err)
+		return nil, err
 	}
 	if c.folder != "" && c.inDatabase {
-		return nil, nil, usagef("--forms-gds-dir and --forms-gds-in-database: the document storage is either")
+		return nil, usagef("--forms-gds-dir and --forms-gds-in-database: the document storage is either")
 	}
 	if c.folder != "" {
 		if err := userdata.CheckFolder(c.folder); err != nil {
-			return nil, nil, usagef("--forms-gds-dir: %w", err)
+			return nil, usagef("--forms-gds-dir: %w", err)
 		}
 	}
 	manager, err := c.manager()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	return &formsSetup{config, userdata.Config{Folder: c.folder, InDatabase: c.inDatabase, Manager: manager}}, nil
+}
+
+// open connects, by a tracer unless it is nil, and brings the schema up to date.
+func (s *formsSetup) open(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Database, error) {
+	conn, err := pgx.ConnectConfig(ctx, s.connect.ConnConfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot connect to the Forms database: %w", err)
+		return nil, fmt.Errorf("cannot connect to the Forms database: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if err := userdata.Migrate(ctx, conn); err != nil {
-		return nil, nil, fmt.Errorf("the Forms database: %w", err)
+		return nil, fmt.Errorf("the Forms database: %w", err)
 	}
-	config.ConnConfig.Tracer = tracer
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, nil, err
+	s.connect.ConnConfig.Tracer = tracer
+	if s.Pool, err = pgxpool.NewWithConfig(ctx, s.connect); err != nil {
+		return nil, err
 	}
-	return userdata.New(userdata.Config{Pool: pool, Folder: c.folder, InDatabase: c.inDatabase, Manager: manager}), pool, nil
+	return userdata.New(s.Config), nil
 }
 
 // manager is the Forms server's; nil when none was given.

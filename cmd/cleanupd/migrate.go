@@ -17,8 +17,12 @@ func newMigrate() *cobra.Command {
 			"With --forms-database-url the same in an AEM Forms database, alone or beside the other.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if url != "" || forms == "" {
-				config, err := parseDatabaseURL(url)
+			ofForms, err := (&formsConfig{databaseURL: forms}).check()
+			if err != nil {
+				return err
+			}
+			if url != "" || ofForms == nil {
+				config, err := parseDatabaseURL("--database-url", url)
 				if err != nil {
 					return err
 				}
@@ -26,14 +30,14 @@ func newMigrate() *cobra.Command {
 					return err
 				}
 			}
-			if forms != "" {
-				_, pool, err := (&formsConfig{databaseURL: forms}).open(cmd.Context(), nil)
+			if ofForms != nil {
+				database, err := ofForms.open(cmd.Context(), nil)
 				if err != nil {
 					return err
 				}
-				pool.Close()
+				database.Pool.Close()
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "The schema cleanupd is up to date.")
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "The schema cleanupd is up to date.")
 			return err
 		},
 	}

@@ -270,7 +270,7 @@ func TestSessions(t *testing.T) {
 	db := pgtest.Empty(t)
 	settings := func(url string) string {
 		t.Helper()
-		config, err := parseDatabaseURL(url)
+		config, err := parseDatabaseURL("--database-url", url)
 		if err != nil {
 			t.Fatal(err)
 		}

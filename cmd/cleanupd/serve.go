@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
@@ -112,8 +109,7 @@ func checkLimits(l purge.Limits) error {
 type server struct {
 	pool       *pgxpool.Pool
 	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
-	formsPool  *pgxpool.Pool
-	forms      *userdata.Database // nil: none
+	forms      *userdata.Database       // nil: none
 	manager    *runs.Manager
 	server     *service.Server
 	grpc, http net.Listener
@@ -123,7 +119,7 @@ type server struct {
 
 // newServer checks the configuration, takes the ports, connects, and brings the schema up to date.
 func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server, err error) {
-	config, err := parseDatabaseURL(c.databaseURL)
+	config, err := parseDatabaseURL("--database-url", c.databaseURL)
 	if err != nil {
 		return nil, err
 	}
@@ -140,6 +136,14 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, usagef("--workers must be 1 to 16, not %d", c.workers)
 	}
 	if err := checkLimits(c.limits); err != nil {
+		return nil, err
+	}
+	others, err := parseMidSourcing(c.midSourcing)
+	if err != nil {
+		return nil, err
+	}
+	forms, err := c.forms.check()
+	if err != nil {
 		return nil, err
 	}
 	s = &server{log: log}
@@ -167,11 +171,13 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	if err := s.connectOthers(ctx, c.midSourcing, c.tracer); err != nil {
+	if err := s.connectOthers(ctx, others, c.tracer); err != nil {
 		return nil, err
 	}
-	if s.forms, s.formsPool, err = c.forms.open(ctx, c.tracer); err != nil {
-		return nil, err
+	if forms != nil {
+		if s.forms, err = forms.open(ctx, c.tracer); err != nil {
+			return nil, err
+		}
 	}
 	hostname, _ := os.Hostname() // for people only
 	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, BatchTarget: c.batchTarget, Workers: c.workers, Limits: c.limits, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
@@ -180,39 +186,6 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager), service.NewUserData(streams, s.forms), door)
 	return s, err
-}
-
-// connectOthers makes the pools of the mid-sourcing databases. One that does not answer now may do so in a run; one
-// that is the main database never is what was meant.
-func (s *server) connectOthers(ctx context.Context, given []string, tracer pgx.QueryTracer) error {
-	s.others = map[string]*pgxpool.Pool{}
-	for _, entry := range given {
-		name, url, _ := strings.Cut(entry, "=")
-		if name == "" || url == "" {
-			return usagef("--mid-sourcing is NAME=URL")
-		}
-		if s.others[name] != nil {
-			return usagef("--mid-sourcing: %s is given twice", name)
-		}
-		config, err := parseDatabaseURL(url)
-		if err != nil {
-			return usagef("--mid-sourcing %s: %w", name, err)
-		}
-		config.ConnConfig.Tracer = tracer
-		pool, err := pgxpool.NewWithConfig(ctx, config)
-		if err != nil {
-			return fmt.Errorf("--mid-sourcing %s: %w", name, err)
-		}
-		s.others[name] = pool
-		err = tasks.CheckMidSourcing(ctx, s.pool, pool)
-		if errors.Is(err, tasks.ErrSameDatabase) {
-			return usagef("--mid-sourcing %s: %w", name, err)
-		}
-		if err != nil {
-			s.log.Warn("a mid-sourcing database does not answer; its deliveries stay until it does", "name", name, "error", err)
-		}
-	}
-	return nil
 }
 
 // serve serves until the context ends: then the streams end, REST, gRPC, the work after its batch, and the pool
@@ -250,10 +223,11 @@ func (s *server) close() {
 	for _, pool := range s.others {
 		pool.Close()
 	}
-	for _, pool := range []*pgxpool.Pool{s.formsPool, s.pool} {
-		if pool != nil {
-			pool.Close()
-		}
+	if s.forms != nil {
+		s.forms.Pool.Close()
+	}
+	if s.pool != nil {
+		s.pool.Close()
 	}
 }
 

@@ -53,6 +53,7 @@ func TestMistakes(t *testing.T) {
 	ca, tokens := testca.New(t), tokenFile(t, "viewer", "x")
 	cert, key := ca.Files(ca.Server())
 	open := "serve --database-url " + db.URL() + " --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0"
+	away := "serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --database-url postgres://127.0.0.1:1/d"
 	for _, c := range []struct {
 		args  string
 		code  int
@@ -66,7 +67,6 @@ func TestMistakes(t *testing.T) {
 		{"serve --database-url mysql://h/d", 2, []string{"--database-url"}},
 		{"serve --lease 1ms --database-url postgres://h/d", 2, []string{"--lease", "1ms"}},
 		{"serve --lease x", 2, []string{"lease"}},
-		{open + " --forms-gds-dir /", 2, []string{"--forms-database-url"}},
 		{open + " --forms-database-url " + db.URL() + " --forms-gds-dir / --forms-gds-in-database", 2, []string{"--forms-gds-dir", "either"}},
 		{open + " --forms-database-url " + db.URL() + " --forms-gds-dir /nowhere", 2, []string{"--forms-gds-dir", "/nowhere"}},
 		{open + " --forms-database-url " + db.URL() + " --forms-server-url ftp://x", 2, []string{"--forms-server-url"}},
@@ -104,7 +104,12 @@ func TestMistakes(t *testing.T) {
 		{"serve --http-listen 127.0.0.1:99999 --grpc-listen 127.0.0.1:0 --database-url postgres://h/d", 2, []string{"--http-listen"}},
 		{"serve --grpc-listen " + taken.Addr().String() + " --database-url postgres://h/d", 1, []string{"--grpc-listen", "in use"}},
 		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --database-url postgres://u:secret@" + taken.Addr().String() + "/d?connect_timeout=1", 1, []string{"database"}},
-		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x --database-url " + db.URL(), 2, []string{"--mid-sourcing"}},
+		{away + " --mid-sourcing x", 2, []string{"--mid-sourcing is NAME=URL"}},
+		{away + " --mid-sourcing x=postgres://u:secret@h:y/d", 2, []string{": --mid-sourcing x: "}},
+		{away + " --mid-sourcing x=postgres://h/d --mid-sourcing x=postgres://h/d", 2, []string{"--mid-sourcing", "twice"}},
+		{away + " --forms-gds-dir /", 2, []string{"--forms-database-url"}},
+		{away + " --forms-database-url postgres://u:secret@h:y/d", 2, []string{": --forms-database-url: "}},
+		{"migrate --database-url postgres://127.0.0.1:1/d --forms-database-url nonsense", 2, []string{": --forms-database-url: "}},
 		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x=" + db.URL() + " --database-url " + db.URL(), 2, []string{"--mid-sourcing x", "main database"}},
 		{"migrate --database-url " + db.As(weak), 1, []string{"cleanupd migrate", "GRANT USAGE ON SCHEMA cleanupd", weak}},
 		{"migrate", 2, []string{"--database-url"}},

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// parseMidSourcing reads NAME=URL of the databases of mid-sourcing servers without connecting.
+func parseMidSourcing(given []string) (map[string]*pgxpool.Config, error) {
+	others := map[string]*pgxpool.Config{}
+	for _, entry := range given {
+		name, url, _ := strings.Cut(entry, "=")
+		if name == "" || url == "" {
+			return nil, usagef("--mid-sourcing is NAME=URL")
+		}
+		if others[name] != nil {
+			return nil, usagef("--mid-sourcing: %s is given twice", name)
+		}
+		config, err := parseDatabaseURL("--mid-sourcing "+name, url)
+		if err != nil {
+			return nil, err
+		}
+		others[name] = config
+	}
+	return others, nil
+}
+
+// connectOthers makes the pools of the mid-sourcing databases. One that does not answer now may do so in a run; one
+// that is the main database never is what was meant.
+func (s *server) connectOthers(ctx context.Context, others map[string]*pgxpool.Config, tracer pgx.QueryTracer) error {
+	s.others = map[string]*pgxpool.Pool{}
+	for name, config := range others {
+		config.ConnConfig.Tracer = tracer
+		pool, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			return fmt.Errorf("--mid-sourcing %s: %w", name, err)
+		}
+		s.others[name] = pool
+		err = tasks.CheckMidSourcing(ctx, s.pool, pool)
+		if errors.Is(err, tasks.ErrSameDatabase) {
+			return usagef("--mid-sourcing %s: %w", name, err)
+		}
+		if err != nil {
+			s.log.Warn("a mid-sourcing database does not answer; its deliveries stay until it does", "name", name, "error", err)
+		}
+	}
+	return nil
+}
