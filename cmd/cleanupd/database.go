@@ -33,6 +33,10 @@ func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, usagef("%s is required: postgres://USER:PASSWORD@HOST/DATABASE", flag)
 	}
+	// With a = in it pgx would take it for a parameter of the session, which the server's refusal tells.
+	if scheme, _, isURL := strings.Cut(address, "://"); isURL && scheme != "postgres" && scheme != "postgresql" && !strings.Contains(scheme, "=") {
+		return nil, usagef("%s: does not begin with postgres:// or postgresql://", flag)
+	}
 	config, err := pgxpool.ParseConfig(address)
 	if u, _ := url.Parse(address); err != nil && (u == nil || u.User == nil) && strings.Contains(address, "@") {
 		// pgx would tell what it takes for a port, or a path: a part of the password.

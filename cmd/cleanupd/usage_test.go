@@ -65,6 +65,7 @@ func TestMistakes(t *testing.T) {
 		{"serve --database-url x stray", 2, []string{"stray"}},
 		{"serve --database-url postgres://u:secret@h:x/d", 2, []string{"--database-url"}},
 		{"serve --database-url mysql://h/d", 2, []string{"--database-url"}},
+		{"migrate --database-url mysql://u:secret@h/d?sslmode=disable", 2, []string{"--database-url", "postgresql://"}},
 		{"serve --lease 1ms --database-url postgres://h/d", 2, []string{"--lease", "1ms"}},
 		{"serve --lease x", 2, []string{"lease"}},
 		{open + " --forms-database-url " + db.URL() + " --forms-gds-dir / --forms-gds-in-database", 2, []string{"--forms-gds-dir", "either"}},
