@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ type target struct {
 // flags adds the flags that say which server a command talks to.
 func (t *target) flags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	f.StringVar(&t.address, "server", "127.0.0.1:9090", "the gRPC address of a server")
+	f.StringVar(&t.address, "server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
 	f.BoolVar(&t.tls, "tls", false, "speak TLS, and trust the authorities of the system")
 	f.StringVar(&t.ca, "tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
 	f.StringVar(&t.certificate, "client-cert", "", "speak TLS, and show the client certificate in this PEM file")
@@ -35,6 +36,10 @@ func (t *target) flags(cmd *cobra.Command) {
 
 // dial returns a connection to the server. It connects with the first call.
 func (t *target) dial() (*grpc.ClientConn, error) {
+	_, port, err := net.SplitHostPort(t.address)
+	if number, unknown := net.LookupPort("tcp", port); err != nil || unknown != nil || number == 0 {
+		return nil, usagef("--server: %q is no HOST:PORT", t.address)
+	}
 	transport, secure, err := t.transport()
 	if err != nil {
 		return nil, err
