@@ -64,6 +64,9 @@ func newServe() *cobra.Command {
 			defer stopTracing()
 			c.tracer = tracer
 			s, err := newServer(cmd.Context(), c, log)
+			if err != nil && cmd.Context().Err() != nil { // stopped before it served
+				return nil
+			}
 			if err != nil {
 				return err
 			}
