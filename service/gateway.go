@@ -78,12 +78,20 @@ var queryParameters = map[string][]string{
 	"GET /v1/userdata/receipts":      {"page_size", "pageSize", "page_token", "pageToken"},
 }
 
+// bodies are the routes that take one.
+var bodies = []string{"POST /v1/runs", "PATCH /v1/options", "PUT /v1/schedule", "POST /v1/userdata:find", "POST /v1/userdata:erase"}
+
 // strictRoute refuses query parameters that the route does not name (the gateway would ignore them: a dry_run
-// misplaced there would start a real run), and a verb where the route has none.
+// misplaced there would start a real run), a body where the route takes none, and a verb where it has none.
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		pattern, _ := runtime.HTTPPattern(r.Context())
-		if err := checkAddress(r.URL, queryParameters[r.Method+" "+pattern.String()]); err != nil {
+		route := r.Method + " " + pattern.String()
+		err := checkAddress(r.URL, queryParameters[route])
+		if err == nil && !slices.Contains(bodies, route) {
+			err = checkNoBody(r.Body)
+		}
+		if err != nil {
 			writeError(w, r, status.Error(codes.InvalidArgument, err.Error()))
 			return
 		}
@@ -115,6 +123,17 @@ func checkAddress(u *url.URL, allowed []string) error {
 		return errors.New("the path is not UTF-8")
 	}
 	return nil
+}
+
+// checkNoBody tells whether there is more than an empty message, of which a little is enough to know.
+func checkNoBody(body io.Reader) error {
+	const little = 64
+	begin, err := io.ReadAll(io.LimitReader(body, little))
+	text := strings.Join(strings.Fields(string(begin)), "")
+	if err == nil && (text != "" && text != "{}" || len(begin) == little) {
+		err = errors.New("the route takes no body")
+	}
+	return err
 }
 
 func routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
