@@ -162,6 +162,7 @@ func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 
 		{name: "viewer's certificate", role: access.Viewer, certificate: cert(ca.Client("grafana"))},
 		{name: "operator's certificate, by its DNS name", role: access.Operator, certificate: cert(ca.Client("somebody", "other.example", "ops.example"))},
+		{name: "operator's certificate, by its IP address", role: access.Operator, certificate: cert(ca.Client("somebody", "other.example", "2001:db8::1"))},
 		{name: "admin's certificate", role: access.Admin, certificate: cert(ca.Client("root"))},
 		{name: "certificate without a role", denied: codes.PermissionDenied, certificate: cert(ca.Client("somebody"))},
 		{name: "certificate of another authority", denied: codes.Unauthenticated, certificate: cert(testca.New(t).Client("root"))},
@@ -174,7 +175,7 @@ func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	certFile, keyFile := ca.Files(ca.Server())
-	guard, err := access.Open(t.Context(), access.Config{Log: log, ClientCA: ca.File(), ClientRoles: []string{"grafana=viewer", "ops.example=operator", "ops=operator", "root=admin"},
+	guard, err := access.Open(t.Context(), access.Config{Log: log, ClientCA: ca.File(), ClientRoles: []string{"grafana=viewer", "ops.example=operator", "2001:db8::1=operator", "ops=operator", "root=admin"},
 		TokenFile: tokenFile(t), Issuer: i.url, Audience: "cleanupd"})
 	if err != nil {
 		t.Fatal(err)

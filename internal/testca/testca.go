@@ -63,10 +63,18 @@ func (ca *CA) Pool() *x509.CertPool {
 	return pool
 }
 
-// Client makes a client's certificate, by its common name and its DNS names.
-func (ca *CA) Client(name string, dns ...string) tls.Certificate {
+// Client makes a client's certificate, by its common name and its alternative ones: DNS names and IP addresses.
+func (ca *CA) Client(name string, alternative ...string) tls.Certificate {
 	ca.t.Helper()
-	return pair(ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: dns, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}))
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, a := range alternative {
+		if ip := net.ParseIP(a); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, a)
+		}
+	}
+	return pair(ca.sign(template))
 }
 
 // Server makes a server's certificate, for loopback.

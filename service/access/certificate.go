@@ -60,6 +60,9 @@ func (c *certificates) identify(shown []*x509.Certificate) (subject string, role
 	}
 	names := append([]string{own.Subject.CommonName}, own.DNSNames...)
 	names = append(names, own.EmailAddresses...)
+	for _, ip := range own.IPAddresses {
+		names = append(names, ip.String())
+	}
 	for _, uri := range own.URIs {
 		names = append(names, uri.String())
 	}
