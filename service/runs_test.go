@@ -110,7 +110,7 @@ func TestInvalidRuns(t *testing.T) {
 		"tasks[1]":      {Tasks: []string{"sessions", "no-such"}},
 		"skip_tasks[0]": {SkipTasks: []string{"Sessions"}},
 		"skip_tasks":    {Tasks: []string{"sessions"}, SkipTasks: []string{"sessions"}},
-		"max_duration":  {MaxDuration: durationpb.New(-time.Second)},
+		"max_duration":  {MaxDuration: durationpb.New(time.Microsecond - 1)},
 	} {
 		_, _, err := s.run(t, req)
 		_, bad := wantCode(t, err, codes.InvalidArgument)

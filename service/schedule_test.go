@@ -76,6 +76,7 @@ func TestInvalidSchedules(t *testing.T) {
 		{&cleanupv1.Schedule{Once: timestamppb.New(time.Now().Add(-time.Minute)), Enabled: true}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{Once: &timestamppb.Timestamp{Nanos: -1}}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{MaxDuration: durationpb.New(-time.Second)}, []string{"schedule.max_duration"}},
+		{&cleanupv1.Schedule{MaxDuration: durationpb.New(time.Microsecond - 1)}, []string{"schedule.max_duration"}},
 		{&cleanupv1.Schedule{MaxDuration: &durationpb.Duration{Seconds: 1, Nanos: -1}}, []string{"schedule.max_duration"}},
 	} {
 		_, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: c.schedule})

@@ -106,8 +106,8 @@ func (r Request) chosen() []string {
 	return names
 }
 
-// notPositive is what is wrong with a duration.
-const notPositive = "must be a duration greater than 0"
+// tooShort is what is wrong with a duration: what is less than it is not stored.
+const tooShort = "must be a microsecond or longer"
 
 // Violation is something wrong with a field of a request.
 type Violation struct{ Field, Problem string }
@@ -141,8 +141,8 @@ func (r Request) Validate() error {
 			}
 		}
 	}
-	if r.MaxDuration < 0 {
-		wrong = append(wrong, Violation{"max_duration", notPositive})
+	if r.MaxDuration != 0 && r.MaxDuration < time.Microsecond {
+		wrong = append(wrong, Violation{"max_duration", tooShort})
 	}
 	if wrong == nil && len(r.chosen()) == 0 {
 		wrong = append(wrong, Violation{"skip_tasks", "leaves no task to run"})

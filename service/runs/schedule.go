@@ -61,8 +61,8 @@ func (s *Schedule) complete(now time.Time) error {
 		say("time_zone", fmt.Sprintf("%q is not an IANA time zone, such as Europe/Berlin", s.TimeZone))
 		zone = time.UTC
 	}
-	if s.MaxDuration < 0 {
-		say("max_duration", notPositive)
+	if s.MaxDuration != 0 && s.MaxDuration < time.Microsecond {
+		say("max_duration", tooShort)
 	}
 	next := s.Once
 	switch {

@@ -1250,7 +1250,7 @@ type RunCleanupRequest struct {
 	// Go on after a failed task. Without it the tasks after a failed one are not run.
 	ContinueOnError bool `protobuf:"varint,4,opt,name=continue_on_error,json=continueOnError,proto3" json:"continue_on_error,omitempty"`
 	// The run stops after the batch during which this has passed since it began, and ends CANCELLED with the error
-	// `max_duration reached`. Greater than 0; absent: no limit.
+	// `max_duration reached`. A microsecond or longer; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
 	// Answer with the first event only and let the run go on alone.
 	Detach        bool `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`
