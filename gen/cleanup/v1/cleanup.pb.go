@@ -899,8 +899,8 @@ type TaskProgress struct {
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`
 	// Rows deleted and updated a second, since the task began here.
 	RowsPerSecond float64 `protobuf:"fixed64,8,opt,name=rows_per_second,json=rowsPerSecond,proto3" json:"rows_per_second,omitempty"`
-	// Why the next batch waits: `replica lag`, `active sessions`, `sessions waiting for locks`, `others wait for our
-	// locks`, `WAL per second`, `rows per second`; empty: it does not.
+	// Why the next batch waits: `replica lag`, `replica lag can not be seen: GRANT pg_monitor`, `active sessions`, `sessions
+	// waiting for locks`, `others wait for our locks`, `WAL per second`, `rows per second`; empty: it does not.
 	ThrottledBy string `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
 	// How the rows of the table at hand go: `table`, found block by block, `index NAME`, or `drop of the partition`;
 	// empty: none of these.
