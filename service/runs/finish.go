@@ -38,10 +38,10 @@ func outcomeOf(err error, stop string) outcome {
 }
 
 // finish ends a run, and returns it as it ended: its final state and its last event are one transaction, so that whoever
-// sees the event can start the next run. The run of the schedule that became due meanwhile begins here. A run of which a
-// task failed under another worker has failed whatever its end.
-func finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) (*Run, error) {
-	pending, err := lockPending(ctx, tx)
+// sees the event can start the next run. The run of the schedule that became due meanwhile begins here, on a replica that
+// keeps the schedule. A run of which a task failed under another worker has failed whatever its end.
+func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) (*Run, error) {
+	pending, err := m.lockPending(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

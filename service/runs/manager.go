@@ -91,7 +91,7 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 	id = run.ID
 	var ended *Run // here; nil: it was not
 	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		if _, err := lockPending(ctx, tx); err != nil { // first, as at every end of a run
+		if _, err := m.lockPending(ctx, tx); err != nil { // first, as at every end of a run
 			return err
 		}
 		if err := audit.Note(ctx, tx, audit.Details{"run_id": id}); err != nil {
@@ -116,7 +116,7 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 		if _, err := tx.Exec(ctx, "UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid", id, epoch); err != nil {
 			return err
 		}
-		ended, err = finish(ctx, tx, id, epoch, outcome{Cancelled, stopCancelled, CauseCancelled})
+		ended, err = m.finish(ctx, tx, id, epoch, outcome{Cancelled, stopCancelled, CauseCancelled})
 		return err
 	})
 	if err != nil {

@@ -168,22 +168,33 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) er
 	return err
 }
 
-// keep starts the run of the schedule when it is due, and stores the default where there is none yet. Whichever
-// replica comes first does it.
+// keep starts the run of the schedule when it is due, or was left pending by a replica that does not keep the schedule, and
+// stores the default where there is none yet. Whichever replica comes first does it.
 func (m *Manager) keep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var due bool
-	err := m.pool.QueryRow(ctx, "SELECT COALESCE(enabled AND next_run_time <= clock_timestamp(), false) FROM cleanupd.schedule").Scan(&due)
+	var due, left bool
+	err := m.pool.QueryRow(ctx, `SELECT COALESCE(enabled AND next_run_time <= clock_timestamp(), false),
+		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING')) FROM cleanupd.schedule`, slots(false)).Scan(&due, &left)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		daily := defaultSchedule
 		daily.Enabled = true
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return storeSchedule(ctx, tx, daily, "DO NOTHING") })
-	case err != nil || !due:
+	case err != nil:
 		return err
+	case due:
+		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return fire(ctx, tx) })
+	case left:
+		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+			s, err := m.lockPending(ctx, tx)
+			if err != nil || s == nil {
+				return err
+			}
+			return startPending(ctx, tx, s)
+		})
 	}
-	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return fire(ctx, tx) })
+	return nil
 }
 
 // fire starts a run and sets the next time, once, however many times have passed. While a run is active the new one
@@ -210,7 +221,7 @@ func fire(ctx context.Context, tx pgx.Tx) error {
 	return startPending(ctx, tx, s)
 }
 
-// startPending starts the schedule's run, unless a run is active: then that one's end does.
+// startPending starts the schedule's run, unless a run is active: it stays pending until that one has ended.
 func startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
 	run, err := insertRun(ctx, tx, Request{MaxDuration: s.MaxDuration, RequestedBy: scheduler})
 	if err != nil || run == nil {
@@ -221,8 +232,11 @@ func startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
 }
 
 // lockPending locks the schedule, before anything else of a run's end, and returns it if a run of it is pending; nil
-// when none is.
-func lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error) {
+// when none is, or this replica does not keep the schedule.
+func (m *Manager) lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error) {
+	if !m.keepSchedule {
+		return nil, nil
+	}
 	if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.schedule FOR UPDATE"); err != nil {
 		return nil, err
 	}

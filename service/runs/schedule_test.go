@@ -158,7 +158,7 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 func TestAPendingRun(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	m, _, _ := replica(t, db, "a", nil)
+	m, _, _ := replica(t, db, "a", keeps)
 	for _, enabled := range []bool{true, false} {
 		db.Do("DELETE FROM cleanupd.run")
 		setSchedule(t, m, runs.Schedule{Enabled: true})
@@ -175,6 +175,32 @@ func TestAPendingRun(t *testing.T) {
 		if n := db.Int(someRun); n != want || db.Int(isPending) != 0 {
 			t.Errorf("enabled %t: %d runs", enabled, n)
 		}
+	}
+}
+
+// A replica that does not keep the schedule leaves a pending run to one that does.
+func TestAPendingRunWithoutTheSchedule(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, stop := replica(t, db, "a", nil)
+	setSchedule(t, m, runs.Schedule{Enabled: true})
+	worked := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	db.Do("UPDATE cleanupd.schedule SET pending = true")
+	work()
+	watch(t, m, worked.ID)
+	stop()
+	if _, err := m.Cancel(t.Context(), start(t, m, runs.Request{}).ID); err != nil {
+		t.Fatal(err)
+	}
+	if db.Int(someRun) != 2 || db.Int(isPending) != 1 {
+		t.Fatalf("pending: %d, runs: %d", db.Int(isPending), db.Int(someRun))
+	}
+	keeper, work, _ := replica(t, db, "b", keeps)
+	work()
+	db.Until("SELECT count(*) FROM cleanupd.schedule WHERE NOT pending")
+	watch(t, keeper, schedule(t, keeper).LastRunID)
+	if n := db.Int(someRun); n != 3 {
+		t.Errorf("%d runs", n)
 	}
 }
 

@@ -157,7 +157,7 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 		o.cause = CauseUnavailable
 	}
 	var run *Run
-	err = pgx.BeginFunc(working, m.pool, func(tx pgx.Tx) (err error) { run, err = finish(working, tx, c.id, c.epoch, o); return err })
+	err = pgx.BeginFunc(working, m.pool, func(tx pgx.Tx) (err error) { run, err = m.finish(working, tx, c.id, c.epoch, o); return err })
 	if err == nil {
 		m.metrics.runEnded(run)
 	}
