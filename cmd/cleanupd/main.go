@@ -28,7 +28,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "cleanupd:", oneLine(err))
+	fmt.Fprintln(stderr, "cleanupd:", oneLine(err.Error()))
 	var usage *usageError
 	if errors.As(err, &usage) {
 		return 2

@@ -111,6 +111,29 @@ func TestRunAndRuns(t *testing.T) {
 	}
 }
 
+// A run is a line of the list, whatever its error is like, and a list that is not the whole one says so.
+func TestListOfRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	r := serve(t, "--database-url", db.URL())
+	for range 2 {
+		if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "sessions"); code != 0 {
+			t.Fatalf("%d %s %s", code, out, errs)
+		}
+	}
+	db.Do(`UPDATE cleanupd.run SET error = E'one\n\ttwo'`)
+	for _, c := range []struct {
+		args string
+		runs int
+		more bool
+	}{{"runs --limit 1", 1, true}, {"runs list --limit 1", 1, true}, {"runs list --limit 2", 2, false}, {"runs", 2, false}} {
+		code, out, errs := cleanupd(t, append(strings.Fields(c.args), "--server", r.grpc)...)
+		if code != 0 || strings.Count(out, "\n") != c.runs+1 || strings.Count(out, " one two\n") != c.runs || strings.Contains(errs, "--limit") != c.more || !c.more && errs != "" {
+			t.Errorf("%s: %d %s %s", c.args, code, out, errs)
+		}
+	}
+}
+
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t) // skips where there is no PostgreSQL

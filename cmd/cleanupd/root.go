@@ -86,5 +86,5 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneLine is an error as one line.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// oneLine is a text as one line.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

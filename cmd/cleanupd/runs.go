@@ -12,7 +12,27 @@ import (
 )
 
 func newRuns() *cobra.Command {
-	var server target
+	var (
+		server target
+		limit  int32
+	)
+	listRuns := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		if err := checkLimit(limit); err != nil {
+			return err
+		}
+		out, err := client.ListRuns(cmd.Context(), &cleanupv1.ListRunsRequest{PageSize: limit})
+		if err != nil {
+			return err
+		}
+		defer tellOfMore(cmd.ErrOrStderr(), out.GetNextPageToken())
+		return printRuns(cmd.OutOrStdout(), out.GetRuns())
+	})
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List the newest runs",
+		Args:  noArguments,
+		RunE:  listRuns,
+	}
 	cmd := &cobra.Command{
 		Use:   "runs [list | watch ID | cancel ID]",
 		Short: "List, watch and cancel the runs of a server",
@@ -22,16 +42,13 @@ func newRuns() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: withClient(&server, listRuns),
+		RunE: listRuns,
 	}
 	server.flags(cmd)
+	limitFlag(cmd.Flags(), &limit)
+	limitFlag(list.Flags(), &limit)
 	cmd.AddCommand(
-		&cobra.Command{
-			Use:   "list",
-			Short: "List the newest runs",
-			Args:  noArguments,
-			RunE:  withClient(&server, listRuns),
-		},
+		list,
 		&cobra.Command{
 			Use:   "watch ID",
 			Short: "Show a run's progress from its beginning to its end",
@@ -68,14 +85,6 @@ func oneID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func listRuns(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-	out, err := client.ListRuns(cmd.Context(), &cleanupv1.ListRunsRequest{})
-	if err != nil {
-		return err
-	}
-	return printRuns(cmd.OutOrStdout(), out.GetRuns())
-}
-
 func printRuns(w io.Writer, list []*cleanupv1.Run) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RUN\tSTATE\tCREATED\tTOOK\tROWS DELETED\tERROR")
@@ -92,7 +101,7 @@ func printRuns(w io.Writer, list []*cleanupv1.Run) error {
 		if r.GetDryRun() {
 			state += " (dry)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, deleted, r.GetError())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, deleted, oneLine(r.GetError()))
 	}
 	return table.Flush()
 }

@@ -239,15 +239,20 @@ func rowsText(rows []*cleanupv1.TableRows) string {
 }
 
 func newReceipts(server *target) *cobra.Command {
-	return &cobra.Command{
+	var limit int32
+	cmd := &cobra.Command{
 		Use:   "receipts",
 		Short: "List the receipts of erasures, newest first",
 		Args:  noArguments,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
-			list, err := cleanupv1.NewUserDataServiceClient(conn).ListReceipts(cmd.Context(), &cleanupv1.ListReceiptsRequest{})
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			list, err := cleanupv1.NewUserDataServiceClient(conn).ListReceipts(cmd.Context(), &cleanupv1.ListReceiptsRequest{PageSize: limit})
 			if err != nil {
 				return err
 			}
+			defer tellOfMore(cmd.ErrOrStderr(), list.GetNextPageToken())
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, "RECEIPT\tWHEN\tWHO\tINSTANCES\tTASKS\tFILES\tSUCCEEDED")
 			for _, r := range list.GetReceipts() {
@@ -257,4 +262,6 @@ func newReceipts(server *target) *cobra.Command {
 			return table.Flush()
 		}),
 	}
+	limitFlag(cmd.Flags(), &limit)
+	return cmd
 }

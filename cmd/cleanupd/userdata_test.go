@@ -62,8 +62,11 @@ func TestUserData(t *testing.T) {
 	if code, out, errs := ask("userdata", "erase", "--task", "99999", "--yes"); code != 0 || !strings.Contains(out, "there is no task 99999") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, _ := ask("userdata", "receipts"); code != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(out, "true") {
-		t.Errorf("%d %s", code, out)
+	if code, out, errs := ask("userdata", "receipts"); code != 0 || errs != "" || strings.Count(out, "\n") != 3 || !strings.Contains(out, "true") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs := ask("userdata", "receipts", "--limit", "1"); code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(errs, "There are more") {
+		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
 
