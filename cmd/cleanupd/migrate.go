@@ -9,7 +9,7 @@ import (
 func newMigrate() *cobra.Command {
 	var url, forms string
 	cmd := &cobra.Command{
-		Use:   "migrate --database-url URL",
+		Use:   "migrate [--database-url URL] [--forms-database-url URL]",
 		Short: "Create or update the service's own schema cleanupd",
 		Long: "Create or update the service's own schema cleanupd in the database that it cleans.\n" +
 			"serve does it by itself when its role may; otherwise run this as the database's owner,\n" +
@@ -41,7 +41,7 @@ func newMigrate() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&url, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required)")
+	cmd.Flags().StringVar(&url, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required without --forms-database-url)")
 	cmd.Flags().StringVar(&forms, "forms-database-url", "", "the database of an AEM Forms server")
 	return cmd
 }
