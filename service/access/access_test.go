@@ -245,6 +245,32 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 	}
 }
 
+// A JWT whose key can not be fetched may be good.
+func TestIssuerWithoutItsKeys(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &oidctest.Server{}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/openid-configuration") {
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		server.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	server.SetIssuer(web.URL)
+	guard, err := Open(t.Context(), Config{Issuer: web.URL, Audience: "me", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := fmt.Sprintf(`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`, web.URL, time.Now().Add(time.Hour).Unix())
+	if _, err := guard.Identify(t.Context(), "host", nil, []string{"Bearer " + oidctest.SignIDToken(key, "0", oidc.RS256, claims)}); !errors.Is(err, ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
 // Those who wait while an issuer is asked that takes its time do not ask it, one after the other, again.
 func TestIssuerThatIsSlow(t *testing.T) {
 	t.Parallel()

@@ -75,6 +75,9 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 		return "", Nobody, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	verified, err := verifier.Verify(ctx, raw)
+	if err != nil && strings.HasPrefix(err.Error(), "failed to verify signature: fetching keys") { // go-oidc wraps no error here
+		return "", Nobody, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	if err != nil {
 		return "", Nobody, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
