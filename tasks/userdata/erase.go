@@ -64,7 +64,7 @@ func (e *erasure) run(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		if err := e.orFail(ctx, anInstance, []int64{id}, e.instance(ctx, id)); err != nil {
+		if err := e.orFail(ctx, anInstance, id, e.instance(ctx, id)); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func (e *erasure) run(ctx context.Context) error {
 		return err
 	}
 	for chunk := range slices.Chunk(ids, tasksAtOnce) {
-		if err := e.orFail(ctx, aTask, chunk, e.orphans(ctx, chunk)); err != nil {
+		if err := e.orphansOrFail(ctx, chunk); err != nil {
 			return err
 		}
 	}
@@ -90,21 +90,40 @@ func (e *erasure) pending(ctx context.Context, kind string) ([]int64, error) {
 // by which it held it.
 var errTaken = errors.New("another replica is at work on the same")
 
-// orFail notes what stood in the way of items; only a lost database, or another replica, ends the work.
-func (e *erasure) orFail(ctx context.Context, kind string, ids []int64, problem error) error {
-	if problem == nil || ctx.Err() != nil || tasks.Lost(problem) || errors.Is(problem, errTaken) {
+// endsWork tells whether a problem is none of the items', but ends the work: a lost database, or another replica.
+func endsWork(ctx context.Context, problem error) bool {
+	return ctx.Err() != nil || tasks.Lost(problem) || errors.Is(problem, errTaken)
+}
+
+// orFail notes what stood in the way of an item, unless it ends the work.
+func (e *erasure) orFail(ctx context.Context, kind string, id int64, problem error) error {
+	if problem == nil || endsWork(ctx, problem) {
 		return problem
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')", e.id, kind, ids); err != nil {
+		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3 AND state IN ('PENDING', 'PURGING')", e.id, kind, id); err != nil {
 			return err
 		}
-		what := fmt.Sprintf("process instance %d", ids[0])
+		what := "process instance"
 		if kind == aTask {
-			what = fmt.Sprintf("orphan tasks %d to %d", ids[0], ids[len(ids)-1])
+			what = "orphan task"
 		}
-		return e.append(ctx, tx, logged(tasks.Error, what+" could not be erased: "+tasks.Explain(problem)))
+		return e.append(ctx, tx, logged(tasks.Error, fmt.Sprintf("%s %d could not be erased: %s", what, id, tasks.Explain(problem))))
 	})
+}
+
+// orphansOrFail erases orphan tasks together, and when one of them can not go, each by itself, so that the others do.
+func (e *erasure) orphansOrFail(ctx context.Context, ids []int64) error {
+	problem := e.orphans(ctx, ids)
+	if len(ids) == 1 || problem == nil || endsWork(ctx, problem) {
+		return e.orFail(ctx, aTask, ids[0], problem)
+	}
+	for _, id := range ids {
+		if err := e.orFail(ctx, aTask, id, e.orphans(ctx, []int64{id})); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // done notes items as done, what went, and whose documents are to go from the folder.

@@ -143,6 +143,23 @@ func TestIdsThatAreNone(t *testing.T) {
 	}
 }
 
+// An orphan task that can not go fails alone: the others of its transaction go one by one.
+func TestTaskThatCanNotGo(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', 0 FROM generate_series(1, 9) i;
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 5 THEN RAISE ''not this one''; END IF; RETURN OLD; END';
+		CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	f.work()
+	_, receipt := f.erase(userdata.Request{Tasks: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}})
+	if left := f.db.Strings("SELECT id::text FROM tb_task"); !slices.Equal(left, []string{"5"}) || receipt.Rows["tb_task"] != 8 {
+		t.Errorf("left %v; %+v", left, receipt)
+	}
+	if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "orphan task 5 could not be erased") || !strings.Contains(receipt.Problems[0], "not this one") {
+		t.Errorf("%+v", receipt)
+	}
+}
+
 // An erasure whose worker stops in the middle goes on at another, and its account is exact.
 func TestErasureGoesOn(t *testing.T) {
 	t.Parallel()
