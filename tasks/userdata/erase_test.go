@@ -160,6 +160,27 @@ func TestTaskThatCanNotGo(t *testing.T) {
 	}
 }
 
+// An erasure that can not even note what is wrong does not keep those after it.
+func TestErasureThatIsStuck(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0);
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.item_id = 1 THEN RAISE ''stuck''; END IF; RETURN NEW; END';
+		CREATE TRIGGER refuse BEFORE UPDATE ON cleanupd.erasure_item FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	stuck, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.work()
+	if _, receipt := f.erase(userdata.Request{Tasks: []int64{2}}); !receipt.Succeeded || receipt.Rows["tb_task"] != 1 {
+		t.Errorf("%+v", receipt)
+	}
+	f.db.Do("DROP TRIGGER refuse ON cleanupd.erasure_item")
+	if _, receipt := f.watch(stuck); !receipt.Succeeded {
+		t.Errorf("%+v", receipt)
+	}
+}
+
 // An erasure whose worker stops in the middle goes on at another, and its account is exact.
 func TestErasureGoesOn(t *testing.T) {
 	t.Parallel()

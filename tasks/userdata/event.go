@@ -3,7 +3,9 @@ package userdata
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 
@@ -53,7 +55,24 @@ type Line struct {
 	Message string
 }
 
-func logged(level tasks.Level, message string) Event { return Event{Log: &Line{level, message}} }
+func logged(level tasks.Level, message string) Event { return Event{Log: &Line{level, clean(message)}} }
+
+// longest is how long a message may be, in characters.
+const longest = 1000
+
+// clean makes a message, which may quote what a server answered, one line of text that the database can store.
+func clean(message string) string {
+	text := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, message)) // what is no UTF-8 is replaced here
+	if len(text) > longest {
+		text = append(text[:longest-1], '…')
+	}
+	return string(text)
+}
 
 // append writes events to an erasure's log. The erasure's row stays locked until the transaction ends, so that sequences
 // are committed in their order.

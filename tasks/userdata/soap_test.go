@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/userdata"
@@ -115,5 +116,23 @@ func TestPurgedBeforeACrash(t *testing.T) {
 	events, receipt := f.watch(id)
 	if !receipt.Succeeded || events[0].Instance == nil {
 		t.Errorf("%+v, %+v", receipt, events)
+	}
+}
+
+// What a server answers is told in one line of text that the database can store, and the erasure ends.
+func TestAnswerThatIsNoText(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'one', 2)")
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "a\x00b\r\nc\xff"+strings.Repeat("long ", 10_000), http.StatusInternalServerError)
+	}))
+	t.Cleanup(web.Close)
+	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL})
+	f.Database = userdata.New(f.config)
+	f.work()
+	_, receipt := f.erase(userdata.Request{Instances: []int64{1}})
+	if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "a b  c\uFFFDlong") || utf8.RuneCountInString(receipt.Problems[0]) != 1000 {
+		t.Errorf("%+v", receipt)
 	}
 }

@@ -3,6 +3,7 @@ package userdata
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"time"
@@ -35,18 +36,19 @@ func (d *Database) Work(ctx context.Context, log *slog.Logger) {
 }
 
 // workOnce works on each erasure that has not ended and that no other replica works on: who does holds a lock as long as
-// its connection lives.
+// its connection lives. One that is interrupted does not keep those after it.
 func (d *Database) workOnce(ctx context.Context) error {
 	ids, err := collect(ctx, d.Pool, pgx.RowTo[string], "SELECT id::text FROM cleanupd.erasure WHERE state = 'RUNNING' ORDER BY id")
 	if err != nil {
 		return err
 	}
+	var problems error
 	for _, id := range ids {
 		if err := d.hold(ctx, id, (&erasure{d, id}).run); err != nil {
-			return err
+			problems = errors.Join(problems, fmt.Errorf("erasure %s: %w", id, err))
 		}
 	}
-	return nil
+	return problems
 }
 
 // hold calls fn while this replica alone has the erasure; not at all when another has it, or it has ended.
