@@ -222,7 +222,7 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 			return err
 		}
 		r := remover{tx: tx}
-		sessions, err := r.sessions(ctx, erased)
+		byTask, sessions, err := r.tasks(ctx, 0, erased)
 		if err != nil {
 			return err
 		}
@@ -231,10 +231,6 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 			if counts, err = r.documents(ctx, sessions); err != nil {
 				return err
 			}
-		}
-		byTask, err := r.tasks(ctx, 0, erased)
-		if err != nil {
-			return err
 		}
 		for _, id := range erased {
 			counts.add(byTask[id])

@@ -181,6 +181,19 @@ func TestErasureThatIsStuck(t *testing.T) {
 	}
 }
 
+// Form data that comes while its task is erased goes with its documents.
+func TestFormDataThatComes(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "new", "new.session_wftask8", "new.session_wfattach1")
+	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 1); INSERT INTO tb_task_acl VALUES (1);
+		CREATE FUNCTION come() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO tb_form_data VALUES (8, 1); RETURN OLD; END';
+		CREATE TRIGGER come BEFORE DELETE ON tb_task_acl FOR EACH ROW EXECUTE FUNCTION come()`)
+	f.work()
+	if _, receipt := f.erase(userdata.Request{Tasks: []int64{1}}); !receipt.Succeeded || receipt.Rows["tb_form_data"] != 2 || len(f.files()) != 0 {
+		t.Errorf("%+v; left %v", receipt, f.files())
+	}
+}
+
 // An erasure whose worker stops in the middle goes on at another, and its account is exact.
 func TestErasureGoesOn(t *testing.T) {
 	t.Parallel()

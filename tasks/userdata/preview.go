@@ -74,7 +74,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 		if err != nil {
 			return err
 		}
-		found, err := remover.sessions(ctx, orphans)
+		byTask, found, err := remover.tasks(ctx, 0, orphans)
 		if err != nil {
 			return err
 		}
@@ -85,10 +85,6 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 				return err
 			}
 			out.Rows.add(counts)
-		}
-		byTask, err := remover.tasks(ctx, 0, orphans)
-		if err != nil {
-			return err
 		}
 		for _, id := range orphans {
 			events = append(events, Event{Task: &TaskErased{id, byTask[id]}})

@@ -40,57 +40,72 @@ type session struct {
 	task int64
 }
 
-// sessions are those of the tasks' documents.
-func (r remover) sessions(ctx context.Context, tasks []int64) ([]session, error) {
-	rows, err := r.tx.Query(ctx, "SELECT task_id::bigint, array_agg(id::bigint ORDER BY id) FROM tb_form_data WHERE task_id = ANY ($1) GROUP BY task_id ORDER BY task_id", tasks)
-	if err != nil {
-		return nil, err
+// formData removes the form data of tasks, counts it by task, and returns the session ids of its documents. What it reads
+// is what it deletes: form data that came a moment later would go without its documents.
+func (r remover) formData(ctx context.Context, tasks []int64) (counts map[int64]int64, sessions []session, err error) {
+	sql := "SELECT task_id::bigint AS task, id::bigint AS id FROM tb_form_data WHERE task_id = ANY ($1)"
+	if !r.dry {
+		sql = "DELETE FROM tb_form_data WHERE task_id = ANY ($1) RETURNING task_id::bigint AS task, id::bigint AS id"
 	}
+	rows, err := r.tx.Query(ctx, "WITH gone AS ("+sql+") SELECT task, array_agg(id ORDER BY id) FROM gone GROUP BY task ORDER BY task", tasks)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tb_form_data: %w", err)
+	}
+	counts = map[int64]int64{}
 	var (
-		list     []session
-		task     int64
-		formData []int64
+		task int64
+		ids  []int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&task, &formData}, func() error {
-		for _, id := range sessionsOf(task, formData...) {
-			list = append(list, session{id, task})
+	if _, err := pgx.ForEachRow(rows, []any{&task, &ids}, func() error {
+		counts[task] = int64(len(ids))
+		for _, id := range sessionsOf(task, ids...) {
+			sessions = append(sessions, session{id, task})
 		}
 		return nil
-	})
-	return list, err
+	}); err != nil {
+		return nil, nil, fmt.Errorf("tb_form_data: %w", err)
+	}
+	return counts, sessions, nil
 }
 
-// hanging are the tables whose rows hang on a task.
-var hanging = []string{"tb_task_acl", "tb_task_attachment", "tb_form_data", "tb_assignment"}
-
 // tasks removes tasks of a process instance (0: orphans), which are locked, with all that hangs on them. The rows of each
-// are counted by table.
-func (r remover) tasks(ctx context.Context, instance int64, ids []int64) (map[int64]Rows, error) {
-	counts := map[int64]Rows{}
+// are counted by table. The documents of the sessions that it returns are to go, too.
+func (r remover) tasks(ctx context.Context, instance int64, ids []int64) (counts map[int64]Rows, sessions []session, err error) {
+	counts = map[int64]Rows{}
 	for _, id := range ids {
 		counts[id] = Rows{}
 	}
-	for _, table := range hanging {
-		var exists bool
-		if err := r.tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&exists); err != nil {
-			return nil, err
-		}
-		if !exists {
-			continue
-		}
-		gone, err := r.remove(ctx, table, "r.task_id::bigint", "r.task_id = ANY ($1)", ids)
-		if err != nil {
-			return nil, err
-		}
+	add := func(table string, gone map[int64]int64) {
 		for id, n := range gone {
 			counts[id][table] = n
 		}
 	}
-	gone, err := r.remove(ctx, "tb_task", "r.id::bigint", "r.id = ANY ($1) AND r.process_instance_id = $2", ids, instance)
-	for id, n := range gone {
-		counts[id]["tb_task"] = n
+	remove := func(table, key, where string, args ...any) error {
+		gone, err := r.remove(ctx, table, key, where, args...)
+		add(table, gone)
+		return err
 	}
-	return counts, err
+	for _, table := range []string{"tb_task_acl", "tb_task_attachment"} {
+		var exists bool
+		if err := r.tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&exists); err != nil {
+			return nil, nil, err
+		}
+		if !exists {
+			continue
+		}
+		if err := remove(table, "r.task_id::bigint", "r.task_id = ANY ($1)", ids); err != nil {
+			return nil, nil, err
+		}
+	}
+	gone, sessions, err := r.formData(ctx, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	add("tb_form_data", gone)
+	if err := remove("tb_assignment", "r.task_id::bigint", "r.task_id = ANY ($1)", ids); err != nil {
+		return nil, nil, err
+	}
+	return counts, sessions, remove("tb_task", "r.id::bigint", "r.id = ANY ($1) AND r.process_instance_id = $2", ids, instance)
 }
 
 // documents removes the documents of sessions from the database's own storage, unless another session refers to them.
@@ -155,21 +170,18 @@ func (r remover) instance(ctx context.Context, id int64, inDatabase bool) (count
 	if err != nil {
 		return nil, nil, err
 	}
-	if sessions, err = r.sessions(ctx, ids); err != nil {
+	byTask, sessions, err := r.tasks(ctx, id, ids)
+	if err != nil {
 		return nil, nil, err
+	}
+	for _, gone := range byTask {
+		counts.add(gone)
 	}
 	if inDatabase {
 		gone, err := r.documents(ctx, sessions)
 		if err != nil {
 			return nil, nil, err
 		}
-		counts.add(gone)
-	}
-	byTask, err := r.tasks(ctx, id, ids)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, gone := range byTask {
 		counts.add(gone)
 	}
 	if !r.dry || len(ids) == 0 {
