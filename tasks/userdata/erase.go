@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/tasks"
 )
@@ -17,7 +18,8 @@ import (
 // erasure is an erasure at work.
 type erasure struct {
 	*Database
-	id string
+	id   string
+	conn *pgxpool.Conn // which holds the locks of who works on it
 }
 
 // tasksAtOnce is how many orphan tasks are erased in one transaction.

@@ -116,6 +116,68 @@ func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 	}
 }
 
+// Erasures of two replicas do not leave each other the documents that are of both.
+func TestErasuresShareDocuments(t *testing.T) {
+	t.Parallel()
+	var files []string
+	for i := range 1000 {
+		files = append(files, fmt.Sprintf("d%d", i), fmt.Sprintf("d%d.session_wfattach1", i), fmt.Sprintf("d%d.session_wfattach2", i))
+	}
+	f := bareForms(t, files...)
+	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1), (2, 2)")
+	var ids []string
+	for _, task := range []int64{1, 2} {
+		id, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{task}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	f.work()
+	f.work()
+	for _, id := range ids {
+		if _, receipt := f.watch(id); !receipt.Succeeded {
+			t.Errorf("%v", receipt.Problems)
+		}
+	}
+	if left := f.files(); len(left) > 0 {
+		t.Errorf("%d files are left", len(left))
+	}
+}
+
+// A document stays that gets another marker after the folder was looked through.
+func TestMarkerThatComes(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "one", "one.session_wfattach1", "two", "two.session_wfattach1")
+	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1);
+		CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
+		CREATE TRIGGER wait BEFORE INSERT ON cleanupd.erasure_file FOR EACH ROW EXECUTE FUNCTION wait()`)
+	conn, err := f.db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock(1)"); err != nil {
+		t.Fatal(err)
+	}
+	id, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.work()
+	f.db.Until("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+	if err := os.WriteFile(filepath.Join(f.folder, "one.session_other"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock(1)"); err != nil {
+		t.Fatal(err)
+	}
+	_, receipt := f.watch(id)
+	if left := f.files(); !receipt.Succeeded || len(receipt.Files) != 3 || !slices.Equal(left, []string{"one", "one.session_other"}) {
+		t.Errorf("%+v; left %v", receipt, left)
+	}
+}
+
 // What is not there, or belongs to a process instance, is told of, and stays.
 func TestIdsThatAreNone(t *testing.T) {
 	t.Parallel()

@@ -3,8 +3,10 @@ package userdata
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +16,16 @@ import (
 
 // documentsAtOnce is how many documents, with their markers, are deleted between two notes of it.
 const documentsAtOnce = 100
+
+// folderLock is the advisory lock of who works in the folder: "folder" in ASCII. Two erasures that look through it at once
+// would each leave a document of both to the other.
+const folderLock = 0x666f6c646572
+
+// lockFolder waits until no other erasure works in the folder. The lock goes with the erasure's own.
+func (e *erasure) lockFolder(ctx context.Context) error {
+	_, err := e.conn.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_lock(%d)", folderLock))
+	return err
+}
 
 // files deletes the files of the sessions that the erasure is to delete, walking through the folder once. What can not be
 // deleted is told; its sessions are kept for the next attempt.
@@ -27,6 +39,9 @@ func (e *erasure) files(ctx context.Context) error {
 		return e.unreadable(ctx, err)
 	}
 	defer func() { _ = root.Close() }()
+	if err := e.lockFolder(ctx); err != nil {
+		return err
+	}
 	if err := e.recall(ctx, root); err != nil {
 		return err
 	}
@@ -132,6 +147,7 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 	if err != nil {
 		return nil, err
 	}
+	marked, unread := marks(root, documents) // outside of a transaction, which must not stand idle while large folders are read
 	err = e.alone(ctx, func(tx pgx.Tx) error {
 		list, err := e.intended(ctx, tx)
 		if err != nil {
@@ -144,7 +160,15 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 		var events []Event
 		failed = nil
 		for _, d := range documents {
+			if err := unread[path.Dir(d.name)]; err != nil {
+				events = append(events, logged(tasks.Error, "a document could not be deleted: "+err.Error()))
+				failed = append(failed, sessionsOfFiles(d.files)...)
+				continue
+			}
 			for _, f := range d.files {
+				if f.name == d.name && marked[d.name] {
+					continue
+				}
 				err := root.Remove(f.name)
 				if err == nil || errors.Is(err, fs.ErrNotExist) {
 					if intended[f.name] {

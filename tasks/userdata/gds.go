@@ -96,6 +96,31 @@ func walk(root *os.Root, sessions []string) ([]document, Event, error) {
 	return documents, logged(tasks.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))), nil
 }
 
+// marks looks again at the markers beside documents, just before these go, since the Forms server may have made others:
+// the documents that they refer to stay. It tells which folders can not be read.
+func marks(root *os.Root, documents []document) (marked map[string]bool, unread map[string]error) {
+	known, folders := map[string]bool{}, map[string]bool{}
+	for _, d := range documents {
+		folders[path.Dir(d.name)] = true
+		for _, f := range d.files {
+			known[f.name] = true
+		}
+	}
+	marked, unread = map[string]bool{}, map[string]error{}
+	for folder := range folders {
+		entries, err := fs.ReadDir(root.FS(), folder)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			unread[folder] = err
+		}
+		for _, entry := range entries {
+			if guid, _, ok := marker(entry.Name()); ok && !entry.IsDir() && !known[path.Join(folder, entry.Name())] {
+				marked[path.Join(folder, guid)] = true
+			}
+		}
+	}
+	return marked, unread
+}
+
 func sessionsOfFiles(files []file) (sessions []string) {
 	for _, f := range files {
 		sessions = append(sessions, f.sessions...)

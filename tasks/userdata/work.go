@@ -44,15 +44,15 @@ func (d *Database) workOnce(ctx context.Context) error {
 	}
 	var problems error
 	for _, id := range ids {
-		if err := d.hold(ctx, id, (&erasure{d, id}).run); err != nil {
+		if err := d.hold(ctx, id); err != nil {
 			problems = errors.Join(problems, fmt.Errorf("erasure %s: %w", id, err))
 		}
 	}
 	return problems
 }
 
-// hold calls fn while this replica alone has the erasure; not at all when another has it, or it has ended.
-func (d *Database) hold(ctx context.Context, id string, fn func(ctx context.Context) error) (err error) {
+// hold works on an erasure while this replica alone has it; not at all when another has it, or it has ended.
+func (d *Database) hold(ctx context.Context, id string) (err error) {
 	conn, err := d.Pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -65,8 +65,8 @@ func (d *Database) hold(ctx context.Context, id string, fn func(ctx context.Cont
 		return err
 	}
 	defer func() {
-		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(key.Sum64()))
-		if unlockErr != nil { // the lock must not go back to the pool with it
+		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock_all()")
+		if unlockErr != nil { // the locks must not go back to the pool with it
 			unlockErr = errors.Join(unlockErr, conn.Conn().Close(context.WithoutCancel(ctx)))
 		}
 		err = errors.Join(err, unlockErr)
@@ -75,5 +75,5 @@ func (d *Database) hold(ctx context.Context, id string, fn func(ctx context.Cont
 	if err := conn.QueryRow(ctx, "SELECT state <> 'RUNNING' FROM cleanupd.erasure WHERE id = $1::text::uuid", id).Scan(&ended); err != nil || ended {
 		return err
 	}
-	return fn(ctx)
+	return (&erasure{d, id, conn}).run(ctx)
 }
