@@ -174,7 +174,7 @@ func (e *erasure) instance(ctx context.Context, id int64) error {
 				return err
 			}
 		}
-		counts, sessions, err := remover{tx: tx}.instance(ctx, id, e.InDatabase)
+		counts, sessions, err := (&remover{tx: tx}).instance(ctx, id, e.InDatabase)
 		if err != nil {
 			return err
 		}
@@ -223,7 +223,7 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 		if err != nil {
 			return err
 		}
-		r := remover{tx: tx}
+		r := &remover{tx: tx}
 		byTask, sessions, err := r.tasks(ctx, 0, erased)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,7 +106,11 @@ func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 			if _, other := f.erase(userdata.Request{Tasks: []int64{99}}); !other.Succeeded || len(f.files()) != 4 {
 				t.Errorf("another erasure deleted them: %v", f.files())
 			}
+			foretold := f.preview(request)
 			_, receipt = f.erase(request)
+			if !slices.Equal(foretold.Files, receipt.Files) {
+				t.Errorf("foretold: %v; done: %v", foretold.Files, receipt.Files)
+			}
 			if got := f.files(); !receipt.Succeeded || len(receipt.Files) != 3 || !slices.Equal(got, []string{"one/inside"}) {
 				t.Errorf("%+v; left %v", receipt, got)
 			}
@@ -175,6 +180,23 @@ func TestMarkerThatComes(t *testing.T) {
 	_, receipt := f.watch(id)
 	if left := f.files(); !receipt.Succeeded || len(receipt.Files) != 3 || !slices.Equal(left, []string{"one", "one.session_other"}) {
 		t.Errorf("%+v; left %v", receipt, left)
+	}
+}
+
+// A dry run counts a document of two process instances, and an assignment of one and the task of another, once.
+func TestPreviewCountsOnce(t *testing.T) {
+	t.Parallel()
+	f := newForms(t, 0, 0, false)
+	f.db.Do(`TRUNCATE tb_task, tb_assignment, tb_form_data, tb_process_instance, tb_dm_chunk, tb_dm_session_reference; INSERT INTO tb_process_instance VALUES (1, 'one', 2), (2, 'two', 2);
+		INSERT INTO tb_task VALUES (11, 1, 'P0', 1), (12, 1, 'P0', 2), (13, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 11), (2, 12), (3, 13);
+		INSERT INTO tb_assignment VALUES (1, 12, 1, 1), (2, 11, 1, 2), (3, 13, 1, 2);
+		INSERT INTO tb_dm_session_reference VALUES ('a', '_wftask1'), ('a', '_wftask2'), ('b', '_wftask2'), ('b', '_wftask3'), ('c', '_wftask3'), ('c', 'other');
+		INSERT INTO tb_dm_chunk VALUES ('a', 0, ''), ('b', 0, ''), ('c', 0, '')`)
+	f.work()
+	request := userdata.Request{Instances: []int64{1, 2}, Tasks: []int64{13}}
+	foretold := f.preview(request)
+	if _, receipt := f.erase(request); !maps.Equal(foretold.Rows, receipt.Rows) || receipt.Rows["tb_dm_chunk"] != 2 || receipt.Rows["tb_assignment"] != 3 {
+		t.Errorf("foretold: %v; done: %v", foretold.Rows, receipt.Rows)
 	}
 }
 

@@ -89,6 +89,18 @@ func (f *forms) watch(id string) (events []userdata.Event, receipt *userdata.Rec
 	return events, receipt
 }
 
+// preview is the receipt of a dry run.
+func (f *forms) preview(r userdata.Request) (receipt *userdata.Receipt) {
+	f.t.Helper()
+	if err := f.Preview(f.t.Context(), r, func(e userdata.Event) error {
+		receipt = e.Receipt
+		return nil
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+	return receipt
+}
+
 // find finds.
 func (f *forms) find(q userdata.Query) *userdata.Found {
 	f.t.Helper()

@@ -44,7 +44,14 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	}
 	var sessions []string
 	err = pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		remover := remover{tx: tx, dry: true}
+		left, err := leftovers(ctx, tx, r, "")
+		if err != nil {
+			return err
+		}
+		for _, l := range left {
+			sessions = append(sessions, l.Session)
+		}
+		remover := &remover{tx: tx, dry: true}
 		note := func(list []session) {
 			for _, s := range list {
 				sessions = append(sessions, s.id)

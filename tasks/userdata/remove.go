@@ -11,10 +11,14 @@ import (
 type remover struct {
 	tx  pgx.Tx
 	dry bool
+	// counted is what a dry run has counted, which is still there and must not count again.
+	counted struct{ instances, tasks []int64 }
+	// sessions are those whose documents it was to delete.
+	sessions []string
 }
 
 // remove deletes the rows of a table, whose alias is r, that meet a condition, and counts them by a key of theirs.
-func (r remover) remove(ctx context.Context, table, key, where string, args ...any) (map[int64]int64, error) {
+func (r *remover) remove(ctx context.Context, table, key, where string, args ...any) (map[int64]int64, error) {
 	sql := fmt.Sprintf("SELECT %[2]s AS key FROM %[1]s AS r WHERE %[3]s", table, key, where)
 	if !r.dry {
 		sql = fmt.Sprintf("DELETE FROM %s AS r WHERE %s RETURNING %s AS key", table, where, key)
@@ -42,7 +46,7 @@ type session struct {
 
 // formData removes the form data of tasks, counts it by task, and returns the session ids of its documents. What it reads
 // is what it deletes: form data that came a moment later would go without its documents.
-func (r remover) formData(ctx context.Context, tasks []int64) (counts map[int64]int64, sessions []session, err error) {
+func (r *remover) formData(ctx context.Context, tasks []int64) (counts map[int64]int64, sessions []session, err error) {
 	sql := "SELECT task_id::bigint AS task, id::bigint AS id FROM tb_form_data WHERE task_id = ANY ($1)"
 	if !r.dry {
 		sql = "DELETE FROM tb_form_data WHERE task_id = ANY ($1) RETURNING task_id::bigint AS task, id::bigint AS id"
@@ -70,7 +74,7 @@ func (r remover) formData(ctx context.Context, tasks []int64) (counts map[int64]
 
 // tasks removes tasks of a process instance (0: orphans), which are locked, with all that hangs on them. The rows of each
 // are counted by table. The documents of the sessions that it returns are to go, too.
-func (r remover) tasks(ctx context.Context, instance int64, ids []int64) (counts map[int64]Rows, sessions []session, err error) {
+func (r *remover) tasks(ctx context.Context, instance int64, ids []int64) (counts map[int64]Rows, sessions []session, err error) {
 	counts = map[int64]Rows{}
 	for _, id := range ids {
 		counts[id] = Rows{}
@@ -102,15 +106,18 @@ func (r remover) tasks(ctx context.Context, instance int64, ids []int64) (counts
 		return nil, nil, err
 	}
 	add("tb_form_data", gone)
-	if err := remove("tb_assignment", "r.task_id::bigint", "r.task_id = ANY ($1)", ids); err != nil {
+	if err := remove("tb_assignment", "r.task_id::bigint", "r.task_id = ANY ($1) AND (r.process_instance_id <> ALL ($2)) IS NOT FALSE", ids, r.counted.instances); err != nil {
 		return nil, nil, err
+	}
+	if r.dry {
+		r.counted.tasks = append(r.counted.tasks, ids...)
 	}
 	return counts, sessions, remove("tb_task", "r.id::bigint", "r.id = ANY ($1) AND r.process_instance_id = $2", ids, instance)
 }
 
 // documents removes the documents of sessions from the database's own storage, unless another session refers to them.
 // While it does, nobody may add such a reference.
-func (r remover) documents(ctx context.Context, sessions []session) (Rows, error) {
+func (r *remover) documents(ctx context.Context, sessions []session) (Rows, error) {
 	if !r.dry {
 		if _, err := r.tx.Exec(ctx, "LOCK TABLE tb_dm_session_reference IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 			return nil, err
@@ -120,14 +127,18 @@ func (r remover) documents(ctx context.Context, sessions []session) (Rows, error
 	for _, s := range sessions {
 		ids = append(ids, s.id)
 	}
+	r.sessions = append(r.sessions, ids...)
 	counts := Rows{}
-	for _, step := range []struct{ table, where string }{
+	for _, step := range []struct {
+		table, where string
+		args         []any
+	}{
 		{"tb_dm_chunk", `r.documentid IN (SELECT documentid FROM tb_dm_session_reference WHERE sessionid = ANY ($1))
-			AND NOT EXISTS (SELECT FROM tb_dm_session_reference AS o WHERE o.documentid = r.documentid AND (o.sessionid <> ALL ($1)) IS NOT FALSE)`},
-		{"tb_dm_session_reference", "r.sessionid = ANY ($1)"},
-		{"tb_dm_deletion", "r.sessionid = ANY ($1)"},
+			AND NOT EXISTS (SELECT FROM tb_dm_session_reference AS o WHERE o.documentid = r.documentid AND (o.sessionid <> ALL ($2)) IS NOT FALSE)`, []any{ids, r.sessions}},
+		{"tb_dm_session_reference", "r.sessionid = ANY ($1)", []any{ids}},
+		{"tb_dm_deletion", "r.sessionid = ANY ($1)", []any{ids}},
 	} {
-		gone, err := r.remove(ctx, step.table, "0", step.where, ids)
+		gone, err := r.remove(ctx, step.table, "0", step.where, step.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +151,7 @@ func (r remover) documents(ctx context.Context, sessions []session) (Rows, error
 
 // instance removes a process instance that has ended and is locked: its rows in the tables of workflows, its tasks, and
 // itself.
-func (r remover) instance(ctx context.Context, id int64, inDatabase bool) (counts Rows, sessions []session, err error) {
+func (r *remover) instance(ctx context.Context, id int64, inDatabase bool) (counts Rows, sessions []session, err error) {
 	counts = Rows{}
 	add := func(table, where string, args ...any) error {
 		gone, err := r.remove(ctx, table, "0", where, args...)
@@ -184,13 +195,11 @@ func (r remover) instance(ctx context.Context, id int64, inDatabase bool) (count
 		}
 		counts.add(gone)
 	}
-	if !r.dry || len(ids) == 0 {
-		err = add("tb_assignment", "r.process_instance_id = $1", id)
-	} else { // those of its tasks are counted already
-		err = add("tb_assignment", "r.process_instance_id = $1 AND (r.task_id <> ALL ($2)) IS NOT FALSE", id, ids)
-	}
-	if err != nil {
+	if err := add("tb_assignment", "r.process_instance_id = $1 AND (r.task_id <> ALL ($2)) IS NOT FALSE", id, r.counted.tasks); err != nil {
 		return nil, nil, err
+	}
+	if r.dry {
+		r.counted.instances = append(r.counted.instances, id)
 	}
 	return counts, sessions, add("tb_process_instance", "r.id = $1", id)
 }

@@ -111,10 +111,12 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 	return e.id, nil
 }
 
-// inherit takes over the session ids of erasures before, of the same items or the same user, that ended before their
-// files were gone, and the files of which nothing could be told.
-func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request) error {
-	failed, err := collect(ctx, tx, func(row pgx.CollectableRow) (id string, err error) {
+// leftover is a session id of an erasure before, which ended before its files were gone.
+type leftover struct{ Session, Erasure string }
+
+// leftovers are those of the same items or the same user.
+func leftovers(ctx context.Context, db querier, r Request, lock string) ([]leftover, error) {
+	same, err := collect(ctx, db, func(row pgx.CollectableRow) (id string, err error) {
 		var hashed, salt string
 		if err := row.Scan(&id, &hashed, &salt); err != nil || r.Query == nil || hashed == "" {
 			return "", err
@@ -126,12 +128,27 @@ func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request) error {
 		return id, nil
 	}, "SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE state = 'FAILED' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)")
 	if err != nil {
+		return nil, err
+	}
+	same = slices.DeleteFunc(same, func(id string) bool { return id == "" })
+	return collect(ctx, db, pgx.RowToStructByPos[leftover], `SELECT s.session_id, e.id::text FROM cleanupd.erasure_session AS s JOIN cleanupd.erasure AS e ON e.id = s.erasure_id
+		WHERE e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3) OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
+		same, anInstance, r.Instances, aTask, r.Tasks)
+}
+
+// inherit takes over what erasures before left, and the files of which nothing could be told.
+func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request) error {
+	list, err := leftovers(ctx, tx, r, " FOR UPDATE OF s")
+	if err != nil {
 		return err
 	}
-	failed = slices.DeleteFunc(failed, func(id string) bool { return id == "" })
-	_, err = tx.Exec(ctx, `WITH taken AS (UPDATE cleanupd.erasure_session AS s SET erasure_id = $1::text::uuid FROM cleanupd.erasure AS e
-		WHERE e.id = s.erasure_id AND e.state = 'FAILED' AND (e.id::text = ANY ($2) OR kind = $3 AND item_id = ANY ($4) OR kind = $5 AND item_id = ANY ($6)) RETURNING e.id)
-		UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid WHERE erasure_id IN (SELECT id FROM taken)`,
-		e.id, failed, anInstance, r.Instances, aTask, r.Tasks)
+	var sessions, erasures []string
+	for _, l := range list {
+		sessions, erasures = append(sessions, l.Session), append(erasures, l.Erasure)
+	}
+	if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid WHERE session_id = ANY ($2)", e.id, sessions); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid WHERE erasure_id::text = ANY ($2)", e.id, erasures)
 	return err
 }
