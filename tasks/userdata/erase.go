@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -163,13 +165,10 @@ func (e *erasure) instance(ctx context.Context, id int64) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		item := func(session) int64 { return id }
 		in, err := readInstance(ctx, tx, id, " FOR UPDATE")
-		if errors.Is(err, pgx.ErrNoRows) {
-			return e.done(ctx, tx, anInstance, []int64{id}, Rows{}, nil, item, noInstance(id))
-		}
 		if err != nil {
 			return err
 		}
-		if !ended(in.Status) {
+		if in != nil && !ended(in.Status) {
 			if _, err := tx.Exec(ctx, "UPDATE tb_process_instance SET status = $2 WHERE id = $1", id, terminated); err != nil {
 				return err
 			}
@@ -178,13 +177,23 @@ func (e *erasure) instance(ctx context.Context, id int64) error {
 		if err != nil {
 			return err
 		}
-		return e.done(ctx, tx, anInstance, []int64{id}, counts, sessions, item,
-			Event{Instance: &InstanceErased{ID: id, Invocation: in.Invocation, Terminated: !ended(in.Status), Rows: counts}})
+		return e.done(ctx, tx, anInstance, []int64{id}, counts, sessions, item, e.erased(id, in, counts)...)
 	})
 }
 
-func noInstance(id int64) Event {
-	return logged(tasks.Info, fmt.Sprintf("there is no process instance %d", id))
+// erased tells of a process instance and its rows that went, or would go. It may be gone itself (nil), which the Forms
+// server can not purge, although other rows of it are left.
+func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
+	switch {
+	case in != nil:
+		return []Event{{Instance: &InstanceErased{ID: id, Invocation: in.Invocation, Terminated: !ended(in.Status), Rows: counts}}}
+	case len(counts) == 0:
+		return []Event{logged(tasks.Info, fmt.Sprintf("there is no process instance %d", id))}
+	case d.Manager != nil:
+		return []Event{logged(tasks.Warning, fmt.Sprintf("process instance %d is gone, but rows of it stay, in %s: the Forms server purges only what it knows; erase it again with the database alone, while the Forms server is switched off",
+			id, strings.Join(slices.Sorted(maps.Keys(counts)), ", ")))}
+	}
+	return []Event{logged(tasks.Info, fmt.Sprintf("process instance %d is gone itself; the rows that are left of it go", id)), {Instance: &InstanceErased{ID: id, Rows: counts}}}
 }
 
 // instanceByServer has the Forms server erase a process instance. That it was told to is written first: an instance that
@@ -195,24 +204,27 @@ func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
 		return err
 	}
 	in, err := readInstance(ctx, e.Pool, id, "")
-	gone := errors.Is(err, pgx.ErrNoRows)
-	if err != nil && !gone {
+	if err != nil {
 		return err
 	}
-	event := noInstance(id)
-	if state == "PURGING" || !gone {
-		event = Event{Instance: &InstanceErased{ID: id, Invocation: in.Invocation, Terminated: !gone && !ended(in.Status)}}
-	}
-	if !gone {
+	if in != nil {
 		if _, err := e.Pool.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'PURGING' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id); err != nil {
 			return err
 		}
 		if err := e.purgeByServer(ctx, in); err != nil {
 			return err
 		}
+	} else if state == "PURGING" {
+		in = &Instance{ID: id, Status: terminated}
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		return e.done(ctx, tx, anInstance, []int64{id}, Rows{}, nil, nil, event)
+		var left Rows
+		if in == nil {
+			if left, _, err = (&remover{tx: tx, dry: true}).instance(ctx, id, e.InDatabase); err != nil {
+				return err
+			}
+		}
+		return e.done(ctx, tx, anInstance, []int64{id}, Rows{}, nil, nil, e.erased(id, in, left)...)
 	})
 }
 

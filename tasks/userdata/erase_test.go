@@ -278,6 +278,35 @@ func TestFormDataThatComes(t *testing.T) {
 	}
 }
 
+// Of a process instance that is gone itself the rest is erased by the database alone; a Forms server can not, which is told.
+func TestInstanceThatIsGone(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "one", "one.session_wftask1")
+	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 7); INSERT INTO tb_form_data VALUES (1, 1); INSERT INTO tb_assignment VALUES (1, 1, 1, 7), (2, 99, 1, 7);
+		INSERT INTO tb_101 (process_instance_id, applicant) VALUES (7, 'ann')`)
+	config := f.config
+	config.Manager = userdata.NewServer(userdata.ServerConfig{URL: "http://127.0.0.1:1"})
+	request := userdata.Request{Instances: []int64{7}}
+	server := &forms{Database: userdata.New(config), t: t, db: f.db, config: config}
+	stop := server.work()
+	foretold := server.preview(request)
+	_, receipt := server.erase(request)
+	stop()
+	if len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "process instance 7 is gone, but rows of it stay, in public.tb_101, tb_assignment, tb_form_data, tb_task") || len(receipt.Rows) != 0 ||
+		!slices.Equal(foretold.Problems, receipt.Problems) || len(foretold.Rows)+len(foretold.Files) != 0 || f.db.Int("SELECT count(*) FROM tb_task") != 1 {
+		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+	}
+	f.work()
+	foretold = f.preview(request)
+	events, receipt := f.erase(request)
+	if !receipt.Succeeded || !f.said(events, "process instance 7 is gone itself") || !maps.Equal(foretold.Rows, receipt.Rows) || !slices.Equal(foretold.Files, receipt.Files) || len(receipt.Files) != 2 {
+		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+	}
+	if left := f.db.Int("SELECT (SELECT count(*) FROM tb_task) + (SELECT count(*) FROM tb_assignment) + (SELECT count(*) FROM tb_form_data) + (SELECT count(*) FROM tb_101)"); left != 0 {
+		t.Errorf("%d rows are left", left)
+	}
+}
+
 // An erasure whose worker stops in the middle goes on at another, and its account is exact.
 func TestErasureGoesOn(t *testing.T) {
 	t.Parallel()

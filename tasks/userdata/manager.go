@@ -34,15 +34,19 @@ const (
 // errStillRuns says that a process instance did not end.
 var errStillRuns = errors.New("it was told to terminate, and still ran five minutes later")
 
-// readInstance reads a process instance; not there is pgx.ErrNoRows.
-func readInstance(ctx context.Context, db querier, id int64, lock string) (in Instance, err error) {
-	err = db.QueryRow(ctx, "SELECT id::bigint, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0)::int FROM tb_process_instance WHERE id = $1"+lock, id).
+// readInstance reads a process instance; nil when it is not there.
+func readInstance(ctx context.Context, db querier, id int64, lock string) (*Instance, error) {
+	in := &Instance{}
+	err := db.QueryRow(ctx, "SELECT id::bigint, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0)::int FROM tb_process_instance WHERE id = $1"+lock, id).
 		Scan(&in.ID, &in.Invocation, &in.Status)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
 	return in, err
 }
 
 // purgeByServer has the Forms server erase a process instance.
-func (e *erasure) purgeByServer(ctx context.Context, in Instance) (err error) {
+func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 	if !ended(in.Status) {
 		if err := e.Manager.TerminateProcess(ctx, in.Invocation); err != nil {
 			return errors.New("the Forms server, terminateProcess: " + err.Error()) // not wrapped: it is not the database that failed
@@ -55,7 +59,7 @@ func (e *erasure) purgeByServer(ctx context.Context, in Instance) (err error) {
 			case <-limited.Done():
 				return context.Cause(limited)
 			}
-			if in, err = readInstance(ctx, e.Pool, in.ID, ""); err != nil {
+			if in, err = readInstance(ctx, e.Pool, in.ID, ""); err != nil || in == nil {
 				return err
 			}
 		}
@@ -63,10 +67,7 @@ func (e *erasure) purgeByServer(ctx context.Context, in Instance) (err error) {
 	if err := e.Manager.PurgeProcessInstance(ctx, in.Invocation); err != nil {
 		return errors.New("the Forms server, purgeProcessInstance: " + err.Error())
 	}
-	switch _, err := readInstance(ctx, e.Pool, in.ID, ""); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil
-	case err != nil:
+	if in, err = readInstance(ctx, e.Pool, in.ID, ""); err != nil || in == nil {
 		return err
 	}
 	return errors.New("the Forms server says that it was purged, and it is still there")

@@ -2,7 +2,6 @@ package userdata
 
 import (
 	"context"
-	"errors"
 	"os"
 	"time"
 
@@ -59,12 +58,6 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 		}
 		for _, id := range r.Instances {
 			in, err := readInstance(ctx, tx, id, "")
-			if errors.Is(err, pgx.ErrNoRows) {
-				if err := emit(noInstance(id)); err != nil {
-					return err
-				}
-				continue
-			}
 			if err != nil {
 				return err
 			}
@@ -72,8 +65,10 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 			if err != nil {
 				return err
 			}
-			note(found)
-			if err := emit(Event{Instance: &InstanceErased{id, in.Invocation, !ended(in.Status), counts}}); err != nil {
+			if in != nil || d.Manager == nil {
+				note(found)
+			}
+			if err := emit(d.erased(id, in, counts)...); err != nil {
 				return err
 			}
 		}

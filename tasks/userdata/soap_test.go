@@ -23,6 +23,7 @@ type standIn struct {
 	calls   []string
 	refuses string // an invocation that it has a fault for
 	ignores string // one that it says it has purged
+	forgets string // one that is gone once it is terminated
 }
 
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -52,6 +53,9 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case message.Body.Terminate != nil:
 		operation, id = "terminateProcess", message.Body.Terminate.ID
 		s.db.Do("UPDATE tb_process_instance SET status = 4 WHERE long_lived_invocation_id = $1", id)
+		if id == s.forgets {
+			s.db.Do("DELETE FROM tb_process_instance WHERE long_lived_invocation_id = $1", id)
+		}
 	case message.Body.Purge != nil:
 		operation, id = "purgeProcessInstance", message.Body.Purge.ID
 		if id != s.refuses && id != s.ignores {
@@ -72,15 +76,15 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestFormsServer(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
-	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'running', 1), (2, 'complete', 2), (3, 'refused', 2), (4, 'ignored', 4), (5, 'other', 2)")
-	server := &standIn{db: f.db, refuses: "refused", ignores: "ignored"}
+	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'running', 1), (2, 'complete', 2), (3, 'refused', 2), (4, 'ignored', 4), (5, 'other', 2), (6, 'forgotten', 1)")
+	server := &standIn{db: f.db, refuses: "refused", ignores: "ignored", forgets: "forgotten"}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
 	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"})
 	f.Database = userdata.New(f.config)
 	f.work()
-	events, receipt := f.erase(userdata.Request{Instances: []int64{1, 2, 3, 4, 9}})
-	if want := []string{"terminateProcess running", "purgeProcessInstance running", "purgeProcessInstance complete", "purgeProcessInstance refused", "purgeProcessInstance ignored"}; !slices.Equal(server.calls, want) {
+	events, receipt := f.erase(userdata.Request{Instances: []int64{1, 2, 3, 4, 6, 9}})
+	if want := []string{"terminateProcess running", "purgeProcessInstance running", "purgeProcessInstance complete", "purgeProcessInstance refused", "purgeProcessInstance ignored", "terminateProcess forgotten"}; !slices.Equal(server.calls, want) {
 		t.Errorf("it was told %q", server.calls)
 	}
 	if receipt.Succeeded || len(receipt.Problems) != 2 || !strings.Contains(receipt.Problems[0], "no such process") || !strings.Contains(receipt.Problems[1], "still there") || !f.said(events, "there is no process instance 9") {
