@@ -52,7 +52,8 @@ func (f *forms) said(events []userdata.Event, parts ...string) bool {
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach12", "two", "two.session_wfattach123", "three", "three.session_wftask7", "three.session_other",
-		"sub/dir/four", "sub/dir/four.session_wftaskformid7", "four", "five.session_wfattach12", "six.session_wfattach12.bak", ".session_wfattach12")
+		"sub/dir/four", "sub/dir/four.session_wftaskformid7", "four", "five.session_wfattach12", "six.session_wfattach12.bak", ".session_wfattach12",
+		"nine.session_other", "nine.session_other.session_wfattach12")
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.WriteFile(outside, []byte("stays"), 0o600); err != nil {
 		t.Fatal(err)
@@ -65,7 +66,7 @@ func TestFolder(t *testing.T) {
 	f.db.Do("INSERT INTO tb_task VALUES (12, 1, 'P0', 0), (123, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 12), (8, 123)")
 	f.work()
 	_, receipt := f.erase(userdata.Request{Tasks: []int64{12}})
-	want := []string{".session_wfattach12", "eight", "eight.session_wfattach12", "four", "link", "seven", "six.session_wfattach12.bak", "three", "three.session_other", "two", "two.session_wfattach123"}
+	want := []string{".session_wfattach12", "eight", "eight.session_wfattach12", "four", "link", "nine.session_other", "nine.session_other.session_wfattach12", "seven", "six.session_wfattach12.bak", "three", "three.session_other", "two", "two.session_wfattach123"}
 	if got := f.files(); !slices.Equal(got, want) || !receipt.Succeeded {
 		t.Errorf("%t: left %v, want %v", receipt.Succeeded, got, want)
 	}

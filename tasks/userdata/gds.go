@@ -24,11 +24,8 @@ func sessionsOf(task int64, formData ...int64) (ids []string) {
 
 // marker is what a marker file's name says: the document, and the session that refers to it.
 func marker(name string) (guid, session string, ok bool) {
-	i := strings.LastIndex(name, ".session")
-	if i <= 0 {
-		return "", "", false
-	}
-	return name[:i], name[i+len(".session"):], true
+	guid, session, ok = strings.Cut(name, ".session")
+	return guid, session, ok && guid != ""
 }
 
 // file is a file that is to go, and the sessions that it is of.

@@ -17,7 +17,7 @@ func FuzzMarker(f *testing.F) {
 		case !ok && strings.Contains(name, ".session") && !strings.HasPrefix(name, ".session"):
 			t.Errorf("%q is no marker", name)
 		case !ok:
-		case guid == "" || guid+".session"+session != name || strings.Contains(session, ".session"):
+		case guid == "" || guid+".session"+session != name || strings.Contains(guid, ".session"):
 			t.Errorf("%q is a marker of %q for session %q", name, guid, session)
 		}
 	})
