@@ -78,6 +78,24 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// A folder that can not be read is told of, and keeps no other's files. Its name is none that we can open, since the tests may
+// be root's.
+func TestFolderThatCanNotBeRead(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "a/one", "a/one.session_wfattach1", "b\xff/two", "c/three", "c/three.session_wfattach1")
+	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1)")
+	f.work()
+	request := userdata.Request{Tasks: []int64{1}}
+	foretold := f.preview(request)
+	_, receipt := f.erase(request)
+	if !receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "can not be read") || len(receipt.Files) != 4 {
+		t.Errorf("%+v", receipt)
+	}
+	if !slices.Equal(foretold.Problems, receipt.Problems) || !slices.Equal(foretold.Files, receipt.Files) {
+		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+	}
+}
+
 // A file that can not be deleted fails the erasure; the next attempt finds nothing in the database, and deletes it all the
 // same. It may be asked for by ids or by the user.
 func TestFilesThatStayAreDeletedNextTime(t *testing.T) {

@@ -42,8 +42,9 @@ type document struct {
 
 // walk looks through the folder once, for the documents that sessions refer to, and says what it has looked through. A
 // document stays when another marker keeps it: these are named by its guid, whatever folder they are in. Links are not
-// followed, and nothing outside is reached.
-func walk(root *os.Root, sessions []string) ([]document, Event, error) {
+// followed, and nothing outside is reached. A folder in it that can not be read is told of and passed over; one that is
+// no more held nothing.
+func walk(root *os.Root, sessions []string) (documents []document, events []Event, err error) {
 	var (
 		looked int
 		order  []string
@@ -51,9 +52,16 @@ func walk(root *os.Root, sessions []string) ([]document, Event, error) {
 		kept   = map[string]bool{}   // the guids of documents that another marker refers to
 		sought = set(sessions)
 	)
-	err := fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err == nil:
+		case name == ".":
 			return err
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		default:
+			events = append(events, logged(tasks.Warning, "a folder of the document storage can not be read, and files in it may stay: "+err.Error()))
+			return nil
 		}
 		if !entry.IsDir() {
 			looked++
@@ -74,23 +82,22 @@ func walk(root *os.Root, sessions []string) ([]document, Event, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, Event{}, err
+		return nil, nil, err
 	}
-	documents := make([]document, len(order))
+	documents = make([]document, len(order))
 	for i, at := range order {
 		documents[i] = document{at, found[at]}
 		if kept[path.Base(at)] {
 			continue
 		}
 		info, err := root.Lstat(at)
-		switch {
-		case err == nil && info.Mode().IsRegular():
-			documents[i].files = append([]file{{at, sessionsOfFiles(found[at])}}, found[at]...)
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return nil, Event{}, err
-		}
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			continue
+		} // what can not be looked at can not be deleted either, which is told then
+		documents[i].files = append([]file{{at, sessionsOfFiles(found[at])}}, found[at]...)
 	}
-	return documents, logged(tasks.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))), nil
+	events = append(events, logged(tasks.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))))
+	return documents, events, nil
 }
 
 // marks looks again at the markers beside documents, just before these go, since the Forms server may have made others:

@@ -117,8 +117,7 @@ func wouldGo(folder string, sessions []string) ([]Event, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	documents, looked, err := walk(root, sessions)
-	events := []Event{looked}
+	documents, events, err := walk(root, sessions)
 	for _, d := range documents {
 		for _, f := range d.files {
 			events = append(events, Event{File: f.name})
