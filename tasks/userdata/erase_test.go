@@ -96,6 +96,19 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 	}
 }
 
+// The name of a file that is no UTF-8 is told as well as it can be.
+func TestFileNameThatIsNoText(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "one\xff\xfe", "one\xff\xfe.session_wfattach1")
+	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1)")
+	f.work()
+	request := userdata.Request{Tasks: []int64{1}}
+	foretold := f.preview(request)
+	if _, receipt := f.erase(request); !slices.Equal(foretold.Files, []string{"one\uFFFD", "one\uFFFD.session_wfattach1"}) || !slices.Equal(foretold.Files, receipt.Files) || len(f.files()) != 0 {
+		t.Errorf("foretold: %q; done: %q; left %q", foretold.Files, receipt.Files, f.files())
+	}
+}
+
 // A file that can not be deleted fails the erasure; the next attempt finds nothing in the database, and deletes it all the
 // same. It may be asked for by ids or by the user.
 func TestFilesThatStayAreDeletedNextTime(t *testing.T) {

@@ -57,6 +57,9 @@ type Line struct {
 
 func logged(level tasks.Level, message string) Event { return Event{Log: &Line{level, clean(message)}} }
 
+// deleted tells of a file. A message holds no name that is no UTF-8.
+func deleted(name string) Event { return Event{File: strings.ToValidUTF8(name, "\uFFFD")} }
+
 // longest is how long a message may be, in characters.
 const longest = 1000
 

@@ -95,7 +95,7 @@ func (e *erasure) recall(ctx context.Context, root *os.Root) error {
 		var events []Event
 		for _, name := range names {
 			if _, err := root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-				events = append(events, Event{File: name})
+				events = append(events, deleted(name))
 			}
 		}
 		return e.settled(ctx, tx, names, events)
@@ -172,7 +172,7 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 				err := root.Remove(f.name)
 				if err == nil || errors.Is(err, fs.ErrNotExist) {
 					if intended[f.name] {
-						events = append(events, Event{File: f.name})
+						events = append(events, deleted(f.name))
 					}
 					continue
 				}

@@ -120,7 +120,7 @@ func wouldGo(folder string, sessions []string) ([]Event, error) {
 	documents, events, err := walk(root, sessions)
 	for _, d := range documents {
 		for _, f := range d.files {
-			events = append(events, Event{File: f.name})
+			events = append(events, deleted(f.name))
 		}
 	}
 	return events, err
