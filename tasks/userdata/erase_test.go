@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -229,6 +230,22 @@ func TestPreviewCountsOnce(t *testing.T) {
 	foretold := f.preview(request)
 	if _, receipt := f.erase(request); !maps.Equal(foretold.Rows, receipt.Rows) || receipt.Rows["tb_dm_chunk"] != 2 || receipt.Rows["tb_assignment"] != 3 {
 		t.Errorf("foretold: %v; done: %v", foretold.Rows, receipt.Rows)
+	}
+}
+
+// Who is told of a dry run may take longer than the database lets a transaction stand idle.
+func TestPreviewWaitsForWhoIsTold(t *testing.T) {
+	t.Parallel()
+	f := newForms(t, 1, 3, true)
+	f.db.Superuser("ALTER DATABASE " + f.db.Name + " SET idle_in_transaction_session_timeout = '100ms'")
+	f.db.Reset()
+	told := 0
+	if err := f.Preview(t.Context(), userdata.Request{Instances: []int64{1, 2, 3}}, func(userdata.Event) error {
+		told++
+		time.Sleep(300 * time.Millisecond)
+		return nil
+	}); err != nil || told < 4 {
+		t.Errorf("%v after %d events", err, told)
 	}
 }
 

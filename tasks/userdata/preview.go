@@ -10,7 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Preview tells what an erasure would do, in one snapshot, and changes nothing. Its last event is the receipt.
+// Preview tells what an erasure would do, in one snapshot, and changes nothing. Its last event is the receipt. Who is told
+// may take his time: the snapshot is over then.
 func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) error) error {
 	said, err := d.settle(ctx, &r)
 	if err != nil {
@@ -41,15 +42,16 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	if err := emit(said...); err != nil {
 		return err
 	}
+	left, err := leftovers(ctx, d.Pool, r, "")
+	if err != nil {
+		return err
+	}
 	var sessions []string
+	for _, l := range left {
+		sessions = append(sessions, l.Session)
+	}
+	var events []Event
 	err = pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		left, err := leftovers(ctx, tx, r, "")
-		if err != nil {
-			return err
-		}
-		for _, l := range left {
-			sessions = append(sessions, l.Session)
-		}
 		remover := &remover{tx: tx, dry: true}
 		note := func(list []session) {
 			for _, s := range list {
@@ -68,14 +70,13 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 			if in != nil || d.Manager == nil {
 				note(found)
 			}
-			if err := emit(d.erased(id, in, counts)...); err != nil {
-				return err
-			}
+			events = append(events, d.erased(id, in, counts)...)
 		}
-		orphans, events, err := sortTasks(ctx, tx, r.Tasks, "")
+		orphans, others, err := sortTasks(ctx, tx, r.Tasks, "")
 		if err != nil {
 			return err
 		}
+		events = append(events, others...)
 		byTask, found, err := remover.tasks(ctx, 0, orphans)
 		if err != nil {
 			return err
@@ -91,9 +92,12 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 		for _, id := range orphans {
 			events = append(events, Event{Task: &TaskErased{id, byTask[id]}})
 		}
-		return emit(events...)
+		return nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := emit(events...); err != nil {
 		return err
 	}
 	if d.Folder != "" {
