@@ -153,23 +153,23 @@ func (r *remover) documents(ctx context.Context, sessions []session) (Rows, erro
 // itself.
 func (r *remover) instance(ctx context.Context, id int64, inDatabase bool) (counts Rows, sessions []session, err error) {
 	counts = Rows{}
-	add := func(table, where string, args ...any) error {
+	add := func(name, table, where string, args ...any) error {
 		gone, err := r.remove(ctx, table, "0", where, args...)
 		if gone[0] > 0 {
-			counts[table] += gone[0]
+			counts[name] += gone[0]
 		}
 		return err
 	}
 	type table struct {
-		OID        uint32
-		Name, Type string
+		OID                uint32
+		Name, Quoted, Type string
 	}
 	tables, err := collect(ctx, r.tx, pgx.RowToStructByPos[table], workflowTables+" ORDER BY name")
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, t := range tables {
-		if err := add(t.Name, "r.process_instance_id = $1::text::"+t.Type, fmt.Sprint(id)); err != nil {
+		if err := add(t.Name, t.Quoted, "r.process_instance_id = $1::text::"+t.Type, fmt.Sprint(id)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -195,11 +195,11 @@ func (r *remover) instance(ctx context.Context, id int64, inDatabase bool) (coun
 		}
 		counts.add(gone)
 	}
-	if err := add("tb_assignment", "r.process_instance_id = $1 AND (r.task_id <> ALL ($2)) IS NOT FALSE", id, r.counted.tasks); err != nil {
+	if err := add("tb_assignment", "tb_assignment", "r.process_instance_id = $1 AND (r.task_id <> ALL ($2)) IS NOT FALSE", id, r.counted.tasks); err != nil {
 		return nil, nil, err
 	}
 	if r.dry {
 		r.counted.instances = append(r.counted.instances, id)
 	}
-	return counts, sessions, add("tb_process_instance", "r.id = $1", id)
+	return counts, sessions, add("tb_process_instance", "tb_process_instance", "r.id = $1", id)
 }

@@ -33,7 +33,7 @@ type column struct {
 
 // workflowTables are the tables that workflows have, as the catalog knows them: no name from data is used as it is.
 const workflowTables = `
-SELECT DISTINCT c.oid, format('%I.%I', n.nspname, c.relname) AS name, format_type(a.atttypid, a.atttypmod) AS id_type
+SELECT DISTINCT c.oid, c.relname::text, format('%I.%I', n.nspname, c.relname) AS name, format_type(a.atttypid, a.atttypmod) AS id_type
 FROM omd_object_type o JOIN pg_class c ON c.relname = o.database_table JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'process_instance_id' AND NOT a.attisdropped
 WHERE o.database_table ~ '^tb_[0-9]+$' AND c.relkind IN ('r', 'p') AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('tb_process_instance'))`
