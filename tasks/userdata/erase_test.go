@@ -485,6 +485,26 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// A number is found in a column of any type that holds it.
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	f := newForms(t, 0, 0, false)
+	for i, c := range []struct{ kind, stored, user string }{
+		{"smallint", "32767", "32767"}, {"integer", "2147483647", "2147483647"}, {"bigint", "9223372036854775807", "9223372036854775807"},
+		{"numeric", "12345678901234567890.5", "12345678901234567890.50"}, {"numeric(12,2)", "4711", "4711"}, {"numeric", "NaN", "1"},
+		{"real", "16777215", "16777215"}, {"real", "1234567", "1234567"}, {"real", "0.1", "0.1"}, {"real", "4711", "4711.0"}, {"real", "-4711", "-4711"}, {"real", "Infinity", "1"}, {"real", "NaN", "1"},
+		{"double precision", "9007199254740991", "9007199254740991"}, {"double precision", "1e20", "100000000000000000000"}, {"double precision", "0.1", "0.1"}, {"double precision", "-Infinity", "1"},
+		{"text", "9007199254740991", "9007199254740991"},
+	} {
+		column := fmt.Sprintf("c%d", i)
+		f.db.Do(fmt.Sprintf("ALTER TABLE tb_102 ADD %[1]s %[2]s; INSERT INTO tb_102 (process_instance_id, %[1]s) VALUES (1, '%[3]s'), (2, '1000')", column, c.kind, c.stored))
+		found := f.find(userdata.Query{UserID: c.user, Variables: []userdata.Variable{{"Loans", "folder/sub/review", column}}})
+		if len(found.Instances) == 1 != (c.user != "1") || len(found.Instances) > 0 && (found.Instances[0].ID != 1 || found.Instances[0].Reasons[0].Match != userdata.Whole) {
+			t.Errorf("%s in %s %s: %+v", c.user, c.kind, c.stored, found.Instances)
+		}
+	}
+}
+
 // Replicas that work on the same at once, since one lost the connection by which it held it, do each thing once.
 func TestReplicasAtOnce(t *testing.T) {
 	t.Parallel()

@@ -50,6 +50,9 @@ var (
 	texts   = []string{"text", "character varying", "character", "xml", "json", "jsonb", "uuid", "name"}
 )
 
+// floats are numbers that only their text gives in full: a cast to numeric rounds them to 6 and 15 digits.
+var floats = []string{"real", "double precision"}
+
 // number is a user id that a number may be: PostgreSQL has none that are much longer.
 var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)
 
@@ -83,7 +86,11 @@ func (f *finding) search(ctx context.Context, tx pgx.Tx, v Variable, user string
 		case slices.Contains(numbers, c.Type) && !number.MatchString(user):
 			continue // no number is this user id
 		case slices.Contains(numbers, c.Type):
-			err = f.hits(ctx, tx, one, fmt.Sprintf("SELECT DISTINCT process_instance_id::text::bigint, $1::text FROM %s WHERE %s::numeric = $1::text::numeric", c.Table, quoted), user)
+			value := quoted
+			if slices.Contains(floats, c.Type) {
+				value += "::text"
+			}
+			err = f.hits(ctx, tx, one, fmt.Sprintf("SELECT DISTINCT process_instance_id::text::bigint, $1::text FROM %s WHERE %s::numeric = $1::text::numeric", c.Table, value), user)
 		case slices.Contains(texts, c.Type):
 			err = f.hits(ctx, tx, one, fmt.Sprintf("SELECT process_instance_id::text::bigint, %[2]s::text FROM %[1]s WHERE strpos(%[2]s::text, $1) > 0", c.Table, quoted), user)
 		default:
