@@ -49,7 +49,7 @@ func (e *erasure) files(ctx context.Context) error {
 	if err != nil {
 		return e.unreadable(ctx, err)
 	}
-	if err := e.alone(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, looked...) }); err != nil {
+	if err := e.alone(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, looked) }); err != nil {
 		return err
 	}
 	var failed []string

@@ -42,9 +42,9 @@ type document struct {
 
 // walk looks through the folder once, for the documents that sessions refer to, and says what it has looked through. A
 // document stays when another marker keeps it: these are named by its guid, whatever folder they are in. Links are not
-// followed, and nothing outside is reached. A folder in it that can not be read is told of and passed over; one that is
-// no more held nothing.
-func walk(root *os.Root, sessions []string) (documents []document, events []Event, err error) {
+// followed, and nothing outside is reached. A folder in it that can not be read ends the walk, since a marker in it may
+// keep a document; one that is no more held nothing, nor does the file system's own lost+found.
+func walk(root *os.Root, sessions []string) (documents []document, told Event, err error) {
 	var (
 		looked int
 		order  []string
@@ -54,14 +54,12 @@ func walk(root *os.Root, sessions []string) (documents []document, events []Even
 	)
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
-		case err == nil:
-		case name == ".":
+		case name == "lost+found" && entry.IsDir():
+			return fs.SkipDir
+		case name != "." && errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
 			return err
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		default:
-			events = append(events, logged(tasks.Warning, "a folder of the document storage can not be read, and files in it may stay: "+err.Error()))
-			return nil
 		}
 		if !entry.IsDir() {
 			looked++
@@ -82,7 +80,7 @@ func walk(root *os.Root, sessions []string) (documents []document, events []Even
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, told, err
 	}
 	documents = make([]document, len(order))
 	for i, at := range order {
@@ -96,8 +94,7 @@ func walk(root *os.Root, sessions []string) (documents []document, events []Even
 		} // what can not be looked at can not be deleted either, which is told then
 		documents[i].files = append([]file{{at, sessionsOfFiles(found[at])}}, found[at]...)
 	}
-	events = append(events, logged(tasks.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))))
-	return documents, events, nil
+	return documents, logged(tasks.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))), nil
 }
 
 // marks looks again at the markers beside documents, just before these go, since the Forms server may have made others:

@@ -121,7 +121,8 @@ func wouldGo(folder string, sessions []string) ([]Event, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	documents, events, err := walk(root, sessions)
+	documents, looked, err := walk(root, sessions)
+	events := []Event{looked}
 	for _, d := range documents {
 		for _, f := range d.files {
 			events = append(events, deleted(f.name))
