@@ -29,16 +29,20 @@ func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
 	if err != nil || index == "" {
 		return false, err
 	}
+	enough, err := sw.enough(ctx)
+	if err != nil {
+		return false, err
+	}
 	about, err := sw.sample(ctx, guess)
 	if err != nil {
 		return false, err
 	}
 	size, _, err := sw.end(ctx)
-	if err != nil || about.many() && 2*about.blocks() > size {
+	if err != nil || about.many(enough) && 2*about.blocks() > size {
 		return false, err
 	}
 	sw.tellWay("index " + index)
-	if about.many() { // what stands elsewhere is looked for then
+	if about.many(enough) { // what stands elsewhere is looked for then
 		if err := sw.visit(ctx, about); err != nil || sw.result.TableLocked {
 			return true, err
 		}
@@ -50,7 +54,7 @@ func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
 		x, err := sw.extent(ctx)
 		if err == nil && x.rows > 0 {
 			sw.result = Result{}
-			err = sw.clear(ctx, x, most)
+			err = sw.clear(ctx, x, enough, most)
 		}
 		switch {
 		case errors.Is(err, errSlow):
@@ -90,9 +94,15 @@ type extent struct {
 // blocks is how many there are from the first row to the last.
 func (x extent) blocks() int64 { return int64(x.last.BlockNumber) - int64(x.first.BlockNumber) + 1 }
 
-// many tells whether the rows are so many a block that all blocks are visited, rather than one row after the other: most
-// blocks would be visited anyway.
-func (x extent) many() bool { return x.rows >= 2*x.blocks() }
+// many tells whether the rows are so many a block that all blocks are visited, rather than one row after the other.
+func (x extent) many(enough float64) bool { return float64(x.rows) >= enough*float64(x.blocks()) }
+
+// enough is how many rows a block must have for that: so many that hardly a block has none, or half of those that a block
+// of large rows has.
+func (sw *sweep) enough(ctx context.Context) (rows float64, err error) {
+	err = sw.read(ctx, []any{&rows}, "SELECT least(2, greatest(reltuples, 1) / greatest(relpages, 1) / 2) FROM pg_class WHERE oid = $1::text::regclass", sw.Relation)
+	return rows, err
+}
 
 // sampleSize is how many of the oldest rows that are to go, and of the youngest, show about where all stand.
 const sampleSize = 500
@@ -159,8 +169,8 @@ func (sw *sweep) find(ctx context.Context, ask func(tx pgx.Tx) error) error {
 var errSlow = errors.New("an index did not find the rows in time")
 
 // clear deletes rows that were found, so many at most.
-func (sw *sweep) clear(ctx context.Context, x extent, most int64) error {
-	if x.many() {
+func (sw *sweep) clear(ctx context.Context, x extent, enough float64, most int64) error {
+	if x.many(enough) {
 		return sw.visit(ctx, x)
 	}
 	found, err := sw.listed(ctx, min(x.rows, most))

@@ -50,6 +50,9 @@ func TestTheWayIsChosen(t *testing.T) {
 		{"nothing", 50_000, 0, "timestamptz", "", byIndex},
 		{"some of each block", 50_000, 8, "timestamptz", "", byTable},
 		{"all of some blocks", 50_000, 0, "timestamptz", "UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000; CLUSTER t USING t_pkey; ANALYZE t", byIndex},
+		{"some large rows of each block", 50_000, 4, "timestamptz", "ALTER TABLE t ALTER rest SET STORAGE PLAIN; UPDATE t SET rest = repeat('x', 2500); CLUSTER t USING t_pkey; ANALYZE t", byIndex},
+		{"all large rows of some blocks", 50_000, 0, "timestamptz", `ALTER TABLE t ALTER rest SET STORAGE PLAIN; UPDATE t SET rest = repeat('x', 2500), ts = CASE WHEN id BETWEEN 9000 AND 12000 THEN '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' ELSE ts END;
+			CLUSTER t USING t_pkey; ANALYZE t`, byIndex},
 		{"all of some blocks, and some elsewhere", 50_000, 0, "timestamptz", `UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000;
 			UPDATE t SET ts = '2021-01-01' WHERE id IN (1, 9000, 49999); CLUSTER t USING t_pkey; ANALYZE t`, byIndex},
 	} {
