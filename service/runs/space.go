@@ -42,7 +42,8 @@ func spaceArgs(spaces []purge.Space) []any {
 }
 
 // measureSQL writes down what tables have come to. What is dead and free in one is reckoned from the statistics of its
-// columns, or asked of pgstattuple (%s) where VACUUM has left little for it to read.
+// columns, or asked of pgstattuple (%s) where VACUUM has left little for it to read. VACUUM counts the rows that are left; the
+// server's counters may yet be told of those that a session wrote before.
 const measureSQL = `
 UPDATE cleanupd.space AS s SET table_bytes_after = m.table_bytes, index_bytes_after = m.index_bytes, dead_bytes = m.dead, free_bytes = m.free
 FROM (SELECT w.relation, w.table_bytes, w.index_bytes,
@@ -50,13 +51,13 @@ FROM (SELECT w.relation, w.table_bytes, w.index_bytes,
         COALESCE(exact.free, greatest(heap - (w.dead + live) * width, 0))::bigint AS free
   FROM (SELECT s.relation, c.oid, COALESCE(pg_table_size(c.oid), 0) AS table_bytes, COALESCE(pg_indexes_size(c.oid), 0) AS index_bytes,
           pg_relation_size(c.oid) * 8168.0 / 8192 AS heap, c.relallvisible >= 0.9 * c.relpages AS clean,
-          CASE WHEN c.reltuples = 0 OR pg_stat_get_live_tuples(c.oid) > 0 THEN pg_stat_get_live_tuples(c.oid) END AS live,
-          CASE WHEN greatest(pg_stat_get_last_vacuum_time(c.oid), pg_stat_get_last_autovacuum_time(c.oid)) > t.start_time
-            THEN pg_stat_get_dead_tuples(c.oid) ELSE greatest(pg_stat_get_dead_tuples(c.oid), s.rows_deleted) END AS dead,
+          CASE WHEN vacuumed THEN c.reltuples::numeric WHEN c.reltuples = 0 OR pg_stat_get_live_tuples(c.oid) > 0 THEN pg_stat_get_live_tuples(c.oid) END AS live,
+          CASE WHEN vacuumed THEN pg_stat_get_dead_tuples(c.oid) ELSE greatest(pg_stat_get_dead_tuples(c.oid), s.rows_deleted) END AS dead,
           (SELECT 4 + ceil((24 + sum(avg_width * (1 - null_frac))) / 8) * 8 FROM pg_stats
             WHERE schemaname = n.nspname AND tablename = c.relname AND NOT inherited) AS width
         FROM cleanupd.space AS s JOIN cleanupd.task AS t ON t.run_id = s.run_id AND t.name = s.task
         LEFT JOIN pg_class AS c ON c.oid = to_regclass(s.relation) LEFT JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        CROSS JOIN LATERAL (SELECT COALESCE(greatest(pg_stat_get_last_vacuum_time(c.oid), pg_stat_get_last_autovacuum_time(c.oid)) > t.start_time, false) AS vacuumed) AS v
         WHERE s.run_id = $1::text::uuid AND s.task = $2) AS w
   LEFT JOIN LATERAL (%s) AS exact ON w.clean) AS m
 WHERE s.run_id = $1::text::uuid AND s.task = $2 AND s.relation = m.relation`
