@@ -138,8 +138,9 @@ func (s *patientStream) serve(srv any, handler grpc.StreamHandler) error {
 
 // patient waits only so long for what is written to be taken. (http.Server.WriteTimeout would be that of a whole stream.)
 func patient(next http.Handler) http.Handler {
+	most := stallTimeout
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out := &patientWriter{w, http.NewResponseController(w)}
+		out := &patientWriter{w, http.NewResponseController(w), most}
 		next.ServeHTTP(out, r)
 		out.wait() // for the end of the answer, too
 	})
@@ -148,9 +149,10 @@ func patient(next http.Handler) http.Handler {
 type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	most    time.Duration
 }
 
-func (w *patientWriter) wait() { _ = w.control.SetWriteDeadline(time.Now().Add(stallTimeout)) }
+func (w *patientWriter) wait() { _ = w.control.SetWriteDeadline(time.Now().Add(w.most)) }
 
 // taken ends the wait. Over HTTP/2 the deadline would end the stream, too, while there is nothing to write.
 func (w *patientWriter) taken() { _ = w.control.SetWriteDeadline(time.Time{}) }

@@ -240,7 +240,10 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 		t.Errorf("with a key that the issuer does not have: %v", err)
 	}
 	server.PublicKeys = append(server.PublicKeys, oidctest.PublicKey{PublicKey: keys[1].Public(), KeyID: "1", Algorithm: oidc.RS256})
-	if _, err := ask(1); err != nil {
+	_, err = ask(1)
+	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); _, err = ask(1) { // it may still hold the answer to the question before
+	}
+	if err != nil {
 		t.Errorf("with the issuer's new key: %v", err)
 	}
 }
