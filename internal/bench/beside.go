@@ -3,16 +3,16 @@ package bench
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/localpg"
@@ -36,6 +36,9 @@ func prepareBeside(ctx context.Context, pg *localpg.Server) error {
 	return pg.Client(ctx, "pgbench", "-q", "-i", "-s", besideScale, besideDatabase).Run()
 }
 
+// beginning is how long the application may take to begin.
+const beginning = 10 * time.Second
+
 // atWork tells whether the application has ended a transaction.
 const atWork = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '" + besideDatabase + "' AND query = 'END;' AND state = 'idle')"
 
@@ -50,12 +53,17 @@ func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*bes
 		return nil, err
 	}
 	b := &beside{cmd: cmd, dir: dir}
-	for yes := false; !yes; {
-		time.Sleep(10 * time.Millisecond)
-		if err := super.QueryRow(ctx, atWork).Scan(&yes); err != nil {
-			_, _ = b.end()
-			return nil, err
+	if _, err := backoff.Retry(ctx, func() (yes bool, err error) {
+		if err = super.QueryRow(ctx, atWork).Scan(&yes); err != nil {
+			return false, backoff.Permanent(err)
 		}
+		if !yes {
+			err = errors.New("pgbench has not ended a transaction")
+		}
+		return yes, err
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(10*time.Millisecond)), backoff.WithMaxElapsedTime(beginning)); err != nil {
+		_, ended := b.end()
+		return nil, errors.Join(err, ended)
 	}
 	b.since = time.Now()
 	return b, nil
@@ -69,7 +77,7 @@ func (b *beside) end() ([]time.Duration, error) {
 		return nil, fmt.Errorf("pgbench: %w", err)
 	}
 	logs, err := filepath.Glob(filepath.Join(b.dir, "log*"))
-	if err != nil || len(logs) == 0 { // it had no time for a single transaction
+	if err != nil || len(logs) == 0 { // it did not begin
 		return nil, err
 	}
 	file, err := os.Open(logs[0])
@@ -79,18 +87,12 @@ func (b *beside) end() ([]time.Duration, error) {
 	defer func() { _ = file.Close() }()
 	var took []time.Duration
 	for lines := bufio.NewScanner(file); lines.Scan(); {
-		fields := strings.Fields(lines.Text()) // client, transaction, microseconds …
-		if len(fields) < 6 {
-			continue // the end, cut off
+		var client, transaction, us, script, endSeconds, endMicroseconds int64
+		if _, err := fmt.Sscan(lines.Text(), &client, &transaction, &us, &script, &endSeconds, &endMicroseconds); err != nil {
+			return nil, fmt.Errorf("pgbench's log: %w", err)
 		}
-		var us [3]int64 // that it took, and when it ended: seconds and microseconds
-		for i, n := range []int{2, 4, 5} {
-			if us[i], err = strconv.ParseInt(fields[n], 10, 64); err != nil {
-				return nil, fmt.Errorf("pgbench's log: %w", err)
-			}
-		}
-		if time.Unix(us[1], us[2]*1000).After(b.since) {
-			took = append(took, time.Duration(us[0])*time.Microsecond)
+		if time.Unix(endSeconds, endMicroseconds*1000).After(b.since) {
+			took = append(took, time.Duration(us)*time.Microsecond)
 		}
 	}
 	return took, nil
