@@ -131,7 +131,7 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 	err := e.inBatch(ctx, fmt.Sprintf("list %d", id), work)
 	var pgErr *pgconn.PgError
 	switch {
-	case errors.As(err, &pgErr) && (!Lost(err) || lacksLocks(err)):
+	case errors.As(err, &pgErr) && !endsDrops(err):
 		e.log(ctx, Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", id, pgErr.Message))
 		return nil
 	case errors.Is(err, errForeign) || errors.Is(err, errKept):

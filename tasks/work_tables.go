@@ -202,7 +202,7 @@ func (e *Env) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask qu
 	begun := time.Now()
 	err = e.dropAll(ctx, tables, ask, groupLimit/10, groupLimit)
 	switch {
-	case endsRun(err) || Lost(err) && !lacksLocks(err):
+	case endsRun(err) || endsDrops(err):
 		return size, err
 	case err == nil && time.Since(begun) > groupTarget:
 		return max(size/2, 1), nil
@@ -249,16 +249,16 @@ func (e *Env) dropOne(ctx context.Context, w campaign.WorkTable, ask question) e
 	case vanished(err):
 		e.log(ctx, Info, w.Name+" is gone already")
 		return nil
-	case errors.As(err, &pgErr) && (!Lost(err) || lacksLocks(err)):
+	case errors.As(err, &pgErr) && !endsDrops(err):
 		e.log(ctx, Warning, fmt.Sprintf("%s could not be dropped: %s", w.Name, pgErr.Message))
 		return nil
 	}
 	return err
 }
 
-// lacksLocks tells whether a drop was refused since the server has no room for its locks: it takes one for each
-// partition and index.
-func lacksLocks(err error) bool { return sqlState(err) == "53200" }
+// endsDrops tells whether the database is lost to a drop, which is more than that the server has no room for the drop's
+// locks: it takes one for each partition and index.
+func endsDrops(err error) bool { return Lost(err) && sqlState(err) != "53200" }
 
 // drop drops work tables of one kind, waiting for their locks only briefly. No CASCADE.
 func drop(ctx context.Context, tx Tx, tables []campaign.WorkTable, lock, timeout time.Duration) error {
