@@ -131,14 +131,21 @@ func TestWatchers(t *testing.T) {
 	}
 }
 
+// startLong starts a run that has more events already than the ring holds.
+func startLong(t *testing.T, db *pgtest.DB, m *runs.Manager) *runs.Run {
+	t.Helper()
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT id, i, '{"Kind": "log"}' FROM cleanupd.run, generate_series(1, 3000) i`)
+	db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
+	return run
+}
+
 // A slow watcher falls behind the ring and reads pages.
 func TestAWatcherThatFellBehind(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m, work, _ := replica(t, db, "a", nil)
-	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT id, i, '{"Kind": "log"}' FROM cleanupd.run, generate_series(1, 3000) i`)
-	db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
+	run := startLong(t, db, m)
 	reached := make(chan struct{})
 	done := make(chan []runs.Event, 1)
 	go func() {

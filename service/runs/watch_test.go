@@ -32,9 +32,7 @@ func TestAWatcherOfARunThatIsForgotten(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m, work, _ := replica(t, db, "a", nil)
-	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT id, i, '{"Kind": "log"}' FROM cleanupd.run, generate_series(1, 3000) i`)
-	db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
+	run := startLong(t, db, m)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := m.Watch(ctx, run.ID, 0, func(e runs.Event) error {
