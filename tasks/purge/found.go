@@ -25,6 +25,10 @@ const small = 1024
 // byIndex finds the rows by an index, if the planner would, and deletes them in the order of their places, so that each
 // block is visited once. It is not done where the table has to be swept.
 func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
+	size, _, err := sw.end(ctx)
+	if err != nil || size <= small {
+		return false, err
+	}
 	index, guess, err := sw.index(ctx)
 	if err != nil || index == "" {
 		return false, err
@@ -37,9 +41,8 @@ func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	size, _, err := sw.end(ctx)
-	if err != nil || about.many(enough) && 2*about.blocks() > size {
-		return false, err
+	if about.many(enough) && 2*about.blocks() > size {
+		return false, nil
 	}
 	sw.tellWay("index " + index)
 	if about.many(enough) { // what stands elsewhere is looked for then
@@ -73,9 +76,6 @@ func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
 // index is the name of the index by which the planner would find the rows, and how many it thinks there are; empty: by
 // none.
 func (sw *sweep) index(ctx context.Context) (name string, guess int64, err error) {
-	if end, _, err := sw.end(ctx); err != nil || end <= small {
-		return "", 0, err
-	}
 	p, err := sw.explain(ctx)
 	if err != nil || len(p.indexes) == 0 {
 		return "", 0, err

@@ -53,23 +53,29 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 		conn.Release()
 		return nil, err
 	}
-	return &transaction{tx, conn.Release}, nil
+	return &transaction{Tx: tx, release: conn.Release}, nil
 }
 
 // transaction is one that may be ended by a statement, too: by the COMMIT that is sent with the last one.
 type transaction struct {
 	pgx.Tx
 	release func()
+	ended   bool // and its connection may be another's
 }
 
 // Commit implements pgx.Tx.
 func (t *transaction) Commit(ctx context.Context) error {
+	t.ended = true
 	defer t.release()
 	return t.Tx.Commit(ctx)
 }
 
 // Rollback implements pgx.Tx.
 func (t *transaction) Rollback(ctx context.Context) error {
+	if t.ended {
+		return pgx.ErrTxClosed
+	}
+	t.ended = true
 	defer t.release()
 	if t.Conn().PgConn().TxStatus() == 'I' {
 		return pgx.ErrTxClosed
@@ -122,5 +128,5 @@ func (s *session) begin(ctx context.Context, statements func(b *pgx.Batch), call
 	statements(b)
 	results := s.conn.SendBatch(ctx, b)
 	err := results.Close()
-	return &transaction{results.Tx(), func() {}}, err
+	return &transaction{Tx: results.Tx(), release: func() {}}, err
 }
