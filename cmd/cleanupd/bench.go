@@ -12,7 +12,6 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/bench"
-	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 func newBench() *cobra.Command {
@@ -76,10 +75,11 @@ func newBench() *cobra.Command {
 
 // startService serves a database, and returns how to run a task and how to stop. A tight one gives way to others.
 func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryTracer) (run func(context.Context, string) error, stop func() error, err error) {
-	c := serveConfig{databaseURL: url, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second, history: time.Hour,
-		batchTarget: 50 * time.Millisecond, workers: 2, tracer: tracer}
+	c := onFreePorts(url)
+	c.tracer = tracer
 	if tight {
-		c.batchTarget, c.workers, c.limits = 5*time.Millisecond, 1, purge.Limits{ActiveSessions: 1, WALPerSecond: 32 << 20, RowsPerSecond: 200_000}
+		c.batchTarget, c.workers = 5*time.Millisecond, 1
+		c.limits.ActiveSessions, c.limits.WALPerSecond, c.limits.RowsPerSecond = 1, 32<<20, 200_000
 	}
 	s, err := newServer(ctx, c, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -71,8 +71,9 @@ func demo(ctx context.Context, w io.Writer, rows int, keep, forms bool) error {
 			return err
 		}
 	}
-	s, err := newServer(ctx, serveConfig{databaseURL: url, forms: ofForms, grpcListen: "127.0.0.1:0", httpListen: "127.0.0.1:0", lease: 15 * time.Second, history: 24 * time.Hour, batchTarget: 50 * time.Millisecond, workers: 2},
-		slog.New(slog.DiscardHandler))
+	config := onFreePorts(url)
+	config.forms = ofForms
+	s, err := newServer(ctx, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -38,11 +38,24 @@ type serveConfig struct {
 	tracer      pgx.QueryTracer // of the databases' connections; nil: none
 }
 
+// defaults is what a server is given where nothing else is said.
+func defaults() serveConfig {
+	return serveConfig{
+		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: 15 * time.Second, history: 90 * 24 * time.Hour, batchTarget: 50 * time.Millisecond,
+		workers: 2, limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10},
+	}
+}
+
+// onFreePorts is a server of a database by the defaults, for this process alone.
+func onFreePorts(databaseURL string) serveConfig {
+	c := defaults()
+	c.databaseURL, c.grpcListen, c.httpListen = databaseURL, "127.0.0.1:0", "127.0.0.1:0"
+	return c
+}
+
 func newServe() *cobra.Command {
-	var (
-		c       serveConfig
-		logging logConfig
-	)
+	c := defaults()
+	var logging logConfig
 	cmd := &cobra.Command{
 		Use:   "serve --database-url URL",
 		Short: "Serve the API, and work on the runs it starts",
@@ -75,29 +88,29 @@ func newServe() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.databaseURL, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required)")
-	f.StringVar(&c.grpcListen, "grpc-listen", "127.0.0.1:9090", "the address for gRPC; port 0 picks a free one")
-	f.StringVar(&c.httpListen, "http-listen", "127.0.0.1:8080", "the address for REST; port 0 picks a free one")
+	f.StringVar(&c.grpcListen, "grpc-listen", c.grpcListen, "the address for gRPC; port 0 picks a free one")
+	f.StringVar(&c.httpListen, "http-listen", c.httpListen, "the address for REST; port 0 picks a free one")
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account; may be repeated")
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 UTC until SetSchedule says otherwise")
-	f.DurationVar(&c.history, "history", 90*24*time.Hour, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
-	f.DurationVar(&c.batchTarget, "batch-target", 50*time.Millisecond, "how long a batch should take, 1ms to 10s: a slower one makes the next one smaller")
-	f.IntVar(&c.workers, "workers", 2, "how many batches may be at work at once on a large table, where together they get half as much again done as one, 1 to 16")
+	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
+	f.DurationVar(&c.batchTarget, "batch-target", c.batchTarget, "how long a batch should take, 1ms to 10s: a slower one makes the next one smaller")
+	f.IntVar(&c.workers, "workers", c.workers, "how many batches may be at work at once on a large table, 1 to 16: all while nobody else is at work on the server, and beside others where they get half as much again done as one")
 	limitFlags(f, &c.limits)
 	c.forms.flags(f)
 	c.access.flags(f)
 	logging.flags(f)
-	f.DurationVar(&c.lease, "lease", 15*time.Second, "how long a silent replica keeps its run, 1s or more")
+	f.DurationVar(&c.lease, "lease", c.lease, "how long a silent replica keeps its run, 1s or more")
 	return cmd
 }
 
-// limitFlags adds the flags of what a batch waits for.
+// limitFlags adds the flags of what a batch waits for, whose defaults are those given.
 func limitFlags(f *pflag.FlagSet, l *purge.Limits) {
-	f.DurationVar(&l.ReplicaLag, "max-replica-lag", 10*time.Second, "a batch waits while a replica of the database is further behind; 0: it does not. Given, a lag that the role may not see is too much")
-	f.IntVar(&l.ActiveSessions, "max-active-sessions", 50, "a batch waits while more sessions of others are at work on the server; 0: it does not")
-	f.IntVar(&l.WaitingSessions, "max-waiting-sessions", 10, "a batch waits while more sessions of others wait for locks; 0: it does not")
-	f.Int64Var(&l.WALPerSecond, "max-wal-rate", 0, "a batch waits while the server writes more bytes of WAL a second; 0: it does not")
-	f.IntVar(&l.RowsPerSecond, "max-rows-per-second", 0, "how many rows may go a second; 0: as many as do")
+	f.DurationVar(&l.ReplicaLag, "max-replica-lag", l.ReplicaLag, "a batch waits while a replica of the database is further behind; 0: it does not. Given, a lag that the role may not see is too much")
+	f.IntVar(&l.ActiveSessions, "max-active-sessions", l.ActiveSessions, "a batch waits while more sessions of others are at work on the server; 0: it does not")
+	f.IntVar(&l.WaitingSessions, "max-waiting-sessions", l.WaitingSessions, "a batch waits while more sessions of others wait for locks; 0: it does not")
+	f.Int64Var(&l.WALPerSecond, "max-wal-rate", l.WALPerSecond, "a batch waits while the server writes more bytes of WAL a second; 0: it does not")
+	f.IntVar(&l.RowsPerSecond, "max-rows-per-second", l.RowsPerSecond, "how many rows may go a second; 0: as many as do")
 }
 
 // checkLimits refuses negative limits.
