@@ -12,15 +12,14 @@ import (
 // in the order of their places.
 type axis struct {
 	found []pgtype.TID // nil: the blocks
-	// first is how much of it the first batch covers, most what any may, stretch what a worker takes at once, and large
-	// from how much on several workers are worth it.
-	first, most, stretch, large int64
+	// first is how much of it the first batch covers, most what any may, and stretch what a worker takes at once.
+	first, most, stretch int64
 	// part says that these are some of the table's blocks: what is below a place is not done.
 	part bool
 }
 
-// blocks is the axis of a table's heap: 8 KiB each. A worker takes 8 MiB at once; from 64 MiB on there may be several.
-var blocks = axis{first: 32, most: 256, stretch: 1024, large: 8192}
+// blocks is the axis of a table's heap: 8 KiB each. A worker takes 8 MiB at once.
+var blocks = axis{first: 32, most: 256, stretch: 1024}
 
 // someBlocks is the axis of a part of the heap.
 func someBlocks() axis {
@@ -31,7 +30,7 @@ func someBlocks() axis {
 
 // rows is the axis of rows that were found; no batch covers more than it may touch.
 func rows(found []pgtype.TID, most int) axis {
-	return axis{found: found, first: int64(min(firstRows, most)), most: int64(most), stretch: 4 * int64(most), large: 4 * int64(most)}
+	return axis{found: found, first: int64(min(firstRows, most)), most: int64(most), stretch: 4 * int64(most)}
 }
 
 // window is the condition that a row stands between two places, whose parameters follow so many others.

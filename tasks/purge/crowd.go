@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Several workers are worth it when together they get half as much again done as one alone: what they take from each
-// other they take from the application, too. What a row costs is known after so many batches a worker; the other way is
-// tried again after a pause that doubles.
+// Beside others several workers are worth it when together they get half as much again done as one alone: what they take
+// from each other they take from the application, too. What a row costs is known after so many batches a worker; the other
+// way is tried again after a pause that doubles.
 const (
 	worthIt    = 1.5
 	trial      = 2
@@ -17,11 +17,13 @@ const (
 	lastPause  = time.Minute
 )
 
-// crowd lets one of a sweep's workers work, or all of them, as it is worth it.
+// crowd lets all of a sweep's workers work while nobody else is at work on the server, and else one of them, or all, as it
+// is worth it.
 type crowd struct {
 	size int
 
 	mu      sync.Mutex
+	quiet   bool // nobody else is at work
 	busy    int
 	allowed int
 	changed chan struct{} // closed when a worker may have a place
@@ -80,11 +82,21 @@ func (c *crowd) wake() {
 	c.changed = make(chan struct{})
 }
 
-// took is told how long a batch took that so many rows went by, and decides.
-func (c *crowd) took(begun time.Time, took time.Duration, rows int64) {
+// took is told how long a batch took that so many rows went by, and whether nobody else is at work, and decides.
+func (c *crowd) took(begun time.Time, took time.Duration, rows int64, quiet bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.size == 1 || rows == 0 || c.busy != c.allowed || begun.Before(c.since) {
+	switch {
+	case c.size == 1:
+		return
+	case quiet && !c.quiet:
+		c.let(c.size)
+	case !quiet && c.quiet:
+		c.pause = firstPause
+		c.let(1)
+	}
+	c.quiet = quiet
+	if quiet || rows == 0 || c.busy != c.allowed || begun.Before(c.since) {
 		return
 	}
 	enough := trial * c.allowed

@@ -88,8 +88,7 @@ type Engine struct {
 	Warn func(message string)
 
 	manners    *manners
-	findAtOnce int  // 0: foundAtOnce
-	crowded    bool // all workers begin at once
+	findAtOnce int // 0: foundAtOnce
 }
 
 // New returns an engine, whose copies look at the server together.

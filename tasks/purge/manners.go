@@ -46,15 +46,18 @@ type manners struct {
 	looked  time.Time
 	wal     int64
 	reason  string    // to wait; empty: none
+	quiet   bool      // nobody else is at work
 	ready   time.Time // when as many rows may go again
 	unknown bool      // that the lag can not be seen was told
 }
 
 // look asks the server; it is of use to a role that may see little, too. Others are those with another application_name.
+// They are at work who have been within half a second, or who may not be seen.
 const look = `
-WITH others AS (SELECT pid, state, wait_event_type FROM pg_stat_activity
-  WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> current_setting('application_name'))
+WITH others AS (SELECT pid, state, state_change, wait_event_type FROM pg_stat_activity
+  WHERE COALESCE(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL AND usesysid IS NOT NULL AND pid <> pg_backend_pid() AND application_name <> current_setting('application_name'))
 SELECT (SELECT count(*) FROM others WHERE state = 'active'),
+  NOT EXISTS (SELECT FROM others WHERE (state <> 'active' AND state_change < now() - interval '500 ms') IS NOT TRUE),
   (SELECT count(*) FROM others WHERE wait_event_type = 'Lock'),
   (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND pg_blocking_pids(pid) &&
     ARRAY(SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = current_setting('application_name'))),
@@ -103,15 +106,15 @@ func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Dura
 	}
 	var (
 		active, waiting, forUs, wal, lag int64
-		hidden                           bool
+		quiet, hidden                    bool
 	)
-	if err := e.Pool.QueryRow(ctx, look).Scan(&active, &waiting, &forUs, &lag, &hidden, &wal); err != nil {
+	if err := e.Pool.QueryRow(ctx, look).Scan(&active, &quiet, &waiting, &forUs, &lag, &hidden, &wal); err != nil {
 		return "", 0, fmt.Errorf("look at the server: %w", err)
 	}
 	elapsed := time.Since(m.looked).Seconds()
 	first := m.looked.IsZero()
 	written := float64(wal-m.wal) / elapsed
-	m.looked, m.wal, m.reason = time.Now(), wal, ""
+	m.looked, m.wal, m.reason, m.quiet = time.Now(), wal, "", quiet
 	l := e.Limits
 	if hidden && l.ReplicaLag > 0 && !l.LagMustBeSeen && !m.unknown {
 		m.unknown = true
@@ -132,6 +135,16 @@ func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Dura
 		m.reason = walRate
 	}
 	return m.reason, lookEvery, nil
+}
+
+// quiet tells whether nobody else was at work when the server was looked at last.
+func (e *Engine) quiet() bool {
+	if e.manners == nil {
+		return false
+	}
+	e.manners.mu.Lock()
+	defer e.manners.mu.Unlock()
+	return e.manners.quiet
 }
 
 // spend notes that rows went: as many may go only so often.

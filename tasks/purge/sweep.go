@@ -175,13 +175,10 @@ type sweep struct {
 // to sweeps up to the end of the axis.
 func (sw *sweep) to(ctx context.Context, end int64) error {
 	workers := 1
-	if end-sw.next >= sw.large && sw.Also == nil { // what goes beside the rows is not known to be disjoint
+	if end-sw.next > sw.stretch && sw.Also == nil { // what goes beside the rows is not known to be disjoint
 		workers = max(sw.Workers, 1)
 	}
 	sw.crowd, sw.paced = newCrowd(workers), newPace(sw.mostRows, sw.axis, sw.Target)
-	if sw.crowded {
-		sw.crowd.allowed = workers
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return (&worker{sweep: sw, session: sw.session}).work(ctx, end) })
 	for range workers - 1 {

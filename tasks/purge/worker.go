@@ -147,7 +147,7 @@ func (w *worker) batch(ctx context.Context) error {
 		w.narrowed = 0
 	}
 	w.took(time.Since(begun), next-w.from, n.largest, direct)
-	w.crowd.took(begun, time.Since(begun), n.gone)
+	w.crowd.took(begun, time.Since(begun), n.gone, w.quiet())
 	w.committed(w, done, n.gone, left)
 	w.spend(n.gone + n.twins)
 	return nil

@@ -4,32 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
+// alone is an engine of so many workers on a server that nobody else uses, and a table of so many blocks, with four rows
+// each, every other one obsolete.
+func alone(t *testing.T, workers, blocks int) (*pgtest.DB, *purge.Engine, *account) {
+	t.Helper()
+	db, _ := pgtest.Private(t)
+	fillBlocks(db, blocks)
+	e, a := engine(db)
+	e.Workers, e.Limits = workers, purge.Limits{ActiveSessions: 100}
+	return db, purge.New(*e), a
+}
+
+func fillBlocks(db *pgtest.DB, blocks int) {
+	db.Do("DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL, filler text); ALTER TABLE t ALTER filler SET STORAGE PLAIN")
+	db.Do("INSERT INTO t SELECT i, i % 2 = 0, repeat('x', 1900) FROM generate_series(1, $1::int) i", 4*blocks)
+}
+
+// fewRows is the sweep of obsolete rows in many batches.
+func fewRows() purge.Sweep {
+	s := obsolete
+	s.Limit = 50
+	return s
+}
+
 // Several workers take what one would, no more at once than they may, and whatever the cursor says is done is done.
 func TestWorkersShareALargeTable(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Empty(t)
-	db.Do("CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL, filler text); ALTER TABLE t ALTER filler SET STORAGE PLAIN")
-	const n = 40_000 // four a block: 80 MiB
-	db.Do("INSERT INTO t SELECT i, i % 2 = 0, repeat('x', 1900) FROM generate_series(1, $1::int) i", n)
-	e, a := engine(db)
-	e.Workers = 3 // of the four connections of the pool; the test needs one
-	e.Crowded()
+	const n = 40_000
+	db, e, a := alone(t, 3, n/4) // of the four connections of the pool; the test needs one
 	a.after = func(d purge.Delta) {
 		if left := db.Int(fmt.Sprintf("SELECT count(*) FROM t WHERE old AND ctid < '(%d,0)'", d.Cursor.Place)); left != 0 {
 			t.Errorf("%d obsolete rows stand below the cursor %d", left, d.Cursor.Place)
 		}
 	}
-	s := obsolete
-	s.Limit = 50
-	if _, err := e.Run(t.Context(), s, purge.Cursor{}); err != nil {
+	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
 	if a.deleted() != n/2 || a.biggest() > 50 || db.Int("SELECT count(*) FROM t") != n/2 {
@@ -40,12 +59,8 @@ func TestWorkersShareALargeTable(t *testing.T) {
 // One of several workers that is to stop stops all, and what was committed is accounted for.
 func TestWorkersStopTogether(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Empty(t)
-	db.Do("CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL, filler text); ALTER TABLE t ALTER filler SET STORAGE PLAIN")
-	db.Do("INSERT INTO t SELECT i, true, repeat('x', 3900) FROM generate_series(1, 20000) i")
-	e, a := engine(db)
-	e.Workers = 2
-	e.Crowded()
+	const n = 20_000
+	db, e, a := alone(t, 2, n/4)
 	stop := errors.New("stop")
 	commit := e.Commit
 	e.Commit = func(ctx context.Context, tx pgx.Tx, d purge.Delta) error {
@@ -54,12 +69,60 @@ func TestWorkersStopTogether(t *testing.T) {
 		}
 		return commit(ctx, tx, d)
 	}
-	s := obsolete
-	s.Limit = 50
-	if _, err := e.Run(t.Context(), s, purge.Cursor{}); !errors.Is(err, stop) {
+	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); !errors.Is(err, stop) {
 		t.Fatalf("got %v", err)
 	}
-	if gone := 20_000 - db.Int("SELECT count(*) FROM t"); gone != a.deleted() || gone == 0 {
+	if gone := n - db.Int("SELECT count(*) FROM t"); gone != a.deleted() || gone == 0 {
 		t.Errorf("%d rows went, %d are accounted for", gone, a.deleted())
+	}
+}
+
+// All workers are at work while nobody else is, and one beside others, who need not be seen.
+func TestWorkersMakeRoom(t *testing.T) {
+	t.Parallel()
+	const blocks = 4_000
+	db, e, a := alone(t, 2, blocks)
+	var workers map[uint32]bool
+	a.before = func(tx pgx.Tx) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		workers[tx.Conn().PgConn().PID()] = true
+		return nil
+	}
+	idle := func(*pgx.Conn, context.Context) {}
+	for _, test := range []struct {
+		name, role string
+		workers    int
+		atWork     func(conn *pgx.Conn, ctx context.Context)
+	}{
+		{"an idle session", campaigndb.Role, 2, idle},
+		{"a session in a statement", campaigndb.Role, 1, func(conn *pgx.Conn, ctx context.Context) { _, _ = conn.Exec(ctx, "SELECT pg_sleep(600)") }},
+		{"a session between statements", campaigndb.Role, 1, func(conn *pgx.Conn, ctx context.Context) {
+			for ctx.Err() == nil {
+				_, _ = conn.Exec(ctx, "SELECT 1")
+				time.Sleep(50 * time.Millisecond)
+			}
+		}},
+		{"a session that may not be seen", "postgres", 1, idle},
+	} {
+		conn, err := pgx.Connect(t.Context(), db.As(test.role)+"&application_name=application")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { test.atWork(conn, ctx) })
+		fillBlocks(db, blocks)
+		time.Sleep(time.Second) // who is idle has been for a while
+		workers = map[uint32]bool{}
+		if _, err := purge.New(*e).Run(t.Context(), fewRows(), purge.Cursor{}); err != nil {
+			t.Fatal(err)
+		}
+		end()
+		wg.Wait()
+		db.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'application'")
+		if left := db.Int("SELECT count(*) FROM t WHERE old"); len(workers) != test.workers || left != 0 {
+			t.Errorf("%s: %d workers instead of %d, %d rows are left", test.name, len(workers), test.workers, left)
+		}
 	}
 }
