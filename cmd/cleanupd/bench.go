@@ -26,7 +26,7 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "Compare ways to delete old rows, side by side, on a private PostgreSQL",
 		Long: "Fill tables, delete their old rows by one unbatched DELETE, by the statements that are published and that job\n" +
-			"queues use, and by this service, each on a copy of its own and with pgbench beside it, and print a table.\n" +
+			"queues use, and by this service, each on a copy of its own and with pgbench beside it unless alone, and print a table.\n" +
 			"It takes a while, and some gigabytes; compare only figures of one run.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,6 +67,7 @@ func newBench() *cobra.Command {
 	f.IntVar(&rows, "rows", 3_000_000, "how many rows a table has, 1000 or more")
 	f.IntVar(&o.Repeats, "repeats", 3, "how often each way is measured; the median counts")
 	f.DurationVar(&o.Limit, "limit", 20*time.Second, "how long one way may take at once")
+	f.BoolVar(&o.Alone, "alone", false, "measure without pgbench beside: nobody else is at work on the server")
 	f.BoolVar(&full, "full", false, "measure all 96 kinds of tables instead of six")
 	f.IntSliceVar(&only, "cell", nil, "measure only these kinds, by their numbers; may be repeated (default all)")
 	f.StringVar(&chart, "chart", "", "write a chart to this file (.svg, .png or .pdf)")

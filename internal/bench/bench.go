@@ -21,6 +21,7 @@ type Options struct {
 	Cells   []Cell
 	Repeats int           // of each method on each cell; the median counts
 	Limit   time.Duration // for one method at once: what did not end by then is reckoned by what it got done
+	Alone   bool          // no application is beside
 	// Service starts the real service on a database, with a tracer on its connections, and returns how to run a task
 	// by it and how to stop it.
 	Service func(ctx context.Context, url string, tight bool, tracer pgx.QueryTracer) (run func(ctx context.Context, task string) error, stop func() error, err error)
@@ -58,9 +59,11 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 	if err := prepareBeside(ctx, pg); err != nil {
 		return nil, idle, fmt.Errorf("pgbench: %w", err)
 	}
-	fmt.Fprintln(w, "measuring the application alone …")
-	if idle, err = alone(ctx, pg, super); err != nil {
-		return nil, idle, err
+	if !o.Alone {
+		fmt.Fprintln(w, "measuring the application alone …")
+		if idle, err = alone(ctx, pg, super); err != nil {
+			return nil, idle, err
+		}
 	}
 	for _, cell := range o.Cells {
 		fmt.Fprintf(w, "%s: filling …\n", cell)
@@ -148,9 +151,15 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 		}
 		clean = func(ctx context.Context) error { return run(ctx, task) }
 	}
-	b, err := startBeside(ctx, pg, super)
-	if err != nil {
-		return r, err
+	endBeside := func() ([]time.Duration, error) { return nil, nil }
+	if o.Alone {
+		time.Sleep(quiet)
+	} else {
+		b, err := startBeside(ctx, pg, super)
+		if err != nil {
+			return r, err
+		}
+		endBeside = b.end
 	}
 	limited, cancel := context.WithTimeout(ctx, o.Limit)
 	defer cancel()
@@ -158,7 +167,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	err = clean(limited)
 	elapsed := time.Since(begun)
 	r = Result{Cell: cell, Method: m.Name, Finished: elapsed < o.Limit-limitSlack} // a server ends a call a little before its client does
-	beside, besideErr := b.end()
+	beside, besideErr := endBeside()
 	if err != nil && r.Finished {
 		return r, err
 	}
@@ -179,6 +188,9 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	r.P50, r.P99 = percentile(beside, 0.5), percentile(beside, 0.99)
 	return r, nil
 }
+
+// quiet is how long nobody was at work when a method begins that is alone.
+const quiet = time.Second
 
 // limitSlack is how much earlier than the limit a way may have been ended by it.
 const limitSlack = 200 * time.Millisecond

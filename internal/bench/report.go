@@ -16,7 +16,9 @@ func Print(w io.Writer, results []Result, idle Result) error {
 		if cell == nil || *cell != r.Cell {
 			cell, measure = &r.Cell, r.RowsPerS
 			fmt.Fprintf(table, "\n%s\nMETHOD\tROWS/S\tTIMES ONE DELETE\tSTATEMENT P99\tAPPLICATION P50\tP99\tWAL\t\n", r.Cell)
-			fmt.Fprintf(table, "(nothing)\t\t\t\t%s\t%s\t\t\n", short(idle.P50), short(idle.P99))
+			if idle.P99 > 0 {
+				fmt.Fprintf(table, "(nothing)\t\t\t\t%s\t%s\t\t\n", short(idle.P50), short(idle.P99))
+			}
 		}
 		unfinished := ""
 		if !r.Finished {
@@ -35,4 +37,10 @@ func Print(w io.Writer, results []Result, idle Result) error {
 	return table.Flush()
 }
 
-func short(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
+// short is a time as it is printed; nothing when it was not measured.
+func short(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.Round(100 * time.Microsecond).String()
+}
