@@ -210,7 +210,7 @@ func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 		e.log(ctx, Warning, u.Name+": someone keeps the whole table locked; the rest of it is left for the next run")
 	}
 	if r.Kept > 0 {
-		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger of the table prevents it; left", u.Name, r.Kept))
+		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left", u.Name, r.Kept))
 	}
 	if r == (purge.Result{}) {
 		return

@@ -64,7 +64,7 @@ type Result struct {
 	// TableLocked says that the sweep ended early: someone held a lock that could not be passed over, as on the
 	// whole table.
 	TableLocked bool
-	// Kept is how many obsolete rows stayed though nobody held their locks: a trigger of the application's says no.
+	// Kept is how many obsolete rows stayed though nobody held their locks: a trigger or rule of the application's says no.
 	Kept int64
 }
 
@@ -109,9 +109,12 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 			return err
 		}
 	}
-	var err error
-	if sw.simple, err = sw.isSimple(ctx); err != nil {
+	instead, err := sw.dependents(ctx)
+	if err != nil {
 		return err
+	}
+	if instead {
+		return sw.each(ctx, func(_ context.Context, rows int64) error { sw.result.Kept += rows; return nil })
 	}
 	done, err := sw.byIndex(ctx)
 	if !done && err == nil {
@@ -262,22 +265,29 @@ func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	}
 }
 
-// dependents asks whether a table has triggers, and what refers to it by a foreign key without an index.
-const dependents = `
-SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT tgisinternal),
+// dependentsSQL asks whether a rule does something instead of a command ($2, as pg_rewrite has it), whether a table has
+// triggers, and what refers to it by a foreign key without an index.
+const dependentsSQL = `
+SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $1::text::regclass AND ev_type::text = $2 AND is_instead),
+  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT tgisinternal),
   ARRAY(SELECT format('%s (%s)', f.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
       FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.number))
     FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = $1::text::regclass AND NOT EXISTS (
       SELECT FROM pg_index i WHERE i.indrelid = f.conrelid AND i.indkey[0] = ANY (f.conkey) AND i.indpred IS NULL AND i.indisvalid)
     ORDER BY 1)`
 
-// isSimple tells whether nothing goes beside the rows, and no trigger may keep them. It warns of what makes each row dear.
-func (sw *sweep) isSimple(ctx context.Context) (yes bool, err error) {
+// dependents tells whether a rule of the table does something instead. It finds out whether the plain statement will do:
+// nothing goes beside the rows, and no trigger may keep them. It warns of what makes each row dear.
+func (sw *sweep) dependents(ctx context.Context) (instead bool, err error) {
+	command := "4"
+	if sw.Set != "" {
+		command = "2"
+	}
 	var (
 		triggers  bool
 		unindexed []string
 	)
-	if err := sw.read(ctx, []any{&triggers, &unindexed}, dependents, sw.Relation); err != nil {
+	if err := sw.read(ctx, []any{&instead, &triggers, &unindexed}, dependentsSQL, sw.Relation, command); err != nil {
 		return false, err
 	}
 	if sw.Set == "" {
@@ -285,7 +295,8 @@ func (sw *sweep) isSimple(ctx context.Context) (yes bool, err error) {
 			sw.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", sw.Name, key))
 		}
 	}
-	return !triggers && sw.Twin == nil && sw.Also == nil, nil
+	sw.simple = !triggers && sw.Twin == nil && sw.Also == nil
+	return instead, nil
 }
 
 // end is the number of blocks the table has now, and the file that they are in.

@@ -280,6 +280,34 @@ func TestSweepEndsWhenATriggerKeepsTheRows(t *testing.T) {
 	}
 }
 
+// A rule that does something instead keeps the rows: what it would do is not known. Another one does not.
+func TestSweepKeepsWhatARuleRewrites(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		rule, set     string
+		changed, kept int64
+	}{
+		"nothing instead":             {"ON DELETE TO t DO INSTEAD NOTHING", "", 0, 5},
+		"an update instead, of some":  {"ON DELETE TO t WHERE old.id > 4 DO INSTEAD UPDATE t SET old = false WHERE id = old.id", "", 0, 5},
+		"a rule of updates":           {"ON UPDATE TO t DO INSTEAD NOTHING", "", 5, 0},
+		"nothing instead of updates":  {"ON UPDATE TO t DO INSTEAD NOTHING", "old = false", 0, 5},
+		"something else, of deletion": {"ON DELETE TO t DO ALSO NOTHING", "", 5, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, 10)
+			db.Do("CREATE RULE r AS " + test.rule)
+			e, a := engine(db)
+			s := obsolete
+			s.Set = test.set
+			result, err := e.Run(t.Context(), s, purge.Cursor{})
+			if err != nil || result.Kept != test.kept || int64(db.Int("SELECT count(*) FROM t WHERE old")) != 5-test.changed || len(a.warned) > 0 {
+				t.Errorf("result %+v, error %v, %d obsolete rows, warned %q", result, err, db.Int("SELECT count(*) FROM t WHERE old"), a.warned)
+			}
+		})
+	}
+}
+
 func TestSweepRetriesADeadlock(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 10)
