@@ -70,6 +70,9 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 		if err := cell.fill(ctx, pg, "cell"); err != nil {
 			return nil, idle, err
 		}
+		if _, err := super.Exec(ctx, "GRANT pg_read_all_stats TO "+campaigndb.Role); err != nil { // as deploy/role.sql does
+			return nil, idle, err
+		}
 		samples := map[string][]Result{}
 		for range o.Repeats {
 			for _, m := range Methods {
