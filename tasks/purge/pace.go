@@ -7,7 +7,7 @@ const firstRows = 1_000
 
 // mostTogether is how many statements a batch may have: what comes with it, such as its account and its COMMIT, is then
 // little beside them.
-const mostTogether = 4
+const mostTogether = 8
 
 // pace is how much a batch may take on, so that it takes the time that it should.
 type pace struct {
@@ -17,6 +17,7 @@ type pace struct {
 	width    int64 // of a statement's window on the sweep's axis
 	widest   int64
 	together int64 // statements on windows, one after the other
+	single   bool  // never more than one
 	exact    bool  // a window has as many rows as it is wide
 }
 
@@ -48,7 +49,7 @@ func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 		p.limit = min(int(float64(p.limit)*more)+1, p.most)
 	case p.width < room:
 		p.width = min(int64(float64(p.width)*more)+1, p.widest)
-	case direct:
+	case direct && !p.single:
 		p.together = min(p.together+1, mostTogether)
 	}
 	p.width = max(min(p.width, room), 1)

@@ -22,6 +22,19 @@ func TestPaceAfterAShortWindow(t *testing.T) {
 	}
 }
 
+// A batch that may have but one statement never gets more, however quick it is.
+func TestPaceOfSingleStatements(t *testing.T) {
+	t.Parallel()
+	p := newPace(5_000, blocks, 50*time.Millisecond)
+	p.single = true
+	for range 20 {
+		p.took(time.Millisecond, p.width, 0, true)
+	}
+	if p.together != 1 || p.width != blocks.most {
+		t.Errorf("%d windows of %d blocks", p.together, p.width)
+	}
+}
+
 // Statements that take too long are first sent one by one, and made smaller then.
 func TestPaceShrinks(t *testing.T) {
 	t.Parallel()

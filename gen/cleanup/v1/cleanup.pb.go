@@ -361,7 +361,7 @@ type TaskResult struct {
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Tables and views dropped; in a dry run, those that would be.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
-	// Statements that changed something, each of at most the rows that the rule gives (up to four share a transaction); in a
+	// Statements that changed something, each of at most the rows that the rule gives (up to eight share a transaction); in a
 	// dry run, parts of tables in which rows match.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
 	// When it began.
