@@ -48,7 +48,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 		return nil, idle, err
 	}
 	defer pg.Stop()
-	super, err := pgx.Connect(ctx, pg.URL("postgres", "postgres"))
+	super, err := connect(ctx, pg.URL("postgres", "postgres"))
 	if err != nil {
 		return nil, idle, err
 	}
@@ -94,6 +94,11 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 	return results, idle, nil
 }
 
+// connect opens a session of the benchmark's own, by a name that the service does not take for an application at work.
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	return pgx.Connect(ctx, url+"&application_name=cleanupd")
+}
+
 // alone measures the application with nothing beside it.
 func alone(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (Result, error) {
 	b, err := startBeside(ctx, pg, super)
@@ -117,7 +122,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 		}
 	}
 	url := pg.URL(campaigndb.Role, name)
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
 		return r, err
 	}
@@ -127,7 +132,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 		return r, err
 	}
 	if cell.HeldBack {
-		holder, err := pgx.Connect(ctx, url)
+		holder, err := connect(ctx, url)
 		if err != nil {
 			return r, err
 		}
@@ -155,9 +160,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 		clean = func(ctx context.Context) error { return run(ctx, task) }
 	}
 	endBeside := func() ([]time.Duration, error) { return nil, nil }
-	if o.Alone {
-		time.Sleep(quiet)
-	} else {
+	if !o.Alone {
 		b, err := startBeside(ctx, pg, super)
 		if err != nil {
 			return r, err
@@ -191,9 +194,6 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	r.P50, r.P99 = percentile(beside, 0.5), percentile(beside, 0.99)
 	return r, nil
 }
-
-// quiet is how long nobody was at work when a method begins that is alone.
-const quiet = time.Second
 
 // limitSlack is how much earlier than the limit a way may have been ended by it.
 const limitSlack = 200 * time.Millisecond

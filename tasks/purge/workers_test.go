@@ -93,17 +93,23 @@ func TestWorkersMakeRoom(t *testing.T) {
 	for _, test := range []struct {
 		name, role string
 		workers    int
+		seen       string // as what it is when the sweep begins
 		atWork     func(conn *pgx.Conn, ctx context.Context)
 	}{
-		{"an idle session", campaigndb.Role, 2, idle},
-		{"a session in a statement", campaigndb.Role, 1, func(conn *pgx.Conn, ctx context.Context) { _, _ = conn.Exec(ctx, "SELECT pg_sleep(600)") }},
-		{"a session between statements", campaigndb.Role, 1, func(conn *pgx.Conn, ctx context.Context) {
+		{"an idle session", campaigndb.Role, 2, "state = 'idle' AND state_change < now() - interval '1 s'", idle},
+		{"a session in a statement", campaigndb.Role, 1, "state = 'active' AND state_change < now() - interval '1 s'", func(conn *pgx.Conn, ctx context.Context) { _, _ = conn.Exec(ctx, "SELECT pg_sleep(600)") }},
+		{"a session between statements", campaigndb.Role, 1, "state = 'idle' AND query = 'SELECT 1'", func(conn *pgx.Conn, ctx context.Context) {
+			ticker := time.NewTicker(50 * time.Millisecond)
+			defer ticker.Stop()
 			for ctx.Err() == nil {
 				_, _ = conn.Exec(ctx, "SELECT 1")
-				time.Sleep(50 * time.Millisecond)
+				select {
+				case <-ticker.C:
+				case <-ctx.Done():
+				}
 			}
 		}},
-		{"a session that may not be seen", "postgres", 1, idle},
+		{"a session that may not be seen", "postgres", 1, "state IS NULL", idle},
 	} {
 		conn, err := pgx.Connect(t.Context(), db.As(test.role)+"&application_name=application")
 		if err != nil {
@@ -113,7 +119,7 @@ func TestWorkersMakeRoom(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { test.atWork(conn, ctx) })
 		fillBlocks(db, blocks)
-		time.Sleep(time.Second) // who is idle has been for a while
+		db.Until("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'application' AND " + test.seen)
 		workers = map[uint32]bool{}
 		if _, err := purge.New(*e).Run(t.Context(), fewRows(), purge.Cursor{}); err != nil {
 			t.Fatal(err)
