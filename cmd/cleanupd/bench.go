@@ -68,6 +68,7 @@ func newBench() *cobra.Command {
 	f.IntVar(&o.Repeats, "repeats", 3, "how often each way is measured; the median counts")
 	f.DurationVar(&o.Limit, "limit", 20*time.Second, "how long one way may take at once")
 	f.BoolVar(&o.Alone, "alone", false, "measure without pgbench beside: nobody else is at work on the server")
+	f.StringVar(&o.SharedBuffers, "shared-buffers", "", "shared_buffers of the private server, such as 1GB (default a quarter of the memory)")
 	f.BoolVar(&full, "full", false, "measure all 96 kinds of tables instead of six")
 	f.IntSliceVar(&only, "cell", nil, "measure only these kinds, by their numbers; may be repeated (default all)")
 	f.StringVar(&chart, "chart", "", "write a chart to this file (.svg, .png or .pdf)")

@@ -154,6 +154,9 @@ func TestBench(t *testing.T) {
 	if drawn, err := os.ReadFile(chart); code != 0 || err != nil || !bytes.Contains(drawn, []byte("<svg")) || !regexp.MustCompile(`\none DELETE +\d+ +1\.00 `).MatchString(out) || !strings.Contains(out, "\ncleanupd ") {
 		t.Errorf("%d %s %s %v", code, out, errs, err)
 	}
+	if code, out, errs := cleanupd(t, "bench", "--shared-buffers", "nonsense"); code != 1 || out != "" || !strings.Contains(errs, `"shared_buffers": "nonsense"`) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
 }
 
 func TestDemoKeepsServing(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
@@ -22,6 +23,8 @@ type Options struct {
 	Repeats int           // of each method on each cell; the median counts
 	Limit   time.Duration // for one method at once: what did not end by then is reckoned by what it got done
 	Alone   bool          // no application is beside
+	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation advises.
+	SharedBuffers string
 	// Service starts the real service on a database, with a tracer on its connections, and returns how to run a task
 	// by it and how to stop it.
 	Service func(ctx context.Context, url string, tight bool, tracer pgx.QueryTracer) (run func(ctx context.Context, task string) error, stop func() error, err error)
@@ -39,10 +42,24 @@ type Result struct {
 }
 
 // settings make the private server a lifelike one: it is durable, and vacuums by itself.
-var settings = []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "autovacuum=on", "shared_buffers=1GB", "max_wal_size=4GB", "checkpoint_timeout=15min"}
+func (o Options) settings() ([]string, error) {
+	buffers := o.SharedBuffers
+	if buffers == "" {
+		quarter, err := memlimit.ApplyRatio(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem), 0.25)()
+		if err != nil {
+			return nil, fmt.Errorf("how much memory there is: %w", err)
+		}
+		buffers = fmt.Sprintf("%dMB", quarter>>20)
+	}
+	return []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "autovacuum=on", "max_wal_size=4GB", "checkpoint_timeout=15min", "shared_buffers=" + buffers}, nil
+}
 
 // Run measures, tells w what it is doing, and returns the results in order.
 func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Result, err error) {
+	settings, err := o.settings()
+	if err != nil {
+		return nil, idle, err
+	}
 	pg, err := localpg.Start(ctx, settings...)
 	if err != nil {
 		return nil, idle, err
