@@ -90,24 +90,24 @@ func (m *metrics) begin() {
 // label is a state as a label's value.
 func label[S ~string](state S) string { return strings.ToLower(string(state)) }
 
-// runEnded counts a run, and the tasks that were cut off by its end.
+// runEnded counts the tasks that were cut off by a run's end, and then the run: whoever sees it counted sees its tasks.
 func (m *metrics) runEnded(r *Run) {
-	dry := strconv.FormatBool(r.DryRun)
-	m.runs.WithLabelValues(label(r.State), dry).Inc()
-	took(m.runSeconds.WithLabelValues(dry), r.StartTime, r.EndTime)
 	for _, t := range r.Results {
 		if t.State == tasks.Cancelled {
 			m.taskEnded(r, &t)
 		}
 	}
+	dry := strconv.FormatBool(r.DryRun)
+	took(m.runSeconds.WithLabelValues(dry), r.StartTime, r.EndTime)
+	m.runs.WithLabelValues(label(r.State), dry).Inc()
 }
 
 func (m *metrics) taskEnded(r *Run, t *Result) {
 	if r.DryRun {
 		return
 	}
-	m.tasks.WithLabelValues(t.Task, label(t.State)).Inc()
 	took(m.taskSeconds.WithLabelValues(t.Task), t.StartTime, t.EndTime)
+	m.tasks.WithLabelValues(t.Task, label(t.State)).Inc()
 }
 
 // took observes how long something took, if it was begun.
