@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -134,31 +133,4 @@ func (j *journal) Emptied(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
-// loadSpace adds the tables to the results of runs: those that a run deleted from, or made smaller.
-func loadSpace(ctx context.Context, db campaign.Querier, byID map[string]*Run) error {
-	var ids []string
-	for id := range byID {
-		ids = append(ids, id)
-	}
-	rows, err := db.Query(ctx, `SELECT run_id::text, task, relation, rows_deleted, table_bytes_before, index_bytes_before,
-		table_bytes_after, index_bytes_after, dead_bytes, free_bytes
-		FROM (SELECT *, sum(rows_deleted) OVER (PARTITION BY run_id, relation) AS by_all FROM cleanupd.space WHERE run_id = ANY ($1::text[]::uuid[])) AS s
-		WHERE table_bytes_after IS NOT NULL AND (by_all > 0 OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before)
-		ORDER BY rows_deleted DESC, by_all DESC, relation`, ids)
-	if err != nil {
-		return err
-	}
-	var (
-		id, task string
-		s        Space
-	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &task, &s.Relation, &s.RowsDeleted, &s.TableBytesBefore, &s.IndexBytesBefore,
-		&s.TableBytesAfter, &s.IndexBytesAfter, &s.DeadBytes, &s.FreeBytes}, func() error {
-		result := byID[id].Result(task)
-		result.Space = append(result.Space, s)
-		return nil
-	})
-	return err
 }

@@ -17,9 +17,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
+// selectRun is a run as it is at one moment: with the results of its tasks, and of these the tables that it deleted from, or
+// made smaller.
 const selectRun = `
-SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause, last_sequence
-FROM cleanupd.run `
+SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause, last_sequence,
+  (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated', rows_updated, 'TablesDropped', tables_dropped,
+      'Batches', batches, 'StartTime', start_time, 'EndTime', end_time, 'Error', error) ORDER BY position)
+    FROM cleanupd.task WHERE run_id = r.id),
+  (SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted, 'TableBytesBefore', table_bytes_before, 'IndexBytesBefore', index_bytes_before,
+      'TableBytesAfter', table_bytes_after, 'IndexBytesAfter', index_bytes_after, 'DeadBytes', dead_bytes, 'FreeBytes', free_bytes) ORDER BY rows_deleted DESC, by_all DESC, relation)
+    FROM (SELECT *, sum(rows_deleted) OVER (PARTITION BY relation) AS by_all FROM cleanupd.space WHERE run_id = r.id) AS s
+    WHERE table_bytes_after IS NOT NULL AND (by_all > 0 OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before))
+FROM cleanupd.run AS r `
 
 // load reads runs with their results.
 func load(ctx context.Context, db campaign.Querier, where string, args ...any) ([]*Run, error) {
@@ -27,37 +36,20 @@ func load(ctx context.Context, db campaign.Querier, where string, args ...any) (
 	if err != nil {
 		return nil, err
 	}
-	byID := map[string]*Run{}
-	var ids []string
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Run, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Run, error) {
 		r := &Run{}
+		var spaces []struct {
+			Task string
+			Space
+		}
 		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
-			&r.EndTime, &r.Error, &r.Cause, &r.LastSequence)
-		byID[r.ID] = r
-		ids = append(ids, r.ID)
+			&r.EndTime, &r.Error, &r.Cause, &r.LastSequence, &r.Results, &spaces)
+		for _, s := range spaces {
+			result := r.Result(s.Task)
+			result.Space = append(result.Space, s.Space)
+		}
 		return r, err
 	})
-	if err != nil || len(list) == 0 {
-		return list, err
-	}
-	rows, err = db.Query(ctx, `SELECT run_id::text, name, state, rows_deleted, rows_updated, tables_dropped, batches, start_time, end_time, error
-		FROM cleanupd.task WHERE run_id = ANY ($1::text[]::uuid[]) ORDER BY run_id, position`, ids)
-	if err != nil {
-		return nil, err
-	}
-	var (
-		id string
-		t  Result
-	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &t.Task, &t.State, &t.RowsDeleted, &t.RowsUpdated, &t.TablesDropped, &t.Batches,
-		&t.StartTime, &t.EndTime, &t.Error}, func() error {
-		byID[id].Results = append(byID[id].Results, t)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return list, loadSpace(ctx, db, byID)
 }
 
 // get reads one run.
