@@ -268,6 +268,26 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 	}
 }
 
+// Batches do not become smaller for the sake of an account that takes long: it takes as long after few rows.
+func TestSweepBesideASlowAccount(t *testing.T) {
+	t.Parallel()
+	const blocks = 512
+	db := pgtest.Empty(t)
+	fillBlocks(db, blocks)
+	e, a := engine(db)
+	e.Target = 20 * time.Millisecond
+	a.before = func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), "SELECT pg_sleep(0.03)")
+		return err
+	}
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	if a.deleted() != 2*blocks || len(a.batches) > blocks/8 {
+		t.Errorf("deleted %d rows in %d batches", a.deleted(), len(a.batches))
+	}
+}
+
 func TestSweepEndsWhenATriggerKeepsTheRows(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 2_000)

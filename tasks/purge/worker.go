@@ -138,6 +138,7 @@ func (w *worker) batch(ctx context.Context) error {
 			return err
 		}
 	}
+	took := time.Since(begun) // the account and the COMMIT take as long after few rows
 	d := w.delta(n)
 	d.Cursor, d.Begun = w.cursor(w, done, n.filenode), begun
 	if err := w.Commit(ctx, tx, d); err != nil {
@@ -146,7 +147,7 @@ func (w *worker) batch(ctx context.Context) error {
 	if w.idle = idle; direct || !w.full(n.picked) {
 		w.narrowed = 0
 	}
-	w.took(time.Since(begun), next-w.from, n.largest, direct)
+	w.took(took, next-w.from, n.largest, direct)
 	w.crowd.took(begun, time.Since(begun), n.gone, w.quiet())
 	w.committed(w, done, n.gone, left)
 	w.spend(n.gone + n.twins)
