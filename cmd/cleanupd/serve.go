@@ -94,7 +94,7 @@ func newServe() *cobra.Command {
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 UTC until SetSchedule says otherwise")
 	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
-	f.DurationVar(&c.batchTarget, "batch-target", c.batchTarget, "how long a batch should take before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
+	f.DurationVar(&c.batchTarget, "batch-target", c.batchTarget, "how long a batch should take at the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
 	f.IntVar(&c.workers, "workers", c.workers, "how many batches may be at work at once on a large table, 1 to 16: all while nobody else is at work on the server, and beside others where they get half as much again done as one")
 	limitFlags(f, &c.limits)
 	c.forms.flags(f)

@@ -31,7 +31,7 @@ type Config struct {
 	History time.Duration
 	// MaxRows caps every batch; 0: no cap.
 	MaxRows int
-	// BatchTarget is how long a batch should take before its COMMIT; 0: 50 milliseconds.
+	// BatchTarget is how long a batch should take at the server before its COMMIT; 0: 50 milliseconds.
 	BatchTarget time.Duration
 	// Workers is how many batches may be at work at once on a large table; 0: 2.
 	Workers int

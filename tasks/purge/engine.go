@@ -56,7 +56,7 @@ type Engine struct {
 	Commit func(ctx context.Context, tx pgx.Tx, d Delta) error
 	// MaxRows caps every sweep's limit; 0: no cap.
 	MaxRows int
-	// Target is how long a batch should take before its Commit; 0: 50 milliseconds.
+	// Target is how long a batch should take at the server before its Commit; 0: 50 milliseconds.
 	Target time.Duration
 	// Workers is how many batches of one sweep may be at work at once, where the table is large and they do not hinder each
 	// other; 0: 1.

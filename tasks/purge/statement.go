@@ -2,8 +2,9 @@ package purge
 
 import "fmt"
 
-// fileSQL asks for the file of a table, which a lock keeps from being rewritten.
-const fileSQL = "SELECT pg_relation_filenode($1::text::regclass)"
+// afterSQL asks, after the statements of a batch, for the file of the table, which a lock keeps from being rewritten, and how
+// long they took: without the way to the server, and the account and the COMMIT, which take as long after few rows.
+const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now()"
 
 // verb is the beginning of the statement on the rows.
 func (w *worker) verb() string {
@@ -24,7 +25,7 @@ func (w *worker) directSQL() string {
 // the window may hold more: one that the application changed in between stays.
 func (w *worker) pickSQL() string {
 	id, lock, free, chosen, twins := "0", "", "", "SELECT place FROM pick", "SELECT 1 WHERE false"
-	returning, args := "", len(w.Args)+len(w.SetArgs)+2
+	returning, args := "", len(w.Args)+len(w.SetArgs)+1
 	if w.passesOver() {
 		lock = " FOR UPDATE SKIP LOCKED"
 	}
@@ -43,6 +44,6 @@ func (w *worker) pickSQL() string {
 gone AS (%[10]s WHERE r.ctid = ANY (ARRAY(%[8]s)) AND (%[3]s) RETURNING %[4]s AS id%[11]s),
 twins AS (%[9]s)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM twins),
-  (SELECT max(place) FROM pick), pg_relation_filenode($%[12]d::text::regclass)`,
-		w.Relation, w.window(args), w.Where, id, args-1, lock, free, chosen, twins, w.verb(), returning, args)
+  (SELECT max(place) FROM pick)`,
+		w.Relation, w.window(args), w.Where, id, args, lock, free, chosen, twins, w.verb(), returning)
 }

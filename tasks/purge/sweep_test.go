@@ -1,6 +1,7 @@
 package purge_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -268,23 +271,43 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 	}
 }
 
-// Batches do not become smaller for the sake of an account that takes long: it takes as long after few rows.
-func TestSweepBesideASlowAccount(t *testing.T) {
+// Batches do not become smaller for what takes as long after few rows: the account, and the way to the server.
+func TestSweepWithinATarget(t *testing.T) {
 	t.Parallel()
 	const blocks = 512
-	db := pgtest.Empty(t)
-	fillBlocks(db, blocks)
-	e, a := engine(db)
-	e.Target = 20 * time.Millisecond
-	a.before = func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), "SELECT pg_sleep(0.03)")
+	slow := func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), "SELECT pg_sleep(0.03)")
 		return err
 	}
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
-		t.Fatal(err)
-	}
-	if a.deleted() != 2*blocks || len(a.batches) > blocks/8 {
-		t.Errorf("deleted %d rows in %d batches", a.deleted(), len(a.batches))
+	for _, c := range []struct {
+		name    string
+		latency time.Duration
+		before  func(tx pgx.Tx) error
+	}{{"a slow account", 0, slow}, {"a server far away", 15 * time.Millisecond, nil}} {
+		for _, triggers := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, triggers=%t", c.name, triggers), func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.Empty(t)
+				fillBlocks(db, blocks)
+				if triggers {
+					db.Do("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE TRIGGER f BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()")
+				}
+				network := badnet.New(t, db.URL(), c.latency)
+				pool, err := pgxpool.New(t.Context(), network.URL(db.URL()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer pool.Close()
+				e, a := engine(db)
+				e.Pool, e.Target, a.before = pool, 20*time.Millisecond, c.before
+				if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+					t.Fatal(err)
+				}
+				if a.deleted() != 2*blocks || len(a.batches) > blocks/8 {
+					t.Errorf("deleted %d rows in %d batches", a.deleted(), len(a.batches))
+				}
+			})
+		}
 	}
 }
 

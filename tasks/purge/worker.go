@@ -96,6 +96,7 @@ type went struct {
 	statements, largest int64      // those that any row went by, and the most that went by one
 	last                pgtype.TID // of those picked
 	filenode            uint32
+	took                time.Duration // at the server
 }
 
 // batch deletes rows at the beginning of the stretch, in a transaction, and moves on past where there are no more.
@@ -112,7 +113,10 @@ func (w *worker) batch(ctx context.Context) error {
 		statements, calls = w.direct, []string{plannedOnce}
 	}
 	var n went
-	tx, err := w.session.begin(ctx, func(b *pgx.Batch) { statements(b, next, &n) }, calls...)
+	tx, err := w.session.begin(ctx, func(b *pgx.Batch) {
+		statements(b, next, &n)
+		b.Queue(afterSQL, w.Relation).QueryRow(func(row pgx.Row) error { return row.Scan(&n.filenode, &n.took) })
+	}, calls...)
 	defer func() { _ = tx.Rollback(ctx) }()
 	if err != nil {
 		return err
@@ -138,7 +142,6 @@ func (w *worker) batch(ctx context.Context) error {
 			return err
 		}
 	}
-	took := time.Since(begun) // the account and the COMMIT take as long after few rows
 	d := w.delta(n)
 	d.Cursor, d.Begun = w.cursor(w, done, n.filenode), begun
 	if err := w.Commit(ctx, tx, d); err != nil {
@@ -147,7 +150,7 @@ func (w *worker) batch(ctx context.Context) error {
 	if w.idle = idle; direct || !w.full(n.picked) {
 		w.narrowed = 0
 	}
-	w.took(took, next-w.from, n.largest, direct)
+	w.took(n.took, next-w.from, n.largest, direct)
 	w.crowd.took(begun, time.Since(begun), n.gone, w.quiet())
 	w.committed(w, done, n.gone, left)
 	w.spend(n.gone + n.twins)
@@ -171,9 +174,9 @@ func (w *worker) delta(n went) Delta {
 
 // pick is the statement that picks rows first, as many as the limit says.
 func (w *worker) pick(b *pgx.Batch, next int64, n *went) {
-	b.Queue(w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.limit, w.Relation}, w.places(w.from, next))...).
+	b.Queue(w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.limit}, w.places(w.from, next))...).
 		QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&n.picked, &n.gone, &n.twins, &n.last, &n.filenode)
+			err := row.Scan(&n.picked, &n.gone, &n.twins, &n.last)
 			n.statements, n.largest = 1, n.gone
 			return err
 		})
@@ -190,5 +193,4 @@ func (w *worker) direct(b *pgx.Batch, next int64, n *went) {
 			return nil
 		})
 	}
-	b.Queue(fileSQL, w.Relation).QueryRow(func(row pgx.Row) error { return row.Scan(&n.filenode) })
 }
