@@ -16,7 +16,8 @@ func (e *Env) estimate(ctx context.Context, units []unit) int64 {
 	if len(units) == 0 {
 		return -1
 	}
-	expected := int64(0)
+	var sweeps []purge.Sweep
+	var scales []float64
 	for i, u := range units {
 		if slices.ContainsFunc(units[:i], u.meets) { // asked with the first of them
 			continue
@@ -28,13 +29,17 @@ func (e *Env) estimate(ctx context.Context, units []unit) int64 {
 				asked.Args = slices.Concat(asked.Args, other.Args)
 			}
 		}
-		rows, ok, err := e.engine.Estimate(ctx, asked)
-		if err != nil || !ok {
-			return -1
-		}
-		expected += int64(float64(rows) * scale)
+		sweeps, scales = append(sweeps, asked), append(scales, scale)
 	}
-	return expected
+	rows, ok, err := e.engine.Estimate(ctx, sweeps...)
+	if err != nil || !ok {
+		return -1
+	}
+	expected := 0.0
+	for i, n := range rows {
+		expected += float64(n) * scales[i]
+	}
+	return int64(expected)
 }
 
 // meets tells whether two sweeps may name the same rows of a table.

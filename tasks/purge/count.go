@@ -9,7 +9,7 @@ import (
 // Count counts the rows of the sweep and their twins, changing and locking nothing. found is told the rows of one
 // window after another.
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
-	return e.open(ctx, s, func(sw *sweep) error { return sw.each(ctx, found) })
+	return e.open(ctx, []Sweep{s}, func(sw *sweep) error { return sw.each(ctx, found) })
 }
 
 // each counts the rows of one window after another.

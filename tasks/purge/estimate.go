@@ -9,11 +9,13 @@ import (
 // sampleBlocks is how much of a table is looked at to estimate: 8 MiB.
 const sampleBlocks = 1024
 
-// Estimate is about how many rows the sweep has: a small table is counted, a part of a large one where the rows of other
-// tables matter, and else the planner is asked. It is not ok for a large table that was never analyzed.
-func (e *Engine) Estimate(ctx context.Context, s Sweep) (rows int64, ok bool, err error) {
-	err = e.open(ctx, s, func(sw *sweep) (err error) {
-		rows, ok, err = sw.estimate(ctx)
+// Estimate is about how many rows each of the sweeps has: a small table is counted, a part of a large one where the rows of
+// other tables matter, and else the planner is asked. It is not ok when a large table was never analyzed.
+func (e *Engine) Estimate(ctx context.Context, sweeps ...Sweep) (rows []int64, ok bool, err error) {
+	ok = true
+	err = e.open(ctx, sweeps, func(sw *sweep) error {
+		n, known, err := sw.estimate(ctx)
+		rows, ok = append(rows, n), ok && known
 		return err
 	})
 	return rows, ok, err

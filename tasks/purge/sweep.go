@@ -71,7 +71,7 @@ type Result struct {
 // Run deletes the rows of the sweep from the cursor on, to the end of the table, or of the index on the way that was
 // chosen.
 func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
-	err = e.open(ctx, s, func(sw *sweep) error {
+	err = e.open(ctx, []Sweep{s}, func(sw *sweep) error {
 		err := sw.run(ctx, from)
 		if result = sw.result; hasState(err, lockNotAvailable) { // not even its size can be asked
 			result.TableLocked, err = true, nil
@@ -81,15 +81,17 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, 
 	return result, err
 }
 
-// open hands a sweep over, with a session.
-func (e *Engine) open(ctx context.Context, s Sweep, use func(sw *sweep) error) error {
+// open hands sweeps over, one after the other, with a session.
+func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(sw *sweep) error) error {
 	session, err := e.session(ctx)
-	if err == nil {
-		defer session.end(ctx)
-		err = use(&sweep{Engine: e, Sweep: s, session: session, axis: blocks, open: map[*worker]int64{}})
-	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.Name, err)
+		return err
+	}
+	defer session.end(ctx)
+	for _, s := range sweeps {
+		if err := use(&sweep{Engine: e, Sweep: s, session: session, axis: blocks, open: map[*worker]int64{}}); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
 	}
 	return nil
 }
