@@ -36,6 +36,7 @@ type Catalog struct {
 	// Version is the server's, as a number: 150004 is 15.4.
 	Version int
 	tables  map[string]*Table
+	mapped  map[string][]string // what the delivery mappings name, by their columns, as far as it was asked
 }
 
 // Table is an ordinary or partitioned table. A partition is not a Table of its own.
@@ -114,7 +115,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	c := &Catalog{Schema: schema, tables: map[string]*Table{}}
+	c := &Catalog{Schema: schema, tables: map[string]*Table{}, mapped: map[string][]string{}}
 	defer rows.Close()
 	for rows.Next() {
 		t := &Table{Schema: schema}

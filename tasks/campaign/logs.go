@@ -54,11 +54,11 @@ func (c *Catalog) TrackingLogs(ctx context.Context, db Querier) ([]*Table, []str
 }
 
 func (c *Catalog) logs(ctx context.Context, db Querier, family logFamily, builtIn ...string) (tables []*Table, notes []string, err error) {
-	names, notes, err := c.mapped(ctx, db, family)
+	names, notes, err := c.mapping(ctx, db, family)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, name := range append(names, builtIn...) {
+	for _, name := range slices.Concat(names, builtIn) {
 		t, problem := c.logTable(name, family)
 		switch {
 		case problem != "" && slices.Contains(builtIn, name) && t == nil:
@@ -72,14 +72,17 @@ func (c *Catalog) logs(ctx context.Context, db Querier, family logFamily, builtI
 	return tables, notes, nil
 }
 
-// mapped reads the names that the delivery mappings give for a family.
-func (c *Catalog) mapped(ctx context.Context, db Querier, family logFamily) (names, notes []string, err error) {
+// mapping reads the names that the delivery mappings give for a family, once.
+func (c *Catalog) mapping(ctx context.Context, db Querier, family logFamily) (names, notes []string, err error) {
 	mapping := c.Table("NmsDeliveryMapping")
 	if mapping == nil {
 		return nil, []string{"table NmsDeliveryMapping is missing: no mapping names a log table"}, nil
 	}
 	if missing := mapping.Missing(family.mappingColumn); missing != nil {
 		return nil, []string{fmt.Sprintf("column %s of NmsDeliveryMapping is missing: no mapping names such a log table", missing[0])}, nil
+	}
+	if names, known := c.mapped[family.mappingColumn]; known {
+		return names, nil, nil
 	}
 	rows, err := db.Query(ctx, fmt.Sprintf(
 		"SELECT DISTINCT %[1]s::text FROM %[2]s WHERE %[1]s <> '' ORDER BY 1", family.mappingColumn, mapping.Quoted()))
@@ -89,6 +92,7 @@ func (c *Catalog) mapped(ctx context.Context, db Querier, family logFamily) (nam
 	if names, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
 		return nil, nil, fmt.Errorf("read the delivery mappings: %w", err)
 	}
+	c.mapped[family.mappingColumn] = names
 	return names, nil, nil
 }
 
