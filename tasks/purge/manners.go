@@ -54,15 +54,15 @@ type manners struct {
 // look asks the server; it is of use to a role that may see little, too. Others are those with another application_name.
 // They are at work who have been within half a second, or who may not be seen.
 const look = `
-WITH others AS (SELECT pid, state, state_change, wait_event_type FROM pg_stat_activity
+WITH others AS (SELECT pid, state, state_change, wait_event_type FROM pg_stat_get_activity(NULL)
   WHERE COALESCE(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL AND usesysid IS NOT NULL AND pid <> pg_backend_pid() AND application_name <> current_setting('application_name'))
 SELECT (SELECT count(*) FROM others WHERE state = 'active'),
   NOT EXISTS (SELECT FROM others WHERE (state <> 'active' AND state_change < now() - interval '500 ms') IS NOT TRUE),
   (SELECT count(*) FROM others WHERE wait_event_type = 'Lock'),
   (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND pg_blocking_pids(pid) &&
-    ARRAY(SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = current_setting('application_name'))),
-  (SELECT COALESCE(extract(epoch FROM max(replay_lag)) * 1000000, 0)::bigint FROM pg_stat_replication),
-  (SELECT count(*) FROM pg_stat_replication) > 0 AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
+    ARRAY(SELECT pid FROM pg_stat_get_activity(NULL) WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND application_name = current_setting('application_name'))),
+  (SELECT COALESCE(extract(epoch FROM max(replay_lag)) * 1000000, 0)::bigint FROM pg_stat_get_wal_senders()),
+  (SELECT count(*) FROM pg_stat_get_wal_senders()) > 0 AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
   (pg_current_wal_lsn() - '0/0')::bigint`
 
 // Polite waits until a batch does not come at a bad time. It is called outside of transactions.
