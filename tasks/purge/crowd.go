@@ -57,6 +57,13 @@ func (c *crowd) enter(ctx context.Context) error {
 	}
 }
 
+// places is how many may be at work.
+func (c *crowd) places() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.allowed
+}
+
 // leave gives the place up.
 func (c *crowd) leave() {
 	c.mu.Lock()
@@ -82,13 +89,11 @@ func (c *crowd) wake() {
 	c.changed = make(chan struct{})
 }
 
-// took is told how long a batch took that so many rows went by, and whether nobody else is at work, and decides.
-func (c *crowd) took(begun time.Time, took time.Duration, rows int64, quiet bool) {
+// see is told whether nobody else is at work.
+func (c *crowd) see(quiet bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.size == 1:
-		return
 	case quiet && !c.quiet:
 		c.let(c.size)
 	case !quiet && c.quiet:
@@ -96,7 +101,13 @@ func (c *crowd) took(begun time.Time, took time.Duration, rows int64, quiet bool
 		c.let(1)
 	}
 	c.quiet = quiet
-	if quiet || rows == 0 || c.busy != c.allowed || begun.Before(c.since) {
+}
+
+// took is told how long a batch took that so many rows went by, and decides.
+func (c *crowd) took(begun time.Time, took time.Duration, rows int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.size == 1 || c.quiet || rows == 0 || c.busy != c.allowed || begun.Before(c.since) {
 		return
 	}
 	enough := trial * c.allowed

@@ -25,7 +25,7 @@ func TestCrowd(t *testing.T) {
 			c.pause = 0
 			batches := func(took time.Duration) {
 				for range 2 * trial {
-					c.took(time.Now(), took, 1_000, false)
+					c.took(time.Now(), took, 1_000)
 				}
 			}
 			hasty, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -33,7 +33,7 @@ func TestCrowd(t *testing.T) {
 			if err := c.enter(hasty); !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("two are at work before it is known what one does: %v", err)
 			}
-			c.took(time.Now(), time.Hour, 0, false) // what deletes nothing says nothing
+			c.took(time.Now(), time.Hour, 0) // what deletes nothing says nothing
 			batches(10 * time.Millisecond)
 			if err := c.enter(t.Context()); err != nil { // the second one is tried
 				t.Fatal(err)
@@ -70,7 +70,7 @@ func TestCrowdAlone(t *testing.T) {
 		quiet   bool
 		allowed int
 	}{{false, 1}, {true, 3}, {true, 3}, {false, 1}, {false, 1}, {true, 3}} {
-		c.took(time.Now(), 10*time.Millisecond, 1_000, test.quiet)
+		c.see(test.quiet)
 		if c.allowed != test.allowed {
 			t.Errorf("%d instead of %d may work (quiet: %t)", c.allowed, test.allowed, test.quiet)
 		}

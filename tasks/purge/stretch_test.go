@@ -1,12 +1,15 @@
 package purge
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // A stretch too short for a batch takes in what comes next, unless that is another worker's, or the end has come.
 func TestStretchIsExtended(t *testing.T) {
 	t.Parallel()
 	const end = 2_500
-	sw := &sweep{axis: blocks, open: map[*worker]int64{}}
+	sw := &sweep{axis: blocks, crowd: newCrowd(2), open: map[*worker]int64{}}
 	w, other := &worker{sweep: sw}, &worker{sweep: sw}
 	w.pace = pace{width: 100, together: 4}
 	if !sw.take(w, end) || w.to != blocks.stretch {
@@ -24,5 +27,28 @@ func TestStretchIsExtended(t *testing.T) {
 	w.from = 1000
 	if sw.extend(w, end); w.to != other.from {
 		t.Errorf("a stretch up to %d meets the other one at %d", w.to, other.from)
+	}
+}
+
+// Several workers take less and less near the end, but never less than a first window; one alone has nobody to wait for.
+func TestStretchesNearTheEnd(t *testing.T) {
+	t.Parallel()
+	const end = 5_000
+	for _, test := range []struct {
+		quiet bool
+		want  []int64
+	}{
+		{false, []int64{1024, 1024, 1024, 1024, 904}},
+		{true, []int64{1024, 994, 745, 559, 419, 314, 236, 177, 133, 99, 75, 56, 42, 32, 32, 32, 31}},
+	} {
+		sw := &sweep{axis: blocks, crowd: newCrowd(2), open: map[*worker]int64{}}
+		sw.crowd.see(test.quiet)
+		var took []int64
+		for w := (&worker{sweep: sw}); sw.take(w, end); {
+			took = append(took, w.to-w.from)
+		}
+		if !slices.Equal(took, test.want) {
+			t.Errorf("nobody else at work: %t: stretches of %d blocks, want %d", test.quiet, took, test.want)
+		}
 	}
 }

@@ -205,9 +205,20 @@ func (sw *sweep) take(w *worker, end int64) bool {
 	if sw.next >= end || sw.result.TableLocked {
 		return false
 	}
-	w.from, w.to = sw.next, min(sw.next+sw.stretch, end)
+	w.from, w.to = sw.next, sw.next+sw.share(end)
 	sw.next, sw.open[w] = w.to, w.from
 	return true
+}
+
+// share is how much a worker takes of what is left: less near the end where several are at work, so that all come to it at
+// about the same time.
+func (sw *sweep) share(end int64) int64 {
+	left := end - sw.next
+	most := min(sw.stretch, left)
+	if workers := sw.crowd.places(); workers > 1 {
+		return min(max(left/int64(2*workers), sw.axis.first), most)
+	}
+	return most
 }
 
 // extend makes a worker's stretch longer when it is too short for a batch, and what comes next is nobody's.
@@ -215,7 +226,7 @@ func (sw *sweep) extend(w *worker, end int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
 	if w.to == sw.next && w.to-w.from < w.width*w.together {
-		w.to = min(w.to+sw.stretch, end)
+		w.to += sw.share(end)
 		sw.next = w.to
 	}
 }

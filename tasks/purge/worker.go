@@ -77,6 +77,7 @@ func (w *worker) step(ctx context.Context) error {
 	if err := w.Polite(ctx); err != nil {
 		return err
 	}
+	w.crowd.see(w.quiet())
 	err := w.Retry(ctx, w.Name, func() error { return w.batch(ctx) })
 	switch {
 	case hasState(err, queryCanceled) && !w.smallest():
@@ -151,7 +152,7 @@ func (w *worker) batch(ctx context.Context) error {
 		w.narrowed = 0
 	}
 	w.took(n.took, next-w.from, n.largest, direct)
-	w.crowd.took(begun, time.Since(begun), n.gone, w.quiet())
+	w.crowd.took(begun, time.Since(begun), n.gone)
 	w.committed(w, done, n.gone, left)
 	w.spend(n.gone + n.twins)
 	return nil
