@@ -45,8 +45,14 @@ func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
 		return false, nil
 	}
 	sw.tellWay("index " + index)
-	if about.many(enough) { // what stands elsewhere is looked for then
-		if err := sw.visit(ctx, about); err != nil || sw.result.TableLocked {
+	// When as many have gone as there were, none has to be looked for elsewhere. They are counted before, since an index has
+	// those that are gone for a while, and to pass over them takes longer.
+	if about.many(enough) {
+		there, err := sw.there(ctx)
+		if err == nil {
+			err = sw.visit(ctx, about)
+		}
+		if err != nil || sw.gone == there || sw.result.TableLocked {
 			return true, err
 		}
 	}
@@ -107,6 +113,10 @@ func (sw *sweep) enough(ctx context.Context) (rows float64, err error) {
 // sampleSize is how many of the oldest rows that are to go, and of the youngest, show about where all stand.
 const sampleSize = 500
 
+// sampleMargin is which part of the blocks in between are added on both sides: what a sample shows the first and the last
+// row of is seldom all.
+const sampleMargin = 100
+
 // sample is about where so many rows stand; of none when they do not go by their age, or are too few for a sample.
 func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) {
 	if sw.Older == nil {
@@ -122,7 +132,24 @@ func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) 
 		return extent{}, err
 	}
 	x.rows = guess
+	margin := uint32(x.blocks()/sampleMargin) + 1
+	x.first.BlockNumber -= min(margin, x.first.BlockNumber)
+	x.last.BlockNumber += margin
 	return x, nil
+}
+
+// there is how many rows there are, counted in an index on the date, which is not asked for the zero record; negative when
+// that takes too long.
+func (sw *sweep) there(ctx context.Context) (rows int64, err error) {
+	older := fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE r.%s < $1::timestamptz", sw.Relation, pgx.Identifier{sw.Older.Column}.Sanitize())
+	sql := older
+	if key := sw.Older.Key; key != "" {
+		sql = fmt.Sprintf("SELECT (%s) - (%s AND r.%s = 0)", older, older, pgx.Identifier{key}.Sanitize())
+	}
+	if err = sw.read(ctx, []any{&rows}, sql, sw.Older.Than); hasState(err, queryCanceled) {
+		return -1, nil
+	}
+	return rows, err
 }
 
 // extent looks where the rows stand.

@@ -1,13 +1,17 @@
 package purge_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -82,6 +86,64 @@ func TestTheWayIsChosen(t *testing.T) {
 		})
 	}
 }
+
+// Where rows stand together they are counted before they go, and looked for elsewhere only when fewer went than there were.
+// The zero record, which is old, neither goes nor counts.
+func TestWhatStandsElsewhereIsLookedFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change string
+		looks  int64
+	}{
+		"nothing elsewhere": {"", 0},
+		"some elsewhere":    {"UPDATE t SET ts = '2021-01-01' WHERE id IN (1, 9000, 49999)", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := dated(t, 50_000, 0, "timestamptz")
+			db.Do("UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000; INSERT INTO t VALUES (0, 0, '2020-01-01')")
+			db.Do(cmp.Or(c.change, "SELECT"))
+			db.Do("CLUSTER t USING t_pkey; ANALYZE t")
+			s.Where += " AND r.id IS DISTINCT FROM 0"
+			s.Older.Key = "id"
+			e, a := engine(db)
+			looked := &tracer{part: "min(r.ctid)"}
+			config := db.Config()
+			config.ConnConfig.Tracer = looked
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
+			e.Pool = pool
+			obsolete := db.Int(countOld + " AND id <> 0")
+			if _, err := e.Run(t.Context(), s, purge.Cursor{}); err != nil {
+				t.Fatal(err)
+			}
+			if left := db.Strings("SELECT id::text FROM t WHERE ts < '2025-01-01'"); a.deleted() != obsolete || !slices.Equal(left, []string{"0"}) {
+				t.Errorf("deleted %d of %d rows; %v are left", a.deleted(), obsolete, left)
+			}
+			if looks := looked.queries.Load(); looks != c.looks {
+				t.Errorf("it was looked %d times, want %d", looks, c.looks)
+			}
+		})
+	}
+}
+
+// tracer counts the queries that have a part.
+type tracer struct {
+	part    string
+	queries atomic.Int64
+}
+
+func (r *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(q.SQL, r.part) {
+		r.queries.Add(1)
+	}
+	return ctx
+}
+
+func (r *tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // Rows by index: so many at once, single rows, after a worker that was lost, and of few parents.
 func TestFoundRows(t *testing.T) {
