@@ -50,7 +50,7 @@ func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 	case p.width < room:
 		p.width = min(int64(float64(p.width)*more)+1, p.widest)
 	case direct && !p.single:
-		p.together = min(p.together+1, mostTogether)
+		p.together = min(int64(float64(p.together)*more)+1, mostTogether)
 	}
 	p.width = max(min(p.width, room), 1)
 }

@@ -38,7 +38,7 @@ func TestSweepTakesWhatMatchesInBoundedBatches(t *testing.T) {
 	if a.deleted() != 50_000 || a.biggest() > 500 {
 		t.Errorf("deleted %d rows, at most %d at once; want 50000, at most 500", a.deleted(), a.biggest())
 	}
-	if !slices.ContainsFunc(a.batches, func(d purge.Delta) bool { return d.Statements == 4 && d.Deleted > 500 }) {
+	if !slices.ContainsFunc(a.batches, func(d purge.Delta) bool { return d.Statements >= 4 && d.Deleted > 500 }) {
 		t.Error("no batch had several statements")
 	}
 	if left := db.Int("SELECT count(*) FROM t"); left != 50_000 || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
