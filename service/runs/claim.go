@@ -91,19 +91,14 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 		if err != nil {
 			return err
 		}
-		// Waits for a batch of the worker before that is just being committed. A dry run has no cursor: the task at
-		// work is counted again from its beginning.
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid", got.id, got.epoch); err != nil {
+		if err := got.takeTasks(ctx, tx); err != nil {
 			return err
 		}
-		if got.dryRun {
+		if got.dryRun { // has no cursor: the task at work is counted again from its beginning
 			if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0
 				WHERE run_id = $1::text::uuid AND state = 'RUNNING'`, got.id); err != nil {
 				return err
 			}
-		}
-		if err := got.loadTasks(ctx, tx); err != nil {
-			return err
 		}
 		event := Event{Kind: LogLine, Level: tasks.Info, Task: got.atWork(), Message: fmt.Sprintf("replica %s goes on after the last committed batch", m.replica)}
 		switch {
@@ -132,8 +127,11 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 	return c, nil
 }
 
-func (c *claim) loadTasks(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, "SELECT name, state, cursor FROM cleanupd.task WHERE run_id = $1::text::uuid AND chosen ORDER BY position", c.id)
+// takeTasks makes the tasks of the run those of this epoch, and reads them. It waits for a batch of the worker before that is just
+// being committed.
+func (c *claim) takeTasks(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `WITH task AS (UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid RETURNING *)
+		SELECT name, state, cursor FROM task WHERE chosen ORDER BY position`, c.id, c.epoch)
 	if err != nil {
 		return err
 	}

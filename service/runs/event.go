@@ -84,29 +84,29 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error 
 // appendEvents writes events to a run's log, if the run is still of this epoch; else it fails with ErrLost. The
 // run's row stays locked until the transaction ends, so that sequences are committed in their order.
 func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, events ...Event) error {
-	var last int64
-	err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET last_sequence = last_sequence + $3 WHERE id = $1::text::uuid AND epoch = $2
-		RETURNING last_sequence`, runID, epoch, len(events)).Scan(&last)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return errFenced
-	}
-	if err != nil {
-		return err
-	}
-	for i, e := range events {
-		if e.Run != nil {
-			e.Run.LastSequence = last
-		}
+	var bodies []string
+	for _, e := range events {
 		body, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::text::uuid, $2, $3)",
-			runID, last-int64(len(events)-1-i), body); err != nil {
-			return err
+		bodies = append(bodies, string(body))
+	}
+	var last int64
+	err := tx.QueryRow(ctx, `
+		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::text[]) WHERE id = $1::text::uuid AND epoch = $2 RETURNING last_sequence),
+		written AS (INSERT INTO cleanupd.event (run_id, sequence, body)
+			SELECT $1::text::uuid, last_sequence - cardinality($3::text[]) + place, body::jsonb FROM run, unnest($3::text[]) WITH ORDINALITY AS e (body, place))
+		SELECT last_sequence FROM run, pg_notify($4, concat_ws(' ', $1::text, last_sequence))`, runID, epoch, bodies, channel).Scan(&last)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errFenced
+	}
+	for _, e := range events {
+		if e.Run != nil {
+			e.Run.LastSequence = last
 		}
 	}
-	return notify(ctx, tx, runID, last)
+	return err
 }
 
 // readEvents reads a page of a run's events after a sequence.
@@ -127,6 +127,9 @@ func readEvents(ctx context.Context, db campaign.Querier, runID string, after in
 		}
 		err := json.Unmarshal(body, &e)
 		e.RunID, e.Sequence, e.Time, e.once = runID, sequence, when, &once{}
+		if e.Run != nil { // as it was with this event
+			e.Run.LastSequence = sequence
+		}
 		return e, err
 	})
 }

@@ -101,22 +101,16 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 		p      Progress
 	)
 	err := j.write(ctx, func(tx pgx.Tx) ([]Event, error) {
-		if err := tx.QueryRow(ctx, "SELECT "+stopReason, j.claim.id, j.claim.epoch).Scan(&reason); err != nil {
+		var begins bool
+		if err := tx.QueryRow(ctx, `
+			WITH begun AS (UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
+				WHERE run_id = $1::text::uuid AND name = $3 AND epoch = $2 AND state <> 'RUNNING' RETURNING name)
+			SELECT `+stopReason+`, EXISTS (SELECT FROM begun), rows_deleted, rows_updated, tables_dropped, batches FROM cleanupd.task
+			WHERE run_id = $1::text::uuid AND name = $3`, j.claim.id, j.claim.epoch, name).
+			Scan(&reason, &begins, &p.RowsDeleted, &p.RowsUpdated, &p.TablesDropped, &p.Batches); err != nil {
 			return nil, err
 		}
-		if err := j.halt(reason); err != nil {
-			return nil, err
-		}
-		var begun bool
-		if err := tx.QueryRow(ctx, `SELECT state = 'RUNNING', rows_deleted, rows_updated, tables_dropped, batches FROM cleanupd.task
-			WHERE run_id = $1::text::uuid AND name = $2`, j.claim.id, name).Scan(&begun, &p.RowsDeleted, &p.RowsUpdated, &p.TablesDropped, &p.Batches); err != nil {
-			return nil, err
-		}
-		if begun {
-			return nil, nil
-		}
-		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
-			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`, j.claim.id, name, j.claim.epoch); err != nil {
+		if err := j.halt(reason); err != nil || !begins {
 			return nil, err
 		}
 		return []Event{{Kind: TaskStarted, Task: name, Position: j.claim.position(name), Count: len(j.claim.chosen)}}, nil

@@ -67,7 +67,7 @@ const noPgstattuple = "SELECT NULL::bigint AS dead, NULL::bigint AS free"
 // measure writes down what the tables of a task have come to, and says which stay much larger than their rows.
 // What can not be measured is nothing to fail for.
 func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
-	asked, err := pgstattuple(ctx, tx)
+	asked, err := pgstattuple(ctx, tx, id, task)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +91,13 @@ func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
 	return large(ctx, tx, id)
 }
 
-// pgstattuple is how to ask it, if this role may, and how to do without it.
-func pgstattuple(ctx context.Context, tx pgx.Tx) ([]string, error) {
-	rows, err := tx.Query(ctx, `SELECT format('SELECT dead_tuple_len AS dead, approx_free_space AS free FROM %I.pgstattuple_approx(w.oid)', n.nspname)
+// pgstattuple is how to ask it, if this role may, and how to do without it; nothing for a task without tables to measure.
+func pgstattuple(ctx context.Context, tx pgx.Tx, id, task string) ([]string, error) {
+	rows, err := tx.Query(ctx, `SELECT way FROM (SELECT format('SELECT dead_tuple_len AS dead, approx_free_space AS free FROM %I.pgstattuple_approx(w.oid)', n.nspname)
 		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_depend d ON d.objid = p.oid AND d.deptype = 'e'
 		JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pgstattuple'
 		WHERE p.proname = 'pgstattuple_approx' AND has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(n.oid, 'USAGE')
-		UNION ALL SELECT $1`, noPgstattuple)
+		UNION ALL SELECT $1) AS ways (way) WHERE EXISTS (SELECT FROM cleanupd.space WHERE run_id = $2::text::uuid AND task = $3)`, noPgstattuple, id, task)
 	if err != nil {
 		return nil, err
 	}

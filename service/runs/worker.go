@@ -183,8 +183,10 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		}
 		todo = append(todo, tasks.Pipeline[i])
 	}
-	if err := m.outlast(ctx, c); err != nil {
-		return fmt.Errorf("%w: %w", tasks.ErrLost, err)
+	if c.epoch > 1 { // there was a worker before
+		if err := m.outlast(ctx, c); err != nil {
+			return fmt.Errorf("%w: %w", tasks.ErrLost, err)
+		}
 	}
 	return tasks.Run(ctx, tasks.Config{Pool: m.pool, Lock: c.lock(), Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
 		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, MaxRows: m.maxRows, BatchTarget: m.batchTarget, Workers: m.workers, Limits: m.limits, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables}, j)
