@@ -127,8 +127,8 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 	return c, nil
 }
 
-// takeTasks makes the tasks of the run those of this epoch, and reads them. It waits for a batch of the worker before that is just
-// being committed.
+// takeTasks makes the tasks of the run those of this epoch, and reads them. It waits for a batch of the worker before that
+// is just being committed.
 func (c *claim) takeTasks(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `WITH task AS (UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid RETURNING *)
 		SELECT name, state, cursor FROM task WHERE chosen ORDER BY position`, c.id, c.epoch)
