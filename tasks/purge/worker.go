@@ -52,9 +52,9 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 			if err != nil {
 				return err
 			}
-		}
-		if err := w.crowd.stay(ctx); err != nil {
-			return err
+			if err := w.crowd.stay(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

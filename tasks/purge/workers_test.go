@@ -90,6 +90,51 @@ func TestWorkersStopTogether(t *testing.T) {
 	}
 }
 
+// A worker makes room after a batch when someone else comes, and goes on with what it had left when it has a place again.
+func TestWorkersMakeRoomAtOnce(t *testing.T) {
+	t.Parallel()
+	db, e, a := alone(t, 2, 2_100)
+	var (
+		workers []uint32 // of one batch after the other
+		others  sync.Once
+		wg      sync.WaitGroup
+	)
+	ctx, end := context.WithCancel(t.Context())
+	a.before = func(tx pgx.Tx) error {
+		a.mu.Lock()
+		workers = append(workers, tx.Conn().PgConn().PID())
+		a.mu.Unlock()
+		others.Do(func() {
+			conn, err := pgx.Connect(t.Context(), db.As(campaigndb.Role)+"&application_name=application")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			wg.Go(func() { _, _ = conn.Exec(ctx, "SELECT pg_sleep(600)") })
+		})
+		_, err := tx.Exec(ctx, "SELECT pg_sleep(0.04)")
+		return err
+	}
+	few := obsolete
+	few.Limit = 8 // of two rows a block, in up to eight statements a batch
+	_, err := e.Run(t.Context(), few, purge.Cursor{})
+	end()
+	wg.Wait()
+	if err != nil || a.deleted() != 4_200 {
+		t.Fatalf("deleted %d rows of 4200 (%v)", a.deleted(), err)
+	}
+	longest, last := 0, map[uint32]int{}
+	for i, worker := range workers {
+		if before, known := last[worker]; known {
+			longest = max(longest, i-before)
+		}
+		last[worker] = i
+	}
+	if len(last) != 2 || longest < 10 {
+		t.Errorf("%d workers, and at most %d batches until one went on with its stretch", len(last), longest)
+	}
+}
+
 // All workers are at work while nobody else is, and one beside others, who need not be seen.
 func TestWorkersMakeRoom(t *testing.T) {
 	t.Parallel()
