@@ -5,25 +5,28 @@ import "time"
 // firstRows is the limit of the first batch.
 const firstRows = 1_000
 
-// mostTogether is how many statements a batch may have: what comes with it, such as its account and its COMMIT, is then
-// little beside them.
-const mostTogether = 8
+// How many statements a batch may have: what comes with it, such as its account and its COMMIT, is then little beside them.
+// Beside others they are half as many, since the application waits for what a batch writes.
+const (
+	mostAlone  = 8
+	mostBeside = 4
+)
 
 // pace is how much a batch may take on, so that it takes the time that it should.
 type pace struct {
-	target   time.Duration
-	most     int   // rows of a statement
-	limit    int   // rows of a statement that picks them first
-	width    int64 // of a statement's window on the sweep's axis
-	widest   int64
-	together int64 // statements on windows, one after the other
-	single   bool  // never more than one
-	exact    bool  // a window has as many rows as it is wide
+	target       time.Duration
+	most         int   // rows of a statement
+	limit        int   // rows of a statement that picks them first
+	width        int64 // of a statement's window on the sweep's axis
+	widest       int64
+	together     int64 // statements on windows, one after the other
+	mostTogether int64
+	exact        bool // a window has as many rows as it is wide
 }
 
 // newPace begins small.
 func newPace(most int, a axis, target time.Duration) pace {
-	return pace{target: orDefault(target, 50*time.Millisecond), most: most, limit: min(most, firstRows), width: a.first, widest: a.most, together: 1, exact: a.found != nil}
+	return pace{target: orDefault(target, 50*time.Millisecond), most: most, limit: min(most, firstRows), width: a.first, widest: a.most, together: 1, mostTogether: mostBeside, exact: a.found != nil}
 }
 
 // full tells whether a batch took all the rows that it might.
@@ -49,8 +52,8 @@ func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 		p.limit = min(int(float64(p.limit)*more)+1, p.most)
 	case p.width < room:
 		p.width = min(int64(float64(p.width)*more)+1, p.widest)
-	case direct && !p.single:
-		p.together = min(int64(float64(p.together)*more)+1, mostTogether)
+	case direct:
+		p.together = min(int64(float64(p.together)*more)+1, p.mostTogether)
 	}
 	p.width = max(min(p.width, room), 1)
 }
@@ -61,6 +64,11 @@ const filled = 0.8
 // room is how wide a window may be after one that had so many rows.
 func (p *pace) room(width, rows int64) int64 {
 	return max(int64(float64(width)*filled*float64(p.most)/float64(rows)), 1)
+}
+
+// atOnce settles how many statements the next batches may have.
+func (p *pace) atOnce(most int64) {
+	p.mostTogether, p.together = most, min(p.together, most)
 }
 
 // shrink leaves a part of it, a tenth at least.

@@ -13,7 +13,7 @@ func TestPaceAfterAShortWindow(t *testing.T) {
 	for range 20 {
 		p.took(3*time.Millisecond, p.width*p.together, p.width*rowsABlock, true)
 	}
-	if rows := p.width * rowsABlock; rows > 5_000 || rows < 3_000 || p.together != mostTogether {
+	if rows := p.width * rowsABlock; rows > 5_000 || rows < 3_000 || p.together != mostBeside {
 		t.Fatalf("a window of %d rows, %d together", rows, p.together)
 	}
 	p.took(time.Millisecond, 24, 24*rowsABlock, true)
@@ -26,7 +26,7 @@ func TestPaceAfterAShortWindow(t *testing.T) {
 func TestPaceOfSingleStatements(t *testing.T) {
 	t.Parallel()
 	p := newPace(5_000, blocks, 50*time.Millisecond)
-	p.single = true
+	p.atOnce(1)
 	for range 20 {
 		p.took(time.Millisecond, p.width, 0, true)
 	}
@@ -39,8 +39,8 @@ func TestPaceOfSingleStatements(t *testing.T) {
 func TestPaceShrinks(t *testing.T) {
 	t.Parallel()
 	p := newPace(5_000, blocks, 50*time.Millisecond)
-	p.width, p.together = 100, mostTogether
-	p.took(time.Second, 100*mostTogether, 1_000, true)
+	p.width, p.together = 100, mostBeside
+	p.took(time.Second, 100*mostBeside, 1_000, true)
 	if p.together != 1 || p.width != 100 {
 		t.Errorf("%d windows of %d blocks after a slow batch", p.together, p.width)
 	}

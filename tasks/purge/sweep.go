@@ -184,7 +184,6 @@ func (sw *sweep) to(ctx context.Context, end int64) error {
 		workers = max(sw.Workers, 1)
 	}
 	sw.crowd, sw.paced = newCrowd(workers), newPace(sw.mostRows, sw.axis, sw.Target)
-	sw.paced.single = sw.Limits.RowsPerSecond > 0 // which many at once would not keep to
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return (&worker{sweep: sw, session: sw.session}).work(ctx, end) })
 	for range workers - 1 {

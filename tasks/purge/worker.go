@@ -77,7 +77,7 @@ func (w *worker) step(ctx context.Context) error {
 	if err := w.Polite(ctx); err != nil {
 		return err
 	}
-	w.crowd.see(w.quiet())
+	w.lookAbout()
 	err := w.Retry(ctx, w.Name, func() error { return w.batch(ctx) })
 	switch {
 	case hasState(err, queryCanceled) && !w.smallest():
@@ -89,6 +89,20 @@ func (w *worker) step(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// lookAbout finds out whether nobody else is at work, and takes on so much.
+func (w *worker) lookAbout() {
+	quiet := w.quiet()
+	w.crowd.see(quiet)
+	switch {
+	case w.Limits.RowsPerSecond > 0: // which many at once would not keep to
+		w.atOnce(1)
+	case quiet:
+		w.atOnce(mostAlone)
+	default:
+		w.atOnce(mostBeside)
+	}
 }
 
 // went is what the statements of a batch did.
