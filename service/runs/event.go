@@ -84,20 +84,12 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error 
 // appendEvents writes events to a run's log, if the run is still of this epoch; else it fails with ErrLost. The
 // run's row stays locked until the transaction ends, so that sequences are committed in their order.
 func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, events ...Event) error {
-	var bodies []string
-	for _, e := range events {
-		body, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		bodies = append(bodies, string(body))
-	}
 	var last int64
 	err := tx.QueryRow(ctx, `
-		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::text[]) WHERE id = $1::text::uuid AND epoch = $2 RETURNING last_sequence),
+		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::jsonb[]) WHERE id = $1::text::uuid AND epoch = $2 RETURNING last_sequence),
 		written AS (INSERT INTO cleanupd.event (run_id, sequence, body)
-			SELECT $1::text::uuid, last_sequence - cardinality($3::text[]) + place, body::jsonb FROM run, unnest($3::text[]) WITH ORDINALITY AS e (body, place))
-		SELECT last_sequence FROM run, pg_notify($4, concat_ws(' ', $1::text, last_sequence))`, runID, epoch, bodies, channel).Scan(&last)
+			SELECT $1::text::uuid, last_sequence - cardinality($3::jsonb[]) + place, body FROM run, unnest($3::jsonb[]) WITH ORDINALITY AS e (body, place))
+		SELECT last_sequence FROM run, pg_notify($4, concat_ws(' ', $1::text, last_sequence))`, runID, epoch, events, channel).Scan(&last)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errFenced
 	}

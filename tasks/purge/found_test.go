@@ -1,7 +1,6 @@
 package purge_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -95,14 +94,14 @@ func TestWhatStandsElsewhereIsLookedFor(t *testing.T) {
 		change string
 		looks  int64
 	}{
-		"nothing elsewhere": {"", 0},
+		"nothing elsewhere": {"SELECT", 0},
 		"some elsewhere":    {"UPDATE t SET ts = '2021-01-01' WHERE id IN (1, 9000, 49999)", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, s := dated(t, 50_000, 0, "timestamptz")
 			db.Do("UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000; INSERT INTO t VALUES (0, 0, '2020-01-01')")
-			db.Do(cmp.Or(c.change, "SELECT"))
+			db.Do(c.change)
 			db.Do("CLUSTER t USING t_pkey; ANALYZE t")
 			s.Where += " AND r.id IS DISTINCT FROM 0"
 			s.Older.Key = "id"

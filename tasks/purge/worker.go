@@ -77,7 +77,7 @@ func (w *worker) step(ctx context.Context) error {
 	if err := w.Polite(ctx); err != nil {
 		return err
 	}
-	w.lookAbout()
+	w.adapt()
 	err := w.Retry(ctx, w.Name, func() error { return w.batch(ctx) })
 	switch {
 	case hasState(err, queryCanceled) && !w.smallest():
@@ -91,8 +91,8 @@ func (w *worker) step(ctx context.Context) error {
 	return err
 }
 
-// lookAbout finds out whether nobody else is at work, and takes on so much.
-func (w *worker) lookAbout() {
+// adapt fits what the worker takes on to whether nobody else is at work.
+func (w *worker) adapt() {
 	quiet := w.quiet()
 	w.crowd.see(quiet)
 	switch {

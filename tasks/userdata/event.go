@@ -83,17 +83,9 @@ func (e *erasure) append(ctx context.Context, tx pgx.Tx, events ...Event) error 
 	if len(events) == 0 {
 		return nil
 	}
-	var bodies []string
-	for _, event := range events {
-		body, err := json.Marshal(event)
-		if err != nil {
-			return err
-		}
-		bodies = append(bodies, string(body))
-	}
-	_, err := tx.Exec(ctx, `WITH last AS (UPDATE cleanupd.erasure SET last_sequence = last_sequence + cardinality($2::text[]) WHERE id = $1::text::uuid RETURNING last_sequence)
+	_, err := tx.Exec(ctx, `WITH last AS (UPDATE cleanupd.erasure SET last_sequence = last_sequence + cardinality($2::jsonb[]) WHERE id = $1::text::uuid RETURNING last_sequence)
 		INSERT INTO cleanupd.erasure_event (erasure_id, sequence, body)
-		SELECT $1::text::uuid, last_sequence - cardinality($2::text[]) + n, body::jsonb FROM last, unnest($2::text[]) WITH ORDINALITY AS b (body, n)`, e.id, bodies)
+		SELECT $1::text::uuid, last_sequence - cardinality($2::jsonb[]) + n, body FROM last, unnest($2::jsonb[]) WITH ORDINALITY AS b (body, n)`, e.id, events)
 	return err
 }
 
