@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -84,19 +83,13 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error 
 // appendEvents writes events to a run's log, if the run is still of this epoch; else it fails with ErrLost. The
 // run's row stays locked until the transaction ends, so that sequences are committed in their order.
 func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, events ...Event) error {
-	var last int64
-	err := tx.QueryRow(ctx, `
+	tag, err := tx.Exec(ctx, `
 		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::jsonb[]) WHERE id = $1::text::uuid AND epoch = $2 RETURNING last_sequence),
 		written AS (INSERT INTO cleanupd.event (run_id, sequence, body)
 			SELECT $1::text::uuid, last_sequence - cardinality($3::jsonb[]) + place, body FROM run, unnest($3::jsonb[]) WITH ORDINALITY AS e (body, place))
-		SELECT last_sequence FROM run, pg_notify($4, concat_ws(' ', $1::text, last_sequence))`, runID, epoch, events, channel).Scan(&last)
-	if errors.Is(err, pgx.ErrNoRows) {
+		SELECT FROM run, pg_notify($4, concat_ws(' ', $1::text, last_sequence))`, runID, epoch, events, channel)
+	if err == nil && tag.RowsAffected() == 0 {
 		return errFenced
-	}
-	for _, e := range events {
-		if e.Run != nil {
-			e.Run.LastSequence = last
-		}
 	}
 	return err
 }
@@ -119,9 +112,6 @@ func readEvents(ctx context.Context, db campaign.Querier, runID string, after in
 		}
 		err := json.Unmarshal(body, &e)
 		e.RunID, e.Sequence, e.Time, e.once = runID, sequence, when, &once{}
-		if e.Run != nil { // as it was with this event
-			e.Run.LastSequence = sequence
-		}
 		return e, err
 	})
 }

@@ -48,7 +48,7 @@ type Run struct {
 	EndTime       *time.Time
 	Error         string
 	Cause         Cause
-	LastSequence  int64
+	LastSequence  int64 `json:"-"`
 	Results       []Result
 }
 
