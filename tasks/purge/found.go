@@ -24,30 +24,25 @@ const small = 1024
 
 // byIndex finds the rows by an index, if the planner would, and deletes them in the order of their places, so that each
 // block is visited once. It is not done where the table has to be swept.
-func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
-	size, _, err := sw.end(ctx)
-	if err != nil || size <= small {
-		return false, err
+func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
+	if t.blocks <= small {
+		return false, nil
 	}
 	index, guess, err := sw.index(ctx)
 	if err != nil || index == "" {
-		return false, err
-	}
-	enough, err := sw.enough(ctx)
-	if err != nil {
 		return false, err
 	}
 	about, err := sw.sample(ctx, guess)
 	if err != nil {
 		return false, err
 	}
-	if about.many(enough) && 2*about.blocks() > size {
+	if about.many(t.enough) && 2*about.blocks() > t.blocks {
 		return false, nil
 	}
 	sw.tellWay("index " + index)
 	// When as many have gone as there were, none has to be looked for elsewhere. They are counted before, since an index has
 	// those that are gone for a while, and to pass over them takes longer.
-	if about.many(enough) {
+	if about.many(t.enough) {
 		there, err := sw.there(ctx)
 		if err == nil {
 			err = sw.visit(ctx, about)
@@ -63,7 +58,7 @@ func (sw *sweep) byIndex(ctx context.Context) (done bool, err error) {
 		x, err := sw.extent(ctx)
 		if err == nil && x.rows > 0 {
 			sw.result = Result{}
-			err = sw.clear(ctx, x, enough, most)
+			err = sw.clear(ctx, x, t.enough, most)
 		}
 		switch {
 		case errors.Is(err, errSlow):
@@ -102,13 +97,6 @@ func (x extent) blocks() int64 { return int64(x.last.BlockNumber) - int64(x.firs
 
 // many tells whether the rows are so many a block that all blocks are visited, rather than one row after the other.
 func (x extent) many(enough float64) bool { return float64(x.rows) >= enough*float64(x.blocks()) }
-
-// enough is how many rows a block must have for that: so many that hardly a block has none, or half of those that a block
-// of large rows has.
-func (sw *sweep) enough(ctx context.Context) (rows float64, err error) {
-	err = sw.read(ctx, []any{&rows}, "SELECT least(2, greatest(reltuples, 1) / greatest(relpages, 1) / 2) FROM pg_class WHERE oid = $1::text::regclass", sw.Relation)
-	return rows, err
-}
 
 // sampleSize is how many of the oldest rows that are to go, and of the youngest, show about where all stand.
 const sampleSize = 500

@@ -111,14 +111,14 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 			return err
 		}
 	}
-	instead, err := sw.dependents(ctx)
+	t, err := sw.look(ctx)
 	if err != nil {
 		return err
 	}
-	if instead {
+	if t.instead {
 		return sw.each(ctx, func(_ context.Context, rows int64) error { sw.result.Kept += rows; return nil })
 	}
-	done, err := sw.byIndex(ctx)
+	done, err := sw.byIndex(ctx, t)
 	if !done && err == nil {
 		sw.tellWay("table")
 		err = sw.byBlock(ctx, from)
@@ -278,20 +278,30 @@ func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	}
 }
 
-// dependentsSQL asks whether a rule does something instead of a command ($2, as pg_rewrite has it), whether a table has
-// triggers, and what refers to it by a foreign key without an index.
-const dependentsSQL = `
-SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $1::text::regclass AND ev_type::text = $2 AND is_instead),
-  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT tgisinternal),
+// table is what a sweep's table is like.
+type table struct {
+	instead bool    // a rule does something instead of the command
+	blocks  int64   // its size
+	enough  float64 // rows a block that make it worth to visit every block
+}
+
+// lookSQL asks whether a rule does something instead of a command ($2, as pg_rewrite has it), whether a table has triggers,
+// and what refers to it by a foreign key without an index; then for its size, and for how many rows a block make it worth to
+// visit every block: so many that hardly a block has none, or half of those that a block of large rows has.
+const lookSQL = `
+SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid AND ev_type::text = $2 AND is_instead),
+  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal),
   ARRAY(SELECT format('%s (%s)', f.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
       FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.number))
-    FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = $1::text::regclass AND NOT EXISTS (
+    FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = c.oid AND NOT EXISTS (
       SELECT FROM pg_index i WHERE i.indrelid = f.conrelid AND i.indkey[0] = ANY (f.conkey) AND i.indpred IS NULL AND i.indisvalid)
-    ORDER BY 1)`
+    ORDER BY 1),
+  pg_relation_size(c.oid) / current_setting('block_size')::bigint, least(2, greatest(reltuples, 1) / greatest(relpages, 1) / 2)
+FROM pg_class c WHERE c.oid = $1::text::regclass`
 
-// dependents tells whether a rule of the table does something instead. It finds out whether the plain statement will do:
-// nothing goes beside the rows, and no trigger may keep them. It warns of what makes each row dear.
-func (sw *sweep) dependents(ctx context.Context) (instead bool, err error) {
+// look finds out what the table is like, and whether the plain statement will do: nothing goes beside the rows, and no
+// trigger may keep them. It warns of what makes each row dear.
+func (sw *sweep) look(ctx context.Context) (t table, err error) {
 	command := "4"
 	if sw.Set != "" {
 		command = "2"
@@ -300,8 +310,8 @@ func (sw *sweep) dependents(ctx context.Context) (instead bool, err error) {
 		triggers  bool
 		unindexed []string
 	)
-	if err := sw.read(ctx, []any{&instead, &triggers, &unindexed}, dependentsSQL, sw.Relation, command); err != nil {
-		return false, err
+	if err := sw.read(ctx, []any{&t.instead, &triggers, &unindexed, &t.blocks, &t.enough}, lookSQL, sw.Relation, command); err != nil {
+		return t, err
 	}
 	if sw.Set == "" {
 		for _, key := range unindexed {
@@ -309,7 +319,7 @@ func (sw *sweep) dependents(ctx context.Context) (instead bool, err error) {
 		}
 	}
 	sw.simple = !triggers && sw.Twin == nil && sw.Also == nil
-	return instead, nil
+	return t, nil
 }
 
 // end is the number of blocks the table has now, and the file that they are in.
