@@ -45,17 +45,10 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 	if err != nil {
 		return nil, err
 	}
-	var failures string
-	if err := tx.QueryRow(ctx, `SELECT COALESCE(string_agg(format('task %s failed: %s', name, error), E'\n' ORDER BY position), '')
-		FROM cleanupd.task WHERE run_id = $1::text::uuid AND state = 'FAILED'`, id).Scan(&failures); err != nil {
-		return nil, err
-	}
-	if failures != "" && o.state == Succeeded {
-		o = outcome{Failed, failures, cmp.Or(o.cause, CauseInternal)}
-	}
-	var events []Event
-	rows, err := tx.Query(ctx, `UPDATE cleanupd.task SET state = 'CANCELLED', end_time = clock_timestamp()
-		WHERE run_id = $1::text::uuid AND state = 'RUNNING' AND epoch = $2 RETURNING name`, id, epoch)
+	rows, err := tx.Query(ctx, `
+		WITH ended AS (UPDATE cleanupd.task SET state = CASE state WHEN 'RUNNING' THEN 'CANCELLED' ELSE 'NOT_RUN' END, end_time = CASE state WHEN 'RUNNING' THEN clock_timestamp() END
+			WHERE run_id = $1::text::uuid AND state IN ('RUNNING', 'PENDING') AND epoch = $2 RETURNING name, state)
+		SELECT name FROM ended WHERE state = 'CANCELLED'`, id, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +56,7 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 	if err != nil {
 		return nil, err
 	}
+	var events []Event
 	for _, name := range cut {
 		measured, err := measure(ctx, tx, id, name)
 		if err != nil {
@@ -70,21 +64,27 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 		}
 		events = append(events, measured...)
 	}
-	if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = 'NOT_RUN' WHERE run_id = $1::text::uuid AND state = 'PENDING' AND epoch = $2`, id, epoch); err != nil {
-		return nil, err
-	}
-	if _, err := tx.Exec(ctx, `UPDATE cleanupd.run SET state = $3, error = $4, cause = $5, end_time = clock_timestamp(), lease_until = NULL
-		WHERE id = $1::text::uuid AND epoch = $2`, id, epoch, string(o.state), o.err, string(o.cause)); err != nil {
-		return nil, err
-	}
 	run, err := get(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	if failures := run.failures(); failures != "" && o.state == Succeeded {
+		o = outcome{Failed, failures, cmp.Or(o.cause, CauseInternal)}
+	}
+	run.State, run.Error, run.Cause = o.state, o.err, o.cause
+	err = tx.QueryRow(ctx, `UPDATE cleanupd.run SET state = $3, error = $4, cause = $5, end_time = clock_timestamp(), lease_until = NULL
+		WHERE id = $1::text::uuid AND epoch = $2 RETURNING end_time`, id, epoch, string(o.state), o.err, string(o.cause)).Scan(&run.EndTime)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, errFenced
+	}
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range cut {
 		events = append(events, Event{Kind: TaskFinished, Result: run.Result(name)})
 	}
-	if err := appendEvents(ctx, tx, id, epoch, append(events, Event{Kind: RunFinished, Run: run})...); err != nil || pending == nil {
+	events = append(events, Event{Kind: RunFinished, Run: run})
+	if err := appendEvents(ctx, tx, id, epoch, events...); err != nil || pending == nil {
 		return run, err
 	}
 	return run, startPending(ctx, tx, pending)

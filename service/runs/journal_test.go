@@ -6,23 +6,16 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // Of a run that is another's by now nothing is committed, whether a batch has an account to write or only asks.
 func TestNothingIsCommittedForAnother(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Empty(t)
-	conn, err := db.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	if err := Migrate(t.Context(), conn.Conn()); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated(t)
 	for name, d := range map[string]purge.Delta{"account": {Deleted: 1}, "question": {}} {
 		j := &journal{m: &Manager{pool: db.Pool}, claim: &claim{id: uuid.NewString(), epoch: 1}, written: time.Now()}
 		tx, err := db.Begin(t.Context())
@@ -39,5 +32,26 @@ func TestNothingIsCommittedForAnother(t *testing.T) {
 		if db.Int("SELECT count(*) FROM pg_class WHERE relname = 'left_behind'") != 0 {
 			t.Fatalf("%s: it was committed", name)
 		}
+	}
+}
+
+// Nobody ends a run that is another's by now.
+func TestNobodyEndsAnothersRun(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	m := &Manager{pool: db.Pool}
+	run, err := m.Start(t.Context(), Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		_, err := m.finish(t.Context(), tx, run.ID, 7, outcome{state: Succeeded})
+		return err
+	})
+	if !errors.Is(err, errFenced) {
+		t.Errorf("got %v, want %v", err, errFenced)
+	}
+	if after, err := m.Get(t.Context(), run.ID); err != nil || after.State != Queued || after.FailedTask() != "" || after.Results[0].State != tasks.Pending {
+		t.Errorf("the run is %+v, %v", after, err)
 	}
 }

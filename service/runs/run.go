@@ -85,6 +85,17 @@ func (r *Run) FailedTask() string {
 	return ""
 }
 
+// failures are what the tasks failed for; empty when none did.
+func (r *Run) failures() string {
+	var lines []string
+	for _, t := range r.Results {
+		if t.State == tasks.Failed {
+			lines = append(lines, fmt.Sprintf("task %s failed: %s", t.Task, t.Error))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Request says what to run.
 type Request struct {
 	Tasks           []string // empty: all
