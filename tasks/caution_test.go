@@ -132,6 +132,22 @@ func TestPartitionedLog(t *testing.T) {
 	}
 }
 
+// What is cancelled is of another date then, and moves to the partition of that.
+func TestCancelledLogsMoveToAnotherPartition(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`CREATE TABLE CusBroadLogBig (iBroadLogId bigint, iDeliveryId integer, iStatus integer, tsLastModified timestamptz, PRIMARY KEY (iBroadLogId, tsLastModified)) PARTITION BY RANGE (tsLastModified);
+		CREATE TABLE big1 PARTITION OF CusBroadLogBig FOR VALUES FROM (MINVALUE) TO ('2026-01-01');
+		CREATE TABLE big2 PARTITION OF CusBroadLogBig FOR VALUES FROM ('2026-01-01') TO (MAXVALUE);
+		INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity) VALUES (1, 1, 55, '2025-06-01'), (2, 1, 55, '2099-01-01');
+		INSERT INTO CusBroadLogBig VALUES (0, 1, 6, '2025-06-01'), (1, 1, 6, '2025-06-01'), (2, 1, 1, '2025-06-01'), (3, 2, 6, '2025-06-01');
+		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:broadLogBig')`)
+	j := mustRun(t, db, nil, "expired-deliveries")
+	if got := db.Strings("SELECT concat_ws(' ', tableoid::regclass, iBroadLogId, iStatus) FROM CusBroadLogBig ORDER BY iBroadLogId"); !slices.Equal(got, []string{"big1 0 6", "big2 1 7", "big1 2 1", "big1 3 6"}) || j.updated["expired-deliveries"] != 2 {
+		t.Errorf("left %q, %d accounted for", got, j.updated["expired-deliveries"])
+	}
+}
+
 func TestTooSmallDelayIsNeverUsed(t *testing.T) {
 	t.Parallel()
 	for _, seconds := range []int{86_399, 30, 0, -1} {

@@ -172,7 +172,7 @@ func (e *Env) sweep(ctx context.Context, steps []Step) error {
 		e.journal.At(u.Name, e.expected)
 		if e.DryRun {
 			if err := e.engine.Count(ctx, u.Sweep, func(ctx context.Context, rows int64) error {
-				if u.Set != "" {
+				if u.Set != nil {
 					return e.journal.Count(ctx, purge.Delta{Updated: rows})
 				}
 				return e.journal.Count(ctx, purge.Delta{Deleted: rows})

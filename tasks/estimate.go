@@ -44,7 +44,7 @@ func (e *Env) estimate(ctx context.Context, units []unit) int64 {
 
 // meets tells whether two sweeps may name the same rows of a table.
 func (u unit) meets(other unit) bool {
-	return u.Relation == other.Relation && u.Set == "" && other.Set == "" && !u.step.dependent() && !other.step.dependent()
+	return u.Relation == other.Relation && u.Set == nil && other.Set == nil && !u.step.dependent() && !other.step.dependent()
 }
 
 var parameter = regexp.MustCompile(`\$(\d+)`)

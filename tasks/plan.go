@@ -70,11 +70,10 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	}
 	for _, a := range step.Update {
 		if value := c.expand(a.Value, Rule{}); value != "" && table.Has(a.Column) {
-			s.Set += ", " + a.Column + " = " + value
+			s.Set = append(s.Set, purge.Assignment{Column: a.Column, Value: value})
 		}
 	}
-	s.Set = strings.TrimPrefix(s.Set, ", ")
-	if step.Update != nil && s.Set == "" { // without anything to assign it would be a deletion
+	if step.Update != nil && s.Set == nil { // without anything to assign it would be a deletion
 		p.note(Info, "%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}

@@ -1,6 +1,10 @@
 package purge
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
 
 // afterSQL asks, after the statements of a batch, for the file of the table, which a lock keeps from being rewritten, and how
 // long they took: without the way to the server, and the account and the COMMIT, which take as long after few rows.
@@ -8,10 +12,14 @@ const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timesta
 
 // verb is the beginning of the statement on the rows.
 func (w *worker) verb() string {
-	if w.Set != "" {
-		return "UPDATE ONLY " + w.Relation + " AS r SET " + w.Set
+	if w.Set == nil {
+		return "DELETE FROM ONLY " + w.Relation + " AS r"
 	}
-	return "DELETE FROM ONLY " + w.Relation + " AS r"
+	var set []string
+	for _, a := range w.Set {
+		set = append(set, a.Column+" = "+a.Value)
+	}
+	return "UPDATE " + cmp.Or(w.root, "ONLY "+w.Relation) + " AS r SET " + strings.Join(set, ", ")
 }
 
 // directSQL is the plain statement on a window. IS TRUE keeps the planner from using an index on the condition, since
@@ -26,6 +34,10 @@ func (w *worker) directSQL() string {
 func (w *worker) pickSQL() string {
 	id, lock, free, chosen, twins := "0", "", "", "SELECT place FROM pick", "SELECT 1 WHERE false"
 	returning, args := "", len(w.Args)+len(w.SetArgs)+1
+	itself := ""
+	if w.root != "" { // places are those of this partition
+		itself = fmt.Sprintf("r.tableoid = %d AND ", w.oid)
+	}
 	if w.passesOver() {
 		lock = " FOR UPDATE SKIP LOCKED"
 	}
@@ -41,9 +53,9 @@ func (w *worker) pickSQL() string {
 		returning, twins = ", "+w.Also.Returning, w.Also.SQL+" RETURNING 1"
 	}
 	return fmt.Sprintf(`WITH pick AS MATERIALIZED (SELECT r.ctid AS place, %[4]s AS id FROM ONLY %[1]s AS r WHERE %[2]s AND (%[3]s) IS TRUE LIMIT $%[5]d%[6]s),%[7]s
-gone AS (%[10]s WHERE r.ctid = ANY (ARRAY(%[8]s)) AND (%[3]s) RETURNING %[4]s AS id%[11]s),
+gone AS (%[10]s WHERE %[12]sr.ctid = ANY (ARRAY(%[8]s)) AND (%[3]s) RETURNING %[4]s AS id%[11]s),
 twins AS (%[9]s)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM twins),
   (SELECT max(place) FROM pick)`,
-		w.Relation, w.window(args), w.Where, id, args, lock, free, chosen, twins, w.verb(), returning)
+		w.Relation, w.window(args), w.Where, id, args, lock, free, chosen, twins, w.verb(), returning, itself)
 }

@@ -1,8 +1,10 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,8 +23,8 @@ type Sweep struct {
 	Where string
 	Args  []any
 	// Set is what an UPDATE assigns, in the same terms as Where, which must not hold of a row any more when it has
-	// been updated; empty: the rows are deleted.
-	Set string
+	// been updated; nil: the rows are deleted.
+	Set []Assignment
 	// SetArgs are the parameters of Set and Also, numbered after those of Where.
 	SetArgs []any
 	// Limit is the most rows one statement may touch.
@@ -37,6 +39,9 @@ type Sweep struct {
 	// Twin is a table whose rows go in the very statement that deletes those of the same id; nil: none.
 	Twin *Twin
 }
+
+// Assignment is a column, and the SQL of its new value.
+type Assignment struct{ Column, Value string }
 
 // Older is a condition on a date.
 type Older struct {
@@ -165,8 +170,10 @@ type sweep struct {
 	axis
 	session  *session // for questions, and of the first worker
 	crowd    *crowd
-	mostRows int  // of a statement
-	simple   bool // the plain statement will do
+	mostRows int    // of a statement
+	simple   bool   // the plain statement will do
+	root     string // where rows that are updated may move to another partition: what is partitioned, quoted; empty: nowhere
+	oid      uint32 // of the table
 
 	mu       sync.Mutex
 	next     int64             // the first place that no worker has taken yet
@@ -285,11 +292,11 @@ type table struct {
 	enough  float64 // rows a block that make it worth to visit every block
 }
 
-// lookSQL asks whether a rule does something instead of a command ($2, as pg_rewrite has it), whether a table has triggers,
-// and what refers to it by a foreign key without an index; then for its size, and for how many rows a block make it worth to
+// lookSQL asks whether a rule of what is named ($2) does something instead of a command ($3, as pg_rewrite has it), whether a
+// table has triggers, and what refers to it by a foreign key without an index; then for its size, and for how many rows a block make it worth to
 // visit every block: so many that hardly a block has none, or half of those that a block of large rows has.
 const lookSQL = `
-SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid AND ev_type::text = $2 AND is_instead),
+SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead),
   EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal),
   ARRAY(SELECT format('%s (%s)', f.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
       FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.number))
@@ -303,23 +310,44 @@ FROM pg_class c WHERE c.oid = $1::text::regclass`
 // trigger may keep them. It warns of what makes each row dear.
 func (sw *sweep) look(ctx context.Context) (t table, err error) {
 	command := "4"
-	if sw.Set != "" {
+	if sw.Set != nil {
 		command = "2"
+		if err := sw.movesTo(ctx); err != nil {
+			return t, err
+		}
 	}
 	var (
 		triggers  bool
 		unindexed []string
 	)
-	if err := sw.read(ctx, []any{&t.instead, &triggers, &unindexed, &t.blocks, &t.enough}, lookSQL, sw.Relation, command); err != nil {
+	if err := sw.read(ctx, []any{&t.instead, &triggers, &unindexed, &t.blocks, &t.enough}, lookSQL, sw.Relation, cmp.Or(sw.root, sw.Relation), command); err != nil {
 		return t, err
 	}
-	if sw.Set == "" {
+	if sw.Set == nil {
 		for _, key := range unindexed {
 			sw.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", sw.Name, key))
 		}
 	}
-	sw.simple = !triggers && sw.Twin == nil && sw.Also == nil
+	sw.simple = !triggers && sw.Twin == nil && sw.Also == nil && sw.root == ""
 	return t, nil
+}
+
+// rootSQL asks for the root of the partitions of which a table is one, if it or one below it is partitioned by one of some
+// columns ($2), or by an expression.
+const rootSQL = `
+SELECT c.oid, COALESCE((SELECT format('%I.%I', n.nspname, r.relname) FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
+  WHERE r.oid = pg_partition_root(c.oid) AND EXISTS (SELECT FROM pg_partition_ancestors(c.oid) AS a JOIN pg_partitioned_table p ON p.partrelid = a.relid
+    WHERE 0 = ANY (p.partattrs::int2[]) OR EXISTS (SELECT FROM pg_attribute k WHERE k.attrelid = a.relid AND k.attnum = ANY (p.partattrs::int2[]) AND k.attname = ANY ($2::text[])))), '')
+FROM pg_class c WHERE c.oid = $1::text::regclass`
+
+// movesTo finds out whether rows that are updated may have to move to another partition, which they do only when the statement
+// names what is partitioned.
+func (sw *sweep) movesTo(ctx context.Context) error {
+	var columns []string
+	for _, a := range sw.Set {
+		columns = append(columns, strings.ToLower(a.Column))
+	}
+	return sw.read(ctx, []any{&sw.oid, &sw.root}, rootSQL, sw.Relation, columns)
 }
 
 // end is the number of blocks the table has now, and the file that they are in.

@@ -327,14 +327,15 @@ func TestSweepEndsWhenATriggerKeepsTheRows(t *testing.T) {
 func TestSweepKeepsWhatARuleRewrites(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		rule, set     string
+		rule          string
+		set           []purge.Assignment
 		changed, kept int64
 	}{
-		"nothing instead":             {"ON DELETE TO t DO INSTEAD NOTHING", "", 0, 5},
-		"an update instead, of some":  {"ON DELETE TO t WHERE old.id > 4 DO INSTEAD UPDATE t SET old = false WHERE id = old.id", "", 0, 5},
-		"a rule of updates":           {"ON UPDATE TO t DO INSTEAD NOTHING", "", 5, 0},
-		"nothing instead of updates":  {"ON UPDATE TO t DO INSTEAD NOTHING", "old = false", 0, 5},
-		"something else, of deletion": {"ON DELETE TO t DO ALSO NOTHING", "", 5, 0},
+		"nothing instead":             {"ON DELETE TO t DO INSTEAD NOTHING", nil, 0, 5},
+		"an update instead, of some":  {"ON DELETE TO t WHERE old.id > 4 DO INSTEAD UPDATE t SET old = false WHERE id = old.id", nil, 0, 5},
+		"a rule of updates":           {"ON UPDATE TO t DO INSTEAD NOTHING", nil, 5, 0},
+		"nothing instead of updates":  {"ON UPDATE TO t DO INSTEAD NOTHING", []purge.Assignment{{Column: "old", Value: "false"}}, 0, 5},
+		"something else, of deletion": {"ON DELETE TO t DO ALSO NOTHING", nil, 5, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

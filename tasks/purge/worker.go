@@ -175,7 +175,7 @@ func (w *worker) batch(ctx context.Context) error {
 // delta is the account of what a statement did.
 func (w *worker) delta(n went) Delta {
 	switch {
-	case w.Set != "":
+	case w.Set != nil:
 		return Delta{Updated: n.gone, Statements: n.statements, Largest: n.largest}
 	case n.gone == 0:
 		return Delta{}
