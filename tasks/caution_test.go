@@ -132,6 +132,37 @@ func TestPartitionedLog(t *testing.T) {
 	}
 }
 
+// A table that inherits from another of the same family is one with it: each row counts once, and its zero record stays though
+// the key is not inherited.
+func TestInheritedTableOfTheFamily(t *testing.T) {
+	t.Parallel()
+	for _, isDry := range []bool{true, false} {
+		db := pgtest.Campaign(t)
+		db.Do(`CREATE TABLE nmspropositionold () INHERITS (NmsPropositionRcp);
+			INSERT INTO nmspropositionold (iPropositionId, tsLastModified) VALUES (0, '2000-01-01'), (1, '2000-01-01'), (2, '2000-01-01');
+			INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (3, '2000-01-01')`)
+		j := mustRun(t, db, func(c *tasks.Config) { c.DryRun = isDry }, "propositions")
+		if j.deleted["propositions"] != 3 {
+			t.Errorf("dry run: %t: %d rows", isDry, j.deleted["propositions"])
+		}
+		if left := db.Strings("SELECT iPropositionId::text FROM NmsPropositionRcp"); !isDry && !slices.Equal(left, []string{"0"}) {
+			t.Errorf("left %v", left)
+		}
+	}
+}
+
+// A foreign key is the table's that has it, and no other's whose name differs in case alone.
+func TestListsLinkedFromAQuotedTable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`CREATE TABLE "CusMember" (iGroupId integer REFERENCES NmsGroup); CREATE TABLE cusmember (iOperatorId integer, iGroupId integer);
+		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 0, 1), (2, 0, 0); INSERT INTO "CusMember" VALUES (1), (2); INSERT INTO cusmember VALUES (7, 1)`)
+	mustRun(t, db, nil, "lists-to-delete")
+	if left := db.Strings(`SELECT 'list ' || iGroupId FROM NmsGroup UNION ALL SELECT 'linked ' || iGroupId FROM "CusMember" UNION ALL SELECT 'other ' || iGroupId FROM cusmember`); !slices.Equal(left, []string{"list 2", "linked 2", "other 1"}) {
+		t.Errorf("left %q", left)
+	}
+}
+
 // What is cancelled is of another date then, and moves to the partition of that.
 func TestCancelledLogsMoveToAnotherPartition(t *testing.T) {
 	t.Parallel()

@@ -28,31 +28,29 @@ var listsToDelete = Task{
 // foreign key, and those that the operator names. Not every table that has such a column: XtkOperatorGroup has one
 // with another meaning.
 func linkedToLists(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
-	names := append([]string{"NmsRcpGrpRel"}, e.RelatedListTables...)
+	found, err := tables(append([]string{"NmsRcpGrpRel"}, e.RelatedListTables...)...)(ctx, e, p)
+	if err != nil {
+		return nil, err
+	}
 	if groups := e.Catalog.Table("NmsGroup"); groups != nil {
-		rows, err := e.Pool.Query(ctx, `SELECT DISTINCT t.relname::text FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid
+		rows, err := e.Pool.Query(ctx, `SELECT DISTINCT t.oid, t.relname FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid
 			JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
 			WHERE k.contype = 'f' AND k.confrelid = $1 AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid'
-			  AND t.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = $1) AND NOT t.relispartition ORDER BY 1`, groups.OID)
+			  AND t.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = $1) AND NOT t.relispartition ORDER BY t.relname`, groups.OID)
 		if err != nil {
 			return nil, err
 		}
-		linked, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
+		var oid uint32
+		if _, err := pgx.ForEachRow(rows, []any{&oid, nil}, func() error {
+			if t := e.Catalog.ByOID(oid); t != nil { // else it came after the catalog was read
+				found = append(found, t)
+			}
+			return nil
+		}); err != nil {
 			return nil, err
 		}
-		names = append(names, linked...)
 	}
-	seen := map[uint32]bool{}
-	found, err := tables(names...)(ctx, e, p)
-	kept := found[:0]
-	for _, t := range found {
-		if !seen[t.OID] {
-			seen[t.OID] = true
-			kept = append(kept, t)
-		}
-	}
-	return kept, err
+	return found, nil
 }
 
 // deleteLists deletes the lists one by one, each with its table in one transaction: both go, or both stay.

@@ -47,17 +47,24 @@ func (e *Env) plan(ctx context.Context, steps []Step) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, table := range tables {
-			if err := e.planTable(ctx, p, i+1, step, table); err != nil {
-				return nil, err
+		planned := map[uint32]bool{}
+		for _, parents := range []bool{true, false} { // what inherits from a table goes by what is known of that
+			for _, table := range tables {
+				if table.HasChildren != parents {
+					continue
+				}
+				if err := e.planTable(ctx, p, i+1, step, table, planned); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
 	return p, nil
 }
 
-// planTable adds the sweeps of one step on one table, one for each of its partitions.
-func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, table *campaign.Table) error {
+// planTable adds the sweeps of one step on one table, one for each of its partitions and children, but for those that are
+// planned already: what is selected by its own name, too.
+func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, table *campaign.Table, planned map[uint32]bool) error {
 	var args []any
 	c := &condition{env: e, table: table, plan: p, args: &args}
 	where, err := c.where(ctx, step)
@@ -98,6 +105,10 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 		return err
 	}
 	for _, leaf := range leaves {
+		if planned[leaf.OID] {
+			continue
+		}
+		planned[leaf.OID] = true
 		s.Unit, s.Name, s.Relation = fmt.Sprintf("%d %s", number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 		s.Partition = leaf.Quoted() != table.Quoted()
 		p.units = append(p.units, unit{s, step, c.parents})

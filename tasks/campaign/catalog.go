@@ -160,6 +160,16 @@ func schemaOf(ctx context.Context, db Querier) (string, error) {
 // Table finds a table by its name as Campaign writes it (NmsDelivery), nil when there is none.
 func (c *Catalog) Table(name string) *Table { return c.tables[strings.ToLower(name)] }
 
+// ByOID finds the table of an object id, nil when there is none.
+func (c *Catalog) ByOID(oid uint32) *Table {
+	for _, t := range c.tables {
+		if t.OID == oid {
+			return t
+		}
+	}
+	return nil
+}
+
 // Matching lists the tables whose stored names match, in the order of their names.
 func (c *Catalog) Matching(pattern *regexp.Regexp) []*Table {
 	var found []*Table
