@@ -42,22 +42,23 @@ func (a axis) window(after int) string {
 }
 
 // places are the parameters of window.
-func (a axis) places(from, to int64) []any {
+func (a axis) places(from, to int64) []any { return a.placesBehind(0, from, to) }
+
+// placesBehind are those of a window whose first block has so many rows that are passed over.
+func (a axis) placesBehind(rows uint16, from, to int64) []any {
 	if a.found != nil {
 		return []any{a.found[from:to]}
 	}
-	return []any{block(from), block(to)}
+	return []any{pgtype.TID{BlockNumber: uint32(from), OffsetNumber: rows + 1, Valid: true}, pgtype.TID{BlockNumber: uint32(to), Valid: true}}
 }
 
-func block(n int64) pgtype.TID { return pgtype.TID{BlockNumber: uint32(n), Valid: true} }
-
-// past is the place from which on there may be more when this row was the last of a batch.
-func (a axis) past(row pgtype.TID) int64 {
+// past is the place from which on there may be more when this row was the last of a batch; in a block, behind so many rows.
+func (a axis) past(row pgtype.TID) (place int64, rows uint16) {
 	if a.found == nil {
-		return int64(row.BlockNumber)
+		return int64(row.BlockNumber), row.OffsetNumber
 	}
 	i, _ := slices.BinarySearchFunc(a.found, row, compareTIDs)
-	return int64(i) + 1
+	return int64(i) + 1, 0
 }
 
 func compareTIDs(a, b pgtype.TID) int {

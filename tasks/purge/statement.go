@@ -28,19 +28,33 @@ func (w *worker) directSQL() string {
 	return fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", w.verb(), w.window(len(w.Args)+len(w.SetArgs)), w.Where)
 }
 
-// pickSQL picks rows of the window, deletes or updates those that still match, and their twins with them, counts all
-// three, and says which was the last that it picked, in the order of the axis. The rows picked, not those gone, say whether
-// the window may hold more: one that the application changed in between stays.
-func (w *worker) pickSQL() string {
-	id, lock, free, chosen, twins := "0", "", "", "SELECT place FROM pick", "SELECT 1 WHERE false"
-	returning, args := "", len(w.Args)+len(w.SetArgs)+1
+// picking picks rows of the window, as many as the limit says: their places, and the ids that they share with twins. The limit
+// and the window are the parameters after so many others.
+func (w *worker) picking(after int) string {
+	id, lock := "0", ""
+	if w.passesOver() {
+		lock = " FOR UPDATE SKIP LOCKED"
+	}
+	if w.Twin != nil {
+		id = "r." + w.Twin.ID
+	}
+	return fmt.Sprintf("SELECT r.ctid AS place, %s AS id FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE LIMIT $%d%s", id, w.Relation, w.window(after+1), w.Where, after+1, lock)
+}
+
+// chosen is the command on those of the rows at some places that still match.
+func (w *worker) chosen(places string) string {
 	itself := ""
 	if w.root != "" { // places are those of this partition
 		itself = fmt.Sprintf("r.tableoid = %d AND ", w.oid)
 	}
-	if w.passesOver() {
-		lock = " FOR UPDATE SKIP LOCKED"
-	}
+	return fmt.Sprintf("%s WHERE %sr.ctid = ANY (ARRAY(%s)) AND (%s)", w.verb(), itself, places, w.Where)
+}
+
+// pickSQL picks rows, deletes or updates those that still match, and their twins with them, counts all three, and says which
+// was the last that it picked, in the order of the axis. The rows picked, not those gone, say whether the window may hold more:
+// one that the application changed in between stays.
+func (w *worker) pickSQL() string {
+	id, free, chosen, twins, returning := "0", "", "SELECT place FROM pick", "SELECT 1 WHERE false", ""
 	if t := w.Twin; t != nil {
 		id = "r." + t.ID
 		twins = fmt.Sprintf("DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING 1", t.Relation, t.Key)
@@ -52,10 +66,15 @@ func (w *worker) pickSQL() string {
 	if w.Also != nil {
 		returning, twins = ", "+w.Also.Returning, w.Also.SQL+" RETURNING 1"
 	}
-	return fmt.Sprintf(`WITH pick AS MATERIALIZED (SELECT r.ctid AS place, %[4]s AS id FROM ONLY %[1]s AS r WHERE %[2]s AND (%[3]s) IS TRUE LIMIT $%[5]d%[6]s),%[7]s
-gone AS (%[10]s WHERE %[12]sr.ctid = ANY (ARRAY(%[8]s)) AND (%[3]s) RETURNING %[4]s AS id%[11]s),
-twins AS (%[9]s)
+	return fmt.Sprintf(`WITH pick AS MATERIALIZED (%s),%s
+gone AS (%s RETURNING %s AS id%s),
+twins AS (%s)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM twins),
-  (SELECT max(place) FROM pick)`,
-		w.Relation, w.window(args), w.Where, id, args, lock, free, chosen, twins, w.verb(), returning, itself)
+  (SELECT max(place) FROM pick)`, w.picking(len(w.Args)+len(w.SetArgs)), free, w.chosen(chosen), id, returning, twins)
+}
+
+// pickedSQL counts the rows that would be picked, and says which is the last: for a table whose rules allow no more than the
+// command itself, which comes after it.
+func (w *worker) pickedSQL() string {
+	return "SELECT count(*), max(place) FROM (" + w.picking(len(w.Args)) + ") AS pick"
 }

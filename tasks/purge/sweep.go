@@ -172,6 +172,7 @@ type sweep struct {
 	crowd    *crowd
 	mostRows int    // of a statement
 	simple   bool   // the plain statement will do
+	ruled    bool   // a rule does something beside the command, which then can not be part of a statement
 	root     string // where rows that are updated may move to another partition: what is partitioned, quoted; empty: nowhere
 	oid      uint32 // of the table
 
@@ -292,12 +293,14 @@ type table struct {
 	enough  float64 // rows a block that make it worth to visit every block
 }
 
-// lookSQL asks whether a rule of what is named ($2) does something instead of a command ($3, as pg_rewrite has it), whether a
-// table has triggers, and what refers to it by a foreign key without an index; then for its size, and for how many rows a block make it worth to
-// visit every block: so many that hardly a block has none, or half of those that a block of large rows has.
+// lookSQL asks whether a rule of what is named ($2) does something instead of a command ($3, as pg_rewrite has it), or beside it,
+// whether a table has triggers, and what refers to it by a foreign key without an index; then for its size, and for how many
+// rows a block make it worth to visit every block: so many that hardly a block has none, or half of those that a block of large
+// rows has.
 const lookSQL = `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead),
-  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal),
+  EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND NOT is_instead AND ev_action::text <> '<>'),
+  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND (NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)),
   ARRAY(SELECT format('%s (%s)', f.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
       FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.number))
     FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = c.oid AND NOT EXISTS (
@@ -307,7 +310,8 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
 // look finds out what the table is like, and whether the plain statement will do: nothing goes beside the rows, and no
-// trigger may keep them. It warns of what makes each row dear.
+// trigger may keep them. Where a rule does something beside what goes beside the rows, they stay as where it does something
+// instead. It warns of what makes each row dear.
 func (sw *sweep) look(ctx context.Context) (t table, err error) {
 	command := "4"
 	if sw.Set != nil {
@@ -320,7 +324,7 @@ func (sw *sweep) look(ctx context.Context) (t table, err error) {
 		triggers  bool
 		unindexed []string
 	)
-	if err := sw.read(ctx, []any{&t.instead, &triggers, &unindexed, &t.blocks, &t.enough}, lookSQL, sw.Relation, cmp.Or(sw.root, sw.Relation), command); err != nil {
+	if err := sw.read(ctx, []any{&t.instead, &sw.ruled, &triggers, &unindexed, &t.blocks, &t.enough}, lookSQL, sw.Relation, cmp.Or(sw.root, sw.Relation), command); err != nil {
 		return t, err
 	}
 	if sw.Set == nil {
@@ -328,6 +332,7 @@ func (sw *sweep) look(ctx context.Context) (t table, err error) {
 			sw.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", sw.Name, key))
 		}
 	}
+	t.instead = t.instead || sw.ruled && (sw.Twin != nil || sw.Also != nil)
 	sw.simple = !triggers && sw.Twin == nil && sw.Also == nil && sw.root == ""
 	return t, nil
 }

@@ -402,6 +402,57 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 	}
 }
 
+// What a rule does beside the deletion is done, whether there is one block or many, and some rows are locked or none. Where twins
+// would go, too, nothing does.
+func TestSweepHeedsWhatARuleAdds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		rows, locked, twins int64
+		updates             bool
+	}{"one block": {rows: 10}, "many blocks": {rows: 10_000}, "a locked row": {rows: 10_000, locked: 1}, "twins": {rows: 10, twins: 5}, "updates": {rows: 10, updates: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, int(test.rows))
+			db.Do(`CREATE TABLE noted (id int); CREATE TABLE twin AS SELECT generate_series(1, 10) AS id; CREATE RULE a AS ON DELETE TO t DO ALSO INSERT INTO noted VALUES (old.id);
+				CREATE RULE b AS ON UPDATE TO t WHERE new.old <> old.old DO ALSO INSERT INTO noted VALUES (old.id)`)
+			s := obsolete
+			if test.locked > 0 {
+				lock(t, db, "SELECT FROM t WHERE id = 2 FOR UPDATE")
+			}
+			if test.twins > 0 {
+				s.Twin = &purge.Twin{Relation: "twin", Key: "id", ID: "id"}
+			}
+			if test.updates {
+				s.Set, s.SetArgs = []purge.Assignment{{Column: "old", Value: "$1::bool"}}, []any{false}
+			}
+			e, _ := engine(db)
+			e.LockTimeout = 20 * time.Millisecond
+			result, err := e.Run(t.Context(), s, purge.Cursor{})
+			gone := test.rows/2 - test.locked - test.twins
+			if err != nil || result != (purge.Result{Locked: test.locked, Kept: 2 * test.twins}) || db.Int("SELECT count(*) FROM noted") != gone || db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
+				t.Errorf("result %+v, error %v, %d rows noted, %d left", result, err, db.Int("SELECT count(*) FROM noted"), db.Int("SELECT count(*) FROM t WHERE old"))
+			}
+		})
+	}
+}
+
+// Rows that a trigger keeps do not hide the others of their block, however few a batch may take.
+func TestKeptRowsHideNoOthers(t *testing.T) {
+	t.Parallel()
+	for _, most := range []int{1, 10, 100} {
+		db := rows(t, 600)
+		db.Do(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE WHEN OLD.id % 226 < 50 THEN NULL ELSE OLD END; END';
+			CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep()`)
+		kept := db.Int("SELECT count(*) FROM t WHERE old AND id % 226 < 50")
+		e, a := engine(db)
+		e.MaxRows = most
+		result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
+		if err != nil || result != (purge.Result{Kept: kept}) || a.deleted() != 300-kept || a.biggest() > int64(most) {
+			t.Errorf("at most %d at once: deleted %d rows of %d, result %+v, error %v", most, a.deleted(), 300-kept, result, err)
+		}
+	}
+}
+
 // A foreign key to the table without an index makes each row dear: that is said, and which rows refer is respected.
 func TestForeignKeysWithoutAnIndex(t *testing.T) {
 	t.Parallel()

@@ -19,16 +19,14 @@ type worker struct {
 	from, to int64 // [from, to) is still to be done
 	// skipLocked passes over rows that someone else has locked, below this place only.
 	skipLocked int64
-	idle       int
+	behind     uint16    // rows of the first block of the stretch that were picked already
+	refused    bool      // some of those, or of the blocks since rows were counted last, did not go
 	narrowed   int       // batches in a row that had too many rows
 	spanned    time.Time // when a batch was in the trace last
 }
 
 // patience is after how many batches with too many rows they are picked first, until there are fewer.
 const patience = 2
-
-// idleBatches is how many batches in a row may find enough rows at one place and delete none before that is left.
-const idleBatches = 3
 
 // work does one stretch after the other, up to the end. The worker has its place; it takes a session if it has none.
 func (w *worker) work(ctx context.Context, end int64) (err error) {
@@ -141,17 +139,12 @@ func (w *worker) batch(ctx context.Context) error {
 		w.width, w.together = w.room(w.width, n.largest), 1
 		return nil
 	}
-	done, idle := next, 0
+	done, behind, refused := next, uint16(0), w.refused || n.gone < n.picked
 	if !direct && w.full(n.picked) {
-		if done = max(w.past(n.last), w.from); done == w.from && n.gone == 0 {
-			idle = w.idle + 1
-		}
-		if idle == idleBatches {
-			done, idle = w.from+1, 0
-		}
+		done, behind = w.past(n.last)
 	}
 	var left int64
-	if done > w.from && (w.passesOver() || n.gone < n.picked) {
+	if done > w.from && (w.passesOver() || refused) {
 		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", w.Relation, w.window(len(w.Args)), w.Where),
 			slices.Concat(w.Args, w.places(w.from, done))...).Scan(&left); err != nil {
 			return err
@@ -162,7 +155,7 @@ func (w *worker) batch(ctx context.Context) error {
 	if err := w.Commit(ctx, tx, d); err != nil {
 		return err
 	}
-	if w.idle = idle; direct || !w.full(n.picked) {
+	if w.behind, w.refused = behind, refused && behind > 0; direct || !w.full(n.picked) {
 		w.narrowed = 0
 	}
 	w.took(n.took, next-w.from, n.largest, direct)
@@ -189,7 +182,17 @@ func (w *worker) delta(n went) Delta {
 
 // pick is the statement that picks rows first, as many as the limit says.
 func (w *worker) pick(b *pgx.Batch, next int64, n *went) {
-	b.Queue(w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.limit}, w.places(w.from, next))...).
+	window := append([]any{w.limit}, w.placesBehind(w.behind, w.from, next)...)
+	args := slices.Concat(w.Args, w.SetArgs, window)
+	if w.ruled {
+		b.Queue(w.pickedSQL(), slices.Concat(w.Args, window)...).QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
+		b.Queue(w.chosen("SELECT place FROM ("+w.picking(len(w.Args)+len(w.SetArgs))+") AS pick"), args...).Exec(func(tag pgconn.CommandTag) error {
+			n.gone, n.statements, n.largest = tag.RowsAffected(), 1, tag.RowsAffected()
+			return nil
+		})
+		return
+	}
+	b.Queue(w.pickSQL(), args...).
 		QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&n.picked, &n.gone, &n.twins, &n.last)
 			n.statements, n.largest = 1, n.gone
