@@ -24,6 +24,7 @@ func TestPartitions(t *testing.T) {
 		{"a trigger", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE TRIGGER f AFTER DELETE ON t_01 FOR EACH ROW EXECUTE FUNCTION f()", 1},
 		{"a trigger of all", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE TRIGGER f AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()", 0},
 		{"published", "ALTER TABLE t_01 REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR TABLE t_01", 1},
+		{"published through the root", "ALTER TABLE t REPLICA IDENTITY FULL; ALTER TABLE t_01 REPLICA IDENTITY FULL; ALTER TABLE t_02 REPLICA IDENTITY FULL; ALTER TABLE t_03 REPLICA IDENTITY FULL; ALTER TABLE t_rest REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)", 0},
 		{"a rule", "CREATE RULE also AS ON DELETE TO t_01 DO ALSO NOTHING", 1},
 		{"a policy", "ALTER TABLE t_01 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY all_rows ON t_01 USING (true)", 1},
 		{"a view on it", "CREATE VIEW v AS SELECT * FROM t_01", 1},
@@ -73,5 +74,23 @@ func TestPartitionInUse(t *testing.T) {
 	}
 	if a.deleted() != 100 || db.Int("SELECT count(*) FROM pg_class WHERE relname = 't_01'") != 1 || len(a.warned) == 0 {
 		t.Errorf("deleted %d rows; %s", a.deleted(), fmt.Sprint(a.warned))
+	}
+}
+
+// The bounds of a partition are read as the moments that they are, whatever style the database writes dates in: the summer time of
+// Dublin has the abbreviation of another zone.
+func TestPartitionOfADatabaseWithItsOwnDateStyle(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	for _, setting := range []string{"timezone = 'Europe/Dublin'", "datestyle = 'SQL, DMY'"} {
+		db.Superuser(fmt.Sprintf("ALTER DATABASE %s SET %s", db.Name, setting))
+	}
+	db.Reset()
+	db.Do("CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts); CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-06-01Z') TO ('2020-06-30 23:00:00Z'); INSERT INTO t SELECT i, '2020-06-30 22:59:00Z' FROM generate_series(1, 100) i")
+	cutoff := time.Date(2020, 6, 30, 22, 30, 0, 0, time.UTC)
+	e, a := engine(db)
+	if _, err := e.Run(t.Context(), purge.Sweep{Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
+		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true}, purge.Cursor{}); err != nil || a.deleted() != 0 || db.Int("SELECT count(*) FROM t") != 100 {
+		t.Errorf("deleted %d rows, %v", a.deleted(), err)
 	}
 }

@@ -19,6 +19,7 @@ func (e *Engine) settings(set string) string {
 		"idle_in_transaction_session_timeout = '10s'", "jit = off",
 		"max_parallel_workers_per_gather = 0", // the other cores are the application's
 		"idle_session_timeout = 0",            // between batches a worker may have to wait
+		"datestyle = 'ISO'",                   // in which the bounds of a partition are written; other styles name zones by ambiguous abbreviations
 	}
 	if !e.Durable {
 		all = append(all, "synchronous_commit = off")
