@@ -56,8 +56,8 @@ func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 	for again := true; ; {
 		sw.gone = 0
 		x, err := sw.extent(ctx)
+		sw.result = Result{}
 		if err == nil && x.rows > 0 {
-			sw.result = Result{}
 			err = sw.clear(ctx, x, t.enough, most)
 		}
 		switch {

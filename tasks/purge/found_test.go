@@ -234,3 +234,30 @@ func TestFoundRowsAreJudgedAgain(t *testing.T) {
 		t.Errorf("deleted %d of %d", a.deleted(), obsolete)
 	}
 }
+
+// A row that was locked, and that whoever held it deletes before it is looked for again, is none that stays.
+func TestLockedRowThatGoes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do("CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL, filler text)")
+	db.Do("INSERT INTO t SELECT i, i % 2000 = 0, repeat('x', 300) FROM generate_series(1, 60000) i; CREATE INDEX ON t (id) WHERE old; ANALYZE t")
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "DELETE FROM t WHERE id = 2000"); err != nil {
+		t.Fatal(err)
+	}
+	e, a := engine(db)
+	e.LockTimeout = 20 * time.Millisecond
+	a.after = func(d purge.Delta) {
+		if a.deleted()+d.Deleted == 29 { // all others
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if result, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || result != (purge.Result{}) || a.deleted() != 29 || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
+		t.Errorf("result %+v, error %v, deleted %d", result, err, a.deleted())
+	}
+}
