@@ -163,6 +163,17 @@ func TestListsLinkedFromAQuotedTable(t *testing.T) {
 	}
 }
 
+// What can not be assigned for want of its column is left out, and the rest is done.
+func TestDeliveryWithoutTheDateOfItsEnd(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity) VALUES (1, 1, 55, '2000-01-01'); ALTER TABLE NmsDelivery DROP tsBroadEnd`)
+	mustRun(t, db, nil, "expired-deliveries")
+	if db.Int("SELECT iState FROM NmsDelivery WHERE iDeliveryId = 1") != 95 {
+		t.Error("the delivery has not ended")
+	}
+}
+
 // What is cancelled is of another date then, and moves to the partition of that.
 func TestCancelledLogsMoveToAnotherPartition(t *testing.T) {
 	t.Parallel()

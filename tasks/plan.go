@@ -76,7 +76,10 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 		s.Limit = defaultLimit
 	}
 	for _, a := range step.Update {
-		if value := c.expand(a.Value, Rule{}); value != "" && table.Has(a.Column) {
+		if !table.Has(a.Column) { // a parameter of its value would be of no known type
+			continue
+		}
+		if value := c.expand(a.Value, Rule{}); value != "" {
 			s.Set = append(s.Set, purge.Assignment{Column: a.Column, Value: value})
 		}
 	}
