@@ -94,7 +94,8 @@ var rules = []rule{
 		INSERT INTO XtkWorkflowTask (iWorkflowTaskId, iWorkflowId, iStatus, tsCompletion) VALUES (1, 1, 0, '2000-01-01'), (2, 1, 1, '2000-01-01'), (3, 1, -1, '2000-01-01'), (4, 1, 1, NOW);
 		INSERT INTO XtkWorkflowEvent (iWorkflowEventId, iWorkflowId, iStatus, tsProcessing) VALUES (1, 1, 2, '2000-01-01'), (2, 1, 3, '2000-01-01'), (3, 2, 3, '2000-01-01');
 		CREATE TABLE wkDlv_9 (i int); CREATE TABLE wkf1_1 (i int); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int); CREATE TABLE wkf2_grp4294967273 (i int); CREATE TABLE wkf2_grp23 (i int); CREATE TABLE wkf4294967292 (i int); CREATE TABLE wkf4294967291_1 (i int);
-		CREATE TABLE wkf0_1 (i int); CREATE TABLE wkf007_1 (i int); CREATE TABLE wkf12x (i int); CREATE TABLE wkfhisto2_q (i int); CREATE TABLE wkfhisto99_q (i int); CREATE TABLE wkfhisto99_grp22 (i int); CREATE TABLE wkfhistory (i int)`,
+		CREATE TABLE "wkf12_a
+b" (i int); CREATE TABLE wkf0_1 (i int); CREATE TABLE wkf007_1 (i int); CREATE TABLE wkf12x (i int); CREATE TABLE wkfhisto2_q (i int); CREATE TABLE wkfhisto99_q (i int); CREATE TABLE wkfhisto99_grp22 (i int); CREATE TABLE wkfhistory (i int)`,
 		`SELECT x FROM (SELECT 'log ' || iWorkflowLogId AS x FROM XtkWorkflowLog UNION ALL SELECT 'task ' || iWorkflowTaskId FROM XtkWorkflowTask UNION ALL SELECT 'event ' || iWorkflowEventId FROM XtkWorkflowEvent UNION ALL SELECT relname::text FROM pg_class WHERE relname LIKE 'wk%') q ORDER BY 1`,
 		[]string{"event 1", "event 3", "log 0", "log 2", "log 3", "log 4", "log 6", "log 7", "log 9", "task 1", "task 4", "wkf007_1", "wkf0_1", "wkf12x", "wkf1_1", "wkf2_grp22", "wkf2_grp4294967273", "wkf4294967292", "wkfhisto2_q", "wkfhisto99_grp22", "wkfhistory"}},
 	{"orphan-work-tables", 0, `INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (1, 1), (2, 0), (-3, 1); CREATE TABLE NmsDeliveryX (i int);

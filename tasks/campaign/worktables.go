@@ -29,7 +29,7 @@ func (w WorkTable) Quoted() string { return pgx.Identifier{w.Schema, w.Name}.San
 const unsignedIDs = 1 << 32
 
 // workTableID is an id as it stands in a name, with all its digits: no leading zeros, so no 0 either.
-var workTableID = regexp.MustCompile(`^([1-9][0-9]{0,9})([^0-9].*)?$`)
+var workTableID = regexp.MustCompile(`(?s)^([1-9][0-9]{0,9})([^0-9].*)?$`)
 
 // ParseID reads the id at the beginning of text, and returns what follows it.
 func ParseID(text string) (id int64, rest string, ok bool) {
