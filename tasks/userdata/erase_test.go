@@ -319,6 +319,22 @@ func TestFormDataThatComes(t *testing.T) {
 	}
 }
 
+// Whatever type a workflow's table has for the ids of process instances, no id is cut to fit, nor too large to be compared.
+func TestIDsOfOtherTypes(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	for i, kind := range []string{"smallint", "integer", "numeric(5)", "varchar(3)", "char(3)", "text"} {
+		f.db.Do(fmt.Sprintf("CREATE TABLE tb_90%[1]d (process_instance_id %[2]s); INSERT INTO tb_90%[1]d VALUES ('123'), ('7'); INSERT INTO omd_object_type VALUES ('pt_Types/t%[1]d', 'tb_90%[1]d')", i, kind))
+	}
+	f.db.Do("INSERT INTO tb_process_instance VALUES (7, '7', 2), (123, '123', 2), (1234, '1234', 2), (3000000000, '3000000000', 2)")
+	f.work()
+	for id, want := range map[int64]int{7: 7, 1234: 1, 3_000_000_000: 1} {
+		if _, receipt := f.erase(userdata.Request{Instances: []int64{id}}); !receipt.Succeeded || len(receipt.Rows) != want {
+			t.Errorf("%d: %+v", id, receipt)
+		}
+	}
+}
+
 // Of a process instance that is gone itself the rest is erased by the database alone; a Forms server can not, which is told.
 func TestInstanceThatIsGone(t *testing.T) {
 	t.Parallel()
