@@ -135,9 +135,9 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	working, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
-	context.AfterFunc(ctx, func() { // what a stopping replica has at work may finish, within the grace
+	defer context.AfterFunc(ctx, func() { // what a stopping replica has at work may finish, within the grace
 		time.AfterFunc(grace, func() { lose(errHandover) })
-	})
+	})()
 	j := &journal{m: m, claim: c, stopping: ctx.Done()}
 	var wg sync.WaitGroup
 	beside, stop := context.WithCancel(untraced(working))
