@@ -353,6 +353,35 @@ func TestTableThatStaysLocked(t *testing.T) {
 	}
 }
 
+// A run that tries again and again is stopped after the try, even if it counts only.
+func TestCancelOfARunThatTriesAgain(t *testing.T) {
+	t.Parallel()
+	for _, isDry := range []bool{true, false} {
+		db := database(t)
+		sessions(db, 10)
+		tx, err := db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		if _, err := tx.Exec(t.Context(), "LOCK TABLE XtkSessionInfo"); err != nil {
+			t.Fatal(err)
+		}
+		own := pool(t, db.URL())
+		m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool = own })
+		run := start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: isDry})
+		work()
+		db.Until("SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '%tried 3 times at most%'")
+		if _, err := m.Cancel(t.Context(), run.ID); err != nil {
+			t.Fatal(err)
+		}
+		events := watch(t, m, run.ID)
+		if got := events[len(events)-1].Run; got.State != runs.Cancelled || said(events, tasks.Warning, "tried again and again") {
+			t.Errorf("dry run: %t: %+v; %q", isDry, got, logs(events))
+		}
+	}
+}
+
 // tenSetbacks makes a run look as though ten replicas had died of it.
 func tenSetbacks(db *pgtest.DB) {
 	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, batches, cursor), ',' ORDER BY position)) FROM cleanupd.task)")

@@ -80,7 +80,7 @@ type Engine struct {
 	Way func(way string)
 	// Throttled is told why a batch waits, and an empty reason when it goes on.
 	Throttled func(reason string)
-	// Proceed fails when nothing more is to be done; it is asked while a batch waits.
+	// Proceed fails when nothing more is to be done; it is asked while a batch waits, and before it is tried again.
 	Proceed func(ctx context.Context) error
 	// Retried is told the SQLSTATE for which something is tried again; nil: it is not.
 	Retried func(state string)
@@ -142,6 +142,11 @@ func (e *Engine) Retry(ctx context.Context, what string, batch func() error) err
 		case <-time.After(pause.NextBackOff()):
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if e.Proceed != nil {
+			if err := e.Proceed(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
