@@ -106,6 +106,9 @@ func TestChosenTasks(t *testing.T) {
 func TestInvalidRuns(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
+	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}, MaxDuration: durationpb.New(36_500 * 24 * time.Hour)}); run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
+		t.Errorf("the longest limit: %v, %v", run, err)
+	}
 	for field, req := range map[string]*cleanupv1.RunCleanupRequest{
 		"tasks[1]":      {Tasks: []string{"sessions", "no-such"}},
 		"skip_tasks[0]": {SkipTasks: []string{"Sessions"}},
@@ -121,7 +124,11 @@ func TestInvalidRuns(t *testing.T) {
 			t.Errorf("the valid names are not told: %v", err)
 		}
 	}
-	if n := s.db.Int("SELECT count(*) FROM cleanupd.run"); n != 0 {
+	_, _, err := s.run(t, &cleanupv1.RunCleanupRequest{MaxDuration: &durationpb.Duration{Seconds: 315_576_000_000}})
+	if _, bad := wantCode(t, err, codes.InvalidArgument); bad.GetFieldViolations()[0].GetField() != "max_duration" {
+		t.Error(bad)
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.run"); n != 1 {
 		t.Errorf("%d runs were stored", n)
 	}
 }

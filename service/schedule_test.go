@@ -77,6 +77,8 @@ func TestInvalidSchedules(t *testing.T) {
 		{&cleanupv1.Schedule{Once: &timestamppb.Timestamp{Nanos: -1}}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{MaxDuration: durationpb.New(-time.Second)}, []string{"schedule.max_duration"}},
 		{&cleanupv1.Schedule{MaxDuration: durationpb.New(time.Microsecond - 1)}, []string{"schedule.max_duration"}},
+		{&cleanupv1.Schedule{MaxDuration: durationpb.New(36_500*24*time.Hour + 1)}, []string{"schedule.max_duration"}},
+		{&cleanupv1.Schedule{MaxDuration: &durationpb.Duration{Seconds: 315_576_000_000}}, []string{"schedule.max_duration"}},
 		{&cleanupv1.Schedule{MaxDuration: &durationpb.Duration{Seconds: 1, Nanos: -1}}, []string{"schedule.max_duration"}},
 	} {
 		_, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: c.schedule})

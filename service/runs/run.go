@@ -117,8 +117,16 @@ func (r Request) chosen() []string {
 	return names
 }
 
-// tooShort is what is wrong with a duration: what is less than it is not stored.
-const tooShort = "must be a microsecond or longer"
+// longest is the longest that a run may be given: 100 years of 365 days.
+const longest = 36_500 * 24 * time.Hour
+
+// outOfRange is what is wrong with a limit of a run's time, of which the database has microseconds; empty: nothing.
+func outOfRange(limit time.Duration) string {
+	if limit == 0 || time.Microsecond <= limit && limit <= longest {
+		return ""
+	}
+	return "must be from a microsecond to 36500 days"
+}
 
 // Violation is something wrong with a field of a request.
 type Violation struct{ Field, Problem string }
@@ -152,8 +160,8 @@ func (r Request) Validate() error {
 			}
 		}
 	}
-	if r.MaxDuration != 0 && r.MaxDuration < time.Microsecond {
-		wrong = append(wrong, Violation{"max_duration", tooShort})
+	if problem := outOfRange(r.MaxDuration); problem != "" {
+		wrong = append(wrong, Violation{"max_duration", problem})
 	}
 	if wrong == nil && len(r.chosen()) == 0 {
 		wrong = append(wrong, Violation{"skip_tasks", "leaves no task to run"})

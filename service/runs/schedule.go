@@ -61,8 +61,8 @@ func (s *Schedule) complete(now time.Time) error {
 		say("time_zone", fmt.Sprintf("%q is not an IANA time zone, such as Europe/Berlin", s.TimeZone))
 		zone = time.UTC
 	}
-	if s.MaxDuration != 0 && s.MaxDuration < time.Microsecond {
-		say("max_duration", tooShort)
+	if problem := outOfRange(s.MaxDuration); problem != "" {
+		say("max_duration", problem)
 	}
 	next := s.Once
 	switch {

@@ -895,7 +895,7 @@ type TaskProgress struct {
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
 	// Statements so far that changed something, each of at most the rows that the rule gives.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
-	// How many rows the task will have deleted at its end: an estimate, absent when unknown.
+	// How many rows the task will have deleted at its end: an estimate, absent when unknown, as when more have gone than that.
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`
 	// Rows deleted and updated a second, since the task began here.
 	RowsPerSecond float64 `protobuf:"fixed64,8,opt,name=rows_per_second,json=rowsPerSecond,proto3" json:"rows_per_second,omitempty"`
@@ -1250,7 +1250,7 @@ type RunCleanupRequest struct {
 	// Go on after a failed task. Without it the tasks after a failed one are not run.
 	ContinueOnError bool `protobuf:"varint,4,opt,name=continue_on_error,json=continueOnError,proto3" json:"continue_on_error,omitempty"`
 	// The run stops after the batch during which this has passed since it began, and ends CANCELLED with the error
-	// `max_duration reached`. A microsecond or longer; absent: no limit.
+	// `max_duration reached`. From a microsecond to 36500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
 	// Answer with the first event only and let the run go on alone.
 	Detach        bool `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`

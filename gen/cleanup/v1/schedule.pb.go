@@ -39,7 +39,7 @@ type Schedule struct {
 	// Whether runs begin by themselves. False by default.
 	Enabled bool `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	// The run stops after the batch during which this has passed since it began; the next one goes on with what it left.
-	// Greater than 0; absent: no limit.
+	// From a microsecond to 36500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
 	// Output only. When the next run is due; absent when none is.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`

@@ -909,7 +909,7 @@ type TaskErased struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The rows that were deleted.
+	// The rows that were deleted, but for those of documents in the database, which tasks may share: the receipt counts them.
 	Rows          []*TableRows `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1016,7 +1016,7 @@ type Receipt struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it ended; absent as long as it is at work.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Whether everything went.
+	// Whether all went that is to go: a task that belongs to a process instance is none of it, and stays with a problem.
 	Succeeded bool `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	// Whether it was a dry run, of which no receipt is kept.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
