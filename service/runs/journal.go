@@ -304,12 +304,11 @@ func (j *journal) tell(ctx context.Context) {
 	}
 }
 
-// snapshot is the progress as it is told. What was expected never is less than what went.
+// snapshot is the progress as it is told. When more has gone than was expected, it is not known any more how much will.
 func (j *journal) snapshot() *Progress {
 	p := j.progress
 	done := p.RowsDeleted + p.RowsUpdated
-	if j.expected >= 0 {
-		expected := max(j.expected, done)
+	if expected := j.expected; expected >= done {
 		p.RowsExpected = &expected
 	}
 	if elapsed := time.Since(j.since).Seconds(); elapsed > 0 {

@@ -55,3 +55,17 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 		t.Errorf("the run is %+v, %v", after, err)
 	}
 }
+
+// What is expected is told as long as no more has gone.
+func TestWhatIsExpected(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		expected, done int64
+		told           *int64
+	}{{-1, 0, nil}, {0, 0, new(int64(0))}, {10, 4, new(int64(10))}, {10, 10, new(int64(10))}, {10, 11, nil}} {
+		j := &journal{expected: test.expected, progress: Progress{RowsDeleted: test.done}}
+		if got := j.snapshot().RowsExpected; (got == nil) != (test.told == nil) || got != nil && *got != *test.told {
+			t.Errorf("%d of %d: %v", test.done, test.expected, got)
+		}
+	}
+}
