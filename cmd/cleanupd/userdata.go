@@ -190,27 +190,41 @@ func erase(ctx context.Context, w io.Writer, client cleanupv1.UserDataServiceCli
 		done = "would be erased"
 	}
 	stream, err := client.EraseUserData(ctx, req)
+	v := &eraseView{w: w, done: done}
 	for err == nil {
 		var m *cleanupv1.EraseUserDataResponse
 		if m, err = stream.Recv(); err == nil {
-			err = printErase(w, m.GetEvent(), done)
+			err = v.event(m.GetEvent())
 		}
 	}
-	if errors.Is(err, io.EOF) {
-		return nil
+	switch {
+	case !errors.Is(err, io.EOF):
+		return err
+	case v.problems > 0 && !req.GetDryRun():
+		return errors.New("not all of it was erased: see above what stayed, and why")
 	}
-	return err
+	return nil
 }
 
-func printErase(w io.Writer, e *cleanupv1.EraseEvent, done string) (err error) {
+// eraseView is an erasure on the screen, and what it has told so far.
+type eraseView struct {
+	w                          io.Writer
+	done                       string // what became of it, in words
+	instances, tasks, problems int
+}
+
+func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
+	w, done := v.w, v.done
 	switch {
 	case e.GetInstanceErased() != nil:
+		v.instances++
 		first := ""
 		if e.GetInstanceErased().GetTerminated() {
 			first = "terminated and "
 		}
 		_, err = fmt.Fprintf(w, "process instance %s %s%s%s\n", e.GetInstanceErased().GetId(), first, done, rowsText(e.GetInstanceErased().GetRows()))
 	case e.GetTaskErased() != nil:
+		v.tasks++
 		_, err = fmt.Fprintf(w, "orphan task %s %s%s\n", e.GetTaskErased().GetId(), done, rowsText(e.GetTaskErased().GetRows()))
 	case e.GetFileDeleted() != nil:
 		_, err = fmt.Fprintf(w, "file %s %s\n", e.GetFileDeleted().GetPath(), done)
@@ -218,7 +232,8 @@ func printErase(w io.Writer, e *cleanupv1.EraseEvent, done string) (err error) {
 		_, err = fmt.Fprintf(w, "%s: %s\n", stateName("LOG_LEVEL_", e.GetLog().GetLevel()), e.GetLog().GetMessage())
 	case e.GetReceipt() != nil:
 		r := e.GetReceipt()
-		_, err = fmt.Fprintf(w, "\n%d process instances, %d orphan tasks, %d files %s%s\n", len(r.GetProcessInstanceIds()), len(r.GetTaskIds()), len(r.GetFiles()), done, rowsText(r.GetRows()))
+		v.problems = len(r.GetProblems())
+		_, err = fmt.Fprintf(w, "\n%d process instances, %d orphan tasks, %d files %s%s\n", v.instances, v.tasks, len(r.GetFiles()), done, rowsText(r.GetRows()))
 		if err == nil && r.GetId() != "" {
 			_, err = fmt.Fprintf(w, "Receipt %s\n", r.GetId())
 		}

@@ -62,7 +62,11 @@ func TestUserData(t *testing.T) {
 	if code, out, errs := ask("userdata", "erase", "--task", "99999", "--yes"); code != 0 || !strings.Contains(out, "there is no task 99999") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask("userdata", "receipts"); code != 0 || errs != "" || strings.Count(out, "\n") != 3 || !strings.Contains(out, "true") {
+	live := forms.Strings("SELECT id::text FROM tb_task WHERE process_instance_id > 0 LIMIT 1")[0]
+	if code, out, errs := ask("userdata", "erase", "--task", live, "--yes"); code != 1 || !strings.Contains(out, "task "+live+" stays") || !strings.Contains(out, "\n0 process instances, 0 orphan tasks, 0 files erased") || !strings.Contains(errs, "not all of it was erased") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs := ask("userdata", "receipts"); code != 0 || errs != "" || strings.Count(out, "\n") != 4 || !strings.Contains(out, "true") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if code, out, errs := ask("userdata", "receipts", "--limit", "1"); code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(errs, "There are more") {
