@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -36,7 +38,9 @@ func newDemo() *cobra.Command {
 			if rows < 0 {
 				return usagef("--rows must not be negative, not %d", rows)
 			}
-			return demo(cmd.Context(), cmd.OutOrStdout(), rows, keep, forms)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGPIPE) // when nobody reads any more, nothing is left either
+			defer stop()
+			return demo(ctx, cmd.OutOrStdout(), rows, keep, forms)
 		},
 	}
 	cmd.Flags().IntVar(&rows, "rows", 200_000, "how many rows to make, about")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -22,6 +24,15 @@ type following struct {
 	runID   string
 	last    int64 // the sequence of the last event received
 	ended   bool  // with it the run has
+}
+
+// follow shows a run to its end. Whoever leaves it before is told that it goes on.
+func follow(w io.Writer, f *following) error {
+	err := show(w, f)
+	if f.ctx.Err() != nil && f.runID != "" && !f.ended {
+		return fmt.Errorf("run %[1]s goes on: cleanupd runs watch %[1]s shows it, cleanupd runs cancel %[1]s stops it", f.runID)
+	}
+	return err
 }
 
 // received makes a stream of either kind one of events.

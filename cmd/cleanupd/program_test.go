@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -107,6 +109,76 @@ func TestRunAndRuns(t *testing.T) {
 	for _, command := range []string{"watch", "cancel"} {
 		if code, _, errs = cleanupd(t, "runs", command, "nonsense", "--server", r.grpc); code != 1 || !strings.Contains(errs, "no such run") {
 			t.Errorf("%s of an unknown run: %d %s", command, code, errs)
+		}
+	}
+}
+
+// Who leaves a run is told that it goes on, and how to come back to it.
+func TestInterruptedClient(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE XtkAudit"); err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, "--database-url", db.URL())
+	ctx, interrupt := context.WithCancel(t.Context())
+	out, errs := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, []string{"run", "--server", r.grpc, "--task", "audit-trail"}, out, errs) }()
+	id := out.wait(ctx, `Run (\S+) began`)[1]
+	interrupt()
+	if code := <-ended; code != 1 || errs.wait(t.Context(), "run "+id+" goes on: cleanupd runs watch "+id) == nil {
+		t.Errorf("%d", code)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := cleanupd(t, "runs", "watch", id, "--server", r.grpc); code != 0 || !strings.Contains(out, "succeeded") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
+// Nothing of the demo is left when its terminal is closed, or nobody reads what it says.
+func TestDemoThatIsLeft(t *testing.T) {
+	t.Parallel()
+	pgtest.Empty(t)
+	for _, hangsUp := range []bool{true, false} {
+		temp, err := os.MkdirTemp("", "cleanupd-left-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(temp) })
+		if err := os.Chmod(temp, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "demo", "--rows", "20000")
+		cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+temp)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for lines := bufio.NewScanner(out); lines.Scan() && !strings.HasPrefix(lines.Text(), "Making a Campaign database"); {
+		}
+		if hangsUp {
+			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, out)
+		} else if err := out.Close(); err != nil {
+			t.Fatal(err)
+		}
+		err = cmd.Wait()
+		if left, _ := os.ReadDir(temp); err == nil || len(left) > 0 {
+			t.Errorf("hangs up: %t: it ended with %v, and left %v", hangsUp, err, left)
 		}
 	}
 }

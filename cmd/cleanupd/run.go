@@ -33,7 +33,7 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), &following{ctx: cmd.Context(), client: client, receive: received(stream)})
+			return follow(cmd.OutOrStdout(), &following{ctx: cmd.Context(), client: client, receive: received(stream)})
 		}),
 	}
 	server.flags(cmd)

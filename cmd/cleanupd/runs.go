@@ -58,7 +58,7 @@ func newRuns() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return show(cmd.OutOrStdout(), &following{ctx: cmd.Context(), client: client, receive: received(stream)})
+				return follow(cmd.OutOrStdout(), &following{ctx: cmd.Context(), client: client, receive: received(stream)})
 			}),
 		},
 		&cobra.Command{
