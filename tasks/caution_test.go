@@ -130,6 +130,13 @@ func TestPartitionedLog(t *testing.T) {
 	if got := db.Strings("SELECT iBroadLogId::text FROM CusBroadLogBig ORDER BY 1"); !slices.Equal(got, []string{"0", "3"}) || j.deleted["delivery-logs"] != 2 {
 		t.Errorf("left %v, %d accounted for", got, j.deleted["delivery-logs"])
 	}
+	if j.said("INFO", "dropped") {
+		t.Error("a partition is said to be dropped of which a row stays")
+	}
+	db.Do("DELETE FROM CusBroadLogBig; INSERT INTO CusBroadLogBig VALUES (1, 1, 1, '2000-01-01')")
+	if j := mustRun(t, db, nil, "delivery-logs"); !j.said("INFO", "big1: all of the partition was to go: dropped") || db.Int("SELECT count(*) FROM pg_class WHERE relname = 'big1'") != 0 {
+		t.Errorf("%q", j.logs)
+	}
 }
 
 // A table that inherits from another of the same family is one with it: each row counts once, and its zero record stays though

@@ -212,7 +212,10 @@ func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 	if r.Kept > 0 {
 		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left", u.Name, r.Kept))
 	}
-	if r == (purge.Result{}) {
+	if r.Dropped {
+		e.log(ctx, Info, u.Name+": all of the partition was to go: dropped")
+	}
+	if r.Locked == 0 && r.Kept == 0 && !r.TableLocked {
 		return
 	}
 	e.left = true

@@ -91,7 +91,11 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 	}
 	inUse := fmt.Sprintf("SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0 AND %[3]s", owner.Quoted(), k.key, k.inUse)
 	groups := e.Catalog.Table("NmsGroup")
-	if k.lists && groups != nil {
+	switch {
+	case !k.lists:
+	case groups == nil:
+		p.note(Info, "table NmsGroup is missing: tables whose names end in _grp and an id stay")
+	default:
 		e.needs(p, groups, "SELECT")
 		if groups.RowSecurity {
 			p.note(Warning, "row security may hide rows of %s: tables whose names end in _grp and an id stay", groups.Name)
@@ -118,6 +122,9 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 		if len(listIDs) > 0 {
 			if lists, known, err = knownLists(ctx, db, groups, listIDs); err != nil {
 				return nil, err
+			}
+			if !known && groups != nil {
+				p.note(Info, "%s is empty: tables whose names end in _grp and an id stay", groups.Name)
 			}
 		}
 		for _, w := range tables {

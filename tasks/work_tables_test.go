@@ -25,6 +25,20 @@ func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 	}
 }
 
+// Where no list is known, what may hold the data of one stays, and that is said.
+func TestWorkTablesWithoutAnyList(t *testing.T) {
+	t.Parallel()
+	for change, said := range map[string]string{"DELETE FROM NmsGroup": "nmsgroup is empty", "DROP TABLE NmsGroup CASCADE": "table NmsGroup is missing"} {
+		db := pgtest.Campaign(t)
+		db.Do("INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int)")
+		db.Do(change)
+		j := mustRun(t, db, nil, "workflow-instances")
+		if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"wkf2_grp22"}) || !j.said("INFO", said, "_grp") {
+			t.Errorf("%s: left %v; %q", change, left, j.logs)
+		}
+	}
+}
+
 // emptier empties a table once a batch has been committed.
 type emptier struct {
 	*journal

@@ -71,6 +71,8 @@ type Result struct {
 	TableLocked bool
 	// Kept is how many obsolete rows stayed though nobody held their locks: a trigger or rule of the application's says no.
 	Kept int64
+	// Dropped says that the table was a partition that went with all of its rows.
+	Dropped bool
 }
 
 // Run deletes the rows of the sweep from the cursor on, to the end of the table, or of the index on the way that was
@@ -111,7 +113,8 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 		sw.mostRows = max(sw.mostRows/2, 1)
 	}
 	if sw.Older != nil && sw.Partition {
-		if dropped, err := sw.dropPartition(ctx); dropped || err != nil {
+		var err error
+		if sw.result.Dropped, err = sw.dropPartition(ctx); sw.result.Dropped || err != nil {
 			sw.tellWay("drop of the partition")
 			return err
 		}
