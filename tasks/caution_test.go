@@ -164,7 +164,10 @@ func TestListsLinkedFromAQuotedTable(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do(`CREATE TABLE "CusMember" (iGroupId integer REFERENCES NmsGroup); CREATE TABLE cusmember (iOperatorId integer, iGroupId integer);
 		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 0, 1), (2, 0, 0); INSERT INTO "CusMember" VALUES (1), (2); INSERT INTO cusmember VALUES (7, 1)`)
-	mustRun(t, db, nil, "lists-to-delete")
+	j := mustRun(t, db, func(c *tasks.Config) { c.RelatedListTables = []string{"NoSuchTable"} }, "lists-to-delete")
+	if !j.said("WARNING", "NoSuchTable") {
+		t.Errorf("a table that was named and is missing is not told of: %q", j.logs)
+	}
 	if left := db.Strings(`SELECT 'list ' || iGroupId FROM NmsGroup UNION ALL SELECT 'linked ' || iGroupId FROM "CusMember" UNION ALL SELECT 'other ' || iGroupId FROM cusmember`); !slices.Equal(left, []string{"list 2", "linked 2", "other 1"}) {
 		t.Errorf("left %q", left)
 	}

@@ -28,9 +28,16 @@ var listsToDelete = Task{
 // foreign key, and those that the operator names. Not every table that has such a column: XtkOperatorGroup has one
 // with another meaning.
 func linkedToLists(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
-	found, err := tables(append([]string{"NmsRcpGrpRel"}, e.RelatedListTables...)...)(ctx, e, p)
+	found, err := tables("NmsRcpGrpRel")(ctx, e, p)
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range e.RelatedListTables {
+		if t := e.Catalog.Table(name); t != nil {
+			found = append(found, t)
+		} else {
+			p.note(Warning, "table %s is missing, whose lists' ids are to be followed: skipped", name)
+		}
 	}
 	if groups := e.Catalog.Table("NmsGroup"); groups != nil {
 		rows, err := e.Pool.Query(ctx, `SELECT DISTINCT t.oid, t.relname FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,33 +42,45 @@ var deliveryWorkTables = Task{
 	Name:        "work-tables",
 	Title:       "Work tables of deliveries",
 	Description: "Work tables (wkDlv_…) of deliveries that are not in progress: dropped.",
-	Do:          dropDeliveryTables,
+	Do: func(ctx context.Context, e *Env) (bool, error) { return e.dropWorkTables(ctx, ofDeliveries) },
 }
 
-func dropDeliveryTables(ctx context.Context, e *Env) (bool, error) {
-	return e.dropWorkTables(ctx, workTables{
-		prefix: "wkdlv_", owner: "NmsDelivery", key: "iDeliveryId", inUse: "o.iDeleteStatus = 0 AND o.iState NOT IN (0, 85, 100)",
-	})
-}
+var ofDeliveries = workTables{prefix: "wkdlv_", owner: "NmsDelivery", key: "iDeliveryId", inUse: "o.iDeleteStatus = 0 AND o.iState NOT IN (0, 85, 100)"}
 
-// dropWorkTables drops the tables of a kind that are not in use. It says whether there was anything to judge them by.
-func (e *Env) dropWorkTables(ctx context.Context, k workTables) (bool, error) {
+// dropWorkTables drops the tables of some kinds that are not in use, and views before, which may stand on tables of another
+// kind. It says whether there was anything to judge them by.
+func (e *Env) dropWorkTables(ctx context.Context, kinds ...workTables) (any bool, err error) {
 	p := &plan{}
 	defer e.tell(ctx, p)
-	ask, err := e.question(ctx, p, k)
-	if err != nil || ask == nil {
-		return false, errors.Join(err, rightsError(p.rights))
-	}
-	found, strange, err := e.Catalog.WorkTables(ctx, e.Pool, k.prefix, k.bare)
-	if err != nil {
-		return false, err
-	}
-	for _, name := range strange {
-		if k.but == "" || !strings.HasPrefix(name, k.but) {
-			p.note(Info, "%s begins like a work table, but has no id where one should be: left alone", name)
+	found, asks := make([][]campaign.WorkTable, len(kinds)), make([]question, len(kinds))
+	for i, k := range kinds {
+		asks[i], err = e.question(ctx, p, k)
+		if err := errors.Join(err, rightsError(p.rights)); err != nil {
+			return false, err
+		}
+		if asks[i] == nil {
+			continue
+		}
+		var strange []string
+		if found[i], strange, err = e.Catalog.WorkTables(ctx, e.Pool, k.prefix, k.bare); err != nil {
+			return false, err
+		}
+		any = true
+		for _, name := range strange {
+			if k.but == "" || !strings.HasPrefix(name, k.but) {
+				p.note(Info, "%s begins like a work table, but has no id where one should be: left alone", name)
+			}
 		}
 	}
-	return true, e.dropUnused(ctx, found, ask)
+	for _, views := range []bool{true, false} {
+		for i, ask := range asks {
+			some := slices.DeleteFunc(slices.Clone(found[i]), func(w campaign.WorkTable) bool { return w.View != views })
+			if err := e.dropUnused(ctx, some, ask); err != nil {
+				return any, err
+			}
+		}
+	}
+	return any, nil
 }
 
 // question asks which work tables are not in use.
@@ -177,10 +190,7 @@ const (
 func (e *Env) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask question) error {
 	size := firstGroup
 	for len(tables) > 0 {
-		n := 1
-		for n < min(size, len(tables)) && tables[n].View == tables[0].View {
-			n++
-		}
+		n := min(size, len(tables))
 		e.journal.At(tables[0].Name, e.expected)
 		if err := e.engine.Polite(ctx); err != nil {
 			return err

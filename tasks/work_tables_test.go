@@ -39,6 +39,18 @@ func TestWorkTablesWithoutAnyList(t *testing.T) {
 	}
 }
 
+// A view may stand on a work table of another kind: one run is enough for both.
+func TestViewsOfOtherKinds(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 0); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0);
+		CREATE TABLE wkDlv_9 (i int); CREATE VIEW wkf9_v AS SELECT * FROM wkDlv_9; CREATE TABLE wkf8_1 (i int); CREATE VIEW wkfhisto8_v AS SELECT * FROM wkf8_1; CREATE TABLE wkf1_1 (i int)`)
+	j := mustRun(t, db, nil, "workflow-instances")
+	if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"wkf1_1"}) || j.deleted["workflow-instances"] != 4 {
+		t.Errorf("left %v, dropped %d; %q", left, j.deleted["workflow-instances"], j.logs)
+	}
+}
+
 // emptier empties a table once a batch has been committed.
 type emptier struct {
 	*journal

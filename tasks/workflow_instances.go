@@ -27,20 +27,8 @@ var workflowInstances = Task{
 		{On: table("XtkWorkflowEvent"), Rules: []Rule{past("tsProcessing", "r.iStatus > 2 AND ")}},
 	},
 	Do: func(ctx context.Context, e *Env) (bool, error) {
-		any, err := dropDeliveryTables(ctx, e)
-		if err != nil {
-			return false, err
-		}
-		for _, k := range []workTables{
-			{prefix: "wkf", but: "wkfhisto", owner: "XtkWorkflow", key: "iWorkflowId", inUse: "o.iState <> 20", lists: true},
-			{prefix: "wkfhisto", owner: "XtkWorkflow", key: "iWorkflowId", inUse: "true", lists: true},
-		} {
-			done, err := e.dropWorkTables(ctx, k)
-			if err != nil {
-				return false, err
-			}
-			any = any || done
-		}
-		return any, nil
+		return e.dropWorkTables(ctx, ofDeliveries,
+			workTables{prefix: "wkf", but: "wkfhisto", owner: "XtkWorkflow", key: "iWorkflowId", inUse: "o.iState <> 20", lists: true},
+			workTables{prefix: "wkfhisto", owner: "XtkWorkflow", key: "iWorkflowId", inUse: "true", lists: true})
 	},
 }
