@@ -42,7 +42,7 @@ var deliveryWorkTables = Task{
 	Name:        "work-tables",
 	Title:       "Work tables of deliveries",
 	Description: "Work tables (wkDlv_…) of deliveries that are not in progress: dropped.",
-	Do: func(ctx context.Context, e *Env) (bool, error) { return e.dropWorkTables(ctx, ofDeliveries) },
+	Do:          func(ctx context.Context, e *Env) (bool, error) { return e.dropWorkTables(ctx, ofDeliveries) },
 }
 
 var ofDeliveries = workTables{prefix: "wkdlv_", owner: "NmsDelivery", key: "iDeliveryId", inUse: "o.iDeleteStatus = 0 AND o.iState NOT IN (0, 85, 100)"}
