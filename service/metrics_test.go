@@ -209,7 +209,9 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	_, got := s.scrapeAfter(t, 2, 3)
 	got.check(t, "cleanupd_runs_total", map[string]float64{"false failed": 1, "false cancelled": 1})
 	got.check(t, "cleanupd_tasks_total", map[string]float64{"failed mirror-pages": 1, "succeeded import-rejects": 1, "cancelled import-rejects": 1})
-	got.check(t, "cleanupd_retries_total", map[string]float64{"55P03": 4}) // three tries of each
+	if retries := got.series("cleanupd_retries_total"); retries["55P03"] < 2 { // the first task is tried three times, the second until it is cancelled
+		t.Errorf("retries: %v", retries)
+	}
 	got.check(t, "cleanupd_rows_deleted_total", nil)
 	got.check(t, "cleanupd_last_success_timestamp_seconds", nil)
 	if calls := got.series("rpc_server_call_duration_seconds"); calls["cleanup.v1.CleanupService/RunCleanup CANCELLED grpc"] != 1 {

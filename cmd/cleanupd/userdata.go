@@ -200,7 +200,7 @@ func erase(ctx context.Context, w io.Writer, client cleanupv1.UserDataServiceCli
 	switch {
 	case !errors.Is(err, io.EOF):
 		return err
-	case v.problems > 0 && !req.GetDryRun():
+	case v.left > 0 && !req.GetDryRun():
 		return errors.New("not all of it was erased: see above what stayed, and why")
 	}
 	return nil
@@ -208,9 +208,10 @@ func erase(ctx context.Context, w io.Writer, client cleanupv1.UserDataServiceCli
 
 // eraseView is an erasure on the screen, and what it has told so far.
 type eraseView struct {
-	w                          io.Writer
-	done                       string // what became of it, in words
-	instances, tasks, problems int
+	w                io.Writer
+	done             string // what became of it, in words
+	instances, tasks int
+	left             int // of those that it was about, with a problem
 }
 
 func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
@@ -232,7 +233,9 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 		_, err = fmt.Fprintf(w, "%s: %s\n", stateName("LOG_LEVEL_", e.GetLog().GetLevel()), e.GetLog().GetMessage())
 	case e.GetReceipt() != nil:
 		r := e.GetReceipt()
-		v.problems = len(r.GetProblems())
+		if len(r.GetProblems()) > 0 { // some of which may be about what an erasure by a user id does not take
+			v.left = len(r.GetProcessInstanceIds()) + len(r.GetTaskIds()) - v.instances - v.tasks
+		}
 		_, err = fmt.Fprintf(w, "\n%d process instances, %d orphan tasks, %d files %s%s\n", v.instances, v.tasks, len(r.GetFiles()), done, rowsText(r.GetRows()))
 		if err == nil && r.GetId() != "" {
 			_, err = fmt.Fprintf(w, "Receipt %s\n", r.GetId())
