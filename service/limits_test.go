@@ -79,14 +79,7 @@ func TestTooLarge(t *testing.T) {
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
 	s := serve(t, pgtest.Campaign(t), true)
-	tx, err := s.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	tx := s.db.Hold("LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE")
 	const more = 10
 	refused, served := make(chan struct{}, service.MaxCalls+more), make(chan struct{}, service.MaxCalls+more)
 	var wg sync.WaitGroup

@@ -164,14 +164,6 @@ func wantCode(t *testing.T, err error, want codes.Code) (info *errdetails.ErrorI
 func hold(t *testing.T, db *pgtest.DB) (release func()) {
 	t.Helper()
 	db.Do("INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2000-01-01')")
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "SELECT FROM XtkReject FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
-	release = sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
-	t.Cleanup(release)
-	return release
+	tx := db.Hold("SELECT FROM XtkReject FOR UPDATE")
+	return func() { _ = tx.Rollback(context.Background()) }
 }

@@ -180,14 +180,7 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	db.Superuser("ALTER DATABASE " + db.Name + " SET lock_timeout = '100ms'")
 	db.Reset()
 	s := serve(t, db, false)
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE NmsDelivery"); err != nil {
-		t.Fatal(err)
-	}
+	db.Hold("LOCK TABLE NmsDelivery")
 	if _, run, _ := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"mirror-pages", "import-rejects"}, ContinueOnError: true}); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED {
 		t.Fatalf("the run: %v", run)
 	}

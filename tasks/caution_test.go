@@ -267,13 +267,7 @@ func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-02-28'), (8, 2, '2026-02-28')")
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "SELECT FROM NmsAddress WHERE iAddressId = 7 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	tx := db.Hold("SELECT FROM NmsAddress WHERE iAddressId = 7 FOR UPDATE")
 	j := mustRun(t, db, nil, "npai")
 	if left := db.Strings("SELECT iAddressId::text FROM NmsAddress"); !slices.Equal(left, []string{"7"}) || db.Int("SELECT count(*) FROM XtkOption") != 0 || j.states["npai"] != tasks.Succeeded {
 		t.Errorf("left %v; the task is %s", left, j.states["npai"])

@@ -20,13 +20,7 @@ func TestDropDoesNotQueueTheApplication(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0); CREATE TABLE grp7 (i int); CREATE TABLE grp8 (i int)")
-	reader, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := reader.Exec(t.Context(), "SELECT FROM grp7"); err != nil {
-		t.Fatal(err)
-	}
+	reader := db.Hold("SELECT FROM grp7")
 	others, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		for {
@@ -64,13 +58,7 @@ func TestLockedLogKeepsItsDelivery(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, '2000-01-01');
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (1, 1), (2, 1), (3, 2); INSERT INTO NmsTrackingUrl (iTrackingUrlId, iDeliveryId) VALUES (1, 1), (2, 2)`)
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "SELECT FROM NmsBroadLogRcp WHERE iBroadLogId = 1 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	tx := db.Hold("SELECT FROM NmsBroadLogRcp WHERE iBroadLogId = 1 FOR UPDATE")
 	j := mustRun(t, db, nil, "deliveries")
 	if got := db.Strings(deliveriesLeft); !slices.Equal(got, []string{"1"}) || !j.said("WARNING", "nmsbroadlogrcp", "1 obsolete rows") || db.Int("SELECT count(*) FROM NmsTrackingUrl") != 1 {
 		t.Errorf("left: %v; %q", got, j.logs)
@@ -90,14 +78,7 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, '2000-01-01'), (3, 0, '2000-01-01');
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (11, 1), (12, 2), (13, 3); INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) VALUES (1, 'a', 11), (1, 'b', 12), (1, 'c', 13)`)
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "SELECT FROM NmsCouponValue WHERE iMessageId = 11 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	db.Hold("SELECT FROM NmsCouponValue WHERE iMessageId = 11 FOR UPDATE")
 	j := mustRun(t, db, nil, "deliveries")
 	if got := db.Strings(deliveriesLeft); !slices.Equal(got, []string{"1", "3"}) || !slices.Equal(db.Strings(logsLeft), got) || db.Int("SELECT count(*) FROM NmsCouponValue") != 2 || !j.said("WARNING", "1 rows of nmsdelivery stay") {
 		t.Errorf("left: %v; %q", got, j.logs)
@@ -156,14 +137,7 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 		db.Do(fmt.Sprintf("DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$", i+1, i+100))
 	}
 	db.Do("CREATE VIEW report AS SELECT * FROM grp300")
-	reader, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = reader.Rollback(context.Background()) }()
-	if _, err := reader.Exec(t.Context(), "SELECT FROM grp500"); err != nil {
-		t.Fatal(err)
-	}
+	db.Hold("SELECT FROM grp500")
 	if counted := mustRun(t, db, dry, "orphan-work-tables").deleted["orphan-work-tables"]; counted != n-1 {
 		t.Errorf("a dry run counts %d tables", counted)
 	}

@@ -84,14 +84,7 @@ func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 func TestMidSourcingWithALockedRow(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
-	tx, err := there.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	if _, err := tx.Exec(t.Context(), "SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
 	mustRun(t, here, func(c *tasks.Config) { c.MidSourcing = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
 	if got := here.Strings(deliveriesLeft); !slices.Equal(got, []string{"1", "4"}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
 		t.Errorf("left here: %v", got)

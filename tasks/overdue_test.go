@@ -1,7 +1,6 @@
 package tasks_test
 
 import (
-	"context"
 	"maps"
 	"testing"
 	"time"
@@ -48,14 +47,7 @@ func TestOverdue(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("got %v", got)
 	}
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE NmsBroadLogRcp"); err != nil {
-		t.Fatal(err)
-	}
+	db.Hold("LOCK TABLE NmsBroadLogRcp")
 	if got := ask(); got["nmsbroadlogrcp"] != 0 || got["nmsbatchevent"] == 0 {
 		t.Errorf("while a table is locked: %v", got)
 	}

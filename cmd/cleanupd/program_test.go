@@ -118,14 +118,7 @@ func TestInterruptedClient(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE XtkAudit"); err != nil {
-		t.Fatal(err)
-	}
+	tx := db.Hold("LOCK TABLE XtkAudit")
 	r := serve(t, "--database-url", db.URL())
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, errs := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}

@@ -198,6 +198,20 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
+// Hold runs a statement in a transaction of its own, which stays open, with its locks, until it or the test is ended.
+func (db *DB) Hold(sql string, args ...any) pgx.Tx {
+	db.t.Helper()
+	tx, err := db.Begin(db.t.Context())
+	if err != nil {
+		db.t.Fatal(err)
+	}
+	db.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if _, err := tx.Exec(db.t.Context(), sql, args...); err != nil {
+		db.t.Fatalf("%s: %v", sql, err)
+	}
+	return tx
+}
+
 // Superuser runs SQL in the database as the superuser.
 func (db *DB) Superuser(sql string) {
 	db.t.Helper()

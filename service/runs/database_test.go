@@ -1,7 +1,6 @@
 package runs_test
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -335,14 +334,7 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 func TestTableThatStaysLocked(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE NmsDelivery"); err != nil {
-		t.Fatal(err)
-	}
+	db.Hold("LOCK TABLE NmsDelivery")
 	own := pool(t, db.URL())
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool = own })
 	run := start(t, m, runs.Request{Tasks: []string{"mirror-pages"}})
@@ -359,14 +351,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 	for _, isDry := range []bool{true, false} {
 		db := database(t)
 		sessions(db, 10)
-		tx, err := db.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = tx.Rollback(context.Background()) }()
-		if _, err := tx.Exec(t.Context(), "LOCK TABLE XtkSessionInfo"); err != nil {
-			t.Fatal(err)
-		}
+		db.Hold("LOCK TABLE XtkSessionInfo")
 		own := pool(t, db.URL())
 		m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool = own })
 		run := start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: isDry})

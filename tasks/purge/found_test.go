@@ -206,14 +206,7 @@ func TestFoundRowsAreJudgedAgain(t *testing.T) {
 	t.Parallel()
 	db, s := dated(t, 50_000, 2, "timestamptz")
 	ids := db.Strings("SELECT id::text FROM t WHERE ts < '2025-01-01' ORDER BY ctid DESC LIMIT 3")
-	holder, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = holder.Rollback(context.Background()) }()
-	if _, err := holder.Exec(t.Context(), "SELECT FROM t WHERE id = $1::text::int FOR UPDATE", ids[0]); err != nil {
-		t.Fatal(err)
-	}
+	db.Hold("SELECT FROM t WHERE id = $1::text::int FOR UPDATE", ids[0])
 	e, a := engine(db)
 	e.LockTimeout = 100 * time.Millisecond
 	obsolete := db.Int(countOld)
@@ -241,13 +234,7 @@ func TestLockedRowThatGoes(t *testing.T) {
 	db := pgtest.Empty(t)
 	db.Do("CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL, filler text)")
 	db.Do("INSERT INTO t SELECT i, i % 2000 = 0, repeat('x', 300) FROM generate_series(1, 60000) i; CREATE INDEX ON t (id) WHERE old; ANALYZE t")
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "DELETE FROM t WHERE id = 2000"); err != nil {
-		t.Fatal(err)
-	}
+	tx := db.Hold("DELETE FROM t WHERE id = 2000")
 	e, a := engine(db)
 	e.LockTimeout = 20 * time.Millisecond
 	a.after = func(d purge.Delta) {

@@ -34,7 +34,7 @@ func TestUpdatedRowsMove(t *testing.T) {
 			db := pgtest.Empty(t)
 			db.Do(test.tables)
 			db.Do(`INSERT INTO "T ""o" SELECT i, i % 2 = 0, '2020-01-01' FROM generate_series(1, 1000) i`)
-			lock(t, db, `SELECT FROM "T ""o" WHERE id = 2 FOR UPDATE`)
+			db.Hold(`SELECT FROM "T ""o" WHERE id = 2 FOR UPDATE`)
 			e, a := engine(db)
 			e.LockTimeout = 50 * time.Millisecond
 			locked := int64(0)

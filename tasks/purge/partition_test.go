@@ -65,7 +65,7 @@ func TestPartitionInUse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do("CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts); CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-01-01Z') TO ('2020-02-01Z'); INSERT INTO t SELECT i, '2020-01-01Z' FROM generate_series(1, 100) i")
-	lock(t, db, "SELECT FROM t")
+	db.Hold("SELECT FROM t")
 	e, a := engine(db)
 	cutoff := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	if _, err := e.Run(t.Context(), purge.Sweep{Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,

@@ -183,7 +183,7 @@ func TestSweepReadsTheEndOfTheTableAgain(t *testing.T) {
 func TestSweepLeavesLockedRowsAndCountsThem(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 5_000)
-	lock(t, db, "SELECT FROM t WHERE id IN (2, 4, 5) FOR UPDATE")
+	db.Hold("SELECT FROM t WHERE id IN (2, 4, 5) FOR UPDATE")
 	e, a := engine(db)
 	e.LockTimeout = 20 * time.Millisecond
 	result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
@@ -204,7 +204,7 @@ func TestSweepLeavesALockedTable(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			db := rows(t, 100)
-			lock(t, db, "LOCK TABLE t IN "+mode+" MODE")
+			db.Hold("LOCK TABLE t IN " + mode + " MODE")
 			e, a := engine(db)
 			e.LockTimeout = 20 * time.Millisecond
 			result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
@@ -215,29 +215,10 @@ func TestSweepLeavesALockedTable(t *testing.T) {
 	}
 }
 
-// lock holds a lock in a transaction until the test ends.
-func lock(t *testing.T, db *pgtest.DB, sql string) {
-	t.Helper()
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
-	if _, err := tx.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestSweepJudgesAChangedRowAgain(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 1_000)
-	tx, err := db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "UPDATE t SET old = false WHERE id = 2"); err != nil {
-		t.Fatal(err)
-	}
+	tx := db.Hold("UPDATE t SET old = false WHERE id = 2")
 	e, a := engine(db)
 	e.MaxRows = 100 // the changed row is among the first hundred: the window has more than they
 	done := make(chan error, 1)
@@ -384,7 +365,7 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 			left := int64(0)
 			if locked {
 				left = 1
-				lock(t, db, "SELECT FROM twin WHERE id = 2 FOR UPDATE")
+				db.Hold("SELECT FROM twin WHERE id = 2 FOR UPDATE")
 			}
 			e, a := engine(db)
 			e.LockTimeout = 20 * time.Millisecond
@@ -417,7 +398,7 @@ func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 				CREATE RULE b AS ON UPDATE TO t WHERE new.old <> old.old DO ALSO INSERT INTO noted VALUES (old.id)`)
 			s := obsolete
 			if test.locked > 0 {
-				lock(t, db, "SELECT FROM t WHERE id = 2 FOR UPDATE")
+				db.Hold("SELECT FROM t WHERE id = 2 FOR UPDATE")
 			}
 			if test.twins > 0 {
 				s.Twin = &purge.Twin{Relation: "twin", Key: "id", ID: "id"}
