@@ -199,11 +199,12 @@ func TestSlowClients(t *testing.T) {
 	})
 	t.Run("an answer may take longer", func(t *testing.T) {
 		s := campaign(t)
-		release := hold(t, s.db)
-		time.AfterFunc(time.Second, release)
+		release, released := hold(t, s.db), make(chan struct{})
+		time.AfterFunc(time.Second, func() { release(); close(released) })
 		if got := s.call(t, "POST", "/v1/runs", `{"tasks":["import-rejects"]}`); got.code != 200 || !strings.Contains(got.body, "runFinished") {
 			t.Errorf("%d %s", got.code, got.body)
 		}
+		<-released
 	})
 }
 
