@@ -154,7 +154,7 @@ func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 			if err := f.option.Check(value); err != nil {
 				problem = err.Error()
 				if !f.option.IsDelay() {
-					problem = "must be VACUUM_ANALYZE, NONE or ANALYZE"
+					problem = "must be STORAGE_OPTIMIZATION_VACUUM_ANALYZE, STORAGE_OPTIMIZATION_NONE or STORAGE_OPTIMIZATION_ANALYZE"
 				}
 				break
 			}

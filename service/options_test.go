@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -121,6 +122,9 @@ func TestInvalidOptions(t *testing.T) {
 		var got []string
 		for _, v := range bad.GetFieldViolations() {
 			got = append(got, v.GetField())
+			if v.GetField() == "options.storage_optimization" && !strings.Contains(v.GetDescription(), " STORAGE_OPTIMIZATION_NONE ") { // as it is to be given
+				t.Errorf("the values are not told: %s", v.GetDescription())
+			}
 		}
 		if !slices.Equal(got, c.fields) {
 			t.Errorf("violations %v, want %v", got, c.fields)
