@@ -1,0 +1,82 @@
+package purge
+
+// take gives a worker its next stretch; it is not ok when there is none.
+func (sw *sweep) take(w *worker, end int64) bool {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if sw.next >= end || sw.result.TableLocked {
+		return false
+	}
+	w.from, w.to = sw.next, sw.next+sw.share(end)
+	sw.next, sw.open[w] = w.to, w.from
+	return true
+}
+
+// share is how much a worker takes of what is left: less near the end where several are at work, so that all come to it at
+// about the same time.
+func (sw *sweep) share(end int64) int64 {
+	left := end - sw.next
+	most := min(sw.stretch, left)
+	if workers := sw.crowd.places(); workers > 1 {
+		return min(max(left/int64(2*workers), sw.axis.first), most)
+	}
+	return most
+}
+
+// extend makes a worker's stretch longer when it is too short for a batch, and what comes next is nobody's.
+func (sw *sweep) extend(w *worker, end int64) {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if w.to == sw.next && w.to-w.from < w.width*w.together {
+		w.to += sw.share(end)
+		sw.next = w.to
+	}
+}
+
+// cursor is the place that the sweep has come to when a worker's stretch is done up to a place: the lowest that is not.
+// Of a table that was rewritten the blocks are begun again, since what was below the cursor may be anywhere.
+func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	if sw.found != nil || sw.part {
+		return Cursor{Unit: sw.Unit}
+	}
+	if sw.filenode != 0 && sw.filenode != filenode {
+		sw.next = 0
+	}
+	sw.filenode = filenode
+	c := Cursor{Unit: sw.Unit, Filenode: filenode, Place: sw.next}
+	for other, first := range sw.open {
+		if other != w {
+			c.Place = min(c.Place, first)
+		} else if done < w.to {
+			c.Place = min(c.Place, done)
+		}
+	}
+	return c
+}
+
+// pacing is how a worker begins.
+func (sw *sweep) pacing() pace {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	return sw.paced
+}
+
+// committed notes that a worker's stretch is done up to a place, how many rows went, and how many obsolete ones are left
+// below it.
+func (sw *sweep) committed(w *worker, done, gone, left int64) {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	sw.gone, sw.paced = sw.gone+gone, w.pace
+	if w.passesOver() {
+		sw.result.Locked += left
+	} else {
+		sw.result.Kept += left
+	}
+	if w.from = done; done < w.to {
+		sw.open[w] = done
+	} else {
+		delete(sw.open, w)
+	}
+}
