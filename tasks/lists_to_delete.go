@@ -28,7 +28,7 @@ var listsToDelete = Task{
 // foreign key, and those that the operator names. Not every table that has such a column: XtkOperatorGroup has one
 // with another meaning.
 func linkedToLists(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
-	found, err := tables("NmsRcpGrpRel")(ctx, e, p)
+	found, err := table("NmsRcpGrpRel")(ctx, e, p)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type column struct {
 // workflowTables are the tables that workflows have, as the catalog knows them: no name from data is used as it is. An id is
 // compared in its column's type, without the length by which a cast would cut it, nor less room than an id takes.
 const workflowTables = `
-SELECT DISTINCT c.oid, c.relname::text, format('%I.%I', n.nspname, c.relname) AS name, 
+SELECT DISTINCT c.oid, c.relname::text, format('%I.%I', n.nspname, c.relname) AS name,
   CASE WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype) THEN 'int8' ELSE (SELECT format('%I.%I', tn.nspname, t.typname) FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace WHERE t.oid = a.atttypid) END AS id_type
 FROM omd_object_type o JOIN pg_class c ON c.relname = o.database_table JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'process_instance_id' AND NOT a.attisdropped
