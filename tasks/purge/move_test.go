@@ -40,7 +40,7 @@ func TestUpdatedRowsMove(t *testing.T) {
 			locked := int64(0)
 			for _, leaf := range test.leaves {
 				result, err := e.Run(t.Context(), purge.Sweep{Unit: leaf, Name: leaf, Relation: leaf, Where: "r.pending AND r.id > $1::int", Args: []any{0}, Limit: 50,
-					Set: []purge.Assignment{{Column: "pending", Value: "false"}, {Column: "TS", Value: "$2::timestamptz"}}, SetArgs: []any{"2026-02-03"}}, purge.Cursor{})
+					Set: []purge.Assignment{{Column: "pending", Value: "false"}, {Column: "TS", Value: "$2::timestamptz"}}, SetArgs: []any{"2026-02-03"}, Partition: true}, purge.Cursor{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -25,7 +25,7 @@ SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON
   WHERE c.oid = $1::text::regclass AND c.relkind = 'r' AND t.partstrat = 'r' AND t.partnatts = 1 AND t.partdefid <> c.oid AND a.attname = $2
     AND pg_has_role(c.relowner, 'USAGE') AND NOT row_security_active(c.oid)
     AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class IN (c.oid, i.inhparent))
-    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (c.oid, i.inhparent) AND (NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0))
+    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (c.oid, i.inhparent) AND ` + appTrigger + `)
     AND NOT EXISTS (SELECT FROM pg_publication_tables p JOIN pg_class x ON x.relname = p.tablename JOIN pg_namespace xn ON xn.oid = x.relnamespace AND xn.nspname = p.schemaname
       WHERE x.oid IN (SELECT pg_partition_ancestors(c.oid)))
     AND CASE WHEN a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)

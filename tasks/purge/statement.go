@@ -72,9 +72,3 @@ twins AS (%s)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM twins),
   (SELECT max(place) FROM pick)`, w.picking(len(w.Args)+len(w.SetArgs)), free, w.chosen(chosen), id, returning, twins)
 }
-
-// pickedSQL counts the rows that would be picked, and says which is the last: for a table whose rules allow no more than the
-// command itself, which comes after it.
-func (w *worker) pickedSQL() string {
-	return "SELECT count(*), max(place) FROM (" + w.picking(len(w.Args)) + ") AS pick"
-}

@@ -14,6 +14,10 @@ type table struct {
 	enough  float64 // rows a block that make it worth to visit every block
 }
 
+// appTrigger is the condition that a trigger is the application's. Before PostgreSQL 15 those that a partition has from its parent
+// count as internal.
+const appTrigger = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
+
 // lookSQL asks whether a rule of what is named ($2) does something instead of a command ($3, as pg_rewrite has it), or beside it,
 // whether a table has triggers, and what refers to it by a foreign key without an index; then for its size, and for how many
 // rows a block make it worth to visit every block: so many that hardly a block has none, or half of those that a block of large
@@ -21,7 +25,7 @@ type table struct {
 const lookSQL = `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead),
   EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND NOT is_instead AND ev_action::text <> '<>'),
-  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND (NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)),
+  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND ` + appTrigger + `),
   ARRAY(SELECT format('%s (%s)', f.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
       FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.number))
     FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = c.oid AND NOT EXISTS (
@@ -37,6 +41,8 @@ func (sw *sweep) look(ctx context.Context) (t table, err error) {
 	command := "4"
 	if sw.Set != nil {
 		command = "2"
+	}
+	if sw.Set != nil && sw.Partition {
 		if err := sw.movesTo(ctx); err != nil {
 			return t, err
 		}

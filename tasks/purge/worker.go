@@ -121,9 +121,12 @@ func (w *worker) batch(ctx context.Context) error {
 	}
 	direct := w.simple && !w.passesOver() && w.narrowed < patience && (w.found != nil || next-w.from > 1)
 	statements, calls := w.pick, []string(nil)
-	if direct {
+	switch {
+	case direct:
 		next = w.reach()
 		statements, calls = w.direct, []string{plannedOnce}
+	case w.ruled:
+		statements = w.pickApart
 	}
 	var n went
 	tx, err := w.session.begin(ctx, func(b *pgx.Batch) {
@@ -182,21 +185,24 @@ func (w *worker) delta(n went) Delta {
 
 // pick is the statement that picks rows first, as many as the limit says.
 func (w *worker) pick(b *pgx.Batch, next int64, n *went) {
-	window := append([]any{w.limit}, w.placesBehind(w.behind, w.from, next)...)
-	args := slices.Concat(w.Args, w.SetArgs, window)
-	if w.ruled {
-		b.Queue(w.pickedSQL(), slices.Concat(w.Args, window)...).QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
-		b.Queue(w.chosen("SELECT place FROM ("+w.picking(len(w.Args)+len(w.SetArgs))+") AS pick"), args...).Exec(func(tag pgconn.CommandTag) error {
-			n.gone, n.statements, n.largest = tag.RowsAffected(), 1, tag.RowsAffected()
-			return nil
-		})
-		return
-	}
-	b.Queue(w.pickSQL(), args...).
+	b.Queue(w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.limit}, w.placesBehind(w.behind, w.from, next))...).
 		QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&n.picked, &n.gone, &n.twins, &n.last)
 			n.statements, n.largest = 1, n.gone
 			return err
+		})
+}
+
+// pickApart counts the rows that would be picked in a statement before the command, which a rule does something beside and
+// then can not be part of another statement.
+func (w *worker) pickApart(b *pgx.Batch, next int64, n *went) {
+	picked := append([]any{w.limit}, w.placesBehind(w.behind, w.from, next)...)
+	b.Queue("SELECT count(*), max(place) FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, picked)...).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
+	b.Queue(w.chosen("SELECT place FROM ("+w.picking(len(w.Args)+len(w.SetArgs))+") AS pick"), slices.Concat(w.Args, w.SetArgs, picked)...).
+		Exec(func(tag pgconn.CommandTag) error {
+			n.gone, n.statements, n.largest = tag.RowsAffected(), 1, tag.RowsAffected()
+			return nil
 		})
 }
 
