@@ -137,7 +137,7 @@ func refusals(t *testing.T, s *server) {
 		{"wrong type", "POST", "/v1/runs", `{"tasks": "sessions"}`, nil, 400, true},
 		{"unknown task", "POST", "/v1/runs", `{"tasks": ["x"]}`, nil, 400, true},
 		{"query parameter on a POST", "POST", "/v1/runs?dry_run=true", `{}`, nil, 400, true},
-		{"too large", "POST", "/v1/runs", `{"tasks": ["` + strings.Repeat("x", 2<<20) + `"]}`, nil, 400, true},
+		{"too large", "POST", "/v1/runs", `{"tasks": ["` + strings.Repeat("x", 1<<20) + `"]}`, nil, 400, true},
 		{"unknown query parameter", "GET", "/v1/runs?size=1", "", nil, 400, false},
 		{"query parameter twice", "GET", "/v1/runs?page_size=1&page_size=2", "", nil, 400, false},
 		{"query parameter of the wrong type", "GET", "/v1/runs?page_size=x", "", nil, 400, false},
