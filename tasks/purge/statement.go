@@ -41,13 +41,13 @@ func (w *worker) picking(after int) string {
 	return fmt.Sprintf("SELECT r.ctid AS place, %s AS id FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE LIMIT $%d%s", id, w.Relation, w.window(after+1), w.Where, after+1, lock)
 }
 
-// chosen is the command on those of the rows at some places that still match.
+// chosen is the command on those of the rows at some places that still match. Of IS TRUE see directSQL.
 func (w *worker) chosen(places string) string {
 	itself := ""
 	if w.root != "" { // places are those of this partition
 		itself = fmt.Sprintf("r.tableoid = %d AND ", w.oid)
 	}
-	return fmt.Sprintf("%s WHERE %sr.ctid = ANY (ARRAY(%s)) AND (%s)", w.verb(), itself, places, w.Where)
+	return fmt.Sprintf("%s WHERE %sr.ctid = ANY (ARRAY(%s)) AND (%s) IS TRUE", w.verb(), itself, places, w.Where)
 }
 
 // pickSQL picks rows, deletes or updates those that still match, and their twins with them, counts all three, and says which
