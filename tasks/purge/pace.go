@@ -21,7 +21,12 @@ type pace struct {
 	widest       int64
 	together     int64 // statements on windows, one after the other
 	mostTogether int64
-	exact        bool // a window has as many rows as it is wide
+	exact        bool          // a window has as many rows as it is wide
+	least        time.Duration // that a batch takes however small it is; 0: less than the target
+	slow         struct {      // the first of the batches in a row that took too long
+		took time.Duration
+		size float64
+	}
 }
 
 // newPace begins small.
@@ -36,6 +41,11 @@ func (p *pace) full(rows int64) bool { return rows >= int64(p.limit) }
 // took: smaller at once, larger slowly, and only after one that went as far as it might. Direct statements on blocks have
 // only the width of their windows to keep their rows few.
 func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
+	size := float64(p.limit)
+	if direct {
+		size = float64(width)
+	}
+	d = p.beyond(d, size)
 	room := p.widest
 	if direct && !p.exact && largest > 0 {
 		room = min(room, p.room(min(width, p.width), largest))
@@ -56,6 +66,31 @@ func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 		p.together = min(int64(float64(p.together)*more)+1, p.mostTogether)
 	}
 	p.width = max(min(p.width, room), 1)
+}
+
+// muchSmaller is how much smaller a batch must be than another one to show what both would take if they did nothing.
+const muchSmaller = 0.8
+
+// beyond is how much longer a batch of some size took than one that does nothing would. What is the same for each, such as to
+// find the ids of a set, smaller ones would take, too: where that alone is more than the target, to make them smaller would
+// only make more of them.
+func (p *pace) beyond(d time.Duration, size float64) time.Duration {
+	if d < p.least {
+		p.least = 0
+	}
+	part := size / p.slow.size
+	switch {
+	case d <= p.target+p.least:
+		p.slow.size = 0
+	case p.slow.size == 0:
+		p.slow.took, p.slow.size = d, size
+	case part <= muchSmaller:
+		if least := time.Duration((float64(d) - part*float64(p.slow.took)) / (1 - part)); least > p.target {
+			p.least = least
+		}
+		p.slow.size = 0
+	}
+	return d - min(p.least, d)
 }
 
 // filled is the part of the most rows that a window is meant to have.

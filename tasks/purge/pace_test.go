@@ -44,8 +44,37 @@ func TestPaceShrinks(t *testing.T) {
 	if p.together != 1 || p.width != 100 {
 		t.Errorf("%d windows of %d blocks after a slow batch", p.together, p.width)
 	}
-	p.took(time.Second, 100, 1_000, true)
-	if p.width != 10 {
+	p.took(250*time.Millisecond, 100, 1_000, true)
+	if p.width != 20 {
 		t.Errorf("a window of %d blocks after a slow statement", p.width)
+	}
+}
+
+// What each batch takes however small it is does not make it smaller and smaller; when that is over, it fits the target again.
+func TestPaceBesideAFixedCost(t *testing.T) {
+	t.Parallel()
+	for _, direct := range []bool{false, true} {
+		p := newPace(5_000, blocks, 50*time.Millisecond)
+		batch := func(fixed, row time.Duration) int64 {
+			rows := int64(p.limit)
+			if direct {
+				rows = p.width * p.together * 10
+			}
+			p.took(fixed+time.Duration(rows)*row, p.width*p.together, rows/p.together, direct)
+			return rows
+		}
+		var rows int64
+		for range 100 {
+			rows = batch(200*time.Millisecond, 50*time.Microsecond)
+		}
+		if rows < 500 || rows > 1_500 {
+			t.Errorf("direct: %t: %d rows a batch", direct, rows)
+		}
+		for range 100 {
+			rows = batch(0, 250*time.Microsecond)
+		}
+		if rows < 50 || rows > 250 {
+			t.Errorf("direct: %t: %d rows a batch when there is no fixed cost any more", direct, rows)
+		}
 	}
 }

@@ -292,6 +292,22 @@ func TestSweepWithinATarget(t *testing.T) {
 	}
 }
 
+// Nor for what each statement takes, though that alone is more than the target.
+func TestSweepOfSlowStatements(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 4_000)
+	db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.06); RETURN NULL; END';
+		CREATE TRIGGER slow BEFORE DELETE ON t FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
+	e, a := engine(db)
+	e.Target = 20 * time.Millisecond
+	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	if a.deleted() != 2_000 || len(a.batches) > 100 {
+		t.Errorf("deleted %d rows in %d batches", a.deleted(), len(a.batches))
+	}
+}
+
 func TestSweepEndsWhenATriggerKeepsTheRows(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 2_000)
