@@ -72,15 +72,17 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 	for _, t := range tables[done+1:] { // all of them, or what the worker before has left
 		name := t.Quoted()
 		e.journal.At(t.Schema+"."+t.Name, -1)
-		if err := e.vacuumed(ctx, name, purge.Space{Relation: name}); err != nil {
-			return false, err
+		err := e.vacuumed(ctx, name, purge.Space{Relation: name})
+		if err == nil {
+			_, err = conn.Exec(ctx, command+" "+name)
 		}
-		_, err := conn.Exec(ctx, command+" "+name)
 		if lines := said(); len(lines) > 0 {
 			e.log(ctx, Info, lines...)
 		}
 		switch {
-		case sqlState(err) == "55P03": // an index, say, that someone holds
+		case endsRun(err):
+			return false, err
+		case sqlState(err) == "55P03": // or an index of it
 			e.log(ctx, Warning, name+" is locked by someone: passed over")
 		case err != nil && !vanished(err):
 			return false, fmt.Errorf("%s %s: %w", command, name, err)
@@ -102,9 +104,12 @@ func (e *Env) tablesByOwner(ctx context.Context, ours bool) ([]campaign.Leaf, er
 	return tables, nil
 }
 
-// vacuumed notes which table was done last, and the size of the one that is next.
+// vacuumed notes which table was done last, and the size of the one that is next, whose lock is hardly waited for.
 func (e *Env) vacuumed(ctx context.Context, what string, next ...purge.Space) error {
-	return e.inBatch(ctx, what, func(Tx) (purge.Delta, error) { return purge.Delta{Space: next, Cursor: e.Cursor}, nil })
+	return e.inBatch(ctx, what, func(tx Tx) (purge.Delta, error) {
+		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100")
+		return purge.Delta{Space: next, Cursor: e.Cursor}, err
+	})
 }
 
 // rank is the place of a table among those that were emptied, and after them all of the others.

@@ -84,3 +84,18 @@ func TestSpace(t *testing.T) {
 		})
 	}
 }
+
+// A table that someone keeps locked is passed over by the task statistics, and the others are done.
+func TestStatisticsOfALockedTable(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	db.Hold("LOCK TABLE NmsDelivery")
+	m, work, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"statistics"}})
+	work()
+	events := watch(t, m, run.ID)
+	told := strings.Join(logs(events), "\n")
+	if ended := events[len(events)-1].Run; ended.State != runs.Succeeded || !strings.Contains(told, "nmsdelivery\" is locked by someone: passed over") || !strings.Contains(told, "nmsvisitor") {
+		t.Errorf("%s: %s", ended.State, ended.Error)
+	}
+}
