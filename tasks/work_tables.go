@@ -72,15 +72,33 @@ func (e *Env) dropWorkTables(ctx context.Context, kinds ...workTables) (any bool
 			}
 		}
 	}
-	for _, views := range []bool{true, false} {
-		for i, ask := range asks {
-			some := slices.DeleteFunc(slices.Clone(found[i]), func(w campaign.WorkTable) bool { return w.View != views })
-			if err := e.dropUnused(ctx, some, ask); err != nil {
-				return any, err
+	for before := 0; ; { // what is refused may go once what stands on it has gone
+		var why []string
+		refused := make([][]campaign.WorkTable, len(kinds))
+		for _, views := range []bool{true, false} {
+			for i, ask := range asks {
+				some := slices.DeleteFunc(slices.Clone(found[i]), func(w campaign.WorkTable) bool { return w.View != views })
+				stay, err := e.dropUnused(ctx, some, ask)
+				if err != nil {
+					return any, err
+				}
+				for _, r := range stay {
+					refused[i], why = append(refused[i], r.WorkTable), append(why, r.why)
+				}
 			}
 		}
+		if len(why) == 0 || len(why) == before {
+			e.log(ctx, Warning, why...)
+			return any, nil
+		}
+		found, before = refused, len(why)
 	}
-	return any, nil
+}
+
+// refused is a work table that something stands on, and how that is told.
+type refused struct {
+	campaign.WorkTable
+	why string
 }
 
 // question asks which work tables are not in use.
@@ -186,18 +204,18 @@ const (
 )
 
 // dropUnused drops the tables that are not in use, group by group; a group that can not be dropped together, since one of
-// it is locked, say, is dropped one by one.
-func (e *Env) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask question) error {
+// it is locked, say, is dropped one by one. Those that something stands on are left.
+func (e *Env) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask question) (left []refused, err error) {
 	size := firstGroup
 	for len(tables) > 0 {
 		n := min(size, len(tables))
 		e.journal.At(tables[0].Name, e.expected)
 		if err := e.engine.Polite(ctx); err != nil {
-			return err
+			return left, err
 		}
 		unused, err := ask(ctx, e.Pool, tables[:n])
 		if err != nil {
-			return err
+			return left, err
 		}
 		tables = tables[n:]
 		switch {
@@ -205,33 +223,39 @@ func (e *Env) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask q
 		case e.DryRun:
 			err = e.journal.Count(ctx, purge.Delta{Dropped: int64(len(unused))})
 		default:
-			size, err = e.dropGroup(ctx, unused, ask, size)
+			var stay []refused
+			size, stay, err = e.dropGroup(ctx, unused, ask, size)
+			left = append(left, stay...)
 		}
 		if err != nil {
-			return err
+			return left, err
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // dropGroup drops tables that were not in use, together or one by one, and says how many to take next.
-func (e *Env) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask question, size int) (next int, err error) {
+func (e *Env) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask question, size int) (next int, left []refused, err error) {
 	begun := time.Now()
 	err = e.dropAll(ctx, tables, ask, groupLimit/10, groupLimit)
 	switch {
 	case endsRun(err) || endsDrops(err):
-		return size, err
+		return size, nil, err
 	case err == nil && time.Since(begun) > groupTarget:
-		return max(size/2, 1), nil
+		return max(size/2, 1), nil, nil
 	case err == nil:
-		return min(2*size, largest), nil
+		return min(2*size, largest), nil, nil
 	}
 	for _, w := range tables {
-		if err := e.dropOne(ctx, w, ask); err != nil {
-			return size, err
+		why, err := e.dropOne(ctx, w, ask)
+		if err != nil {
+			return size, left, err
+		}
+		if why != "" {
+			left = append(left, refused{w, why})
 		}
 	}
-	return max(size/2, 1), nil
+	return max(size/2, 1), left, nil
 }
 
 // errUsed says that a table is in use.
@@ -253,24 +277,29 @@ func (e *Env) dropAll(ctx context.Context, tables []campaign.WorkTable, ask ques
 	})
 }
 
-// dropOne drops a work table. What refuses it is reported and passed over.
-func (e *Env) dropOne(ctx context.Context, w campaign.WorkTable, ask question) error {
-	err := e.engine.Retry(ctx, w.Name, func() error {
+// dropOne drops a work table. What refuses it is reported and passed over; that something stands on it, which may go yet, is
+// returned.
+func (e *Env) dropOne(ctx context.Context, w campaign.WorkTable, ask question) (why string, err error) {
+	err = e.engine.Retry(ctx, w.Name, func() error {
 		return e.dropAll(ctx, []campaign.WorkTable{w}, ask, dropLock, dropTimeout)
 	})
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.Is(err, errUsed):
 		e.log(ctx, Info, w.Name+" came into use meanwhile: left alone")
-		return nil
+		return "", nil
 	case vanished(err):
 		e.log(ctx, Info, w.Name+" is gone already")
-		return nil
+		return "", nil
 	case errors.As(err, &pgErr) && !endsDrops(err):
-		e.log(ctx, Warning, fmt.Sprintf("%s could not be dropped: %s", w.Name, pgErr.Message))
-		return nil
+		refusal := fmt.Sprintf("%s could not be dropped: %s", w.Name, pgErr.Message)
+		if pgErr.Code == "2BP01" {
+			return refusal, nil
+		}
+		e.log(ctx, Warning, refusal)
+		return "", nil
 	}
-	return err
+	return "", err
 }
 
 // endsDrops tells whether the database is lost to a drop, which is more than that the server has no room for the drop's
