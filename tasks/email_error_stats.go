@@ -3,8 +3,10 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
-	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -29,24 +31,24 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 		e.log(ctx, Info, "table NmsEmailErrorStat, or a column of it, is missing: skipped")
 		return false, nil
 	}
-	if e.Catalog.Table("XtkOption") == nil {
-		e.log(ctx, Info, "table XtkOption is missing, which keeps up to when statistics are coalesced: skipped")
+	if !e.Catalog.KeepsMoments() {
+		e.log(ctx, Info, "table XtkOption, or a column of it, is missing, which keeps up to when statistics are coalesced: skipped")
 		return false, nil
 	}
-	start := e.Options.Moment(campaign.LastErrorStatCoalesce)
-	if start == nil {
-		if err := e.Pool.QueryRow(ctx, "SELECT "+campaign.Nearest("min(tsDate)")+" FROM "+t.Quoted()).Scan(&start); err != nil {
-			return false, err
-		}
-	}
+	var start pgtype.Timestamptz
 	var rows int64
-	if start != nil && start.Before(e.Now) {
-		if err := e.Pool.QueryRow(ctx, "SELECT count(*) FROM "+t.Quoted()+" AS r WHERE "+period(t), *start, e.Now).Scan(&rows); err != nil {
-			return false, err
+	if err := e.engine.Retry(ctx, t.Name, func() error {
+		if kept := e.Options.Moment(campaign.LastErrorStatCoalesce); kept != nil {
+			start = pgtype.Timestamptz{Time: *kept, Valid: true}
+		} else if err := e.Pool.QueryRow(ctx, "SELECT min(tsDate)::timestamptz FROM "+t.Quoted()).Scan(&start); err != nil {
+			return err
 		}
+		return e.Pool.QueryRow(ctx, "SELECT count(*) FROM "+t.Quoted()+" AS r WHERE "+period(t), start, e.Now).Scan(&rows)
+	}); err != nil {
+		return false, err
 	}
 	switch {
-	case start != nil && !start.Before(e.Now):
+	case start.InfinityModifier == pgtype.Infinity || start.InfinityModifier == pgtype.Finite && start.Valid && !start.Time.Before(e.Now):
 		e.log(ctx, Info, "coalesceUpToDate")
 		return true, nil
 	case rows == 0:
@@ -62,13 +64,13 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 		return false, err
 	}
 	return true, e.inBatch(ctx, t.Name, func(tx Tx) (d purge.Delta, err error) {
-		d.Deleted, err = coalesceIn(ctx, tx, e, sql, *start)
+		d.Deleted, err = coalesceIn(ctx, tx, e, sql, start)
 		d.Space = []purge.Space{{Relation: t.Quoted(), Rows: d.Deleted}}
 		return d, err
 	})
 }
 
-func coalesceIn(ctx context.Context, tx Tx, e *Env, sql string, start time.Time) (deleted int64, err error) {
+func coalesceIn(ctx context.Context, tx Tx, e *Env, sql string, start pgtype.Timestamptz) (deleted int64, err error) {
 	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '1h'"); err != nil {
 		return 0, err
 	}
@@ -87,8 +89,8 @@ func period(t *campaign.Table) string {
 	return where
 }
 
-// coalesceSQL deletes the rows of the period into their sums. A sum that its column can not hold stops at the
-// column's maximum.
+// coalesceSQL deletes the rows of the period into their sums. A sum that its column can not hold stops at what it can; that
+// of nothing but NULL is 0.
 func coalesceSQL(ctx context.Context, e *Env, t *campaign.Table) (string, error) {
 	var columns, sums []string
 	for _, column := range summed {
@@ -100,8 +102,9 @@ func coalesceSQL(ctx context.Context, e *Env, t *campaign.Table) (string, error)
 			return "", err
 		}
 		sum := fmt.Sprintf("sum(%s)", column)
-		if most, ok := map[string]string{"smallint": "32767", "integer": "2147483647", "bigint": "9223372036854775807"}[sqlType]; ok {
-			sum = fmt.Sprintf("least(%s, %s)::%s", sum, most, sqlType)
+		if bytes, ok := map[string]int{"smallint": 2, "integer": 4, "bigint": 8}[sqlType]; ok {
+			most := int64(math.MaxInt64) >> (64 - 8*bytes)
+			sum = fmt.Sprintf("greatest(least(COALESCE(%s, 0), %d), %d)::%s", sum, most, -most-1, sqlType)
 		}
 		columns, sums = append(columns, column), append(sums, sum)
 	}
