@@ -281,7 +281,7 @@ func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	}
 }
 
-// Statistics of all times are summed up from the first moment that can be told.
+// Statistics of all times are summed up from the first one on.
 func TestEmailErrorStatsOfAllTimes(t *testing.T) {
 	t.Parallel()
 	for _, date := range []string{"-infinity", "0044-03-15 BC"} {
@@ -290,10 +290,68 @@ func TestEmailErrorStatsOfAllTimes(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do("INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, $1::text::timestamptz, 30), (1, 1, '2026-02-01', 20)", date)
 			mustRun(t, db, nil, "email-error-stats")
-			if got := db.Strings("SELECT iTotalErrors::text FROM NmsEmailErrorStat WHERE tsDate = '0001-01-01 00:00Z'"); !slices.Equal(got, []string{"20"}) {
+			if got := db.Strings("SELECT iTotalErrors || ' ' || (tsDate = $1::text::timestamptz) FROM NmsEmailErrorStat", date); !slices.Equal(got, []string{"50 true"}) {
 				t.Errorf("the sums are %v", got)
 			}
 		})
+	}
+}
+
+// Sums stop at what their columns hold, on both sides, and those of nothing are none.
+func TestEmailErrorStatsAtTheEdge(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`ALTER TABLE NmsEmailErrorStat ALTER iMessageErrors DROP NOT NULL;
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors, iTotalConnections, iMessageErrors) VALUES (1, 1, '2026-01-01', 30, -2147483648, NULL), (1, 1, '2026-01-02', 30, -2147483648, NULL)`)
+	mustRun(t, db, nil, "email-error-stats")
+	if got := db.Strings("SELECT iTotalErrors || ' ' || iTotalConnections || ' ' || iMessageErrors FROM NmsEmailErrorStat"); !slices.Equal(got, []string{"60 -2147483648 0"}) {
+		t.Errorf("the sums are %v", got)
+	}
+}
+
+// Options that can not be read are not their defaults, which might delete too much.
+func TestOptionsOutOfSight(t *testing.T) {
+	t.Parallel()
+	for _, hide := range []string{"ALTER TABLE XtkOption DROP iLongValue", "ALTER TABLE XtkOption DROP sName", "ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"} {
+		t.Run(hide, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(`INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86400000);
+				INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2025-01-01'); ` + hide)
+			j := mustRun(t, db, nil, "visitors", "statistics")
+			if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || !j.said("WARNING", "NmsCleanup_VisitorPurgeDelay can not be read") || !j.said("WARNING", "XtkCleanup_NoStats can not be read") {
+				t.Errorf("%q", j.logs)
+			}
+		})
+	}
+}
+
+// Without the column of moments delays hold, npai has no lower bound, and statistics of errors are not summed up, since it
+// could not be told from when on.
+func TestOptionsWithoutMoments(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`ALTER TABLE XtkOption DROP tsTimeStampValue;
+		INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86400000);
+		INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2025-01-01');
+		INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01');
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 30), (1, 1, '2026-01-02', 30)`)
+	j := mustRun(t, db, nil, "visitors", "npai", "email-error-stats")
+	got := db.Strings("SELECT (SELECT count(*) FROM NmsVisitor) || ' ' || (SELECT count(*) FROM NmsAddress) || ' ' || (SELECT count(*) FROM NmsEmailErrorStat)")
+	if !slices.Equal(got, []string{"1 0 2"}) || j.states["email-error-stats"] != tasks.Skipped {
+		t.Errorf("left %v; %q", got, j.logs)
+	}
+}
+
+// What a dry run can not count for a lock it says, as a run does.
+func TestDryRunOfALockedTable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2025-01-01')")
+	db.Hold("LOCK TABLE XtkSessionInfo")
+	j := mustRun(t, db, dry, "sessions", "visitors")
+	if !j.said("WARNING", "xtksessioninfo", "not counted") || j.deleted["visitors"] != 1 {
+		t.Errorf("%q", j.logs)
 	}
 }
 

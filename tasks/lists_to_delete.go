@@ -92,7 +92,7 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 	e.journal.At(fmt.Sprintf("%s %d", e.set.table.Name, id), e.expected)
 	list := fmt.Sprintf("%s AS r WHERE r.iGroupId = $%d AND %s", e.set.table.Quoted(), len(args)+1, where)
 	args = append(args[:len(args):len(args)], id)
-	isList := "r.iType > 0"
+	isList := "(r.iType > 0) IS TRUE"
 	if !hasType { // not known: then it may have a table
 		isList = "true"
 	}

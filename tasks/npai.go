@@ -20,8 +20,9 @@ var npai = Task{
 	}},
 	Options: []campaign.Option{campaign.LastCleanup},
 	After: func(ctx context.Context, tx Tx, e *Env) error {
-		if e.Catalog.Table("XtkOption") == nil {
-			return nil // nowhere to keep it: without a lower bound the next run finds the same and more
+		if !e.Catalog.KeepsMoments() {
+			e.log(ctx, Info, "table XtkOption, or a column of it, is missing, which keeps when the last cleanup was: the next run asks for all addresses again")
+			return nil
 		}
 		return campaign.StoreMoment(ctx, tx, e.Catalog, campaign.LastCleanup, e.Now)
 	},

@@ -84,6 +84,7 @@ type Options struct {
 	numbers map[string]int64
 	moments map[string]time.Time
 	stored  map[string]bool
+	hidden  string // why stored numbers can not be read; empty: they can
 }
 
 // Nearest is SQL of a moment, or the one nearest to it that a caller can be told of: infinity is none, nor is what only
@@ -92,26 +93,41 @@ func Nearest(moment string) string {
 	return fmt.Sprintf("CASE WHEN %[1]s IS NOT NULL THEN LEAST(GREATEST(%[1]s::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 23:59:59.999999Z') END", moment)
 }
 
-// ReadOptions reads XtkOption. A database without that table has no stored options.
+// ReadOptions reads XtkOption. A database without that table has no stored options; one where they may be, and can not be
+// read, has no delays: the defaults might delete too much.
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
-	o := &Options{map[string]int64{}, map[string]time.Time{}, map[string]bool{}}
+	o := &Options{numbers: map[string]int64{}, moments: map[string]time.Time{}, stored: map[string]bool{}}
 	t := c.Table("XtkOption")
-	if t == nil || !t.Has("sName", "iLongValue", "tsTimeStampValue") {
+	number, moment := "NULL", "NULL"
+	switch {
+	case t == nil:
+		return o, nil
+	case t.RowSecurity:
+		o.hidden = "row security may hide rows of XtkOption"
+	case !t.Has("sName", "iLongValue"):
+		o.hidden = "XtkOption has no column sName, or no iLongValue"
+	default:
+		number = "iLongValue"
+	}
+	if t.Has("tsTimeStampValue") {
+		moment = Nearest("tsTimeStampValue")
+	}
+	if !t.Has("sName") {
 		return o, nil
 	}
-	rows, err := db.Query(ctx, "SELECT sName, iLongValue::bigint, "+Nearest("tsTimeStampValue")+" FROM "+t.Quoted()+" WHERE sName = ANY ($1)", optionNames)
+	rows, err := db.Query(ctx, "SELECT sName, "+number+"::bigint, "+moment+"::timestamptz FROM "+t.Quoted()+" WHERE sName = ANY ($1)", optionNames)
 	if err != nil {
 		return nil, fmt.Errorf("read XtkOption: %w", err)
 	}
 	var (
-		name   string
-		number *int64
-		when   *time.Time
+		name  string
+		value *int64
+		when  *time.Time
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &number, &when}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &value, &when}, func() error {
 		o.stored[name] = true
-		if number != nil {
-			o.numbers[name] = *number
+		if value != nil {
+			o.numbers[name] = *value
 		}
 		if when != nil {
 			o.moments[name] = *when
@@ -138,9 +154,12 @@ func (o *Options) Moment(opt Option) *time.Time {
 	return nil
 }
 
-// Delay is the delay in force. A stored one of less than a day, or of more than 32 bits of seconds, is never used: it is
-// an error that says so.
+// Delay is the delay in force. A stored one that can not be read, of less than a day, or of more than 32 bits of seconds, is
+// never used: it is an error that says so.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
+	if o.hidden != "" {
+		return 0, fmt.Errorf("%s: option %s can not be read", o.hidden, opt.Name)
+	}
 	if !o.stored[opt.Name] {
 		return time.Duration(opt.Default) * Day, nil
 	}
@@ -157,6 +176,9 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 // Statistics is what the task statistics is to do. A stored value it does not know acts as NoStatistics and comes
 // with an error that says so.
 func (o *Options) Statistics() (int, error) {
+	if o.hidden != "" {
+		return NoStatistics, fmt.Errorf("%s: option %s can not be read: acts as 1, nothing is done", o.hidden, NoStats.Name)
+	}
 	if !o.stored[NoStats.Name] {
 		return NoStats.Default, nil
 	}

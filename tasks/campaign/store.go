@@ -11,7 +11,13 @@ import (
 )
 
 // ErrNoOptionTable says that there is no XtkOption to store an option in.
-var ErrNoOptionTable = errors.New("table XtkOption is missing: options can not be stored")
+var ErrNoOptionTable = errors.New("table XtkOption, or a column of it, is missing: options can not be stored")
+
+// KeepsMoments tells whether there is an XtkOption to store a moment in.
+func (c *Catalog) KeepsMoments() bool {
+	t := c.Table("XtkOption")
+	return t != nil && t.Has("iOptionId", "sName", "iDataType", "tsTimeStampValue")
+}
 
 // Types of a value in XtkOption.iDataType.
 const (
@@ -39,7 +45,7 @@ func StoreMoment(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value t
 // ResetOption removes the option's row, so that its default holds.
 func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	t := c.Table("XtkOption")
-	if t == nil {
+	if t == nil || !t.Has("iOptionId", "sName") {
 		return ErrNoOptionTable
 	}
 	_, err := tx.Exec(ctx, "DELETE FROM "+t.Quoted()+" WHERE sName = $1 AND iOptionId <> 0", opt.Name)
@@ -50,7 +56,7 @@ func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 // insert is undone and all is tried again.
 func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string, dataType int, value any) error {
 	t := c.Table("XtkOption")
-	if t == nil {
+	if t == nil || !t.Has("iOptionId", "sName", "iDataType", column) {
 		return ErrNoOptionTable
 	}
 	cast := map[int]string{typeNumber: "$2::bigint", typeMoment: "$2::timestamptz"}[dataType]
