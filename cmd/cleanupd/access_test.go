@@ -44,7 +44,7 @@ func TestAccess(t *testing.T) {
 		{"runs --client-cert " + clientCert + " --client-key " + clientKey, "", 0, "RUN"},
 		{"run --client-cert " + clientCert + " --client-key " + clientKey, "", 1, "CleanupService/RunCleanup needs the role operator"},
 		{"run --dry-run --client-cert " + clientCert + " --client-key " + clientKey, "", 0, "statistics"},
-		{"run --task rejects", "open sesame", 1, "rejects"},
+		{"run --task rejects", "open sesame", 2, "rejects"},
 		{"run --task import-rejects", "open sesame", 0, "import-rejects"},
 		{"userdata find ann", "open sesame", 1, "UserDataService/FindUserData needs the role admin"},
 	} {

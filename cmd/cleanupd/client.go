@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -31,12 +32,16 @@ func withClient(server *target, do func(cmd *cobra.Command, client cleanupv1.Cle
 	})
 }
 
-// plain is an error of a call as a person reads it.
+// plain is an error of a call as a person reads it. What the server takes for a mistake was made on the command line.
 func plain(err error) error {
-	if s, ok := status.FromError(err); ok && err != nil {
-		return errors.New(s.Message())
+	s, ok := status.FromError(err)
+	switch {
+	case !ok || err == nil:
+		return err
+	case s.Code() == codes.InvalidArgument:
+		return usagef("%s", s.Message())
 	}
-	return err
+	return errors.New(s.Message())
 }
 
 // stateName is an enum value without its prefix, in lower case.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/url"
 
 	"github.com/jackc/pgx/v5"
@@ -87,10 +88,16 @@ func (s *formsSetup) open(ctx context.Context, tracer pgx.QueryTracer) (*userdat
 // manager is the Forms server's; nil when none was given.
 func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 	if c.serverURL == "" {
+		if c.serverUser+c.serverPassword+c.serverCA != "" {
+			return nil, usagef("--forms-server-user, --forms-server-password and --forms-server-ca need --forms-server-url")
+		}
 		return nil, nil
 	}
 	u, err := url.Parse(c.serverURL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if err == nil && u.Port() != "" {
+		_, err = net.LookupPort("tcp", u.Port())
+	}
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, usagef("--forms-server-url: %q is no http or https address", c.serverURL)
 	}
 	server := userdata.ServerConfig{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}

@@ -81,7 +81,7 @@ func TestRunAndRuns(t *testing.T) {
 	if code != 0 || !regexp.MustCompile(`\[ 1/1\] audit-trail +succeeded, 30 rows deleted\n`).MatchString(out) || !regexp.MustCompile(`\naudit-trail +succeeded +30 `).MatchString(out) {
 		t.Errorf("a run: %d %s %s", code, out, errs)
 	}
-	if code, _, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "nonsense"); code != 1 || !strings.Contains(errs, "nonsense") || strings.Count(errs, "\n") != 1 {
+	if code, _, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "nonsense"); code != 2 || !strings.Contains(errs, "nonsense") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("an unknown task: %d %s", code, errs)
 	}
 	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END';

@@ -87,4 +87,4 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 // oneLine is a text as one line.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func oneLine(text string) string { return printable(strings.Join(strings.Fields(text), " ")) }

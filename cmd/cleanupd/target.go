@@ -44,7 +44,7 @@ func (t *target) dial() (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []grpc.DialOption{grpc.WithTransportCredentials(transport)}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithUnaryInterceptor(printableAnswers), grpc.WithStreamInterceptor(printableStreams)}
 	if t.token != "" {
 		if !secure && !access.IsLoopback(t.address) {
 			return nil, usagef("--token would be sent to %s in plain text: add --tls or --tls-ca", t.address)

@@ -71,6 +71,8 @@ func TestMistakes(t *testing.T) {
 		{open + " --forms-database-url " + db.URL() + " --forms-gds-dir / --forms-gds-in-database", 2, []string{"--forms-gds-dir", "either"}},
 		{open + " --forms-database-url " + db.URL() + " --forms-gds-dir /nowhere", 2, []string{"--forms-gds-dir", "/nowhere"}},
 		{open + " --forms-database-url " + db.URL() + " --forms-server-url ftp://x", 2, []string{"--forms-server-url"}},
+		{open + " --forms-database-url " + db.URL() + " --forms-server-url http://x:99999/y", 2, []string{"--forms-server-url"}},
+		{open + " --forms-database-url " + db.URL() + " --forms-server-user u", 2, []string{"need --forms-server-url"}},
 		{open + " --grpc-listen 0.0.0.0:0", 2, []string{"--grpc-listen", "loopback", "--tls-cert", "--token-file", "--insecure"}},
 		{open + " --http-listen 0.0.0.0:0", 2, []string{"--http-listen", "loopback"}},
 		{open + " --grpc-listen 0.0.0.0:0 --token-file " + tokens, 2, []string{"--grpc-listen", "loopback"}},

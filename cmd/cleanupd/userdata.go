@@ -154,6 +154,9 @@ func newErase(server *target) *cobra.Command {
 			if req.Variables, err = parseVariables(variables); err != nil {
 				return err
 			}
+			if byID := len(req.GetProcessInstanceIds())+len(req.GetTaskIds()) > 0; byID == (req.GetUserId() != "") {
+				return usagef("give either a user id, or ids of process instances and orphan tasks (--instance, --task)")
+			}
 			client, dryRun, out := cleanupv1.NewUserDataServiceClient(conn), req.GetDryRun(), cmd.OutOrStdout()
 			if !yes && !dryRun && !term.IsTerminal(int(os.Stdin.Fd())) {
 				return usagef("there is nobody to ask whether to erase: give --yes, or --dry-run to be told what would be erased")
@@ -164,8 +167,7 @@ func newErase(server *target) *cobra.Command {
 					return err
 				}
 				fmt.Fprint(out, "\nErase this? It can not be undone. [y/N] ")
-				answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-				if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+				if text := answer(cmd.Context(), cmd.InOrStdin()); text != "y" && text != "yes" {
 					return errors.New("nothing was erased")
 				}
 				req.DryRun = false
@@ -181,6 +183,21 @@ func newErase(server *target) *cobra.Command {
 	f.BoolVar(&req.DryRun, "dry-run", false, "tell what would be erased, and end")
 	f.BoolVar(&yes, "yes", false, "erase without asking")
 	return cmd
+}
+
+// answer reads a line, in lower case; none when the context ends first.
+func answer(ctx context.Context, in io.Reader) string {
+	line := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(in).ReadString('\n')
+		line <- strings.ToLower(strings.TrimSpace(text))
+	}()
+	select {
+	case text := <-line:
+		return text
+	case <-ctx.Done():
+		return ""
+	}
 }
 
 // erase calls for an erasure, or a dry run, and prints its events.

@@ -49,6 +49,12 @@ func TestUserData(t *testing.T) {
 	if code, _, errs := ask("userdata", "erase", "ann"); code != 2 || !strings.Contains(errs, "--yes") {
 		t.Errorf("erased without asking: %d %s", code, errs)
 	}
+	for _, mistake := range []string{"erase --yes", "erase ann --task 1 --yes", "erase --task 0 --yes", "find --variable x/y "} {
+		args := strings.Split("userdata "+mistake, " ")
+		if code, _, errs := ask(args...); code != 2 || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%s: %d %s", mistake, code, errs)
+		}
+	}
 	before := forms.Int("SELECT count(*) FROM tb_task")
 	if code, out, errs := ask("userdata", "erase", "ann", "--dry-run"); code != 0 || !strings.Contains(out, "would be erased (rows: ") || forms.Int("SELECT count(*) FROM tb_task") != before {
 		t.Errorf("%d %s %s", code, out, errs)

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// What a terminal would act on is written out wherever it stands in a message; all else stays as it is.
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	const bad, good = "e\x1b[31m\nReceipt \"fake\"", `e\x1b[31m Receipt \"fake\"`
+	message := func(text string) proto.Message {
+		return &cleanupv1.ListReceiptsResponse{NextPageToken: "Müller's \"x\" \\ 日本", Receipts: []*cleanupv1.Receipt{{
+			RequestedBy: text, Files: []string{"a b", text}, Rows: []*cleanupv1.TableRows{{Table: text, Rows: 3}},
+		}}}
+	}
+	got := message(bad)
+	makePrintable(got)
+	if !proto.Equal(got, message(good)) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Who interrupts the question has not said yes.
+func TestQuestionInterrupted(t *testing.T) {
+	t.Parallel()
+	silence, end := io.Pipe()
+	defer func() { _ = end.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if text := answer(ctx, silence); text != "" {
+		t.Errorf("the answer is %q", text)
+	}
+}
