@@ -109,11 +109,20 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 	case err != nil:
 		return err
 	case !receipt.Succeeded:
-		return withDetails(codes.Internal, "not everything was erased: "+strings.Join(receipt.Problems, "; "), &errdetails.ErrorInfo{
+		return withDetails(codes.Internal, "not everything was erased: "+some(receipt.Problems), &errdetails.ErrorInfo{
 			Reason: "ERASURE_FAILED", Domain: domain, Metadata: map[string]string{"erasure_id": id},
 		})
 	}
 	return nil
+}
+
+// some are the first of several problems, as many as a status may tell: a client takes only so long a one.
+func some(problems []string) string {
+	const most = 5
+	if more := len(problems) - most; more > 0 {
+		problems = append(slices.Clone(problems[:most]), fmt.Sprintf("and %d more: see the receipt", more))
+	}
+	return strings.Join(problems, "; ")
 }
 
 var errErasureGoesOn = status.Error(codes.Unavailable, "this replica is stopping; the erasure goes on elsewhere, or at the next start: its receipt will tell")

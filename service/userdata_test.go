@@ -164,3 +164,17 @@ func TestUserDataErrors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A status has room for a few problems, the receipt for all of them.
+func TestManyProblems(t *testing.T) {
+	t.Parallel()
+	_, client, forms := formsServer(t)
+	forms.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', 0 FROM generate_series(1000001, 1000007) i;
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END'; CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	events, err := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{TaskIds: forms.Strings("SELECT id::text FROM tb_task WHERE id > 1000000")})
+	wantCode(t, err, codes.Internal)
+	told := status.Convert(err).Message()
+	if receipt := events[len(events)-1].GetReceipt(); len(receipt.GetProblems()) != 7 || strings.Count(told, "not this one") != 5 || !strings.HasSuffix(told, "and 2 more: see the receipt") {
+		t.Errorf("%s; %v", told, receipt)
+	}
+}

@@ -43,6 +43,11 @@ const maxTries = 6
 
 // transact runs fn in a transaction, and again after what passes by itself.
 func (e *erasure) transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return e.transactUpTo(ctx, maxTries, fn)
+}
+
+// transactUpTo is transact with so many tries.
+func (e *erasure) transactUpTo(ctx context.Context, tries uint, fn func(tx pgx.Tx) error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		tx, err := e.begin(ctx)
 		if err != nil {
@@ -57,7 +62,7 @@ func (e *erasure) transact(ctx context.Context, fn func(tx pgx.Tx) error) error 
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxTries(maxTries))
+	}, backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxTries(tries))
 	return err
 }
 
@@ -108,12 +113,17 @@ func (e *erasure) orFail(ctx context.Context, kind string, id int64, problem err
 		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3 AND state IN ('PENDING', 'PURGING')", e.id, kind, id); err != nil {
 			return err
 		}
-		what := "process instance"
-		if kind == aTask {
-			what = "orphan task"
-		}
-		return e.append(ctx, tx, logged(tasks.Error, fmt.Sprintf("%s %d could not be erased: %s", what, id, tasks.Explain(problem))))
+		return e.append(ctx, tx, failed(kind, id, problem))
 	})
+}
+
+// failed tells what stands in the way of an item.
+func failed(kind string, id int64, problem error) Event {
+	what := "process instance"
+	if kind == aTask {
+		what = "orphan task"
+	}
+	return logged(tasks.Error, fmt.Sprintf("%s %d could not be erased: %s", what, id, tasks.Explain(problem)))
 }
 
 // orphansOrFail erases orphan tasks together, and when one of them can not go, each by itself, so that the others do.
@@ -228,10 +238,15 @@ func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
 	})
 }
 
-// orphans erases orphan tasks. One that belongs to a process instance by now, or is not there, is told of.
+// orphans erases orphan tasks. One that belongs to a process instance by now, or is not there, is told of. Several do not wait
+// for one that is locked.
 func (e *erasure) orphans(ctx context.Context, ids []int64) error {
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		erased, events, err := sortTasks(ctx, tx, ids, " FOR UPDATE")
+	tries, lock := uint(maxTries), " FOR UPDATE"
+	if len(ids) > 1 {
+		tries, lock = 1, " FOR UPDATE NOWAIT"
+	}
+	return e.transactUpTo(ctx, tries, func(tx pgx.Tx) error {
+		erased, events, err := sortTasks(ctx, tx, ids, nil, lock)
 		if err != nil {
 			return err
 		}
@@ -254,13 +269,13 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 	})
 }
 
-// sortTasks finds out which tasks are orphans, and says of the others why they stay.
-func sortTasks(ctx context.Context, tx pgx.Tx, ids []int64, lock string) (orphans []int64, events []Event, err error) {
+// sortTasks finds out which tasks are orphans, and says of the others why they stay. Those that went before are not there.
+func sortTasks(ctx context.Context, tx pgx.Tx, ids, gone []int64, lock string) (orphans []int64, events []Event, err error) {
 	type task struct {
 		ID       int64
 		Instance *int64
 	}
-	there, err := collect(ctx, tx, pgx.RowToStructByPos[task], "SELECT id::bigint, process_instance_id::bigint FROM tb_task WHERE id = ANY ($1) ORDER BY id"+lock, ids)
+	there, err := collect(ctx, tx, pgx.RowToStructByPos[task], "SELECT id::bigint, process_instance_id::bigint FROM tb_task WHERE id = ANY ($1) AND id <> ALL ($2) ORDER BY id"+lock, ids, append([]int64{}, gone...))
 	if err != nil {
 		return nil, nil, err
 	}

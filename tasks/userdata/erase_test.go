@@ -55,7 +55,7 @@ func TestFolder(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach12", "two", "two.session_wfattach123", "three", "three.session_wftask7", "three.session_other",
 		"sub/dir/four", "sub/dir/four.session_wftaskformid7", "four", "five.session_wfattach12", "six.session_wfattach12.bak", ".session_wfattach12",
-		"nine.session_other", "nine.session_other.session_wfattach12")
+		"nine.session_other", "nine.session_other.session_wfattach12", "...session_wfattach12", "sub/...session_wfattach12")
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.WriteFile(outside, []byte("stays"), 0o600); err != nil {
 		t.Fatal(err)
@@ -94,6 +94,8 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 			if foretold := f.preview(request); len(foretold.Files) != 2 {
 				t.Errorf("%q: a dry run: %+v", name, foretold)
 			}
+		} else if foretold := f.preview(request); foretold.Succeeded || len(foretold.Problems) != 1 || !strings.Contains(foretold.Problems[0], "could not be worked on") {
+			t.Errorf("%q: a dry run: %+v", name, foretold)
 		}
 		_, receipt := f.erase(request)
 		if receipt.Succeeded != ok || (len(receipt.Files) == 2) != ok || (len(receipt.Problems) == 0) != ok {
@@ -225,6 +227,19 @@ func TestPreviewCountsOnce(t *testing.T) {
 	}
 }
 
+// A task that goes with its process instance is not there any more when it is asked for by its id, too.
+func TestPreviewOfATaskTwice(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'one', 2); INSERT INTO tb_task VALUES (7, 1, 'P0', 1)")
+	f.work()
+	request := userdata.Request{Instances: []int64{1}, Tasks: []int64{7}}
+	foretold := f.preview(request)
+	if _, receipt := f.erase(request); len(foretold.Problems) != 0 || len(receipt.Problems) != 0 || !maps.Equal(foretold.Rows, receipt.Rows) {
+		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+	}
+}
+
 // Who is told of a dry run may take longer than the database lets a transaction stand idle.
 func TestPreviewWaitsForWhoIsTold(t *testing.T) {
 	t.Parallel()
@@ -281,6 +296,29 @@ func TestTaskThatCanNotGo(t *testing.T) {
 		t.Errorf("left %v; %+v", left, receipt)
 	}
 	if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "orphan task 5 could not be erased") || !strings.Contains(receipt.Problems[0], "not this one") {
+		t.Errorf("%+v", receipt)
+	}
+}
+
+// An orphan task that is locked keeps no others waiting.
+func TestTaskThatIsLocked(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0)")
+	holder := f.db.Hold("SELECT FROM tb_task WHERE id = 2 FOR UPDATE")
+	id, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{1, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.work()
+	f.db.Until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+	if left := f.db.Strings("SELECT id::text FROM tb_task"); !slices.Equal(left, []string{"2"}) {
+		t.Errorf("left %v", left)
+	}
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, receipt := f.watch(id); !receipt.Succeeded || receipt.Rows["tb_task"] != 2 {
 		t.Errorf("%+v", receipt)
 	}
 }

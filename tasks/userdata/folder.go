@@ -36,7 +36,7 @@ func (e *erasure) files(ctx context.Context) error {
 	}
 	root, err := os.OpenRoot(e.Folder)
 	if err != nil {
-		return e.unreadable(ctx, err)
+		return e.tellUnreadable(ctx, err)
 	}
 	defer func() { _ = root.Close() }()
 	if err := e.lockFolder(ctx); err != nil {
@@ -47,7 +47,7 @@ func (e *erasure) files(ctx context.Context) error {
 	}
 	documents, looked, err := walk(root, sessions)
 	if err != nil {
-		return e.unreadable(ctx, err)
+		return e.tellUnreadable(ctx, err)
 	}
 	if err := e.alone(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, looked) }); err != nil {
 		return err
@@ -77,11 +77,13 @@ func (e *erasure) alone(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	})
 }
 
-// unreadable tells that nothing could be done in the folder.
-func (e *erasure) unreadable(ctx context.Context, problem error) error {
-	return e.alone(ctx, func(tx pgx.Tx) error {
-		return e.append(ctx, tx, logged(tasks.Error, "the document storage's folder could not be worked on: "+problem.Error()))
-	})
+// unreadable tells that nothing can be done in the folder.
+func unreadable(problem error) Event {
+	return logged(tasks.Error, "the document storage's folder could not be worked on: "+problem.Error())
+}
+
+func (e *erasure) tellUnreadable(ctx context.Context, problem error) error {
+	return e.alone(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, unreadable(problem)) })
 }
 
 // recall tells of the files that an attempt before deleted without living to tell of it. Whether the others are to go is

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks"
@@ -85,7 +86,7 @@ func walk(root *os.Root, sessions []string) (documents []document, told Event, e
 	documents = make([]document, len(order))
 	for i, at := range order {
 		documents[i] = document{at, found[at]}
-		if kept[path.Base(at)] {
+		if kept[path.Base(at)] || !filepath.IsLocal(at) { // as by the guid ".."
 			continue
 		}
 		info, err := root.Lstat(at)

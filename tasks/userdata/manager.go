@@ -31,6 +31,9 @@ const (
 	terminateEvery   = time.Second
 )
 
+// errNoInvocation says that the Forms server can not be told of a process instance: by no id it might purge another one.
+var errNoInvocation = errors.New("it has no long-lived invocation id, by which the Forms server knows it; erase it with the database alone, while the Forms server is switched off")
+
 // errStillRuns says that a process instance did not end.
 var errStillRuns = errors.New("it was told to terminate, and still ran five minutes later")
 
@@ -47,6 +50,9 @@ func readInstance(ctx context.Context, db querier, id int64, lock string) (*Inst
 
 // purgeByServer has the Forms server erase a process instance.
 func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
+	if in.Invocation == "" {
+		return errNoInvocation
+	}
 	if !ended(in.Status) {
 		if err := e.Manager.TerminateProcess(ctx, in.Invocation); err != nil {
 			return errors.New("the Forms server, terminateProcess: " + err.Error()) // not wrapped: it is not the database that failed

@@ -32,6 +32,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 				out.Files = append(out.Files, e.File)
 			case e.Log != nil && e.Log.Level != tasks.Info:
 				out.Problems = append(out.Problems, e.Log.Message)
+				out.Succeeded = out.Succeeded && e.Log.Level != tasks.Error
 			}
 			if err := tell(e); err != nil {
 				return err
@@ -63,6 +64,10 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 			if err != nil {
 				return err
 			}
+			if d.Manager != nil && in != nil && in.Invocation == "" {
+				events = append(events, failed(anInstance, id, errNoInvocation))
+				continue
+			}
 			counts, found, err := remover.instance(ctx, id, d.InDatabase)
 			if err != nil {
 				return err
@@ -72,7 +77,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 			}
 			events = append(events, d.erased(id, in, counts)...)
 		}
-		orphans, others, err := sortTasks(ctx, tx, r.Tasks, "")
+		orphans, others, err := sortTasks(ctx, tx, r.Tasks, remover.counted.tasks, "")
 		if err != nil {
 			return err
 		}
@@ -103,7 +108,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	if d.Folder != "" {
 		events, err := wouldGo(d.Folder, sessions)
 		if err != nil {
-			return err
+			events = []Event{unreadable(err)}
 		}
 		if err := emit(events...); err != nil {
 			return err

@@ -105,6 +105,25 @@ func TestFormsServer(t *testing.T) {
 	}
 }
 
+// What the server can not be told of by an id stays: an empty one might be another's.
+func TestInstanceWithoutAnInvocation(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do("INSERT INTO tb_process_instance VALUES (1, NULL, 2), (2, '', 1), (3, '', 2)")
+	server := &standIn{db: f.db}
+	web := httptest.NewServer(server)
+	t.Cleanup(web.Close)
+	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"})
+	f.Database = userdata.New(f.config)
+	f.work()
+	request := userdata.Request{Instances: []int64{1, 2}}
+	foretold := f.preview(request)
+	_, receipt := f.erase(request)
+	if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 2 || !slices.Equal(receipt.Problems, foretold.Problems) || f.db.Int("SELECT count(*) FROM tb_process_instance") != 3 || len(server.calls) > 0 {
+		t.Errorf("foretold: %+v; done: %+v; calls %q", foretold, receipt, server.calls)
+	}
+}
+
 // A process instance that the server had purged before a crash is accounted for after it.
 func TestPurgedBeforeACrash(t *testing.T) {
 	t.Parallel()
