@@ -66,7 +66,13 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		case !json.Valid(body):
 			return errors.New("the body is not one JSON value")
 		}
-		return j.Unmarshal(body, v)
+		err = j.Unmarshal(body, v)
+		if _, options := v.(**cleanupv1.Options); options && err != nil {
+			if clamped, ok := clamp(body); ok {
+				return j.Unmarshal(clamped, v)
+			}
+		}
+		return err
 	})
 }
 

@@ -135,6 +135,26 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
+// Over REST a number that no 32 bits hold is too large like any other.
+func TestOptionsBeyondTheirBits(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	a := s.call(t, "PATCH", "/v1/options", `{"visitorPurgeDelayDays": 3000000000, "eventPurgeDelayDays": "-99999999999", "rejectsPurgeDelayDays": 1e30, "broadLogPurgeDelayDays": 5}`)
+	for _, field := range []string{"options.visitor_purge_delay_days", "options.event_purge_delay_days", "options.rejects_purge_delay_days"} {
+		if a.code != 400 || !strings.Contains(a.body, `"field":"`+field+`"`) {
+			t.Errorf("%s is not told of: %d %s", field, a.code, a.body)
+		}
+	}
+	if strings.Contains(a.body, "broad_log") || s.db.Int("SELECT count(*) FROM XtkOption") != 0 {
+		t.Error(a.body)
+	}
+	for _, body := range []string{`{"visitorPurgeDelayDays": 1.5}`, `{"visitorPurgeDelayDays": "NaN"}`, `{"visitorPurgeDelayDays": 3000000000, "visitor": 1}`, `[3000000000]`} {
+		if a := s.call(t, "PATCH", "/v1/options", body); a.code != 400 {
+			t.Errorf("%s: %d %s", body, a.code, a.body)
+		}
+	}
+}
+
 func TestEtag(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
