@@ -80,6 +80,19 @@ func TestUserData(t *testing.T) {
 	}
 }
 
+// What a policy hides is not passed over in silence.
+func TestRowSecurityOfForms(t *testing.T) {
+	t.Parallel()
+	forms := formsOf(t, 5, "")
+	forms.Do("INSERT INTO tb_task VALUES (1000001, 1, 'P0', 0); ALTER TABLE tb_task ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
+	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
+	for _, args := range []string{"find ann", "erase --task 1000001 --yes"} {
+		if code, out, errs := cleanupd(t, append(strings.Fields("userdata "+args), "--server", s.grpc)...); code != 1 || !strings.Contains(out+errs, "row-level security") {
+			t.Errorf("%s: %d %s %s", args, code, out, errs)
+		}
+	}
+}
+
 // killed has a server erase every process instance, kills it when the moment has come, and has another finish.
 func killed(t *testing.T, forms *pgtest.DB, moment func(), storage ...string) (second *replica) {
 	t.Helper()

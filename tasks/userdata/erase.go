@@ -187,6 +187,9 @@ func (e *erasure) instance(ctx context.Context, id int64) error {
 		if err != nil {
 			return err
 		}
+		if in != nil && counts["tb_process_instance"] == 0 {
+			return errKept
+		}
 		return e.done(ctx, tx, anInstance, []int64{id}, counts, sessions, item, e.erased(id, in, counts)...)
 	})
 }
@@ -238,6 +241,9 @@ func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
 	})
 }
 
+// errKept says that a row did not go.
+var errKept = errors.New("a trigger or rule of its table keeps it")
+
 // orphans erases orphan tasks. One that belongs to a process instance by now, or is not there, is told of. Several do not wait
 // for one that is locked.
 func (e *erasure) orphans(ctx context.Context, ids []int64) error {
@@ -262,6 +268,9 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 			}
 		}
 		for _, id := range erased {
+			if byTask[id]["tb_task"] == 0 {
+				return errKept
+			}
 			counts.add(byTask[id])
 			events = append(events, Event{Task: &TaskErased{ID: id, Rows: byTask[id]}})
 		}

@@ -300,6 +300,23 @@ func TestTaskThatCanNotGo(t *testing.T) {
 	}
 }
 
+// What a trigger keeps is not told of as erased.
+func TestWhatATriggerKeeps(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_process_instance VALUES (1, 'one', 2), (2, 'two', 2);
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 1 THEN RETURN NULL; END IF; RETURN OLD; END';
+		CREATE TRIGGER keep BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION keep(); CREATE TRIGGER keep BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION keep()`)
+	f.work()
+	_, receipt := f.erase(userdata.Request{Instances: []int64{1, 2}, Tasks: []int64{1, 2}})
+	if left := f.db.Strings("SELECT 't' || id FROM tb_task UNION ALL SELECT 'i' || id FROM tb_process_instance"); !slices.Equal(left, []string{"t1", "i1"}) {
+		t.Errorf("left %v", left)
+	}
+	if receipt.Succeeded || len(receipt.Problems) != 2 || receipt.Rows["tb_task"] != 1 || receipt.Rows["tb_process_instance"] != 1 {
+		t.Errorf("%+v", receipt)
+	}
+}
+
 // An orphan task that is locked keeps no others waiting.
 func TestTaskThatIsLocked(t *testing.T) {
 	t.Parallel()
@@ -547,6 +564,21 @@ func TestNumbers(t *testing.T) {
 		found := f.find(userdata.Query{UserID: c.user, Variables: []userdata.Variable{{"Loans", "folder/sub/review", column}}})
 		if len(found.Instances) == 1 != (c.user != "1") || len(found.Instances) > 0 && (found.Instances[0].ID != 1 || found.Instances[0].Reasons[0].Match != userdata.Whole) {
 			t.Errorf("%s in %s %s: %+v", c.user, c.kind, c.stored, found.Instances)
+		}
+	}
+}
+
+// A process instance is known by any number; what is none is nobody's.
+func TestInstancesByOtherNumbers(t *testing.T) {
+	t.Parallel()
+	for kind, ids := range map[string]string{"text": "('12'), ('zz'), (''), (NULL), ('-12'), ('99999999999999999999')", "numeric(10,2)": "(12), (-12), (NULL)", "numeric": "(12.0), (99999999999999999999)"} {
+		f := newForms(t, 0, 0, false)
+		f.db.Do(fmt.Sprintf("TRUNCATE tb_102; ALTER TABLE tb_102 ALTER process_instance_id TYPE %s USING NULL, ADD who text DEFAULT 'ann', ADD what integer DEFAULT 7; INSERT INTO tb_102 (process_instance_id) VALUES %s", kind, ids))
+		for _, user := range []string{"ann", "7"} {
+			found := f.find(userdata.Query{UserID: user, Variables: []userdata.Variable{{Application: "Loans", Workflow: "folder/sub/review"}}})
+			if !slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == 12 }) {
+				t.Errorf("%s: %s: %+v", kind, user, found.Instances)
+			}
 		}
 	}
 }

@@ -58,6 +58,9 @@ var floats = []string{"real", "double precision"}
 // number is a user id that a number may be: PostgreSQL has none that are much longer.
 var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)
 
+// instanceID is the id of a row's process instance; NULL where what stands there is none.
+const instanceID = `CASE WHEN process_instance_id::text ~ '^[0-9]{1,18}(\.0*)?$' THEN process_instance_id::text::numeric::bigint END`
+
 // search looks for a user id in a workflow's variables, and says which it could not look into.
 func (f *finding) search(ctx context.Context, tx pgx.Tx, v Variable, user string) (skipped []string, err error) {
 	name := "pt_" + v.Application + "/" + v.Workflow
@@ -92,9 +95,9 @@ func (f *finding) search(ctx context.Context, tx pgx.Tx, v Variable, user string
 			if slices.Contains(floats, c.Type) {
 				value += "::text"
 			}
-			err = f.hits(ctx, tx, one, fmt.Sprintf("SELECT DISTINCT process_instance_id::text::bigint, $1::text FROM %s WHERE %s::numeric = $1::text::numeric", c.Table, value), user)
+			err = f.hits(ctx, tx, one, fmt.Sprintf("SELECT DISTINCT %s, $1::text FROM %s WHERE %s::numeric = $1::text::numeric", instanceID, c.Table, value), user)
 		case slices.Contains(texts, c.Type):
-			err = f.hits(ctx, tx, one, fmt.Sprintf("SELECT process_instance_id::text::bigint, %[2]s::text FROM %[1]s WHERE strpos(%[2]s::text, $1) > 0", c.Table, quoted), user)
+			err = f.hits(ctx, tx, one, fmt.Sprintf("SELECT %[3]s, %[2]s::text FROM %[1]s WHERE strpos(%[2]s::text, $1) > 0", c.Table, quoted, instanceID), user)
 		default:
 			skipped = append(skipped, fmt.Sprintf("%s: a column of type %s can not be searched", one, c.Type))
 		}
