@@ -60,6 +60,8 @@ func TestMistakes(t *testing.T) {
 		parts []string
 	}{
 		{"nonsense", 2, []string{"nonsense"}},
+		{"help nonsense", 2, []string{"nonsense"}},
+		{"help runs nonsense", 2, []string{"nonsense"}},
 		{"serve", 2, []string{"--database-url"}},
 		{"serve --nonsense", 2, []string{"--nonsense"}},
 		{"serve --database-url x stray", 2, []string{"stray"}},
