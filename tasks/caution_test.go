@@ -326,6 +326,20 @@ func TestOptionsOutOfSight(t *testing.T) {
 	}
 }
 
+// When the last cleanup was, and up to when statistics of errors are summed up, is not guessed where it may be hidden.
+func TestMomentsOutOfSight(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01');
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 30), (1, 1, '2026-01-02', 30);
+		ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY`)
+	j := mustRun(t, db, nil, "npai", "email-error-stats")
+	got := db.Strings("SELECT (SELECT count(*) FROM NmsAddress) || ' ' || (SELECT count(*) FROM NmsEmailErrorStat)")
+	if !slices.Equal(got, []string{"1 2"}) || !j.said("WARNING", "row security", "last cleanup") || !j.said("row security", "coalesced") {
+		t.Errorf("left %v; %q", got, j.logs)
+	}
+}
+
 // Without the column of moments delays hold, npai has no lower bound, and statistics of errors are not summed up, since it
 // could not be told from when on.
 func TestOptionsWithoutMoments(t *testing.T) {

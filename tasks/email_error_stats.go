@@ -32,7 +32,7 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 		return false, nil
 	}
 	if !e.Catalog.KeepsMoments() {
-		e.log(ctx, Info, "table XtkOption, or a column of it, is missing, which keeps up to when statistics are coalesced: skipped")
+		e.log(ctx, Info, "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps up to when statistics are coalesced: skipped")
 		return false, nil
 	}
 	var start pgtype.Timestamptz

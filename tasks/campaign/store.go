@@ -13,10 +13,11 @@ import (
 // ErrNoOptionTable says that there is no XtkOption to store an option in.
 var ErrNoOptionTable = errors.New("table XtkOption, or a column of it, is missing: options can not be stored")
 
-// KeepsMoments tells whether there is an XtkOption to store a moment in.
+// KeepsMoments tells whether XtkOption can keep a moment from one run to the next: it is there, with the columns for it, and
+// row security hides none of it.
 func (c *Catalog) KeepsMoments() bool {
 	t := c.Table("XtkOption")
-	return t != nil && t.Has("iOptionId", "sName", "iDataType", "tsTimeStampValue")
+	return t != nil && t.Has("iOptionId", "sName", "iDataType", "tsTimeStampValue") && !t.RowSecurity
 }
 
 // Types of a value in XtkOption.iDataType.
