@@ -35,28 +35,24 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.SetHelpCommand(newHelp())
 	root.AddCommand(newServe(), newMigrate(), newRun(), newRuns(), newUserData(), newAudit(), newDemo(), newBench(), newVersion())
 	for _, cmd := range root.Commands() {
 		offerEnvironment(cmd)
+	}
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = aCommand
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return readEnvironment(cmd.Flags()) }
 	return root
 }
 
-// newHelp is --help as a command. That of the library takes an unknown command for none.
-func newHelp() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about any command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			found, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return usagef("unknown command %q; see cleanupd --help", strings.Join(args, " "))
-			}
-			return found.Help()
-		},
+// aCommand wants a command, or nothing: the library's help takes an unknown one for none.
+func aCommand(cmd *cobra.Command, args []string) error {
+	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
+		return usagef("unknown command %q; see cleanupd --help", strings.Join(args, " "))
 	}
+	return nil
 }
 
 // offerEnvironment says in the help of a command, and of those below it, which variable stands for each flag.
