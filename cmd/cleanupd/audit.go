@@ -47,7 +47,7 @@ func newAudit() *cobra.Command {
 			fmt.Fprintln(table, "TIME\tWHO\tROLE\tFROM\tWHAT\tRESULT\tDETAILS")
 			if err := audit.List(cmd.Context(), conn, time.Now().Add(-since), limit, func(e audit.Entry) error {
 				details, err := json.Marshal(e.Details)
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Local().Format(time.DateTime), e.Subject, e.Role, e.Address, e.RPC, e.Result, details)
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Local().Format(time.DateTime), printable(e.Subject), e.Role, e.Address, e.RPC, e.Result, details)
 				return err
 			}); err != nil {
 				return err
