@@ -101,7 +101,6 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 		right = "UPDATE"
 	}
 	e.needs(p, table, "SELECT", right)
-	s.Twin = e.twin(p, step.Twin)
 	s.SetArgs = args[len(s.Args):]
 	leaves, err := table.Leaves(ctx, e.Pool)
 	if err != nil {
@@ -112,6 +111,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 			continue
 		}
 		planned[leaf.OID] = true
+		s.Twin = e.twin(p, step.Twin)
 		s.Unit, s.Name, s.Relation = fmt.Sprintf("%d %s", number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 		s.Partition = leaf.Quoted() != table.Quoted()
 		p.units = append(p.units, unit{s, step, c.parents})
@@ -172,7 +172,13 @@ func (e *Env) twin(p *plan, t *Twin) *purge.Twin {
 		return nil
 	}
 	e.needs(p, table, "SELECT", "DELETE")
-	return &purge.Twin{Relation: table.Quoted(), Key: t.Key, ID: t.ID}
+	twin := &purge.Twin{Relation: table.Quoted(), Key: t.Key, ID: t.ID}
+	for _, u := range p.units {
+		if u.step.Twin == t {
+			twin.Before = append(twin.Before, u.Sweep)
+		}
+	}
+	return twin
 }
 
 // needs notes which of the rights on a table the role lacks. A dry run needs no more than to read.

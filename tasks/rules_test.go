@@ -123,7 +123,7 @@ b" (i int); CREATE TABLE wkf0_1 (i int); CREATE TABLE wkf007_1 (i int); CREATE T
 	{"subscriptions", 0, `INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) VALUES (0, 0, 0), (0, 1, 1), (1, 1, 0), (1, 2, 2), (1, 3, -1), (-1, 4, 0)`,
 		"SELECT iServiceId || '/' || iRecipientId FROM NmsSubscription ORDER BY 1", []string{"-1/4", "0/0", "1/1"}},
 	{"tracking-logs", 360, mappings + `INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) VALUES (0, OLD), (1, OLD), (2, EDGE), (3, YOUNG), (4, NULL), (-5, OLD);
-		INSERT INTO CusTrackingLogStore (iTrackingLogId, tsLog) VALUES (0, OLD), (11, OLD), (12, YOUNG);
+		INSERT INTO CusTrackingLogStore (iTrackingLogId, tsLog) VALUES (0, OLD), (1, OLD), (11, OLD), (12, YOUNG);
 		INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (0), (1), (2), (3), (-5), (11), (12), (77);
 		INSERT INTO NmsTrackingStats (iTrackingStatsId, tsStart, tsEnd) VALUES (0, OLD, NULL), (1, OLD, YOUNG), (2, EDGE, OLD), (3, NULL, OLD)`,
 		`SELECT x FROM (SELECT 'log ' || iTrackingLogId AS x FROM NmsTrackingLogRcp UNION ALL SELECT 'store ' || iTrackingLogId FROM CusTrackingLogStore

@@ -36,6 +36,9 @@ func (s *Sweep) count(sample string) string {
 	if s.Twin == nil {
 		return fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r%s", s.Relation, sample)
 	}
-	return fmt.Sprintf("SELECT count(*) + count(t.%[2]s) FROM ONLY %[3]s AS r%[5]s LEFT JOIN %[1]s AS t ON t.%[2]s = r.%[4]s AND t.%[2]s <> 0",
-		s.Twin.Relation, s.Twin.Key, s.Relation, s.Twin.ID, sample)
+	there := fmt.Sprintf("t.%[1]s = r.%[2]s AND t.%[1]s <> 0", s.Twin.Key, s.Twin.ID)
+	for _, b := range s.Twin.Before {
+		there += fmt.Sprintf(" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))", b.Relation, b.Twin.ID, s.Twin.Key, b.Where)
+	}
+	return fmt.Sprintf("SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s", s.Twin.Key, s.Relation, sample, s.Twin.Relation, there)
 }

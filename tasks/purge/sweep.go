@@ -58,6 +58,8 @@ type Twin struct {
 	Relation string
 	// Key is its id column, and ID that of the swept table.
 	Key, ID string
+	// Before are sweeps of the same parameters that come before, and take their twins: those are not counted again.
+	Before []Sweep
 }
 
 // Result is what a sweep leaves behind.
