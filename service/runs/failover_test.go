@@ -271,6 +271,31 @@ func TestCancelStopsAfterTheBatch(t *testing.T) {
 	}
 }
 
+// A run that takes long to end is not claimed meanwhile: each would undo what the other does.
+func TestARunThatIsEnding(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 20_000)
+	a, workA, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
+	_, workB, _ := replica(t, db, "b", nil)
+	run := start(t, a, runs.Request{Tasks: []string{"sessions", "reactions"}})
+	workA()
+	untilDeleting(t, db, run.ID)
+	holder := db.Hold("SELECT FROM cleanupd.task WHERE name = 'reactions' FOR UPDATE")
+	if _, err := a.Cancel(t.Context(), run.ID); err != nil {
+		t.Fatal(err)
+	}
+	workB()
+	db.Until("SELECT count(*) FROM cleanupd.run WHERE lease_until < clock_timestamp() - interval '4 seconds'")
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	events := watch(t, a, run.ID)
+	if last := events[len(events)-1].Run; last.State != runs.Cancelled || db.Int("SELECT epoch FROM cleanupd.run") != 1 {
+		t.Errorf("it was taken %d times: %+v", db.Int("SELECT epoch FROM cleanupd.run"), last)
+	}
+}
+
 // At least one progress event a second and never more than four, whatever the batches do.
 func TestProgressIsThinned(t *testing.T) {
 	t.Parallel()

@@ -45,6 +45,14 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 	if err != nil {
 		return nil, err
 	}
+	// As a claim does, the run first: one that another replica may claim by now is passed over while it ends.
+	locked, err := tx.Exec(ctx, "SELECT FROM cleanupd.run WHERE id = $1::text::uuid AND epoch = $2 FOR UPDATE", id, epoch)
+	if err != nil {
+		return nil, err
+	}
+	if locked.RowsAffected() == 0 {
+		return nil, errFenced
+	}
 	rows, err := tx.Query(ctx, `
 		WITH ended AS (UPDATE cleanupd.task SET state = CASE state WHEN 'RUNNING' THEN 'CANCELLED' ELSE 'NOT_RUN' END, end_time = CASE state WHEN 'RUNNING' THEN clock_timestamp() END
 			WHERE run_id = $1::text::uuid AND state IN ('RUNNING', 'PENDING') AND epoch = $2 RETURNING name, state)
@@ -72,12 +80,8 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 		o = outcome{Failed, failures, cmp.Or(o.cause, CauseInternal)}
 	}
 	run.State, run.Error, run.Cause = o.state, o.err, o.cause
-	err = tx.QueryRow(ctx, `UPDATE cleanupd.run SET state = $3, error = $4, cause = $5, end_time = clock_timestamp(), lease_until = NULL
-		WHERE id = $1::text::uuid AND epoch = $2 RETURNING end_time`, id, epoch, string(o.state), o.err, string(o.cause)).Scan(&run.EndTime)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, errFenced
-	}
-	if err != nil {
+	if err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET state = $2, error = $3, cause = $4, end_time = clock_timestamp(), lease_until = NULL
+		WHERE id = $1::text::uuid RETURNING end_time`, id, string(o.state), o.err, string(o.cause)).Scan(&run.EndTime); err != nil {
 		return nil, err
 	}
 	for _, name := range cut {
