@@ -56,6 +56,37 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 	}
 }
 
+// A table that someone keeps locked is not measured, and the transaction goes on as it was.
+func TestMeasuringALockedTable(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	run, err := (&Manager{pool: db.Pool}).Start(t.Context(), Request{Tasks: []string{"sessions"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Do("CREATE TABLE emptied ()")
+	db.Do(`INSERT INTO cleanupd.space (run_id, task, relation, rows_deleted, table_bytes_before, index_bytes_before)
+		VALUES ($1::text::uuid, 'sessions', 'emptied', 1, 1, 1)`, run.ID)
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	for _, locked := range []bool{false, true} {
+		if locked {
+			db.Hold("LOCK TABLE emptied")
+		}
+		events, err := measure(t.Context(), tx, run.ID, "sessions")
+		if err != nil || locked != (len(events) == 1 && events[0].Level == tasks.Warning) {
+			t.Errorf("locked: %t: %+v, %v", locked, events, err)
+		}
+		var waits string
+		if err := tx.QueryRow(t.Context(), "SELECT current_setting('lock_timeout') || ' ' || current_setting('statement_timeout')").Scan(&waits); err != nil || waits != "0 0" {
+			t.Errorf("locked: %t: afterwards %s, %v", locked, waits, err)
+		}
+	}
+}
+
 // What is expected is told as long as no more has gone.
 func TestWhatIsExpected(t *testing.T) {
 	t.Parallel()
