@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // An orphan needs a parent table to be missing from: without one, or with an empty one, nothing goes.
@@ -453,6 +454,48 @@ func TestMissingRights(t *testing.T) {
 	j, err := run(t, db, func(c *tasks.Config) { c.ContinueOnError = true })
 	if err == nil || j.states["audit-trail"] != tasks.Failed || j.states["sessions"] != tasks.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("going on after errors: %v, %v", j.states, err)
+	}
+}
+
+// A right that a task needs beyond its steps is missed before anything of it goes.
+func TestMissingRightsBeyondTheSteps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ task, rows, right, stays string }{
+		{"lists-to-delete", "INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (1, 1)", "DELETE ON NmsGroup", "NmsRcpGrpRel"},
+		{"lists-to-delete", "INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (1, 1)", "UPDATE ON NmsGroup", "NmsRcpGrpRel"},
+		{"mirror-pages", `INSERT INTO NmsDelivery (iDeliveryId, iNeedMirrorPage, tsWebValidity) VALUES (1, 1, '2000-01-01');
+			INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (1, 1)`, "INSERT ON XtkJobLog", "NmsMirrorPageInfo"},
+		{"email-error-stats", "INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 30)", "INSERT ON NmsEmailErrorStat", "NmsEmailErrorStat"},
+		{"npai", "INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01')", "INSERT ON XtkOption", "NmsAddress"},
+		{"workflow-instances", `INSERT INTO XtkWorkflow (iWorkflowId, iHistory) VALUES (1, 1);
+			INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (1, 1, '2000-01-01')`, "SELECT ON NmsGroup", "XtkWorkflowLog"},
+	} {
+		t.Run(c.right, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(c.rows + "; REVOKE " + c.right + " FROM CURRENT_USER")
+			before := db.Int("SELECT count(*) FROM " + c.stays)
+			j, err := run(t, db, func(c *tasks.Config) { c.ContinueOnError = true }, c.task)
+			if right, table, _ := strings.Cut(c.right, " ON "); err == nil || !strings.Contains(j.problems[c.task], "GRANT "+right+` ON "public"."`+strings.ToLower(table)) {
+				t.Errorf("%v: %s", err, j.problems[c.task])
+			}
+			if left := db.Int("SELECT count(*) FROM " + c.stays); before != 1 || left != 1 {
+				t.Errorf("%d of %d rows are left", left, before)
+			}
+		})
+	}
+}
+
+// What a task does beside its steps waits for others, too, and is counted in what may go a second.
+func TestListsGiveWay(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO NmsGroup (iGroupId, iDeleteStatus) SELECT i, 1 FROM generate_series(1, 20) i")
+	j := newJournal(db)
+	j.proceed = func() error { return tasks.ErrStopped }
+	err := runWith(t, j, func(c *tasks.Config) { c.Limits = purge.Limits{RowsPerSecond: 1} }, "lists-to-delete")
+	if left := db.Int("SELECT count(*) FROM NmsGroup WHERE iGroupId <> 0"); !errors.Is(err, tasks.ErrStopped) || left != 19 {
+		t.Errorf("%d lists are left, %v", left, err)
 	}
 }
 

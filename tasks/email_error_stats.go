@@ -19,6 +19,7 @@ var emailErrorStats = Task{
 	Name:        "email-error-stats",
 	Title:       "E-mail error statistics",
 	Description: "Statistics of e-mail errors (NmsEmailErrorStat) since the last time: replaced by one row a mail exchanger and sender, and none where there were fewer than 20 errors.",
+	Needs:       []Need{{"NmsEmailErrorStat", []string{"SELECT", "INSERT", "DELETE"}}, {"XtkOption", []string{"INSERT"}}},
 	Options:     []campaign.Option{campaign.LastErrorStatCoalesce},
 	Do:          coalesceErrors,
 }

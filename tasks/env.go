@@ -119,6 +119,11 @@ func (e *Env) begin(ctx context.Context, t Task) (*plan, error) {
 		noted.note(n.level, "%s", n.text)
 	}
 	noted.units, noted.rights = p.units, append(noted.rights, p.rights...)
+	for _, n := range t.Needs {
+		if table := e.Catalog.Table(n.Table); table != nil {
+			e.needs(noted, table, n.Rights...)
+		}
+	}
 	return noted, nil
 }
 
@@ -232,8 +237,11 @@ func (e *Env) inBatch(ctx context.Context, what string, fn func(tx Tx) (purge.De
 	return e.engine.Retry(ctx, what, func() error { return e.once(ctx, fn) })
 }
 
-// once runs fn in a batch's transaction, with the account of what it did.
+// once runs fn in a batch's transaction, with the account of what it did, when it does not come at a bad time.
 func (e *Env) once(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) error {
+	if err := e.engine.Polite(ctx); err != nil {
+		return err
+	}
 	begun := time.Now()
 	tx, err := e.engine.Begin(ctx)
 	if err != nil {
@@ -245,7 +253,11 @@ func (e *Env) once(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) err
 		return err
 	}
 	d.Begun = begun
-	return e.engine.Commit(ctx, tx, d)
+	if err := e.engine.Commit(ctx, tx, d); err != nil {
+		return err
+	}
+	e.engine.Spend(d.Deleted + d.Updated)
+	return nil
 }
 
 // retry runs a task again after what passes by itself: a question outside of its batches has met it. A dry run would

@@ -33,6 +33,8 @@ type journal struct {
 	// loseAt is the batch at which the worker dies, before its commit or after it; 0: never.
 	loseAt int
 	after  bool
+	// proceed says whether the run may go on, where that is asked outside of a batch; nil: it may.
+	proceed func() error
 }
 
 func (j *journal) TaskStarted(_ context.Context, task string) error {
@@ -66,6 +68,9 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 func (j *journal) Proceed(context.Context) error {
 	if j.loseAt > 0 && len(j.batches)+1 >= j.loseAt {
 		return tasks.ErrLost
+	}
+	if j.proceed != nil {
+		return j.proceed()
 	}
 	return nil
 }

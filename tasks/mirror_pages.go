@@ -31,6 +31,7 @@ func logPurgedPages(ctx context.Context, c *condition) (*alsoSQL, error) {
 		c.plan.note(Info, "table XtkJobLog, or a column of it, is missing: no entry is written")
 		return nil, nil
 	}
+	c.env.needs(c.plan, log, "INSERT")
 	ids, err := campaign.NewIDs(ctx, c.env.Pool, c.env.Catalog, log, "iJobLogId")
 	if err != nil {
 		return nil, err

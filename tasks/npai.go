@@ -18,6 +18,7 @@ var npai = Task{
 			{Where: "iStatus = 2 AND tsLastModified < @now AND tsLastModified >= COALESCE(@last_cleanup, '-infinity')"},
 		},
 	}},
+	Needs:   []Need{{"XtkOption", []string{"INSERT"}}},
 	Options: []campaign.Option{campaign.LastCleanup},
 	After: func(ctx context.Context, tx Tx, e *Env) error {
 		if !e.Catalog.KeepsMoments() {

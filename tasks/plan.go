@@ -183,8 +183,8 @@ func (e *Env) twin(p *plan, t *Twin) *purge.Twin {
 
 // needs notes which of the rights on a table the role lacks. A dry run needs no more than to read.
 func (e *Env) needs(p *plan, t *campaign.Table, rights ...string) {
-	has := map[string]bool{"SELECT": t.CanSelect, "DELETE": t.CanDelete || e.DryRun, "UPDATE": t.CanUpdate || e.DryRun}
-	lacking := slices.DeleteFunc(rights, func(right string) bool { return has[right] })
+	has := map[string]bool{"SELECT": t.CanSelect, "INSERT": t.CanInsert || e.DryRun, "DELETE": t.CanDelete || e.DryRun, "UPDATE": t.CanUpdate || e.DryRun}
+	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return has[right] })
 	grant := fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(lacking, ", "), t.Quoted(), pgx.Identifier{e.Catalog.Role}.Sanitize())
 	if len(lacking) > 0 && !slices.Contains(p.rights, grant) {
 		p.rights = append(p.rights, grant)

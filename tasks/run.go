@@ -109,7 +109,7 @@ func unwritten(err error) error {
 }
 
 // check fails, before anything is deleted, when this is no Campaign database, or the role may not do what the tasks
-// need; the error names every missing right.
+// need; the error names every right on a table that is missing.
 func (e *Env) check(ctx context.Context) error {
 	if err := e.look(ctx); err != nil {
 		return err

@@ -22,6 +22,8 @@ type Task struct {
 	Prepare func(ctx context.Context, e *Env) (later, err error)
 	// Steps are carried out in their order, those that depend on the set first.
 	Steps []Step
+	// Needs are the rights that it needs beside those of its steps.
+	Needs []Need
 	// Options are the options it reads beside those of its steps.
 	Options []campaign.Option
 	// After is called when the steps have been carried out and no row had to be left, in one transaction that it shares
@@ -30,6 +32,12 @@ type Task struct {
 	// Do is what a task does beyond its steps, after them; nil for most. It says whether there was anything to
 	// work on.
 	Do func(ctx context.Context, e *Env) (bool, error)
+}
+
+// Need is rights on a table, if it is there: SELECT, INSERT, UPDATE, DELETE.
+type Need struct {
+	Table  string
+	Rights []string
 }
 
 // Set is the rows of a parent table that a task begins with. Which they are is settled once, at its beginning, so that

@@ -126,12 +126,9 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 	case !k.lists:
 	case groups == nil:
 		p.note(Info, "table NmsGroup is missing: tables whose names end in _grp and an id stay")
-	default:
-		e.needs(p, groups, "SELECT")
-		if groups.RowSecurity {
-			p.note(Warning, "row security may hide rows of %s: tables whose names end in _grp and an id stay", groups.Name)
-			groups = nil
-		}
+	case groups.RowSecurity:
+		p.note(Warning, "row security may hide rows of %s: tables whose names end in _grp and an id stay", groups.Name)
+		groups = nil
 	}
 	return func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) (unused []campaign.WorkTable, err error) {
 		var ids, listIDs []int64

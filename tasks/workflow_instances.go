@@ -26,6 +26,7 @@ var workflowInstances = Task{
 		{On: table("XtkWorkflowTask"), Rules: []Rule{past("tsCompletion", "r.iStatus <> 0 AND ")}},
 		{On: table("XtkWorkflowEvent"), Rules: []Rule{past("tsProcessing", "r.iStatus > 2 AND ")}},
 	},
+	Needs: []Need{{"NmsDelivery", []string{"SELECT"}}, {"XtkWorkflow", []string{"SELECT"}}, {"NmsGroup", []string{"SELECT"}}},
 	Do: func(ctx context.Context, e *Env) (bool, error) {
 		return e.dropWorkTables(ctx, ofDeliveries,
 			workTables{prefix: "wkf", but: "wkfhisto", owner: "XtkWorkflow", key: "iWorkflowId", inUse: "o.iState <> 20", lists: true},

@@ -46,6 +46,7 @@ type Table struct {
 	Name      string // as stored: lower case in a Campaign database
 	Key       string // the single integer column that identifies a row; empty when there is none
 	CanSelect bool   // some of its columns at least
+	CanInsert bool   // into some
 	CanDelete bool
 	CanUpdate bool
 	// RowSecurity says that policies may hide rows from this role.
@@ -87,7 +88,7 @@ ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) 
 // The primary key comes first.
 const loadTables = `
 SELECT c.oid, c.relname, c.relhassubclass,
-  has_any_column_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
+  has_any_column_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
   row_security_active(c.oid),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
   ARRAY(SELECT a.attname::text
@@ -119,7 +120,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	defer rows.Close()
 	for rows.Next() {
 		t := &Table{Schema: schema}
-		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &t.CanSelect, &t.CanDelete, &t.CanUpdate,
+		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
 			&t.RowSecurity, &t.columns, &t.keys); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
 		}

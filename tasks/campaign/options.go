@@ -102,6 +102,8 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	switch {
 	case t == nil:
 		return o, nil
+	case !t.CanSelect:
+		return nil, fmt.Errorf("read XtkOption: the role may not: GRANT SELECT ON %s TO %s", t.Quoted(), pgx.Identifier{c.Role}.Sanitize())
 	case t.RowSecurity:
 		o.hidden = "row security may hide rows of XtkOption"
 	case !t.Has("sName", "iLongValue"):

@@ -148,8 +148,8 @@ func (e *Engine) quiet() bool {
 	return e.manners.quiet
 }
 
-// spend notes that rows went: as many may go only so often.
-func (e *Engine) spend(rows int64) {
+// Spend notes that rows went, or changed: as many may go only so often.
+func (e *Engine) Spend(rows int64) {
 	if e.Limits.RowsPerSecond == 0 {
 		return
 	}

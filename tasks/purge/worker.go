@@ -164,7 +164,7 @@ func (w *worker) batch(ctx context.Context) error {
 	w.took(n.took, next-w.from, n.largest, direct)
 	w.crowd.took(begun, time.Since(begun), n.gone)
 	w.committed(w, done, n.gone, left)
-	w.spend(n.gone + n.twins)
+	w.Spend(n.gone + n.twins)
 	return nil
 }
 
