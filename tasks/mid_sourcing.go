@@ -107,7 +107,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	there.Pool = pool
 	j := &remoteJournal{Journal: e.journal, main: e, server: name}
 	engine := purge.New(*e.engine) // it looks at another server
-	engine.Pool, engine.Commit, engine.Lock, engine.Workers, engine.Durable = pool, j.Commit, 0, 1, true
+	engine.Pool, engine.Commit, engine.Proceed, engine.Lock, engine.Workers, engine.Durable = pool, j.Commit, j.Proceed, 0, 1, true
 	there.engine, there.journal = engine, j
 	if err := there.look(ctx); err != nil {
 		return err
@@ -172,10 +172,18 @@ type remoteJournal struct {
 	deleted, updated int64
 }
 
-// Commit asks the main journal first whether the run may go on.
+// Proceed asks the main journal.
+func (j *remoteJournal) Proceed(ctx context.Context) error {
+	if err := j.Journal.Proceed(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errMain, err)
+	}
+	return nil
+}
+
+// Commit asks first whether the run may go on.
 func (j *remoteJournal) Commit(ctx context.Context, tx Tx, d purge.Delta) error {
 	if err := j.Proceed(ctx); err != nil {
-		return fmt.Errorf("%w: %w", errMain, err)
+		return err
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return err

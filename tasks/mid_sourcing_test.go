@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // midSourced makes a main database with mid-sourced deliveries to delete on the accounts "far" and "lost", and one
@@ -57,6 +58,25 @@ func TestMidSourcing(t *testing.T) {
 	}
 	if j.deleted["deliveries"] != 8 || !j.said("INFO", `"far"`, "2 deliveries", "3 rows deleted") {
 		t.Errorf("%d rows accounted for; %q", j.deleted["deliveries"], j.logs)
+	}
+}
+
+// A run that is stopped while it waits on a server is stopped, and has not failed.
+func TestMidSourcingThatIsStopped(t *testing.T) {
+	t.Parallel()
+	here, there := midSourced(t)
+	j := newJournal(here)
+	j.proceed = func() error {
+		if there.Int("SELECT count(*) FROM NmsBroadLogMid WHERE iDeliveryId = 101") == 0 {
+			return tasks.ErrStopped
+		}
+		return nil
+	}
+	err := runWith(t, j, func(c *tasks.Config) {
+		c.MidSourcing, c.Limits = map[string]*pgxpool.Pool{"far": there.Pool}, purge.Limits{RowsPerSecond: 1}
+	}, "deliveries")
+	if !errors.Is(err, tasks.ErrStopped) || j.states["deliveries"] != "" || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
+		t.Errorf("the task is %s: %v", j.states["deliveries"], err)
 	}
 }
 
