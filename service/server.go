@@ -90,24 +90,27 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 // must end by themselves (the context given to New).
 func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.grpc.Serve(grpcListener) })
-	group.Go(func() error { return s.inner.Serve(s.pipe) })
-	group.Go(func() error {
-		serve := s.http.Serve
-		if s.http.TLSConfig != nil {
-			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
-		}
-		if err := serve(httpListener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
+	serve := s.http.Serve
+	if s.http.TLSConfig != nil {
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+	}
+	group.Go(func() error { return unlessStopped(s.grpc.Serve(grpcListener)) })
+	group.Go(func() error { return unlessStopped(s.inner.Serve(s.pipe)) })
+	group.Go(func() error { return unlessStopped(serve(httpListener)) })
 	group.Go(func() error {
 		<-ctx.Done()
 		s.stop()
 		return nil
 	})
 	return group.Wait()
+}
+
+// unlessStopped is the error of a server that has ended, unless it was told to, before it began even.
+func unlessStopped(err error) error {
+	if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }
 
 // stop ends REST first, since it stands on gRPC.

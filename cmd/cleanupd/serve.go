@@ -204,10 +204,12 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	return s, err
 }
 
-// serve serves until the context ends: then the streams end, REST, gRPC, the work after its batch, and the pool
-// last.
+// serve serves until the context ends, or one of the listeners fails: then the streams end, REST, gRPC, the work after its
+// batch, and the pool last.
 func (s *server) serve(ctx context.Context) error {
 	defer s.close()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	defer context.AfterFunc(ctx, s.stop)()
 	s.log.Info("serving", "grpc", s.grpc.Addr().String(), "http", s.http.Addr().String())
 	var wg sync.WaitGroup
@@ -218,7 +220,7 @@ func (s *server) serve(ctx context.Context) error {
 		wg.Go(func() { s.forms.Work(ctx, s.log) })
 	}
 	err := s.server.Serve(ctx, s.grpc, s.http)
-	s.stop()
+	end()
 	rest()
 	wg.Wait()
 	if err == nil {

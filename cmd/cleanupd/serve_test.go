@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// A server that is stopped as it begins ends as one that is stopped later. One whose listener fails ends, too, and says so,
+// instead of going on with what nobody could stop.
+func TestServingThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	for name, fails := range map[string]bool{"stopped": false, "a listener fails": true} {
+		s, err := newServer(t.Context(), onFreePorts(db.URL()), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		if fails {
+			_ = s.http.Close()
+		} else {
+			stop()
+		}
+		if err := s.serve(ctx); fails != (err != nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
