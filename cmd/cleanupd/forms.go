@@ -76,6 +76,9 @@ func (s *formsSetup) open(ctx context.Context, tracer pgx.QueryTracer) (*userdat
 		return nil, fmt.Errorf("cannot connect to the Forms database: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := refusePooler(ctx, s.connect, conn); err != nil {
+		return nil, fmt.Errorf("the Forms database: %w", err)
+	}
 	if err := userdata.Migrate(ctx, conn); err != nil {
 		return nil, fmt.Errorf("the Forms database: %w", err)
 	}
