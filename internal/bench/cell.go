@@ -26,9 +26,12 @@ func (c Cell) String() string {
 	if c.Scattered {
 		parts[1] = "scattered"
 	}
-	for text, is := range map[string]bool{"no index": c.NoIndex, "wide": c.Wide, "horizon held back": c.HeldBack} {
-		if is {
-			parts = append(parts, text)
+	for _, trait := range []struct {
+		is   bool
+		text string
+	}{{c.NoIndex, "no index"}, {c.Wide, "wide"}, {c.HeldBack, "horizon held back"}} {
+		if trait.is {
+			parts = append(parts, trait.text)
 		}
 	}
 	return strings.Join(parts, ", ")
