@@ -72,6 +72,9 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	if err := rightsError(p.rights); err != nil {
 		return Failed, err
 	}
+	if t.Set != nil { // which the cursor does not tell: it is carried out from its beginning
+		e.Cursor = purge.Cursor{}
+	}
 	var later error
 	if t.Prepare != nil && e.set != nil && len(e.set.ids) > 0 {
 		if later, err = t.Prepare(ctx, e); err != nil {
@@ -161,19 +164,14 @@ func (e *Env) carryOut(ctx context.Context, steps []Step) error {
 	return e.sweep(ctx, others)
 }
 
-// sweep carries out the sweeps of steps from the cursor on, or counts for a dry run. A task with a set is carried out
-// from its beginning, since the cursor does not tell the set.
+// sweep carries out the sweeps of steps from the cursor on, or counts for a dry run.
 func (e *Env) sweep(ctx context.Context, steps []Step) error {
 	p, err := e.plan(ctx, steps)
 	if err != nil {
 		return err
 	}
-	units := p.units
-	if e.set == nil {
-		begun := slices.IndexFunc(units, func(u unit) bool { return u.Unit == e.Cursor.Unit })
-		units = units[max(begun, 0):] // another worker may have come as far as one of them
-	}
-	for _, u := range units {
+	begun := slices.IndexFunc(p.units, func(u unit) bool { return u.Unit == e.Cursor.Unit })
+	for _, u := range p.units[max(begun, 0):] { // another worker may have come as far as one of them
 		e.journal.At(u.Name, e.expected)
 		if e.DryRun {
 			if err := e.engine.Count(ctx, u.Sweep, func(ctx context.Context, rows int64) error {
@@ -188,7 +186,7 @@ func (e *Env) sweep(ctx context.Context, steps []Step) error {
 			}
 			continue
 		}
-		result, err := e.engine.Run(ctx, u.Sweep, e.from())
+		result, err := e.engine.Run(ctx, u.Sweep, e.Cursor)
 		if vanished(err) {
 			e.log(ctx, Warning, u.Name+": the table was dropped meanwhile: skipped")
 			continue
@@ -199,14 +197,6 @@ func (e *Env) sweep(ctx context.Context, steps []Step) error {
 		e.report(ctx, u, result)
 	}
 	return nil
-}
-
-// from is where the first sweep of a task begins.
-func (e *Env) from() purge.Cursor {
-	if e.set != nil {
-		return purge.Cursor{}
-	}
-	return e.Cursor
 }
 
 func (e *Env) report(ctx context.Context, u unit, r purge.Result) {

@@ -35,8 +35,8 @@ const (
 	Error   Level = "ERROR"
 )
 
-// Journal is where a run's account goes. Every method fails when the run is no longer this worker's. Commit and Log are
-// called by several at once.
+// Journal is where a run's account goes. Every method fails when the run is no longer this worker's. Commit, Log,
+// Proceed, Throttled and Retried are called by several at once.
 type Journal interface {
 	// TaskStarted tells that a task begins, or goes on after another worker.
 	TaskStarted(ctx context.Context, task string) error

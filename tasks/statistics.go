@@ -128,12 +128,10 @@ func verboseConn(ctx context.Context, e *Env) (conn *pgx.Conn, said func() []str
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		lines = append(lines, n.Severity+":  "+n.Message)
 	}
+	// A large table may take hours; waiting for a lock may not.
+	config.RuntimeParams["statement_timeout"], config.RuntimeParams["lock_timeout"] = "24h", "2s"
 	conn, err = pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
-	}
-	// A large table may take hours; waiting for a lock may not.
-	if _, err := conn.Exec(ctx, "SET statement_timeout = '24h'; SET lock_timeout = '2s'"); err != nil {
 		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
 	}
 	return conn, func() []string {

@@ -6,17 +6,10 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Querier is the part of a connection, a pool or a transaction that reading needs.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-// Execer is a Querier that also writes.
-type Execer interface {
-	Querier
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }

@@ -74,7 +74,7 @@ type Engine struct {
 	// CountAtOnce has the server's statistics know of a batch when it ends, rather than some time later, after VACUUM even,
 	// which they would contradict; it takes PostgreSQL 15.
 	CountAtOnce bool
-	// Limits are what a batch waits for.
+	// Limits are what a batch waits for; with any of them Throttled and Proceed are asked, too.
 	Limits Limits
 	// Way is told how the rows of a sweep are found; nil: it is not.
 	Way func(way string)
@@ -95,13 +95,6 @@ type Engine struct {
 func New(e Engine) *Engine {
 	e.manners = &manners{}
 	return &e
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }
 
 // SQL states the engine has an answer to.

@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -14,8 +15,8 @@ import (
 // hold locks for ever, hence the idle timeout.
 func (e *Engine) settings(set string) string {
 	all := []string{
-		fmt.Sprintf("lock_timeout = %d", orDefault(e.LockTimeout, 2*time.Second).Milliseconds()),
-		fmt.Sprintf("statement_timeout = %d", orDefault(e.StatementTimeout, 30*time.Second).Milliseconds()),
+		fmt.Sprintf("lock_timeout = %d", cmp.Or(e.LockTimeout, 2*time.Second).Milliseconds()),
+		fmt.Sprintf("statement_timeout = %d", cmp.Or(e.StatementTimeout, 30*time.Second).Milliseconds()),
 		"idle_in_transaction_session_timeout = '10s'", "jit = off",
 		"max_parallel_workers_per_gather = 0", // the other cores are the application's
 		"idle_session_timeout = 0",            // between batches a worker may have to wait
