@@ -26,13 +26,18 @@ type following struct {
 	ended   bool  // with it the run has
 }
 
-// follow shows a run to its end. Whoever leaves it before is told that it goes on.
+// follow shows a run to its end. Whoever leaves it before is told that it goes on, and whom its server leaves.
 func follow(w io.Writer, f *following) error {
 	err := show(w, f)
-	if f.ctx.Err() != nil && f.runID != "" && !f.ended {
+	switch {
+	case f.runID == "" || f.ended:
+		return err
+	case f.ctx.Err() != nil:
 		return fmt.Errorf("run %[1]s goes on: cleanupd runs watch %[1]s shows it, cleanupd runs cancel %[1]s stops it", f.runID)
+	case err != nil:
+		return fmt.Errorf("%w; run %[2]s may go on: cleanupd runs watch %[2]s --server OTHER shows it by another replica", err, f.runID)
 	}
-	return err
+	return nil
 }
 
 // received makes a stream of either kind one of events.
@@ -49,13 +54,15 @@ func received[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ R
 // next is the next event. After the last one the status is the run's own, whatever it is.
 func (f *following) next() (*cleanupv1.RunEvent, error) {
 	e, err := f.receive()
-	if status.Code(err) == codes.Unavailable && f.runID != "" && !f.ended {
-		e, err = f.comeBack(err)
-	}
 	if err == nil {
 		f.runID, f.last, f.ended = e.GetRunId(), e.GetSequence(), e.GetRunFinished() != nil
 	}
 	return e, err
+}
+
+// lost tells whether the server is, while the run goes on.
+func (f *following) lost(err error) bool {
+	return status.Code(err) == codes.Unavailable && f.runID != "" && !f.ended
 }
 
 // comeBack watches the run from the event after the last one, as soon as a server answers; lost is why it has to.
@@ -68,7 +75,7 @@ func (f *following) comeBack(lost error) (*cleanupv1.RunEvent, error) {
 			return nil, lost
 		}
 		f.receive = received(stream)
-		e, err := f.receive()
+		e, err := f.next()
 		if err != nil && status.Code(err) != codes.Unavailable {
 			return nil, backoff.Permanent(err)
 		}

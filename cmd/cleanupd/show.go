@@ -7,28 +7,34 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// show prints a run's events as they come: a line a task, with a bar on a terminal, and a table at the end. Its
+// show prints a run's events as they come: a line a task, with its progress below on a terminal, and a table at the end. Its
 // error is how the stream ended.
 func show(w io.Writer, f *following) error {
-	v := &view{w: w, terminal: isTerminal(w)}
+	v := &view{w: w, columns: columns(w)}
 	for {
 		event, err := f.next()
-		if errors.Is(err, io.EOF) {
-			return nil
+		if f.lost(err) {
+			if err := v.line("the server is gone: trying for a minute to come back to the run"); err != nil {
+				return err
+			}
+			event, err = f.comeBack(err)
 		}
-		if err != nil {
-			v.endBar()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			v.wipe()
 			return plain(err)
 		}
 		if err := v.event(event); err != nil {
@@ -37,42 +43,70 @@ func show(w io.Writer, f *following) error {
 	}
 }
 
-func isTerminal(w io.Writer) bool {
+// columns asks how wide the terminal is; 0: there is none.
+func columns(w io.Writer) func() int {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return func() int { return 0 }
+	}
+	return func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil || width < 1 {
+			return 80
+		}
+		return width
+	}
 }
 
-// plainEvery is how often progress is told where there is no terminal to draw a bar on.
+// plainEvery is how often progress is told where there is no terminal to show it on.
 const plainEvery = 5 * time.Second
 
 // view is what is on the screen.
 type view struct {
-	w        io.Writer
-	terminal bool
-	started  *cleanupv1.TaskStarted
-	bar      *progressbar.ProgressBar
-	told     time.Time
+	w       io.Writer
+	columns func() int
+	dry     bool
+	started *cleanupv1.TaskStarted
+	drawn   bool // progress is on the last line
+	told    time.Time
 }
 
 func (v *view) event(e *cleanupv1.RunEvent) error {
-	var err error
 	switch {
 	case e.GetRunStarted() != nil:
-		_, err = fmt.Fprintf(v.w, "Run %s began.\n", e.GetRunId())
+		what := "Run %s began."
+		if v.dry = e.GetRunStarted().GetRun().GetDryRun(); v.dry {
+			what = "Dry run %s began: nothing is changed."
+		}
+		return v.line(fmt.Sprintf(what, e.GetRunId()))
 	case e.GetTaskStarted() != nil:
 		v.started, v.told = e.GetTaskStarted(), time.Now()
 	case e.GetTaskProgress() != nil:
-		err = v.progress(e.GetTaskProgress())
+		return v.progress(e.GetTaskProgress())
 	case e.GetTaskFinished() != nil:
-		v.endBar()
-		_, err = fmt.Fprintln(v.w, v.label(e.GetTaskFinished().GetResult().GetTask()), summary(e.GetTaskFinished().GetResult()))
+		r := e.GetTaskFinished().GetResult()
+		return v.line(v.label(r.GetTask()) + " " + summary(r, v.dry))
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
-		v.endBar()
-		_, err = fmt.Fprintf(v.w, "        %s: %s\n", e.GetLog().GetTask(), e.GetLog().GetMessage())
+		return v.line(fmt.Sprintf("        %s: %s", e.GetLog().GetTask(), e.GetLog().GetMessage()))
 	case e.GetRunFinished() != nil:
-		err = printResults(v.w, e.GetRunFinished().GetRun())
+		return printResults(v.w, e.GetRunFinished().GetRun())
 	}
+	return nil
+}
+
+// line prints a line that stays.
+func (v *view) line(text string) error {
+	v.wipe()
+	_, err := fmt.Fprintln(v.w, text)
 	return err
+}
+
+// wipe takes the progress off the screen.
+func (v *view) wipe() {
+	if v.drawn {
+		_, _ = io.WriteString(v.w, "\r\x1b[K")
+		v.drawn = false
+	}
 }
 
 // label is the beginning of a task's line.
@@ -80,61 +114,50 @@ func (v *view) label(task string) string {
 	return fmt.Sprintf("[%2d/%d] %-20s", v.started.GetPosition(), v.started.GetTaskCount(), task)
 }
 
+// progress tells how far a task is: on one line of a terminal, over what was told before, or now and then.
 func (v *view) progress(p *cleanupv1.TaskProgress) error {
-	done := p.GetRowsDeleted() + p.GetRowsUpdated()
-	if !v.terminal {
-		if time.Since(v.told) < plainEvery {
-			return nil
-		}
-		v.told = time.Now()
-		_, err := fmt.Fprintf(v.w, "%s %s: %s\n", v.label(p.GetTask()), p.GetObject(), soFar(p))
+	text := v.label(p.GetTask()) + " " + soFar(p)
+	if width := v.columns(); width > 0 {
+		line := []rune(text)
+		v.wipe()
+		v.drawn = true
+		_, err := io.WriteString(v.w, string(line[:min(len(line), width-1)]))
 		return err
 	}
-	expected := int64(-1) // a spinner
-	if p.RowsExpected != nil && p.GetRowsExpected() > 0 {
-		expected = p.GetRowsExpected()
+	if time.Since(v.told) < plainEvery {
+		return nil
 	}
-	if v.bar == nil {
-		v.bar = progressbar.NewOptions64(expected, progressbar.OptionSetWriter(v.w), progressbar.OptionSetWidth(30),
-			progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(expected > 0),
-			progressbar.OptionSetSpinnerChangeInterval(0)) // it turns with the events, and never after the line is taken off
-	}
-	v.bar.Describe(v.label(p.GetTask()) + " " + p.GetObject())
-	if expected > 0 {
-		v.bar.ChangeMax64(expected)
-	}
-	return v.bar.Set64(done)
+	v.told = time.Now()
+	return v.line(text)
 }
 
-// soFar is how far a task is, in words.
+// soFar is how far a task is, in words, the most telling first.
 func soFar(p *cleanupv1.TaskProgress) string {
 	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
-	text := fmt.Sprintf("%d rows so far, %.0f a second", done, rate)
-	if p.RowsExpected != nil && rate >= 1 {
-		left := time.Duration(float64(p.GetRowsExpected()-done) / rate * float64(time.Second))
-		text += fmt.Sprintf(", of about %d: %s left", p.GetRowsExpected(), left.Round(time.Second))
+	var parts []string
+	if expected := p.GetRowsExpected(); expected > 0 {
+		parts = append(parts, fmt.Sprintf("%d %%", 100*done/expected))
+		if rate >= 1 {
+			left := time.Duration(float64(expected-done) / rate * float64(time.Second))
+			parts = append(parts, left.Round(time.Second).String()+" left")
+		}
 	}
 	if p.GetThrottledBy() != "" {
-		text += "; waiting: " + p.GetThrottledBy()
+		parts = append(parts, "waiting: "+p.GetThrottledBy())
 	}
-	return text
+	return strings.Join(append(parts, fmt.Sprintf("%d rows, %.0f a second", done, rate), p.GetObject()), ", ")
 }
 
-// endBar takes the bar off the screen, for a line to come.
-func (v *view) endBar() {
-	if v.bar != nil {
-		_ = v.bar.Clear()
-		v.bar = nil
-	}
-}
-
-// summary is what a task did, in words.
-func summary(r *cleanupv1.TaskResult) string {
+// summary is what a task did, or would do, in words.
+func summary(r *cleanupv1.TaskResult, dry bool) string {
 	text := stateName("TASK_STATE_", r.GetState())
 	for _, count := range []struct {
 		n            int64
 		what, became string
 	}{{r.GetRowsDeleted(), "row", "deleted"}, {r.GetRowsUpdated(), "row", "updated"}, {r.GetTablesDropped(), "table", "dropped"}} {
+		if dry {
+			count.became = "would be " + count.became
+		}
 		switch {
 		case count.n == 1:
 			text += fmt.Sprintf(", 1 %s %s", count.what, count.became)

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// On a terminal progress stays on one line, however narrow, whatever is known of what is left; and why a batch waits is told.
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		columns int
+		p       *cleanupv1.TaskProgress
+		says    string
+	}{
+		{120, &cleanupv1.TaskProgress{RowsDeleted: 90, RowsExpected: proto.Int64(360), RowsPerSecond: 30}, "25 %, 9s left, 90 rows, 30 a second, nmsvisitor"},
+		{120, &cleanupv1.TaskProgress{RowsDeleted: 900, RowsPerSecond: 0.2}, "visitors             900 rows, 0 a second, nmsvisitor"},
+		{80, &cleanupv1.TaskProgress{RowsUpdated: 90, RowsExpected: proto.Int64(100), ThrottledBy: "rows per second"}, "90 %, waiting: rows per second, 90 rows"},
+		{30, &cleanupv1.TaskProgress{RowsDeleted: 90}, "visitors"},
+		{1, &cleanupv1.TaskProgress{RowsDeleted: 90}, ""},
+	} {
+		var out strings.Builder
+		v := &view{w: &out, columns: func() int { return c.columns }, started: &cleanupv1.TaskStarted{Position: 11, TaskCount: 26}}
+		c.p.Task, c.p.Object = "visitors", "nmsvisitor"
+		for range 2 {
+			if err := v.event(&cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_TaskProgress{TaskProgress: c.p}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		drawn := strings.Split(out.String(), "\r\x1b[K")
+		if len(drawn) != 2 || !strings.Contains(drawn[1], c.says) || utf8.RuneCountInString(drawn[1]) >= max(c.columns, 1) {
+			t.Errorf("on %d columns: %q", c.columns, out.String())
+		}
+		out.Reset()
+		if err := v.line("done"); err != nil || out.String() != "\r\x1b[Kdone\n" {
+			t.Errorf("the next line: %q, %v", out.String(), err)
+		}
+	}
+}
