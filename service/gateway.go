@@ -36,7 +36,10 @@ func (s *Server) gateway() (http.Handler, error) {
 	s.toInner = conn
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, strictJSON{&runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitDefaultValues: true}}}),
-		runtime.WithErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+		runtime.WithErrorHandler(func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+			if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
+				w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
+			}
 			writeError(w, r, err)
 		}),
 		runtime.WithRoutingErrorHandler(routingError),

@@ -11,9 +11,10 @@ import (
 
 // answer is a REST answer.
 type answer struct {
-	code  int
-	body  string
-	lines []map[string]any // the JSON values in it, one a line
+	header http.Header
+	code   int
+	body   string
+	lines  []map[string]any // the JSON values in it, one a line
 }
 
 // call makes a request; headers are name and value in turn.
@@ -40,7 +41,7 @@ func (s *server) call(t *testing.T, method, path, body string, headers ...string
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := answer{code: resp.StatusCode, body: string(raw)}
+	out := answer{header: resp.Header, code: resp.StatusCode, body: string(raw)}
 	for scanner := bufio.NewScanner(strings.NewReader(out.body)); scanner.Scan(); {
 		var line map[string]any
 		if json.Unmarshal(scanner.Bytes(), &line) == nil {
@@ -118,6 +119,26 @@ func TestErrorsOverREST(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { refusals(t, s) })
 	if n := s.db.Int("SELECT (SELECT count(*) FROM cleanupd.run) + (SELECT count(*) FROM XtkOption)"); n != 0 {
 		t.Errorf("%d runs or options came of refused requests", n)
+	}
+}
+
+// An error has the id by which it is found in the log, like any answer.
+func TestRequestIDOverREST(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+	}{
+		{"GET", "/v1/tasks", "", 200},
+		{"GET", "/v1/runs/00000000-0000-0000-0000-000000000000", "", 404},
+		{"PATCH", "/v1/options", `{"visitorPurgeDelayDays": 0}`, 400},
+		{"POST", "/v1/runs", `{"tasks": ["x"]}`, 400},
+	} {
+		got := s.call(t, c.method, c.path, c.body)
+		if got.code != c.code || len(got.header.Values("request-id")) != 1 {
+			t.Errorf("%s %s: %d, %v", c.method, c.path, got.code, got.header)
+		}
 	}
 }
 
