@@ -105,8 +105,9 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 		if err != nil {
 			return d, err
 		}
-		d.Deleted, d.Space = 1, []purge.Space{{Relation: e.set.table.Quoted(), Rows: 1}}
+		d.Deleted = 1
 		if !e.DryRun {
+			d.Space = []purge.Space{{Relation: e.set.table.Quoted(), Rows: 1}}
 			gone, err := tx.Exec(ctx, "DELETE FROM "+list, args...)
 			if err == nil && gone.RowsAffected() == 0 {
 				err = errKept

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,9 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 }
 
 func (j *journal) Count(_ context.Context, d purge.Delta) error {
+	if d.Space != nil {
+		return errors.New("a dry run has emptied nothing")
+	}
 	j.deleted[j.task] += d.Deleted + d.Dropped
 	return nil
 }
