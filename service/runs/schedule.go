@@ -150,6 +150,9 @@ func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule
 		}
 		return audit.Note(ctx, tx, audit.Details{"from": before.String(), "to": stored.String()})
 	})
+	if err == nil && stored.Enabled && !m.keepSchedule {
+		m.log.Warn("the schedule is enabled, and this replica does not keep it: no run begins by it unless a replica is started with --schedule")
+	}
 	return stored, err
 }
 

@@ -41,7 +41,7 @@ type Schedule struct {
 	// The run stops after the batch during which this has passed since it began; the next one goes on with what it left.
 	// From a microsecond to 36500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
-	// Output only. When the next run is due; absent when none is.
+	// Output only. When the next run is due, if a replica keeps the schedule (--schedule); absent when none is.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
 	// Output only. The run that was started last by the schedule; empty when there is none, or none that is still known.
 	LastRunId     string `protobuf:"bytes,7,opt,name=last_run_id,json=lastRunId,proto3" json:"last_run_id,omitempty"`
