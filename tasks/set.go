@@ -94,6 +94,9 @@ func (e *Env) holdBack(ctx context.Context, u unit) {
 	if found, err := e.parentsOf(ctx, u); err == nil {
 		ids = found
 	}
+	if len(ids) == 0 { // of a table that was locked they may have been none
+		return
+	}
 	e.keep(ids)
 	e.log(ctx, Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both", len(ids), e.set.table.Name, u.Name))
 }

@@ -43,14 +43,19 @@ func newAudit() *cobra.Command {
 				out := json.NewEncoder(cmd.OutOrStdout())
 				return audit.List(cmd.Context(), conn, time.Now().Add(-since), limit, func(e audit.Entry) error { return out.Encode(e) })
 			}
+			listed := 0
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, "TIME\tWHO\tROLE\tFROM\tWHAT\tRESULT\tDETAILS")
 			if err := audit.List(cmd.Context(), conn, time.Now().Add(-since), limit, func(e audit.Entry) error {
+				listed++
 				details, err := json.Marshal(e.Details)
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Local().Format(time.DateTime), printable(e.Subject), e.Role, e.Address, e.RPC, e.Result, details)
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.UTC().Format(time.RFC3339), printable(e.Subject), e.Role, e.Address, e.RPC, e.Result, details)
 				return err
 			}); err != nil {
 				return err
+			}
+			if listed == limit {
+				defer fmt.Fprintln(cmd.ErrOrStderr(), "There may be more: --limit says how many are listed.")
 			}
 			return table.Flush()
 		},

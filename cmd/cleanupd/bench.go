@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,6 +39,11 @@ func newBench() *cobra.Command {
 			if o.Repeats < 1 {
 				return usagef("--repeats must be 1 or more, not %d", o.Repeats)
 			}
+			if chart != "" {
+				if _, err := os.Stat(filepath.Dir(chart)); err != nil || !slices.Contains([]string{".svg", ".png", ".pdf"}, filepath.Ext(chart)) {
+					return usagef("--chart: %q is no .svg, .png or .pdf in a folder that is there", chart)
+				}
+			}
 			o.Cells = bench.DefaultCells(rows)
 			if full {
 				o.Cells = bench.AllCells(rows)
@@ -55,12 +63,10 @@ func newBench() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if chart != "" {
-				if err := bench.Draw(chart, results); err != nil {
-					return err
-				}
+			if err := bench.Print(cmd.OutOrStdout(), results, idle); err != nil || chart == "" {
+				return err
 			}
-			return bench.Print(cmd.OutOrStdout(), results, idle)
+			return bench.Draw(chart, results)
 		},
 	}
 	f := cmd.Flags()

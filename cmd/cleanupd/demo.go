@@ -58,8 +58,9 @@ func demo(ctx context.Context, w io.Writer, rows int, keep, forms bool) error {
 	defer pg.Stop()
 	if forms {
 		rows = 0
+	} else {
+		fmt.Fprintf(w, "Making a Campaign database of about %d rows …\n", rows)
 	}
-	fmt.Fprintf(w, "Making a Campaign database of about %d rows …\n", rows)
 	if err := fillDemo(ctx, pg, rows); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
 	client := cleanupv1.NewUserDataServiceClient(conn)
 	variables := []*cleanupv1.WorkflowVariable{{Application: "Loans", Workflow: "folder/sub/review"}, {Application: "Claims", Workflow: "apply"}}
 	find := func() error {
-		fmt.Fprintf(w, "\n$ cleanupd userdata find %s --variable Loans/folder/sub/review --variable Claims/apply\n", formsUser)
+		fmt.Fprintf(w, "\n$ cleanupd userdata find %s --variable Loans/folder/sub/review --variable Claims/apply --server %s\n", formsUser, s.grpc.Addr())
 		found, err := client.FindUserData(ctx, &cleanupv1.FindUserDataRequest{UserId: formsUser, Variables: variables})
 		if err != nil {
 			return plain(err)
@@ -52,8 +52,8 @@ func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
 	if err := find(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n$ cleanupd userdata erase %s --variable Loans/folder/sub/review --variable Claims/apply --yes\n", formsUser)
-	if err := erase(ctx, w, client, &cleanupv1.EraseUserDataRequest{UserId: formsUser, Variables: variables}); err != nil {
+	fmt.Fprintf(w, "\n$ cleanupd userdata erase %s --variable Loans/folder/sub/review --variable Claims/apply --yes --server %s\n", formsUser, s.grpc.Addr())
+	if _, err := erase(ctx, w, client, &cleanupv1.EraseUserDataRequest{UserId: formsUser, Variables: variables}); err != nil {
 		return plain(err)
 	}
 	return find()

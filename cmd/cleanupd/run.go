@@ -18,15 +18,15 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Start a run on a server and show its progress",
-		Long: "Start a run on a server and show its progress: a line a task, with a bar where the number of rows is\n" +
-			"known, and a table at the end. Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
+		Long: "Start a run on a server and show its progress: a line a task, with the time left where the number of\n" +
+			"rows is known, and a table at the end. Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"The exit status is 1 when the run did not succeed.",
 		Args: noArguments,
 		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			if limit < 0 {
-				return usagef("--max-duration must be greater than 0, not %s", limit)
-			}
-			if limit > 0 {
+			if cmd.Flags().Changed("max-duration") {
+				if limit <= 0 {
+					return usagef("--max-duration must be greater than 0, not %s", limit)
+				}
 				req.MaxDuration = durationpb.New(limit)
 			}
 			stream, err := client.RunCleanup(cmd.Context(), &req)

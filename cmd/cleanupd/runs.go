@@ -70,7 +70,11 @@ func newRuns() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s is %s\n", out.GetRun().GetId(), stateName("RUN_STATE_", out.GetRun().GetState()))
+				becomes := "is " + stateName("RUN_STATE_", out.GetRun().GetState())
+				if out.GetRun().GetEndTime() == nil {
+					becomes = "stops after its current batch"
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", out.GetRun().GetId(), becomes)
 				return err
 			}),
 		},

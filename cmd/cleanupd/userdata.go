@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -163,7 +164,8 @@ func newErase(server *target) *cobra.Command {
 			}
 			if !yes || dryRun {
 				req.DryRun = true
-				if err := erase(cmd.Context(), out, client, &req); err != nil || dryRun {
+				some, err := erase(cmd.Context(), out, client, &req)
+				if err != nil || dryRun || !some {
 					return err
 				}
 				fmt.Fprint(out, "\nErase this? It can not be undone. [y/N] ")
@@ -172,7 +174,8 @@ func newErase(server *target) *cobra.Command {
 				}
 				req.DryRun = false
 			}
-			return erase(cmd.Context(), out, client, &req)
+			_, err = erase(cmd.Context(), out, client, &req)
+			return err
 		}),
 	}
 	f := cmd.Flags()
@@ -200,8 +203,8 @@ func answer(ctx context.Context, in io.Reader) string {
 	}
 }
 
-// erase calls for an erasure, or a dry run, and prints its events.
-func erase(ctx context.Context, w io.Writer, client cleanupv1.UserDataServiceClient, req *cleanupv1.EraseUserDataRequest) error {
+// erase calls for an erasure, or a dry run, prints its events, and tells whether there was something to erase.
+func erase(ctx context.Context, w io.Writer, client cleanupv1.UserDataServiceClient, req *cleanupv1.EraseUserDataRequest) (some bool, err error) {
 	done := "erased"
 	if req.GetDryRun() {
 		done = "would be erased"
@@ -216,11 +219,11 @@ func erase(ctx context.Context, w io.Writer, client cleanupv1.UserDataServiceCli
 	}
 	switch {
 	case !errors.Is(err, io.EOF):
-		return err
+		return v.some, err
 	case v.left > 0 && !req.GetDryRun():
-		return errors.New("not all of it was erased: see above what stayed, and why")
+		return v.some, errors.New("not all of it was erased: see above what stayed, and why")
 	}
-	return nil
+	return v.some, nil
 }
 
 // eraseView is an erasure on the screen, and what it has told so far.
@@ -228,6 +231,7 @@ type eraseView struct {
 	w                io.Writer
 	done             string // what became of it, in words
 	instances, tasks int
+	some             bool
 	left             int // of those that it was about, with a problem
 }
 
@@ -250,6 +254,7 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 		_, err = fmt.Fprintf(w, "%s: %s\n", stateName("LOG_LEVEL_", e.GetLog().GetLevel()), e.GetLog().GetMessage())
 	case e.GetReceipt() != nil:
 		r := e.GetReceipt()
+		v.some = v.instances+v.tasks+len(r.GetFiles()) > 0
 		if len(r.GetProblems()) > 0 { // some of which may be about what an erasure by a user id does not take
 			v.left = len(r.GetProcessInstanceIds()) + len(r.GetTaskIds()) - v.instances - v.tasks
 		}
@@ -291,7 +296,7 @@ func newReceipts(server *target) *cobra.Command {
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, "RECEIPT\tWHEN\tWHO\tINSTANCES\tTASKS\tFILES\tSUCCEEDED")
 			for _, r := range list.GetReceipts() {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%t\n", r.GetId(), r.GetCreateTime().AsTime().Format("2006-01-02 15:04:05"), r.GetRequestedBy(),
+				fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%t\n", r.GetId(), r.GetCreateTime().AsTime().Format(time.RFC3339), r.GetRequestedBy(),
 					len(r.GetProcessInstanceIds()), len(r.GetTaskIds()), len(r.GetFiles()), r.GetSucceeded())
 			}
 			return table.Flush()

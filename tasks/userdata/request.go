@@ -45,6 +45,9 @@ func (d *Database) settle(ctx context.Context, r *Request) (said []Event, err er
 	if len(found.Principals) > 1 && len(r.Query.PrincipalIDs) == 0 {
 		return nil, fmt.Errorf("%w: %v", ErrManyPrincipals, found.Principals)
 	}
+	if len(found.Principals) == 0 {
+		said = append(said, logged(tasks.Info, "no principal of the Forms database has this user id"))
+	}
 	r.Instances, r.Tasks = nil, found.OrphanTasks
 	for _, in := range found.Instances {
 		if slices.ContainsFunc(in.Reasons, func(reason Reason) bool { return reason.Match != Part }) {

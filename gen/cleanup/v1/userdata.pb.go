@@ -618,7 +618,7 @@ type EraseEvent struct {
 	ErasureId string `protobuf:"bytes,1,opt,name=erasure_id,json=erasureId,proto3" json:"erasure_id,omitempty"`
 	// 1, 2, 3 … without gaps within an erasure.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// When it happened, by the database server's clock.
+	// When it happened, by the database server's clock; in a dry run, by the replica's.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
 	// What happened.
 	//
