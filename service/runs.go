@@ -13,10 +13,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Pages of lists.
+// MaxPageSize is the most that a page of a list has; DefaultPageSize what one has where nothing is said.
 const (
-	defaultPageSize = 50
-	maxPageSize     = 1000
+	DefaultPageSize = 50
+	MaxPageSize     = 1000
 )
 
 // RunCleanup implements cleanupv1.CleanupServiceServer.
@@ -107,9 +107,9 @@ func pageSize(asked int32) (int, error) {
 	case asked < 0:
 		return 0, runs.InvalidError{{Field: "page_size", Problem: "must not be negative"}}
 	case asked == 0:
-		return defaultPageSize, nil
+		return DefaultPageSize, nil
 	}
-	return min(int(asked), maxPageSize), nil
+	return min(int(asked), MaxPageSize), nil
 }
 
 // CancelRun implements cleanupv1.CleanupServiceServer.

@@ -114,7 +114,7 @@ func TestDeliveriesGoInSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer pool.Close()
-		j := mustRun(t, db, func(c *tasks.Config) { c.Pool, c.BatchTarget = pool, time.Minute }, "deliveries")
+		j := mustRun(t, db, func(c *tasks.Config) { c.Pool, c.Target = pool, time.Minute }, "deliveries")
 		if want := int64(200_000 + deliveries); j.deleted["deliveries"] != want {
 			t.Errorf("%d rows went, want %d", j.deleted["deliveries"], want)
 		}

@@ -36,16 +36,10 @@ type Config struct {
 	Cursor purge.Cursor
 	// Succeeded are the tasks of this run that have succeeded before.
 	Succeeded map[string]bool
-	// MaxRows caps every batch; 0: no cap.
-	MaxRows int
-	// BatchTarget is how long a batch should take at the server before its COMMIT; 0: 50 milliseconds.
-	BatchTarget time.Duration
-	// Workers is how many batches may be at work at once on a large table; 0: 1.
-	Workers int
+	// Settings are how batches are to be.
+	purge.Settings
 	// Lock is the advisory lock that the run's batches share; 0: none.
 	Lock int64
-	// Limits are what a batch waits for.
-	Limits purge.Limits
 	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts.
 	MidSourcing map[string]*pgxpool.Pool
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
@@ -65,8 +59,8 @@ func Run(ctx context.Context, c Config, j Journal) error {
 func run(ctx context.Context, c Config, j Journal) error {
 	c.Succeeded = maps.Collect(maps.All(c.Succeeded)) // never nil
 	e := &Env{Config: c, journal: j, warned: map[string]bool{}}
-	e.engine = purge.New(purge.Engine{Pool: c.Pool, Commit: j.Commit, MaxRows: c.MaxRows, Target: c.BatchTarget, Workers: c.Workers, Lock: c.Lock,
-		Limits: c.Limits, Way: j.Way, Throttled: j.Throttled, Retried: j.Retried, Proceed: j.Proceed, Warn: func(message string) { e.warnOnce(ctx, message) }})
+	e.engine = purge.New(purge.Engine{Pool: c.Pool, Commit: j.Commit, Settings: c.Settings, Lock: c.Lock,
+		Way: j.Way, Throttled: j.Throttled, Retried: j.Retried, Proceed: j.Proceed, Warn: func(message string) { e.warnOnce(ctx, message) }})
 	if err := e.engine.Retry(ctx, "the catalog", func() error { return e.check(ctx) }); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/bench"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 func newBench() *cobra.Command {
@@ -86,8 +87,8 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 	c := onFreePorts(url)
 	c.tracer = tracer
 	if tight {
-		c.batchTarget, c.workers = 5*time.Millisecond, 1
-		c.limits.ActiveSessions, c.limits.WALPerSecond, c.limits.RowsPerSecond = 1, 32<<20, 200_000
+		c.batches = purge.Settings{Target: 5 * time.Millisecond, Workers: 1, Limits: c.batches.Limits}
+		c.batches.Limits.ActiveSessions, c.batches.Limits.WALPerSecond, c.batches.Limits.RowsPerSecond = 1, 32<<20, 200_000
 	}
 	s, err := newServer(ctx, c, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -5,20 +5,19 @@ import (
 	"io"
 
 	"github.com/spf13/pflag"
-)
 
-// longest is how much a list may show: a page of the API.
-const longest = 1000
+	"github.com/cleanupd/cleanupd/service"
+)
 
 // limitFlag adds the flag that says how much a list shows.
 func limitFlag(f *pflag.FlagSet, limit *int32) {
-	f.Int32Var(limit, "limit", 50, fmt.Sprintf("how many to list at most, the newest ones, 1 to %d", longest))
+	f.Int32Var(limit, "limit", service.DefaultPageSize, fmt.Sprintf("how many to list at most, the newest ones, 1 to %d", service.MaxPageSize))
 }
 
 // checkLimit refuses what a page can not be.
 func checkLimit(limit int32) error {
-	if limit < 1 || limit > longest {
-		return usagef("--limit must be 1 to %d, not %d", longest, limit)
+	if limit < 1 || limit > service.MaxPageSize {
+		return usagef("--limit must be 1 to %d, not %d", service.MaxPageSize, limit)
 	}
 	return nil
 }
@@ -26,6 +25,6 @@ func checkLimit(limit int32) error {
 // tellOfMore says that a list has another page.
 func tellOfMore(w io.Writer, nextPage string) {
 	if nextPage != "" {
-		fmt.Fprintf(w, "There are more: --limit lists up to %d, the API all of them.\n", longest)
+		fmt.Fprintf(w, "There are more: --limit lists up to %d, the API all of them.\n", service.MaxPageSize)
 	}
 }

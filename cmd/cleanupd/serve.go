@@ -28,9 +28,7 @@ type serveConfig struct {
 	lease       time.Duration
 	schedule    bool
 	history     time.Duration
-	batchTarget time.Duration
-	workers     int
-	limits      purge.Limits
+	batches     purge.Settings
 	midSourcing []string // NAME=URL
 	listTables  []string
 	forms       formsConfig
@@ -41,8 +39,8 @@ type serveConfig struct {
 // defaults is what a server is given where nothing else is said.
 func defaults() serveConfig {
 	return serveConfig{
-		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: 15 * time.Second, history: 90 * 24 * time.Hour, batchTarget: 50 * time.Millisecond,
-		workers: 2, limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10},
+		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: runs.DefaultLease, history: runs.DefaultHistory,
+		batches: purge.Settings{Target: purge.DefaultTarget, Workers: runs.DefaultWorkers, Limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10}},
 	}
 }
 
@@ -65,7 +63,7 @@ func newServe() *cobra.Command {
 			"SIGTERM stops new work, lets the current batch finish, and exits 0.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.limits.ReplicaLag > 0
+			c.batches.Limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
 			log, err := logging.open(cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -94,9 +92,9 @@ func newServe() *cobra.Command {
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 UTC until SetSchedule says otherwise")
 	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
-	f.DurationVar(&c.batchTarget, "batch-target", c.batchTarget, "how long a batch should take at the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
-	f.IntVar(&c.workers, "workers", c.workers, "how many batches may be at work at once on a large table, 1 to 16: all while nobody else is at work on the server, and beside others where they get half as much again done as one")
-	limitFlags(f, &c.limits)
+	f.DurationVar(&c.batches.Target, "batch-target", c.batches.Target, "how long a batch should take at the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
+	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers, "how many batches may be at work at once on a large table, 1 to 16: all while nobody else is at work on the server, and beside others where they get half as much again done as one")
+	limitFlags(f, &c.batches.Limits)
 	c.forms.flags(f)
 	c.access.flags(f)
 	logging.flags(f)
@@ -145,13 +143,13 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if c.history < time.Second {
 		return nil, usagef("--history must be 1s or more, not %s", c.history)
 	}
-	if c.batchTarget < time.Millisecond || c.batchTarget > 10*time.Second {
-		return nil, usagef("--batch-target must be 1ms to 10s, not %s", c.batchTarget)
+	if c.batches.Target < time.Millisecond || c.batches.Target > 10*time.Second {
+		return nil, usagef("--batch-target must be 1ms to 10s, not %s", c.batches.Target)
 	}
-	if c.workers < 1 || c.workers > 16 {
-		return nil, usagef("--workers must be 1 to 16, not %d", c.workers)
+	if c.batches.Workers < 1 || c.batches.Workers > 16 {
+		return nil, usagef("--workers must be 1 to 16, not %d", c.batches.Workers)
 	}
-	if err := checkLimits(c.limits); err != nil {
+	if err := checkLimits(c.batches.Limits); err != nil {
 		return nil, err
 	}
 	others, err := parseMidSourcing(c.midSourcing)
@@ -183,7 +181,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	config.ConnConfig.Tracer = c.tracer
-	config.MaxConns += int32(c.workers) // a worker keeps one while it is at work
+	config.MaxConns += int32(c.batches.Workers) // a worker keeps one while it is at work
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
@@ -196,7 +194,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		}
 	}
 	hostname, _ := os.Hostname() // for people only
-	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, BatchTarget: c.batchTarget, Workers: c.workers, Limits: c.limits, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: s.others, RelatedListTables: c.listTables})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))

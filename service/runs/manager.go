@@ -16,27 +16,28 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
+// What holds where nothing else is said.
+const (
+	DefaultLease   = 15 * time.Second
+	DefaultHistory = 90 * 24 * time.Hour
+	DefaultWorkers = 2
+)
+
 // Config is what a Manager is given.
 type Config struct {
 	// Pool is of the database that is cleaned.
 	Pool *pgxpool.Pool
-	// Lease is how long a silent replica keeps its run; 0: 15 seconds.
+	// Lease is how long a silent replica keeps its run; 0: DefaultLease.
 	Lease time.Duration
 	// Replica is this process's name, for people.
 	Replica string
 	Log     *slog.Logger
 	// KeepSchedule says that this replica starts the runs of the schedule.
 	KeepSchedule bool
-	// History is how long runs that have ended are kept, with their events; 0: 90 days.
+	// History is how long runs that have ended are kept, with their events; 0: DefaultHistory.
 	History time.Duration
-	// MaxRows caps every batch; 0: no cap.
-	MaxRows int
-	// BatchTarget is how long a batch should take at the server before its COMMIT; 0: 50 milliseconds.
-	BatchTarget time.Duration
-	// Workers is how many batches may be at work at once on a large table; 0: 2.
-	Workers int
-	// Limits are what a batch waits for.
-	Limits purge.Limits
+	// Settings are how batches are to be; Workers are DefaultWorkers where they are 0.
+	purge.Settings
 	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts (NmsExtAccount.sName).
 	MidSourcing map[string]*pgxpool.Pool
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
@@ -51,10 +52,7 @@ type Manager struct {
 	log          *slog.Logger
 	keepSchedule bool
 	history      time.Duration
-	maxRows      int
-	batchTarget  time.Duration
-	workers      int
-	limits       purge.Limits
+	settings     purge.Settings
 	wake         chan struct{} // a run may be waiting
 	metrics      *metrics
 	measured     *prometheus.Registry
@@ -69,9 +67,10 @@ type Manager struct {
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	m := &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, 15*time.Second), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
-		history: cmp.Or(c.History, 90*24*time.Hour), maxRows: c.MaxRows, batchTarget: c.BatchTarget, workers: cmp.Or(c.Workers, 2), limits: c.Limits, wake: make(chan struct{}, 1),
+	m := &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
+		history: cmp.Or(c.History, DefaultHistory), settings: c.Settings, wake: make(chan struct{}, 1),
 		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}, atWork: map[string]bool{}, measured: prometheus.NewRegistry()}
+	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m.metrics = newMetrics(m.measured)
 	measurePool(m.measured, m.pool)
 	m.measured.MustRegister(&answers{m: m})

@@ -48,19 +48,29 @@ type Cursor struct {
 	Place    int64  `json:"place,omitempty"`
 }
 
-// Engine runs sweeps. It may be copied. One with Limits is made by New.
-type Engine struct {
-	Pool *pgxpool.Pool
-	// Commit writes the batch's account in its transaction and commits it. An error ends the sweep. Several workers call
-	// it at once.
-	Commit func(ctx context.Context, tx pgx.Tx, d Delta) error
+// DefaultTarget is how long a batch should take where nothing else is said.
+const DefaultTarget = 50 * time.Millisecond
+
+// Settings are how batches are to be.
+type Settings struct {
 	// MaxRows caps every sweep's limit; 0: no cap.
 	MaxRows int
-	// Target is how long a batch should take at the server before its Commit; 0: 50 milliseconds.
+	// Target is how long a batch should take at the server before its COMMIT; 0: DefaultTarget.
 	Target time.Duration
 	// Workers is how many batches of one sweep may be at work at once, where the table is large and they do not hinder each
 	// other; 0: 1.
 	Workers int
+	// Limits are what a batch waits for.
+	Limits Limits
+}
+
+// Engine runs sweeps. It may be copied. One with Limits is made by New.
+type Engine struct {
+	Settings
+	Pool *pgxpool.Pool
+	// Commit writes the batch's account in its transaction and commits it. An error ends the sweep. Several workers call
+	// it at once.
+	Commit func(ctx context.Context, tx pgx.Tx, d Delta) error
 	// LockTimeout is how long a statement waits for a lock; 0: 2 seconds.
 	LockTimeout time.Duration
 	// StatementTimeout is how long a statement may take before its batch is halved; 0: 30 seconds.
@@ -74,13 +84,12 @@ type Engine struct {
 	// CountAtOnce has the server's statistics know of a batch when it ends, rather than some time later, after VACUUM even,
 	// which they would contradict; it takes PostgreSQL 15.
 	CountAtOnce bool
-	// Limits are what a batch waits for; with any of them Throttled and Proceed are asked, too.
-	Limits Limits
 	// Way is told how the rows of a sweep are found; nil: it is not.
 	Way func(way string)
-	// Throttled is told why a batch waits, and an empty reason when it goes on.
+	// Throttled is told why a batch waits, and an empty reason when it goes on; it is needed where there are Limits.
 	Throttled func(reason string)
-	// Proceed fails when nothing more is to be done; it is asked while a batch waits, and before it is tried again.
+	// Proceed fails when nothing more is to be done; it is asked while a batch waits, where it is needed, and before one is tried
+	// again; nil: it is not.
 	Proceed func(ctx context.Context) error
 	// Retried is told the SQLSTATE for which something is tried again; nil: it is not.
 	Retried func(state string)

@@ -34,7 +34,7 @@ type pace struct {
 
 // newPace begins small.
 func newPace(most int, a axis, target time.Duration) pace {
-	return pace{target: cmp.Or(target, 50*time.Millisecond), most: most, limit: min(most, firstRows), width: a.first, widest: a.most, together: 1, mostTogether: mostBeside, exact: a.found != nil}
+	return pace{target: cmp.Or(target, DefaultTarget), most: most, limit: min(most, firstRows), width: a.first, widest: a.most, together: 1, mostTogether: mostBeside, exact: a.found != nil}
 }
 
 // full tells whether a batch took all the rows that it might.

@@ -8,7 +8,7 @@ func (sw *sweep) take(w *worker, end int64) bool {
 		return false
 	}
 	w.from, w.to = sw.next, sw.next+sw.share(end)
-	sw.next, sw.open[w] = w.to, w.from
+	sw.next, sw.undone[w] = w.to, w.from
 	return true
 }
 
@@ -46,7 +46,7 @@ func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	}
 	sw.filenode = filenode
 	c := Cursor{Unit: sw.Unit, Filenode: filenode, Place: sw.next}
-	for other, first := range sw.open {
+	for other, first := range sw.undone {
 		if other != w {
 			c.Place = min(c.Place, first)
 		} else if done < w.to {
@@ -75,8 +75,8 @@ func (sw *sweep) committed(w *worker, done, gone, left int64) {
 		sw.result.Kept += left
 	}
 	if w.from = done; done < w.to {
-		sw.open[w] = done
+		sw.undone[w] = done
 	} else {
-		delete(sw.open, w)
+		delete(sw.undone, w)
 	}
 }

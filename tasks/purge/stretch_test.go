@@ -9,7 +9,7 @@ import (
 func TestStretchIsExtended(t *testing.T) {
 	t.Parallel()
 	const end = 2_500
-	sw := &sweep{axis: blocks, crowd: newCrowd(2), open: map[*worker]int64{}}
+	sw := &sweep{axis: blocks, crowd: newCrowd(2), undone: map[*worker]int64{}}
 	w, other := &worker{sweep: sw}, &worker{sweep: sw}
 	w.pace = pace{width: 100, together: 4}
 	if !sw.take(w, end) || w.to != blocks.stretch {
@@ -41,7 +41,7 @@ func TestStretchesNearTheEnd(t *testing.T) {
 		{false, []int64{1024, 1024, 1024, 1024, 904}},
 		{true, []int64{1024, 994, 745, 559, 419, 314, 236, 177, 133, 99, 75, 56, 42, 32, 32, 32, 31}},
 	} {
-		sw := &sweep{axis: blocks, crowd: newCrowd(2), open: map[*worker]int64{}}
+		sw := &sweep{axis: blocks, crowd: newCrowd(2), undone: map[*worker]int64{}}
 		sw.crowd.see(test.quiet)
 		var took []int64
 		for w := (&worker{sweep: sw}); sw.take(w, end); {

@@ -96,7 +96,7 @@ func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(sw *sweep) e
 	}
 	defer session.end(ctx)
 	for _, s := range sweeps {
-		if err := use(&sweep{Engine: e, Sweep: s, session: session, axis: blocks, open: map[*worker]int64{}}); err != nil {
+		if err := use(&sweep{Engine: e, Sweep: s, session: session, axis: blocks, undone: map[*worker]int64{}}); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
@@ -181,7 +181,7 @@ type sweep struct {
 
 	mu       sync.Mutex
 	next     int64             // the first place that no worker has taken yet
-	open     map[*worker]int64 // the first place of each worker's stretch that is not done
+	undone   map[*worker]int64 // the first place of each worker's stretch that is not done
 	filenode uint32            // of the table as it was last seen; 0: not yet
 	gone     int64             // rows, since the sweep began on this axis
 	result   Result

@@ -44,7 +44,7 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 			err := w.traced(ctx, w.step)
 			// Passing over locked rows takes the right to lock them (UPDATE), which the role may not have.
 			if hasState(err, lockNotAvailable) || w.passesOver() && hasState(err, insufficientPrivilege) {
-				w.leave()
+				w.endSweep()
 				return nil
 			}
 			if err != nil {
@@ -58,8 +58,8 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 	return nil
 }
 
-// leave ends the sweep: someone holds a lock that can not be passed over.
-func (w *worker) leave() {
+// endSweep ends the sweep: someone holds a lock that can not be passed over.
+func (w *worker) endSweep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.result.TableLocked = true
