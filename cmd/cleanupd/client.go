@@ -21,8 +21,21 @@ func withConn(server *target, do func(cmd *cobra.Command, conn *grpc.ClientConn,
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		return plain(do(cmd, conn, args))
+		return plain(server.reached(do(cmd, conn, args)))
 	}
+}
+
+// reached is an error of a call; where no server answered it says which one, and what may be wrong with the address.
+func (t *target) reached(err error) error {
+	s, ok := status.FromError(err)
+	if !ok || s.Code() != codes.Unavailable || !strings.HasPrefix(s.Message(), "connection error: ") && !strings.HasPrefix(s.Message(), "name resolver error: ") {
+		return err
+	}
+	hint := ""
+	if strings.Contains(s.Message(), "server preface") {
+		hint = " (is it the gRPC address, and does the server speak TLS: --tls, --tls-ca?)"
+	}
+	return status.Errorf(codes.Unavailable, "cannot reach %s: %s%s", t.address, s.Message(), hint)
 }
 
 // withClient is withConn for what needs a client of CleanupService.

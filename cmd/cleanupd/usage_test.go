@@ -124,6 +124,7 @@ func TestMistakes(t *testing.T) {
 		{"run --max-duration -1s", 2, []string{"--max-duration"}},
 		{"bench --chart x.gif", 2, []string{"--chart"}},
 		{"bench --chart no/such/folder/x.svg", 2, []string{"--chart"}},
+		{"runs --server 127.0.0.1:1", 1, []string{"cannot reach 127.0.0.1:1"}},
 		{"run --max-duration 0", 2, []string{"--max-duration must be greater than 0"}},
 		{"run --server 127.0.0.1:1", 1, []string{"refused"}},
 		{"runs nonsense", 2, []string{"nonsense"}},
