@@ -89,6 +89,7 @@ func (v *view) event(e *cleanupv1.RunEvent) error {
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
 		return v.line(fmt.Sprintf("        %s: %s", e.GetLog().GetTask(), e.GetLog().GetMessage()))
 	case e.GetRunFinished() != nil:
+		v.wipe()
 		return printResults(v.w, e.GetRunFinished().GetRun())
 	}
 	return nil
