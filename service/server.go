@@ -61,19 +61,24 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	measure := grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))))
 	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
 	limits := newLimits()
-	for server, g := range map[**grpc.Server]*gate{&out.grpc: {overGRPC(c.Guard), s.pool, c.Log}, &out.inner: {byGateway, s.pool, c.Log}} {
+	build := func(identify func(context.Context) (access.Caller, error), inner bool) (*grpc.Server, error) {
+		g := &gate{identify, s.pool, c.Log}
 		options := []grpc.ServerOption{measure, passEncoded(), grpc.ChainUnaryInterceptor(g.unary, unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors)}
-		if c.TLS != nil && server == &out.grpc {
+		if c.TLS != nil && !inner {
 			options = append(options, grpc.Creds(credentials.NewTLS(c.TLS)))
 		}
-		*server = grpc.NewServer(append(options, limits.options(server == &out.inner)...)...)
-		cleanupv1.RegisterCleanupServiceServer(*server, s)
-		cleanupv1.RegisterUserDataServiceServer(*server, u)
-		healthv1.RegisterHealthServer(*server, out.health)
-		reflection.Register(*server)
-		if err := checkRules(*server); err != nil {
-			return nil, err
-		}
+		server := grpc.NewServer(append(options, limits.options(inner)...)...)
+		cleanupv1.RegisterCleanupServiceServer(server, s)
+		cleanupv1.RegisterUserDataServiceServer(server, u)
+		healthv1.RegisterHealthServer(server, out.health)
+		reflection.Register(server)
+		return server, checkRules(server)
+	}
+	if out.grpc, err = build(overGRPC(c.Guard), false); err != nil {
+		return nil, err
+	}
+	if out.inner, err = build(byGateway, true); err != nil {
+		return nil, err
 	}
 	for _, name := range []string{cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.UserDataService_ServiceDesc.ServiceName} {
 		out.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
