@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgerrcode"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -34,7 +35,6 @@ func toStatus(ctx context.Context, err error) error {
 	var (
 		invalid runs.InvalidError
 		active  *runs.ActiveError
-		pgErr   *pgconn.PgError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -67,9 +67,9 @@ func toStatus(ctx context.Context, err error) error {
 		return status.FromContextError(ctx.Err()).Err()
 	case tasks.Lost(err): // a time of our own that ran out, too
 		return status.Error(codes.Unavailable, "the database does not answer: "+err.Error())
-	case errors.As(err, &pgErr) && pgErr.Code == "55P03":
+	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		return status.Error(codes.Unavailable, "the rows are locked by someone; try again: "+err.Error())
-	case errors.As(err, &pgErr) && pgErr.Code == "42501":
+	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege):
 		return status.Error(codes.FailedPrecondition, "the service's database role lacks a right: "+err.Error())
 	}
 	return status.Error(codes.Internal, err.Error())

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgerrcode"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -179,7 +182,7 @@ func (e *Env) sweep(ctx context.Context, steps []Step) error {
 					return e.journal.Count(ctx, purge.Delta{Updated: rows})
 				}
 				return e.journal.Count(ctx, purge.Delta{Deleted: rows})
-			}); sqlState(err) == "55P03" {
+			}); sqlstate.Is(err, pgerrcode.LockNotAvailable) {
 				e.log(ctx, Warning, u.Name+": someone keeps the whole table locked: the rest of it is not counted")
 			} else if err != nil {
 				return err

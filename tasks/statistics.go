@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -82,7 +84,7 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 		switch {
 		case endsRun(err):
 			return false, err
-		case sqlState(err) == "55P03": // or an index of it
+		case sqlstate.Is(err, pgerrcode.LockNotAvailable): // or an index of it
 			e.log(ctx, Warning, name+" is locked by someone: passed over")
 		case err != nil && !vanished(err):
 			return false, fmt.Errorf("%s %s: %w", command, name, err)

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -290,7 +292,7 @@ func (e *Env) dropOne(ctx context.Context, w campaign.WorkTable, ask question) (
 		return "", nil
 	case errors.As(err, &pgErr) && !endsDrops(err):
 		refusal := fmt.Sprintf("%s could not be dropped: %s", w.Name, pgErr.Message)
-		if pgErr.Code == "2BP01" {
+		if pgErr.Code == pgerrcode.DependentObjectsStillExist {
 			return refusal, nil
 		}
 		e.log(ctx, Warning, refusal)
@@ -301,7 +303,7 @@ func (e *Env) dropOne(ctx context.Context, w campaign.WorkTable, ask question) (
 
 // endsDrops tells whether the database is lost to a drop, which is more than that the server has no room for the drop's
 // locks: it takes one for each partition and index.
-func endsDrops(err error) bool { return Lost(err) && sqlState(err) != "53200" }
+func endsDrops(err error) bool { return Lost(err) && !sqlstate.Is(err, pgerrcode.OutOfMemory) }
 
 // drop drops work tables of one kind, waiting for their locks only briefly. No CASCADE.
 func drop(ctx context.Context, tx Tx, tables []campaign.WorkTable, lock, timeout time.Duration) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/tern/v2/migrate"
@@ -20,7 +21,7 @@ const schemaLock = 0x636c65616e757064
 func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) error {
 	err := locked(ctx, conn, migrations, "cleanupd."+versionTable)
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == "42501" {
+	if errors.As(err, &pgErr) && pgErr.Code == pgerrcode.InsufficientPrivilege {
 		user := pgx.Identifier{conn.Config().User}.Sanitize()
 		return fmt.Errorf("the role %[1]s may not create or update the schema cleanupd (%[2]s): run `cleanupd migrate` as the database's owner, then "+
 			"GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO %[1]s", user, pgErr.Message)

@@ -2,15 +2,15 @@ package runs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -159,8 +159,6 @@ func (j *journal) idle(d purge.Delta) bool {
 	return d.Empty() && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && time.Since(j.written) < checkEvery
 }
 
-const divisionByZero = "22012"
-
 // orFail ends a statement that finds the reason to stop: it divides by zero when there is no such run of this epoch.
 const orFail = " HAVING 1 / count(reason) = 1"
 
@@ -182,7 +180,7 @@ func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql str
 	}
 	var reason *string
 	if err := write(sql, args, &reason); err != nil {
-		if pgErr := (*pgconn.PgError)(nil); reason == nil && errors.As(err, &pgErr) && pgErr.Code == divisionByZero {
+		if reason == nil && sqlstate.Is(err, pgerrcode.DivisionByZero) {
 			return errFenced
 		}
 		return err

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // ErrNoOptionTable says that there is no XtkOption to store an option in.
@@ -75,7 +77,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 				opt.Name, value, dataType)
 			return err
 		})
-		if !isUniqueViolation(err) {
+		if !sqlstate.Is(err, pgerrcode.UniqueViolation) {
 			return err
 		}
 	}
@@ -94,9 +96,4 @@ func NewIDs(ctx context.Context, db Querier, c *Catalog, t *Table, column string
 		return "nextval(" + *sequence + ")", nil
 	}
 	return fmt.Sprintf("(SELECT least(min(%s), 0) FROM %s) - row_number() OVER ()", column, t.Quoted()), nil
-}
-
-func isUniqueViolation(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == "23505"
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -106,19 +107,11 @@ func New(e Engine) *Engine {
 	return &e
 }
 
-// SQL states the engine has an answer to.
-const (
-	serializationFailure  = "40001"
-	deadlockDetected      = "40P01"
-	lockNotAvailable      = "55P03"
-	uniqueViolation       = "23505" // a new id that someone else took in between
-	insufficientPrivilege = "42501"
-	dependentObjects      = "2BP01" // something stands on what is to be dropped
-	queryCanceled         = "57014" // by statement_timeout, since nobody else cancels our statements
-)
-
 // Tries is how often a batch is tried that met what passes by itself, by SQLSTATE. A lock has been waited for each time.
-var Tries = map[string]int{serializationFailure: 8, deadlockDetected: 8, uniqueViolation: 8, lockNotAvailable: 3}
+var Tries = map[string]int{
+	pgerrcode.SerializationFailure: 8, pgerrcode.DeadlockDetected: 8, pgerrcode.LockNotAvailable: 3,
+	pgerrcode.UniqueViolation: 8, // a new id that someone else took in between
+}
 
 // errPersists says that something which should pass by itself did not.
 var errPersists = errors.New("tried again and again")
@@ -151,9 +144,4 @@ func (e *Engine) Retry(ctx context.Context, what string, batch func() error) err
 			}
 		}
 	}
-}
-
-func hasState(err error, state string) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == state
 }

@@ -8,8 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // Where an index leads to the rows they are found by it first, within so much time. Where they stand close together, the
@@ -114,7 +117,7 @@ func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) 
 	err = sw.read(ctx, []any{&x.rows, &x.first, &x.last}, fmt.Sprintf("SELECT count(*), min(place), max(place) FROM ((%[1]s LIMIT %[2]d) UNION ALL (%[1]s DESC LIMIT %[2]d)) AS sample",
 		ordered, sampleSize), sw.Args...)
 	switch {
-	case hasState(err, queryCanceled):
+	case sqlstate.Is(err, pgerrcode.QueryCanceled):
 		return extent{}, nil
 	case err != nil || x.rows < 2*sampleSize:
 		return extent{}, err
@@ -134,7 +137,7 @@ func (sw *sweep) there(ctx context.Context) (rows int64, err error) {
 	if key := sw.Older.Key; key != "" {
 		sql = fmt.Sprintf("SELECT (%s) - (%s AND r.%s = 0)", older, older, pgx.Identifier{key}.Sanitize())
 	}
-	if err = sw.read(ctx, []any{&rows}, sql, sw.Older.Than); hasState(err, queryCanceled) {
+	if err = sw.read(ctx, []any{&rows}, sql, sw.Older.Than); sqlstate.Is(err, pgerrcode.QueryCanceled) {
 		return -1, nil
 	}
 	return rows, err
@@ -173,7 +176,7 @@ func (sw *sweep) find(ctx context.Context, ask func(tx pgx.Tx) error) error {
 		if err != nil {
 			return err
 		}
-		if err = ask(tx); hasState(err, queryCanceled) {
+		if err = ask(tx); sqlstate.Is(err, pgerrcode.QueryCanceled) {
 			return errSlow
 		}
 		return err

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // As long as the drop of a partition waits for the lock on its parent, the application waits behind it.
@@ -50,10 +53,8 @@ func (sw *sweep) dropPartition(ctx context.Context) (dropped bool, err error) {
 		dropped, err = sw.dropCounted(ctx, bounded)
 		return err
 	})
-	for _, refusal := range []string{lockNotAvailable, queryCanceled, dependentObjects, insufficientPrivilege} {
-		if hasState(err, refusal) { // then row by row
-			return false, nil
-		}
+	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled, pgerrcode.DependentObjectsStillExist, pgerrcode.InsufficientPrivilege) { // then row by row
+		return false, nil
 	}
 	return dropped, err
 }

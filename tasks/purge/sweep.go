@@ -6,7 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // Sweep is one statement on one table: which rows leave it, or change.
@@ -80,7 +83,7 @@ type Result struct {
 func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
 	err = e.open(ctx, []Sweep{s}, func(sw *sweep) error {
 		err := sw.run(ctx, from)
-		if result = sw.result; hasState(err, lockNotAvailable) { // not even its size can be asked
+		if result = sw.result; sqlstate.Is(err, pgerrcode.LockNotAvailable) { // not even its size can be asked
 			result.TableLocked, err = true, nil
 		}
 		return err

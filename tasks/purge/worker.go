@@ -6,9 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // worker is one of a sweep's workers, and the stretch of its axis that it has.
@@ -43,7 +46,7 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 			w.extend(w, end)
 			err := w.traced(ctx, w.step)
 			// Passing over locked rows takes the right to lock them (UPDATE), which the role may not have.
-			if hasState(err, lockNotAvailable) || w.passesOver() && hasState(err, insufficientPrivilege) {
+			if sqlstate.Is(err, pgerrcode.LockNotAvailable) || w.passesOver() && sqlstate.Is(err, pgerrcode.InsufficientPrivilege) {
 				w.endSweep()
 				return nil
 			}
@@ -78,11 +81,11 @@ func (w *worker) step(ctx context.Context) error {
 	w.adapt()
 	err := w.Retry(ctx, w.Name, func() error { return w.batch(ctx) })
 	switch {
-	case hasState(err, queryCanceled) && !w.smallest():
+	case sqlstate.Is(err, pgerrcode.QueryCanceled) && !w.smallest():
 		w.shrink(0.5)
 		w.Warn(fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit))
 		return nil
-	case hasState(err, lockNotAvailable) && !w.passesOver():
+	case sqlstate.Is(err, pgerrcode.LockNotAvailable) && !w.passesOver():
 		w.skipLocked = w.reach()
 		return nil
 	}

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -37,7 +38,7 @@ func (e *erasure) begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 // passing are the SQL states of what passes by itself, and maxTries is how often it is tried again.
-var passing = []string{"40001", "40P01", "55P03"}
+var passing = []string{pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable}
 
 const maxTries = 6
 
@@ -57,8 +58,7 @@ func (e *erasure) transactUpTo(ctx context.Context, tries uint, fn func(tx pgx.T
 		if err = fn(tx); err == nil {
 			err = tx.Commit(ctx)
 		}
-		var pgErr *pgconn.PgError
-		if err != nil && (!errors.As(err, &pgErr) || !slices.Contains(passing, pgErr.Code)) {
+		if err != nil && !sqlstate.Is(err, passing...) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
