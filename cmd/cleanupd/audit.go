@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -39,25 +40,23 @@ func newAudit() *cobra.Command {
 				return fmt.Errorf("cannot connect to the database: %w", err)
 			}
 			defer func() { _ = conn.Close(context.WithoutCancel(cmd.Context())) }()
+			listed := 0
+			list := func(each func(audit.Entry) error) error {
+				return audit.List(cmd.Context(), conn, time.Now().Add(-since), limit, func(e audit.Entry) error {
+					listed++
+					return each(e)
+				})
+			}
 			if asJSON {
 				out := json.NewEncoder(cmd.OutOrStdout())
-				return audit.List(cmd.Context(), conn, time.Now().Add(-since), limit, func(e audit.Entry) error { return out.Encode(e) })
-			}
-			listed := 0
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "TIME\tWHO\tROLE\tFROM\tWHAT\tRESULT\tDETAILS")
-			if err := audit.List(cmd.Context(), conn, time.Now().Add(-since), limit, func(e audit.Entry) error {
-				listed++
-				details, err := json.Marshal(e.Details)
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.UTC().Format(time.RFC3339), printable(e.Subject), e.Role, e.Address, e.RPC, e.Result, details)
-				return err
-			}); err != nil {
-				return err
+				err = list(func(e audit.Entry) error { return out.Encode(e) })
+			} else {
+				err = printAudit(cmd.OutOrStdout(), list)
 			}
 			if listed == limit {
-				defer fmt.Fprintln(cmd.ErrOrStderr(), "There may be more: --limit says how many are listed.")
+				fmt.Fprintln(cmd.ErrOrStderr(), "There may be more: --limit says how many are listed.")
 			}
-			return table.Flush()
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -66,4 +65,18 @@ func newAudit() *cobra.Command {
 	f.IntVar(&limit, "limit", 1000, "how many entries to list at most, the newest ones, 1 or more")
 	f.BoolVar(&asJSON, "json", false, "write one JSON object a line instead of a table")
 	return cmd
+}
+
+// printAudit is what is listed, as a table.
+func printAudit(w io.Writer, list func(each func(audit.Entry) error) error) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TIME\tWHO\tROLE\tFROM\tWHAT\tRESULT\tDETAILS")
+	if err := list(func(e audit.Entry) error {
+		details, err := json.Marshal(e.Details)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.UTC().Format(time.RFC3339), printable(e.Subject), e.Role, e.Address, e.RPC, e.Result, details)
+		return err
+	}); err != nil {
+		return err
+	}
+	return table.Flush()
 }

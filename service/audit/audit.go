@@ -3,14 +3,17 @@ package audit
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -100,15 +103,16 @@ type Entry struct {
 
 // List calls each with so many entries at most, the newest ones since a time, oldest first.
 func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
-	rows, err := conn.Query(ctx, `SELECT time, subject, role, by, address, rpc, details, result FROM
+	// What is wrong with the query the rows tell.
+	rows, _ := conn.Query(ctx, `SELECT time, subject, role, by, address, rpc, details, result FROM
 		(SELECT * FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2) AS newest ORDER BY id`, since, limit)
-	if err != nil {
-		return err
-	}
 	var e Entry
-	_, err = pgx.ForEachRow(rows, []any{&e.Time, &e.Subject, &e.Role, &e.By, &e.Address, &e.RPC, &e.Details, &e.Result}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&e.Time, &e.Subject, &e.Role, &e.By, &e.Address, &e.RPC, &e.Details, &e.Result}, func() error {
 		defer func() { e.Details = nil }()
 		return each(e)
 	})
+	if sqlstate.Is(err, pgerrcode.UndefinedTable) {
+		return fmt.Errorf("no service has been at work on this database yet, or an old one: %w", err)
+	}
 	return err
 }
