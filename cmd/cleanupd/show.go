@@ -146,7 +146,10 @@ func soFar(p *cleanupv1.TaskProgress) string {
 	if p.GetThrottledBy() != "" {
 		parts = append(parts, "waiting: "+p.GetThrottledBy())
 	}
-	return strings.Join(append(parts, fmt.Sprintf("%d rows, %.0f a second", done, rate), p.GetObject()), ", ")
+	if done > 0 {
+		parts = append(parts, fmt.Sprintf("%d rows, %.0f a second", done, rate))
+	}
+	return strings.Join(append(parts, p.GetObject()), ", ")
 }
 
 // summary is what a task did, or would do, in words.

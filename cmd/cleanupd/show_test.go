@@ -20,6 +20,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	}{
 		{120, &cleanupv1.TaskProgress{RowsDeleted: 90, RowsExpected: proto.Int64(360), RowsPerSecond: 30}, "25 %, 9s left, 90 rows, 30 a second, nmsvisitor"},
 		{120, &cleanupv1.TaskProgress{RowsDeleted: 900, RowsPerSecond: 0.2}, "visitors             900 rows, 0 a second, nmsvisitor"},
+		{120, &cleanupv1.TaskProgress{}, "visitors             nmsvisitor"},
 		{80, &cleanupv1.TaskProgress{RowsUpdated: 90, RowsExpected: proto.Int64(100), ThrottledBy: "rows per second"}, "90 %, waiting: rows per second, 90 rows"},
 		{30, &cleanupv1.TaskProgress{RowsDeleted: 90}, "visitors"},
 		{1, &cleanupv1.TaskProgress{RowsDeleted: 90}, ""},
