@@ -29,10 +29,11 @@ func Lost(err error) bool {
 	switch state := sqlstate.Of(err); {
 	case state == "":
 		return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
-	case pgerrcode.IsConnectionException(state),
-		pgerrcode.IsInsufficientResources(state),           // disk full, out of memory, too many connections
+	// Whole classes: the library knows the codes of its day.
+	case strings.HasPrefix(state, "08"), // connection exception
+		strings.HasPrefix(state, "53"),                     // disk full, out of memory, too many connections
 		strings.HasPrefix(state, "57P"),                    // shutdown, crash, starting up
-		pgerrcode.IsSystemError(state),                     // the server's own files or disk
+		strings.HasPrefix(state, "58"),                     // the server's own files or disk
 		state == pgerrcode.ReadOnlySQLTransaction,          // read-only: a standby since a failover
 		state == pgerrcode.IdleInTransactionSessionTimeout: // idle in transaction: this worker was frozen
 		return true
