@@ -15,7 +15,6 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/bench"
-	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 func newBench() *cobra.Command {
@@ -87,8 +86,9 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 	c := onFreePorts(url)
 	c.tracer = tracer
 	if tight {
-		c.batches = purge.Settings{Target: 5 * time.Millisecond, Workers: 1, Limits: c.batches.Limits}
-		c.batches.Limits.ActiveSessions, c.batches.Limits.WALPerSecond, c.batches.Limits.RowsPerSecond = 1, 32<<20, 200_000
+		c.batches.Target, c.batches.Workers = 5*time.Millisecond, 1
+		limits := &c.batches.Limits
+		limits.ActiveSessions, limits.WALPerSecond, limits.RowsPerSecond = 1, 32<<20, 200_000
 	}
 	s, err := newServer(ctx, c, slog.New(slog.DiscardHandler))
 	if err != nil {

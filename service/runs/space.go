@@ -64,15 +64,8 @@ WHERE s.run_id = $1::text::uuid AND s.task = $2 AND s.relation = m.relation`
 // noPgstattuple stands for it where it may not be asked.
 const noPgstattuple = "SELECT NULL::bigint AS dead, NULL::bigint AS free"
 
-// briefly is how long it may take to measure, and to wait for a lock on a table: a run's end waits, too, and its lease runs out.
-// atEase is as the session has it.
-var (
-	briefly = []string{"SET LOCAL lock_timeout = '100ms'", "SET LOCAL statement_timeout = '2s'"}
-	atEase  = []string{"SET LOCAL lock_timeout TO DEFAULT", "SET LOCAL statement_timeout TO DEFAULT"}
-)
-
 // measure writes down what the tables of a task have come to, and says which stay much larger than their rows.
-// What can not be measured is nothing to fail for.
+// What can not be measured is nothing to fail for, nor to wait for: a run's end waits, too, and its lease runs out.
 func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
 	asked, err := pgstattuple(ctx, tx, id, task)
 	if err != nil {
@@ -81,13 +74,11 @@ func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
 	for _, exact := range asked {
 		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
-			for _, set := range briefly {
-				b.Queue(set)
-			}
+			b.Queue("SET LOCAL lock_timeout = '100ms'")
+			b.Queue("SET LOCAL statement_timeout = '2s'")
 			b.Queue(fmt.Sprintf(measureSQL, exact), id, task)
-			for _, set := range atEase {
-				b.Queue(set)
-			}
+			b.Queue("SET LOCAL lock_timeout TO DEFAULT") // what comes after in the transaction may take its time
+			b.Queue("SET LOCAL statement_timeout TO DEFAULT")
 			return tx.SendBatch(ctx, b).Close()
 		})
 		if err == nil || tasks.Lost(err) {
