@@ -142,7 +142,11 @@ func (c *condition) orphan(ctx context.Context, l Link) (string, error) {
 	if err != nil || parent == nil {
 		return "", err
 	}
-	sql := fmt.Sprintf("r.%[1]s <> 0 AND NOT EXISTS (SELECT FROM %[2]s AS p WHERE p.%[3]s = r.%[1]s)", l.Column, parent.Quoted(), l.Key)
+	missing := "NOT EXISTS (SELECT FROM %[2]s AS p WHERE p.%[3]s = r.%[1]s)"
+	if !strings.EqualFold(parent.Key, l.Key) { // says the same, and has the parents hashed once a statement, since no index leads to one
+		missing = "(r.%[1]s IN (SELECT DISTINCT p.%[3]s FROM %[2]s AS p)) IS NOT TRUE"
+	}
+	sql := fmt.Sprintf("r.%[1]s <> 0 AND "+missing, l.Column, parent.Quoted(), l.Key)
 	if !trusted {
 		sql += fmt.Sprintf(" AND EXISTS (SELECT FROM %s)", parent.Quoted())
 	}

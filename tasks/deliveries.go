@@ -56,13 +56,13 @@ func couponsOfDeliveries(ctx context.Context, c *condition) (string, error) {
 	}
 	var sides, parents []string
 	for _, log := range logs {
-		ids, err := c.setIDs(ctx)
+		of, err := c.linked(ctx, "l.iDeliveryId")
 		if err != nil {
 			return "", err
 		}
 		parents = append(parents, fmt.Sprintf("SELECT l.iDeliveryId FROM %s AS l WHERE l.iBroadLogId = r.iMessageId", log.Quoted()))
-		// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; IS TRUE has it find the set's ids once a batch.
-		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AS l WHERE l.iBroadLogId = r.iMessageId AND (l.iDeliveryId IN (%s)) IS TRUE OFFSET 0)", log.Quoted(), ids))
+		// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; IS TRUE has it hash the set's ids once a batch.
+		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AS l WHERE l.iBroadLogId = r.iMessageId AND (%s) IS TRUE OFFSET 0)", log.Quoted(), of))
 	}
 	if sides == nil {
 		return "", nil

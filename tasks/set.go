@@ -69,8 +69,7 @@ func (c *condition) inSet(ctx context.Context, step Step) (string, error) {
 		return "", nil
 	}
 	c.parents = "SELECT r." + step.Link
-	ids, err := c.setIDs(ctx)
-	return fmt.Sprintf("r.%s IN (%s)", step.Link, ids), err
+	return c.linked(ctx, "r."+step.Link)
 }
 
 // member is the condition on a row of the parent table itself that it is one of the set: with the set's own
@@ -81,10 +80,13 @@ func (c *condition) member(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s AND r.%[2]s <> 0 AND r.%[2]s IN (SELECT unnest(%[3]s))", where, s.Key, c.bind(s.ids, "bigint[]")), err
 }
 
-// setIDs is the subselect of the set's ids.
-func (c *condition) setIDs(ctx context.Context) (string, error) {
-	member, err := c.member(ctx)
-	return fmt.Sprintf("SELECT r.%s FROM %s AS r WHERE %s", c.env.set.Key, c.env.set.table.Quoted(), member), err
+// linked is the condition that a column has the id of a row of the set. The ids are hashed once a statement; the set's own
+// condition is asked of the parents of the rows that remain, and OFFSET keeps PostgreSQL from reading all parents for it.
+func (c *condition) linked(ctx context.Context, column string) (string, error) {
+	s := c.env.set
+	where, err := (&condition{env: c.env, table: s.table, plan: c.plan, args: c.args}).any(ctx, s.Rules)
+	return fmt.Sprintf("%[1]s <> 0 AND %[1]s IN (SELECT unnest(%[2]s)) AND EXISTS (SELECT FROM (SELECT %[1]s AS id) AS child, %[3]s AS r WHERE r.%[4]s = child.id AND %[5]s OFFSET 0)",
+		column, c.bind(s.ids, "bigint[]"), s.table.Quoted(), s.Key, where), err
 }
 
 // holdBack keeps the parents of rows that stayed behind a lock, so that the next run finds both. Where it can not be

@@ -25,10 +25,12 @@ type pace struct {
 	together     int64 // statements on windows, one after the other
 	mostTogether int64
 	exact        bool          // a window has as many rows as it is wide
-	least        time.Duration // that a batch takes however small it is; 0: less than the target
-	slow         struct {      // the first of the batches in a row that took too long
-		took time.Duration
-		size float64
+	fixed        time.Duration // what a statement takes however small it is
+	learned      bool          // fixed is known
+	other        struct {      // the last statement of another size, to learn from
+		took   time.Duration
+		size   float64
+		direct bool
 	}
 }
 
@@ -44,23 +46,26 @@ func (p *pace) full(rows int64) bool { return rows >= int64(p.limit) }
 // took: smaller at once, larger slowly, and only after one that went as far as it might. Direct statements on blocks have
 // only the width of their windows to keep their rows few.
 func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
-	size := float64(p.limit)
+	size, statements := float64(p.limit), int64(1)
 	if direct {
-		size = float64(width)
+		statements = (width + p.width - 1) / p.width
+		size = float64(width) / float64(statements)
 	}
-	d = p.beyond(d, size)
+	p.learn(d/time.Duration(statements), size, direct)
+	d -= min(p.fixed, d)
+	target := max(p.target, p.fixed) // what is fixed varies, too
 	room := p.widest
 	if direct && !p.exact && largest > 0 {
 		room = min(room, p.room(min(width, p.width), largest))
 	}
 	more := 1.25
-	if d < p.target/4 {
+	if d < target/4 {
 		more = 2
 	}
 	switch {
-	case d > p.target:
-		p.shrink(float64(p.target) / float64(d))
-	case d > p.target/2 || width < p.width*p.together && direct:
+	case d > target:
+		p.shrink(float64(target)/float64(d), direct)
+	case d > target/2 && p.learned || width < p.width*p.together && direct:
 	case !direct && p.full(largest):
 		p.limit = min(int(float64(p.limit)*more)+1, p.most)
 	case p.width < room:
@@ -71,29 +76,28 @@ func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 	p.width = max(min(p.width, room), 1)
 }
 
-// muchSmaller is how much smaller a batch must be than another one to show what both would take if they did nothing.
-const muchSmaller = 0.8
+// Of two statements whose sizes differ by so much it is reckoned what both take however small they are. What was learned
+// fades from one statement of about the same size to the next, so that the size moves and it is learned again.
+const (
+	different = 1.25
+	fading    = 0.98
+)
 
-// beyond is how much longer a batch of some size took than one that does nothing would. What is the same for each, such as to
-// find the ids of a set, smaller ones would take, too: where that alone is more than the target, to make them smaller would
-// only make more of them.
-func (p *pace) beyond(d time.Duration, size float64) time.Duration {
-	if d < p.least {
-		p.least = 0
-	}
-	part := size / p.slow.size
+// learn reckons what a statement takes however small it is, such as to hash the ids of a set or the parents that rows may be
+// orphans of. Smaller ones would take it, too: to make them smaller would only make more of them.
+func (p *pace) learn(took time.Duration, size float64, direct bool) {
+	ratio := size / p.other.size
 	switch {
-	case d <= p.target+p.least:
-		p.slow.size = 0
-	case p.slow.size == 0:
-		p.slow.took, p.slow.size = d, size
-	case part <= muchSmaller:
-		if least := time.Duration((float64(d) - part*float64(p.slow.took)) / (1 - part)); least > p.target {
-			p.least = least
-		}
-		p.slow.size = 0
+	case p.other.size == 0 || p.other.direct != direct:
+		p.fixed = min(p.fixed, took)
+	case ratio < different && ratio > 1/different:
+		p.fixed = min(time.Duration(float64(p.fixed)*fading), took)
+		return
+	default:
+		fixed := (float64(took) - ratio*float64(p.other.took)) / (1 - ratio)
+		p.fixed, p.learned = min(time.Duration(max(fixed, 0)), took, p.other.took), true
 	}
-	return d - min(p.least, d)
+	p.other.took, p.other.size, p.other.direct = took, size, direct
 }
 
 // filled is the part of the most rows that a window is meant to have.
@@ -109,14 +113,17 @@ func (p *pace) atOnce(most int64) {
 	p.mostTogether, p.together = most, min(p.together, most)
 }
 
-// shrink leaves a part of it, a tenth at least.
-func (p *pace) shrink(part float64) {
+// shrink leaves a part of what a batch may take on, a tenth at least.
+func (p *pace) shrink(part float64, direct bool) {
 	part = max(part, 0.1)
 	if p.together > 1 {
 		p.together = max(int64(float64(p.together)*part), 1)
 		return
 	}
-	p.limit, p.width = max(int(float64(p.limit)*part), 1), max(int64(float64(p.width)*part), 1)
+	p.width = max(int64(float64(p.width)*part), 1)
+	if !direct {
+		p.limit = max(int(float64(p.limit)*part), 1)
+	}
 }
 
 // smallest tells whether there is nothing left to make smaller.

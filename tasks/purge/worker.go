@@ -82,7 +82,7 @@ func (w *worker) step(ctx context.Context) error {
 	err := w.Retry(ctx, w.Name, func() error { return w.batch(ctx) })
 	switch {
 	case sqlstate.Is(err, pgerrcode.QueryCanceled) && !w.smallest():
-		w.shrink(0.5)
+		w.shrink(0.5, false)
 		w.Warn(fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit))
 		return nil
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable) && !w.passesOver():

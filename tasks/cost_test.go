@@ -1,0 +1,61 @@
+package tasks_test
+
+import (
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// Each coupon is judged by its own log: a batch of coupons does not read all the logs of the set.
+func TestCouponsReadTheirOwnLogs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, 50) i;
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 50 + 1, '2000-01-01' FROM generate_series(1, 20000) i;
+		INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) SELECT 1, i, i FROM generate_series(1, 4000) i;
+		ANALYZE`)
+	j := mustRun(t, db, func(c *tasks.Config) { c.MaxRows = 200 }, "deliveries")
+	if j.deleted["deliveries"] != 24_050 {
+		t.Errorf("%d rows were deleted", j.deleted["deliveries"])
+	}
+	if read := db.Int("SELECT COALESCE(seq_tup_read, 0) + COALESCE(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'nmsbroadlogrcp'"); read > 300_000 {
+		t.Errorf("%d logs were read", read)
+	}
+}
+
+// Each log is judged by its own delivery: a batch of logs does not read all the deliveries of the set.
+func TestLogsReadTheirOwnDeliveries(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, 5000) i;
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 5000 + 1, '2000-01-01' FROM generate_series(1, 10000) i;
+		ANALYZE`)
+	j := mustRun(t, db, func(c *tasks.Config) { c.MaxRows = 200 }, "deliveries")
+	if j.deleted["deliveries"] != 15_000 {
+		t.Errorf("%d rows were deleted", j.deleted["deliveries"])
+	}
+	if read := db.Int("SELECT COALESCE(seq_tup_read, 0) + COALESCE(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'nmsdelivery'"); read > 200_000 {
+		t.Errorf("%d deliveries were read", read)
+	}
+}
+
+// Where no index leads to the parents, they are read once a statement, not once a row.
+func TestParentsWithoutAnIndexAreReadOnceAStatement(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsEmailErrorStat (iMXIP, tsDate) SELECT i, '2000-01-01' FROM generate_series(1, 20000) i;
+		INSERT INTO NmsEmailError (iMXIP) SELECT i FROM generate_series(19001, 22000) i;
+		ANALYZE`)
+	db.Superuser("ALTER DATABASE " + db.Name + " SET work_mem = '64kB'") // as though there were many more of them
+	db.Reset()
+	j := mustRun(t, db, nil, "email-errors")
+	if j.deleted["email-errors"] != 2_000 {
+		t.Errorf("%d rows were deleted", j.deleted["email-errors"])
+	}
+	if scans := db.Int("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'nmsemailerrorstat'"); scans > 50 {
+		t.Errorf("the parents were read %d times", scans)
+	}
+}
