@@ -15,11 +15,13 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// What a caller may send and ask for. No message of the API comes near the sizes; an answer is largest with a thousand runs
-// in it. A thousand watchers may come from one address, behind a proxy.
+// MaxAnswer is the most bytes of an answer: it is largest when very many process instances have to do with a person.
+const MaxAnswer = 64 << 20
+
+// What a caller may send. No request of the API comes near the sizes. A thousand watchers may come from one address, behind a
+// proxy.
 const (
 	maxRequest  = 1 << 20
-	maxAnswer   = 64 << 20
 	maxHeaders  = 64 << 10
 	maxCalls    = 100  // at once, of a caller
 	maxWatchers = 2000 // streams at once, of a caller
@@ -43,7 +45,7 @@ func newLimits() *limits {
 // options keep to the limits. The gateway's own connection carries everybody's streams.
 func (l *limits) options(gateway bool) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(maxAnswer), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxAnswer), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.ChainUnaryInterceptor(l.unary), grpc.ChainStreamInterceptor(l.stream),
 	}
 	if gateway {

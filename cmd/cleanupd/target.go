@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -44,7 +45,8 @@ func (t *target) dial() (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithUnaryInterceptor(printableAnswers), grpc.WithStreamInterceptor(printableStreams)}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(service.MaxAnswer)),
+		grpc.WithUnaryInterceptor(printableAnswers), grpc.WithStreamInterceptor(printableStreams)}
 	if t.token != "" {
 		if !secure && !access.IsLoopback(t.address) {
 			return nil, usagef("--token would be sent to %s in plain text: add --tls or --tls-ca", t.address)

@@ -199,3 +199,16 @@ func TestFormsDemo(t *testing.T) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
+
+// An answer is larger than a gRPC client takes by default when very many process instances have to do with a person.
+func TestUserDataOfMany(t *testing.T) {
+	t.Parallel()
+	forms := formsOf(t, 1, "")
+	forms.Do(`INSERT INTO edcprincipalentity VALUES ('many', 'many');
+		INSERT INTO tb_process_instance SELECT i, repeat('x', 64), 2 FROM generate_series(100001, 160000) i;
+		INSERT INTO tb_task SELECT i, 1, 'many', i FROM generate_series(100001, 160000) i`)
+	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
+	if code, out, errs := cleanupd(t, "userdata", "find", "many", "--server", s.grpc); code != 0 || strings.Count(out, "initiator") != 60_000 {
+		t.Errorf("%d %d instances %s", code, strings.Count(out, "initiator"), errs)
+	}
+}

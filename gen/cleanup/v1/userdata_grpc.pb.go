@@ -33,7 +33,8 @@ const (
 // the role admin: UNAUTHENTICATED without good credentials, PERMISSION_DENIED with another role.
 type UserDataServiceClient interface {
 	// Finds every trace of a person that the database can tell. INVALID_ARGUMENT: an empty user id, or a variable without
-	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know.
+	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The answer may be larger
+	// than the 4 MiB that most gRPC clients take unless told otherwise; RESOURCE_EXHAUSTED: larger than 64 MiB.
 	FindUserData(ctx context.Context, in *FindUserDataRequest, opts ...grpc.CallOption) (*FindUserDataResponse, error)
 	// Erases process instances and orphan tasks, with the documents of their tasks, and streams what it does; the receipt
 	// comes last. A caller that goes away does not stop it, and it goes on after a restart of the server. The stream of an
@@ -101,7 +102,8 @@ func (c *userDataServiceClient) ListReceipts(ctx context.Context, in *ListReceip
 // the role admin: UNAUTHENTICATED without good credentials, PERMISSION_DENIED with another role.
 type UserDataServiceServer interface {
 	// Finds every trace of a person that the database can tell. INVALID_ARGUMENT: an empty user id, or a variable without
-	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know.
+	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The answer may be larger
+	// than the 4 MiB that most gRPC clients take unless told otherwise; RESOURCE_EXHAUSTED: larger than 64 MiB.
 	FindUserData(context.Context, *FindUserDataRequest) (*FindUserDataResponse, error)
 	// Erases process instances and orphan tasks, with the documents of their tasks, and streams what it does; the receipt
 	// comes last. A caller that goes away does not stop it, and it goes on after a restart of the server. The stream of an
