@@ -222,6 +222,7 @@ func (s *admitted) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	arrived(s.ctx)
 	return permit(s.ctx, s.method, m)
 }
 

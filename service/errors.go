@@ -38,11 +38,12 @@ func toStatus(ctx context.Context, err error) error {
 	)
 	switch {
 	case errors.As(err, &invalid):
+		invalid = invalid.Brief()
 		violations := &errdetails.BadRequest{}
 		for _, v := range invalid {
 			violations.FieldViolations = append(violations.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Problem})
 		}
-		return withDetails(codes.InvalidArgument, err.Error(), violations)
+		return withDetails(codes.InvalidArgument, invalid.Error(), violations)
 	case errors.As(err, &active):
 		return withDetails(codes.Aborted, err.Error(), &errdetails.ErrorInfo{
 			Reason: "RUN_ACTIVE", Domain: domain, Metadata: map[string]string{"run_id": active.RunID},

@@ -10,7 +10,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/cleanupd/cleanupd/service/access"
 )
@@ -51,12 +53,29 @@ func (l *limits) options(gateway bool) []grpc.ServerOption {
 	if gateway {
 		return options
 	}
-	return append(options, grpc.MaxConcurrentStreams(maxCalls+maxWatchers), grpc.ConnectionTimeout(headerTimeout),
+	return append(options, grpc.InTapHandle(inTime), grpc.MaxConcurrentStreams(maxCalls+maxWatchers), grpc.ConnectionTimeout(headerTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, Time: time.Minute, Timeout: 20 * time.Second}))
 }
 
+// arrival is the key of what ends a call whose request does not come.
+type arrival struct{}
+
+// inTime ends a call whose request has not come in time: some are read before it is asked who calls.
+func inTime(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	ctx, end := context.WithCancel(ctx)
+	return context.WithValue(ctx, arrival{}, time.AfterFunc(bodyTimeout, end)), nil
+}
+
+// arrived notes that the request has come.
+func arrived(ctx context.Context) {
+	if timer, ok := ctx.Value(arrival{}).(*time.Timer); ok {
+		timer.Stop()
+	}
+}
+
 func (l *limits) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	arrived(ctx)
 	if rules[info.FullMethod].role == access.Nobody {
 		return handler(ctx, req)
 	}
@@ -69,10 +88,13 @@ func (l *limits) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 }
 
 func (l *limits) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if rules[info.FullMethod].role == access.Nobody {
-		return handler(srv, stream)
+	who := caller(stream.Context()).String()
+	if rules[info.FullMethod].role == access.Nobody { // was not asked
+		if p, ok := peer.FromContext(stream.Context()); ok {
+			who = hostOf(p.Addr.String())
+		}
 	}
-	leave, err := l.watchers.enter(caller(stream.Context()).String())
+	leave, err := l.watchers.enter(who)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -152,6 +153,56 @@ func TestTooManyStreams(t *testing.T) {
 	}
 }
 
+// Who watches the health of the server is not asked who it is, but counted.
+func TestTooManyHealthStreams(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	refused := make(chan error)
+	for range service.MaxWatchers + 1 {
+		stream, err := healthv1.NewHealthClient(s.conn).Watch(ctx, &healthv1.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				if _, err := stream.Recv(); err != nil {
+					select {
+					case refused <- err:
+					case <-ctx.Done():
+					}
+					return
+				}
+			}
+		}()
+	}
+	wantCode(t, <-refused, codes.ResourceExhausted)
+	s.well(t)
+}
+
+// What is wrong with a request is told of as far as a client takes it, however much there is.
+func TestManyMistakes(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	long := strings.Repeat("x", 100_000)
+	for _, r := range []*cleanupv1.RunCleanupRequest{
+		{Tasks: slices.Repeat([]string{""}, 300_000)},
+		{Tasks: slices.Repeat([]string{"deliveries"}, 100)},
+		{Tasks: slices.Repeat([]string{long}, 5)},
+		{SkipTasks: slices.Repeat([]string{"unknown"}, 20)},
+	} {
+		stream, err := s.RunCleanup(t.Context(), r)
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if wantCode(t, err, codes.InvalidArgument); len(err.Error()) > 8<<10 {
+			t.Errorf("%d bytes: %.1000s", len(err.Error()), err)
+		}
+	}
+	s.well(t)
+}
+
 // queued is a run that nobody works on.
 func (s *server) queued(t *testing.T) (id string) {
 	t.Helper()
@@ -190,6 +241,15 @@ func TestSlowClients(t *testing.T) {
 			_ = conn.Close()
 			if strings.Contains(string(said), "200 OK") {
 				t.Errorf("%q is answered with %s", c.begin, said)
+			}
+		}
+		for _, method := range []string{cleanupv1.CleanupService_GetSchedule_FullMethodName, cleanupv1.CleanupService_RunCleanup_FullMethodName} {
+			stream, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.RecvMsg(&cleanupv1.Schedule{}); status.Code(err) != codes.Canceled {
+				t.Errorf("%s without a request: %v", method, err)
 			}
 		}
 		if n := s.db.Int("SELECT count(*) FROM cleanupd.run"); n != 0 {

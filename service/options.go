@@ -132,7 +132,7 @@ func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 	var wrong runs.InvalidError
 	for i, path := range paths {
 		if optionFields.ByName(protoreflect.Name(path)) == nil {
-			wrong = append(wrong, runs.Violation{Field: fmt.Sprintf("update_mask.paths[%d]", i), Problem: fmt.Sprintf("Options has no field %q", path)})
+			wrong = append(wrong, runs.Violation{Field: fmt.Sprintf("update_mask.paths[%d]", i), Problem: fmt.Sprintf("Options has no field %.64q", path)})
 		}
 	}
 	var changes []change

@@ -46,6 +46,9 @@ func (s *UserData) FindUserData(ctx context.Context, in *cleanupv1.FindUserDataR
 	if wrong != nil {
 		return nil, wrong
 	}
+	if err := audit.Note(ctx, nil, audit.Details{}); err != nil { // nobody is looked for unseen
+		return nil, err
+	}
 	found, err := s.forms.Find(ctx, query)
 	if err != nil {
 		return nil, err
@@ -179,7 +182,7 @@ func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err erro
 		for i, text := range texts {
 			id, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || id <= 0 {
-				wrong = append(wrong, runs.Violation{Field: fmt.Sprintf("%s[%d]", field, i), Problem: fmt.Sprintf("must be a number above 0, not %q (0 means none: by it everybody's orphan tasks would go)", text)})
+				wrong = append(wrong, runs.Violation{Field: fmt.Sprintf("%s[%d]", field, i), Problem: fmt.Sprintf("must be a number above 0, not %.64q (0 means none: by it everybody's orphan tasks would go)", text)})
 			}
 			list = append(list, id)
 		}

@@ -102,7 +102,7 @@ func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 		_, err = net.LookupPort("tcp", u.Port())
 	}
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usagef("--forms-server-url: %q is no http or https address", c.serverURL)
+		return nil, usagef("--forms-server-url is no http or https address: http[s]://HOST[:PORT]/PATH") // it may hold a password
 	}
 	server := userdata.ServerConfig{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
 	if c.serverCA != "" {

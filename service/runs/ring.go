@@ -64,13 +64,13 @@ func (r *ring) after(sequence int64) (events []Event, more <-chan struct{}, ende
 	defer r.mu.Unlock()
 	first := r.next - int64(len(r.events))
 	switch {
-	case sequence+1 < first:
+	case sequence < first-1:
 		return nil, nil, nil, nil
 	case r.err != nil:
 		return nil, nil, nil, r.err
-	case sequence+1 >= r.next && r.ended != nil:
+	case sequence >= r.next-1 && r.ended != nil:
 		return nil, nil, r.ended, nil
-	case sequence+1 >= r.next:
+	case sequence >= r.next-1:
 		return nil, r.changed, nil, nil
 	}
 	return slices.Clip(r.events[sequence+1-first:]), r.changed, nil, nil // shared: what is in the ring is never changed

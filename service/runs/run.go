@@ -134,6 +134,15 @@ type Violation struct{ Field, Problem string }
 // InvalidError says all that is wrong with a request.
 type InvalidError []Violation
 
+// Brief says the first of it, as much as a status may tell: a client takes only so long a one.
+func (e InvalidError) Brief() InvalidError {
+	const most = 10
+	if more := len(e) - most; more > 0 {
+		return append(slices.Clone(e[:most]), Violation{e[most].Field, fmt.Sprintf("and %d more mistakes from here on", more)})
+	}
+	return e
+}
+
 func (e InvalidError) Error() string {
 	var lines []string
 	for _, v := range e {
@@ -153,10 +162,14 @@ func (r Request) Validate() error {
 		field string
 		names []string
 	}{{"tasks", r.Tasks}, {"skip_tasks", r.SkipTasks}} {
+		if len(list.names) > len(valid) {
+			wrong = append(wrong, Violation{list.field, fmt.Sprintf("has %d names; there are %d tasks", len(list.names), len(valid))})
+			continue
+		}
 		for i, name := range list.names {
 			if !slices.Contains(valid, name) {
 				wrong = append(wrong, Violation{fmt.Sprintf("%s[%d]", list.field, i),
-					fmt.Sprintf("unknown task %q; the tasks are %s", name, strings.Join(valid, ", "))})
+					fmt.Sprintf("unknown task %.64q; the tasks are %s", name, strings.Join(valid, ", "))})
 			}
 		}
 	}
