@@ -93,14 +93,14 @@ INSERT INTO named VALUES
   ('nmsproposition[a-z0-9]*', '{ipropositionid}', 'SELECT, DELETE'), ('nmsappsubscription[a-z0-9]*', '{imobileappid, idisabled}', 'SELECT, DELETE');
 SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(format('%I.nmsdeliverymapping', :'schema')) AND relkind IN ('r', 'p')) AS mapped \gset
 \if :mapped
-INSERT INTO named
-SELECT lower(replace(f.schema, ':', '')), f.columns, f.privileges
-FROM (SELECT to_jsonb(m) FROM :"schema".nmsdeliverymapping m) AS m (mapping)
-CROSS JOIN LATERAL (VALUES
-  (mapping ->> 'sbroadlogschema', '{ibroadlogid, ideliveryid, istatus, tslastmodified}'::name[], 'SELECT, DELETE, UPDATE'),
-  (mapping ->> 'sbroadlogexclschema', '{ibroadlogid, ideliveryid, istatus, tslastmodified}', 'SELECT, DELETE'),
-  (mapping ->> 'strackinglogschema', '{itrackinglogid, ideliveryid, tslog}', 'SELECT, DELETE')) AS f (schema, columns, privileges)
-WHERE f.schema ~ '^\w+:\w+$';
+LOCK TABLE :"schema".nmsdeliverymapping IN ACCESS SHARE MODE; -- it stays what it is found to be: a table, and its columns texts
+SELECT format('INSERT INTO named SELECT lower(replace(%1$I, '':'', '''')), %2$L, %3$L FROM %4$s WHERE %1$I ~ ''^\w+:\w+$''', f.schema, f.columns, f.privileges, m.oid::regclass)
+FROM (VALUES
+  ('sbroadlogschema', '{ibroadlogid, ideliveryid, istatus, tslastmodified}', 'SELECT, DELETE, UPDATE'),
+  ('sbroadlogexclschema', '{ibroadlogid, ideliveryid, istatus, tslastmodified}', 'SELECT, DELETE'),
+  ('strackinglogschema', '{itrackinglogid, ideliveryid, tslog}', 'SELECT, DELETE')) AS f (schema, columns, privileges)
+JOIN pg_class m ON m.oid = to_regclass(format('%I.nmsdeliverymapping', :'schema')) AND m.relkind IN ('r', 'p')
+JOIN pg_attribute a ON a.attrelid = m.oid AND a.attname = f.schema AND a.atttypid IN ('text'::regtype, 'varchar'::regtype) \gexec
 \endif
 INSERT INTO needed
 SELECT c.oid, n.privileges FROM named n JOIN pg_class c ON c.relname ~ ('^' || n.name || '$')

@@ -283,3 +283,21 @@ func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 	}
 	db.Do("DELETE FROM XtkAudit")
 }
+
+// The script is a superuser's: nothing that the application's role may have planted is called in it.
+func TestRoleScriptCallsNothingPlanted(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`CREATE TYPE mood AS ENUM ('x');
+		CREATE FUNCTION tell(mood) RETURNS json LANGUAGE plpgsql AS $$ BEGIN CREATE TABLE called AS SELECT current_user AS by; RETURN '"x"'; END $$;
+		CREATE CAST (mood AS json) WITH FUNCTION tell(mood);
+		ALTER TABLE NmsDeliveryMapping ADD eMood mood DEFAULT 'x';
+		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:broadLogStore')`)
+	role := leastRole(t, db)
+	if n := db.Int("SELECT count(*) FROM pg_class WHERE relname = 'called'"); n != 0 {
+		t.Error("a function was called")
+	}
+	if n := db.Int("SELECT has_table_privilege('" + role + "', 'CusBroadLogStore', 'DELETE')::int"); n != 1 {
+		t.Error("the mapping was not read")
+	}
+}
