@@ -67,7 +67,10 @@ func TestFolder(t *testing.T) {
 	}
 	f.db.Do("INSERT INTO tb_task VALUES (12, 1, 'P0', 0), (123, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 12), (8, 123)")
 	f.work()
-	_, receipt := f.erase(userdata.Request{Tasks: []int64{12}})
+	events, receipt := f.erase(userdata.Request{Tasks: []int64{12}})
+	if !f.said(events, "7 documents are of erased tasks; 2 of them stay") {
+		t.Errorf("%+v", *events[1].Log)
+	}
 	want := []string{".session_wfattach12", "eight", "eight.session_wfattach12", "four", "link", "nine.session_other", "nine.session_other.session_wfattach12", "seven", "six.session_wfattach12.bak", "three", "three.session_other", "two", "two.session_wfattach123"}
 	if got := f.files(); !slices.Equal(got, want) || !receipt.Succeeded {
 		t.Errorf("%t: left %v, want %v", receipt.Succeeded, got, want)

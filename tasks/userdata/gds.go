@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/cleanupd/cleanupd/tasks"
 )
@@ -41,6 +42,17 @@ type document struct {
 	files []file // that are to go: itself first, unless it stays, since it could not be found without its markers
 }
 
+// directories are those below a root. A pipe that has taken a folder's place is refused, instead of waited on.
+type directories struct{ root *os.Root }
+
+// Open implements fs.FS.
+func (d directories) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	return d.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+}
+
 // walk looks through the folder once, for the documents that sessions refer to, and says what it has looked through. A
 // document stays when another marker keeps it: these are named by its guid, whatever folder they are in. Links are not
 // followed, and nothing outside is reached. A folder in it that can not be read ends the walk, since a marker in it may
@@ -53,7 +65,7 @@ func walk(root *os.Root, sessions []string) (documents []document, told Event, e
 		kept   = map[string]bool{}   // the guids of documents that another marker refers to
 		sought = set(sessions)
 	)
-	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(directories{root}, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case name == "lost+found" && entry.IsDir():
 			return fs.SkipDir
@@ -84,18 +96,27 @@ func walk(root *os.Root, sessions []string) (documents []document, told Event, e
 		return nil, told, err
 	}
 	documents = make([]document, len(order))
+	strange := 0
 	for i, at := range order {
 		documents[i] = document{at, found[at]}
 		if kept[path.Base(at)] || !filepath.IsLocal(at) { // as by the guid ".."
 			continue
 		}
 		info, err := root.Lstat(at)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err == nil && !info.Mode().IsRegular():
+			strange++
 			continue
 		} // what can not be looked at can not be deleted either, which is told then
 		documents[i].files = append([]file{{at, sessionsOfFiles(found[at])}}, found[at]...)
 	}
-	return documents, logged(tasks.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))), nil
+	text := fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))
+	if strange > 0 {
+		return documents, logged(tasks.Warning, fmt.Sprintf("%s; %d of them stay, since they are no regular files", text, strange)), nil
+	}
+	return documents, logged(tasks.Info, text), nil
 }
 
 // marks looks again at the markers beside documents, just before these go, since the Forms server may have made others:
@@ -110,7 +131,7 @@ func marks(root *os.Root, documents []document) (marked map[string]bool, unread 
 	}
 	marked, unread = map[string]bool{}, map[string]error{}
 	for folder := range folders {
-		entries, err := fs.ReadDir(root.FS(), folder)
+		entries, err := fs.ReadDir(directories{root}, folder)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			unread[folder] = err
 		}
