@@ -47,9 +47,9 @@ func writeDocs(dir string, results []result) error {
 
 const head = `# The dashboard
 
-` + "`deploy/grafana/cleanupd.json`" + ` is a dashboard for Grafana 10 and later: import it, and choose the data source and the job. This is what its queries give after
-` + "`cleanupd demo`" + `, which was scraped four times a second, in Prometheus' own storage and engine; a query without data fails the test. Of it the picture shows
-the half minute, and the table the largest and the last values. Make both anew with
+` + "`deploy/grafana/cleanupd.json`" + ` is a dashboard for Grafana 10 and later: import it, and choose the data source and the job. Below is what its queries return after
+` + "`cleanupd demo`" + `, scraped four times a second, in Prometheus' own storage and engine; a query without data fails the test. The picture shows
+half a minute, the table the largest and the last values. Regenerate both with
 
 ` + "```" + `
 cd internal/dashboard && go test -run TestEveryPanelHasData -write
