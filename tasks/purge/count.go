@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Count counts the rows of the sweep and their twins, changing and locking nothing. found is told the rows of one
-// window after another.
+// Count counts the rows of the sweep and their twins, changing and locking nothing. It calls found with the number of rows
+// in one window after another.
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
 	return e.open(ctx, []Sweep{s}, func(sw *sweep) error { return sw.each(ctx, found) })
 }
 
-// each counts the rows of one window after another.
+// each calls found with the number of rows in one window after another.
 func (sw *sweep) each(ctx context.Context, found func(ctx context.Context, rows int64) error) error {
 	end, _, err := sw.end(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (sw *sweep) each(ctx context.Context, found func(ctx context.Context, rows 
 	return nil
 }
 
-// count is the beginning of a statement that counts rows of the sweep, or of a sample, and their twins.
+// count is the SELECT, up to its WHERE, that counts rows of the sweep, or of a sample, and their twins.
 func (s *Sweep) count(sample string) string {
 	if s.Twin == nil {
 		return fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r%s", s.Relation, sample)

@@ -28,7 +28,7 @@ func TestCountChangesNothing(t *testing.T) {
 	}
 }
 
-// A small table is counted, a large one asked of the planner, or sampled where the planner can not know.
+// A small table is counted; of a large one the planner is asked, or a sample counted where the planner cannot know.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	small, large := rows(t, 10_000), rows(t, 300_000)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Beside others several workers are worth it when together they get half as much again done as one alone: what they take
-// from each other they take from the application, too. What a row costs is known after so many batches a worker; the other
-// way is tried again after a pause that doubles.
+// While other sessions are active, several workers are worth it if together they get at least half as much again done as one
+// alone: what they take from each other they take from the application, too. The cost of a row is known after trial batches
+// per worker; the other mode is tried after a pause that doubles.
 const (
 	worthIt    = 1.5
 	trial      = 2
@@ -17,28 +17,28 @@ const (
 	lastPause  = time.Minute
 )
 
-// crowd lets all of a sweep's workers work while nobody else is at work on the server, and else one of them, or all, as it
-// is worth it.
+// crowd lets all of a sweep's workers run while the server is otherwise idle, and else one of them, or all if that is worth
+// it.
 type crowd struct {
 	size int
 
 	mu      sync.Mutex
-	quiet   bool // nobody else is at work
+	quiet   bool // the server is otherwise idle
 	busy    int
 	allowed int
-	changed chan struct{} // closed when a worker may have a place
-	since   time.Time     // when this way began
-	costs   []float64     // of a row, in its last batches
-	alone   float64       // what it cost when one was alone
-	pause   time.Duration // until the other way is tried
+	changed chan struct{} // closed when a worker may enter
+	since   time.Time     // when this mode began
+	costs   []float64     // of a row in the last batches, in seconds
+	alone   float64       // the cost of a row with one worker
+	pause   time.Duration // until the other mode is tried
 }
 
-// newCrowd has one worker at work.
+// newCrowd begins with one worker running.
 func newCrowd(size int) *crowd {
 	return &crowd{size: size, busy: 1, allowed: 1, since: time.Now(), pause: firstPause, changed: make(chan struct{})}
 }
 
-// enter waits for a place.
+// enter waits until one more worker may run.
 func (c *crowd) enter(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -57,14 +57,14 @@ func (c *crowd) enter(ctx context.Context) error {
 	}
 }
 
-// places is how many may be at work.
+// places is how many workers may run.
 func (c *crowd) places() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.allowed
 }
 
-// leave gives the place up.
+// leave lets another worker run.
 func (c *crowd) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *crowd) leave() {
 	c.wake()
 }
 
-// stay keeps the place, or gives it up for a while.
+// stay waits if too many workers run.
 func (c *crowd) stay(ctx context.Context) error {
 	c.mu.Lock()
 	stays := c.busy <= c.allowed
@@ -89,7 +89,7 @@ func (c *crowd) wake() {
 	c.changed = make(chan struct{})
 }
 
-// see is told whether nobody else is at work.
+// see is told whether the server is otherwise idle.
 func (c *crowd) see(quiet bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (c *crowd) see(quiet bool) {
 	c.quiet = quiet
 }
 
-// took is told how long a batch took that so many rows went by, and decides.
+// took is told how long a batch of rows took, and decides whether to change the mode.
 func (c *crowd) took(begun time.Time, took time.Duration, rows int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *crowd) took(begun time.Time, took time.Duration, rows int64) {
 	}
 }
 
-// let lets so many work.
+// let sets how many workers may run.
 func (c *crowd) let(workers int) {
 	c.allowed, c.since, c.costs = workers, time.Now(), nil
 	c.wake()

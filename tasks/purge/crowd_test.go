@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Workers that hinder each other are sent away but for one, those that do not may stay.
+// Workers that hinder each other pause except for one; those that do not may all run.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		together time.Duration // that a batch takes when two are at work; alone it takes 10 ms
+		together time.Duration // that a batch takes when two run; alone it takes 10 ms
 		both     bool
 	}{
 		"nothing gained":        {20 * time.Millisecond, false},
@@ -62,7 +62,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// While nobody else is at work all may be, however little they gain; who comes then finds one.
+// While the server is otherwise idle all may run, however little they gain; as soon as it is not, only one.
 func TestCrowdAlone(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(3)

@@ -13,20 +13,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// countBlocks is how many blocks one statement of a count looks at, which deletes nothing: 32 MiB.
+// countBlocks is how many blocks a statement that only counts reads: 32 MiB.
 const countBlocks = 4096
 
-// Delta is what one batch did. Cursor says where the sweep goes on after it.
+// Delta is what one batch did. Cursor says where the sweep continues after it.
 type Delta struct {
 	Deleted int64
 	Updated int64
 	Dropped int64
-	// Statements is how many statements did it, and Largest the most rows that one of them touched.
+	// Statements is how many statements changed rows, and Largest the most rows that one of them touched.
 	Statements, Largest int64
-	// Space is what the batch did to tables whose size is to be told.
+	// Space is what the batch did to tables whose size is to be reported.
 	Space  []Space
 	Cursor Cursor
-	// Begun is when the batch began; zero: it is not told.
+	// Begun is when the batch began; zero: unknown.
 	Begun time.Time
 }
 
@@ -34,43 +34,43 @@ type Delta struct {
 type Space struct {
 	Relation string // quoted, with its schema
 	Rows     int64  // deleted
-	// TableBytes and IndexBytes are its size before; 0: as it is now.
+	// TableBytes and IndexBytes are its size before the batch; 0: its current size.
 	TableBytes, IndexBytes int64
 }
 
-// Empty tells whether the batch changed nothing.
+// Empty reports whether the batch changed nothing.
 func (d Delta) Empty() bool { return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 }
 
-// Cursor is the block that a sweep has come to: all below it is done. It means nothing after the table was rewritten
-// (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep that an index led always is.
+// Cursor is the block that a sweep has reached: all blocks below it are done. It is void once the table is rewritten
+// (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep by index always starts.
 type Cursor struct {
 	Unit     string `json:"unit,omitempty"` // the caller's name for the sweep
 	Filenode uint32 `json:"filenode,omitempty"`
 	Place    int64  `json:"place,omitempty"`
 }
 
-// DefaultTarget is how long a batch should take where nothing else is said.
+// DefaultTarget is how long a batch should take by default.
 const DefaultTarget = 50 * time.Millisecond
 
-// Settings are how batches are to be.
+// Settings configure batches.
 type Settings struct {
 	// MaxRows caps every sweep's limit; 0: no cap.
 	MaxRows int
-	// Target is how long a batch should take at the server before its COMMIT; 0: DefaultTarget.
+	// Target is how long a batch should take on the server before its COMMIT; 0: DefaultTarget.
 	Target time.Duration
-	// Workers is how many batches of one sweep may be at work at once, where the table is large and they do not hinder each
-	// other; 0: 1.
+	// Workers is how many batches of one sweep may run at once, if the table is large and they do not hinder each other;
+	// 0: 1.
 	Workers int
 	// Limits are what a batch waits for.
 	Limits Limits
 }
 
-// Engine runs sweeps. It may be copied. One with Limits is made by New.
+// Engine runs sweeps. It may be copied. One with Limits must be made by New.
 type Engine struct {
 	Settings
 	Pool *pgxpool.Pool
-	// Commit writes the batch's account in its transaction and commits it. An error ends the sweep. Several workers call
-	// it at once.
+	// Commit writes the batch's account in its transaction and commits it. An error ends the sweep. It is called
+	// concurrently if there are several workers.
 	Commit func(ctx context.Context, tx pgx.Tx, d Delta) error
 	// LockTimeout is how long a statement waits for a lock; 0: 2 seconds.
 	LockTimeout time.Duration
@@ -79,44 +79,44 @@ type Engine struct {
 	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one;
 	// 0: none.
 	Lock int64
-	// Durable has every batch wait until the disk has it. Otherwise a crash of the server may bring the last ones back, rows
-	// and account together, which is as good where all is in one database.
+	// Durable makes batches commit synchronously. Otherwise a crash of the server may undo the last ones, rows and account
+	// together, which does no harm if both are in one database.
 	Durable bool
-	// CountAtOnce has the server's statistics know of a batch when it ends, rather than some time later, after VACUUM even,
-	// which they would contradict; it takes PostgreSQL 15.
+	// CountAtOnce makes each batch flush its statistics when it ends; otherwise they may arrive even after a VACUUM, and
+	// contradict it. It needs PostgreSQL 15.
 	CountAtOnce bool
-	// Way is told how the rows of a sweep are found; nil: it is not.
+	// Way is called with how the rows of a sweep are found; nil: it is not.
 	Way func(way string)
-	// Throttled is told why a batch waits, and an empty reason when it goes on; it is needed where there are Limits.
+	// Throttled is called with why a batch waits, and with an empty reason when it continues; it is required with Limits.
 	Throttled func(reason string)
-	// Proceed fails when nothing more is to be done; it is asked while a batch waits, where it is needed, and before one is tried
-	// again; nil: it is not.
+	// Proceed fails when the sweep must stop. It is called while a batch waits, for which it is required, and before a retry;
+	// nil: it is not.
 	Proceed func(ctx context.Context) error
-	// Retried is told the SQLSTATE for which something is tried again; nil: it is not.
+	// Retried is called with the SQLSTATE that causes a retry; nil: it is not.
 	Retried func(state string)
-	// Warn is told what an operator should know, such as a batch that is tried again.
+	// Warn is called with what an operator should know, such as a retry.
 	Warn func(message string)
 
 	manners    *manners
 	findAtOnce int // 0: foundAtOnce
 }
 
-// New returns an engine, whose copies look at the server together.
+// New returns an engine whose copies share their samples of the server's load.
 func New(e Engine) *Engine {
 	e.manners = &manners{}
 	return &e
 }
 
-// Tries is how often a batch is tried that met what passes by itself, by SQLSTATE. A lock has been waited for each time.
+// Tries is how often a batch is tried that meets a transient error, by SQLSTATE. Each try waits for its locks.
 var Tries = map[string]int{
 	pgerrcode.SerializationFailure: 8, pgerrcode.DeadlockDetected: 8, pgerrcode.LockNotAvailable: 3,
 	pgerrcode.UniqueViolation: 8, // a new id that someone else took in between
 }
 
-// errPersists says that something which should pass by itself did not.
+// errPersists says that an error which should be transient was not.
 var errPersists = errors.New("tried again and again")
 
-// Retry runs a batch again after what passes by itself, after a random and growing pause. what names it for a person.
+// Retry runs a batch, and again after transient errors, with random exponential backoff. what names it for people.
 func (e *Engine) Retry(ctx context.Context, what string, batch func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// sampleBlocks is how much of a table is looked at to estimate: 8 MiB.
+// sampleBlocks is how much of a table is read for an estimate: 8 MiB.
 const sampleBlocks = 1024
 
-// Estimate is about how many rows each of the sweeps has: a small table is counted, a part of a large one where the rows of
-// other tables matter, and else the planner is asked. It is not ok when a large table was never analyzed.
+// Estimate estimates how many rows each of the sweeps has: a small table is counted, and so is a sample of a large one if
+// rows of other tables matter; otherwise the planner is asked. ok is false if a large table was never analyzed.
 func (e *Engine) Estimate(ctx context.Context, sweeps ...Sweep) (rows []int64, ok bool, err error) {
 	ok = true
 	err = e.open(ctx, sweeps, func(sw *sweep) error {

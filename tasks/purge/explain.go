@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// explained is what the planner thinks of a sweep.
+// explained is the planner's estimate of a sweep.
 type explained struct {
 	rows    int64
-	indexes []string // that it would use, by their names
+	indexes []string // the names of those that it would use
 }
 
 // node is a node of a plan, as EXPLAIN gives it.

@@ -1,4 +1,4 @@
 package purge
 
-// FindAtOnce makes the engine find so many rows at once.
+// FindAtOnce sets how many rows the engine finds at once.
 func (e *Engine) FindAtOnce(n int) { e.findAtOnce = n }

@@ -15,18 +15,18 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Where an index leads to the rows they are found by it first, within so much time. Where they stand close together, the
-// blocks that they are in are swept; else they are deleted in the order of their places, so many at once (16 MB).
+// Where the planner would use an index, the rows are found by it first, within findTimeout. If they are close together,
+// their blocks are swept; otherwise they are deleted in TID order, foundAtOnce at a time (16 MB of TIDs).
 const (
 	findTimeout = 5 * time.Minute
 	foundAtOnce = 2_000_000
 )
 
-// small is the table that is swept whatever index there is: a few batches see all of it.
+// small is up to how many blocks a table is swept whatever index there is: a few batches cover all of it.
 const small = 1024
 
-// byIndex finds the rows by an index, if the planner would, and deletes them in the order of their places, so that each
-// block is visited once. It is not done where the table has to be swept.
+// byIndex finds the rows by an index, if the planner would, and deletes them in TID order, so that each block is visited
+// once. done is false if the table has to be swept instead.
 func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 	if t.blocks <= small {
 		return false, nil
@@ -43,8 +43,8 @@ func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 		return false, nil
 	}
 	sw.tellWay("index " + index)
-	// When as many have gone as there were, none has to be looked for elsewhere. They are counted before, since an index has
-	// those that are gone for a while, and to pass over them takes longer.
+	// If as many rows are deleted as there were, none has to be looked for elsewhere. They are counted beforehand, since an
+	// index keeps the entries of deleted rows for a while, and skipping them takes longer.
 	if about.many(t.enough) {
 		there, err := sw.there(ctx)
 		if err == nil {
@@ -55,7 +55,7 @@ func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 		}
 	}
 	most := int64(cmp.Or(sw.findAtOnce, foundAtOnce))
-	// Rows that someone changed meanwhile stand elsewhere now: they are looked for once more.
+	// Rows that others changed in the meantime are elsewhere now: they are looked for once more.
 	for again := true; ; {
 		sw.gone = 0
 		x, err := sw.extent(ctx)
@@ -71,14 +71,13 @@ func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 		case sw.gone > 0 && x.rows > most: // the next ones
 		case again:
 			again = false
-		default: // those that stay may be in the way of others
+		default: // if there are more than most, those that stay may hide others
 			return x.rows <= most, nil
 		}
 	}
 }
 
-// index is the name of the index by which the planner would find the rows, and how many it thinks there are; empty: by
-// none.
+// index is the name of the index by which the planner would find the rows, and how many it expects; empty: by none.
 func (sw *sweep) index(ctx context.Context) (name string, guess int64, err error) {
 	p, err := sw.explain(ctx)
 	if err != nil || len(p.indexes) == 0 {
@@ -89,26 +88,26 @@ func (sw *sweep) index(ctx context.Context) (name string, guess int64, err error
 	return name, p.rows, err
 }
 
-// extent is where rows of a sweep stand.
+// extent is where in the table the rows of a sweep are.
 type extent struct {
 	rows        int64
 	first, last pgtype.TID
 }
 
-// blocks is how many there are from the first row to the last.
+// blocks is the number of blocks from the first row to the last.
 func (x extent) blocks() int64 { return int64(x.last.BlockNumber) - int64(x.first.BlockNumber) + 1 }
 
-// many tells whether the rows are so many a block that all blocks are visited, rather than one row after the other.
+// many reports whether there are enough rows per block to visit all blocks rather than single rows.
 func (x extent) many(enough float64) bool { return float64(x.rows) >= enough*float64(x.blocks()) }
 
-// sampleSize is how many of the oldest rows that are to go, and of the youngest, show about where all stand.
+// sampleSize is how many of the oldest obsolete rows, and of the youngest, are read to estimate where all of them are.
 const sampleSize = 500
 
-// sampleMargin is which part of the blocks in between are added on both sides: what a sample shows the first and the last
-// row of is seldom all.
+// sampleMargin says that one in so many blocks is added on both sides of a sample, which seldom has the very first and the
+// very last row.
 const sampleMargin = 100
 
-// sample is about where so many rows stand; of none when they do not go by their age, or are too few for a sample.
+// sample estimates where guess rows are; its extent has no rows if they are not chosen by age, or too few for a sample.
 func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) {
 	if sw.Older == nil {
 		return x, nil
@@ -129,8 +128,8 @@ func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) 
 	return x, nil
 }
 
-// there is how many rows there are, counted in an index on the date, which is not asked for the zero record; negative when
-// that takes too long.
+// there is how many rows there are, counted in an index on the date alone, less the zero record; negative if that takes too
+// long.
 func (sw *sweep) there(ctx context.Context) (rows int64, err error) {
 	older := fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE r.%s < $1::timestamptz", sw.Relation, pgx.Identifier{sw.Older.Column}.Sanitize())
 	sql := older
@@ -143,7 +142,7 @@ func (sw *sweep) there(ctx context.Context) (rows int64, err error) {
 	return rows, err
 }
 
-// extent looks where the rows stand.
+// extent finds out where the rows are.
 func (sw *sweep) extent(ctx context.Context) (x extent, err error) {
 	err = sw.find(ctx, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*), min(r.ctid), max(r.ctid) FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...).Scan(&x.rows, &x.first, &x.last)
@@ -151,9 +150,9 @@ func (sw *sweep) extent(ctx context.Context) (x extent, err error) {
 	return x, err
 }
 
-// listed are the places of the rows, so many at most, in order.
+// listed are the TIDs of the rows, most of them at most, in order.
 func (sw *sweep) listed(ctx context.Context, most int64) ([]pgtype.TID, error) {
-	found := make([]pgtype.TID, 0, most) // no larger than it must be, since it may be large
+	found := make([]pgtype.TID, 0, most) // never grown, since it may be large
 	err := sw.find(ctx, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, fmt.Sprintf("SELECT r.ctid FROM ONLY %s AS r WHERE %s LIMIT %d", sw.Relation, sw.Where, most), sw.Args...)
 		if err != nil {
@@ -166,7 +165,7 @@ func (sw *sweep) listed(ctx context.Context, most int64) ([]pgtype.TID, error) {
 	return found, err
 }
 
-// find asks where rows are.
+// find runs a query for rows, with findTimeout.
 func (sw *sweep) find(ctx context.Context, ask func(tx pgx.Tx) error) error {
 	return sw.Retry(ctx, sw.Name, func() error {
 		tx, err := sw.session.begin(ctx, func(b *pgx.Batch) {
@@ -186,7 +185,7 @@ func (sw *sweep) find(ctx context.Context, ask func(tx pgx.Tx) error) error {
 // errSlow says that the rows were not found in time.
 var errSlow = errors.New("an index did not find the rows in time")
 
-// clear deletes rows that were found, so many at most.
+// clear sweeps the blocks of an extent, or deletes up to most of its rows.
 func (sw *sweep) clear(ctx context.Context, x extent, enough float64, most int64) error {
 	if x.many(enough) {
 		return sw.visit(ctx, x)
@@ -199,7 +198,7 @@ func (sw *sweep) clear(ctx context.Context, x extent, enough float64, most int64
 	return sw.to(ctx, int64(len(found)))
 }
 
-// visit sweeps the blocks that rows stand in.
+// visit sweeps the blocks of an extent.
 func (sw *sweep) visit(ctx context.Context, x extent) error {
 	sw.axis, sw.next = someBlocks(), int64(x.first.BlockNumber)
 	return sw.to(ctx, sw.next+x.blocks())

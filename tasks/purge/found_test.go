@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// dated makes a table of n rows, of which the part in percent is old, and the sweep of these.
+// dated makes a table of n rows, of which part percent are old, and the sweep of these.
 func dated(t *testing.T, n, part int, dateType string) (*pgtest.DB, purge.Sweep) {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -30,8 +30,8 @@ func dated(t *testing.T, n, part int, dateType string) (*pgtest.DB, purge.Sweep)
 
 const countOld = "SELECT count(*) FROM t WHERE ts < '2025-01-01'"
 
-// Where little goes the rows are found by an index; where much goes, or no index helps, the table is swept. All that is
-// obsolete goes either way.
+// Few obsolete rows are found by an index; if there are many, or no index helps, the table is swept. All obsolete rows are
+// deleted either way.
 func TestTheWayIsChosen(t *testing.T) {
 	t.Parallel()
 	const byIndex, byTable = "index t_ts_idx", "table"
@@ -86,8 +86,8 @@ func TestTheWayIsChosen(t *testing.T) {
 	}
 }
 
-// Where rows stand together they are counted before they go, and looked for elsewhere only when fewer went than there were.
-// The zero record, which is old, neither goes nor counts.
+// Rows that are close together are counted beforehand, and looked for elsewhere only if fewer were deleted than there were.
+// The zero record, which is old, is neither deleted nor counted.
 func TestWhatStandsElsewhereIsLookedFor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -144,7 +144,7 @@ func (r *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQu
 
 func (r *tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Rows by index: so many at once, single rows, after a worker that was lost, and of few parents.
+// Rows by index: a limited number at a time, single rows, after a worker was lost, and of few parents.
 func TestFoundRows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -228,7 +228,7 @@ func TestFoundRowsAreJudgedAgain(t *testing.T) {
 	}
 }
 
-// A row that was locked, and that whoever held it deletes before it is looked for again, is none that stays.
+// A row that was locked, and that the lock's holder deletes before it is looked for again, does not count as left.
 func TestLockedRowThatGoes(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Limits are what a batch waits for before it begins. A zero is no limit.
+// Limits are the load above which a batch waits before it begins. Zero is no limit.
 type Limits struct {
 	// ReplicaLag is how far the slowest replica of the database may be behind.
 	ReplicaLag time.Duration
-	// LagMustBeSeen makes a lag that the role may not see count as too much; otherwise it is told once.
+	// LagMustBeSeen makes a lag that the role may not see count as too much; otherwise it is reported once.
 	LagMustBeSeen bool
-	// ActiveSessions is how many sessions of others may be at work on the server.
+	// ActiveSessions is how many other sessions may be active on the server.
 	ActiveSessions int
-	// WaitingSessions is how many sessions of others may wait for a lock, whoever holds it.
+	// WaitingSessions is how many other sessions may wait for a lock, whoever holds it.
 	WaitingSessions int
-	// WALPerSecond is how many bytes of WAL the server may write in a second.
+	// WALPerSecond is how many bytes of WAL the server may write per second.
 	WALPerSecond int64
-	// RowsPerSecond is how many rows may go in a second.
+	// RowsPerSecond is how many rows may be deleted or updated per second.
 	RowsPerSecond int
 }
 
-// Why a batch waits, as it is told.
+// Why a batch waits, as reported.
 const (
 	othersWait      = "others wait for our locks"
 	hiddenLag       = "replica lag can not be seen: GRANT pg_monitor"
@@ -37,23 +37,24 @@ const (
 // Reasons are all the reasons for which a batch may wait.
 var Reasons = []string{othersWait, hiddenLag, replicaLag, activeSessions, waitingSessions, walRate, rowRate}
 
-// lookEvery is how often the server is looked at: batches in between go by what was seen.
+// lookEvery is how often the server's load is sampled: batches in between go by the last sample.
 const lookEvery = 250 * time.Millisecond
 
-// manners is what is known of the server and of those who use it.
+// manners is the last sample of the server's load, and what follows from it.
 type manners struct {
 	mu      sync.Mutex
 	looked  time.Time
 	wal     int64
 	reason  string    // to wait; empty: none
-	quiet   bool      // nobody else is at work
-	ready   time.Time // when as many rows may go again
-	unknown bool      // that the lag can not be seen was told
+	quiet   bool      // the server is otherwise idle
+	ready   time.Time // when RowsPerSecond allows the next batch
+	unknown bool      // it was reported that the lag cannot be seen
 }
 
-// look asks the server; it is of use to a role that may see little, too. Others are those with another application_name.
-// They are at work who have been within half a second, or who may not be seen. The functions behind pg_stat_activity and
-// pg_stat_replication are asked, since the views look up names beside, which takes four times as long.
+// look samples the server's load; it works for a role that may see little, too. Others are sessions with another
+// application_name. The server is otherwise idle if all of them have been inactive for half a second; one that the role may
+// not see is taken for active. It calls the functions behind pg_stat_activity and pg_stat_replication, since the views also
+// look up names, which takes four times as long.
 const look = `
 WITH others AS (SELECT pid, state, state_change, wait_event_type FROM pg_stat_get_activity(NULL)
   WHERE COALESCE(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL AND usesysid IS NOT NULL AND pid <> pg_backend_pid() AND application_name <> current_setting('application_name'))
@@ -66,7 +67,7 @@ SELECT (SELECT count(*) FROM others WHERE state = 'active'),
   (SELECT count(*) FROM pg_stat_get_wal_senders()) > 0 AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
   (pg_current_wal_lsn() - '0/0')::bigint`
 
-// Polite waits until a batch does not come at a bad time. It is called outside of transactions.
+// Polite waits while the server's load exceeds the limits. It must be called outside of transactions.
 func (e *Engine) Polite(ctx context.Context) error {
 	if e.Limits == (Limits{}) {
 		return nil
@@ -94,7 +95,7 @@ func (e *Engine) Polite(ctx context.Context) error {
 	}
 }
 
-// lookAround says why a batch should wait, and for how long at least.
+// lookAround returns why a batch should wait, and for how long at least. It samples the load if the last sample is too old.
 func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Duration, err error) {
 	m := e.manners
 	m.mu.Lock()
@@ -138,7 +139,7 @@ func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Dura
 	return m.reason, lookEvery, nil
 }
 
-// quiet tells whether nobody else was at work when the server was looked at last.
+// quiet reports whether the server was otherwise idle in the last sample.
 func (e *Engine) quiet() bool {
 	if e.manners == nil {
 		return false
@@ -148,7 +149,7 @@ func (e *Engine) quiet() bool {
 	return e.manners.quiet
 }
 
-// Spend notes that rows went, or changed: as many may go only so often.
+// Spend counts deleted or updated rows towards RowsPerSecond.
 func (e *Engine) Spend(rows int64) {
 	if e.Limits.RowsPerSecond == 0 {
 		return

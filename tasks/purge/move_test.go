@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Rows whose new values belong into another partition move there: once each, and exactly counted. What is no partition, or not
-// partitioned by what is assigned, is updated where it stands.
+// Rows whose new values belong in another partition move there: once each, and exactly counted. Rows of a table that is not
+// a partition, or not partitioned by an assigned column, are updated in place.
 func TestUpdatedRowsMove(t *testing.T) {
 	t.Parallel()
 	const columns = "(id int, pending boolean, ts timestamptz)"

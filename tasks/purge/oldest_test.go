@@ -25,7 +25,7 @@ func TestOldest(t *testing.T) {
 		err = pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error { oldest, err = o.Oldest(t.Context(), tx, relation, gone); return err })
 		return oldest, err
 	}
-	// The statistics keep a hundredth of the rows, and the first of them is no date of a row that goes.
+	// The statistics keep a hundredth of the dates, and the first one is not that of an obsolete row.
 	want := func(what string, gone, want time.Time) {
 		t.Helper()
 		if got, err := ask("t", purge.Older{Column: "at", Key: "id"}, gone); err != nil || got == nil || got.Sub(want).Abs() > 4*time.Hour {

@@ -8,21 +8,21 @@ import (
 // firstRows is the limit of the first batch.
 const firstRows = 1_000
 
-// How many statements a batch may have: what comes with it, such as its account and its COMMIT, is then little beside them.
-// Beside others they are half as many, since the application waits for what a batch writes.
+// How many statements a batch may have, so that its fixed cost, such as the account and the COMMIT, is small beside them.
+// While other sessions are active they are half as many, since the application waits for what a batch writes.
 const (
 	mostAlone  = 8
 	mostBeside = 4
 )
 
-// pace is how much a batch may take on, so that it takes the time that it should.
+// pace adapts the size of batches to the time that they should take.
 type pace struct {
 	target       time.Duration
-	most         int   // rows of a statement
+	most         int   // rows of any statement
 	limit        int   // rows of a statement that picks them first
 	width        int64 // of a statement's window on the sweep's axis
 	widest       int64
-	together     int64 // statements on windows, one after the other
+	together     int64 // statements of a batch, on consecutive windows
 	mostTogether int64
 	exact        bool          // a window has as many rows as it is wide
 	fixed        time.Duration // what a statement takes however small it is
@@ -34,17 +34,17 @@ type pace struct {
 	}
 }
 
-// newPace begins small.
+// newPace begins with small batches.
 func newPace(most int, a axis, target time.Duration) pace {
 	return pace{target: cmp.Or(target, DefaultTarget), most: most, limit: min(most, firstRows), width: a.first, widest: a.most, together: 1, mostTogether: mostBeside, exact: a.found != nil}
 }
 
-// full tells whether a batch took all the rows that it might.
+// full reports whether a batch took all the rows that it might.
 func (p *pace) full(rows int64) bool { return rows >= int64(p.limit) }
 
-// took fits the next batch to the time of this one, to how far it went, and to the most rows that one of its statements
-// took: smaller at once, larger slowly, and only after one that went as far as it might. Direct statements on blocks have
-// only the width of their windows to keep their rows few.
+// took sizes the next batch by how long this one took, how far it went, and the most rows that one of its statements
+// touched: it shrinks at once, but grows slowly, and only after a batch that went as far as it might. The rows of direct
+// statements on blocks are limited only by the width of their windows.
 func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 	size, statements := float64(p.limit), int64(1)
 	if direct {
@@ -100,15 +100,15 @@ func (p *pace) learn(took time.Duration, size float64, direct bool) {
 	p.other.took, p.other.size, p.other.direct = took, size, direct
 }
 
-// filled is the part of the most rows that a window is meant to have.
+// filled is the share of the most rows that a window should have.
 const filled = 0.8
 
-// room is how wide a window may be after one that had so many rows.
+// room is how wide a window may be after one of a width that had so many rows.
 func (p *pace) room(width, rows int64) int64 {
 	return max(int64(float64(width)*filled*float64(p.most)/float64(rows)), 1)
 }
 
-// atOnce settles how many statements the next batches may have.
+// atOnce sets how many statements the next batches may have.
 func (p *pace) atOnce(most int64) {
 	p.mostTogether, p.together = most, min(p.together, most)
 }
@@ -126,5 +126,5 @@ func (p *pace) shrink(part float64, direct bool) {
 	}
 }
 
-// smallest tells whether there is nothing left to make smaller.
+// smallest reports whether batches cannot shrink further.
 func (p *pace) smallest() bool { return p.limit == 1 && p.width == 1 && p.together == 1 }

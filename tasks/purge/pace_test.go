@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The end of a stretch, shorter than a window, says nothing of how wide the next one may be.
+// The end of a stretch, shorter than a window, says nothing about how wide the next one may be.
 func TestPaceAfterAShortWindow(t *testing.T) {
 	t.Parallel()
 	p := newPace(5_000, blocks, 50*time.Millisecond)
@@ -24,7 +24,7 @@ func TestPaceAfterAShortWindow(t *testing.T) {
 	}
 }
 
-// A batch that may have but one statement never gets more, however quick it is.
+// A batch that may have only one statement never gets more, however fast it is.
 func TestPaceOfSingleStatements(t *testing.T) {
 	t.Parallel()
 	p := newPace(5_000, blocks, 50*time.Millisecond)
@@ -37,7 +37,7 @@ func TestPaceOfSingleStatements(t *testing.T) {
 	}
 }
 
-// Statements that take too long are first sent one by one, and made smaller then.
+// Statements that take too long are first sent one by one, and only then made smaller.
 func TestPaceShrinks(t *testing.T) {
 	t.Parallel()
 	p := newPace(5_000, blocks, 50*time.Millisecond)

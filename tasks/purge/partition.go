@@ -13,15 +13,15 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// As long as the drop of a partition waits for the lock on its parent, the application waits behind it.
+// While the drop of a partition waits for the lock on its parent, the application queues behind it.
 const (
 	partitionLock  = 500 * time.Millisecond
 	partitionCount = 10 * time.Minute
 )
 
-// wholly finds out whether a table is a partition by the date alone, that ends before the sweep's bound, which this role
-// may drop, and from which a drop differs in nothing from a deletion: no trigger, no rule, no publication, no policy, not
-// the default one.
+// wholly returns a row if a table is a range partition by the date alone that ends before the cutoff, that this role may
+// drop, and whose drop has the same effect as a deletion: it has no trigger, rule, publication or policy, and is not the
+// default partition. The column says whether its bounds prove that of every row: they are of type timestamptz.
 const wholly = `
 SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
   JOIN pg_attribute a ON a.attrelid = i.inhparent AND a.attnum = t.partattrs[0] JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -34,9 +34,8 @@ SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON
     AND CASE WHEN a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
         THEN (regexp_match(pg_get_expr(c.relpartbound, c.oid), $$ TO \('([^']+)'\)$$))[1]::timestamptz <= $3 ELSE false END`
 
-// dropPartition drops the sweep's table, if it is a partition of which no row stays. While its rows are counted nobody
-// may write to it; the lock on the parent is held only for the drop itself. Count, drop and account are one transaction,
-// so that a crash leaves either all or nothing.
+// dropPartition drops the sweep's table if it is a partition of which no row stays. While its rows are counted nobody can
+// write to it; the lock on the parent is held only for the drop itself. Count, drop and account are one transaction.
 func (sw *sweep) dropPartition(ctx context.Context) (dropped bool, err error) {
 	var bounded bool
 	err = sw.read(ctx, []any{&bounded}, wholly, sw.Relation, sw.Older.Column, sw.Older.Than)
@@ -53,15 +52,15 @@ func (sw *sweep) dropPartition(ctx context.Context) (dropped bool, err error) {
 		dropped, err = sw.dropCounted(ctx, bounded)
 		return err
 	})
-	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled, pgerrcode.DependentObjectsStillExist, pgerrcode.InsufficientPrivilege) { // then row by row
+	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled, pgerrcode.DependentObjectsStillExist, pgerrcode.InsufficientPrivilege) { // its rows are deleted instead
 		return false, nil
 	}
 	return dropped, err
 }
 
-// dropCounted counts a partition and drops it, if nothing in it stays. Where the bounds themselves say that every row is
-// older only the zero record is looked for; dates without a time zone are not in the order of time in the hour that is
-// repeated, so that each row is asked there.
+// dropCounted counts a partition's rows and drops it, unless a row stays. Where the bounds prove that every row is older,
+// only the zero record is looked for. Dates without a time zone are ambiguous in the hour that is repeated in autumn: every
+// row is checked then.
 func (sw *sweep) dropCounted(ctx context.Context, bounded bool) (dropped bool, err error) {
 	begun := time.Now()
 	tx, err := sw.Begin(ctx)
@@ -86,7 +85,7 @@ func (sw *sweep) dropCounted(ctx context.Context, bounded bool) (dropped bool, e
 	)
 	if err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM ONLY %[1]s AS r WHERE %[2]s), pg_table_size($%[3]d::text::regclass), pg_indexes_size($%[3]d::text::regclass)`,
 		sw.Relation, stays, len(args)+1), slices.Concat(args, []any{sw.Relation})...).Scan(&some, &tableBytes, &indexBytes); err != nil || some {
-		return false, err // the zero record, say
+		return false, err // a row stays, such as the zero record
 	}
 	if err := tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+sw.Relation).Scan(&rows); err != nil {
 		return false, err

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// A partition of a million rows is dropped, and deleted from. One figure says nothing without the other.
+// A partition of a million rows is dropped, and deleted from: only the two figures together say something.
 func BenchmarkPartition(b *testing.B) {
 	cutoff := time.Date(2020, 2, 1, 0, 0, 0, 0, time.UTC)
 	sweep := purge.Sweep{Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz AND r.id IS DISTINCT FROM 0", Args: []any{cutoff}, Limit: 5_000}

@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// A partition that is wholly older than the cutoff is dropped, and its rows counted; one of which anything stays, or from
-// which a drop would differ from a deletion, is deleted from.
+// A partition that is entirely older than the cutoff is dropped, and its rows counted; one of which a row stays, or whose
+// drop would differ from a deletion, is deleted from.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// A partition that someone reads is not waited for: what it has goes row by row.
+// A partition that someone reads is not waited for: its rows are deleted in batches.
 func TestPartitionInUse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -77,8 +77,8 @@ func TestPartitionInUse(t *testing.T) {
 	}
 }
 
-// The bounds of a partition are read as the moments that they are, whatever style the database writes dates in: the summer time of
-// Dublin has the abbreviation of another zone.
+// The bounds of a partition are read correctly whatever the database's DateStyle: the summer time of Dublin has the
+// abbreviation of another zone.
 func TestPartitionOfADatabaseWithItsOwnDateStyle(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

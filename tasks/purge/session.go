@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// settings are what holds in a batch, as statements of the form SET or SET LOCAL. A worker that freezes in it must not
-// hold locks for ever, hence the idle timeout.
+// settings are the settings of a batch, as SET or SET LOCAL statements. The idle timeout keeps a frozen worker from holding
+// locks forever.
 func (e *Engine) settings(set string) string {
 	all := []string{
 		fmt.Sprintf("lock_timeout = %d", cmp.Or(e.LockTimeout, 2*time.Second).Milliseconds()),
@@ -21,7 +21,7 @@ func (e *Engine) settings(set string) string {
 		"max_parallel_workers_per_gather = 0", // the other cores are the application's
 		"work_mem = '64MB'",                   // what rows may be orphans of is hashed, unless it is larger; else all of it is read for each row
 		"idle_session_timeout = 0",            // between batches a worker may have to wait
-		"datestyle = 'ISO'",                   // in which the bounds of a partition are written; other styles name zones by ambiguous abbreviations
+		"datestyle = 'ISO'",                   // for the bounds of partitions: other styles abbreviate time zones ambiguously
 	}
 	if !e.Durable {
 		all = append(all, "synchronous_commit = off")
@@ -29,7 +29,7 @@ func (e *Engine) settings(set string) string {
 	return set + " " + strings.Join(all, "; "+set+" ")
 }
 
-// first is what each batch begins with, beside other calls; empty: nothing.
+// first is the SELECT that each batch begins with: calls, and those of the engine; empty: there are none.
 func (e *Engine) first(calls ...string) string {
 	if e.CountAtOnce {
 		calls = append(calls, "pg_stat_force_next_flush()")
@@ -59,11 +59,11 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &transaction{Tx: tx, release: conn.Release}, nil
 }
 
-// transaction is one that may be ended by a statement, too: by the COMMIT that is sent with the last one.
+// transaction may also be ended by a statement: the COMMIT that is sent with the last one.
 type transaction struct {
 	pgx.Tx
 	release func()
-	ended   bool // and its connection may be another's
+	ended   bool // and its connection may be in use by others
 }
 
 // Commit implements pgx.Tx.
@@ -86,14 +86,14 @@ func (t *transaction) Rollback(ctx context.Context) error {
 	return t.Tx.Rollback(ctx)
 }
 
-// session is a connection with the settings, for one batch after the other: of each, what it begins with is sent
-// together, and what it ends with.
+// session is a connection with the settings, for one batch after another. The statements that begin a batch are sent
+// together, and so are those that end it.
 type session struct {
 	*Engine
 	conn *pgxpool.Conn
 }
 
-// session takes a connection; it is to be ended.
+// session acquires a connection; the caller must end it.
 func (e *Engine) session(ctx context.Context) (*session, error) {
 	conn, err := e.Pool.Acquire(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (e *Engine) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// end gives the connection back as it was, or closes it where that can not be.
+// end releases the connection as it was, or closes it if that fails.
 func (s *session) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -117,11 +117,11 @@ func (s *session) end(ctx context.Context) {
 	s.conn.Release()
 }
 
-// plannedOnce has the statements of a batch planned once instead of each time, which takes as long as to delete some
-// hundred rows. Their plans must not depend on their parameters.
+// plannedOnce makes the statements of a batch use generic plans: planning each time takes as long as deleting some hundred
+// rows. Their plans must not depend on their parameters.
 const plannedOnce = "set_config('plan_cache_mode', 'force_generic_plan', true)"
 
-// begin opens a batch's transaction with some calls and the first statements. It is to be ended even if they fail.
+// begin opens a batch's transaction with calls and its first statements. It must be ended even if they fail.
 func (s *session) begin(ctx context.Context, statements func(b *pgx.Batch), calls ...string) (pgx.Tx, error) {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{BeginQuery: begin})

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// afterSQL asks, after the statements of a batch, for the file of the table, which a lock keeps from being rewritten, and how
-// long they took: without the way to the server, and the account and the COMMIT, which take as long after few rows.
+// afterSQL returns, after the statements of a batch, the table's filenode, which their lock keeps from changing, and how long
+// they took: without round trips, the account and the COMMIT, which take as long for few rows.
 const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now()"
 
-// verb is the beginning of the statement on the rows.
+// verb is the statement on the rows up to its WHERE.
 func (w *worker) verb() string {
 	if w.Set == nil {
 		return "DELETE FROM ONLY " + w.Relation + " AS r"
@@ -28,8 +28,8 @@ func (w *worker) directSQL() string {
 	return fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", w.verb(), w.window(len(w.Args)+len(w.SetArgs)), w.Where)
 }
 
-// picking picks rows of the window, as many as the limit says: their places, and the ids that they share with twins. The limit
-// and the window are the parameters after so many others.
+// picking selects up to limit rows of the window: their TIDs, and the ids that they share with twins. The limit and the
+// window are the parameters that follow the first after ones.
 func (w *worker) picking(after int) string {
 	id, lock := "0", ""
 	if w.passesOver() {
@@ -41,18 +41,18 @@ func (w *worker) picking(after int) string {
 	return fmt.Sprintf("SELECT r.ctid AS place, %s AS id FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE LIMIT $%d%s", id, w.Relation, w.window(after+1), w.Where, after+1, lock)
 }
 
-// chosen is the command on those of the rows at some places that still match. Of IS TRUE see directSQL.
+// chosen is the command on those of the rows at some TIDs that still match. For IS TRUE see directSQL.
 func (w *worker) chosen(places string) string {
 	itself := ""
-	if w.root != "" { // places are those of this partition
+	if w.root != "" { // the TIDs are those of this partition
 		itself = fmt.Sprintf("r.tableoid = %d AND ", w.oid)
 	}
 	return fmt.Sprintf("%s WHERE %sr.ctid = ANY (ARRAY(%s)) AND (%s) IS TRUE", w.verb(), itself, places, w.Where)
 }
 
-// pickSQL picks rows, deletes or updates those that still match, and their twins with them, counts all three, and says which
-// was the last that it picked, in the order of the axis. The rows picked, not those gone, say whether the window may hold more:
-// one that the application changed in between stays.
+// pickSQL picks rows, deletes or updates those that still match, deletes their twins, counts all three, and returns the last
+// TID that it picked. The rows picked, not those gone, say whether the window may hold more: one that the application
+// changed in between stays.
 func (w *worker) pickSQL() string {
 	id, free, chosen, twins, returning := "0", "", "SELECT place FROM pick", "SELECT 1 WHERE false", ""
 	if t := w.Twin; t != nil {

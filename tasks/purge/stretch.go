@@ -1,6 +1,6 @@
 package purge
 
-// take gives a worker its next stretch; it is not ok when there is none.
+// take gives a worker its next stretch, and reports whether there is one.
 func (sw *sweep) take(w *worker, end int64) bool {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
@@ -12,8 +12,8 @@ func (sw *sweep) take(w *worker, end int64) bool {
 	return true
 }
 
-// share is how much a worker takes of what is left: less near the end where several are at work, so that all come to it at
-// about the same time.
+// share is how much a worker takes of what is left: less near the end if several run, so that all reach it at about the same
+// time.
 func (sw *sweep) share(end int64) int64 {
 	left := end - sw.next
 	most := min(sw.stretch, left)
@@ -23,7 +23,7 @@ func (sw *sweep) share(end int64) int64 {
 	return most
 }
 
-// extend makes a worker's stretch longer when it is too short for a batch, and what comes next is nobody's.
+// extend lengthens a worker's stretch if it is too short for a batch and no worker has taken what comes next.
 func (sw *sweep) extend(w *worker, end int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
@@ -33,8 +33,8 @@ func (sw *sweep) extend(w *worker, end int64) {
 	}
 }
 
-// cursor is the place that the sweep has come to when a worker's stretch is done up to a place: the lowest that is not.
-// Of a table that was rewritten the blocks are begun again, since what was below the cursor may be anywhere.
+// cursor is the lowest position that is not done, once a worker's stretch is done up to a position. The sweep of a table that
+// was rewritten starts over, since rows from below the cursor may be anywhere.
 func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
@@ -56,15 +56,15 @@ func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	return c
 }
 
-// pacing is how a worker begins.
+// pacing is the pace that a worker begins with.
 func (sw *sweep) pacing() pace {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
 	return sw.paced
 }
 
-// committed notes that a worker's stretch is done up to a place, how many rows went, and how many obsolete ones are left
-// below it.
+// committed records that a worker's stretch is done up to a position, how many rows are gone, and how many obsolete ones are
+// left below it.
 func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()

@@ -12,32 +12,32 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Sweep is one statement on one table: which rows leave it, or change.
+// Sweep says which rows of one table are deleted or updated.
 type Sweep struct {
 	// Unit names the sweep in cursors.
 	Unit string
-	// Name is the table's name for a person.
+	// Name is the table's name for people.
 	Name string
 	// Relation is the table's quoted name. Its partitions and children are not visited: each is a sweep of its own.
 	Relation string
 	// Where is the condition, over the table as r, with the parameters $1, $2 … of Args.
 	Where string
 	Args  []any
-	// Set is what an UPDATE assigns, in the same terms as Where, which must not hold of a row any more when it has
-	// been updated; nil: the rows are deleted.
+	// Set is what an UPDATE assigns, in the same terms as Where, which must no longer match an updated row; nil: the rows
+	// are deleted.
 	Set []Assignment
 	// SetArgs are the parameters of Set and Also, numbered after those of Where.
 	SetArgs []any
 	// Limit is the most rows one statement may touch.
 	Limit int
-	// Older says that Where asks for nothing else, but for the zero record; nil: it asks for more.
+	// Older says that Where is this condition and nothing else, except for the zero record; nil: it is not.
 	Older *Older
-	// Partition says that the table is one of several that the rule's table consists of: one that is older is dropped.
+	// Partition says that the table is one of the partitions of the rule's table: one that is entirely older is dropped.
 	Partition bool
-	// Also is a statement that shares the batch's: it reads the rows that went, or changed, from gone, whose columns
-	// are those of Returning; nil: none.
+	// Also is part of the batch's statement: it reads the deleted or updated rows from gone, which has the columns of
+	// Returning; nil: none.
 	Also *Also
-	// Twin is a table whose rows go in the very statement that deletes those of the same id; nil: none.
+	// Twin is a table whose rows are deleted in the same statement as those of the same id; nil: none.
 	Twin *Twin
 }
 
@@ -48,42 +48,41 @@ type Assignment struct{ Column, Value string }
 type Older struct {
 	Column string
 	Than   time.Time
-	// Key is the column of which 0 is the zero record, which stays; empty: there is none.
+	// Key is the column that is 0 in the zero record, which stays; empty: there is none.
 	Key string
 }
 
-// Also is a data-modifying statement beside that of a sweep.
+// Also is a data-modifying statement that accompanies that of a sweep.
 type Also struct{ Returning, SQL string }
 
-// Twin is a table that shares its ids, one to one, with the table that is swept.
+// Twin is a table that shares its ids, one to one, with the swept table.
 type Twin struct {
 	// Relation is its quoted name.
 	Relation string
 	// Key is its id column, and ID that of the swept table.
 	Key, ID string
-	// Before are sweeps of the same parameters that come before, and take their twins: those are not counted again.
+	// Before are earlier sweeps with the same parameters, whose twins are not counted again.
 	Before []Sweep
 }
 
-// Result is what a sweep leaves behind.
+// Result is what a sweep could not delete, and whether it dropped the table.
 type Result struct {
-	// Locked is how many obsolete rows stayed since someone else held their locks.
+	// Locked is how many obsolete rows stayed because others had locked them.
 	Locked int64
-	// TableLocked says that the sweep ended early: someone held a lock that could not be passed over, as on the
-	// whole table.
+	// TableLocked says that the sweep ended early because of a lock that could not be skipped, such as one on the whole
+	// table.
 	TableLocked bool
-	// Kept is how many obsolete rows stayed though nobody held their locks: a trigger or rule of the application's says no.
+	// Kept is how many obsolete rows stayed though they were not locked: a trigger or rule of the application keeps them.
 	Kept int64
 	// Dropped says that the table was a partition that went with all of its rows.
 	Dropped bool
 }
 
-// Run deletes the rows of the sweep from the cursor on, to the end of the table, or of the index on the way that was
-// chosen.
+// Run deletes or updates the rows of the sweep, from the cursor on if it sweeps the table.
 func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
 	err = e.open(ctx, []Sweep{s}, func(sw *sweep) error {
 		err := sw.run(ctx, from)
-		if result = sw.result; sqlstate.Is(err, pgerrcode.LockNotAvailable) { // not even its size can be asked
+		if result = sw.result; sqlstate.Is(err, pgerrcode.LockNotAvailable) { // not even its size can be read
 			result.TableLocked, err = true, nil
 		}
 		return err
@@ -91,7 +90,7 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, 
 	return result, err
 }
 
-// open hands sweeps over, one after the other, with a session.
+// open calls use with one sweep after another, and a session.
 func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(sw *sweep) error) error {
 	session, err := e.session(ctx)
 	if err != nil {
@@ -143,8 +142,8 @@ func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
 	if from.Unit == sw.Unit {
 		sw.next, sw.filenode = from.Place, from.Filenode
 	}
-	// The end of the table is read again at the end, for the rows that moved there meanwhile. What stood below the cursor
-	// may be anywhere once the table was rewritten.
+	// The end of the table is read again when it is reached, for rows that moved there in the meantime. After a rewrite, rows
+	// from below the cursor may be anywhere.
 	for range 2 {
 		end, filenode, err := sw.end(ctx)
 		if err != nil {
@@ -169,22 +168,22 @@ func (e *Engine) tellWay(way string) {
 	}
 }
 
-// sweep is a sweep at work: its workers take one stretch of the axis after the other.
+// sweep is a running Sweep: its workers take one stretch of the axis after another.
 type sweep struct {
 	*Engine
 	Sweep
 	axis
-	session  *session // for questions, and of the first worker
+	session  *session // for queries, and of the first worker
 	crowd    *crowd
 	mostRows int    // of a statement
 	simple   bool   // the plain statement will do
-	ruled    bool   // a rule does something beside the command, which then can not be part of a statement
-	root     string // where rows that are updated may move to another partition: what is partitioned, quoted; empty: nowhere
+	ruled    bool   // there is a DO ALSO rule, so that the command cannot be part of a WITH query
+	root     string // the partitioned table, quoted, if updated rows may move to another partition; empty: they do not
 	oid      uint32 // of the table
 
 	mu       sync.Mutex
-	next     int64             // the first place that no worker has taken yet
-	undone   map[*worker]int64 // the first place of each worker's stretch that is not done
+	next     int64             // the first position that no worker has taken yet
+	undone   map[*worker]int64 // the first position of each worker's stretch that is not done
 	filenode uint32            // of the table as it was last seen; 0: not yet
 	gone     int64             // rows, since the sweep began on this axis
 	result   Result
@@ -194,7 +193,7 @@ type sweep struct {
 // to sweeps up to the end of the axis.
 func (sw *sweep) to(ctx context.Context, end int64) error {
 	workers := 1
-	if end-sw.next > sw.stretch && sw.Also == nil { // what goes beside the rows is not known to be disjoint
+	if end-sw.next > sw.stretch && sw.Also == nil { // what Also changes may overlap between workers
 		workers = max(sw.Workers, 1)
 	}
 	sw.crowd, sw.paced = newCrowd(workers), newPace(sw.mostRows, sw.axis, sw.Target)

@@ -58,7 +58,7 @@ func TestSweepVisitsEveryWindowOnce(t *testing.T) {
 	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 100 {
 		t.Fatalf("deleted %d rows (%v), want 100", a.deleted(), err)
 	}
-	const window = 32 // and larger ones when that goes quickly
+	const window = 32 // and larger ones if that is quick
 	blocks := db.Int("SELECT pg_relation_size('t') / 8192")
 	if most := (blocks + window - 1) / window; int64(len(a.batches)) > most {
 		t.Errorf("%d batches for %d blocks, want at most %d", len(a.batches), blocks, most)
@@ -100,7 +100,7 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 	if last.Place == 0 {
 		t.Fatal("the cursor did not move")
 	}
-	// What stands below the cursor is not looked at again.
+	// Blocks below the cursor are not read again.
 	db.Do("UPDATE t SET old = true WHERE ctid < '(1,0)' AND NOT old")
 	a.before = nil
 	if _, err := e.Run(t.Context(), obsolete, last); err != nil {
@@ -128,7 +128,7 @@ func TestSweepBeginsAgainAfterARewrite(t *testing.T) {
 	}
 }
 
-// beginsAgainAfterARewrite goes on from a place that the table had before it was rewritten.
+// beginsAgainAfterARewrite continues from a position in the table before it was rewritten.
 func beginsAgainAfterARewrite(t *testing.T, place int64) {
 	t.Helper()
 	db := rows(t, 100_000)
@@ -252,7 +252,7 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 	}
 }
 
-// Batches do not become smaller for what takes as long after few rows: the account, and the way to the server.
+// Batches do not become smaller for what takes as long with few rows: the account, and the latency to the server.
 func TestSweepWithinATarget(t *testing.T) {
 	t.Parallel()
 	const blocks = 512
@@ -292,7 +292,7 @@ func TestSweepWithinATarget(t *testing.T) {
 	}
 }
 
-// Nor for what each statement takes, though that alone is more than the target.
+// Nor for the fixed cost of a statement, though that alone exceeds the target.
 func TestSweepOfSlowStatements(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 4_000)
@@ -320,7 +320,7 @@ func TestSweepEndsWhenATriggerKeepsTheRows(t *testing.T) {
 	}
 }
 
-// A rule that does something instead keeps the rows: what it would do is not known. Another one does not.
+// A DO INSTEAD rule keeps the rows, since its effect is unknown. Another rule does not.
 func TestSweepKeepsWhatARuleRewrites(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -399,8 +399,8 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 	}
 }
 
-// What a rule does beside the deletion is done, whether there is one block or many, and some rows are locked or none. Where twins
-// would go, too, nothing does.
+// The action of a DO ALSO rule is done, whether there is one block or many, and whether rows are locked or not. With twins
+// nothing is deleted.
 func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -450,7 +450,8 @@ func TestKeptRowsHideNoOthers(t *testing.T) {
 	}
 }
 
-// A foreign key to the table without an index makes each row dear: that is said, and which rows refer is respected.
+// A foreign key to the table without an index makes each deletion expensive: that is warned of, and referring rows are
+// respected.
 func TestForeignKeysWithoutAnIndex(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

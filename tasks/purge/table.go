@@ -7,21 +7,20 @@ import (
 	"strings"
 )
 
-// table is what a sweep's table is like.
+// table describes a sweep's table.
 type table struct {
-	instead bool    // a rule does something instead of the command
+	instead bool    // there is a DO INSTEAD rule
 	blocks  int64   // its size
-	enough  float64 // rows a block that make it worth to visit every block
+	enough  float64 // rows per block from which on it is worth visiting every block
 }
 
-// appTrigger is the condition that a trigger is the application's. Before PostgreSQL 15 those that a partition has from its parent
-// count as internal.
+// appTrigger is the condition that a trigger is the application's. Before PostgreSQL 15 those that a partition inherits from
+// its parent count as internal.
 const appTrigger = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
 
-// lookSQL asks whether a rule of what is named ($2) does something instead of a command ($3, as pg_rewrite has it), or beside it,
-// whether a table has triggers, and what refers to it by a foreign key without an index; then for its size, and for how many
-// rows a block make it worth to visit every block: so many that hardly a block has none, or half of those that a block of large
-// rows has.
+// lookSQL asks whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite), whether a
+// table has triggers, and which foreign keys without an index refer to it; then for its size, and for how many rows per block
+// make it worth visiting every block: two, so that hardly a block has none, or, if rows are large, half of those in a block.
 const lookSQL = `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead),
   EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND NOT is_instead AND ev_action::text <> '<>'),
@@ -34,9 +33,9 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
   pg_relation_size(c.oid) / current_setting('block_size')::bigint, least(2, greatest(reltuples, 1) / greatest(relpages, 1) / 2)
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
-// look finds out what the table is like, and whether the plain statement will do: nothing goes beside the rows, and no
-// trigger may keep them. Where a rule does something beside what goes beside the rows, they stay as where it does something
-// instead. It warns of what makes each row dear.
+// look finds out what the table is like, and whether the plain statement will do: there is no Twin or Also, and no trigger
+// may keep rows. A DO ALSO rule keeps rows with a Twin or Also, as a DO INSTEAD rule does. It warns of foreign keys that make
+// each deletion expensive.
 func (sw *sweep) look(ctx context.Context) (t table, err error) {
 	command := "4"
 	if sw.Set != nil {
@@ -64,7 +63,7 @@ func (sw *sweep) look(ctx context.Context) (t table, err error) {
 	return t, nil
 }
 
-// rootSQL asks for the root of the partitions of which a table is one, if it or one below it is partitioned by one of some
+// rootSQL asks for the root of a table's partition tree, if any level of it above the table is partitioned by one of some
 // columns ($2), or by an expression.
 const rootSQL = `
 SELECT c.oid, COALESCE((SELECT format('%I.%I', n.nspname, r.relname) FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
@@ -72,8 +71,8 @@ SELECT c.oid, COALESCE((SELECT format('%I.%I', n.nspname, r.relname) FROM pg_cla
     WHERE 0 = ANY (p.partattrs::int2[]) OR EXISTS (SELECT FROM pg_attribute k WHERE k.attrelid = a.relid AND k.attnum = ANY (p.partattrs::int2[]) AND k.attname = ANY ($2::text[])))), '')
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
-// movesTo finds out whether rows that are updated may have to move to another partition, which they do only when the statement
-// names what is partitioned.
+// movesTo finds out whether updated rows may have to move to another partition, which they do only if the statement names the
+// partitioned table.
 func (sw *sweep) movesTo(ctx context.Context) error {
 	var columns []string
 	for _, a := range sw.Set {
@@ -82,7 +81,7 @@ func (sw *sweep) movesTo(ctx context.Context) error {
 	return sw.read(ctx, []any{&sw.oid, &sw.root}, rootSQL, sw.Relation, columns)
 }
 
-// end is the number of blocks the table has now, and the file that they are in.
+// end is the table's current number of blocks, and its filenode.
 func (sw *sweep) end(ctx context.Context) (blocks int64, filenode uint32, err error) {
 	err = sw.read(ctx, []any{&blocks, &filenode}, "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, pg_relation_filenode($1::text::regclass)", sw.Relation)
 	return blocks, filenode, err

@@ -13,10 +13,10 @@ import (
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks/purge")
 
-// traceEvery is how often a batch of a worker is in the trace: a large table has thousands.
+// traceEvery is how often a batch of a worker is traced: a large table has thousands.
 const traceEvery = time.Second
 
-// traced runs a batch in a span of its own, if it is time for one, and else in none.
+// traced runs a batch in a span of its own if it is time for one, and else without a span.
 func (w *worker) traced(ctx context.Context, batch func(context.Context) error) error {
 	if time.Since(w.spanned) < traceEvery {
 		return batch(trace.ContextWithSpan(ctx, noop.Span{}))

@@ -14,24 +14,24 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// worker is one of a sweep's workers, and the stretch of its axis that it has.
+// worker is one of a sweep's workers, with its stretch of the axis.
 type worker struct {
 	*sweep
 	session *session
 	pace
 	from, to int64 // [from, to) is still to be done
-	// skipLocked passes over rows that someone else has locked, below this place only.
+	// skipLocked is the position below which rows that others have locked are skipped.
 	skipLocked int64
-	behind     uint16    // rows of the first block of the stretch that were picked already
-	refused    bool      // some of those, or of the blocks since rows were counted last, did not go
-	narrowed   int       // batches in a row that had too many rows
-	spanned    time.Time // when a batch was in the trace last
+	behind     uint16    // the offset in the stretch's first block up to which rows were picked already
+	refused    bool      // some rows that were picked stay, since the last count of those that do
+	narrowed   int       // consecutive batches that had too many rows
+	spanned    time.Time // when a batch was last traced
 }
 
-// patience is after how many batches with too many rows they are picked first, until there are fewer.
+// patience is the number of consecutive batches with too many rows after which rows are picked first, until there are fewer.
 const patience = 2
 
-// work does one stretch after the other, up to the end. The worker has its place; it takes a session if it has none.
+// work does one stretch after another, up to the end. The worker has entered the crowd; it opens a session if it has none.
 func (w *worker) work(ctx context.Context, end int64) (err error) {
 	defer w.crowd.leave()
 	w.pace = w.pacing()
@@ -45,7 +45,7 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 		for w.from < w.to {
 			w.extend(w, end)
 			err := w.traced(ctx, w.step)
-			// Passing over locked rows takes the right to lock them (UPDATE), which the role may not have.
+			// Skipping locked rows needs the right to lock them (UPDATE), which the role may not have.
 			if sqlstate.Is(err, pgerrcode.LockNotAvailable) || w.passesOver() && sqlstate.Is(err, pgerrcode.InsufficientPrivilege) {
 				w.endSweep()
 				return nil
@@ -61,7 +61,7 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 	return nil
 }
 
-// endSweep ends the sweep: someone holds a lock that can not be passed over.
+// endSweep ends the sweep: there is a lock that cannot be skipped.
 func (w *worker) endSweep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *worker) passesOver() bool { return w.from < w.skipLocked }
 // reach is where the windows of a batch end.
 func (w *worker) reach() int64 { return min(w.from+w.width*w.together, w.to) }
 
-// step runs one batch and answers to what stopped it.
+// step runs one batch, and makes the next one smaller, or skip locked rows, if it ran into a timeout.
 func (w *worker) step(ctx context.Context) error {
 	if err := w.Polite(ctx); err != nil {
 		return err
@@ -92,12 +92,12 @@ func (w *worker) step(ctx context.Context) error {
 	return err
 }
 
-// adapt fits what the worker takes on to whether nobody else is at work.
+// adapt fits the number of workers and statements to whether the server is otherwise idle.
 func (w *worker) adapt() {
 	quiet := w.quiet()
 	w.crowd.see(quiet)
 	switch {
-	case w.Limits.RowsPerSecond > 0: // which many at once would not keep to
+	case w.Limits.RowsPerSecond > 0: // which several statements at once would exceed
 		w.atOnce(1)
 	case quiet:
 		w.atOnce(mostAlone)
@@ -109,13 +109,13 @@ func (w *worker) adapt() {
 // went is what the statements of a batch did.
 type went struct {
 	picked, gone, twins int64
-	statements, largest int64      // those that any row went by, and the most that went by one
-	last                pgtype.TID // of those picked
+	statements, largest int64      // those that changed rows, and the most rows of one
+	last                pgtype.TID // of the rows picked
 	filenode            uint32
-	took                time.Duration // at the server
+	took                time.Duration // on the server
 }
 
-// batch deletes rows at the beginning of the stretch, in a transaction, and moves on past where there are no more.
+// batch deletes or updates rows at the beginning of the stretch, in a transaction, and shortens the stretch.
 func (w *worker) batch(ctx context.Context) error {
 	begun := time.Now()
 	next := min(w.from+w.width, w.to)
@@ -140,7 +140,7 @@ func (w *worker) batch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if direct && n.largest > int64(w.most) { // undone: no statement takes more
+	if direct && n.largest > int64(w.most) { // rolled back: no statement may touch more
 		w.narrowed++
 		w.width, w.together = w.room(w.width, n.largest), 1
 		return nil
@@ -171,7 +171,7 @@ func (w *worker) batch(ctx context.Context) error {
 	return nil
 }
 
-// delta is the account of what a statement did.
+// delta is the account of what a batch did.
 func (w *worker) delta(n went) Delta {
 	switch {
 	case w.Set != nil:
@@ -186,7 +186,7 @@ func (w *worker) delta(n went) Delta {
 	return d
 }
 
-// pick is the statement that picks rows first, as many as the limit says.
+// pick queues the statement that picks rows first, up to the limit.
 func (w *worker) pick(b *pgx.Batch, next int64, n *went) {
 	b.Queue(w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.limit}, w.placesBehind(w.behind, w.from, next))...).
 		QueryRow(func(row pgx.Row) error {
@@ -196,8 +196,8 @@ func (w *worker) pick(b *pgx.Batch, next int64, n *went) {
 		})
 }
 
-// pickApart counts the rows that would be picked in a statement before the command, which a rule does something beside and
-// then can not be part of another statement.
+// pickApart queues a statement that counts the rows to be picked, and then the command, which with a DO ALSO rule cannot be
+// part of a WITH query.
 func (w *worker) pickApart(b *pgx.Batch, next int64, n *went) {
 	picked := append([]any{w.limit}, w.placesBehind(w.behind, w.from, next)...)
 	b.Queue("SELECT count(*), max(place) FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, picked)...).
@@ -209,8 +209,8 @@ func (w *worker) pickApart(b *pgx.Batch, next int64, n *went) {
 		})
 }
 
-// direct is the plain statement, on one window after the other, however many rows each has: it takes half the time, and
-// the windows are chosen so that they are seldom too many.
+// direct queues the plain statement for one window after another, however many rows each has: this takes half the time, and
+// windows are chosen so that they seldom have too many.
 func (w *worker) direct(b *pgx.Batch, next int64, n *went) {
 	for from := w.from; from < next; from += w.width {
 		b.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, w.places(from, min(from+w.width, next)))...).Exec(func(tag pgconn.CommandTag) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// alone is an engine of so many workers on a server that nobody else uses, and a table of so many blocks, with four rows
+// alone is an engine with some workers on an otherwise idle server, and a table of some blocks, with four rows
 // each, every other one obsolete.
 func alone(t *testing.T, workers, blocks int) (*pgtest.DB, *purge.Engine, *account) {
 	t.Helper()
@@ -38,7 +38,7 @@ func fewRows() purge.Sweep {
 	return s
 }
 
-// Several workers take what one would, no more at once than they may, and whatever the cursor says is done is done.
+// Several workers delete what one would, no more at once than they may, and whatever the cursor says is done is done.
 func TestWorkersShareALargeTable(t *testing.T) {
 	t.Parallel()
 	const n = 40_000
@@ -61,7 +61,7 @@ func TestWorkersShareALargeTable(t *testing.T) {
 	}
 }
 
-// One of several workers that is to stop stops all, and what was committed is accounted for.
+// If one of several workers must stop, all stop, and what was committed is accounted for.
 func TestWorkersStopTogether(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
@@ -90,12 +90,12 @@ func TestWorkersStopTogether(t *testing.T) {
 	}
 }
 
-// A worker makes room after a batch when someone else comes, and goes on with what it had left when it has a place again.
+// A worker pauses after its batch when another session becomes active, and continues where it was when it may run again.
 func TestWorkersMakeRoomAtOnce(t *testing.T) {
 	t.Parallel()
 	db, e, a := alone(t, 2, 2_100)
 	var (
-		workers []uint32 // of one batch after the other
+		workers []uint32 // of one batch after another
 		others  sync.Once
 		wg      sync.WaitGroup
 	)
@@ -135,7 +135,7 @@ func TestWorkersMakeRoomAtOnce(t *testing.T) {
 	}
 }
 
-// All workers are at work while nobody else is, and one beside others, who need not be seen.
+// All workers run while the server is otherwise idle, and one beside others, even if they cannot be seen.
 func TestWorkersMakeRoom(t *testing.T) {
 	t.Parallel()
 	const blocks = 4_000
