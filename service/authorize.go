@@ -30,14 +30,14 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// rule is what a call of an RPC takes.
+// rule is what a call of an RPC needs.
 type rule struct {
-	role    access.Role // the least
-	dryRun  access.Role // the least of a dry run; Nobody: the same
+	role    access.Role // the lowest
+	dryRun  access.Role // the lowest for a dry run; Nobody: the same
 	audited bool
 }
 
-// rules are those of every RPC that is served, by its full name.
+// rules are the rules of all RPCs, by full name.
 var rules = map[string]rule{
 	cleanupv1.CleanupService_RunCleanup_FullMethodName:  {role: access.Operator, dryRun: access.Viewer, audited: true},
 	cleanupv1.CleanupService_WatchRun_FullMethodName:    {role: access.Viewer},
@@ -62,7 +62,7 @@ var rules = map[string]rule{
 	reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {role: access.Viewer},
 }
 
-// checkRules fails when a server serves an RPC without a rule.
+// checkRules fails if a server serves an RPC without a rule.
 func checkRules(server *grpc.Server) error {
 	for name, info := range server.GetServiceInfo() {
 		for _, method := range info.Methods {
@@ -79,7 +79,7 @@ func hasRule(method string) bool {
 	return ok
 }
 
-// needs is the least role of a call, as far as its request is known; nil: it is not yet.
+// needs is the lowest role for a call with a request; nil: the request is not known yet.
 func (r rule) needs(req any) access.Role {
 	if r.dryRun == access.Nobody {
 		return r.role
@@ -91,7 +91,7 @@ func (r rule) needs(req any) access.Role {
 	return r.role
 }
 
-// gate lets calls through to a server, or not, and tells of each in the log.
+// gate lets calls through to a server, or refuses them, and logs each.
 type gate struct {
 	identify func(ctx context.Context) (access.Caller, error)
 	db       audit.DB
@@ -106,11 +106,10 @@ func caller(ctx context.Context) access.Caller {
 	return c
 }
 
-// requestHeader is how a client is told a call's id, by which its lines are found in the log: that of its trace, if it has
-// one.
+// requestHeader is the response header with the id of a call, which its log lines contain: the trace id, if there is one.
 const requestHeader = "request-id"
 
-// admit finds out who calls, and returns a context that knows, and what is to be done when the call has ended.
+// admit authenticates a call. It returns a context that carries the caller, and a function to call when the call has ended.
 func (g *gate) admit(ctx context.Context, method string) (admitted context.Context, end func(error), err error) {
 	r := rules[method]
 	if r.role == access.Nobody {
@@ -120,7 +119,7 @@ func (g *gate) admit(ctx context.Context, method string) (admitted context.Conte
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		id = span.TraceID().String()
 	}
-	_ = grpc.SetHeader(ctx, metadata.Pairs(requestHeader, id)) // fails only when it is too late
+	_ = grpc.SetHeader(ctx, metadata.Pairs(requestHeader, id)) // fails only if headers have been sent
 	c, err := g.identify(ctx)
 	ctx = context.WithValue(ctx, callerKey{}, c)
 	log := g.log.With("request_id", id)
@@ -137,7 +136,7 @@ func (g *gate) admit(ctx context.Context, method string) (admitted context.Conte
 	return ctx, end, permit(ctx, method, nil)
 }
 
-// levelOf is how much an operator should know of a call that ended so.
+// levelOf is the log level of a call with a status code.
 func levelOf(c codes.Code) slog.Level {
 	switch c {
 	case codes.OK:
@@ -150,7 +149,7 @@ func levelOf(c codes.Code) slog.Level {
 	return slog.LevelInfo
 }
 
-// said is what the log says of an error: nothing where that may name a person.
+// said is the message of an error for the log: empty where it may name a person.
 func said(method string, err error) string {
 	if strings.HasPrefix(method, "/"+cleanupv1.UserDataService_ServiceDesc.ServiceName) {
 		return ""
@@ -161,7 +160,7 @@ func said(method string, err error) string {
 // nameOf is the name of an error's code.
 func nameOf(err error) string { return code.Code(status.Code(err)).String() }
 
-// permit tells whether the caller may make this request.
+// permit fails if the caller may not make this request.
 func permit(ctx context.Context, method string, req any) error {
 	if needed := rules[method].needs(req); caller(ctx).Role < needed {
 		return status.Errorf(codes.PermissionDenied, "%s needs the role %s", short(method), needed)
@@ -169,7 +168,7 @@ func permit(ctx context.Context, method string, req any) error {
 	return nil
 }
 
-// denied is the status of missing or bad credentials.
+// denied is the status for missing or invalid credentials.
 func denied(err error) error {
 	if errors.Is(err, access.ErrUnavailable) {
 		return status.Error(codes.Unavailable, err.Error())
@@ -183,7 +182,7 @@ func short(method string) string {
 	return service[strings.LastIndex(service, ".")+1:] + "/" + name
 }
 
-// settle tells how what a call does ended, once.
+// settle records the result of a call, once.
 func settle(ctx context.Context, err error) { audit.Settle(ctx, nameOf(err)) }
 
 func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -207,7 +206,7 @@ func (g *gate) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServer
 	return handler(srv, &admitted{stream, ctx, info.FullMethod})
 }
 
-// admitted is a stream whose caller is known. Its requests are judged when they come.
+// admitted is a stream whose caller is known. Its requests are checked when they are received.
 type admitted struct {
 	grpc.ServerStream
 	ctx    context.Context
@@ -226,7 +225,7 @@ func (s *admitted) RecvMsg(m any) error {
 	return permit(s.ctx, s.method, m)
 }
 
-// overGRPC identifies the callers of the listener for gRPC.
+// overGRPC identifies callers of the gRPC listener.
 func overGRPC(guard *access.Guard) func(context.Context) (access.Caller, error) {
 	return func(ctx context.Context) (access.Caller, error) {
 		var (
@@ -252,20 +251,20 @@ func overHTTP(guard *access.Guard, r *http.Request) (access.Caller, error) {
 	return guard.Identify(r.Context(), hostOf(r.RemoteAddr), shown, r.Header.Values("Authorization"))
 }
 
-// callerHeader is how the gateway tells the server behind it whom it serves. Only that one, which nobody but the gateway
-// reaches, believes it.
+// callerHeader is how the gateway passes the caller on to the server behind it. Only that server, which nobody but the gateway
+// can reach, trusts it.
 const callerHeader = "cleanupd-caller-bin"
 
-// forwarded is the metadata by which the gateway tells who makes a request.
+// forwarded is the metadata by which the gateway passes the caller on.
 func forwarded(ctx context.Context, _ *http.Request) metadata.MD {
 	c, err := json.Marshal(caller(ctx))
-	if err != nil { // never: a Caller is texts and a number
+	if err != nil { // never: a Caller has only strings and a number
 		return nil
 	}
 	return metadata.Pairs(callerHeader, string(c))
 }
 
-// byGateway believes the gateway.
+// byGateway trusts the gateway about the caller.
 func byGateway(ctx context.Context) (c access.Caller, err error) {
 	values := metadata.ValueFromIncomingContext(ctx, callerHeader)
 	if len(values) != 1 {
@@ -274,7 +273,7 @@ func byGateway(ctx context.Context) (c access.Caller, err error) {
 	return c, json.Unmarshal([]byte(values[0]), &c)
 }
 
-// only lets requests through whose caller has a role.
+// only lets requests through whose caller has at least a role.
 func only(guard *access.Guard, log *slog.Logger, role access.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := overHTTP(guard, r)

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// clamp makes numbers of a JSON object that no 32 bits hold the largest that they do, so that they are judged as others that are
-// too large are, field by field. It is not ok when there are none.
+// clamp clamps the numbers of a JSON object to 32 bits, so that they are refused field by field, like others that are too
+// large. ok is false if there was nothing to clamp.
 func clamp(object []byte) (clamped []byte, ok bool) {
 	var fields map[string]any
 	d := json.NewDecoder(bytes.NewReader(object))
@@ -17,7 +17,7 @@ func clamp(object []byte) (clamped []byte, ok bool) {
 		return nil, false
 	}
 	for name, value := range fields {
-		text, isText := value.(string) // as which protobuf's JSON takes a number, too
+		text, isText := value.(string) // protobuf's JSON accepts numbers as strings, too
 		if number, isNumber := value.(json.Number); isNumber {
 			text = number.String()
 		} else if !isText {
@@ -32,7 +32,7 @@ func clamp(object []byte) (clamped []byte, ok bool) {
 		}
 	}
 	if ok {
-		clamped, _ = json.Marshal(fields) // which came from JSON
+		clamped, _ = json.Marshal(fields) // never fails: fields came from JSON
 	}
 	return clamped, ok
 }

@@ -71,7 +71,7 @@ func moment(t *time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(*t)
 }
 
-// maxDuration is the limit that a request gives: 0 when it gives none, negative when what it gives is none.
+// maxDuration is the limit in a request: 0 if there is none, negative if it is invalid.
 func maxDuration(d *durationpb.Duration) time.Duration {
 	switch {
 	case d == nil:

@@ -11,10 +11,10 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// encoded is a message as it is sent. An event is encoded once for all its watchers.
+// encoded is a message in wire format. An event is encoded once for all its watchers.
 type encoded []byte
 
-// encode makes the message of an event, which is the same in RunCleanupResponse and WatchRunResponse.
+// encode encodes the message of an event, which is the same for RunCleanupResponse and WatchRunResponse.
 func encode(e runs.Event) (encoded, error) {
 	message, err := e.Once(func() (any, error) {
 		raw, err := protobuf.Marshal(&cleanupv1.WatchRunResponse{Event: eventMessage(e)})
@@ -26,7 +26,7 @@ func encode(e runs.Event) (encoded, error) {
 	return message.(encoded), nil
 }
 
-// codec is that of protobuf, which lets pass what is encoded.
+// codec is that of protobuf, but passes on encoded messages as they are.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -36,7 +36,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// passEncoded lets streams send what is encoded.
+// passEncoded lets streams send encoded messages.
 func passEncoded() grpc.ServerOption {
 	return grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)})
 }

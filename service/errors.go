@@ -24,7 +24,7 @@ const domain = "cleanupd"
 // errStaleEtag says that the options have changed since the caller read them.
 var errStaleEtag = errors.New("the options have changed since this etag was read: read them again")
 
-// toStatus is the one place where errors become statuses. The context is that of the caller.
+// toStatus is the only place where errors become statuses. The context is that of the call.
 func toStatus(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -66,7 +66,7 @@ func toStatus(ctx context.Context, err error) error {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return status.FromContextError(ctx.Err()).Err()
-	case tasks.Lost(err): // a time of our own that ran out, too
+	case tasks.Lost(err): // including timeouts of our own
 		return status.Error(codes.Unavailable, "the database does not answer: "+err.Error())
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		return status.Error(codes.Unavailable, "the rows are locked by someone; try again: "+err.Error())
@@ -97,7 +97,7 @@ func runStatus(r *runs.Run) error {
 
 func withDetails(code codes.Code, message string, detail protoadapt.MessageV1) error {
 	s, err := status.New(code, message).WithDetails(detail)
-	if err != nil { // a detail that can not be encoded: the status is worth more without it than not at all
+	if err != nil { // the detail cannot be encoded: the status without it is better than none
 		return status.Error(code, message)
 	}
 	return s.Err()

@@ -24,8 +24,8 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// gateway is the REST routes of the API. It calls the in-memory server, since the generated in-process handlers
-// can not stream.
+// gateway returns the handler of the API's REST routes. It calls the in-memory server, since the generated in-process handlers
+// cannot stream.
 func (s *Server) gateway() (http.Handler, error) {
 	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxAnswer)),
@@ -79,7 +79,7 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// queryParameters are those that the routes name, by method and pattern.
+// queryParameters are those that routes accept, by method and pattern.
 var queryParameters = map[string][]string{
 	"GET /v1/runs":                   {"page_size", "pageSize", "page_token", "pageToken"},
 	"GET /v1/runs/{run_id=*}/events": {"after_sequence", "afterSequence"},
@@ -87,11 +87,11 @@ var queryParameters = map[string][]string{
 	"GET /v1/userdata/receipts":      {"page_size", "pageSize", "page_token", "pageToken"},
 }
 
-// bodies are the routes that take one.
+// bodies are the routes that take a body.
 var bodies = []string{"POST /v1/runs", "PATCH /v1/options", "PUT /v1/schedule", "POST /v1/userdata:find", "POST /v1/userdata:erase"}
 
-// strictRoute refuses query parameters that the route does not name (the gateway would ignore them: a dry_run
-// misplaced there would start a real run), a body where the route takes none, and a verb where it has none.
+// strictRoute refuses query parameters that the route does not accept (the gateway would ignore them: a dry_run
+// misplaced there would start a real run), a body where the route takes none, and the verb :cancel with a method that has none.
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		pattern, _ := runtime.HTTPPattern(r.Context())
@@ -112,9 +112,9 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// checkAddress tells what is wrong with an address that may have certain query parameters.
+// checkAddress returns what is wrong with an address that may have certain query parameters.
 func checkAddress(u *url.URL, allowed []string) error {
-	query, err := url.ParseQuery(u.RawQuery) // not u.Query(), which leaves out what it does not understand
+	query, err := url.ParseQuery(u.RawQuery) // not u.Query(), which drops malformed parameters
 	if err != nil {
 		return fmt.Errorf("the query can not be read: %w", err)
 	}
@@ -134,7 +134,7 @@ func checkAddress(u *url.URL, allowed []string) error {
 	return nil
 }
 
-// checkNoBody tells whether there is more than an empty message, of which a little is enough to know.
+// checkNoBody fails if there is more than an empty message. It reads no more than it takes to know.
 func checkNoBody(body io.Reader) error {
 	const little = 64
 	begin, err := io.ReadAll(io.LimitReader(body, little))
@@ -180,7 +180,7 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Sta
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// streams tells whether the route of a request answers with a stream.
+// streams reports whether the route of a request answers with a stream.
 func streams(r *http.Request) bool {
 	return r.Method == http.MethodPost && (r.URL.Path == "/v1/runs" || r.URL.Path == "/v1/userdata:erase") ||
 		r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/runs/") && strings.HasSuffix(r.URL.Path, "/events")

@@ -15,13 +15,13 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// handler is all of HTTP: the gateway, and beside it what probes and scrapers ask for.
+// handler handles all HTTP requests: those for the gateway, and those of probes and scrapers.
 func (s *Server) handler(svc *Service, registry *prometheus.Registry, c ServerConfig) (http.Handler, error) {
 	gateway, err := s.gateway()
 	if err != nil {
 		return nil, err
 	}
-	known := http.NewServeMux() // what is served to those only who have shown who they are
+	known := http.NewServeMux() // for authenticated callers only
 	known.Handle("/v1/", gateway)
 	known.Handle("/openapi.json", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "application/json", cleanupd.OpenAPI) }))
 	known.Handle("/metrics", onlyGet(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
@@ -58,14 +58,13 @@ func onlyGet(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// onlyOwn refuses what a web page of someone else sends through a browser: cross-origin requests of any method,
-// and, when the server listens on loopback, requests to another host, by which a page could pass for our own
-// (DNS rebinding).
+// onlyOwn refuses what a foreign web page sends through a browser: cross-origin requests of any method and, if the server
+// listens on loopback, requests to another host, by which a page could pass as same-origin (DNS rebinding).
 func onlyOwn(next http.Handler, loopback bool) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		judged := r.WithContext(r.Context())
-		judged.Method = http.MethodPost // GET too: the protection would let it pass
+		judged.Method = http.MethodPost // for GET, too, which the protection would let pass
 		switch {
 		case loopback && !access.IsLoopback(r.Host):
 			writeError(w, r, status.Errorf(codes.PermissionDenied, "this server listens on loopback and does not serve the host %q", r.Host))

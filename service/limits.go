@@ -29,22 +29,23 @@ const (
 	maxWatchers = 2000 // streams at once, of a caller
 )
 
-// How long a client may take: to send what comes before a request's body, to send all of it, and to take what a stream has
-// for it. Tests are in more of a hurry.
+// How long a client may take to send a request's headers, to send the whole request, and to read from a stream. Tests
+// shorten them.
 var (
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second
 	stallTimeout  = 5 * time.Minute
 )
 
-// limits are what callers have under way, over gRPC and REST together.
+// limits count the calls and streams of callers in progress, over gRPC and REST together.
 type limits struct{ calls, watchers limiter }
 
 func newLimits() *limits {
 	return &limits{limiter{most: maxCalls, what: "calls", underWay: map[string]int{}}, limiter{most: maxWatchers, what: "streams", underWay: map[string]int{}}}
 }
 
-// options keep to the limits. The gateway's own connection carries everybody's streams.
+// options are the server options that enforce the limits. The gateway's connection has no limit on streams, since it carries
+// those of all callers.
 func (l *limits) options(gateway bool) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxAnswer), grpc.MaxHeaderListSize(maxHeaders),
@@ -102,7 +103,7 @@ func (l *limits) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	return (&patientStream{ServerStream: stream}).serve(srv, handler)
 }
 
-// limiter counts what is under way, by caller.
+// limiter counts what is in progress, by caller.
 type limiter struct {
 	most     int
 	what     string
@@ -110,7 +111,7 @@ type limiter struct {
 	underWay map[string]int
 }
 
-// enter refuses what is one too many.
+// enter counts one more until leave is called, or fails with RESOURCE_EXHAUSTED if it is one too many.
 func (l *limiter) enter(who string) (leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,10 +128,10 @@ func (l *limiter) enter(who string) (leave func(), err error) {
 	}, nil
 }
 
-// errStalled ends a stream whose client has not read for too long. What it had in flight it still gets, and then this.
+// errStalled ends a stream whose client has not read for too long. The client still gets what is in flight, and then this.
 var errStalled = status.Error(codes.Unavailable, "the stream was not read for "+stallTimeout.String()+": go on with a new one")
 
-// patientStream knows since when a message waits to be taken.
+// patientStream knows since when a message has been waiting to be sent.
 type patientStream struct {
 	grpc.ServerStream
 	since atomic.Int64 // in nanoseconds of the Unix time; 0: none waits
@@ -142,7 +143,7 @@ func (s *patientStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// serve runs a handler until it returns, or a message has waited for too long. What waits then ends with the stream.
+// serve runs a handler until it returns, or a message has waited for too long. The waiting send then ends with the stream.
 func (s *patientStream) serve(srv any, handler grpc.StreamHandler) error {
 	done := make(chan error, 1)
 	go func() { done <- handler(srv, s) }()
@@ -160,13 +161,13 @@ func (s *patientStream) serve(srv any, handler grpc.StreamHandler) error {
 	}
 }
 
-// patient waits only so long for what is written to be taken. (http.Server.WriteTimeout would be that of a whole stream.)
+// patient limits how long each write may wait for the client. (http.Server.WriteTimeout would limit a whole stream.)
 func patient(next http.Handler) http.Handler {
 	most := stallTimeout
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &patientWriter{w, http.NewResponseController(w), most}
 		next.ServeHTTP(out, r)
-		out.wait() // for the end of the answer, too
+		out.wait() // for the end of the response, too
 	})
 }
 
@@ -178,7 +179,7 @@ type patientWriter struct {
 
 func (w *patientWriter) wait() { _ = w.control.SetWriteDeadline(time.Now().Add(w.most)) }
 
-// taken ends the wait. Over HTTP/2 the deadline would end the stream, too, while there is nothing to write.
+// taken removes the deadline, which over HTTP/2 would also end a stream that has nothing to write.
 func (w *patientWriter) taken() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
 // Unwrap is for http.ResponseController.

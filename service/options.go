@@ -99,7 +99,7 @@ func (s *Service) SetOptions(ctx context.Context, in *cleanupv1.SetOptionsReques
 	return &cleanupv1.SetOptionsResponse{Options: now.Options, Defaults: now.Defaults, Customized: now.Customized, Etag: now.Etag, Invalid: now.Invalid}, nil
 }
 
-// changed says which fields were changed, from what to what.
+// changed returns which fields were changed, with the old and the new value.
 func changed(from, to *cleanupv1.Options) audit.Details {
 	out, before, after := audit.Details{}, inJSON(from), inJSON(to)
 	for _, f := range fields {
@@ -110,7 +110,7 @@ func changed(from, to *cleanupv1.Options) audit.Details {
 	return out
 }
 
-// inJSON are the fields by their names, as JSON has their values: texts and numbers.
+// inJSON returns the fields by name, with their JSON values: strings and numbers.
 func inJSON(o *cleanupv1.Options) (values map[string]any) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(o)
 	if err == nil {
@@ -124,10 +124,10 @@ func inJSON(o *cleanupv1.Options) (values map[string]any) {
 
 type change func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
 
-// changesOf turns a request into what is to be stored, or says all that is wrong with it.
+// changesOf turns a request into changes of what is stored, or fails with InvalidError.
 func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 	message := in.GetOptions().ProtoReflect()
-	// Of the body {} the gateway makes a mask of one empty path.
+	// The gateway turns the body {} into a mask of one empty path.
 	paths := slices.DeleteFunc(slices.Clone(in.GetUpdateMask().GetPaths()), func(path string) bool { return path == "" })
 	var wrong runs.InvalidError
 	for i, path := range paths {
@@ -172,7 +172,7 @@ func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 	return changes, nil
 }
 
-// storedValue is a field's value as the option counts it. The enum stands one above the codes, since its zero is
+// storedValue is a field's value in terms of the option. Values of the enum are one above the stored codes, since its zero is
 // UNSPECIFIED.
 func storedValue(message protoreflect.Message, field protoreflect.FieldDescriptor) int {
 	if field.Kind() == protoreflect.EnumKind {
@@ -181,7 +181,7 @@ func storedValue(message protoreflect.Message, field protoreflect.FieldDescripto
 	return int(message.Get(field).Int())
 }
 
-// optionsAnswer is what is in force, what would be without anything stored, and what is stored.
+// optionsAnswer says what is in force, what the defaults are, and which options are stored.
 func optionsAnswer(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 	out := &cleanupv1.GetOptionsResponse{
 		Options: &cleanupv1.Options{}, Defaults: &cleanupv1.Options{}, Customized: &fieldmaskpb.FieldMask{}, Etag: etag(stored),
@@ -209,7 +209,7 @@ func optionsAnswer(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 	return out
 }
 
-// inForce is the value that the tasks go by: days for a delay.
+// inForce is the value that tasks use: days for a delay.
 func inForce(stored *campaign.Options, o campaign.Option) (int, error) {
 	if !o.IsDelay() {
 		return stored.Statistics()

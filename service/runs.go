@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// MaxPageSize is the most that a page of a list has; DefaultPageSize what one has where nothing is said.
+// DefaultPageSize is the size of a page if a request gives none, and MaxPageSize the greatest.
 const (
 	DefaultPageSize = 50
 	MaxPageSize     = 1000
@@ -46,7 +46,7 @@ var (
 	errStopping = status.Error(codes.Unavailable, "this replica is stopping: go on watching elsewhere with after_sequence")
 )
 
-// watch sends a run's events; a run that did not succeed ends in its own status.
+// watch sends a run's events. Its error is the status of the run if that did not succeed.
 func (s *Service) watch(ctx context.Context, id string, after int64, detach bool, stream grpc.ServerStream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -101,7 +101,7 @@ func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (
 	return out, nil
 }
 
-// pageSize is the size of a page that is asked for.
+// pageSize is the size of a requested page.
 func pageSize(asked int32) (int, error) {
 	switch {
 	case asked < 0:

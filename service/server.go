@@ -27,7 +27,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// stopTimeout is how long calls under way may take when the server stops.
+// stopTimeout is how long calls in progress may take when the server stops.
 const stopTimeout = 5 * time.Second
 
 // Server is both listeners, gRPC and HTTP, and the gateway between them.
@@ -39,11 +39,11 @@ type Server struct {
 	http        *http.Server
 }
 
-// ServerConfig says who is served, and how.
+// ServerConfig configures a Server.
 type ServerConfig struct {
-	// Guard tells callers apart.
+	// Guard authenticates callers.
 	Guard *access.Guard
-	// TLS is that of both listeners; nil: none.
+	// TLS is for both listeners; nil: plain text.
 	TLS *tls.Config
 	// HTTPLoopback says that HTTP listens on a loopback address, so that only requests to a loopback host are served.
 	HTTPLoopback bool
@@ -91,8 +91,8 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	return out, nil
 }
 
-// Serve serves both listeners until the context ends, and then lets calls under way come to their end. Streams
-// must end by themselves (the context given to New).
+// Serve serves both listeners until the context ends or one of them fails, and then lets calls in progress finish. Streams
+// must end by themselves (when the context given to New does).
 func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	serve := s.http.Serve
@@ -110,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Liste
 	return group.Wait()
 }
 
-// unlessStopped is the error of a server that has ended, unless it was told to, before it began even.
+// unlessStopped is the error of a server that has ended, or nil if it was stopped, even before it began.
 func unlessStopped(err error) error {
 	if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -118,7 +118,7 @@ func unlessStopped(err error) error {
 	return err
 }
 
-// stop ends REST first, since it stands on gRPC.
+// stop stops REST first, since it depends on gRPC.
 func (s *Server) stop() {
 	s.health.Shutdown()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)

@@ -14,7 +14,7 @@ type Service struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	pool *pgxpool.Pool
 	runs *runs.Manager
-	// stopping ends when streams are to end.
+	// stopping ends when streams must end.
 	stopping context.Context
 }
 

@@ -24,12 +24,12 @@ import (
 type UserData struct {
 	cleanupv1.UnimplementedUserDataServiceServer
 	forms *userdata.Database
-	// stopping ends when streams are to end.
+	// stopping ends when streams must end.
 	stopping context.Context
 }
 
-// NewUserData returns the service for a Forms database; without one (nil) it refuses every call. When stopping ends, its
-// streams end with UNAVAILABLE.
+// NewUserData returns the service for a Forms database; nil: it refuses every call. When stopping ends, its streams end with
+// UNAVAILABLE.
 func NewUserData(stopping context.Context, forms *userdata.Database) *UserData {
 	return &UserData{forms: forms, stopping: stopping}
 }
@@ -96,7 +96,7 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 		}
 		return s.forms.Preview(ctx, request, send)
 	}
-	request.Starting = func(ctx context.Context, id string) error { // in the other database, before this one commits
+	request.Starting = func(ctx context.Context, id string) error { // the audit is in the main database, and committed first
 		details["erasure_id"] = id
 		return audit.Note(ctx, nil, details)
 	}
@@ -119,7 +119,7 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 	return nil
 }
 
-// some are the first of several problems, as many as a status may tell: a client takes only so long a one.
+// some are the first of several problems, since clients limit the length of a status.
 func some(problems []string) string {
 	const most = 5
 	if more := len(problems) - most; more > 0 {
@@ -150,7 +150,7 @@ func (s *UserData) ListReceipts(ctx context.Context, in *cleanupv1.ListReceiptsR
 	return out, nil
 }
 
-// toQuery checks who is looked for.
+// toQuery checks what to search for.
 func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (userdata.Query, error) {
 	q := userdata.Query{UserID: user, PrincipalIDs: principals}
 	var wrong runs.InvalidError
@@ -175,7 +175,7 @@ func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []
 	return q, nil
 }
 
-// toErasure checks what is to be erased.
+// toErasure checks what to erase.
 func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err error) {
 	var wrong runs.InvalidError
 	ids := func(field string, texts []string) (list []int64) {

@@ -1,5 +1,5 @@
-// Package access says who makes a call and what that caller may do: by a client certificate, by a static token, or by a
-// JWT of an OpenID Connect issuer.
+// Package access authenticates callers and says what they may do: by a client certificate, a static token, or a JWT of an
+// OpenID Connect issuer.
 package access
 
 import (
@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// Role is what a caller may do; each may do what those below it may.
+// Role is what a caller may do; each role includes the lower ones.
 type Role int
 
-// The roles, in their order. Nobody is no role: a call that needs it needs no credentials either.
+// The roles, in ascending order. Nobody is no role: a call that needs it needs no credentials either.
 const (
 	Nobody Role = iota
 	Viewer
@@ -37,9 +37,9 @@ func ParseRole(name string) (Role, error) {
 
 // Caller is who makes a call.
 type Caller struct {
-	Subject string // empty where nobody is asked who they are
+	Subject string // empty without authentication
 	Role    Role
-	By      string // the credentials: certificate, token or jwt; empty where none are asked for
+	By      string // the credentials: certificate, token or jwt; empty without authentication
 	Address string // the host that the call came from
 }
 
@@ -50,38 +50,38 @@ func (c Caller) String() string {
 	return c.Subject
 }
 
-// ErrNone says that a call has no credentials, ErrInvalid that they are not good, and ErrUnavailable that this can not be
-// told now.
+// ErrNone says that a call has no credentials, ErrInvalid that they are not valid, and ErrUnavailable that they cannot be
+// checked now.
 var (
 	ErrNone        = errors.New("no credentials: show a client certificate or send authorization: Bearer …, as the server is configured")
 	ErrInvalid     = errors.New("the credentials are not valid")
 	ErrUnavailable = errors.New("the credentials can not be checked now")
 )
 
-// Config says which credentials are taken. Without any, everyone is an admin.
+// Config says which credentials are accepted. Without any, everyone is an admin.
 type Config struct {
-	// ClientCA is a PEM file with the certificates of the authorities of client certificates; empty: none are taken.
+	// ClientCA is a PEM file with the certificate authorities of client certificates; empty: none are accepted.
 	ClientCA string
-	// ClientRoles say NAME=ROLE of the common name, or a subject alternative name, of a client certificate; none: those that are
-	// called viewer, operator and admin have this role.
+	// ClientRoles are NAME=ROLE, for the common name, or a subject alternative name, of a client certificate; none: the names
+	// viewer, operator and admin have the role of that name.
 	ClientRoles []string
-	// TokenFile has a line "ROLE NAME SHA256" for each static token, the hash in hexadecimal; empty: none are taken.
+	// TokenFile has a line "ROLE NAME SHA256" for each static token, the hash in hexadecimal; empty: none are accepted.
 	TokenFile string
-	// Issuer is the URL of an OpenID Connect issuer, whose JWTs for Audience are taken; empty: none are.
+	// Issuer is the URL of an OpenID Connect issuer, whose JWTs for Audience are accepted; empty: none are.
 	Issuer, Audience string
 	// RolesClaim is the claim with the role, or a list of them: its name, or its path with dots; empty: roles.
 	RolesClaim string
 	Log        *slog.Logger
 }
 
-// Guard tells callers apart.
+// Guard authenticates callers.
 type Guard struct {
 	certificates *certificates
 	tokens       *file[[]token]
 	issuer       *issuer
 }
 
-// Open reads the files, or says what is wrong with the configuration.
+// Open returns a Guard. It reads the files, and fails if anything is wrong with the configuration.
 func Open(ctx context.Context, c Config) (g *Guard, err error) {
 	g = &Guard{}
 	if c.ClientCA != "" {
@@ -105,11 +105,11 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 	return g, err
 }
 
-// Asks tells whether credentials are asked for at all.
+// Asks reports whether callers need credentials at all.
 func (g *Guard) Asks() bool { return g.certificates != nil || g.tokens != nil || g.issuer != nil }
 
-// Identify tells who calls, from an address, by the certificates that the client showed, its own first, and the values of
-// the authorization header, which counts before these.
+// Identify returns who calls from an address, by the values of the authorization header or, without any, by the certificates
+// that the client presented, its own first. It fails with ErrNone, ErrInvalid or ErrUnavailable.
 func (g *Guard) Identify(ctx context.Context, address string, shown []*x509.Certificate, authorization []string) (Caller, error) {
 	c := Caller{Role: Admin, Address: address}
 	var err error

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// certificates are the client certificates that are taken.
+// certificates are the client certificates that are accepted.
 type certificates struct {
 	authorities *file[*x509.CertPool]
 	roles       map[string]Role // by name
@@ -47,8 +47,8 @@ func parsePool(contents ...[]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// identify verifies what a client showed, at every call, so that it is judged by the authorities and the time of now. Of a
-// certificate with several names the one with the greatest role counts.
+// identify verifies the certificates of a client, at every call, so that the current authorities and the current time count.
+// Of several names in a certificate, the one with the highest role counts.
 func (c *certificates) identify(shown []*x509.Certificate) (subject string, role Role, err error) {
 	between := x509.NewCertPool()
 	for _, cert := range shown[1:] {
@@ -74,9 +74,9 @@ func (c *certificates) identify(shown []*x509.Certificate) (subject string, role
 	return subject, role, nil
 }
 
-// ServerTLS is the configuration of a listener whose certificate and key are in files, which are read again when they
-// change. Clients are asked for a certificate, which Identify verifies: one of an unknown authority is refused at the call,
-// with a clear status, and not in the handshake.
+// ServerTLS returns the configuration of a listener whose certificate and key are in files, which are reloaded when they
+// change. It requests a client certificate, which Identify verifies: one of an unknown authority is refused by the call,
+// with a clear status, not in the handshake.
 func ServerTLS(log *slog.Logger, certificate, key string) (*tls.Config, error) {
 	pair, err := open(log, parsePair, certificate, key)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// lookEvery is how often files are looked at, when they are asked for.
+// lookEvery is how often files are checked for changes at most, when they are used.
 const lookEvery = time.Second
 
-// file is what some files say together. They are read again when they have changed; as long as what they say is wrong, as
-// while one of two is new already, what they said before holds.
+// file is a value that is parsed from one or more files, and again when they change. As long as the new content is invalid,
+// for example while only one of two files has been replaced, the previous value is kept.
 type file[T any] struct {
 	log   *slog.Logger
 	names []string
@@ -22,17 +22,17 @@ type file[T any] struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	read   []byte // all of them, whether or not it could be parsed
+	read   []byte // all contents, whether or not they could be parsed
 	value  T
 }
 
-// open reads files for the first time, when nothing may be wrong.
+// open reads files for the first time; then an invalid file is an error.
 func open[T any](log *slog.Logger, parse func(contents ...[]byte) (T, error), names ...string) (*file[T], error) {
 	f := &file[T]{log: log, names: names, parse: parse}
 	return f, f.look()
 }
 
-// get is what the files say now.
+// get is the current value.
 func (f *file[T]) get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,23 +14,23 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// Patience with an issuer: how long it may take to answer, and how often one that did not is asked again. skew is by how
-// much its clock may differ from ours.
+// How long an issuer may take to answer, how often one that did not is asked again, and by how much its clock may differ from
+// ours.
 const (
 	issuerTimeout = 10 * time.Second
 	askAgainEvery = 5 * time.Second
 	skew          = time.Minute
 )
 
-// issuer verifies the JWTs of an OpenID Connect issuer. Its keys are fetched when they are first needed, and again when a
-// token is signed by an unknown one.
+// issuer verifies the JWTs of an OpenID Connect issuer. Its keys are fetched when first needed, and again when a token is
+// signed with an unknown key.
 type issuer struct {
 	url, audience, claim string
 	log                  *slog.Logger
 
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil: not discovered yet
-	asked    time.Time             // when the last answer came, or did not
+	asked    time.Time             // when the last request ended, with an answer or without
 }
 
 func newIssuer(ctx context.Context, c Config) (*issuer, error) {
@@ -48,7 +48,7 @@ func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 	return i, nil
 }
 
-// discover asks the issuer where its keys are, until it has said so once.
+// discover asks the issuer where its keys are, until it has answered once.
 func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -58,7 +58,7 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	case time.Since(i.asked) < askAgainEvery:
 		return nil, errors.New("the issuer did not answer")
 	}
-	defer func() { i.asked = time.Now() }() // for those who waited meanwhile
+	defer func() { i.asked = time.Now() }() // for the callers that waited for the lock
 	ctx = oidc.ClientContext(context.WithoutCancel(ctx), &http.Client{Timeout: issuerTimeout})
 	provider, err := oidc.NewProvider(ctx, i.url)
 	if err != nil {
@@ -101,7 +101,7 @@ func at(claims map[string]any, path string) any {
 	return at(inner, rest)
 }
 
-// roleOf is the greatest role that a claim names, in a text or a list of them.
+// roleOf is the highest role in a claim, which is a string or a list of them.
 func roleOf(claim any) (role Role) {
 	switch claim := claim.(type) {
 	case string:

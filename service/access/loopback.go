@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// IsLoopback tells whether a host, with or without a port, is this machine's own.
+// IsLoopback reports whether a host, with or without a port, is localhost or a loopback address.
 func IsLoopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -15,7 +15,7 @@ type token struct {
 	hash [sha256.Size]byte
 }
 
-// parseTokens reads a token file: a line "ROLE NAME SHA256" each, empty lines and those that begin with # aside.
+// parseTokens reads a token file: one line "ROLE NAME SHA256" per token, empty lines, and comments that begin with #.
 func parseTokens(contents ...[]byte) (tokens []token, err error) {
 	seen := map[[sha256.Size]byte]int{}
 	number := 0
@@ -25,7 +25,7 @@ func parseTokens(contents ...[]byte) (tokens []token, err error) {
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
-		if len(fields) != 3 { // nothing of the line is told, since it may be a token
+		if len(fields) != 3 { // the error must not quote the line, which may be a token
 			return nil, fmt.Errorf("line %d: is not ROLE NAME SHA256", number)
 		}
 		t := token{name: fields[1]}
@@ -44,7 +44,7 @@ func parseTokens(contents ...[]byte) (tokens []token, err error) {
 	return tokens, nil
 }
 
-// find is the token of a secret. All are compared, in a time that does not tell which one was right.
+// find is the token of a secret. All are compared, in constant time, so that timing does not reveal which one matched.
 func find(tokens []token, secret string) (found token, ok bool) {
 	hash := sha256.Sum256([]byte(secret))
 	for _, t := range tokens {

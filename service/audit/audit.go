@@ -1,4 +1,4 @@
-// Package audit remembers who did what.
+// Package audit records who did what.
 package audit
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// OK is the result of what was done; others are the names of other status codes.
+// OK is the result of a call that succeeded; other results are the names of other status codes.
 const OK = "OK"
 
 // Details say what was done, in terms of the API. They hold no user data.
@@ -35,20 +35,20 @@ type act struct {
 	caller  access.Caller
 	rpc     string
 	details Details
-	noted   bool // what was done is in the table
-	settled bool // how it ended has been told
+	noted   bool // it is in the table
+	settled bool // its result has been recorded
 }
 
 type key struct{}
 
-// Begin returns a context that carries a call of an RPC, SERVICE/METHOD. What is not written down in the transaction of a
-// change is by the database that is given.
+// Begin returns a context that carries a call of an RPC, SERVICE/METHOD. db is for what is not recorded in the transaction of
+// a change.
 func Begin(ctx context.Context, db DB, log *slog.Logger, caller access.Caller, rpc string) context.Context {
 	return context.WithValue(ctx, key{}, &act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}})
 }
 
-// Note appends the call that the context carries to the table, in the transaction of what it does; nil: in one of its own.
-// Details that are empty, or false, are left out. Where the context carries no call nothing is done.
+// Note appends the call that the context carries to the table, in the transaction of its change; nil: in one of its own.
+// Details that are empty, or false, are omitted. It does nothing if the context carries no call.
 func Note(ctx context.Context, tx DB, details Details) error {
 	a, ok := ctx.Value(key{}).(*act)
 	if !ok {
@@ -64,7 +64,8 @@ func Note(ctx context.Context, tx DB, details Details) error {
 	return err
 }
 
-// Settle tells how the call that the context carries ended, once: to the log, and to the table unless it is there already.
+// Settle records the result of the call that the context carries, once: in the log, and in the table unless it is there
+// already.
 func Settle(ctx context.Context, result string) {
 	a, ok := ctx.Value(key{}).(*act)
 	if !ok || a.settled {
@@ -101,9 +102,9 @@ type Entry struct {
 	Result  string    `json:"result"`
 }
 
-// List calls each with so many entries at most, the newest ones since a time, oldest first.
+// List calls each with the newest entries since a time, up to limit, oldest first.
 func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
-	// What is wrong with the query the rows tell.
+	// An error of the query is in rows.
 	rows, _ := conn.Query(ctx, `SELECT time, subject, role, by, address, rpc, details, result FROM
 		(SELECT * FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2) AS newest ORDER BY id`, since, limit)
 	var e Entry

@@ -11,14 +11,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// The database is asked for metrics at most so often, and for so long.
+// How often the database is queried for metrics at most, and with which timeout.
 const (
 	askEvery   = 15 * time.Second
 	askTimeout = 2 * time.Second
 )
 
-// answers are the metrics that the database tells when it is scraped, the same on every replica. Those that it did not
-// tell are left out.
+// answers are the metrics that are read from the database when scraped, the same on every replica. Those that could not be
+// read are left out.
 type answers struct {
 	m *Manager
 
@@ -62,7 +62,7 @@ func (a *answers) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// ask asks for some of the metrics, and notes whether they could be told.
+// ask reads some of the metrics, and records whether that failed.
 func (a *answers) ask(ctx context.Context, what string, tell func(context.Context) error) {
 	failed := 0.0
 	if err := tell(ctx); err != nil {
@@ -76,7 +76,7 @@ func (a *answers) gauge(d *prometheus.Desc, value float64, labels ...string) {
 	a.last = append(a.last, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...))
 }
 
-// standing is how runs and the schedule stand: one row.
+// standing is the state of runs and the schedule, as one row.
 const standing = `
 WITH success AS (SELECT extract(epoch FROM end_time) AS at, EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND NOT t.chosen) AS part
   FROM cleanupd.run r WHERE state = 'SUCCEEDED' AND NOT dry_run),

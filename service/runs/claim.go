@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// patience is how long a short transaction of the service's own may take: a connection that nothing comes back on
-// must not stop a replica for ever.
+// patience is how long a short transaction of the service's own may take: a connection that does not answer must not block
+// a replica forever.
 const patience = 10 * time.Second
 
 // claim is a run that this replica holds.
@@ -27,20 +27,20 @@ type claim struct {
 	referenceTime   time.Time
 	chosen          []string // the names of its tasks, in order
 	todo            []string // those still to be done
-	begun           bool     // the first of them has been begun
+	begun           bool     // the first of those has been started
 	succeeded       map[string]bool
 	failed          bool // a task of it has
 	gaveUp          bool // after too many setbacks
 	cursor          purge.Cursor
-	setbacks        int    // how often in a row it was taken up again without having come further
-	reason          string // why it was the last time
-	traceParent     string // the span of the call that asked for it
+	setbacks        int    // how often in a row it was resumed without progress
+	reason          string // why it was last resumed
+	traceParent     string // the span of the call that requested it
 }
 
 // position is a task's place among the chosen ones, from 1.
 func (c *claim) position(name string) int { return slices.Index(c.chosen, name) + 1 }
 
-// atWork is the task that was begun and not ended; empty between tasks.
+// atWork is the task that was started and has not ended; empty between tasks.
 func (c *claim) atWork() string {
 	if !c.begun {
 		return ""
@@ -48,8 +48,8 @@ func (c *claim) atWork() string {
 	return c.todo[0]
 }
 
-// What to claim: a run that is queued, or whose replica has fallen silent, but none that is at work here; or one that
-// was set back here. The latter may still be locked by a transaction of its own that was cut off.
+// What to claim: a run that is queued, or whose replica has fallen silent, but none that this replica is working on; or one
+// that was set back here, which may still be locked by a transaction of its own that was cut off.
 const (
 	waiting = `(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()) AND id <> ALL ($3::text[]::uuid[])
 		ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED`
@@ -64,8 +64,8 @@ func (m *Manager) take(ctx context.Context) (*claim, error) {
 	return m.claim(ctx, waiting, "", atWork)
 }
 
-// claim makes a run this replica's, and tells so in its log; nil when there is none. reason is why it is taken up
-// again; empty: another replica had it.
+// claim makes a run this replica's, and says so in the run's log; nil when there is none. reason is why the run is resumed;
+// empty: another replica had it.
 func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) (c *claim, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -73,7 +73,7 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 		got := &claim{}
 		var state State
 		var holder string
-		// A run that was given back by its replica was not set back.
+		// A run that its replica released was not set back.
 		err := tx.QueryRow(ctx, `
 			WITH waiting AS (SELECT id, state, holder FROM cleanupd.run WHERE `+which+`)
 			UPDATE cleanupd.run r SET state = 'RUNNING', epoch = epoch + 1, lease_until = clock_timestamp() + $1::bigint * interval '1 microsecond', holder = $2,
@@ -94,7 +94,7 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 		if err := got.takeTasks(ctx, tx); err != nil {
 			return err
 		}
-		if got.dryRun { // has no cursor: the task at work is counted again from its beginning
+		if got.dryRun { // has no cursor: the current task is counted again from its beginning
 			if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0
 				WHERE run_id = $1::text::uuid AND state = 'RUNNING'`, got.id); err != nil {
 				return err
@@ -127,8 +127,8 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 	return c, nil
 }
 
-// takeTasks makes the tasks of the run those of this epoch, and reads them. It waits for a batch of the worker before that
-// is just being committed.
+// takeTasks sets the epoch of the run's tasks, and reads them. It waits for a batch that the previous worker is just
+// committing.
 func (c *claim) takeTasks(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `WITH task AS (UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid RETURNING *)
 		SELECT name, state, cursor FROM task WHERE chosen ORDER BY position`, c.id, c.epoch)

@@ -29,7 +29,7 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	if !ok {
 		return nil, errors.New("never comes")
 	}
-	// The library goes by a clock that is never changed: across changes of a zone's it may look for ever.
+	// The library gets UTC, which has no clock changes: across those of a time zone its search may not end.
 	spec.Location = time.UTC
 	if spec.Next(time.Now()).IsZero() {
 		return nil, errors.New("never comes")
@@ -37,11 +37,11 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	return &recurring{spec, zone}, nil
 }
 
-// star is how the library marks a field that is an asterisk.
+// star is the bit by which the library marks a field that is an asterisk.
 const star = 1 << 63
 
-// next is the first time after a moment. What a clock shows twice in autumn is met once, and what it leaves out in
-// spring is met right after the change, unless every hour is asked for: then hours are counted as they pass.
+// next is the first time after a moment. A time that clocks repeat in autumn comes once, and one that they skip in spring
+// comes right after the change, unless the expression is for every hour: then every hour that passes counts.
 func (r *recurring) next(after time.Time) time.Time {
 	at := after.In(r.zone)
 	if r.Hour&star != 0 {
@@ -57,7 +57,7 @@ func (r *recurring) next(after time.Time) time.Time {
 	}
 }
 
-// nextHour is the first time after a moment that a clock shows, from one of its changes to the next.
+// nextHour is the first time after a moment for an expression for every hour. It searches from one clock change to the next.
 func (r *recurring) nextHour(at time.Time) time.Time {
 	for wall := shown(at); ; {
 		next := r.Next(wall)
@@ -73,25 +73,25 @@ func (r *recurring) nextHour(at time.Time) time.Time {
 	}
 }
 
-// shown is what a clock on the wall shows at a moment, as though there were no changes.
+// shown is the wall clock time at a moment, as a time in UTC.
 func shown(at time.Time) time.Time {
 	_, offset := at.Zone()
 	return at.Add(time.Duration(offset) * time.Second).UTC()
 }
 
-// moment is when a clock of the zone shows this for the first time, or would have.
+// moment is when a wall clock of the zone first shows a time, or the clock change that skips it.
 func moment(wall time.Time, zone *time.Location) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
 	from, to := at.ZoneBounds()
 	switch got := shown(at); {
-	case got.Before(wall): // left out, and taken for a time before the change
+	case got.Before(wall): // skipped, and taken for a time before the change
 		return to
 	case got.After(wall):
 		return from
 	case from.IsZero():
 		return at
 	}
-	// Shown twice? By the offset of before the change.
+	// Repeated? The first time has the offset from before the change.
 	_, before := from.Add(-time.Nanosecond).Zone()
 	if first := wall.Add(-time.Duration(before) * time.Second); first.Before(from) {
 		return first.In(zone)

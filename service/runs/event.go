@@ -26,7 +26,7 @@ const (
 	RunFinished  Kind = "run_finished"
 )
 
-// Event is something that happened in a run. What is filled depends on its kind.
+// Event is something that happened in a run. Which fields are set depends on its kind.
 type Event struct {
 	RunID    string    `json:"-"`
 	Sequence int64     `json:"-"`
@@ -45,14 +45,14 @@ type Event struct {
 	once *once // of the event as it was read
 }
 
-// once is something that is made of an event when it is first needed.
+// once is a value that is made from an event when it is first needed.
 type once struct {
 	sync.Once
 	made any
 	err  error
 }
 
-// Once returns what make makes of the event, which it does once for all who got the event from one reading.
+// Once returns what make makes of the event. make is called once for all who share one reading of the event.
 func (e Event) Once(make func() (any, error)) (any, error) {
 	e.once.Do(func() { e.once.made, e.once.err = make() })
 	return e.once.made, e.once.err
@@ -71,8 +71,8 @@ type Progress struct {
 	ThrottledBy   string `json:",omitempty"` // why the next batch waits; empty: it does not
 }
 
-// channel is where every replica listens: the payload is a run's id and the newest sequence, 0 for a run that
-// waits to be taken.
+// channel is where every replica listens: the payload is a run's id and its newest sequence, or 0 if the run waits to be
+// claimed.
 const channel = "cleanupd"
 
 func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error {
@@ -80,8 +80,8 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error 
 	return err
 }
 
-// appendEvents writes events to a run's log, if the run is still of this epoch; else it fails with ErrLost. The
-// run's row stays locked until the transaction ends, so that sequences are committed in their order.
+// appendEvents writes events to a run's log, if the run still has this epoch; otherwise it fails with tasks.ErrLost. The
+// run's row stays locked until the transaction ends, so that sequences are committed in order.
 func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, events ...Event) error {
 	tag, err := tx.Exec(ctx, `
 		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::jsonb[]) WHERE id = $1::text::uuid AND epoch = $2 RETURNING last_sequence),

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Why a run was stopped, as its error says.
+// Why a run was stopped, as in its error.
 const (
 	stopCancelled   = "cancelled by request"
 	stopMaxDuration = "max_duration reached"
@@ -38,14 +38,14 @@ func outcomeOf(err error, stop string) outcome {
 }
 
 // finish ends a run, and returns it as it ended: its final state and its last event are one transaction, so that whoever
-// sees the event can start the next run. The run of the schedule that became due meanwhile begins here, on a replica that
-// keeps the schedule. A run of which a task failed under another worker has failed whatever its end.
+// sees the event can start the next run. A replica that keeps the schedule also starts a scheduled run that became due in the
+// meantime. A run of which a task failed under another worker has failed, however it ended.
 func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) (*Run, error) {
 	pending, err := m.lockPending(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	// As a claim does, the run first: one that another replica may claim by now is passed over while it ends.
+	// The run is locked first, as by a claim: another replica that may claim it by now skips it while it ends.
 	locked, err := tx.Exec(ctx, "SELECT FROM cleanupd.run WHERE id = $1::text::uuid AND epoch = $2 FOR UPDATE", id, epoch)
 	if err != nil {
 		return nil, err

@@ -15,18 +15,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Progress is told between one and four times a second: at every tick when something changed, at every other one
-// when nothing did.
+// Progress is reported one to four times a second: at every tick when something changed, otherwise at every other one.
 const (
 	progressTick  = 300 * time.Millisecond
 	progressQuiet = 2
 )
 
-// checkEvery is how often the account is written though nothing was deleted, so that a successor needs not walk
-// again through a long stretch of rows that stay.
+// checkEvery is how often the account is written even if nothing was deleted, so that a successor need not scan a long
+// stretch of rows that stay again.
 const checkEvery = time.Second
 
-// errHandover says that this replica stops; the run goes on elsewhere. errFenced says that it does so already.
+// errHandover says that this replica is stopping and the run continues elsewhere; errFenced that it already does, or has ended.
 var (
 	errHandover = fmt.Errorf("%w: this replica is stopping", tasks.ErrLost)
 	errFenced   = fmt.Errorf("%w: another replica has it, or it has ended", tasks.ErrLost)
@@ -41,7 +40,7 @@ type journal struct {
 	// stop is why the run was stopped.
 	stop string
 
-	// events makes the events' order that of what happened: no progress of a task after its end.
+	// events serializes writes, so that events are in the order of what happened: no progress of a task after its end.
 	events sync.Mutex
 
 	mu       sync.Mutex
@@ -50,9 +49,9 @@ type journal struct {
 	changed  bool
 	expected int64
 	since    time.Time // when the task began here
-	before   int64     // rows that it had deleted and updated then
+	before   int64     // rows that it had deleted and updated by then
 	written  time.Time
-	waiting  time.Time    // when the reason why a batch waits was told last
+	waiting  time.Time    // when the reason why a batch waits was last reported
 	cursor   purge.Cursor // as last written
 }
 
@@ -71,11 +70,11 @@ func (j *journal) write(ctx context.Context, fn func(tx pgx.Tx) ([]Event, error)
 	})
 }
 
-// stopReason is the SQL of why a run is to stop; empty when it is not.
+// stopReason is the SQL for why a run must stop; empty: it need not; NULL: it is of another epoch.
 const stopReason = `(SELECT CASE WHEN cancel_requested THEN '` + stopCancelled + `'
 	WHEN clock_timestamp() >= start_time + max_duration THEN '` + stopMaxDuration + `' ELSE '' END FROM cleanupd.run WHERE id = $1::text::uuid AND epoch = $2)`
 
-// halt turns a reason to stop into an error. A row that is not there means that the epoch is over.
+// halt turns a reason to stop into an error. No reason at all (nil) means that the epoch is over.
 func (j *journal) halt(reason *string) error {
 	select {
 	case <-j.stopping:
@@ -94,7 +93,7 @@ func (j *journal) halt(reason *string) error {
 	return nil
 }
 
-// TaskStarted implements tasks.Journal. A task that a worker before had begun is not begun twice.
+// TaskStarted implements tasks.Journal. A task that a previous worker started is not started again.
 func (j *journal) TaskStarted(ctx context.Context, name string) error {
 	var (
 		reason *string
@@ -125,8 +124,8 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 	return nil
 }
 
-// Commit implements tasks.Journal. The account and the COMMIT are sent together, so that nobody waits for the account
-// longer than it takes to write; one that can not be written is an error, which the COMMIT does not outlive.
+// Commit implements tasks.Journal. The account and the COMMIT are sent together, so that the account's lock is held no longer
+// than it takes to write; if the account fails, the COMMIT is not executed.
 func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
 	return j.account(ctx, d, func(sql string, args []any, reason **string) error {
 		b := &pgx.Batch{}
@@ -152,17 +151,17 @@ func (j *journal) Proceed(ctx context.Context) error {
 	return j.halt(reason)
 }
 
-// idle tells whether a batch changed nothing that has to be written now.
+// idle reports whether a batch changed nothing that has to be written now.
 func (j *journal) idle(d purge.Delta) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return d.Empty() && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && time.Since(j.written) < checkEvery
 }
 
-// orFail ends a statement that finds the reason to stop: it divides by zero when there is no such run of this epoch.
+// orFail ends a statement that returns the reason to stop: it divides by zero if there is no such run of this epoch.
 const orFail = " HAVING 1 / count(reason) = 1"
 
-// askSQL asks for the reason to stop, accountSQL writes a batch's account beside.
+// askSQL returns the reason to stop; accountSQL also writes a batch's account.
 const askSQL = "SELECT max(reason) FROM (SELECT " + stopReason + " AS reason) AS asked" + orFail
 
 const accountSQL = withSpace + `, account AS (
@@ -171,7 +170,7 @@ const accountSQL = withSpace + `, account AS (
   WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
 SELECT max(reason) FROM account` + orFail
 
-// account has the account of a batch written, if there is any, and asks whether the run is to stop.
+// account writes the account of a batch, if there is any, by write, and fails if the run must stop.
 func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql string, args []any, reason **string) error) error {
 	sql, args := askSQL, []any{j.claim.id, j.claim.epoch}
 	idle := j.idle(d)
@@ -279,8 +278,8 @@ func (j *journal) TaskFinished(ctx context.Context, state tasks.State, problem s
 	return err
 }
 
-// tell writes progress events until the context ends. One that can not be written is nothing to end a run for:
-// the next batch finds out.
+// tell writes progress events until the context ends. One that cannot be written does not end the run: the next batch finds
+// out why.
 func (j *journal) tell(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()
@@ -302,7 +301,7 @@ func (j *journal) tell(ctx context.Context) {
 	}
 }
 
-// snapshot is the progress as it is told. When more has gone than was expected, it is not known any more how much will.
+// snapshot is the progress as reported. It has no expectation once more rows are gone than were expected.
 func (j *journal) snapshot() *Progress {
 	p := j.progress
 	done := p.RowsDeleted + p.RowsUpdated

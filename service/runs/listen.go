@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Listen hears what the replicas notify each other of, until the context ends. While it is cut off, polls serve.
+// Listen receives the replicas' notifications until the context ends. While it is disconnected, polling replaces them.
 func (m *Manager) Listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := m.listen(ctx)
@@ -54,10 +54,10 @@ func (m *Manager) listen(ctx context.Context) error {
 	}
 }
 
-// quietFor is how long nothing may be heard before the connection is asked whether it is still there.
+// quietFor is how long there may be no notification before the connection is checked with a ping.
 const quietFor = 30 * time.Second
 
-// notification is the next one; nil when there was none for a while, and the connection is well.
+// notification is the next one; nil if there was none for a while and the connection is alive.
 func notification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	waiting, stop := context.WithTimeout(ctx, quietFor)
 	defer stop()

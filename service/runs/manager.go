@@ -16,16 +16,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// What holds where nothing else is said.
+// Defaults of Config.
 const (
 	DefaultLease   = 15 * time.Second
 	DefaultHistory = 90 * 24 * time.Hour
 	DefaultWorkers = 2
 )
 
-// Config is what a Manager is given.
+// Config configures a Manager.
 type Config struct {
-	// Pool is of the database that is cleaned.
+	// Pool is that of the database to clean.
 	Pool *pgxpool.Pool
 	// Lease is how long a silent replica keeps its run; 0: DefaultLease.
 	Lease time.Duration
@@ -36,7 +36,7 @@ type Config struct {
 	KeepSchedule bool
 	// History is how long runs that have ended are kept, with their events; 0: DefaultHistory.
 	History time.Duration
-	// Settings are how batches are to be; Workers are DefaultWorkers where they are 0.
+	// Settings configure batches; Workers is DefaultWorkers if 0.
 	purge.Settings
 	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts (NmsExtAccount.sName).
 	MidSourcing map[string]*pgxpool.Pool
@@ -44,7 +44,7 @@ type Config struct {
 	RelatedListTables []string
 }
 
-// Manager starts, works, watches and cancels runs. Work and Listen are to be running beside its other methods.
+// Manager starts, executes, watches and cancels runs. Work and Listen must be running while its other methods are used.
 type Manager struct {
 	pool         *pgxpool.Pool
 	lease        time.Duration
@@ -77,11 +77,11 @@ func New(c Config) *Manager {
 	return m
 }
 
-// Metrics are what this replica measures of its work, and what the database tells of all replicas'.
+// Metrics are what this replica measures of its own work, and what the database says about that of all replicas.
 func (m *Manager) Metrics() prometheus.Collector { return m.measured }
 
-// Cancel asks for a run to be stopped after its current batch, and returns the run. One that nobody holds is
-// ended here; one that has ended is returned as it is.
+// Cancel requests that a run be stopped after its current batch, and returns the run. A run that no replica holds is
+// ended here; one that has ended is returned as it is. It fails with ErrNotFound.
 func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 	run, err := m.Get(ctx, id)
 	if err != nil {
@@ -90,7 +90,7 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 	id = run.ID
 	var ended *Run // here; nil: it was not
 	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		if _, err := m.lockPending(ctx, tx); err != nil { // first, as at every end of a run
+		if _, err := m.lockPending(ctx, tx); err != nil { // first, as whenever a run ends
 			return err
 		}
 		if err := audit.Note(ctx, tx, audit.Details{"run_id": id}); err != nil {

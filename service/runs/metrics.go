@@ -20,8 +20,8 @@ var (
 	runBuckets   = []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800}
 )
 
-// metrics are what this replica did and met since it began: after the COMMIT, and only what it knows to be committed. The
-// exact account is that of the run.
+// metrics are what this replica did and encountered since it started: they are updated after the COMMIT, and only by what is
+// known to be committed. The exact account is that of the run.
 type metrics struct {
 	runs         *prometheus.CounterVec
 	runSeconds   *prometheus.HistogramVec
@@ -61,7 +61,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// begin makes every series that may come begin with 0, so that its first increase is seen.
+// begin initializes every possible series with 0, so that its first increase is seen.
 func (m *metrics) begin() {
 	for _, dry := range []string{"false", "true"} {
 		for _, state := range []State{Succeeded, Failed, Cancelled} {
@@ -90,7 +90,7 @@ func (m *metrics) begin() {
 // label is a state as a label's value.
 func label[S ~string](state S) string { return strings.ToLower(string(state)) }
 
-// runEnded counts the tasks that were cut off by a run's end, and then the run: whoever sees it counted sees its tasks.
+// runEnded counts the tasks that were cancelled with a run, and then the run: whoever sees the run counted sees its tasks.
 func (m *metrics) runEnded(r *Run) {
 	for _, t := range r.Results {
 		if t.State == tasks.Cancelled {
@@ -110,7 +110,7 @@ func (m *metrics) taskEnded(r *Run, t *Result) {
 	m.tasks.WithLabelValues(t.Task, label(t.State)).Inc()
 }
 
-// took observes how long something took, if it was begun.
+// took observes how long something took, if it was started.
 func took(o prometheus.Observer, start, end *time.Time) {
 	if start != nil {
 		o.Observe(end.Sub(*start).Seconds())

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// measurePool adds the metrics of the main database's pool, in seconds and with the names that Prometheus asks for.
+// measurePool adds the metrics of the main database's pool, with the units and names that Prometheus recommends.
 func measurePool(r prometheus.Registerer, pool *pgxpool.Pool) {
 	f := promauto.With(r)
 	for state, n := range map[string]func(*pgxpool.Stat) int32{

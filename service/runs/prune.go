@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// pruneEvery is how often old runs are looked for, or oftener when they are kept for less.
+// pruneEvery is how often old runs are looked for; more often if they are kept for less.
 const pruneEvery = time.Hour
 
-// prune forgets runs that ended before the history, with their events, one by one: a run may have many events.
+// prune deletes runs that ended before the history, with their events, one by one: a run may have many events.
 func (m *Manager) prune(ctx context.Context) error {
 	for {
 		tag, err := m.pool.Exec(ctx, `DELETE FROM cleanupd.run WHERE id = (

@@ -11,7 +11,7 @@ type ring struct {
 	events  []Event
 	next    int64 // the sequence the next event will have
 	changed chan struct{}
-	ended   *Run // as its last event says; nil: that has not come yet
+	ended   *Run // as in its last event; nil: that has not come yet
 	err     error
 }
 
@@ -57,8 +57,8 @@ func (r *ring) wake() {
 	r.changed = make(chan struct{})
 }
 
-// after returns the events after a sequence and a channel that is closed when there are more, or the run when it has
-// ended and there are none. Nothing is given when the ring does not reach back that far.
+// after returns the events after a sequence and a channel that is closed when there are more, or the run if it has ended and
+// there are none. It returns nothing if the ring does not reach back that far.
 func (r *ring) after(sequence int64) (events []Event, more <-chan struct{}, ended *Run, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,5 +73,5 @@ func (r *ring) after(sequence int64) (events []Event, more <-chan struct{}, ende
 	case sequence >= r.next-1:
 		return nil, r.changed, nil, nil
 	}
-	return slices.Clip(r.events[sequence+1-first:]), r.changed, nil, nil // shared: what is in the ring is never changed
+	return slices.Clip(r.events[sequence+1-first:]), r.changed, nil, nil // shared: events in the ring are never changed
 }

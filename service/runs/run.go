@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// State is where a run stands in its life.
+// State is the state of a run.
 type State string
 
 // States of a run.
@@ -22,7 +22,7 @@ const (
 	Cancelled State = "CANCELLED"
 )
 
-// Active tells whether the run is still to be worked on.
+// Active reports whether the run has not ended yet.
 func (s State) Active() bool { return s == Queued || s == Running }
 
 // Cause is the kind of reason for which a run did not succeed.
@@ -85,7 +85,7 @@ func (r *Run) FailedTask() string {
 	return ""
 }
 
-// failures are what the tasks failed for; empty when none did.
+// failures are why tasks failed, a line each; empty when none did.
 func (r *Run) failures() string {
 	var lines []string
 	for _, t := range r.Results {
@@ -106,7 +106,7 @@ type Request struct {
 	RequestedBy     string
 }
 
-// chosen is the names of the tasks to run.
+// chosen are the names of the tasks to run.
 func (r Request) chosen() []string {
 	var names []string
 	for _, t := range tasks.Pipeline {
@@ -117,10 +117,10 @@ func (r Request) chosen() []string {
 	return names
 }
 
-// longest is the longest that a run may be given: 100 years of 365 days.
+// longest is the greatest time limit of a run: 100 years of 365 days.
 const longest = 36_500 * 24 * time.Hour
 
-// outOfRange is what is wrong with a limit of a run's time, of which the database has microseconds; empty: nothing.
+// outOfRange is what is wrong with the time limit of a run, which the database keeps in microseconds; empty: nothing.
 func outOfRange(limit time.Duration) string {
 	if limit == 0 || time.Microsecond <= limit && limit <= longest {
 		return ""
@@ -131,7 +131,7 @@ func outOfRange(limit time.Duration) string {
 // Violation is something wrong with a field of a request.
 type Violation struct{ Field, Problem string }
 
-// InvalidError says all that is wrong with a request.
+// InvalidError lists everything that is wrong with a request.
 type InvalidError []Violation
 
 // Brief says the first of it, as much as a status may tell: a client takes only so long a one.

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Schedule says when a run of the whole pipeline begins by itself.
+// Schedule says when runs of the whole pipeline start automatically.
 type Schedule struct {
 	Cron        string     // five fields; empty: Once
 	Once        *time.Time // nil: Cron
@@ -21,7 +21,7 @@ type Schedule struct {
 	MaxDuration time.Duration // of its runs; 0: no limit
 
 	NextRunTime *time.Time // nil: none is due
-	LastRunID   string     // empty: none, or it is forgotten
+	LastRunID   string     // empty: none, or it has been deleted
 }
 
 func (s *Schedule) String() string {
@@ -41,13 +41,13 @@ func (s *Schedule) String() string {
 	return when
 }
 
-// defaultSchedule is kept where nothing else was stored.
+// defaultSchedule holds until another one is stored.
 var defaultSchedule = Schedule{Cron: "0 4 * * *", TimeZone: "UTC"}
 
-// scheduler is who asked for the runs of the schedule.
+// scheduler is who requests the runs of the schedule.
 const scheduler = "schedule"
 
-// complete fills what was left out and sets the next time after now, or says all that is wrong.
+// complete fills in what was omitted and sets the next time after now, or fails with InvalidError.
 func (s *Schedule) complete(now time.Time) error {
 	var wrong InvalidError
 	say := func(field string, problem any) {
@@ -93,7 +93,7 @@ func (s *Schedule) complete(now time.Time) error {
 	return nil
 }
 
-// following is the next time after now, of a schedule that was stored; nil when there is none.
+// following is the next time of a stored schedule after now; nil when there is none.
 func (s *Schedule) following(now time.Time) (*time.Time, error) {
 	if s.Once != nil {
 		return nil, nil
@@ -130,8 +130,8 @@ func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Sche
 	return s, err
 }
 
-// SetSchedule stores the schedule, in place of the one before, and returns it as it is kept. It fails with
-// InvalidError. A run that is due since a time came during another one stays due, unless the schedule is disabled.
+// SetSchedule replaces the schedule, and returns it as stored. It fails with InvalidError. A run that became due during
+// another one stays due, unless the schedule is disabled.
 func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule, err error) {
 	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		before, err := readSchedule(ctx, tx, "FOR UPDATE")
@@ -156,7 +156,7 @@ func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule
 	return stored, err
 }
 
-// storeSchedule inserts the schedule, or does what is said where there is one.
+// storeSchedule inserts the schedule; orElse is what to do if there is one.
 func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) error {
 	var now time.Time
 	if err := tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
@@ -171,8 +171,8 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) er
 	return err
 }
 
-// keep starts the run of the schedule when it is due, or was left pending by a replica that does not keep the schedule, and
-// stores the default where there is none yet. Whichever replica comes first does it.
+// keep starts a scheduled run that is due, or that was left pending by a replica that does not keep the schedule, and
+// stores the default schedule if there is none yet. Whichever replica comes first does it.
 func (m *Manager) keep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -200,8 +200,8 @@ func (m *Manager) keep(ctx context.Context) error {
 	return nil
 }
 
-// fire starts a run and sets the next time, once, however many times have passed. While a run is active the new one
-// becomes pending.
+// fire starts one run, however many times have passed, and sets the next time. While a run is active the new one becomes
+// pending.
 func fire(ctx context.Context, tx pgx.Tx) error {
 	s, err := readSchedule(ctx, tx, "WHERE enabled AND next_run_time <= clock_timestamp() FOR UPDATE SKIP LOCKED")
 	if errors.Is(err, pgx.ErrNoRows) { // another replica was first
@@ -224,7 +224,7 @@ func fire(ctx context.Context, tx pgx.Tx) error {
 	return startPending(ctx, tx, s)
 }
 
-// startPending starts the schedule's run, unless a run is active: it stays pending until that one has ended.
+// startPending starts the scheduled run; while another run is active, it stays pending.
 func startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
 	run, err := insertRun(ctx, tx, Request{MaxDuration: s.MaxDuration, RequestedBy: scheduler})
 	if err != nil || run == nil {
@@ -234,8 +234,8 @@ func startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
 	return err
 }
 
-// lockPending locks the schedule, before anything else of a run's end, and returns it if a run of it is pending; nil
-// when none is, or this replica does not keep the schedule.
+// lockPending locks the schedule, which comes before any other lock when a run ends, and returns it if a scheduled run is
+// pending; nil if none is, or this replica does not keep the schedule.
 func (m *Manager) lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error) {
 	if !m.keepSchedule {
 		return nil, nil

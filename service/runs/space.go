@@ -18,11 +18,11 @@ type Space struct {
 	IndexBytesBefore int64
 	TableBytesAfter  int64
 	IndexBytesAfter  int64
-	DeadBytes        *int64 // held by rows that are gone, until VACUUM; nil: unknown
+	DeadBytes        *int64 // held by dead rows until VACUUM; nil: unknown
 	FreeBytes        *int64 // that new rows will use; nil: unknown
 }
 
-// withSpace begins the account of a batch: a table's size is kept as it was before the first one.
+// withSpace begins the account of a batch: it records a table's size as it was before the first one.
 const withSpace = `WITH space AS (
   INSERT INTO cleanupd.space AS s (run_id, task, relation, rows_deleted, table_bytes_before, index_bytes_before)
   SELECT $1::text::uuid, $3, relation, rows, COALESCE(NULLIF(table_bytes, 0), pg_table_size(asked), 0), COALESCE(NULLIF(index_bytes, 0), pg_indexes_size(asked), 0)
@@ -40,9 +40,9 @@ func spaceArgs(spaces []purge.Space) []any {
 	return []any{relations, rows, tables, indexes}
 }
 
-// measureSQL writes down what tables have come to. What is dead and free in one is reckoned from the statistics of its
-// columns, or asked of pgstattuple (%s) where VACUUM has left little for it to read. VACUUM counts the rows that are left; the
-// server's counters may yet be told of those that a session wrote before.
+// measureSQL records the size of tables. Dead and free bytes are computed from the statistics of a table's columns, or come
+// from pgstattuple (%s) if VACUUM has left little for it to read. After VACUUM its row count is used, since sessions may still
+// report earlier changes to the server's counters.
 const measureSQL = `
 UPDATE cleanupd.space AS s SET table_bytes_after = m.table_bytes, index_bytes_after = m.index_bytes, dead_bytes = m.dead, free_bytes = m.free
 FROM (SELECT w.relation, w.table_bytes, w.index_bytes,
@@ -61,11 +61,11 @@ FROM (SELECT w.relation, w.table_bytes, w.index_bytes,
   LEFT JOIN LATERAL (%s) AS exact ON w.clean) AS m
 WHERE s.run_id = $1::text::uuid AND s.task = $2 AND s.relation = m.relation`
 
-// noPgstattuple stands for it where it may not be asked.
+// noPgstattuple replaces its query where it may not be used.
 const noPgstattuple = "SELECT NULL::bigint AS dead, NULL::bigint AS free"
 
-// measure writes down what the tables of a task have come to, and says which stay much larger than their rows.
-// What can not be measured is nothing to fail for, nor to wait for: a run's end waits, too, and its lease runs out.
+// measure records the size of a task's tables, and reports which stay much larger than their rows. It neither fails nor
+// waits long for a table that cannot be measured, since the end of the run would wait, too, and its lease run out.
 func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
 	asked, err := pgstattuple(ctx, tx, id, task)
 	if err != nil {
@@ -77,7 +77,7 @@ func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
 			b.Queue("SET LOCAL lock_timeout = '100ms'")
 			b.Queue("SET LOCAL statement_timeout = '2s'")
 			b.Queue(fmt.Sprintf(measureSQL, exact), id, task)
-			b.Queue("SET LOCAL lock_timeout TO DEFAULT") // what comes after in the transaction may take its time
+			b.Queue("SET LOCAL lock_timeout TO DEFAULT") // for the rest of the transaction
 			b.Queue("SET LOCAL statement_timeout TO DEFAULT")
 			return tx.SendBatch(ctx, b).Close()
 		})
@@ -96,7 +96,8 @@ func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
 	return large(ctx, tx, id)
 }
 
-// pgstattuple is how to ask it, if this role may, and how to do without it; nothing for a task without tables to measure.
+// pgstattuple are the query of it, if this role may use it, and the one that does without it; none for a task without tables
+// to measure.
 func pgstattuple(ctx context.Context, tx pgx.Tx, id, task string) ([]string, error) {
 	rows, err := tx.Query(ctx, `SELECT way FROM (SELECT format('SELECT dead_tuple_len AS dead, approx_free_space AS free FROM %I.pgstattuple_approx(w.oid)', n.nspname)
 		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_depend d ON d.objid = p.oid AND d.deptype = 'e'
@@ -112,7 +113,7 @@ func pgstattuple(ctx context.Context, tx pgx.Tx, id, task string) ([]string, err
 // statistics is the task that vacuums.
 const statistics = "statistics"
 
-// A table is told of when it is at least so large and half of it is free.
+// largeTable is from which size on a table is reported if half of it is free.
 const largeTable = 64 << 20
 
 // large names the tables that stay much larger than their rows, and what helps.

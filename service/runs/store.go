@@ -17,8 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// selectRun is a run as it is at one moment: with the results of its tasks, and of these the tables that it deleted from, or
-// made smaller.
+// selectRun selects runs in one consistent snapshot, with the results of their tasks, and the tables that a task deleted
+// from, or made smaller.
 const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause, last_sequence,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated', rows_updated, 'TablesDropped', tables_dropped,
@@ -58,7 +58,7 @@ func get(ctx context.Context, db campaign.Querier, id string) (*Run, error) {
 	if err != nil {
 		return nil, ErrNotFound
 	}
-	list, err := load(ctx, db, "WHERE id = $1::text::uuid", key.String()) // PostgreSQL does not know all the forms that Parse does
+	list, err := load(ctx, db, "WHERE id = $1::text::uuid", key.String()) // PostgreSQL does not read all the forms that Parse does
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +71,11 @@ func get(ctx context.Context, db campaign.Querier, id string) (*Run, error) {
 // Get reads one run; ErrNotFound when there is none.
 func (m *Manager) Get(ctx context.Context, id string) (*Run, error) { return get(ctx, m.pool, id) }
 
-// ErrPageToken says that a page token is none of ours.
+// ErrPageToken says that a page token is not one of this service's.
 var ErrPageToken = errors.New("not a page token of this service")
 
-// List reads a page of runs, newest first, and the token of the next page; empty when there is none.
+// List reads a page of runs, newest first, and the token of the next page; empty when there is none. It fails with
+// ErrPageToken.
 func (m *Manager) List(ctx context.Context, size int, token string) ([]*Run, string, error) {
 	where, args := "", []any{size + 1}
 	if token != "" {
@@ -107,13 +108,13 @@ func parseToken(token string) (created time.Time, id string, err error) {
 		return time.Time{}, "", ErrPageToken
 	}
 	key, err := uuid.Parse(id)
-	if err != nil || formatToken(created, key.String()) != token { // there is one way to write it: ours
+	if err != nil || formatToken(created, key.String()) != token { // only the canonical form is accepted
 		return time.Time{}, "", ErrPageToken
 	}
 	return created, key.String(), nil
 }
 
-// Start stores a run, for any replica to take. It fails with InvalidError, ActiveError or ErrTooManyDryRuns.
+// Start stores a run, for any replica to claim. It fails with InvalidError, ActiveError or ErrTooManyDryRuns.
 func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
@@ -147,7 +148,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 	}
 }
 
-// slots are the places a run may take, one run each.
+// slots are those that a run may take; each has one active run at most.
 func slots(dryRun bool) []int16 {
 	if dryRun {
 		return []int16{1, 2}
@@ -155,7 +156,7 @@ func slots(dryRun bool) []int16 {
 	return []int16{0}
 }
 
-// insertRun stores a run in a free slot, for any replica to take; nil when there is none.
+// insertRun stores a run in a free slot, for any replica to claim; nil when no slot is free.
 func insertRun(ctx context.Context, tx pgx.Tx, req Request) (*Run, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -188,7 +189,7 @@ func microseconds(d time.Duration) *int64 {
 	return &us
 }
 
-// insertTasks stores one row a task of the pipeline and tells the replicas that a run waits.
+// insertTasks stores one row per task of the pipeline and notifies the replicas that a run waits.
 func insertTasks(ctx context.Context, tx pgx.Tx, id string, req Request) error {
 	chosen := req.chosen()
 	var names, states []string

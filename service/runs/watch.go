@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// ringSize is how many of a run's newest events a replica keeps at hand; a watcher further behind reads pages.
+// ringSize is how many of a run's newest events a replica keeps in memory; a watcher further behind reads pages.
 const ringSize = 1024
 
 // pageSize is how many events are read at once.
 const pageSize = 500
 
-// tailPoll is how often a tail looks by itself, should a notification have been missed.
+// tailPoll is how often a tail polls, in case a notification was missed.
 const tailPoll = time.Second
 
-// wakeCost is some fifty times what it takes to give a watcher an event: so long for each watcher, and no longer than
-// tailPoll, events wait for company, since a run's worker would have to wait for its turn among the watchers.
+// wakeCost is how long events are gathered per watcher, up to tailPoll: some fifty times what delivering an event to one
+// takes, since the run's worker competes with the watchers for processor time.
 const wakeCost = time.Millisecond
 
 // tail reads a run's new events once for all its watchers on this replica.
@@ -51,7 +51,7 @@ func (m *Manager) Watch(ctx context.Context, id string, after int64, send func(E
 			if events, err = readEvents(ctx, m.pool, run.ID, after, pageSize); err != nil {
 				return nil, err
 			}
-			if len(events) == 0 { // they have been deleted meanwhile, with their run
+			if len(events) == 0 { // deleted in the meantime, with their run
 				return nil, ErrNotFound
 			}
 		}
@@ -141,7 +141,7 @@ func (m *Manager) read(ctx context.Context, t *tail) {
 	}
 }
 
-// pause is how long a tail gathers events before it gives them to its watchers.
+// pause is how long a tail gathers events before it delivers them.
 func (m *Manager) pause(t *tail) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,19 +18,19 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// pollEvery is how often a replica looks whether the schedule is due, and, should a notification have been missed,
-// whether a run waits.
+// pollEvery is how often a replica checks whether the schedule is due and, in case a notification was missed, whether a run
+// waits.
 const pollEvery = 2 * time.Second
 
-// grace is how long a stopping replica lets the statement at work go on.
+// grace is how long a stopping replica lets the current statement go on.
 const grace = 10 * time.Second
 
-// maxSetbacks is how often in a row a run may be taken up again without having come further. Then the task at work
-// fails: it may be what brings the database, or the replica, down.
+// maxSetbacks is how often in a row a run may be resumed without progress. Then its current task fails: it may be what brings
+// the database, or the replica, down.
 const maxSetbacks = 10
 
-// Work takes runs and works on them until the context ends; then it lets the batches at work finish and gives
-// their runs back. Beside that it keeps the schedule and forgets old runs.
+// Work claims runs and executes them until the context ends; then it lets the current batches finish and releases
+// their runs. In addition it keeps the schedule and deletes old runs.
 func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -69,7 +69,7 @@ func (m *Manager) setAtWork(id string, atWork bool) {
 	}
 }
 
-// every does something at once and then again and again, until the context ends.
+// every does something at once, and then again after each pause, until the context ends.
 func (m *Manager) every(ctx context.Context, pause time.Duration, what string, do func(context.Context) error) {
 	for {
 		if err := do(ctx); err != nil && ctx.Err() == nil {
@@ -83,8 +83,8 @@ func (m *Manager) every(ctx context.Context, pause time.Duration, what string, d
 	}
 }
 
-// work carries a run out and ends it. What the database does meanwhile is outlived: the run is taken up again after its
-// last committed batch, as by another replica, so that it does not matter what became of the one that was cut off.
+// work executes a run to its end. It survives failures of the database: it then claims the run again and resumes it after the
+// last committed batch, as another replica would, so that it does not matter what became of a batch that was cut off.
 func (m *Manager) work(ctx context.Context, c *claim) {
 	log := m.log.With("run_id", c.id)
 	pause := backoff.NewExponentialBackOff()
@@ -110,7 +110,7 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 	}
 }
 
-// retake claims a run again that the database set back; nil when another replica has it, or this one is to stop.
+// retake claims a run again that the database set back; nil if another replica has it, or this one is stopping.
 func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause backoff.BackOff, log *slog.Logger) *claim {
 	for {
 		select {
@@ -131,11 +131,11 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 	}
 }
 
-// attempt carries a run out and ends it, or says what came between.
+// attempt executes a run to its end, or returns what prevented that.
 func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	working, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
-	defer context.AfterFunc(ctx, func() { // what a stopping replica has at work may finish, within the grace
+	defer context.AfterFunc(ctx, func() { // when the replica stops, the current statement may finish within the grace
 		time.AfterFunc(grace, func() { lose(errHandover) })
 	})()
 	j := &journal{m: m, claim: c, stopping: ctx.Done()}
@@ -172,7 +172,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 			return fmt.Errorf("%w: %w", tasks.ErrLost, err)
 		}
 	}
-	if c.failed && !c.continueOnError { // there is only the run's end left
+	if c.failed && !c.continueOnError { // only the end of the run is left
 		return nil
 	}
 	var todo []tasks.Task
@@ -183,7 +183,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		}
 		todo = append(todo, tasks.Pipeline[i])
 	}
-	if c.epoch > 1 { // there was a worker before
+	if c.epoch > 1 { // there was a previous worker
 		if err := m.outlast(ctx, c); err != nil {
 			return fmt.Errorf("%w: %w", tasks.ErrLost, err)
 		}
@@ -192,7 +192,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables}, j)
 }
 
-// giveUp fails the task at work, or the next one, after too many setbacks.
+// giveUp fails the current task, or the next one, after too many setbacks.
 func (c *claim) giveUp(ctx context.Context, j *journal) error {
 	if err := j.TaskStarted(ctx, c.todo[0]); err != nil {
 		return err
@@ -210,16 +210,16 @@ func (c *claim) lock() int64 {
 	return int64(binary.BigEndian.Uint64(id[8:]))
 }
 
-// holders are the server's processes that hold an advisory lock.
+// holders are the server processes that hold an advisory lock.
 const holders = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid <> pg_backend_pid()
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 	AND classid::bigint = $1::bigint >> 32 & 4294967295 AND objid::bigint = $1::bigint & 4294967295`
 
-// outlast ends the batch that the worker before may have open still, and waits until it has ended: its rows would be
-// taken for someone else's. A connection that was cut off is noticed by the server only after its statement, and a
-// frozen worker's batch would last until it is idle for too long.
+// outlast terminates a batch that the previous worker may still have open, and waits until it has ended: its locks would be
+// taken for those of others. The server notices a cut connection only after the statement, and a frozen worker's batch lasts
+// until its idle timeout.
 func (m *Manager) outlast(ctx context.Context, c *claim) error {
-	// It is enough to wait where this role may not end the other's.
+	// If this role may not terminate it, waiting is enough.
 	_, _ = m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+holders+") AS h", c.lock())
 	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)", c.lock()))
@@ -227,7 +227,7 @@ func (m *Manager) outlast(ctx context.Context, c *claim) error {
 	})
 }
 
-// renew keeps the lease, whatever statement is at work, and ends the work when it can not.
+// renew renews the lease, whatever statement is running, and ends the work if it cannot.
 func (m *Manager) renew(ctx context.Context, c *claim, lose context.CancelCauseFunc) {
 	ticker := time.NewTicker(m.lease / 3)
 	defer ticker.Stop()
@@ -258,8 +258,8 @@ func (m *Manager) renew(ctx context.Context, c *claim, lose context.CancelCauseF
 	}
 }
 
-// release gives a run's lease back at once, so that no replica waits for it to run out. When that can not be
-// done, it runs out. A run that another replica has is left alone.
+// release gives up a run's lease at once, so that no replica waits for it to expire; if that fails, it expires. A run that
+// another replica has is left alone.
 func (m *Manager) release(ctx context.Context, c *claim) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

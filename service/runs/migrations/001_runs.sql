@@ -15,7 +15,7 @@ CREATE TABLE cleanupd.run (
   cancel_requested  boolean NOT NULL DEFAULT false,
   epoch             bigint NOT NULL DEFAULT 0,
   lease_until       timestamptz,
-  holder            text NOT NULL DEFAULT '', -- the replica at work
+  holder            text NOT NULL DEFAULT '', -- the replica that works on it
   last_sequence     bigint NOT NULL DEFAULT 0
 );
 
@@ -37,7 +37,7 @@ CREATE TABLE cleanupd.task (
   end_time       timestamptz,
   error          text NOT NULL DEFAULT '',
   cursor         jsonb NOT NULL DEFAULT '{}',
-  epoch          bigint NOT NULL DEFAULT 0, -- that of its run: what a batch is fenced by
+  epoch          bigint NOT NULL DEFAULT 0, -- that of its run, which fences batches
   PRIMARY KEY (run_id, position)
 );
 

@@ -1,6 +1,6 @@
 ALTER TABLE cleanupd.run
-  ADD setbacks integer NOT NULL DEFAULT 0,   -- how often in a row it was taken up again without having come further
-  ADD progress text NOT NULL DEFAULT '';     -- how far it had come when it was taken up last
+  ADD setbacks integer NOT NULL DEFAULT 0,   -- how often in a row it was resumed without progress
+  ADD progress text NOT NULL DEFAULT '';     -- a hash of its progress when it was last resumed
 
 ---- create above / drop below ----
 

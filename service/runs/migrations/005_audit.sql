@@ -2,7 +2,7 @@
 CREATE TABLE cleanupd.audit (
   id      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
   time    timestamptz NOT NULL DEFAULT clock_timestamp(),
-  subject text NOT NULL, -- empty where nobody is asked who they are
+  subject text NOT NULL, -- empty without authentication
   role    text NOT NULL,
   by      text NOT NULL, -- certificate, token or jwt
   address text NOT NULL,

@@ -1,4 +1,4 @@
--- The span of the call that asked for a run, as W3C's trace context writes it; empty: it was not traced.
+-- The span of the call that requested a run, in the format of W3C trace context; empty: it was not traced.
 ALTER TABLE cleanupd.run ADD trace_parent text NOT NULL DEFAULT '';
 
 ---- create above / drop below ----
