@@ -2,7 +2,7 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/campaign"
 
-// Quarantine is 3, iOS 41, Android 42: the page names them, not their numbers.
+// Quarantine is 3, iOS 41, Android 42: Adobe's page gives the names, not the numbers.
 var addresses = Task{
 	Name:        "addresses",
 	Title:       "Quarantined mobile addresses",

@@ -6,8 +6,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// The pages say that the tables linked to appSubscription are deleted; they hold live subscriptions too, so it is
-// their obsolete rows that go.
+// Adobe's pages say that the tables linked to appSubscription are deleted; they hold live subscriptions, too, so only
+// their obsolete rows are.
 var appSubscriptions = Task{
 	Name:        "app-subscriptions",
 	Title:       "Mobile subscriptions",

@@ -9,17 +9,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// condition builds the SQL of the rules of one table, and the parameters they share.
+// condition builds the SQL of the rules of one table, and the parameters that they share.
 type condition struct {
 	env   *Env
 	table *campaign.Table
 	plan  *plan
 	args  *[]any
-	// parents is the SQL of which rows of the task's set a row r depends on; empty: on none.
+	// parents is a query for the ids of the set's parents that a row r depends on; empty: none.
 	parents string
 }
 
-// alsoSQL is a statement beside a batch's, as purge.Also.
+// alsoSQL is a statement that accompanies a batch's, as purge.Also.
 type alsoSQL struct{ returning, sql string }
 
 var (
@@ -29,13 +29,13 @@ var (
 	parameterName = regexp.MustCompile(`@\w+`)
 )
 
-// bind adds a parameter and returns its place.
+// bind adds a parameter and returns its placeholder.
 func (c *condition) bind(value any, sqlType string) string {
 	*c.args = append(*c.args, value)
 	return fmt.Sprintf("$%d::%s", len(*c.args), sqlType)
 }
 
-// any is the SQL of several rules of which one must hold; empty, with notes, when none can be asked.
+// any is the SQL of several rules of which one must hold; empty, with notes, when none is applicable.
 func (c *condition) any(ctx context.Context, rules []Rule) (string, error) {
 	if len(rules) == 0 {
 		return "true", nil
@@ -56,7 +56,7 @@ func (c *condition) any(ctx context.Context, rules []Rule) (string, error) {
 	return "(" + strings.Join(sides, " OR ") + ")", nil
 }
 
-// rule is the SQL of a rule, or nothing, with a note, when it can not be asked of this table.
+// rule is the SQL of a rule; empty, with a note, when it is not applicable to this table.
 func (c *condition) rule(ctx context.Context, r Rule) (string, error) {
 	var parts []string
 	if r.Where != "" {
@@ -76,8 +76,8 @@ func (c *condition) rule(ctx context.Context, r Rule) (string, error) {
 	return strings.Join(parts, " AND "), nil
 }
 
-// expand puts tables and parameters into SQL. It is empty, with a note, when a table, a column or a usable option
-// is missing.
+// expand substitutes tables and parameters in SQL. The result is empty, with a note, when a table, a column or a usable
+// option is missing.
 func (c *condition) expand(sql string, r Rule) string {
 	tables := map[string]*campaign.Table{"": c.table, "r": c.table}
 	for _, m := range tableName.FindAllStringSubmatch(sql, -1) {
@@ -117,7 +117,7 @@ func (c *condition) expand(sql string, r Rule) string {
 	return parameterName.ReplaceAllStringFunc(sql, func(name string) string { return c.bind(values[name], "timestamptz") })
 }
 
-// choices leaves out of a COALESCE the columns that the table does not have, as long as one remains.
+// choices removes from a COALESCE the columns that the table does not have, as long as one remains.
 func (c *condition) choices(sql string) string {
 	var there []string
 	for choice := range strings.SplitSeq(coalesce.FindStringSubmatch(sql)[1], ", ") {
@@ -131,8 +131,8 @@ func (c *condition) choices(sql string) string {
 	return "COALESCE(" + strings.Join(there, ", ") + ")"
 }
 
-// orphan is the condition that a link leads nowhere. A parent without any row, or whose rows may be hidden from
-// this role, proves nothing; that it has rows is asked again in the deleting statement.
+// orphan is the condition that a link is dangling. A parent without any row, or whose rows may be hidden from
+// this role, proves nothing; the deleting statement checks again that it has rows.
 func (c *condition) orphan(ctx context.Context, l Link) (string, error) {
 	if !c.table.Has(l.Column) {
 		c.plan.note(Info, "%s has no column %s: skipped", c.table.Name, l.Column)
@@ -153,8 +153,8 @@ func (c *condition) orphan(ctx context.Context, l Link) (string, error) {
 	return sql, nil
 }
 
-// parent is a table that is only asked whether something exists; nil, with a note, when its answer can not be
-// trusted. An empty one is trusted after a task of this run that empties it rightly.
+// parent returns a table that is only asked whether something exists; nil, with a note, when its answer cannot be trusted. An
+// empty one is trusted if a task that may rightly empty it has succeeded in this run.
 func (e *Env) parent(ctx context.Context, p *plan, name, key, emptyAfter string) (t *campaign.Table, trusted bool, err error) {
 	skip := func(reason string) (*campaign.Table, bool, error) {
 		p.note(Warning, "%s, so nothing is without one: skipped", reason)

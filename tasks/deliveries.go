@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// stopDelivery stops a delivery that is active, before anything of it goes. tsLastModified is left alone, since the
+// stopDelivery stops an active delivery before anything of it is deleted. tsLastModified is left alone, since the
 // delete date may be read from it.
 var stopDelivery = Step{
 	On: table("NmsDelivery"), OfSet: true,
@@ -16,11 +16,11 @@ var stopDelivery = Step{
 	Update: []Assignment{{"iState", "85"}},
 }
 
-// deliverySteps are all that goes with a delivery, and at last the delivery. Other tables with an iDeliveryId are left
+// deliverySteps delete everything that belongs to a delivery, and the delivery last. Other tables with an iDeliveryId are left
 // alone: there it means something else.
 var deliverySteps = []Step{
 	stopDelivery,
-	{On: table("NmsCouponValue"), Via: couponsOfDeliveries}, // before the logs go
+	{On: table("NmsCouponValue"), Via: couponsOfDeliveries}, // before the logs
 	{On: table("NmsDlvExclusion"), Link: "iDeliveryId"},
 	{On: deliveryAndExclusionLogs, Link: "iDeliveryId", Limit: 20_000},
 	{On: propositionTables, Link: "iDeliveryId", Limit: 20_000},

@@ -24,8 +24,8 @@ var emailErrorStats = Task{
 	Do:          coalesceErrors,
 }
 
-// coalesceErrors is the exception to one transaction a batch: rows are deleted into their sums, so that none is lost
-// which arrives in between, and the option moves on with them.
+// coalesceErrors does not work in batches: one statement deletes the rows and inserts their sums, so that no row that arrives
+// in between is lost, and the option advances in the same transaction.
 func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 	t := e.Catalog.Table("NmsEmailErrorStat")
 	if t == nil || !t.Has("iMXIP", "iPublicId", "tsDate", "iTotalErrors") {
@@ -81,7 +81,7 @@ func coalesceIn(ctx context.Context, tx Tx, e *Env, sql string, start pgtype.Tim
 	return deleted, campaign.StoreMoment(ctx, tx, e.Catalog, campaign.LastErrorStatCoalesce, e.Now)
 }
 
-// period is the condition that a row is of the period from $1 to before $2.
+// period is the condition that a row is in the period from $1 to before $2.
 func period(t *campaign.Table) string {
 	where := "r.tsDate >= $1::timestamptz AND r.tsDate < $2::timestamptz"
 	if t.Key != "" {
@@ -90,8 +90,8 @@ func period(t *campaign.Table) string {
 	return where
 }
 
-// coalesceSQL deletes the rows of the period into their sums. A sum that its column can not hold stops at what it can; that
-// of nothing but NULL is 0.
+// coalesceSQL replaces the rows of the period by their sums. A sum is clamped to the range of its column; that of nothing but
+// NULL is 0.
 func coalesceSQL(ctx context.Context, e *Env, t *campaign.Table) (string, error) {
 	var columns, sums []string
 	for _, column := range summed {

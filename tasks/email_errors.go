@@ -7,6 +7,6 @@ var emailErrors = Task{
 	Steps:       []Step{{On: table("NmsEmailError"), Rules: []Rule{{Orphan: exchanger}}}},
 }
 
-// exchanger is the link of a mail exchanger to its statistics. That there are none is a true answer once the task
-// email-error-stats has coalesced them.
+// exchanger is the link to a mail exchanger's statistics. An empty table of them is trusted once the task email-error-stats
+// has coalesced them.
 var exchanger = &Link{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "email-error-stats"}

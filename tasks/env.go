@@ -15,29 +15,29 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Env is what a task at work has at hand.
+// Env is the environment of a running task.
 type Env struct {
 	Config
 	Catalog *campaign.Catalog
 	Options *campaign.Options
 
-	set      *fixedSet // of the task at work; nil when it has none
-	looked   bool      // the next task needs not look again
-	left     bool      // the task at work had to leave rows that it should have taken
-	expected int64     // rows that the task at work will take; negative when unknown
+	set      *fixedSet // of the current task; nil when it has none
+	looked   bool      // the next task need not look again
+	left     bool      // the current task had to leave obsolete rows
+	expected int64     // rows that the current task will delete or update; negative when unknown
 	engine   *purge.Engine
 	journal  Journal
 
 	warning sync.Mutex
-	warned  map[string]bool // what the engine has told during the task at work
+	warned  map[string]bool // the engine's warnings during the current task
 }
 
-// log tells the journal. That it could not be written is found out again by the next batch, which must.
+// log writes to the journal. If that fails, the next batch fails, too, which must write to it.
 func (e *Env) log(ctx context.Context, level Level, messages ...string) {
 	_ = e.journal.Log(ctx, level, messages...)
 }
 
-// warnOnce tells what the engine meets, such as a lock, once a task.
+// warnOnce logs a warning of the engine, such as about a lock, once per task.
 func (e *Env) warnOnce(ctx context.Context, message string) {
 	e.warning.Lock()
 	told := e.warned[message]
@@ -62,7 +62,7 @@ func (e *Env) look(ctx context.Context) (err error) {
 	return err
 }
 
-// run carries out one task.
+// run executes one task.
 func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	if err := e.look(ctx); err != nil {
 		return Failed, err
@@ -75,7 +75,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	if err := rightsError(p.rights); err != nil {
 		return Failed, err
 	}
-	if t.Set != nil { // which the cursor does not tell: it is carried out from its beginning
+	if t.Set != nil { // a cursor does not include the set: the task starts over
 		e.Cursor = purge.Cursor{}
 	}
 	var later error
@@ -107,7 +107,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	return Succeeded, e.inBatch(ctx, t.Name, func(tx Tx) (purge.Delta, error) { return purge.Delta{}, t.After(ctx, tx, e) })
 }
 
-// begin settles the task's set and plans its steps.
+// begin fixes the task's set and plans its steps.
 func (e *Env) begin(ctx context.Context, t Task) (*plan, error) {
 	noted := &plan{}
 	e.set = nil
@@ -139,8 +139,8 @@ func (e *Env) tell(ctx context.Context, p *plan) {
 	}
 }
 
-// carryOut carries out steps: those that depend on the task's set for one part of the set after the other, then
-// the others. Parents that had to be held back are no longer in the set after it.
+// carryOut executes steps: those that depend on the task's set for one chunk of the set after another, then
+// the others. It removes parents that had to be held back from the set.
 func (e *Env) carryOut(ctx context.Context, steps []Step) error {
 	var dependent, others []Step
 	for _, s := range steps {
@@ -155,7 +155,7 @@ func (e *Env) carryOut(ctx context.Context, steps []Step) error {
 		whole := *e.set
 		for ids := range slices.Chunk(whole.ids, setSize) {
 			e.set.ids = ids
-			for i := range dependent { // planned one by one: a step may narrow the set for those after it
+			for i := range dependent { // planned one by one: a step may narrow the set for the next ones
 				if err := e.sweep(ctx, dependent[i:i+1]); err != nil {
 					return err
 				}
@@ -167,14 +167,14 @@ func (e *Env) carryOut(ctx context.Context, steps []Step) error {
 	return e.sweep(ctx, others)
 }
 
-// sweep carries out the sweeps of steps from the cursor on, or counts for a dry run.
+// sweep executes the sweeps of steps from the cursor on, or counts for a dry run.
 func (e *Env) sweep(ctx context.Context, steps []Step) error {
 	p, err := e.plan(ctx, steps)
 	if err != nil {
 		return err
 	}
 	begun := slices.IndexFunc(p.units, func(u unit) bool { return u.Unit == e.Cursor.Unit })
-	for _, u := range p.units[max(begun, 0):] { // another worker may have come as far as one of them
+	for _, u := range p.units[max(begun, 0):] { // another worker may have reached one of them
 		e.journal.At(u.Name, e.expected)
 		if e.DryRun {
 			if err := e.engine.Count(ctx, u.Sweep, func(ctx context.Context, rows int64) error {
@@ -224,13 +224,13 @@ func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 	}
 }
 
-// inBatch runs fn in a batch's transaction, with the account of what it did, and again after what passes by itself.
-// what names it for a person.
+// inBatch runs fn in a batch's transaction, with the account of what it did, and again after transient errors. what names it
+// for people.
 func (e *Env) inBatch(ctx context.Context, what string, fn func(tx Tx) (purge.Delta, error)) error {
 	return e.engine.Retry(ctx, what, func() error { return e.once(ctx, fn) })
 }
 
-// once runs fn in a batch's transaction, with the account of what it did, when it does not come at a bad time.
+// once runs fn in a batch's transaction, with the account of what it did, as soon as the server's load allows it.
 func (e *Env) once(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) error {
 	if err := e.engine.Polite(ctx); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (e *Env) once(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) err
 	return nil
 }
 
-// retry runs a task again after what passes by itself: a question outside of its batches has met it. A dry run would
+// retry runs a task, and again after transient errors of queries outside of its batches. A dry run is not retried: it would
 // count twice.
 func (e *Env) retry(ctx context.Context, task string, run func() error) error {
 	if e.DryRun {
@@ -262,7 +262,7 @@ func (e *Env) retry(ctx context.Context, task string, run func() error) error {
 	return e.engine.Retry(ctx, task, run)
 }
 
-// endsRun tells whether an error is about the run rather than about the task at work.
+// endsRun reports whether an error is about the run rather than the current task.
 func endsRun(err error) bool {
 	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, context.Canceled)
 }

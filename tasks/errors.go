@@ -13,23 +13,23 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// vanished tells whether a statement failed since its table is gone: the application may drop one at any time.
+// vanished reports whether a statement failed because its table is gone: the application may drop one at any time.
 func vanished(err error) bool { return sqlstate.Is(err, pgerrcode.UndefinedTable) }
 
-// Lost tells whether an error means that the database, or the connection to it, can not be worked with at the
-// moment: it says nothing about the task that met it.
+// Lost reports whether an error means that the database, or the connection to it, is currently unusable: it says nothing about
+// the task that encountered it.
 func Lost(err error) bool {
 	var (
 		connectErr *pgconn.ConnectError
 		netErr     net.Error
 	)
-	if errors.As(err, &connectErr) { // whatever the server said to it
+	if errors.As(err, &connectErr) { // whatever the server answered
 		return true
 	}
 	switch state := sqlstate.Of(err); {
 	case state == "":
 		return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
-	// Whole classes: the library knows the codes of its day.
+	// Whole classes: newer servers may have codes that the library does not know.
 	case strings.HasPrefix(state, "08"), // connection exception
 		strings.HasPrefix(state, "53"),                     // disk full, out of memory, too many connections
 		strings.HasPrefix(state, "57P"),                    // shutdown, crash, starting up
@@ -41,7 +41,7 @@ func Lost(err error) bool {
 	return false
 }
 
-// advice is what an operator can do about what did not pass by itself, by SQLSTATE.
+// advice is what an operator can do about a persistent error, by SQLSTATE.
 var advice = map[string]string{
 	pgerrcode.ConnectionFailure:               "see that the database server runs, and what lies between it and this service",
 	pgerrcode.ForeignKeyViolation:             "rows of another table refer to these by a foreign key: delete them first, or give the key ON DELETE",
@@ -60,7 +60,7 @@ var advice = map[string]string{
 	pgerrcode.IndexCorrupted:                  "an index is damaged: REINDEX the table, and run the cleanup again",
 }
 
-// Explain is an error as an operator reads it: what it is, and what can be done.
+// Explain returns an error's text for operators: what happened, and what can be done.
 func Explain(err error) string {
 	state := sqlstate.Of(err)
 	if state == "" && Lost(err) {

@@ -10,8 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// estimate is how many rows the sweeps of a task will take; negative when unknown. It is a courtesy: without it there is
-// no bar.
+// estimate is how many rows the sweeps of a task will delete or update; negative when unknown. Only progress depends on it.
 func (e *Env) estimate(ctx context.Context, units []unit) int64 {
 	if len(units) == 0 {
 		return -1
@@ -19,7 +18,7 @@ func (e *Env) estimate(ctx context.Context, units []unit) int64 {
 	var sweeps []purge.Sweep
 	var scales []float64
 	for i, u := range units {
-		if slices.ContainsFunc(units[:i], u.meets) { // asked with the first of them
+		if slices.ContainsFunc(units[:i], u.meets) { // estimated with the first of them
 			continue
 		}
 		asked, scale := e.ofSet(u)
@@ -42,14 +41,14 @@ func (e *Env) estimate(ctx context.Context, units []unit) int64 {
 	return int64(expected)
 }
 
-// meets tells whether two sweeps may name the same rows of a table.
+// meets reports whether two sweeps may match the same rows of a table.
 func (u unit) meets(other unit) bool {
 	return u.Relation == other.Relation && u.Set == nil && other.Set == nil && !u.step.dependent() && !other.step.dependent()
 }
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
-// shifted is a condition whose parameters come after so many others.
+// shifted is a condition with its parameter numbers increased.
 func shifted(where string, by int) string {
 	return parameter.ReplaceAllStringFunc(where, func(p string) string {
 		number, _ := strconv.Atoi(p[1:])
@@ -57,8 +56,9 @@ func shifted(where string, by int) string {
 	})
 }
 
-// ofSet is what to ask the planner of a sweep. Of rows that belong to the task's set it is asked by the ids alone: the
-// conditions by which those were found say the same again, which it can not know. Of many ids it is asked by some.
+// ofSet is the sweep to estimate in place of a unit's. For rows that belong to the task's set it has only the ids as
+// condition: the conditions by which these were found are redundant, which the planner cannot know. Of many ids it has some,
+// and scale is the factor for the result.
 func (e *Env) ofSet(u unit) (s purge.Sweep, scale float64) {
 	link := u.step.Link
 	if u.step.OfSet {

@@ -11,7 +11,7 @@ import (
 // Tx is a transaction of the database that is cleaned.
 type Tx = pgx.Tx
 
-// State is where a task of a run stands.
+// State is the state of a task in a run.
 type State string
 
 // States of a task.
@@ -25,7 +25,7 @@ const (
 	Cancelled State = "CANCELLED"
 )
 
-// Level is the weight of a log line.
+// Level is the severity of a log line.
 type Level string
 
 // Levels.
@@ -35,31 +35,31 @@ const (
 	Error   Level = "ERROR"
 )
 
-// Journal is where a run's account goes. Every method fails when the run is no longer this worker's. Commit, Log,
-// Proceed, Throttled and Retried are called by several at once.
+// Journal keeps a run's account. Every method with an error fails when the run is no longer this worker's. Commit, Log,
+// Proceed, Throttled and Retried are called concurrently.
 type Journal interface {
-	// TaskStarted tells that a task begins, or goes on after another worker.
+	// TaskStarted reports that a task begins, or is resumed after another worker.
 	TaskStarted(ctx context.Context, task string) error
-	// Commit adds a batch to the account of the task at work, in the batch's transaction, and commits it. It
-	// fails with ErrStopped, having committed, when the run is to stop.
+	// Commit adds a batch to the account of the current task, in the batch's transaction, and commits it. It
+	// fails with ErrStopped, having committed, when the run must stop.
 	Commit(ctx context.Context, tx Tx, d purge.Delta) error
 	// Count adds rows that a dry run found.
 	Count(ctx context.Context, d purge.Delta) error
-	// Proceed fails as Commit does when the run is to stop, or no longer this worker's.
+	// Proceed fails as Commit does when the run must stop, or is no longer this worker's.
 	Proceed(ctx context.Context) error
-	// Emptied are the tables that the run has deleted rows from, by their quoted names, those with the most rows first.
+	// Emptied returns the quoted names of the tables that the run has deleted rows from, those with the most rows first.
 	Emptied(ctx context.Context) ([]string, error)
-	// At says which table is at hand, and how many rows the task is expected to have deleted at its end (negative:
+	// At reports the current table, and how many rows the task is expected to have deleted at its end (negative:
 	// unknown).
 	At(object string, expected int64)
-	// Way says how the rows of the table at hand are found.
+	// Way reports how the rows of the current table are found.
 	Way(way string)
-	// Throttled says why the next batch waits; empty: it no longer does.
+	// Throttled reports why the next batch waits; empty: it no longer does.
 	Throttled(reason string)
-	// Retried says for which SQLSTATE something is tried again.
+	// Retried reports the SQLSTATE that causes a retry.
 	Retried(state string)
-	// Log tells a person something.
+	// Log writes messages for people.
 	Log(ctx context.Context, level Level, messages ...string) error
-	// TaskFinished tells that the task at work has ended.
+	// TaskFinished reports that the current task has ended; problem is why it failed.
 	TaskFinished(ctx context.Context, state State, problem string) error
 }

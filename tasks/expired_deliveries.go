@@ -32,7 +32,7 @@ var expiredDeliveries = Task{
 		},
 		{
 			On: table("NmsDelivery"), OfSet: true,
-			Rules:  []Rule{{Where: "iState <> 95"}}, // an ended one stays as it is, or it would come back for ever
+			Rules:  []Rule{{Where: "iState <> 95"}}, // an ended one is left as it is, or it would match forever
 			Update: []Assignment{{"iState", "95"}, {"tsLastModified", "@now"}, {"tsBroadEnd", "COALESCE(tsValidity, @now)"}},
 		},
 		{

@@ -25,9 +25,9 @@ var listsToDelete = Task{
 	Do:    deleteLists,
 }
 
-// linkedToLists selects the tables whose iGroupId is the id of a list: that of members, those that say so by a
-// foreign key, and those that the operator names. Not every table that has such a column: XtkOperatorGroup has one
-// with another meaning.
+// linkedToLists selects the tables whose iGroupId is the id of a list: that of members, those with a foreign key to lists,
+// and those that the operator names. Not every table with such a column qualifies: in XtkOperatorGroup it has another
+// meaning.
 func linkedToLists(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
 	found, err := table("NmsRcpGrpRel")(ctx, e, p)
 	if err != nil {
@@ -50,7 +50,7 @@ func linkedToLists(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, err
 		}
 		var oid uint32
 		if _, err := pgx.ForEachRow(rows, []any{&oid, nil}, func() error {
-			if t := e.Catalog.ByOID(oid); t != nil { // else it came after the catalog was read
+			if t := e.Catalog.ByOID(oid); t != nil { // otherwise it was created after the catalog was read
 				found = append(found, t)
 			}
 			return nil
@@ -61,7 +61,7 @@ func linkedToLists(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, err
 	return found, nil
 }
 
-// deleteLists deletes the lists one by one, each with its table in one transaction: both go, or both stay.
+// deleteLists deletes the lists one by one, each with its table in one transaction.
 func deleteLists(ctx context.Context, e *Env) (bool, error) {
 	if e.set == nil {
 		return false, nil
@@ -89,7 +89,7 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 	list := fmt.Sprintf("%s AS r WHERE r.iGroupId = $%d AND %s", e.set.table.Quoted(), len(args)+1, where)
 	args = append(args[:len(args):len(args)], id)
 	isList := "(r.iType > 0) IS TRUE"
-	if !hasType { // not known: then it may have a table
+	if !hasType { // unknown: it may have a table
 		isList = "true"
 	}
 	work := func(tx Tx) (d purge.Delta, err error) {
@@ -116,7 +116,7 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 				return d, err
 			}
 		}
-		if typed { // last, since a drop has little time
+		if typed { // last, since a drop has a short timeout
 			d.Dropped, err = e.dropListTable(ctx, tx, id)
 		}
 		return d, err
@@ -150,10 +150,10 @@ func passOver(err error) error {
 	return err
 }
 
-// errKept says that a list can not be deleted.
+// errKept says that a list cannot be deleted.
 var errKept = errors.New("a trigger of the table prevents its deletion")
 
-// errForeign says that what has the name of a list's table is not the application's to drop.
+// errForeign says that the relation with the name of a list's table is not the application's.
 var errForeign = errors.New("what has the name of its table is not a table of the application's owner")
 
 // dropListTable drops the table of a list, if there is one.

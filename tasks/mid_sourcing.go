@@ -18,8 +18,8 @@ import (
 // deliveries.
 var ErrSameDatabase = errors.New("leads to the main database")
 
-// CheckMidSourcing fails with ErrSameDatabase when both are the same database of the same server, or when one does
-// not answer.
+// CheckMidSourcing fails with ErrSameDatabase when both are the same database of the same server. It also fails when one of
+// them does not answer.
 func CheckMidSourcing(ctx context.Context, main, other *pgxpool.Pool) error {
 	var here, there string
 	const identity = "SELECT system_identifier::text || '/' || current_database() FROM pg_control_system()"
@@ -35,11 +35,11 @@ func CheckMidSourcing(ctx context.Context, main, other *pgxpool.Pool) error {
 	return nil
 }
 
-// midSourced is what a server has to purge: for the ids of deliveries here, those of the same deliveries there.
+// midSourced is what to purge on a server: its ids of deliveries, by the ids that they have here.
 type midSourced map[int64]int64
 
-// purgeMidSourced purges the deliveries of the set on their mid-sourcing servers, before they are purged here. Those of
-// a server that can not be reached stay here too, and the task fails at its end.
+// purgeMidSourced purges the deliveries of the set on their mid-sourcing servers, before they are purged here. If that fails
+// for a server, its deliveries stay here, too, and the task fails at its end.
 func purgeMidSourced(ctx context.Context, e *Env) (later, err error) {
 	servers, err := e.midSourced(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func purgeMidSourced(ctx context.Context, e *Env) (later, err error) {
 		}
 		if err != nil {
 			e.keep(slices.Collect(maps.Keys(m)))
-			// As text: what became of another database's connection says nothing about this run.
+			// Not wrapped: the loss of another database's connection must not count as that of the main one.
 			err = fmt.Errorf("mid-sourcing server %q, whose %d deliveries stay here too: %s", name, len(m), err.Error()) //nolint:errorlint // see above
 			later = errors.Join(later, err)
 		}
@@ -98,7 +98,7 @@ func (e *Env) midSourced(ctx context.Context) (map[string]midSourced, error) {
 	return servers, err
 }
 
-// purgeThere purges deliveries on a mid-sourcing server, by the same steps, whatever their delete status there.
+// purgeThere purges deliveries on a mid-sourcing server, with the same steps, whatever their delete status there.
 func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m midSourced) error {
 	if err := CheckMidSourcing(ctx, e.Pool, pool); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	there := &Env{Config: e.Config}
 	there.Pool = pool
 	j := &remoteJournal{Journal: e.journal, main: e, server: name}
-	engine := purge.New(*e.engine) // it looks at another server
+	engine := purge.New(*e.engine) // with samples of the other server's load
 	engine.Pool, engine.Commit, engine.Proceed, engine.Lock, engine.Workers, engine.Durable = pool, j.Commit, j.Proceed, 0, 1, true
 	there.engine, there.journal = engine, j
 	if err := there.look(ctx); err != nil {
@@ -116,7 +116,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	if table == nil {
 		return campaign.ErrNotCampaign
 	}
-	if !e.DryRun { // an active one is stopped here too, before anything of it goes anywhere
+	if !e.DryRun { // an active one is stopped here, too, before anything of it is deleted anywhere
 		if err := e.stopHere(ctx, m); err != nil {
 			return fmt.Errorf("%w: %w", errMain, err)
 		}
@@ -145,7 +145,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	return nil
 }
 
-// stopHere stops the active ones of a server's deliveries in the main database. One whose row is locked is left for
+// stopHere stops those of a server's deliveries that are active in the main database. One whose row is locked is left for
 // the next run.
 func (e *Env) stopHere(ctx context.Context, m midSourced) error {
 	whole := e.set.ids
@@ -164,7 +164,7 @@ func (e *Env) stopHere(ctx context.Context, m midSourced) error {
 // errMain says that an error came from the main database.
 var errMain = errors.New("the main database")
 
-// remoteJournal keeps what happens in another database out of the task's counts.
+// remoteJournal keeps what is done in another database out of the task's counts.
 type remoteJournal struct {
 	Journal
 	main             *Env
@@ -172,7 +172,7 @@ type remoteJournal struct {
 	deleted, updated int64
 }
 
-// Proceed asks the main journal.
+// Proceed calls that of the main journal.
 func (j *remoteJournal) Proceed(ctx context.Context) error {
 	if err := j.Journal.Proceed(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errMain, err)
@@ -180,7 +180,7 @@ func (j *remoteJournal) Proceed(ctx context.Context) error {
 	return nil
 }
 
-// Commit asks first whether the run may go on.
+// Commit first checks whether the run may proceed.
 func (j *remoteJournal) Commit(ctx context.Context, tx Tx, d purge.Delta) error {
 	if err := j.Proceed(ctx); err != nil {
 		return err
@@ -200,5 +200,5 @@ func (j *remoteJournal) Count(_ context.Context, d purge.Delta) error {
 	return nil
 }
 
-// At names the server with the table.
+// At prefixes the table with the server.
 func (j *remoteJournal) At(object string, _ int64) { j.Journal.At(j.server+": "+object, -1) }

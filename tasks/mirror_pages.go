@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// needsPages is the rule that a row is of a delivery that has mirror pages.
+// needsPages is the rule that a row belongs to a delivery that has mirror pages.
 var needsPages = []Rule{{Where: "EXISTS (SELECT FROM {NmsDelivery} d WHERE d.iDeliveryId = r.iDeliveryId AND d.iNeedMirrorPage <> 0)"}}
 
 var mirrorPages = Task{
@@ -23,7 +23,7 @@ var mirrorPages = Task{
 	},
 }
 
-// logPurgedPages writes one entry of the job log for each delivery that had pages, with the flag that says they are
+// logPurgedPages writes one entry of the job log for each delivery that had pages, together with the flag that they have been
 // purged.
 func logPurgedPages(ctx context.Context, c *condition) (*alsoSQL, error) {
 	log := c.env.Catalog.Table("XtkJobLog")

@@ -6,8 +6,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// npai, "n'habite pas à l'adresse indiquée": addresses found valid again since the last cleanup. Its After moves
-// the lower bound on, so that the next run asks only for what came since; not past entries that had to be left.
+// npai, "n'habite pas à l'adresse indiquée": addresses that became valid since the last cleanup. Its After advances
+// the lower bound for the next run, unless entries had to be left.
 var npai = Task{
 	Name:        "npai",
 	Title:       "Addresses found valid",

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// briefly is how long a question about a table may wait for its lock, and take.
+// briefly limits how long a query about a table may wait for its lock, and take.
 const briefly = "SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '500ms'"
 
 // aged is a relation whose rows become obsolete by their date alone.
@@ -19,12 +19,12 @@ type aged struct {
 	table *campaign.Table
 	leaf  campaign.Leaf
 	older *purge.Older
-	gone  time.Time // what was older has been deleted; zero: it is not known
+	gone  time.Time // older rows have been deleted; zero: unknown
 }
 
-// Overdue is for how long the oldest row of each table has been obsolete, by the tables' names as stored; 0: none is. It is
-// told of the tables whose rule is a date alone, where an index or the planner's statistics tell. cleaned is the clock of the
-// last run in which a task succeeded, by its name: statistics may be older than that.
+// Overdue returns how long the oldest row of each table has been obsolete, by the tables' stored names; 0: none is. It covers
+// the tables whose rule is a date alone, if an index or the planner's statistics have it. cleaned is the clock of the last run
+// in which a task succeeded, by the task's name: statistics may be older than that.
 func Overdue(ctx context.Context, pool *pgxpool.Pool, cleaned map[string]time.Time) (map[string]time.Duration, error) {
 	e := &Env{Config: Config{Pool: pool, DryRun: true}, engine: purge.New(purge.Engine{Pool: pool})}
 	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&e.Now); err != nil {
@@ -54,7 +54,7 @@ func Overdue(ctx context.Context, pool *pgxpool.Pool, cleaned map[string]time.Ti
 			switch {
 			case Lost(err) || ctx.Err() != nil:
 				return err
-			case err != nil: // not known, or locked
+			case err != nil: // unknown, or locked
 				unknown[r.table.Name] = true
 			default:
 				out[r.table.Name] = max(out[r.table.Name], since)
@@ -68,7 +68,7 @@ func Overdue(ctx context.Context, pool *pgxpool.Pool, cleaned map[string]time.Ti
 	return out, err
 }
 
-// aged lists the relations that this role may read.
+// aged returns the relations that this role may read.
 func (e *Env) aged(ctx context.Context, cleaned map[string]time.Time) (relations []aged, err error) {
 	for _, t := range Pipeline {
 		for _, step := range t.Steps {

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// plan is what a task's steps come to on this database.
+// plan is a task's steps applied to this database.
 type plan struct {
 	units  []unit
 	notes  []note
@@ -24,7 +24,7 @@ type plan struct {
 type unit struct {
 	purge.Sweep
 	step    Step
-	parents string // of a row, as condition has it
+	parents string // as in condition
 }
 
 type note struct {
@@ -39,7 +39,7 @@ func (p *plan) note(level Level, format string, args ...any) {
 	}
 }
 
-// plan turns steps into sweeps, and says what can not be done and why.
+// plan turns steps into sweeps, and notes what cannot be done and why.
 func (e *Env) plan(ctx context.Context, steps []Step) (*plan, error) {
 	p := &plan{}
 	for i, step := range steps {
@@ -48,7 +48,7 @@ func (e *Env) plan(ctx context.Context, steps []Step) (*plan, error) {
 			return nil, err
 		}
 		planned := map[uint32]bool{}
-		for _, parents := range []bool{true, false} { // what inherits from a table goes by what is known of that
+		for _, parents := range []bool{true, false} { // inheriting tables are planned with the table that they inherit from
 			for _, table := range tables {
 				if table.HasChildren != parents {
 					continue
@@ -62,8 +62,8 @@ func (e *Env) plan(ctx context.Context, steps []Step) (*plan, error) {
 	return p, nil
 }
 
-// planTable adds the sweeps of one step on one table, one for each of its partitions and children, but for those that are
-// planned already: what is selected by its own name, too.
+// planTable adds the sweeps of one step on one table, one for each of its partitions and children, except for those that are
+// planned already, since they may also be selected by their own names.
 func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, table *campaign.Table, planned map[uint32]bool) error {
 	var args []any
 	c := &condition{env: e, table: table, plan: p, args: &args}
@@ -76,14 +76,14 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 		s.Limit = defaultLimit
 	}
 	for _, a := range step.Update {
-		if !table.Has(a.Column) { // a parameter of its value would be of no known type
+		if !table.Has(a.Column) { // an unused parameter of its value would have no known type
 			continue
 		}
 		if value := c.expand(a.Value, Rule{}); value != "" {
 			s.Set = append(s.Set, purge.Assignment{Column: a.Column, Value: value})
 		}
 	}
-	if step.Update != nil && s.Set == nil { // without anything to assign it would be a deletion
+	if step.Update != nil && s.Set == nil { // without assignments the sweep would delete
 		p.note(Info, "%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}
@@ -119,10 +119,10 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 	return nil
 }
 
-// onlyDate is a rule that asks for nothing but a date.
+// onlyDate is a rule that is nothing but a condition on a date.
 var onlyDate = regexp.MustCompile(`^(ts\w+) < @(cutoff|now)$`)
 
-// older is the date that the only rule of a step asks for, and nothing else; nil: it asks for more.
+// older is the condition of a step whose only rule is one on a date; nil: there is more.
 func (e *Env) older(step Step, table *campaign.Table) *purge.Older {
 	if step.dependent() || step.Update != nil || step.Also != nil || step.Twin != nil || len(step.Rules) != 1 || step.Rules[0].Orphan != nil {
 		return nil
@@ -143,7 +143,7 @@ func (e *Env) older(step Step, table *campaign.Table) *purge.Older {
 	return &purge.Older{Column: strings.ToLower(date[1]), Than: than, Key: table.Key}
 }
 
-// where is the whole condition of a step on a table; empty when it can not be asked.
+// where is the whole condition of a step on a table; empty when it is not applicable.
 func (c *condition) where(ctx context.Context, step Step) (string, error) {
 	where, err := c.any(ctx, step.Rules)
 	if err != nil || where == "" {
@@ -181,7 +181,7 @@ func (e *Env) twin(p *plan, t *Twin) *purge.Twin {
 	return twin
 }
 
-// needs notes which of the rights on a table the role lacks. A dry run needs no more than to read.
+// needs adds the GRANT of the rights on a table that the role lacks. A dry run needs only SELECT.
 func (e *Env) needs(p *plan, t *campaign.Table, rights ...string) {
 	has := map[string]bool{"SELECT": t.CanSelect, "INSERT": t.CanInsert || e.DryRun, "DELETE": t.CanDelete || e.DryRun, "UPDATE": t.CanUpdate || e.DryRun}
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return has[right] })

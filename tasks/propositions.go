@@ -6,8 +6,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// propositionTables are there when the module Interaction is installed. The pattern ends where a backup copy
-// (nmspropositionrcp_2024) would begin to differ.
+// propositionTables exist when the module Interaction is installed. The pattern does not match backup copies
+// (nmspropositionrcp_2024).
 var propositionTables = matching("proposition tables", regexp.MustCompile(`^nmsproposition[a-z0-9]*$`), "iPropositionId")
 
 var propositions = Task{

@@ -14,29 +14,28 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// ErrStopped says that the run was told to stop. What stopped it is the journal's to know.
+// ErrStopped says that the run was told to stop. The journal knows why.
 var ErrStopped = errors.New("the run was stopped")
 
-// ErrLost says that the run is no longer this worker's, or that the database is gone: nothing may be concluded
-// about the task at work.
+// ErrLost says that the run is no longer this worker's, or that the database is gone: it says nothing about the current task.
 var ErrLost = errors.New("the run was lost")
 
-// Config is what a run is given.
+// Config configures a run.
 type Config struct {
 	Pool *pgxpool.Pool
 	// Now is the run's only clock.
 	Now time.Time
-	// DryRun counts and changes nothing.
+	// DryRun counts without changing anything.
 	DryRun bool
 	// ContinueOnError goes on after a failed task.
 	ContinueOnError bool
-	// Todo are the tasks still to be done, in order. The first may have been begun by another worker.
+	// Todo are the tasks still to be done, in order. Another worker may have started the first one.
 	Todo []Task
-	// Cursor is where that one had come to.
+	// Cursor is how far that worker came with it.
 	Cursor purge.Cursor
-	// Succeeded are the tasks of this run that have succeeded before.
+	// Succeeded are the tasks of this run that have already succeeded.
 	Succeeded map[string]bool
-	// Settings are how batches are to be.
+	// Settings configure batches.
 	purge.Settings
 	// Lock is the advisory lock that the run's batches share; 0: none.
 	Lock int64
@@ -46,7 +45,7 @@ type Config struct {
 	RelatedListTables []string
 }
 
-// Run works through the tasks and reports to the journal. Its error is the first failed task's, ErrStopped, or
+// Run executes the tasks and reports to the journal. Its error is that of the failed tasks, ErrStopped, or
 // one that wraps ErrLost; nil means that nothing failed.
 func Run(ctx context.Context, c Config, j Journal) error {
 	err := run(ctx, c, j)
@@ -94,7 +93,7 @@ func run(ctx context.Context, c Config, j Journal) error {
 	return failed
 }
 
-// unwritten makes a journal that can not be written a lost run, unless the run is to stop.
+// unwritten makes a run lost whose journal cannot be written, unless the run must stop.
 func unwritten(err error) error {
 	if endsRun(err) {
 		return err
@@ -102,8 +101,8 @@ func unwritten(err error) error {
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
-// check fails, before anything is deleted, when this is no Campaign database, or the role may not do what the tasks
-// need; the error names every right on a table that is missing.
+// check fails, before anything is deleted, when this is not a Campaign database, or the role lacks rights that the tasks
+// need; the error names every missing right on a table.
 func (e *Env) check(ctx context.Context) error {
 	if err := e.look(ctx); err != nil {
 		return err
@@ -120,7 +119,7 @@ func (e *Env) check(ctx context.Context) error {
 			missing = append(missing, p.rights...)
 		case Lost(err):
 			return err
-		} // else the task itself will meet it, and tell
+		} // otherwise the task will encounter and report it
 	}
 	return rightsError(missing)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Selector finds the tables of a step, and notes what it did not find.
+// Selector returns the tables of a step, and notes which are missing.
 type Selector func(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error)
 
 // table selects one table by its name.
@@ -34,8 +34,8 @@ func tables(names ...string) Selector {
 	}
 }
 
-// matching selects the tables of a family that has no list anywhere, by their stored names, if they have these
-// columns. what is their name for a person.
+// matching selects the tables of a family that is listed nowhere, by their stored names, if they have these
+// columns. what names them for people.
 func matching(what string, pattern *regexp.Regexp, columns ...string) Selector {
 	return func(_ context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
 		var found []*campaign.Table

@@ -10,17 +10,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// setSize is how many parents are worked on at once: their ids travel with every statement.
+// setSize is how many parents are worked on at once: their ids are sent with every statement.
 const setSize = 20_000
 
-// fixedSet is a Set on a database, and the ids it is about.
+// fixedSet is a Set on a database, with its ids.
 type fixedSet struct {
 	Set
 	table *campaign.Table
 	ids   []int64
 }
 
-// fix settles which rows a task begins with. It is nil, with notes, when that can not be asked.
+// fix reads the ids of a task's set. It returns nil, with notes, if the set is not applicable to this database.
 func (e *Env) fix(ctx context.Context, p *plan, s Set) (*fixedSet, error) {
 	table := e.Catalog.Table(s.Parent)
 	if table == nil || !table.Has(s.Key) {
@@ -44,7 +44,7 @@ func (e *Env) fix(ctx context.Context, p *plan, s Set) (*fixedSet, error) {
 	return &fixedSet{s, table, ids}, nil
 }
 
-// keep narrows the task's set: these parents, and what depends on them, stay as they are in this run.
+// keep removes parents from the task's set: they, and what depends on them, are left alone in this run.
 func (e *Env) keep(ids []int64) {
 	stays := map[int64]bool{}
 	for _, id := range ids {
@@ -53,8 +53,7 @@ func (e *Env) keep(ids []int64) {
 	e.set.ids = slices.DeleteFunc(slices.Clone(e.set.ids), func(id int64) bool { return stays[id] })
 }
 
-// inSet is the condition that a row is one of the set, or depends on one; empty, with a note, when it can not be
-// asked.
+// inSet is the condition that a row is one of the set, or depends on one; empty, with a note, when it is not applicable.
 func (c *condition) inSet(ctx context.Context, step Step) (string, error) {
 	switch {
 	case c.env.set == nil:
@@ -72,8 +71,8 @@ func (c *condition) inSet(ctx context.Context, step Step) (string, error) {
 	return c.linked(ctx, "r."+step.Link)
 }
 
-// member is the condition on a row of the parent table itself that it is one of the set: with the set's own
-// condition, so that a parent which the application changed meanwhile stays.
+// member is the condition that a row of the parent table is one of the set. It includes the set's own condition, so that a
+// parent that the application changed in the meantime stays.
 func (c *condition) member(ctx context.Context) (string, error) {
 	s := c.env.set
 	where, err := (&condition{env: c.env, table: s.table, plan: c.plan, args: c.args}).any(ctx, s.Rules)
@@ -89,21 +88,21 @@ func (c *condition) linked(ctx context.Context, column string) (string, error) {
 		column, c.bind(s.ids, "bigint[]"), s.table.Quoted(), s.Key, where), err
 }
 
-// holdBack keeps the parents of rows that stayed behind a lock, so that the next run finds both. Where it can not be
-// found out which they are, all parents stay.
+// holdBack keeps the parents of rows that a sweep had to leave, so that the next run finds both. If they cannot be determined,
+// it keeps all parents.
 func (e *Env) holdBack(ctx context.Context, u unit) {
 	ids := e.set.ids
 	if found, err := e.parentsOf(ctx, u); err == nil {
 		ids = found
 	}
-	if len(ids) == 0 { // of a table that was locked they may have been none
+	if len(ids) == 0 { // a locked table may have had no such rows
 		return
 	}
 	e.keep(ids)
 	e.log(ctx, Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both", len(ids), e.set.table.Name, u.Name))
 }
 
-// parentsOf are the parents of the rows that a sweep has left.
+// parentsOf returns the parents of the rows that a sweep has left.
 func (e *Env) parentsOf(ctx context.Context, u unit) (ids []int64, err error) {
 	tx, err := e.engine.Begin(ctx)
 	if err != nil {

@@ -30,8 +30,8 @@ SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid 
 WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind = 'r' AND c.relpersistence <> 't' AND pg_has_role(c.relowner, 'USAGE') = $2
 ORDER BY n.nspname, c.relname`
 
-// optimizeStorage goes table by table, so that progress shows, those first that the run emptied most; SKIP_LOCKED, so that
-// nothing waits.
+// optimizeStorage goes table by table, so that there is progress to show, beginning with those that the run deleted most from,
+// and with SKIP_LOCKED, so that nothing waits.
 func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 	mode, err := e.Options.Statistics()
 	if err != nil {
@@ -71,7 +71,7 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 	}
 	slices.SortStableFunc(tables, func(a, b campaign.Leaf) int { return cmp.Compare(rank(emptied, a), rank(emptied, b)) })
 	done := slices.IndexFunc(tables, func(t campaign.Leaf) bool { return t.Quoted() == e.Cursor.Unit })
-	for _, t := range tables[done+1:] { // all of them, or what the worker before has left
+	for _, t := range tables[done+1:] { // all of them, or those that a previous worker has left
 		name := t.Quoted()
 		e.journal.At(t.Schema+"."+t.Name, -1)
 		err := e.vacuumed(ctx, name, purge.Space{Relation: name})
@@ -106,7 +106,7 @@ func (e *Env) tablesByOwner(ctx context.Context, ours bool) ([]campaign.Leaf, er
 	return tables, nil
 }
 
-// vacuumed notes which table was done last, and the size of the one that is next, whose lock is hardly waited for.
+// vacuumed records which table was done last, and the size of the next one, for whose lock it waits only briefly.
 func (e *Env) vacuumed(ctx context.Context, what string, next ...purge.Space) error {
 	return e.inBatch(ctx, what, func(tx Tx) (purge.Delta, error) {
 		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100")
@@ -114,7 +114,7 @@ func (e *Env) vacuumed(ctx context.Context, what string, next ...purge.Space) er
 	})
 }
 
-// rank is the place of a table among those that were emptied, and after them all of the others.
+// rank is the position of a table among those that the run deleted from; the others come after these.
 func rank(emptied []string, t campaign.Leaf) int {
 	if i := slices.Index(emptied, t.Quoted()); i >= 0 {
 		return i
@@ -122,15 +122,15 @@ func rank(emptied []string, t campaign.Leaf) int {
 	return len(emptied)
 }
 
-// verboseConn is a connection that collects what PostgreSQL says on it. It is one of its own, since what the
-// server says belongs to a connection from its beginning.
+// verboseConn opens a connection that collects PostgreSQL's notices. It is not from the pool, since the handler of notices is
+// set when connecting.
 func verboseConn(ctx context.Context, e *Env) (conn *pgx.Conn, said func() []string, err error) {
 	var lines []string
 	config := e.Pool.Config().ConnConfig
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		lines = append(lines, n.Severity+":  "+n.Message)
 	}
-	// A large table may take hours; waiting for a lock may not.
+	// A large table may take hours, but waiting for a lock must not.
 	config.RuntimeParams["statement_timeout"], config.RuntimeParams["lock_timeout"] = "24h", "2s"
 	conn, err = pgx.ConnectConfig(ctx, config)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks")
 
-// traced carries out one task in a span of its own.
+// traced executes one task in a span of its own.
 func (e *Env) traced(ctx context.Context, t Task) (State, error) {
 	ctx, span := tracer.Start(ctx, "task "+t.Name)
 	defer span.End()

@@ -2,7 +2,7 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/campaign"
 
-// NmsWebTrackingLog has no date and shares its id with a tracking log: its row goes with that log or not at all.
+// NmsWebTrackingLog has no date and shares its id with a tracking log: its row is deleted with that log or not at all.
 var trackingLogs = Task{
 	Name:        "tracking-logs",
 	Title:       "Tracking logs",

@@ -2,7 +2,7 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/campaign"
 
-// The page prints a fixed 30 days beside the option that it says decides; the option decides.
+// Adobe's page gives a fixed 30 days, and also says that the option decides; here the option decides.
 var visitors = Task{
 	Name:        "visitors",
 	Title:       "Anonymous visitors",

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// workTables is a kind of work tables: which go, and which are in use.
+// workTables is a kind of work tables: which belong to it, and which of them are in use.
 type workTables struct {
 	// prefix begins their names.
 	prefix string
@@ -27,14 +27,14 @@ type workTables struct {
 	but string
 	// owner is the table whose rows they belong to, key its id column.
 	owner, key string
-	// inUse is SQL over a row o of owner: the row makes the tables of its id stay. Its columns must be there.
+	// inUse is SQL over a row o of owner: if it holds, the tables of the row's id are in use. Its columns must exist.
 	inUse string
-	// lists says that names which end in _grp<id> stay while that list exists.
+	// lists says that tables whose names end in _grp<id> stay while that list exists.
 	lists bool
 }
 
-// As long as a drop waits for a lock, the application waits behind it: so long for each lock, and so long for all
-// of its statement.
+// While a drop waits for a lock, the application queues behind it: dropLock limits the wait for each lock, and dropTimeout the
+// whole statement.
 const (
 	dropLock    = 500 * time.Millisecond
 	dropTimeout = time.Second
@@ -49,8 +49,8 @@ var deliveryWorkTables = Task{
 
 var ofDeliveries = workTables{prefix: "wkdlv_", owner: "NmsDelivery", key: "iDeliveryId", inUse: "o.iDeleteStatus = 0 AND o.iState NOT IN (0, 85, 100)"}
 
-// dropWorkTables drops the tables of some kinds that are not in use, and views before, which may stand on tables of another
-// kind. It says whether there was anything to judge them by.
+// dropWorkTables drops the tables of some kinds that are not in use, and first the views, which may depend on tables of
+// another kind. It returns whether there was anything to judge them by.
 func (e *Env) dropWorkTables(ctx context.Context, kinds ...workTables) (any bool, err error) {
 	p := &plan{}
 	defer e.tell(ctx, p)
@@ -74,7 +74,7 @@ func (e *Env) dropWorkTables(ctx context.Context, kinds ...workTables) (any bool
 			}
 		}
 	}
-	for before := 0; ; { // what is refused may go once what stands on it has gone
+	for before := 0; ; { // what is refused may be dropped once what depends on it is gone
 		var why []string
 		refused := make([][]campaign.WorkTable, len(kinds))
 		for _, views := range []bool{true, false} {
@@ -97,16 +97,16 @@ func (e *Env) dropWorkTables(ctx context.Context, kinds ...workTables) (any bool
 	}
 }
 
-// refused is a work table that something stands on, and how that is told.
+// refused is a work table that other objects depend on, and the message about it.
 type refused struct {
 	campaign.WorkTable
 	why string
 }
 
-// question asks which work tables are not in use.
+// question returns the work tables that are not in use.
 type question func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) (unused []campaign.WorkTable, err error)
 
-// question builds the question of a kind; nil, with a note, when it can not be asked.
+// question builds the question for a kind; nil, with a note, when it is not applicable.
 func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, error) {
 	if e.Catalog.Table("NmsDelivery") == nil {
 		p.note(Warning, "table NmsDelivery is missing, whose owner tells the application's tables: skipped")
@@ -140,7 +140,7 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 				listIDs = append(listIDs, id)
 			}
 		}
-		if empty, err := owner.Empty(ctx, db); err != nil || empty { // then it proves nothing
+		if empty, err := owner.Empty(ctx, db); err != nil || empty { // an empty owner proves nothing
 			return nil, err
 		}
 		used, err := idsOf(ctx, db, inUse, ids)
@@ -148,7 +148,7 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 			return nil, err
 		}
 		lists := map[int64]bool{}
-		known := true // without any list nothing is known of lists: then what holds one's data stays
+		known := true // if there is no list at all nothing is known of them: tables with the data of a list stay
 		if len(listIDs) > 0 {
 			if lists, known, err = knownLists(ctx, db, groups, listIDs); err != nil {
 				return nil, err
@@ -167,7 +167,7 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 	}, nil
 }
 
-// idsOf runs a query of ids, whose parameter is ids, too.
+// idsOf runs a query for ids, whose parameter is ids, too.
 func idsOf(ctx context.Context, db campaign.Querier, sql string, ids []int64) (map[int64]bool, error) {
 	rows, err := db.Query(ctx, sql, ids)
 	if err != nil {
@@ -181,7 +181,7 @@ func idsOf(ctx context.Context, db campaign.Querier, sql string, ids []int64) (m
 	return out, err
 }
 
-// knownLists are those of the ids that are lists'; not known when there is no list at all.
+// knownLists returns which ids are those of lists; known is false if there is no list at all.
 func knownLists(ctx context.Context, db campaign.Querier, groups *campaign.Table, ids []int64) (lists map[int64]bool, known bool, err error) {
 	if groups == nil {
 		return nil, false, nil
@@ -193,8 +193,8 @@ func knownLists(ctx context.Context, db campaign.Querier, groups *campaign.Table
 	return lists, known, err
 }
 
-// Groups of work tables are dropped in one transaction, which keeps the locks of all: so many at once at most, and for so
-// long.
+// A group of work tables is dropped in one transaction, which holds the locks of all: how many tables a group has, and how
+// long it should and may take.
 const (
 	firstGroup  = 8
 	largest     = 64
@@ -202,8 +202,8 @@ const (
 	groupLimit  = 100 * time.Millisecond
 )
 
-// dropUnused drops the tables that are not in use, group by group; a group that can not be dropped together, since one of
-// it is locked, say, is dropped one by one. Those that something stands on are left.
+// dropUnused drops the tables that are not in use, group by group. A group that cannot be dropped together, for example
+// because one of its tables is locked, is dropped one by one. Tables that other objects depend on are left.
 func (e *Env) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask question) (left []refused, err error) {
 	size := firstGroup
 	for len(tables) > 0 {
@@ -233,7 +233,7 @@ func (e *Env) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask q
 	return left, nil
 }
 
-// dropGroup drops tables that were not in use, together or one by one, and says how many to take next.
+// dropGroup drops tables that were not in use, together or one by one, and returns the size of the next group.
 func (e *Env) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask question, size int) (next int, left []refused, err error) {
 	begun := time.Now()
 	err = e.dropAll(ctx, tables, ask, groupLimit/10, groupLimit)
@@ -260,9 +260,9 @@ func (e *Env) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask qu
 // errUsed says that a table is in use.
 var errUsed = errors.New("it is in use")
 
-// dropAll drops work tables of one kind, unless one of them is in use once nobody else can touch it: the drop takes the
-// locks, the question is asked under them, and a rollback undoes the drop. (LOCK TABLE on a view would lock the tables
-// it stands on.)
+// dropAll drops work tables of one kind, unless one of them turns out to be in use once they are locked: the drop takes the
+// locks, the question is asked under them, and a rollback undoes the drop. (LOCK TABLE on a view would also lock the tables
+// that it depends on.)
 func (e *Env) dropAll(ctx context.Context, tables []campaign.WorkTable, ask question, lock, timeout time.Duration) error {
 	return e.once(ctx, func(tx Tx) (d purge.Delta, err error) {
 		if err := drop(ctx, tx, tables, lock, timeout); err != nil {
@@ -276,8 +276,8 @@ func (e *Env) dropAll(ctx context.Context, tables []campaign.WorkTable, ask ques
 	})
 }
 
-// dropOne drops a work table. What refuses it is reported and passed over; that something stands on it, which may go yet, is
-// returned.
+// dropOne drops a work table. A refusal is reported and the table skipped, except that it returns why if other objects depend
+// on the table, which may yet be dropped.
 func (e *Env) dropOne(ctx context.Context, w campaign.WorkTable, ask question) (why string, err error) {
 	err = e.engine.Retry(ctx, w.Name, func() error {
 		return e.dropAll(ctx, []campaign.WorkTable{w}, ask, dropLock, dropTimeout)
@@ -301,11 +301,11 @@ func (e *Env) dropOne(ctx context.Context, w campaign.WorkTable, ask question) (
 	return "", err
 }
 
-// endsDrops tells whether the database is lost to a drop, which is more than that the server has no room for the drop's
-// locks: it takes one for each partition and index.
+// endsDrops reports whether a drop has lost the database. It has not if only the server's lock table is full: a drop takes a
+// lock for each partition and index.
 func endsDrops(err error) bool { return Lost(err) && !sqlstate.Is(err, pgerrcode.OutOfMemory) }
 
-// drop drops work tables of one kind, waiting for their locks only briefly. No CASCADE.
+// drop drops work tables of one kind, without CASCADE, and waits only briefly for their locks.
 func drop(ctx context.Context, tx Tx, tables []campaign.WorkTable, lock, timeout time.Duration) error {
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", lock.Milliseconds(), timeout.Milliseconds())); err != nil {
 		return err

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// The history of a workflow is kept for so many days; 0 means for ever, and more than fit in 32-bit seconds counts
-// as what fits. An hour has always 3,600 seconds, a day in a zone with daylight saving not always 24 hours.
+// The history of a workflow is kept for iHistory days, 0 means forever, and at most for what fits in 32-bit seconds. The
+// interval is in hours, since a day in a zone with daylight saving does not always have 24 hours.
 const olderThanHistory = "%[1]s < @now - least(w.iHistory, 24855) * interval '24 hours'"
 
-// past is the rule that a row is older than the history of its workflow; more is what else must hold of it.
+// past is the rule that a row is older than the history of its workflow; more is a further condition on it.
 func past(date, more string) Rule {
 	return Rule{Where: more + "EXISTS (SELECT FROM {XtkWorkflow} w WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 AND " +
 		fmt.Sprintf(olderThanHistory, "r."+date) + ")"}
 }
 
-// Real installations lost the data of lists and the histories of incremental queries to a cleanup that forgot two
-// exceptions: names that end in the id of a list, and histories of workflows that are stopped.
+// There are two exceptions, without which installations have lost the data of lists and the histories of incremental queries:
+// names that end in the id of a list, and histories of workflows that are stopped.
 var workflowInstances = Task{
 	Name:        "workflow-instances",
 	Title:       "Workflow history and work tables",

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrNotCampaign says that the database holds none of the tables the cleanup knows.
+// ErrNotCampaign says that the database has none of the tables that the cleanup knows.
 var ErrNotCampaign = errors.New("this is no Campaign database: none of the known tables was found; check the database's name, and that the role may use the schema that holds NmsDelivery")
 
 // knownTables are those a cleanup run works on or asks, one of which a Campaign database has at least.
@@ -36,7 +36,7 @@ type Catalog struct {
 	// Version is the server's, as a number: 150004 is 15.4.
 	Version int
 	tables  map[string]*Table
-	mapped  map[string][]string // what the delivery mappings name, by their columns, as far as it was asked
+	mapped  map[string][]string // what the delivery mappings name, by their columns, as far as read
 }
 
 // Table is an ordinary or partitioned table. A partition is not a Table of its own.
@@ -45,13 +45,13 @@ type Table struct {
 	Schema    string
 	Name      string // as stored: lower case in a Campaign database
 	Key       string // the single integer column that identifies a row; empty when there is none
-	CanSelect bool   // some of its columns at least
+	CanSelect bool   // at least some of its columns
 	CanInsert bool   // into some
 	CanDelete bool
 	CanUpdate bool
 	// RowSecurity says that policies may hide rows from this role.
 	RowSecurity bool
-	// HasChildren says that rows stand in partitions or inheriting tables as well.
+	// HasChildren says that there are also rows in partitions or inheriting tables.
 	HasChildren bool
 	columns     []string
 	keys        []string // all columns that identify a row by themselves, the primary key first
@@ -63,7 +63,7 @@ func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Saniti
 // Has tells whether the table has all of these columns, written as Campaign writes them.
 func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
 
-// Missing lists those of the columns that the table does not have.
+// Missing returns those of the columns that the table does not have.
 func (t *Table) Missing(columns ...string) []string {
 	var missing []string
 	for _, c := range columns {
@@ -158,10 +158,10 @@ func schemaOf(ctx context.Context, db Querier) (string, error) {
 	return best.Name, nil
 }
 
-// Table finds a table by its name as Campaign writes it (NmsDelivery), nil when there is none.
+// Table returns the table with a name as Campaign writes it (NmsDelivery), nil when there is none.
 func (c *Catalog) Table(name string) *Table { return c.tables[strings.ToLower(name)] }
 
-// ByOID finds the table of an object id, nil when there is none.
+// ByOID returns the table with an object id, nil when there is none.
 func (c *Catalog) ByOID(oid uint32) *Table {
 	for _, t := range c.tables {
 		if t.OID == oid {
@@ -171,7 +171,7 @@ func (c *Catalog) ByOID(oid uint32) *Table {
 	return nil
 }
 
-// Matching lists the tables whose stored names match, in the order of their names.
+// Matching returns the tables whose stored names match, ordered by name.
 func (c *Catalog) Matching(pattern *regexp.Regexp) []*Table {
 	var found []*Table
 	for name, t := range c.tables {
@@ -183,7 +183,7 @@ func (c *Catalog) Matching(pattern *regexp.Regexp) []*Table {
 	return found
 }
 
-// Leaf is a relation that holds rows itself: a table, or one of its partitions.
+// Leaf is a relation that stores rows itself: a table, or one of its partitions.
 type Leaf struct {
 	OID    uint32
 	Schema string
@@ -193,8 +193,8 @@ type Leaf struct {
 // Quoted is the leaf's name for an SQL statement, with its schema.
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
-// Leaves lists the relations that hold the rows of t: t itself, or its partitions at any depth, by their names.
-// Foreign tables are not listed: their rows are another server's.
+// Leaves returns the relations that store the rows of t: t itself, or its partitions at any depth, ordered by name.
+// Foreign tables are left out: their rows are another server's.
 func (t *Table) Leaves(ctx context.Context, db Querier) ([]Leaf, error) {
 	if !t.HasChildren {
 		return []Leaf{{t.OID, t.Schema, t.Name}}, nil
@@ -209,7 +209,7 @@ WHERE c.relkind = 'r' ORDER BY n.nspname, c.relname`, t.OID)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Leaf])
 }
 
-// Empty tells whether the table holds no row at all.
+// Empty reports whether the table has no row at all.
 func (t *Table) Empty(ctx context.Context, db Querier) (bool, error) {
 	var any bool
 	err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+")").Scan(&any)

@@ -1,4 +1,4 @@
-// Package campaign knows what a Campaign Classic database looks like on PostgreSQL: in which schema it stands,
+// Package campaign knows what a Campaign Classic database looks like on PostgreSQL: which schema it is in,
 // which tables it has and what identifies their rows, which of them are logs, and the options in XtkOption.
 package campaign
 

@@ -27,7 +27,7 @@ var (
 var schemaForm = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):([A-Za-z0-9_]+)$`)
 
 // TableName turns the name of a schema of the application (nms:broadLogRcp) into that of its table as PostgreSQL
-// stores it (nmsbroadlogrcp). It is not ok when the name has not the form namespace:name, in ASCII letters, digits and
+// stores it (nmsbroadlogrcp). ok is false if the name does not have the form namespace:name, in ASCII letters, digits and
 // underscores.
 func TableName(schemaName string) (name string, ok bool) {
 	m := schemaForm.FindStringSubmatch(schemaName)
@@ -37,18 +37,18 @@ func TableName(schemaName string) (name string, ok bool) {
 	return strings.ToLower(m[1] + m[2]), true
 }
 
-// DeliveryLogs lists the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. The notes
-// say which names were passed over and why.
+// DeliveryLogs returns the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. The notes
+// say which names were skipped and why.
 func (c *Catalog) DeliveryLogs(ctx context.Context, db Querier) ([]*Table, []string, error) {
 	return c.logs(ctx, db, deliveryLogs, "nms:broadLogMid")
 }
 
-// ExclusionLogs lists the exclusion-log tables that the delivery mappings name.
+// ExclusionLogs returns the exclusion-log tables that the delivery mappings name, with notes like those of DeliveryLogs.
 func (c *Catalog) ExclusionLogs(ctx context.Context, db Querier) ([]*Table, []string, error) {
 	return c.logs(ctx, db, exclusionLogs)
 }
 
-// TrackingLogs lists the tracking-log tables that the delivery mappings name.
+// TrackingLogs returns the tracking-log tables that the delivery mappings name, with notes like those of DeliveryLogs.
 func (c *Catalog) TrackingLogs(ctx context.Context, db Querier) ([]*Table, []string, error) {
 	return c.logs(ctx, db, trackingLogs)
 }
@@ -62,7 +62,7 @@ func (c *Catalog) logs(ctx context.Context, db Querier, family logFamily, builtI
 		t, problem := c.logTable(name, family)
 		switch {
 		case problem != "" && slices.Contains(builtIn, name) && t == nil:
-			// A module that is not installed is nothing to report.
+			// A module that is not installed need not be reported.
 		case problem != "":
 			notes = append(notes, problem)
 		case !slices.Contains(tables, t):
@@ -96,7 +96,7 @@ func (c *Catalog) mapping(ctx context.Context, db Querier, family logFamily) (na
 	return names, nil, nil
 }
 
-// logTable resolves one name. A table that is there but does not look like a log comes back with the problem.
+// logTable resolves one name. It returns a table that exists but does not look like a log with the problem.
 func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, problem string) {
 	name, ok := TableName(schemaName)
 	if !ok {

@@ -19,7 +19,7 @@ const MaxDays = 24_855
 type Option struct {
 	// Name is its sName.
 	Name string
-	// Default holds when there is no row: days for a delay, the code for NoStats.
+	// Default applies when there is no row: days for a delay, the code for NoStats.
 	Default int
 	// kind says what the row holds.
 	kind kind
@@ -64,11 +64,10 @@ const (
 	AnalyzeOnly   = 2
 )
 
-// IsDelay tells whether the option is a number of days.
+// IsDelay reports whether the option is a number of days.
 func (o Option) IsDelay() bool { return o.kind == delay }
 
-// Check says what is wrong with a value that a caller wants stored: days for a delay, the code for NoStats.
-// nil means nothing.
+// Check returns what is wrong with a value to be stored: days for a delay, the code for NoStats. nil: nothing.
 func (o Option) Check(value int) error {
 	switch {
 	case o.kind == delay && (value < 1 || value > MaxDays):
@@ -84,17 +83,17 @@ type Options struct {
 	numbers map[string]int64
 	moments map[string]time.Time
 	stored  map[string]bool
-	hidden  string // why stored numbers can not be read; empty: they can
+	hidden  string // why stored numbers cannot be read; empty: they can
 }
 
-// Nearest is SQL of a moment, or the one nearest to it that a caller can be told of: infinity is none, nor is what only
-// PostgreSQL counts to.
+// Nearest is the SQL of a moment clamped to the years 1 to 9999: callers cannot represent infinity, or other years of
+// PostgreSQL's range.
 func Nearest(moment string) string {
 	return fmt.Sprintf("CASE WHEN %[1]s IS NOT NULL THEN LEAST(GREATEST(%[1]s::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 23:59:59.999999Z') END", moment)
 }
 
-// ReadOptions reads XtkOption. A database without that table has no stored options; one where they may be, and can not be
-// read, has no delays: the defaults might delete too much.
+// ReadOptions reads XtkOption. A database without that table has no stored options. If there may be some that cannot be read,
+// no delay is in force: the defaults might delete too much.
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
 	o := &Options{numbers: map[string]int64{}, moments: map[string]time.Time{}, stored: map[string]bool{}}
 	t := c.Table("XtkOption")
@@ -142,13 +141,13 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	return o, nil
 }
 
-// Stored tells whether the option has a row.
+// Stored reports whether the option has a row.
 func (o *Options) Stored(opt Option) bool { return o.stored[opt.Name] }
 
 // Number is the stored number as it is: seconds for a delay, the code for NoStats.
 func (o *Options) Number(opt Option) int64 { return o.numbers[opt.Name] }
 
-// Moment is a stored moment, or the nearest to it in the years 1 to 9999; nil when there is none.
+// Moment is a stored moment, clamped to the years 1 to 9999; nil when there is none.
 func (o *Options) Moment(opt Option) *time.Time {
 	if t, ok := o.moments[opt.Name]; ok {
 		return &t
@@ -156,8 +155,8 @@ func (o *Options) Moment(opt Option) *time.Time {
 	return nil
 }
 
-// Delay is the delay in force. A stored one that can not be read, of less than a day, or of more than 32 bits of seconds, is
-// never used: it is an error that says so.
+// Delay is the delay in force. It fails if the stored one cannot be read, is less than a day, or exceeds 32 bits of seconds:
+// such a delay is never used.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
 	if o.hidden != "" {
 		return 0, fmt.Errorf("%s: option %s can not be read", o.hidden, opt.Name)
@@ -175,8 +174,8 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// Statistics is what the task statistics is to do. A stored value it does not know acts as NoStatistics and comes
-// with an error that says so.
+// Statistics is what the task statistics should do. For an unknown stored value it returns NoStatistics, and an error that
+// says so.
 func (o *Options) Statistics() (int, error) {
 	if o.hidden != "" {
 		return NoStatistics, fmt.Errorf("%s: option %s can not be read: acts as 1, nothing is done", o.hidden, NoStats.Name)

@@ -15,8 +15,8 @@ import (
 // ErrNoOptionTable says that there is no XtkOption to store an option in.
 var ErrNoOptionTable = errors.New("table XtkOption, or a column of it, is missing: options can not be stored")
 
-// KeepsMoments tells whether XtkOption can keep a moment from one run to the next: it is there, with the columns for it, and
-// row security hides none of it.
+// KeepsMoments reports whether XtkOption can keep a moment from one run to the next: it exists, with the columns needed, and
+// row security does not hide its rows.
 func (c *Catalog) KeepsMoments() bool {
 	t := c.Table("XtkOption")
 	return t != nil && t.Has("iOptionId", "sName", "iDataType", "tsTimeStampValue") && !t.RowSecurity
@@ -28,7 +28,7 @@ const (
 	typeMoment = 7
 )
 
-// clashes is how often a new id may be taken by someone else before storing gives up.
+// clashes is how often others may take the new id before storing gives up.
 const clashes = 10
 
 // StoreNumber stores days for a delay, the code for NoStats. It must run in a transaction.
@@ -45,7 +45,7 @@ func StoreMoment(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value t
 	return store(ctx, tx, c, opt, "tsTimeStampValue", typeMoment, value)
 }
 
-// ResetOption removes the option's row, so that its default holds.
+// ResetOption deletes the option's row, so that its default applies.
 func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	t := c.Table("XtkOption")
 	if t == nil || !t.Has("iOptionId", "sName") {
@@ -55,8 +55,8 @@ func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	return err
 }
 
-// store updates the option's row, or inserts one. Someone may insert it, or take the new id, in between: then the
-// insert is undone and all is tried again.
+// store updates the option's row, or inserts one. Others may insert it, or take the new id, in between: then the
+// insert is rolled back and everything tried again.
 func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string, dataType int, value any) error {
 	t := c.Table("XtkOption")
 	if t == nil || !t.Has("iOptionId", "sName", "iDataType", column) {
@@ -84,8 +84,8 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	return fmt.Errorf("store option %s: no free id in XtkOption after %d attempts", opt.Name, clashes)
 }
 
-// NewIDs is SQL for the id of a new row, in a SELECT of any number of rows: from the application's own sequence if it
-// has one, else below all others (above them would take the application's next id).
+// NewIDs is the SQL of the id of a new row, in a SELECT of any number of rows: from the application's own sequence if it
+// has one, else below all others (one above them would be the application's next id).
 func NewIDs(ctx context.Context, db Querier, c *Catalog, t *Table, column string) (string, error) {
 	var sequence *string
 	if err := db.QueryRow(ctx, `SELECT (SELECT quote_literal(format('%I.%I', n.nspname, s.relname)) FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace

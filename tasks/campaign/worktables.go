@@ -11,24 +11,24 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// WorkTable is a table or view that a workflow, a delivery, a list or a simulation made for itself.
+// WorkTable is a table or view that was created for a workflow, a delivery, a list or a simulation.
 type WorkTable struct {
 	Schema string
 	Name   string
 	View   bool
-	// ByFunction says that this role may drop it by DropFunction alone.
+	// ByFunction says that this role may drop it only by DropFunction.
 	ByFunction bool
-	// ID is what the name says whose it is. It is negative where the name has its unsigned form.
+	// ID is that of the owner, from the name. It is negative where the name has its unsigned form.
 	ID int64
 }
 
 // Quoted is its name for an SQL statement, with its schema.
 func (w WorkTable) Quoted() string { return pgx.Identifier{w.Schema, w.Name}.Sanitize() }
 
-// unsignedIDs is how far the unsigned form of a negative 32-bit id is from the id.
+// unsignedIDs is the difference between the unsigned form of a negative 32-bit id and the id.
 const unsignedIDs = 1 << 32
 
-// workTableID is an id as it stands in a name, with all its digits: no leading zeros, so no 0 either.
+// workTableID is an id in a name, with all its digits: no leading zeros, so no 0 either.
 var workTableID = regexp.MustCompile(`(?s)^([1-9][0-9]{0,9})([^0-9].*)?$`)
 
 // ParseID reads the id at the beginning of text, and returns what follows it.
@@ -55,11 +55,11 @@ func WorkTableName(prefix string, id int64) string {
 	return prefix + strconv.FormatInt(id, 10)
 }
 
-// DropFunction drops work tables in the name of their owner, for a role that may not itself. deploy/role.sql makes it.
+// DropFunction drops work tables as their owner, for a role that may not drop them itself. deploy/role.sql creates it.
 const DropFunction = "cleanupd.drop_work_tables"
 
-// relations are those in the schema that the application owns: of the owner of NmsDelivery, who is not postgres.
-// Views come first, since tables they stand on could not be dropped before, and the newest of them first, for the
+// relations are those in the schema that the application owns, that is, the owner of NmsDelivery, unless that is postgres.
+// Views come first, since the tables that they depend on cannot be dropped before them, and the newest views first, for the
 // same reason.
 const relations = `
 SELECT c.relname::text, c.relkind = 'v', NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL
@@ -68,8 +68,8 @@ WHERE n.nspname = $1 AND c.relname LIKE $2 AND c.relkind IN ('r', 'p', 'v') AND 
   AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
 ORDER BY c.relkind = 'v' DESC, CASE WHEN c.relkind = 'v' THEN c.oid END DESC, c.relname`
 
-// WorkTables lists the relations of a prefix. With bare, the id ends the name; otherwise more may follow after an
-// underscore. strange are names of the prefix that have not this form.
+// WorkTables returns the relations with a prefix and an id. With bare, the id ends the name; otherwise more may follow after
+// an underscore. strange are names with the prefix that do not have this form.
 func (c *Catalog) WorkTables(ctx context.Context, db Querier, prefix string, bare bool) (found []WorkTable, strange []string, err error) {
 	all, err := c.owned(ctx, db, prefix, "%")
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Catalog) WorkTables(ctx context.Context, db Querier, prefix string, bar
 	return found, strange, nil
 }
 
-// WorkTable finds the one whose name is the prefix and an id; nil when there is none of the application's.
+// WorkTable returns the one whose name is the prefix and an id; nil when the application has none.
 func (c *Catalog) WorkTable(ctx context.Context, db Querier, prefix string, id int64) (*WorkTable, error) {
 	found, err := c.owned(ctx, db, WorkTableName(prefix, id), "")
 	if err != nil || len(found) == 0 {
@@ -98,7 +98,7 @@ func (c *Catalog) WorkTable(ctx context.Context, db Querier, prefix string, id i
 	return &found[0], nil
 }
 
-// owned lists the application's relations whose name begins with a text, and goes on with a pattern.
+// owned returns the application's relations whose name begins with a text and continues with a pattern.
 func (c *Catalog) owned(ctx context.Context, db Querier, begin, pattern string) ([]WorkTable, error) {
 	rows, err := db.Query(ctx, relations, c.Schema, strings.ReplaceAll(begin, "_", `\_`)+pattern)
 	if err != nil {

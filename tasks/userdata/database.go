@@ -20,18 +20,18 @@ func Migrate(ctx context.Context, conn *pgx.Conn) error {
 	return migrate.Up(ctx, conn, migrations, "forms_schema_version")
 }
 
-// ErrNotForms says that the database lacks tables of AEM Forms.
+// ErrNotForms says that tables of AEM Forms are missing in the database.
 var ErrNotForms = errors.New("this is no AEM Forms database")
 
-// Config is what is worked on.
+// Config says what to work on.
 type Config struct {
 	// Pool is the Forms server's database.
 	Pool *pgxpool.Pool
-	// Folder is the document storage's folder; empty: it is none.
+	// Folder is the document storage's folder; empty: it is not in a folder.
 	Folder string
 	// InDatabase says that the document storage is in the database.
 	InDatabase bool
-	// Manager is the Forms server's; nil: its database alone is worked on.
+	// Manager is the Forms server's; nil: only its database is changed.
 	Manager ProcessManager
 }
 
@@ -44,7 +44,7 @@ type Database struct {
 // New returns a database to work on. It does not connect.
 func New(c Config) *Database { return &Database{Config: c, wake: make(chan struct{}, 1)} }
 
-// needed are the tables without which nothing is found; stored are those of a document storage in the database.
+// needed are the tables without which nothing can be found; stored are those of a document storage in the database.
 var (
 	needed = []string{"edcprincipalentity", "tb_task", "tb_assignment", "tb_queue", "tb_process_instance", "omd_object_type", "tb_form_data"}
 	stored = []string{"tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion"}

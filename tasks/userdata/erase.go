@@ -18,11 +18,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// erasure is an erasure at work.
+// erasure is an erasure in progress.
 type erasure struct {
 	*Database
 	id   string
-	conn *pgxpool.Conn // which holds the locks of who works on it
+	conn *pgxpool.Conn // holds the advisory locks of the replica that works on it
 }
 
 // tasksAtOnce is how many orphan tasks are erased in one transaction.
@@ -37,17 +37,17 @@ func (e *erasure) begin(ctx context.Context) (pgx.Tx, error) {
 		"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'", lockTimeout.Milliseconds())})
 }
 
-// passing are the SQL states of what passes by itself, and maxTries is how often it is tried again.
+// passing are the SQLSTATEs of transient errors, and maxTries is how often a transaction is tried.
 var passing = []string{pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable}
 
 const maxTries = 6
 
-// transact runs fn in a transaction, and again after what passes by itself.
+// transact runs fn in a transaction, and again after transient errors.
 func (e *erasure) transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return e.transactUpTo(ctx, maxTries, fn)
 }
 
-// transactUpTo is transact with so many tries.
+// transactUpTo is transact with a number of tries.
 func (e *erasure) transactUpTo(ctx context.Context, tries uint, fn func(tx pgx.Tx) error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		tx, err := e.begin(ctx)
@@ -66,7 +66,7 @@ func (e *erasure) transactUpTo(ctx context.Context, tries uint, fn func(tx pgx.T
 	return err
 }
 
-// run works on what an erasure has left to do. Its error is that of a lost database: it is to be taken up again.
+// run does what an erasure has left to do. It fails only if the database is lost: the erasure must then be resumed.
 func (e *erasure) run(ctx context.Context) error {
 	ids, err := e.pending(ctx, anInstance)
 	if err != nil {
@@ -95,16 +95,16 @@ func (e *erasure) pending(ctx context.Context, kind string) ([]int64, error) {
 	return collect(ctx, e.Pool, pgx.RowTo[int64], "SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id", e.id, kind)
 }
 
-// errTaken says that another replica is at work on the erasure, which happens when the one before lost only the connection
-// by which it held it.
+// errTaken says that another replica works on the erasure, which happens when this one lost only the connection that held the
+// lock.
 var errTaken = errors.New("another replica is at work on the same")
 
-// endsWork tells whether a problem is none of the items', but ends the work: a lost database, or another replica.
+// endsWork reports whether a problem is not that of an item but ends the work: a lost database, or another replica.
 func endsWork(ctx context.Context, problem error) bool {
 	return ctx.Err() != nil || tasks.Lost(problem) || errors.Is(problem, errTaken)
 }
 
-// orFail notes what stood in the way of an item, unless it ends the work.
+// orFail records that an item failed, unless the problem ends the work.
 func (e *erasure) orFail(ctx context.Context, kind string, id int64, problem error) error {
 	if problem == nil || endsWork(ctx, problem) {
 		return problem
@@ -117,7 +117,7 @@ func (e *erasure) orFail(ctx context.Context, kind string, id int64, problem err
 	})
 }
 
-// failed tells what stands in the way of an item.
+// failed is the event about the problem of an item.
 func failed(kind string, id int64, problem error) Event {
 	what := "process instance"
 	if kind == aTask {
@@ -126,7 +126,7 @@ func failed(kind string, id int64, problem error) Event {
 	return logged(tasks.Error, fmt.Sprintf("%s %d could not be erased: %s", what, id, tasks.Explain(problem)))
 }
 
-// orphansOrFail erases orphan tasks together, and when one of them can not go, each by itself, so that the others do.
+// orphansOrFail erases orphan tasks together or, if one of them cannot be erased, one by one, so that the others are.
 func (e *erasure) orphansOrFail(ctx context.Context, ids []int64) error {
 	problem := e.orphans(ctx, ids)
 	if len(ids) == 1 || problem == nil || endsWork(ctx, problem) {
@@ -140,7 +140,7 @@ func (e *erasure) orphansOrFail(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// done notes items as done, what went, and whose documents are to go from the folder.
+// done records that items are done, what was deleted, and the sessions whose documents must be deleted from the folder.
 func (e *erasure) done(ctx context.Context, tx pgx.Tx, kind string, ids []int64, counts Rows, sessions []session, itemOf func(session) int64, events ...Event) error {
 	tag, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'DONE' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')", e.id, kind, ids)
 	if err != nil {
@@ -194,8 +194,8 @@ func (e *erasure) instance(ctx context.Context, id int64) error {
 	})
 }
 
-// erased tells of a process instance and its rows that went, or would go. It may be gone itself (nil), which the Forms
-// server can not purge, although other rows of it are left.
+// erased are the events about a process instance whose rows were deleted, or would be. It may be gone itself (nil): the Forms
+// server cannot purge it then, although other rows of it are left.
 func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
 	switch {
 	case in != nil:
@@ -209,8 +209,8 @@ func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
 	return []Event{logged(tasks.Info, fmt.Sprintf("process instance %d is gone itself; the rows that are left of it go", id)), {Instance: &InstanceErased{ID: id, Rows: counts}}}
 }
 
-// instanceByServer has the Forms server erase a process instance. That it was told to is written first: an instance that
-// is gone after a crash was erased.
+// instanceByServer has the Forms server erase a process instance. The request is recorded first, so that an instance that is
+// gone after a crash counts as erased.
 func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
 	var state string
 	if err := e.Pool.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id).Scan(&state); err != nil {
@@ -241,11 +241,11 @@ func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
 	})
 }
 
-// errKept says that a row did not go.
+// errKept says that a row was not deleted.
 var errKept = errors.New("a trigger or rule of its table keeps it")
 
-// orphans erases orphan tasks. One that belongs to a process instance by now, or is not there, is told of. Several do not wait
-// for one that is locked.
+// orphans erases orphan tasks. One that by now belongs to a process instance, or does not exist, is reported. Several do not
+// wait for one that is locked.
 func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 	tries, lock := uint(maxTries), " FOR UPDATE"
 	if len(ids) > 1 {
@@ -278,7 +278,7 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 	})
 }
 
-// sortTasks finds out which tasks are orphans, and says of the others why they stay. Those that went before are not there.
+// sortTasks finds out which tasks are orphans, and reports why the others stay. Tasks in gone have already been erased.
 func sortTasks(ctx context.Context, tx pgx.Tx, ids, gone []int64, lock string) (orphans []int64, events []Event, err error) {
 	type task struct {
 		ID       int64
@@ -304,7 +304,7 @@ func sortTasks(ctx context.Context, tx pgx.Tx, ids, gone []int64, lock string) (
 	return orphans, events, nil
 }
 
-// finish ends the erasure: it has failed when an item has, or files are left.
+// finish ends the erasure: it has failed if an item has, or if files are left.
 func (e *erasure) finish(ctx context.Context) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN

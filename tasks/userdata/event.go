@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Rows is how many rows of tables went, by their names.
+// Rows is how many rows were deleted, by table.
 type Rows map[string]int64
 
 func (r Rows) add(other Rows) {
@@ -21,7 +21,7 @@ func (r Rows) add(other Rows) {
 	}
 }
 
-// Event is something that happened in an erasure; one of its parts is filled.
+// Event is something that happened in an erasure; one of its parts is set.
 type Event struct {
 	Erasure  string    `json:"-"`
 	Sequence int64     `json:"-"`
@@ -35,7 +35,7 @@ type Event struct {
 	Ended    bool            `json:",omitempty"`
 }
 
-// InstanceErased tells of a process instance.
+// InstanceErased says that a process instance was erased, or would be.
 type InstanceErased struct {
 	ID         int64
 	Invocation string
@@ -43,13 +43,13 @@ type InstanceErased struct {
 	Rows       Rows
 }
 
-// TaskErased tells of an orphan task.
+// TaskErased says that an orphan task was erased, or would be.
 type TaskErased struct {
 	ID   int64
 	Rows Rows
 }
 
-// Line is something worth telling.
+// Line is a log message.
 type Line struct {
 	Level   tasks.Level
 	Message string
@@ -57,20 +57,20 @@ type Line struct {
 
 func logged(level tasks.Level, message string) Event { return Event{Log: &Line{level, clean(message)}} }
 
-// deleted tells of a file. A message holds no name that is no UTF-8.
+// deleted is the event about a deleted file. Its name is made valid UTF-8, which messages require.
 func deleted(name string) Event { return Event{File: strings.ToValidUTF8(name, "\uFFFD")} }
 
 // longest is how long a message may be, in characters.
 const longest = 1000
 
-// clean makes a message, which may quote what a server answered, one line of text that the database can store.
+// clean turns a message, which may quote a server's response, into one line of text that the database can store.
 func clean(message string) string {
 	text := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, message)) // what is no UTF-8 is replaced here
+	}, message)) // this also replaces invalid UTF-8
 	if len(text) > longest {
 		text = append(text[:longest-1], '…')
 	}
@@ -78,7 +78,7 @@ func clean(message string) string {
 }
 
 // append writes events to an erasure's log. The erasure's row stays locked until the transaction ends, so that sequences
-// are committed in their order.
+// are committed in order.
 func (e *erasure) append(ctx context.Context, tx pgx.Tx, events ...Event) error {
 	if len(events) == 0 {
 		return nil
@@ -107,10 +107,10 @@ func (d *Database) events(ctx context.Context, id string, after int64) ([]Event,
 	}, "SELECT sequence, time, body FROM cleanupd.erasure_event WHERE erasure_id = $1::text::uuid AND sequence > $2 ORDER BY sequence LIMIT 1000", id, after)
 }
 
-// watchEvery is how often a watcher looks for new events.
+// watchEvery is how often a watcher polls for new events.
 const watchEvery = 100 * time.Millisecond
 
-// Watch tells the events of an erasure, past ones first, until its receipt, which it returns.
+// Watch calls tell for each event of an erasure, past ones first, until its receipt, which it returns.
 func (d *Database) Watch(ctx context.Context, id string, tell func(Event) error) (*Receipt, error) {
 	for last := int64(0); ; {
 		events, err := d.events(ctx, id, last)

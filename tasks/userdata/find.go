@@ -10,17 +10,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Query says who is looked for.
+// Query says whose data to find.
 type Query struct {
 	// UserID is the canonical name of a principal.
 	UserID string
-	// Variables are those in which the user id is looked for, too.
+	// Variables are those to search for the user id, too.
 	Variables []Variable
-	// PrincipalIDs are those that are meant; empty: all of the user id.
+	// PrincipalIDs are the principals that are meant; empty: all of the user id.
 	PrincipalIDs []string
 }
 
-// Kind is the part that a person has in a process instance.
+// Kind is how a person is involved in a process instance.
 type Kind string
 
 // Kinds.
@@ -53,7 +53,7 @@ type Found struct {
 	NotSearched []string
 }
 
-// BlindSpots are what can not be found by the database's tables.
+// BlindSpots says what cannot be found in the database's tables.
 func (d *Database) BlindSpots() []string {
 	spots := []string{
 		"process instances that a watched folder started: who started them is encoded in their stored data",
@@ -66,7 +66,7 @@ func (d *Database) BlindSpots() []string {
 	return append(spots, "what stands inside documents")
 }
 
-// ErrManyPrincipals says that a user id has several principals, and which are meant was not said.
+// ErrManyPrincipals says that a user id has several principals, and that the query does not say which are meant.
 var ErrManyPrincipals = errors.New("the user id has several principals; say by principal_ids which are meant")
 
 // ErrNotPrincipal says that a principal is not the user's.
@@ -154,7 +154,7 @@ func find(ctx context.Context, tx pgx.Tx, q Query) (*Found, error) {
 	return out, err
 }
 
-// list is the process instances by their ids.
+// list returns the process instances, ordered by id.
 func (f *finding) list(ctx context.Context, tx pgx.Tx) ([]Instance, error) {
 	byID := map[int64]Instance{}
 	for id, reasons := range f.reasons {

@@ -14,21 +14,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// documentsAtOnce is how many documents, with their markers, are deleted between two notes of it.
+// documentsAtOnce is how many documents, with their markers, are deleted at a time.
 const documentsAtOnce = 100
 
-// folderLock is the advisory lock of who works in the folder: "folder" in ASCII. Two erasures that look through it at once
-// would each leave a document of both to the other.
+// folderLock is the advisory lock for working in the folder: "folder" in ASCII. Two erasures that searched it at once
+// would each leave a document that both refer to to the other.
 const folderLock = 0x666f6c646572
 
-// lockFolder waits until no other erasure works in the folder. The lock goes with the erasure's own.
+// lockFolder waits until no other erasure works in the folder. The lock is released with the erasure's own.
 func (e *erasure) lockFolder(ctx context.Context) error {
 	_, err := e.conn.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_lock(%d)", folderLock))
 	return err
 }
 
-// files deletes the files of the sessions that the erasure is to delete, walking through the folder once. What can not be
-// deleted is told; its sessions are kept for the next attempt.
+// files deletes the files of the erasure's sessions, walking through the folder once. What cannot be deleted is reported,
+// and its sessions are kept for the next attempt.
 func (e *erasure) files(ctx context.Context) error {
 	sessions, err := collect(ctx, e.Pool, pgx.RowTo[string], "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid", e.id)
 	if err != nil || len(sessions) == 0 {
@@ -66,7 +66,7 @@ func (e *erasure) files(ctx context.Context) error {
 	})
 }
 
-// alone runs fn in a transaction in which nobody else works on the erasure's files: the one before may not know yet that
+// alone runs fn in a transaction in which nobody else works on the erasure's files: a previous replica may not know yet that
 // it has lost the erasure.
 func (e *erasure) alone(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
@@ -77,7 +77,7 @@ func (e *erasure) alone(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	})
 }
 
-// unreadable tells that nothing can be done in the folder.
+// unreadable is the event that nothing can be done in the folder.
 func unreadable(problem error) Event {
 	return logged(tasks.Error, "the document storage's folder could not be worked on: "+problem.Error())
 }
@@ -86,8 +86,8 @@ func (e *erasure) tellUnreadable(ctx context.Context, problem error) error {
 	return e.alone(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, unreadable(problem)) })
 }
 
-// recall tells of the files that an attempt before deleted without living to tell of it. Whether the others are to go is
-// asked anew.
+// recall reports the files that a previous attempt deleted without having reported them. Whether the others must be deleted is
+// determined anew.
 func (e *erasure) recall(ctx context.Context, root *os.Root) error {
 	return e.alone(ctx, func(tx pgx.Tx) error {
 		names, err := e.intended(ctx, tx)
@@ -104,7 +104,7 @@ func (e *erasure) recall(ctx context.Context, root *os.Root) error {
 	})
 }
 
-// intended are the files that are written down as about to go.
+// intended are the files that are recorded as about to be deleted.
 func (e *erasure) intended(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	return collect(ctx, tx, func(row pgx.CollectableRow) (string, error) {
 		var name []byte
@@ -113,7 +113,7 @@ func (e *erasure) intended(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	}, "SELECT DISTINCT name FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid", e.id)
 }
 
-// settled tells what became of files that were about to go.
+// settled reports what happened to files that were about to be deleted.
 func (e *erasure) settled(ctx context.Context, tx pgx.Tx, names []string, events []Event) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)", e.id, inBytes(names)); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (e *erasure) settled(ctx context.Context, tx pgx.Tx, names []string, events
 	return e.append(ctx, tx, events...)
 }
 
-// inBytes is for the database, whose text is not any string.
+// inBytes converts names for the database, whose text cannot hold every string.
 func inBytes(names []string) [][]byte {
 	list := make([][]byte, len(names))
 	for i, name := range names {
@@ -130,8 +130,8 @@ func inBytes(names []string) [][]byte {
 	return list
 }
 
-// removeFiles deletes the files of documents, which are written down before: each is told once, whatever happens in
-// between. It returns the sessions of what can not be deleted.
+// removeFiles deletes the files of documents. They are recorded beforehand, so that each is reported once, even after a crash
+// in between. It returns the sessions of what cannot be deleted.
 func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []document) (failed []string, err error) {
 	var names []string
 	err = e.alone(ctx, func(tx pgx.Tx) error {
@@ -149,7 +149,7 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 	if err != nil {
 		return nil, err
 	}
-	marked, unread := marks(root, documents) // outside of a transaction, which must not stand idle while large folders are read
+	marked, unread := marks(root, documents) // outside of a transaction, which must not be idle while large folders are read
 	err = e.alone(ctx, func(tx pgx.Tx) error {
 		list, err := e.intended(ctx, tx)
 		if err != nil {
@@ -181,7 +181,7 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 				events = append(events, logged(tasks.Error, "a file could not be deleted: "+err.Error()))
 				failed = append(failed, f.sessions...)
 				if f.name == d.name {
-					break // its markers stay with it
+					break // its markers are kept with it
 				}
 			}
 		}

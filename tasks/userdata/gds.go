@@ -24,13 +24,13 @@ func sessionsOf(task int64, formData ...int64) (ids []string) {
 	return ids
 }
 
-// marker is what a marker file's name says: the document, and the session that refers to it.
+// marker parses a marker file's name: the document, and the session that refers to it.
 func marker(name string) (guid, session string, ok bool) {
 	guid, session, ok = strings.Cut(name, ".session")
 	return guid, session, ok && guid != ""
 }
 
-// file is a file that is to go, and the sessions that it is of.
+// file is a file to delete, and the sessions that it belongs to.
 type file struct {
 	name     string
 	sessions []string
@@ -38,8 +38,8 @@ type file struct {
 
 // document is a document in the folder that sessions refer to.
 type document struct {
-	name  string // its path, which is that of its markers without their endings
-	files []file // that are to go: itself first, unless it stays, since it could not be found without its markers
+	name  string // its path, which is that of its markers without their suffixes
+	files []file // to delete: the document first, unless it stays, since it could not be found without its markers
 }
 
 // directories are those below a root. A pipe that has taken a folder's place is refused, instead of waited on.
@@ -109,7 +109,7 @@ func walk(root *os.Root, sessions []string) (documents []document, told Event, e
 		case err == nil && !info.Mode().IsRegular():
 			strange++
 			continue
-		} // what can not be looked at can not be deleted either, which is told then
+		} // what cannot be read cannot be deleted either, which will be reported
 		documents[i].files = append([]file{{at, sessionsOfFiles(found[at])}}, found[at]...)
 	}
 	text := fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))
@@ -119,8 +119,8 @@ func walk(root *os.Root, sessions []string) (documents []document, told Event, e
 	return documents, logged(tasks.Info, text), nil
 }
 
-// marks looks again at the markers beside documents, just before these go, since the Forms server may have made others:
-// the documents that they refer to stay. It tells which folders can not be read.
+// marks reads the markers beside documents again, just before deletion, since the Forms server may have added some: the
+// documents that they refer to stay. It also returns which folders cannot be read.
 func marks(root *os.Root, documents []document) (marked map[string]bool, unread map[string]error) {
 	known, folders := map[string]bool{}, map[string]bool{}
 	for _, d := range documents {
@@ -159,7 +159,7 @@ func set(list []string) map[string]bool {
 	return m
 }
 
-// CheckFolder tells what is wrong with a document storage's folder.
+// CheckFolder returns what is wrong with a document storage's folder.
 func CheckFolder(folder string) error {
 	info, err := os.Stat(folder)
 	switch {

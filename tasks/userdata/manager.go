@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ProcessManager is what the Forms server does to its process instances.
+// ProcessManager is what the Forms server can do to its process instances.
 type ProcessManager interface {
-	// TerminateProcess ends a running process instance, by its long-lived invocation id. It may end a while later.
+	// TerminateProcess terminates a running process instance, by its long-lived invocation id. It may end some time later.
 	TerminateProcess(ctx context.Context, invocation string) error
-	// PurgeProcessInstance deletes all that a process instance that has ended has, in the database and in the document
+	// PurgeProcessInstance deletes everything that a process instance that has ended has in the database and in the document
 	// storage.
 	PurgeProcessInstance(ctx context.Context, invocation string) error
 }
@@ -25,19 +25,19 @@ const (
 
 func ended(status int32) bool { return status == complete || status == terminated }
 
-// terminateTimeout is how long a process instance may take to end, terminateEvery how often it is looked at.
+// terminateTimeout is how long a process instance may take to end, terminateEvery how often it is checked.
 const (
 	terminateTimeout = 5 * time.Minute
 	terminateEvery   = time.Second
 )
 
-// errNoInvocation says that the Forms server can not be told of a process instance: by no id it might purge another one.
+// errNoInvocation says that the Forms server cannot purge a process instance: without an id it might purge another one.
 var errNoInvocation = errors.New("it has no long-lived invocation id, by which the Forms server knows it; erase it with the database alone, while the Forms server is switched off")
 
 // errStillRuns says that a process instance did not end.
 var errStillRuns = errors.New("it was told to terminate, and still ran five minutes later")
 
-// readInstance reads a process instance; nil when it is not there.
+// readInstance reads a process instance; nil if it does not exist.
 func readInstance(ctx context.Context, db querier, id int64, lock string) (*Instance, error) {
 	in := &Instance{}
 	err := db.QueryRow(ctx, "SELECT id::bigint, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0)::int FROM tb_process_instance WHERE id = $1"+lock, id).
@@ -55,7 +55,7 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 	}
 	if !ended(in.Status) {
 		if err := e.Manager.TerminateProcess(ctx, in.Invocation); err != nil {
-			return errors.New("the Forms server, terminateProcess: " + err.Error()) // not wrapped: it is not the database that failed
+			return errors.New("the Forms server, terminateProcess: " + err.Error()) // not wrapped: the database has not failed
 		}
 		limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRuns)
 		defer cancel()

@@ -9,14 +9,14 @@ import (
 // Match is how a variable holds a user id.
 type Match string
 
-// Matches, the surest first.
+// Matches, the most certain first.
 const (
 	Whole Match = "WHOLE"
 	Word  Match = "WORD"
 	Part  Match = "PART"
 )
 
-// match tells how a text holds a user id, which it does.
+// match is how a text, which contains a user id, holds it.
 func match(text, user string) Match {
 	if text == user {
 		return Whole

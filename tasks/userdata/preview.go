@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Preview tells what an erasure would do, in one snapshot, and changes nothing. Its last event is the receipt. Who is told
-// may take his time: the snapshot is over then.
+// Preview calls tell for each event of what an erasure would do, by one snapshot, and changes nothing. The last event is the
+// receipt. tell may be slow: the snapshot has ended by then.
 func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) error) error {
 	said, err := d.settle(ctx, &r)
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	return emit(Event{Receipt: out, Ended: true})
 }
 
-// wouldGo tells of the files in a folder that an erasure of sessions would delete.
+// wouldGo are the events about the files in a folder that an erasure of sessions would delete.
 func wouldGo(folder string, sessions []string) ([]Event, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {

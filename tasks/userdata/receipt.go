@@ -27,7 +27,7 @@ type Receipt struct {
 	Problems    []string
 }
 
-// ErrPageToken says that a page token is none of ours.
+// ErrPageToken says that a page token is not one of this service's.
 var ErrPageToken = errors.New("is no page token of ListReceipts")
 
 const selectReceipt = `
@@ -53,7 +53,8 @@ func (d *Database) receipt(ctx context.Context, id string) (*Receipt, error) {
 	return pgx.CollectExactlyOneRow(rows, toReceipt)
 }
 
-// Receipts lists so many, newest first, from a page's token on. The ids grow with time.
+// Receipts returns a page of receipts, newest first, and the token of the next page; empty when there is none. It relies on
+// ids that grow with time.
 func (d *Database) Receipts(ctx context.Context, size int, token string) (list []*Receipt, next string, err error) {
 	before, err := parseToken(token)
 	if err != nil {
@@ -80,7 +81,7 @@ func parseToken(token string) (id string, err error) {
 	}
 	raw, _ := base64.RawURLEncoding.DecodeString(token)
 	key, err := uuid.ParseBytes(raw)
-	if err != nil || formatToken(key.String()) != token { // there is one way to write it: ours
+	if err != nil || formatToken(key.String()) != token { // only the canonical form is accepted
 		return "", ErrPageToken
 	}
 	return key.String(), nil

@@ -11,13 +11,13 @@ import (
 type remover struct {
 	tx  pgx.Tx
 	dry bool
-	// counted is what a dry run has counted, which is still there and must not count again.
+	// counted is what a dry run has counted: it still exists and must not be counted again.
 	counted struct{ instances, tasks []int64 }
-	// sessions are those whose documents it was to delete.
+	// sessions are those whose documents it should delete.
 	sessions []string
 }
 
-// remove deletes the rows of a table, whose alias is r, that meet a condition, and counts them by a key of theirs.
+// remove deletes the rows of a table, with alias r, that match a condition, and counts them by a key.
 func (r *remover) remove(ctx context.Context, table, key, where string, args ...any) (map[int64]int64, error) {
 	sql := fmt.Sprintf("SELECT %[2]s AS key FROM %[1]s AS r WHERE %[3]s", table, key, where)
 	if !r.dry {
@@ -38,14 +38,14 @@ func (r *remover) remove(ctx context.Context, table, key, where string, args ...
 	return counts, nil
 }
 
-// session is a session id and the task that it is of.
+// session is a session id and the task that it belongs to.
 type session struct {
 	id   string
 	task int64
 }
 
-// formData removes the form data of tasks, counts it by task, and returns the session ids of its documents. What it reads
-// is what it deletes: form data that came a moment later would go without its documents.
+// formData removes the form data of tasks, counts it by task, and returns the session ids of its documents. It deletes
+// exactly what it has read: form data that came a moment later would otherwise be deleted without its documents.
 func (r *remover) formData(ctx context.Context, tasks []int64) (counts map[int64]int64, sessions []session, err error) {
 	sql := "SELECT task_id::bigint AS task, id::bigint AS id FROM tb_form_data WHERE task_id = ANY ($1)"
 	if !r.dry {
@@ -72,8 +72,8 @@ func (r *remover) formData(ctx context.Context, tasks []int64) (counts map[int64
 	return counts, sessions, nil
 }
 
-// tasks removes tasks of a process instance (0: orphans), which are locked, with all that hangs on them. The rows of each
-// are counted by table. The documents of the sessions that it returns are to go, too.
+// tasks removes locked tasks of a process instance (0: orphans), with everything that depends on them. The rows of each
+// are counted by table. The documents of the returned sessions must be deleted, too.
 func (r *remover) tasks(ctx context.Context, instance int64, ids []int64) (counts map[int64]Rows, sessions []session, err error) {
 	counts = map[int64]Rows{}
 	for _, id := range ids {
@@ -115,8 +115,8 @@ func (r *remover) tasks(ctx context.Context, instance int64, ids []int64) (count
 	return counts, sessions, remove("tb_task", "r.id::bigint", "r.id = ANY ($1) AND r.process_instance_id = $2", ids, instance)
 }
 
-// documents removes the documents of sessions from the database's own storage, unless another session refers to them.
-// While it does, nobody may add such a reference.
+// documents removes the documents of sessions from the storage in the database, unless another session refers to them.
+// Meanwhile nobody can add such a reference.
 func (r *remover) documents(ctx context.Context, sessions []session) (Rows, error) {
 	if !r.dry {
 		if _, err := r.tx.Exec(ctx, "LOCK TABLE tb_dm_session_reference IN SHARE ROW EXCLUSIVE MODE"); err != nil {
@@ -149,7 +149,7 @@ func (r *remover) documents(ctx context.Context, sessions []session) (Rows, erro
 	return counts, nil
 }
 
-// instance removes a process instance that has ended and is locked: its rows in the tables of workflows, its tasks, and
+// instance removes a process instance that has ended and is locked: its rows in the workflows' tables, its tasks, and
 // itself.
 func (r *remover) instance(ctx context.Context, id int64, inDatabase bool) (counts Rows, sessions []session, err error) {
 	counts = Rows{}

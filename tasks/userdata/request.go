@@ -14,22 +14,22 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Request says what is erased: by ids, or what a query finds.
+// Request says what to erase: by ids, or what a query finds.
 type Request struct {
 	Instances, Tasks []int64
 	Query            *Query // nil: by ids
 	RequestedBy      string
-	// Starting is told the id before the erasure is stored for good, which an error prevents; nil: nobody is.
+	// Starting is called with the id before the erasure is committed; an error prevents that. nil: not called.
 	Starting func(ctx context.Context, id string) error
 }
 
-// kind is what an item of an erasure is.
+// Kinds of items of an erasure.
 const (
 	anInstance = "instance"
 	aTask      = "task"
 )
 
-// settle turns a request into ids, with what has to be said of it.
+// settle turns a request into ids, and returns the events about what it leaves out.
 func (d *Database) settle(ctx context.Context, r *Request) (said []Event, err error) {
 	if d.Folder == "" && !d.InDatabase {
 		said = append(said, logged(tasks.Warning, "the document storage (GDS) is not known here: documents of tasks stay in it"))
@@ -66,7 +66,7 @@ func unique(ids []int64) []int64 {
 	return slices.Compact(slices.Sorted(slices.Values(ids)))
 }
 
-// hash hides a user id: it can be compared with a guess, at a price.
+// hash hides a user id: comparing it with a guess is possible, but expensive.
 func hash(user string, salt []byte) string {
 	return hex.EncodeToString(argon2.IDKey([]byte(user), salt, 1, 64<<10, 4, 32))
 }
@@ -114,10 +114,10 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 	return e.id, nil
 }
 
-// leftover is a session id of an erasure before, which ended before its files were gone.
+// leftover is a session id of an earlier erasure that ended before its files were deleted.
 type leftover struct{ Session, Erasure string }
 
-// leftovers are those of the same items or the same user.
+// leftovers are those of the same items or the same user as a request.
 func leftovers(ctx context.Context, db querier, r Request, lock string) ([]leftover, error) {
 	same, err := collect(ctx, db, func(row pgx.CollectableRow) (id string, err error) {
 		var hashed, salt string
@@ -139,7 +139,7 @@ func leftovers(ctx context.Context, db querier, r Request, lock string) ([]lefto
 		same, anInstance, r.Instances, aTask, r.Tasks)
 }
 
-// inherit takes over what erasures before left, and the files of which nothing could be told.
+// inherit takes over what earlier erasures left, and the files that they could not report.
 func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request) error {
 	list, err := leftovers(ctx, tx, r, " FOR UPDATE OF s")
 	if err != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/hooklift/gowsdl/soap"
 )
 
-// Server is a Forms server's web service, as SOAP 1.1 over HTTP.
+// Server is a client of a Forms server's web service, by SOAP 1.1 over HTTP.
 type Server struct{ client *soap.Client }
 
-// ServerConfig says where it is and who asks.
+// ServerConfig configures a Server.
 type ServerConfig struct {
 	// URL is the address of the service ProcessManager, such as https://forms.example/soap/services/ProcessManager.
 	URL string
-	// User and Password are sent as basic authentication; no user: none is.
+	// User and Password are sent as basic authentication; without a user there is none.
 	User, Password string
-	// TLS is for https; nil: the system's authorities.
+	// TLS is for https; nil: the system's certificate authorities are trusted.
 	TLS *tls.Config
 }
 
-// serverTimeout is how long the Forms server may take for an answer.
+// serverTimeout is how long the Forms server may take to respond.
 const serverTimeout = 2 * time.Minute
 
 // NewServer returns a client of a Forms server. It does not connect.

@@ -21,18 +21,18 @@ func (v Variable) String() string {
 	return fmt.Sprintf("%s of workflow %s/%s", name, v.Application, v.Workflow)
 }
 
-// ErrNoVariable says that the database does not know a workflow or a variable.
+// ErrNoVariable says that the database has no such workflow or variable.
 var ErrNoVariable = errors.New("the database knows no such")
 
-// column is a column of a workflow's table, with the type that its process_instance_id has.
+// column is a column of a workflow's table.
 type column struct {
 	Table string // quoted, with its schema
 	Name  string // as stored
 	Type  string
 }
 
-// workflowTables are the tables that workflows have, as the catalog knows them: no name from data is used as it is. An id is
-// compared in its column's type, without the length by which a cast would cut it, nor less room than an id takes.
+// workflowTables are the tables of workflows, as in the catalog: no name from data is used as it is. An id is compared in the
+// type of its column, but without its length, so that a cast does not truncate it, and in bigint if that type is narrower.
 const workflowTables = `
 SELECT DISTINCT c.oid, c.relname::text, format('%I.%I', n.nspname, c.relname) AS name,
   CASE WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype) THEN 'int8' ELSE (SELECT format('%I.%I', tn.nspname, t.typname) FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace WHERE t.oid = a.atttypid) END AS id_type
@@ -46,22 +46,22 @@ SELECT t.name, a.attname::text, format_type(a.atttypid, NULL)
 FROM (` + workflowTables + ` AND o.name = $1) AS t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'process_instance_id'
 ORDER BY t.name, a.attnum`
 
-// Types that are searched: as numbers, and as texts.
+// Types that are searched, as numbers and as text.
 var (
 	numbers = []string{"smallint", "integer", "bigint", "numeric", "real", "double precision"}
 	texts   = []string{"text", "character varying", "character", "xml", "json", "jsonb", "uuid", "name"}
 )
 
-// floats are numbers that only their text gives in full: a cast to numeric rounds them to 6 and 15 digits.
+// floats are numbers that are exact only as text: a cast to numeric rounds them to 6 and 15 digits.
 var floats = []string{"real", "double precision"}
 
-// number is a user id that a number may be: PostgreSQL has none that are much longer.
+// number is a user id that is a number, and not longer than PostgreSQL can cast.
 var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)
 
-// instanceID is the id of a row's process instance; NULL where what stands there is none.
+// instanceID is the id of a row's process instance; NULL if the column holds none.
 const instanceID = `CASE WHEN process_instance_id::text ~ '^[0-9]{1,18}(\.0*)?$' THEN process_instance_id::text::numeric::bigint END`
 
-// search looks for a user id in a workflow's variables, and says which it could not look into.
+// search looks for a user id in a workflow's variables, and returns which it could not search.
 func (f *finding) search(ctx context.Context, tx pgx.Tx, v Variable, user string) (skipped []string, err error) {
 	name := "pt_" + v.Application + "/" + v.Workflow
 	columns, err := collect(ctx, tx, pgx.RowToStructByPos[column], columnsOf, name)
@@ -89,7 +89,7 @@ func (f *finding) search(ctx context.Context, tx pgx.Tx, v Variable, user string
 		quoted := pgx.Identifier{c.Name}.Sanitize()
 		switch {
 		case slices.Contains(numbers, c.Type) && !number.MatchString(user):
-			continue // no number is this user id
+			continue // the user id is not a number
 		case slices.Contains(numbers, c.Type):
 			value := quoted
 			if slices.Contains(floats, c.Type) {
@@ -108,7 +108,7 @@ func (f *finding) search(ctx context.Context, tx pgx.Tx, v Variable, user string
 	return skipped, nil
 }
 
-// hits adds the process instances of a query, with the surest match of each.
+// hits adds the process instances of a query, with the most certain match of each.
 func (f *finding) hits(ctx context.Context, tx pgx.Tx, v Variable, sql, user string) error {
 	rows, err := tx.Query(ctx, sql, user)
 	if err != nil {

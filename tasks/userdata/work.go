@@ -15,7 +15,7 @@ import (
 // lookEvery is how often a replica looks for an erasure that nobody works on.
 const lookEvery = 2 * time.Second
 
-// Work works on erasures, this replica's own and those that others left, until the context ends.
+// Work carries out erasures, this replica's own and those that others left, until the context ends.
 func (d *Database) Work(ctx context.Context, log *slog.Logger) {
 	pause := backoff.NewExponentialBackOff()
 	pause.MaxInterval = 10 * time.Second
@@ -35,8 +35,8 @@ func (d *Database) Work(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// workOnce works on each erasure that has not ended and that no other replica works on: who does holds a lock as long as
-// its connection lives. One that is interrupted does not keep those after it.
+// workOnce carries out each erasure that has not ended and that no other replica works on, which would hold a lock as long as
+// its connection lives. An erasure that is interrupted does not hold up the next ones.
 func (d *Database) workOnce(ctx context.Context) error {
 	ids, err := collect(ctx, d.Pool, pgx.RowTo[string], "SELECT id::text FROM cleanupd.erasure WHERE state = 'RUNNING' ORDER BY id")
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *Database) workOnce(ctx context.Context) error {
 	return problems
 }
 
-// hold works on an erasure while this replica alone has it; not at all when another has it, or it has ended.
+// hold carries out an erasure while holding its lock; it does nothing if another replica has it, or the erasure has ended.
 func (d *Database) hold(ctx context.Context, id string) (err error) {
 	conn, err := d.Pool.Acquire(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (d *Database) hold(ctx context.Context, id string) (err error) {
 	}
 	defer func() {
 		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock_all()")
-		if unlockErr != nil { // the locks must not go back to the pool with it
+		if unlockErr != nil { // it must not return to the pool with the locks
 			unlockErr = errors.Join(unlockErr, conn.Conn().Close(context.WithoutCancel(ctx)))
 		}
 		err = errors.Join(err, unlockErr)

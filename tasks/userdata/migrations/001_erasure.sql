@@ -18,7 +18,7 @@ CREATE TABLE cleanupd.erasure_item (
   PRIMARY KEY (erasure_id, kind, item_id)
 );
 
--- How many rows went, by table.
+-- How many rows were deleted, by table.
 CREATE TABLE cleanupd.erasure_rows (
   erasure_id uuid NOT NULL REFERENCES cleanupd.erasure,
   relation   text NOT NULL,
@@ -26,10 +26,10 @@ CREATE TABLE cleanupd.erasure_rows (
   PRIMARY KEY (erasure_id, relation)
 );
 
--- The session ids whose documents are to go from the folder: all that is left to find them by.
+-- The session ids whose documents must be deleted from the folder: nothing else is left to find them by.
 CREATE TABLE cleanupd.erasure_session (
   session_id text PRIMARY KEY,
-  erasure_id uuid NOT NULL REFERENCES cleanupd.erasure, -- the one that is to delete them
+  erasure_id uuid NOT NULL REFERENCES cleanupd.erasure, -- the one that must delete them
   kind       text NOT NULL,                             -- of the item they come from
   item_id    bigint NOT NULL
 );

@@ -1,4 +1,4 @@
--- The files that are about to go from the folder: one of them that is no more was deleted, whoever was to tell of it.
+-- The files that are about to be deleted from the folder: one that no longer exists was deleted, even if that was not reported.
 CREATE TABLE cleanupd.erasure_file (
   erasure_id uuid NOT NULL REFERENCES cleanupd.erasure,
   name       bytea NOT NULL -- a path within the folder, as the file system spells it
