@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// accessConfig says who is let in.
+// accessConfig configures TLS and authentication.
 type accessConfig struct {
 	access.Config
 	certificate, key string
@@ -19,18 +19,18 @@ type accessConfig struct {
 }
 
 func (c *accessConfig) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.certificate, "tls-cert", "", "the certificate of both listeners, with its chain: a PEM file, read again when it changes; without it they speak plain text")
-	f.StringVar(&c.key, "tls-key", "", "the key of --tls-cert: a PEM file, read again when it changes")
-	f.StringVar(&c.ClientCA, "tls-client-ca", "", "the authorities of client certificates: a PEM file, read again when it changes; without it none are taken")
-	f.StringArrayVar(&c.ClientRoles, "tls-client-role", nil, "NAME=ROLE: the role of the client certificates with this common name or subject alternative name: viewer, operator or admin; may be repeated (default those called viewer, operator and admin have this role)")
-	f.StringVar(&c.TokenFile, "token-file", "", `static tokens: a file with a line "ROLE NAME SHA256-OF-TOKEN" each, read again when it changes; callers send authorization: Bearer TOKEN`)
-	f.StringVar(&c.Issuer, "oidc-issuer", "", "the URL of an OpenID Connect issuer, whose JWTs are taken: authorization: Bearer JWT")
+	f.StringVar(&c.certificate, "tls-cert", "", "the certificate of both listeners, with its chain: a PEM file, reloaded when it changes; without it they speak plain text")
+	f.StringVar(&c.key, "tls-key", "", "the key of --tls-cert: a PEM file, reloaded when it changes")
+	f.StringVar(&c.ClientCA, "tls-client-ca", "", "the authorities of client certificates: a PEM file, reloaded when it changes; without it none are accepted")
+	f.StringArrayVar(&c.ClientRoles, "tls-client-role", nil, "NAME=ROLE: the role of the client certificates with this common name or subject alternative name: viewer, operator or admin; may be repeated (default: the names viewer, operator and admin have the role of that name)")
+	f.StringVar(&c.TokenFile, "token-file", "", `static tokens: a file with a line "ROLE NAME SHA256-OF-TOKEN" each, reloaded when it changes; callers send authorization: Bearer TOKEN`)
+	f.StringVar(&c.Issuer, "oidc-issuer", "", "the URL of an OpenID Connect issuer, whose JWTs are accepted: authorization: Bearer JWT")
 	f.StringVar(&c.Audience, "oidc-audience", "", "the audience that a JWT must name")
-	f.StringVar(&c.RolesClaim, "oidc-roles-claim", "roles", "the claim of a JWT that names the role, or several: its name, or its path with dots")
-	f.BoolVar(&c.insecure, "insecure", false, "listen on other addresses than loopback though there is no TLS, or nobody is asked who they are")
+	f.StringVar(&c.RolesClaim, "oidc-roles-claim", "roles", "the claim of a JWT that holds the role, or a list of roles: its name, or its path with dots")
+	f.BoolVar(&c.insecure, "insecure", false, "listen on addresses other than loopback without TLS or client authentication")
 }
 
-// open says who is served on the listeners, or refuses to let anyone in.
+// open returns who is served on the listeners, or fails if that would be insecure.
 func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http net.Listener) (out service.ServerConfig, err error) {
 	c.Log = log
 	out = service.ServerConfig{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}

@@ -24,7 +24,7 @@ func newAudit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit --database-url URL",
 		Short: "List who did what, from the database that is cleaned",
-		Long: "List the calls that changed something, or tried to, and those that looked for a person: who made them, with\n" +
+		Long: "List the calls that changed something, or tried to, and those that searched for a person: who made them, with\n" +
 			"which role, from where, and how they ended. The service appends them to cleanupd.audit and never deletes them.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,12 +62,12 @@ func newAudit() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&url, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required)")
 	f.DurationVar(&since, "since", 30*24*time.Hour, "how far to look back; 30 days by default")
-	f.IntVar(&limit, "limit", 1000, "how many entries to list at most, the newest ones, 1 or more")
-	f.BoolVar(&asJSON, "json", false, "write one JSON object a line instead of a table")
+	f.IntVar(&limit, "limit", 1000, "how many of the newest entries to list at most, 1 or more")
+	f.BoolVar(&asJSON, "json", false, "write one JSON object per line instead of a table")
 	return cmd
 }
 
-// printAudit is what is listed, as a table.
+// printAudit prints what is listed, as a table.
 func printAudit(w io.Writer, list func(each func(audit.Entry) error) error) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tWHO\tROLE\tFROM\tWHAT\tRESULT\tDETAILS")

@@ -28,8 +28,8 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Compare ways to delete old rows, side by side, on a private PostgreSQL",
-		Long: "Fill tables, delete their old rows by one unbatched DELETE, by the statements that are published and that job\n" +
-			"queues use, and by this service, each on a copy of its own and with pgbench beside it unless alone, and print a table.\n" +
+		Long: "Fill tables, delete their old rows by one unbatched DELETE, by published statements and those that job queues\n" +
+			"use, and by this service, each on its own copy and with pgbench running unless --alone, and print a table.\n" +
 			"It takes a while, and some gigabytes; compare only figures of one run.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,17 +71,17 @@ func newBench() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&rows, "rows", 3_000_000, "how many rows a table has, 1000 or more")
-	f.IntVar(&o.Repeats, "repeats", 3, "how often each way is measured; the median counts")
-	f.DurationVar(&o.Limit, "limit", 20*time.Second, "how long one way may take at once")
-	f.BoolVar(&o.Alone, "alone", false, "measure without pgbench beside: nobody else is at work on the server")
+	f.IntVar(&o.Repeats, "repeats", 3, "how often each way is measured; results are medians")
+	f.DurationVar(&o.Limit, "limit", 20*time.Second, "how long one measurement may take")
+	f.BoolVar(&o.Alone, "alone", false, "measure without pgbench, on an otherwise idle server")
 	f.StringVar(&o.SharedBuffers, "shared-buffers", "", "shared_buffers of the private server, such as 1GB (default a quarter of the memory)")
-	f.BoolVar(&full, "full", false, "measure all 96 kinds of tables instead of six")
-	f.IntSliceVar(&only, "cell", nil, "measure only these kinds, by their numbers; may be repeated (default all)")
+	f.BoolVar(&full, "full", false, "measure all 96 kinds of table instead of six")
+	f.IntSliceVar(&only, "cell", nil, "measure only these kinds of table, by number; may be repeated (default all)")
 	f.StringVar(&chart, "chart", "", "write a chart to this file (.svg, .png or .pdf)")
 	return cmd
 }
 
-// startService serves a database, and returns how to run a task and how to stop. A tight one gives way to others.
+// startService serves a database, and returns functions to run a task and to stop. With tight it gives way to others.
 func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryTracer) (run func(context.Context, string) error, stop func() error, err error) {
 	c := onFreePorts(url)
 	c.tracer = tracer

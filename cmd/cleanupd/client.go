@@ -13,7 +13,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// withConn makes what a command does of something that needs a connection to the server.
+// withConn turns a function that needs a connection to the server into that of a command.
 func withConn(server *target, do func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		conn, err := server.dial()
@@ -25,7 +25,7 @@ func withConn(server *target, do func(cmd *cobra.Command, conn *grpc.ClientConn,
 	}
 }
 
-// reached is an error of a call; where no server answered it says which one, and what may be wrong with the address.
+// reached is an error of a call. If no server answered, it says which one, and what may be wrong with the address.
 func (t *target) reached(err error) error {
 	s, ok := status.FromError(err)
 	if !ok || s.Code() != codes.Unavailable || !strings.HasPrefix(s.Message(), "connection error: ") && !strings.HasPrefix(s.Message(), "name resolver error: ") {
@@ -38,14 +38,14 @@ func (t *target) reached(err error) error {
 	return status.Errorf(codes.Unavailable, "cannot reach %s: %s%s", t.address, s.Message(), hint)
 }
 
-// withClient is withConn for what needs a client of CleanupService.
+// withClient is withConn for a function that needs a client of CleanupService.
 func withClient(server *target, do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error) func(*cobra.Command, []string) error {
 	return withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 		return do(cmd, cleanupv1.NewCleanupServiceClient(conn), args)
 	})
 }
 
-// plain is an error of a call as a person reads it. What the server takes for a mistake was made on the command line.
+// plain is an error of a call for people. An invalid argument is a usage error.
 func plain(err error) error {
 	s, ok := status.FromError(err)
 	switch {

@@ -18,28 +18,28 @@ import (
 // connectTimeout is how long the database may take to answer, unless its URL says otherwise.
 const connectTimeout = 10 * time.Second
 
-// sessionDefaults hold where the URL says nothing else. No question of ours waits for ever, behind a lock or for its
-// answer (batches have a shorter patience of their own), and no transaction of a frozen process keeps its locks.
+// sessionDefaults apply unless the URL says otherwise. No query of ours waits forever, for a lock or for its result (batches
+// have shorter timeouts of their own), and no transaction of a frozen process keeps its locks.
 var sessionDefaults = map[string]string{
 	"application_name": "cleanupd", "lock_timeout": "10s", "statement_timeout": "10min", "idle_in_transaction_session_timeout": "10s",
 }
 
-// oldestServer is the first PostgreSQL that sweeps tables by TID ranges, as server_version_num counts.
+// oldestServer is the first PostgreSQL with TID range scans, as in server_version_num.
 const oldestServer = 140000
 
-// parseDatabaseURL reads the URL of a flag without connecting. The session's time zone stays the one that the database or
-// the role sets, whatever the environment of this process says: columns without a zone are read in it.
+// parseDatabaseURL parses the URL of a flag without connecting. The session's time zone remains that of the database or
+// the role, whatever the environment of this process says: columns without a zone are read in it.
 func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, usagef("%s is required: postgres://USER:PASSWORD@HOST/DATABASE", flag)
 	}
-	// With a = in it pgx would take it for a parameter of the session, which the server's refusal tells.
+	// pgx takes one with a = in it for a parameter of the session, which the server's refusal would quote.
 	if scheme, _, isURL := strings.Cut(address, "://"); isURL && scheme != "postgres" && scheme != "postgresql" && !strings.Contains(scheme, "=") {
 		return nil, usagef("%s: does not begin with postgres:// or postgresql://", flag)
 	}
 	config, err := pgxpool.ParseConfig(address)
 	if u, _ := url.Parse(address); err != nil && (u == nil || u.User == nil) && strings.Contains(address, "@") {
-		// pgx would tell what it takes for a port, or a path: a part of the password.
+		// pgx would quote what it takes for a port, or a path: a part of the password.
 		return nil, usagef("%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a port is a number", flag)
 	}
 	if err != nil {
@@ -58,7 +58,7 @@ func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
-	if config.ConnConfig.ValidateConnect == nil { // after a failover: of several hosts the primary one, and no standby
+	if config.ConnConfig.ValidateConnect == nil { // of several hosts use the primary, even after a failover
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	config.MaxConns = max(config.MaxConns, 10) // for runs and calls
@@ -85,11 +85,11 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 	return runs.Migrate(ctx, conn)
 }
 
-// errPooler says that sessions are shared, on which no lease and no notification can be built.
+// errPooler says that sessions are shared, which breaks advisory locks and notifications.
 var errPooler = errors.New("the database is behind a pooler in transaction mode: cleanupd needs session connections (LISTEN, advisory locks); connect to PostgreSQL itself, or to a pool in session mode")
 
-// refusePooler finds out whether a connection changes its server process between transactions: one is kept busy by
-// a second connection, so that a pooler must give the first another one.
+// refusePooler fails if a connection changes its server process between transactions: a second connection keeps a process
+// busy, so that a pooler must give the first connection another one.
 func refusePooler(ctx context.Context, config *pgxpool.Config, conn *pgx.Conn) error {
 	const process = "SELECT pg_backend_pid()"
 	var before, after int

@@ -31,21 +31,21 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "Show it all: a private PostgreSQL, a Campaign database, a run, a summary",
 		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve it on\n" +
-			"free ports, run the cleanup, and say what went and what stayed. Nothing of it is left at the end.\n" +
-			"With --forms it is an AEM Forms database and its document storage, of which one person's data is found and erased.",
+			"free ports, run the cleanup, and print what was deleted and what stayed. It leaves nothing behind.\n" +
+			"With --forms, find and erase one person's data in an AEM Forms database and its document storage instead.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if rows < 0 {
 				return usagef("--rows must not be negative, not %d", rows)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGPIPE) // when nobody reads any more, nothing is left either
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGPIPE) // clean up even if the output is no longer read
 			defer stop()
 			return demo(ctx, cmd.OutOrStdout(), rows, keep, forms)
 		},
 	}
-	cmd.Flags().IntVar(&rows, "rows", 200_000, "how many rows to make, about")
-	cmd.Flags().BoolVar(&forms, "forms", false, "show the finding and erasing of user data in AEM Forms instead")
-	cmd.Flags().BoolVar(&keep, "keep", false, "go on serving until interrupted")
+	cmd.Flags().IntVar(&rows, "rows", 200_000, "roughly how many rows to make")
+	cmd.Flags().BoolVar(&forms, "forms", false, "find and erase user data in AEM Forms instead")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep serving until interrupted")
 	return cmd
 }
 
@@ -110,7 +110,7 @@ func fillDemo(ctx context.Context, pg *localpg.Server, rows int) error {
 	return campaigndb.Fill(ctx, conn, rows, 1, time.Now())
 }
 
-// runDemo says how to call the server, runs the cleanup, and says what went.
+// runDemo prints how to call the server, runs the cleanup, and prints what was deleted.
 func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
 	fmt.Fprintf(w, `
 The database:  psql '%[1]s'
@@ -149,7 +149,7 @@ Over REST:     curl -N -X POST http://%[3]s/v1/runs -d '{}'
 	return printCounts(w, before, after)
 }
 
-// printCounts is what went and what stayed, a line a table that had rows.
+// printCounts prints what was deleted and what stayed, a line per table that had rows.
 func printCounts(w io.Writer, before, after []campaigndb.Count) error {
 	left := map[string]int64{}
 	for _, c := range after {

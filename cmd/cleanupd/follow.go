@@ -13,20 +13,20 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// patience is how long a client tries to come back to a run whose server has gone.
+// patience is how long a client tries to resume watching a run whose server is gone.
 const patience = time.Minute
 
-// following is a run's events, which go on when the server that sends them is replaced: the run does, too.
+// following receives a run's events, and resumes when the server that sends them is replaced.
 type following struct {
 	ctx     context.Context
 	client  cleanupv1.CleanupServiceClient
 	receive func() (*cleanupv1.RunEvent, error)
 	runID   string
 	last    int64 // the sequence of the last event received
-	ended   bool  // with it the run has
+	ended   bool  // that event ended the run
 }
 
-// follow shows a run to its end. Whoever leaves it before is told that it goes on, and whom its server leaves.
+// follow shows a run to its end. If the user interrupts it, or the server is lost, the error says that the run goes on, or may.
 func follow(w io.Writer, f *following) error {
 	err := show(w, f)
 	switch {
@@ -40,7 +40,7 @@ func follow(w io.Writer, f *following) error {
 	return nil
 }
 
-// received makes a stream of either kind one of events.
+// received turns a stream of either kind into one of events.
 func received[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ Recv() (M, error) }) func() (*cleanupv1.RunEvent, error) {
 	return func() (*cleanupv1.RunEvent, error) {
 		m, err := stream.Recv()
@@ -51,7 +51,7 @@ func received[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ R
 	}
 }
 
-// next is the next event. After the last one the status is the run's own, whatever it is.
+// next is the next event. After the last one its error is the status of the run.
 func (f *following) next() (*cleanupv1.RunEvent, error) {
 	e, err := f.receive()
 	if err == nil {
@@ -60,12 +60,13 @@ func (f *following) next() (*cleanupv1.RunEvent, error) {
 	return e, err
 }
 
-// lost tells whether the server is, while the run goes on.
+// lost reports whether the server was lost before the run ended.
 func (f *following) lost(err error) bool {
 	return status.Code(err) == codes.Unavailable && f.runID != "" && !f.ended
 }
 
-// comeBack watches the run from the event after the last one, as soon as a server answers; lost is why it has to.
+// comeBack watches the run from the event after the last one, as soon as a server answers; lost is the error that made that
+// necessary.
 func (f *following) comeBack(lost error) (*cleanupv1.RunEvent, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
-// formsConfig is what a server is told of AEM Forms.
+// formsConfig configures a server for AEM Forms.
 type formsConfig struct {
 	databaseURL    string
 	folder         string
@@ -29,19 +29,19 @@ func (c *formsConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.databaseURL, "forms-database-url", "", "the database of an AEM Forms server, in which user data is found and erased; without it UserDataService refuses every call")
 	f.StringVar(&c.folder, "forms-gds-dir", "", "the folder of its document storage (GDS)")
 	f.BoolVar(&c.inDatabase, "forms-gds-in-database", false, "its document storage is in the database")
-	f.StringVar(&c.serverURL, "forms-server-url", "", "the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager, which terminates and purges process instances; without it the database alone is worked on: only while the Forms server is switched off")
+	f.StringVar(&c.serverURL, "forms-server-url", "", "the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager, which terminates and purges process instances; without it only the database is changed: do that only while the Forms server is shut down")
 	f.StringVar(&c.serverUser, "forms-server-user", "", "the user of the web service")
-	f.StringVar(&c.serverPassword, "forms-server-password", "", "the user's password; better given by the environment")
-	f.StringVar(&c.serverCA, "forms-server-ca", "", "a file of certificates that the web service's must be signed by; the system's unless it is given")
+	f.StringVar(&c.serverPassword, "forms-server-password", "", "the user's password; better set by the environment variable")
+	f.StringVar(&c.serverCA, "forms-server-ca", "", "a file with the certificate authorities of the web service (default those of the system)")
 }
 
-// formsSetup is a configuration without a mistake in it: how to connect, and what else is known of the database.
+// formsSetup is a checked configuration: how to connect, and what else is known about the database.
 type formsSetup struct {
 	connect *pgxpool.Config
 	userdata.Config
 }
 
-// check says what is wrong with the configuration; nil without a database.
+// check checks the configuration; it returns nil without a database.
 func (c *formsConfig) check() (*formsSetup, error) {
 	if c.databaseURL == "" {
 		if *c != (formsConfig{}) {
@@ -68,9 +68,9 @@ func (c *formsConfig) check() (*formsSetup, error) {
 	return &formsSetup{config, userdata.Config{Folder: c.folder, InDatabase: c.inDatabase, Manager: manager}}, nil
 }
 
-// open connects, by a tracer unless it is nil, and brings the schema up to date.
+// open connects, with a tracer unless it is nil, and brings the schema up to date.
 func (s *formsSetup) open(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Database, error) {
-	s.connect.ConnConfig.RuntimeParams["row_security"] = "off" // what a policy hides would not be erased, and nobody would know
+	s.connect.ConnConfig.RuntimeParams["row_security"] = "off" // rows that a policy hides would silently not be erased
 	conn, err := pgx.ConnectConfig(ctx, s.connect.ConnConfig)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the Forms database: %w", err)
@@ -89,7 +89,7 @@ func (s *formsSetup) open(ctx context.Context, tracer pgx.QueryTracer) (*userdat
 	return userdata.New(s.Config), nil
 }
 
-// manager is the Forms server's; nil when none was given.
+// manager is that of the Forms server; nil when none is given.
 func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {

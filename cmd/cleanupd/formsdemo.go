@@ -12,14 +12,14 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// The demo's Forms database, its size, and who is forgotten.
+// The demo's Forms database, its size, and the user whose data is erased.
 const (
 	formsDatabase  = "forms"
 	formsInstances = 60
 	formsUser      = "bob.smith@example.com"
 )
 
-// fillForms makes a Forms database, and its document storage in a folder.
+// fillForms creates a Forms database, and its document storage in a folder.
 func fillForms(ctx context.Context, w io.Writer, pg *localpg.Server, folder string) (formsConfig, error) {
 	c := formsConfig{databaseURL: pg.URL(campaigndb.Role, formsDatabase), folder: folder}
 	fmt.Fprintf(w, "Making an AEM Forms database of %d process instances, and its document storage …\n", formsInstances)
@@ -31,7 +31,7 @@ func fillForms(ctx context.Context, w io.Writer, pg *localpg.Server, folder stri
 	return c, formsdb.Generate(rand.New(rand.NewPCG(1, 0)), formsInstances, true).Load(ctx, conn, folder)
 }
 
-// runFormsDemo finds and erases a person's data, and looks again.
+// runFormsDemo finds and erases a person's data, and searches again.
 func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
 	conn, err := (&target{address: s.grpc.Addr().String()}).dial()
 	if err != nil {

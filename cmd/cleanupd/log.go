@@ -11,8 +11,8 @@ import (
 type logConfig struct{ format, level string }
 
 func (c *logConfig) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.format, "log-format", "text", "how the log is written: text or json, a line an event, to stderr")
-	f.StringVar(&c.level, "log-level", "info", "what the log tells at least: debug (every call), info, warn or error")
+	f.StringVar(&c.format, "log-format", "text", "how the log is written: text or json, one event per line, to stderr")
+	f.StringVar(&c.level, "log-level", "info", "the lowest level that is logged: debug (every call), info, warn or error")
 }
 
 // open returns the log.

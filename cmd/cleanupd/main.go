@@ -13,7 +13,7 @@ import (
 
 func main() {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as by nohup
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
@@ -22,7 +22,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the whole program: 0 when all went well, 2 for a mistake on the command line, else 1.
+// run is the whole program. It returns the exit status: 0 for success, 2 for a mistake on the command line, otherwise 1.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// parseMidSourcing reads NAME=URL of the databases of mid-sourcing servers without connecting.
+// parseMidSourcing parses NAME=URL of the databases of mid-sourcing servers without connecting.
 func parseMidSourcing(given []string) (map[string]*pgxpool.Config, error) {
 	others := map[string]*pgxpool.Config{}
 	for _, entry := range given {
@@ -32,8 +32,8 @@ func parseMidSourcing(given []string) (map[string]*pgxpool.Config, error) {
 	return others, nil
 }
 
-// connectOthers makes the pools of the mid-sourcing databases. One that does not answer now may do so in a run; one
-// that is the main database never is what was meant.
+// connectOthers creates the pools of the mid-sourcing databases. One that does not answer now may do so during a run; one
+// that is the main database is a usage error.
 func (s *server) connectOthers(ctx context.Context, others map[string]*pgxpool.Config, tracer pgx.QueryTracer) error {
 	s.others = map[string]*pgxpool.Pool{}
 	for name, config := range others {

@@ -12,9 +12,9 @@ func newMigrate() *cobra.Command {
 		Use:   "migrate [--database-url URL] [--forms-database-url URL]",
 		Short: "Create or update the service's own schema cleanupd",
 		Long: "Create or update the service's own schema cleanupd in the database that it cleans.\n" +
-			"serve does it by itself when its role may; otherwise run this as the database's owner,\n" +
+			"serve does so itself if its role may; otherwise run this as the database's owner,\n" +
 			"then grant serve's role USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables.\n" +
-			"With --forms-database-url the same in an AEM Forms database, alone or beside the other.",
+			"With --forms-database-url do the same in an AEM Forms database, alone or in addition to the other.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ofForms, err := (&formsConfig{databaseURL: forms}).check()

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// printable is a text that a terminal does nothing with but show it, in one line: names of tables, files and variables may be
-// anybody's.
+// printable makes a text one line without control characters, which a terminal only displays: anyone may have chosen the names
+// of tables, files and variables.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -29,7 +29,7 @@ func printable(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// makePrintable makes all texts of a message printable.
+// makePrintable makes all strings of a message printable.
 func makePrintable(message any) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -52,14 +52,14 @@ func makePrintable(message any) {
 	})
 }
 
-// printableAnswers makes the answers to calls printable.
+// printableAnswers makes the responses of calls printable.
 func printableAnswers(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := call(ctx, method, req, reply, conn, options...)
 	makePrintable(reply)
 	return err
 }
 
-// printableStreams makes what streams bring printable.
+// printableStreams makes the messages of streams printable.
 func printableStreams(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := open(ctx, desc, conn, method, options...)
 	return printableStream{stream}, err

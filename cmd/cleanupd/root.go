@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// aCommand wants a command, or nothing: the library's help takes an unknown one for none.
+// aCommand accepts a command, or nothing: the library's help treats an unknown one like none.
 func aCommand(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
 		return usagef("unknown command %q; see cleanupd --help", strings.Join(args, " "))
@@ -55,7 +55,7 @@ func aCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// offerEnvironment says in the help of a command, and of those below it, which variable stands for each flag.
+// offerEnvironment adds to the help of a command, and of its subcommands, which environment variable sets each flag.
 func offerEnvironment(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + variable(f.Name) + "]" })
 	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + variable(f.Name) + "]" })
@@ -64,7 +64,7 @@ func offerEnvironment(cmd *cobra.Command) {
 	}
 }
 
-// readEnvironment sets the flags that were not given from their variables. The values of a flag that may be repeated
+// readEnvironment sets flags that were not given from their variables. The values of a flag that may be repeated
 // are separated by blanks.
 func readEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -98,5 +98,5 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneLine is a text as one line.
+// oneLine returns a text as one printable line.
 func oneLine(text string) string { return printable(strings.Join(strings.Fields(text), " ")) }

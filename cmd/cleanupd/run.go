@@ -18,9 +18,9 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Start a run on a server and show its progress",
-		Long: "Start a run on a server and show its progress: a line a task, with the time left where the number of\n" +
+		Long: "Start a run on a server and show its progress: a line per task, with the time left if the number of\n" +
 			"rows is known, and a table at the end. Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
-			"The exit status is 1 when the run did not succeed.",
+			"The exit status is 1 if the run did not succeed.",
 		Args: noArguments,
 		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			if cmd.Flags().Changed("max-duration") {
@@ -40,8 +40,8 @@ func newRun() *cobra.Command {
 	f := cmd.Flags()
 	f.StringArrayVar(&req.Tasks, "task", nil, "run this task; may be repeated (default all)")
 	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "leave this task out; may be repeated")
-	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would go")
-	f.BoolVar(&req.ContinueOnError, "continue-on-error", false, "go on after a failed task")
+	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
+	f.BoolVar(&req.ContinueOnError, "continue-on-error", false, "continue after a failed task")
 	f.DurationVar(&limit, "max-duration", 0, "stop after the batch during which this time has passed (default no limit)")
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	return cmd

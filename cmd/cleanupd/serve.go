@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
-// serveConfig is what a server is given.
+// serveConfig configures a server.
 type serveConfig struct {
 	databaseURL string
 	grpcListen  string
@@ -36,7 +36,7 @@ type serveConfig struct {
 	tracer      pgx.QueryTracer // of the databases' connections; nil: none
 }
 
-// defaults is what a server is given where nothing else is said.
+// defaults is the default configuration of a server.
 func defaults() serveConfig {
 	return serveConfig{
 		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: runs.DefaultLease, history: runs.DefaultHistory,
@@ -44,7 +44,7 @@ func defaults() serveConfig {
 	}
 }
 
-// onFreePorts is a server of a database by the defaults, for this process alone.
+// onFreePorts is the default configuration of a server for a database, on free loopback ports.
 func onFreePorts(databaseURL string) serveConfig {
 	c := defaults()
 	c.databaseURL, c.grpcListen, c.httpListen = databaseURL, "127.0.0.1:0", "127.0.0.1:0"
@@ -56,11 +56,11 @@ func newServe() *cobra.Command {
 	var logging logConfig
 	cmd := &cobra.Command{
 		Use:   "serve --database-url URL",
-		Short: "Serve the API, and work on the runs it starts",
-		Long: "Serve gRPC and REST, and work on the runs that callers start. Any number of replicas may serve the same\n" +
-			"database: one of them works on a run, and another takes it over should that one fall silent.\n" +
-			"With --schedule runs begin by themselves, too, each once, however many replicas keep the schedule.\n" +
-			"SIGTERM stops new work, lets the current batch finish, and exits 0.",
+		Short: "Serve the API, and execute the runs it starts",
+		Long: "Serve gRPC and REST, and execute the runs that callers start. Any number of replicas may serve the same\n" +
+			"database: one of them works on a run, and another takes the run over if that one falls silent.\n" +
+			"With --schedule runs also start automatically, each once, however many replicas keep the schedule.\n" +
+			"SIGTERM stops new work, lets the current batch finish, and exits with 0.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.batches.Limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
@@ -92,8 +92,8 @@ func newServe() *cobra.Command {
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 UTC until SetSchedule says otherwise")
 	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
-	f.DurationVar(&c.batches.Target, "batch-target", c.batches.Target, "how long a batch should take at the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
-	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers, "how many batches may be at work at once on a large table, 1 to 16: all while nobody else is at work on the server, and beside others where they get half as much again done as one")
+	f.DurationVar(&c.batches.Target, "batch-target", c.batches.Target, "how long a batch should take on the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
+	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers, "how many batches may run at once on a large table, 1 to 16: all while the server is otherwise idle, else one, or all if together they get half as much again done")
 	limitFlags(f, &c.batches.Limits)
 	c.forms.flags(f)
 	c.access.flags(f)
@@ -102,13 +102,13 @@ func newServe() *cobra.Command {
 	return cmd
 }
 
-// limitFlags adds the flags of what a batch waits for, whose defaults are those given.
+// limitFlags adds the flags of the limits that make batches wait, with the given limits as defaults.
 func limitFlags(f *pflag.FlagSet, l *purge.Limits) {
-	f.DurationVar(&l.ReplicaLag, "max-replica-lag", l.ReplicaLag, "a batch waits while a replica of the database is further behind; 0: it does not. Given, a lag that the role may not see is too much")
-	f.IntVar(&l.ActiveSessions, "max-active-sessions", l.ActiveSessions, "a batch waits while more sessions of others are at work on the server; 0: it does not")
-	f.IntVar(&l.WaitingSessions, "max-waiting-sessions", l.WaitingSessions, "a batch waits while more sessions of others wait for locks; 0: it does not")
-	f.Int64Var(&l.WALPerSecond, "max-wal-rate", l.WALPerSecond, "a batch waits while the server writes more bytes of WAL a second; 0: it does not")
-	f.IntVar(&l.RowsPerSecond, "max-rows-per-second", l.RowsPerSecond, "how many rows may go a second; 0: as many as do")
+	f.DurationVar(&l.ReplicaLag, "max-replica-lag", l.ReplicaLag, "a batch waits while a replica of the database lags more than this; 0: it does not. If given, a lag that the role may not see counts as too much")
+	f.IntVar(&l.ActiveSessions, "max-active-sessions", l.ActiveSessions, "a batch waits while more other sessions are active on the server; 0: it does not")
+	f.IntVar(&l.WaitingSessions, "max-waiting-sessions", l.WaitingSessions, "a batch waits while more other sessions wait for locks; 0: it does not")
+	f.Int64Var(&l.WALPerSecond, "max-wal-rate", l.WALPerSecond, "a batch waits while the server writes more bytes of WAL per second; 0: it does not")
+	f.IntVar(&l.RowsPerSecond, "max-rows-per-second", l.RowsPerSecond, "how many rows may be deleted or updated per second; 0: no limit")
 }
 
 // checkLimits refuses negative limits.
@@ -128,7 +128,7 @@ type server struct {
 	server     *service.Server
 	grpc, http net.Listener
 	log        *slog.Logger
-	stop       context.CancelFunc // ends the streams
+	stop       context.CancelFunc // ends streams
 }
 
 // newServer checks the configuration, takes the ports, connects, and brings the schema up to date.
@@ -181,7 +181,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	config.ConnConfig.Tracer = c.tracer
-	config.MaxConns += int32(c.batches.Workers) // a worker keeps one while it is at work
+	config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 			return nil, err
 		}
 	}
-	hostname, _ := os.Hostname() // for people only
+	hostname, _ := os.Hostname() // informational
 	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: s.others, RelatedListTables: c.listTables})
 	var streams context.Context
@@ -202,8 +202,8 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	return s, err
 }
 
-// serve serves until the context ends, or one of the listeners fails: then the streams end, REST, gRPC, the work after its
-// batch, and the pool last.
+// serve serves until the context ends, or one of the listeners fails. Then it ends, in this order, streams, REST, gRPC, the
+// work after its current batch, and the pool.
 func (s *server) serve(ctx context.Context) error {
 	defer s.close()
 	ctx, end := context.WithCancel(ctx)
@@ -247,7 +247,7 @@ func (s *server) close() {
 	}
 }
 
-// listen takes an address. One that is no address is a mistake on the command line; one that is in use is not.
+// listen listens on an address. A malformed one is a usage error; one that is in use is not.
 func listen(flag, address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usagef("%s: %q is no HOST:PORT", flag, address)

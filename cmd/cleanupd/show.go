@@ -18,7 +18,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// show prints a run's events as they come: a line a task, with its progress below on a terminal, and a table at the end. Its
+// show prints a run's events as they come: a line per task, on a terminal with progress below, and a table at the end. Its
 // error is how the stream ended.
 func show(w io.Writer, f *following) error {
 	v := &view{w: w, columns: columns(w)}
@@ -43,7 +43,7 @@ func show(w io.Writer, f *following) error {
 	}
 }
 
-// columns asks how wide the terminal is; 0: there is none.
+// columns returns a function that reads the width of the terminal; 0: there is none.
 func columns(w io.Writer) func() int {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -58,7 +58,7 @@ func columns(w io.Writer) func() int {
 	}
 }
 
-// plainEvery is how often progress is told where there is no terminal to show it on.
+// plainEvery is how often progress is printed without a terminal.
 const plainEvery = 5 * time.Second
 
 // view is what is on the screen.
@@ -102,7 +102,7 @@ func (v *view) line(text string) error {
 	return err
 }
 
-// wipe takes the progress off the screen.
+// wipe erases the progress from the screen.
 func (v *view) wipe() {
 	if v.drawn {
 		_, _ = io.WriteString(v.w, "\r\x1b[K")
@@ -115,7 +115,7 @@ func (v *view) label(task string) string {
 	return fmt.Sprintf("[%2d/%d] %-20s", v.started.GetPosition(), v.started.GetTaskCount(), task)
 }
 
-// progress tells how far a task is: on one line of a terminal, over what was told before, or now and then.
+// progress shows how far a task is: on a terminal in place of the last progress, otherwise every plainEvery.
 func (v *view) progress(p *cleanupv1.TaskProgress) error {
 	text := v.label(p.GetTask()) + " " + soFar(p)
 	if width := v.columns(); width > 0 {
@@ -132,7 +132,7 @@ func (v *view) progress(p *cleanupv1.TaskProgress) error {
 	return v.line(text)
 }
 
-// soFar is how far a task is, in words, the most telling first.
+// soFar describes how far a task is, the most important first.
 func soFar(p *cleanupv1.TaskProgress) string {
 	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
 	var parts []string
@@ -152,7 +152,7 @@ func soFar(p *cleanupv1.TaskProgress) string {
 	return strings.Join(append(parts, p.GetObject()), ", ")
 }
 
-// summary is what a task did, or would do, in words.
+// summary describes what a task did, or would do.
 func summary(r *cleanupv1.TaskResult, dry bool) string {
 	text := stateName("TASK_STATE_", r.GetState())
 	for _, count := range []struct {
@@ -175,7 +175,7 @@ func summary(r *cleanupv1.TaskResult, dry bool) string {
 	return text
 }
 
-// printResults is the table at the end of a run.
+// printResults prints the table at the end of a run.
 func printResults(w io.Writer, r *cleanupv1.Run) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nTASK\tSTATE\tDELETED\tUPDATED\tDROPPED\tBATCHES\tTOOK")
@@ -198,10 +198,10 @@ func printResults(w io.Writer, r *cleanupv1.Run) error {
 	return err
 }
 
-// tablesShown is of how many tables the size is shown.
+// tablesShown is how many tables are shown with their size.
 const tablesShown = 10
 
-// printSpace shows the size of the tables that a run emptied most, before its first task on them and after its last.
+// printSpace prints the size of the tables that a run deleted most from, before its first task on them and after its last.
 func printSpace(w io.Writer, r *cleanupv1.Run) error {
 	sums := map[string]*cleanupv1.TableSpace{}
 	var order []*cleanupv1.TableSpace

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// target is the server that a client talks to, and what it shows there.
+// target is the server that a client talks to, and the client's credentials.
 type target struct {
 	address              string
 	tls                  bool
@@ -30,12 +30,12 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.StringVar(&t.address, "server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
 	f.BoolVar(&t.tls, "tls", false, "speak TLS, and trust the authorities of the system")
 	f.StringVar(&t.ca, "tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
-	f.StringVar(&t.certificate, "client-cert", "", "speak TLS, and show the client certificate in this PEM file")
+	f.StringVar(&t.certificate, "client-cert", "", "speak TLS, and present the client certificate in this PEM file")
 	f.StringVar(&t.key, "client-key", "", "the key of --client-cert: a PEM file")
-	f.StringVar(&t.token, "token", "", "a static token or a JWT to show; other users of the machine see a flag, but not the variable")
+	f.StringVar(&t.token, "token", "", "a static token or a JWT to send; other users of the machine can see a flag, but not the variable")
 }
 
-// dial returns a connection to the server. It connects with the first call.
+// dial returns a connection to the server, which connects with the first call.
 func (t *target) dial() (*grpc.ClientConn, error) {
 	_, port, err := net.SplitHostPort(t.address)
 	if number, unknown := net.LookupPort("tcp", port); err != nil || unknown != nil || number == 0 {
@@ -83,7 +83,7 @@ func (t *target) transport() (c credentials.TransportCredentials, secure bool, e
 	return credentials.NewTLS(config), true, nil
 }
 
-// readAuthorities reads the file of a flag.
+// readAuthorities reads the certificate authorities in the file of a flag.
 func readAuthorities(flag, file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
@@ -96,7 +96,7 @@ func readAuthorities(flag, file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// bearer is a token as a call shows it.
+// bearer is a token as the credentials of calls.
 type bearer string
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
@@ -104,5 +104,5 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials. What is in plain text stays on this machine.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. Without TLS, dial allows tokens on loopback only.
 func (bearer) RequireTransportSecurity() bool { return false }

@@ -16,11 +16,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// tracing are the environment variables of OpenTelemetry that ask for traces, any of them.
+// tracing are the environment variables of OpenTelemetry of which any enables traces.
 var tracing = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 
 // startTracing sends traces where OpenTelemetry's environment variables say, and returns the tracer of database connections;
-// nil when they say nothing. stop sends what is left.
+// nil without any of them. stop sends what is left.
 func startTracing(ctx context.Context) (tracer pgx.QueryTracer, stop func(), err error) {
 	asked := false
 	for _, name := range tracing {

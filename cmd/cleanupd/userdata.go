@@ -32,9 +32,9 @@ func newUserData() *cobra.Command {
 	return cmd
 }
 
-// variablesFlag adds the flag that names variables of workflows.
+// variablesFlag adds the flag that names variables of workflows to search.
 func variablesFlag(f *pflag.FlagSet, given *[]string) {
-	f.StringArrayVar(given, "variable", nil, "APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE: look for the user id there, too; the workflow with its folders; may be repeated")
+	f.StringArrayVar(given, "variable", nil, "APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE: look for the user id there, too; WORKFLOW includes its folders; may be repeated")
 }
 
 // parseVariables reads the flag.
@@ -54,7 +54,7 @@ func newFind(server *target) *cobra.Command {
 	var variables []string
 	cmd := &cobra.Command{
 		Use:   "find USER",
-		Short: "Find every trace of a user id that the Forms database can tell",
+		Short: "Find every trace of a user id that the Forms database reveals",
 		Args:  oneUser,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			list, err := parseVariables(variables)
@@ -72,7 +72,7 @@ func newFind(server *target) *cobra.Command {
 	return cmd
 }
 
-// oneUser wants a user id.
+// oneUser accepts one user id.
 func oneUser(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usagef("%s takes the user id, a principal's canonical name; see %s --help", cmd.CommandPath(), cmd.CommandPath())
@@ -80,7 +80,7 @@ func oneUser(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// printFound is what was found, and what can not be.
+// printFound prints what was found, and what cannot be.
 func printFound(w io.Writer, found *cleanupv1.FindUserDataResponse) error {
 	fmt.Fprintf(w, "Principals: %s\n", orNone(found.GetPrincipalIds()))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -138,10 +138,10 @@ func newErase(server *target) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "erase [USER]",
-		Short: "Erase what is found of a user id, or process instances and orphan tasks by their ids",
-		Long: "Tell what would be erased, ask, and erase it: process instances and orphan tasks, with the documents that nobody\n" +
-			"else refers to. What holds the user id only as a part of something longer needs its id (--instance).\n" +
-			"Interrupting this program does not stop an erasure that has begun. The exit status is 1 when something stayed.",
+		Short: "Erase what is found for a user id, or process instances and orphan tasks by their ids",
+		Long: "Show what would be erased, ask, and erase it: process instances and orphan tasks, with the documents that nothing\n" +
+			"else refers to. What holds the user id only as part of something longer must be given by its own id (--instance).\n" +
+			"Interrupting this program does not stop an erasure that has begun. The exit status is 1 if anything was kept.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("%s takes one user id, not %d; see %s --help", cmd.CommandPath(), len(args), cmd.CommandPath())
@@ -183,12 +183,12 @@ func newErase(server *target) *cobra.Command {
 	f.StringArrayVar(&req.ProcessInstanceIds, "instance", nil, "the id of a process instance; may be repeated")
 	f.StringArrayVar(&req.TaskIds, "task", nil, "the id of an orphan task; may be repeated")
 	f.StringArrayVar(&req.PrincipalIds, "principal", nil, "which principal of the user id is meant; may be repeated")
-	f.BoolVar(&req.DryRun, "dry-run", false, "tell what would be erased, and end")
+	f.BoolVar(&req.DryRun, "dry-run", false, "show what would be erased, and exit")
 	f.BoolVar(&yes, "yes", false, "erase without asking")
 	return cmd
 }
 
-// answer reads a line, in lower case; none when the context ends first.
+// answer reads a line, in lower case; empty when the context ends first.
 func answer(ctx context.Context, in io.Reader) string {
 	line := make(chan string, 1)
 	go func() {
@@ -203,7 +203,7 @@ func answer(ctx context.Context, in io.Reader) string {
 	}
 }
 
-// erase calls for an erasure, or a dry run, prints its events, and tells whether there was something to erase.
+// erase requests an erasure, or a dry run, prints its events, and reports whether there was something to erase.
 func erase(ctx context.Context, w io.Writer, client cleanupv1.UserDataServiceClient, req *cleanupv1.EraseUserDataRequest) (some bool, err error) {
 	done := "erased"
 	if req.GetDryRun() {
@@ -226,13 +226,13 @@ func erase(ctx context.Context, w io.Writer, client cleanupv1.UserDataServiceCli
 	return v.some, nil
 }
 
-// eraseView is an erasure on the screen, and what it has told so far.
+// eraseView prints an erasure, and counts what it has reported so far.
 type eraseView struct {
 	w                io.Writer
-	done             string // what became of it, in words
+	done             string // "erased", or "would be erased"
 	instances, tasks int
 	some             bool
-	left             int // of those that it was about, with a problem
+	left             int // how many instances and tasks were kept because of a problem
 }
 
 func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
@@ -255,7 +255,7 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 	case e.GetReceipt() != nil:
 		r := e.GetReceipt()
 		v.some = v.instances+v.tasks+len(r.GetFiles()) > 0
-		if len(r.GetProblems()) > 0 { // some of which may be about what an erasure by a user id does not take
+		if len(r.GetProblems()) > 0 { // some may be about what an erasure by user id leaves out
 			v.left = len(r.GetProcessInstanceIds()) + len(r.GetTaskIds()) - v.instances - v.tasks
 		}
 		_, err = fmt.Fprintf(w, "\n%d process instances, %d orphan tasks, %d files %s%s\n", v.instances, v.tasks, len(r.GetFiles()), done, rowsText(r.GetRows()))
@@ -266,7 +266,7 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 	return err
 }
 
-// rowsText is how many rows of which tables, in brackets.
+// rowsText is how many rows of which tables, in parentheses.
 func rowsText(rows []*cleanupv1.TableRows) string {
 	if len(rows) == 0 {
 		return ""
