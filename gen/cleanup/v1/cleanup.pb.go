@@ -24,15 +24,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RunState is where a run stands in its life.
+// RunState is the state of a run.
 type RunState int32
 
 const (
 	// No request may carry it.
 	RunState_RUN_STATE_UNSPECIFIED RunState = 0
-	// Stored; no replica has taken it yet.
+	// Stored; no replica has claimed it yet.
 	RunState_RUN_STATE_QUEUED RunState = 1
-	// A replica is at work.
+	// A replica works on it.
 	RunState_RUN_STATE_RUNNING RunState = 2
 	// Every chosen task succeeded or had nothing to work on.
 	RunState_RUN_STATE_SUCCEEDED RunState = 3
@@ -89,15 +89,15 @@ func (RunState) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{0}
 }
 
-// TaskState is where a task of a run stands.
+// TaskState is the state of a task in a run.
 type TaskState int32
 
 const (
 	// No request may carry it.
 	TaskState_TASK_STATE_UNSPECIFIED TaskState = 0
-	// Its turn has not come.
+	// Not started yet.
 	TaskState_TASK_STATE_PENDING TaskState = 1
-	// At work.
+	// In progress.
 	TaskState_TASK_STATE_RUNNING TaskState = 2
 	// Done.
 	TaskState_TASK_STATE_SUCCEEDED TaskState = 3
@@ -105,9 +105,9 @@ const (
 	TaskState_TASK_STATE_SKIPPED TaskState = 4
 	// Ended by an error; what was deleted before stays deleted.
 	TaskState_TASK_STATE_FAILED TaskState = 5
-	// Never begun, since a task before it failed or the run was stopped.
+	// Never started, because an earlier task failed or the run was stopped.
 	TaskState_TASK_STATE_NOT_RUN TaskState = 6
-	// Stopped with the run in mid-task.
+	// Stopped mid-task with the run.
 	TaskState_TASK_STATE_CANCELLED TaskState = 7
 )
 
@@ -162,7 +162,7 @@ func (TaskState) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{1}
 }
 
-// LogLevel is the weight of a log event.
+// LogLevel is the severity of a log event.
 type LogLevel int32
 
 const (
@@ -224,22 +224,22 @@ type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A UUID; later runs have greater ids.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Where it stands.
+	// Its state.
 	State RunState `protobuf:"varint,2,opt,name=state,proto3,enum=cleanup.v1.RunState" json:"state,omitempty"`
-	// It changes nothing: the counts are of what would go.
+	// It changes nothing: the counts are of what would be deleted, updated and dropped.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Who asked for it: the name of a token, a certificate or a JWT's subject; the address where nobody is asked who they are;
-	// "schedule" for the runs of the schedule.
+	// Who requested it: the name of a token, a certificate or a JWT's subject; the address if the server does not authenticate
+	// callers; "schedule" for scheduled runs.
 	RequestedBy string `protobuf:"bytes,4,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
-	// The run's `now`, read once from the database when the run began; every cutoff is reckoned from it.
+	// The run's `now`, read once from the database when the run began; every cutoff is relative to it.
 	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`
-	// When it was asked for.
+	// When it was requested.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When a replica began it.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it ended.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// One result a task of the pipeline, in order.
+	// One result per task of the pipeline, in order.
 	Results []*TaskResult `protobuf:"bytes,9,rep,name=results,proto3" json:"results,omitempty"`
 	// Why it did not succeed; empty otherwise.
 	Error         string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
@@ -353,7 +353,7 @@ type TaskResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task's name.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Where it stands.
+	// Its state.
 	State TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=cleanup.v1.TaskState" json:"state,omitempty"`
 	// Rows deleted; in a dry run, rows that match.
 	RowsDeleted int64 `protobuf:"varint,3,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
@@ -361,8 +361,8 @@ type TaskResult struct {
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Tables and views dropped; in a dry run, those that would be.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
-	// Statements that changed something, each of at most the rows that the rule gives (up to eight share a transaction); in a
-	// dry run, parts of tables in which rows match.
+	// Statements that changed something, each with at most as many rows as the rule allows (up to eight share a transaction); in
+	// a dry run, parts of tables in which rows match.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
 	// When it began.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -370,8 +370,8 @@ type TaskResult struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Why it failed; empty otherwise.
 	Error string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
-	// The tables it deleted from, those with the most rows first; of the task `statistics` those that the run deleted from,
-	// and those that VACUUM made smaller. Known when the task has ended; a dry run has none.
+	// The tables that it deleted from, those with the most rows first; for the task `statistics`, those that the run deleted
+	// from, and those that VACUUM made smaller. Known when the task has ended; a dry run has none.
 	Space         []*TableSpace `protobuf:"bytes,10,rep,name=space,proto3" json:"space,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -477,15 +477,15 @@ func (x *TaskResult) GetSpace() []*TableSpace {
 	return nil
 }
 
-// TableSpace is the size of a table before and after a task. Deleting makes no file smaller: the rows are dead until
-// VACUUM, and free space for new rows after it; only free space at a table's end goes back to the disk.
+// TableSpace is the size of a table before and after a task. Deleting does not shrink files: the rows are dead until
+// VACUUM, which makes them free space for new rows; only free space at a table's end is returned to the disk.
 type TableSpace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The table's name with its schema, quoted where SQL needs it.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
 	// Rows that the task deleted from it.
 	RowsDeleted int64 `protobuf:"varint,2,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
-	// Bytes of the table, with what it stores out of line, before the task.
+	// Bytes of the table, with its TOAST table, before the task.
 	TableBytesBefore int64 `protobuf:"varint,3,opt,name=table_bytes_before,json=tableBytesBefore,proto3" json:"table_bytes_before,omitempty"`
 	// Bytes of its indexes before the task.
 	IndexBytesBefore int64 `protobuf:"varint,4,opt,name=index_bytes_before,json=indexBytesBefore,proto3" json:"index_bytes_before,omitempty"`
@@ -493,10 +493,10 @@ type TableSpace struct {
 	TableBytesAfter int64 `protobuf:"varint,5,opt,name=table_bytes_after,json=tableBytesAfter,proto3" json:"table_bytes_after,omitempty"`
 	// Bytes of its indexes after the task.
 	IndexBytesAfter int64 `protobuf:"varint,6,opt,name=index_bytes_after,json=indexBytesAfter,proto3" json:"index_bytes_after,omitempty"`
-	// Bytes of dead rows, which VACUUM is to free: an estimate; absent when the table was never analyzed.
+	// Bytes of dead rows, which VACUUM will free: an estimate; absent if the table was never analyzed.
 	DeadBytes *int64 `protobuf:"varint,7,opt,name=dead_bytes,json=deadBytes,proto3,oneof" json:"dead_bytes,omitempty"`
-	// Free bytes, which new rows will use: an estimate, or what pgstattuple says if it is installed and VACUUM has been;
-	// absent when the table was never analyzed.
+	// Free bytes, which new rows will use: an estimate, or from pgstattuple if it is installed and the table was vacuumed;
+	// absent if the table was never analyzed.
 	FreeBytes     *int64 `protobuf:"varint,8,opt,name=free_bytes,json=freeBytes,proto3,oneof" json:"free_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -729,7 +729,7 @@ type isRunEvent_Event interface {
 }
 
 type RunEvent_RunStarted struct {
-	// A replica began the run; always the first event of a run that was begun.
+	// A replica began the run; always the first event of a run that was started.
 	RunStarted *RunStarted `protobuf:"bytes,4,opt,name=run_started,json=runStarted,proto3,oneof"`
 }
 
@@ -739,7 +739,7 @@ type RunEvent_TaskStarted struct {
 }
 
 type RunEvent_TaskProgress struct {
-	// A task is at work: one to four a second.
+	// A task is in progress: one to four a second.
 	TaskProgress *TaskProgress `protobuf:"bytes,6,opt,name=task_progress,json=taskProgress,proto3,oneof"`
 }
 
@@ -749,7 +749,7 @@ type RunEvent_TaskFinished struct {
 }
 
 type RunEvent_Log struct {
-	// Something worth telling.
+	// A message for people.
 	Log *LogEntry `protobuf:"bytes,8,opt,name=log,proto3,oneof"`
 }
 
@@ -816,12 +816,12 @@ func (x *RunStarted) GetRun() *Run {
 	return nil
 }
 
-// TaskStarted tells that a task began.
+// TaskStarted says that a task began.
 type TaskStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task's name.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Its place among the chosen tasks, from 1.
+	// Its position among the chosen tasks, from 1.
 	Position int32 `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
 	// How many tasks were chosen.
 	TaskCount     int32 `protobuf:"varint,3,opt,name=task_count,json=taskCount,proto3" json:"task_count,omitempty"`
@@ -880,12 +880,12 @@ func (x *TaskStarted) GetTaskCount() int32 {
 	return 0
 }
 
-// TaskProgress tells how far a task is. Its counts are of the task so far.
+// TaskProgress says how far a task is. Its counts are those of the task so far.
 type TaskProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task's name.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// The table at hand.
+	// The current table.
 	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	// Rows deleted so far.
 	RowsDeleted int64 `protobuf:"varint,3,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
@@ -893,16 +893,16 @@ type TaskProgress struct {
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Tables and views dropped so far.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
-	// Statements so far that changed something, each of at most the rows that the rule gives.
+	// Statements so far that changed something, each with at most as many rows as the rule allows.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
-	// How many rows the task will have deleted at its end: an estimate, absent when unknown, as when more have gone than that.
+	// How many rows the task will have deleted at its end: an estimate; absent if unknown, or if more have been deleted.
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`
-	// Rows deleted and updated a second, since the task began here.
+	// Rows deleted and updated per second, since the task began on this replica.
 	RowsPerSecond float64 `protobuf:"fixed64,8,opt,name=rows_per_second,json=rowsPerSecond,proto3" json:"rows_per_second,omitempty"`
 	// Why the next batch waits: `replica lag`, `replica lag can not be seen: GRANT pg_monitor`, `active sessions`, `sessions
 	// waiting for locks`, `others wait for our locks`, `WAL per second`, `rows per second`; empty: it does not.
 	ThrottledBy string `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
-	// How the rows of the table at hand go: `table`, found block by block, `index NAME`, or `drop of the partition`;
+	// How the rows of the current table are found: `table` (block by block), `index NAME`, or `drop of the partition`;
 	// empty: none of these.
 	Way           string `protobuf:"bytes,10,opt,name=way,proto3" json:"way,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1009,7 +1009,7 @@ func (x *TaskProgress) GetWay() string {
 	return ""
 }
 
-// TaskFinished tells that a task ended.
+// TaskFinished says that a task ended.
 type TaskFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its account.
@@ -1055,12 +1055,12 @@ func (x *TaskFinished) GetResult() *TaskResult {
 	return nil
 }
 
-// LogEntry is a line for a person.
+// LogEntry is a message for people.
 type LogEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its weight.
+	// Its severity.
 	Level LogLevel `protobuf:"varint,1,opt,name=level,proto3,enum=cleanup.v1.LogLevel" json:"level,omitempty"`
-	// The task it is about; empty when it is about the run.
+	// The task that it is about; empty if it is about the run.
 	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	// The text; it may have several lines.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
@@ -1168,13 +1168,13 @@ func (x *RunFinished) GetRun() *Run {
 // Task describes one step of the pipeline.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, as requests give it: `delivery-logs`.
+	// Its name in requests, such as `delivery-logs`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its name for a person.
+	// Its name for people.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
 	// What it deletes.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// The names of the XtkOption rows it reads.
+	// The names of the XtkOption rows that it reads.
 	Options       []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1245,14 +1245,14 @@ type RunCleanupRequest struct {
 	Tasks []string `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// Names of tasks to leave out.
 	SkipTasks []string `protobuf:"bytes,2,rep,name=skip_tasks,json=skipTasks,proto3" json:"skip_tasks,omitempty"`
-	// Change nothing and lock nothing; count what would go.
+	// Change nothing and lock nothing; count what would be deleted, updated and dropped.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Go on after a failed task. Without it the tasks after a failed one are not run.
+	// Continue after a failed task. Without it the tasks after a failed one are not run.
 	ContinueOnError bool `protobuf:"varint,4,opt,name=continue_on_error,json=continueOnError,proto3" json:"continue_on_error,omitempty"`
 	// The run stops after the batch during which this has passed since it began, and ends CANCELLED with the error
 	// `max_duration reached`. From a microsecond to 36500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
-	// Answer with the first event only and let the run go on alone.
+	// Send only the first event, and let the run continue on its own.
 	Detach        bool `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1574,7 +1574,7 @@ type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The most runs to return: 1 to 1000; 0, the default, means 50. More than 1000 is taken as 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The `next_page_token` of the page before; empty for the first.
+	// The `next_page_token` of the previous page; empty for the first.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1725,7 +1725,7 @@ func (x *CancelRunRequest) GetRunId() string {
 	return ""
 }
 
-// CancelRunResponse carries the run; a replica at work may still be about to stop.
+// CancelRunResponse carries the run; the replica that works on it may not have stopped yet.
 type CancelRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
@@ -1891,16 +1891,16 @@ func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
 }
 
-// GetOptionsResponse is what is in force and where it comes from.
+// GetOptionsResponse says which options are in force, and which of them are stored.
 type GetOptionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The options in force. A delay whose stored value cannot be used is absent here and named in `invalid`.
 	Options *Options `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
-	// What holds when nothing is stored.
+	// What applies when nothing is stored.
 	Defaults *Options `protobuf:"bytes,2,opt,name=defaults,proto3" json:"defaults,omitempty"`
 	// The options that have a row in XtkOption.
 	Customized *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=customized,proto3" json:"customized,omitempty"`
-	// Changes with every change of a stored option; give it to SetOptions to be sure nothing changed meanwhile.
+	// Changes with every change of a stored option; pass it to SetOptions to be sure that nothing has changed in the meantime.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Stored values that are never used, with the reason.
 	Invalid       []*InvalidOption `protobuf:"bytes,5,rep,name=invalid,proto3" json:"invalid,omitempty"`
@@ -1978,10 +1978,10 @@ type SetOptionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The new values.
 	Options *Options `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
-	// The fields to change. A field named here but absent in `options` goes back to its default. Without a mask
-	// the fields that are set change.
+	// The fields to change. A field named here but absent in `options` is reset to its default. Without a mask
+	// the fields that are set are changed.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// The etag of the answer this change is based on; a stale one is ABORTED. Empty: change whatever is there.
+	// The etag of the response that this change is based on; a stale one is ABORTED. Empty: change unconditionally.
 	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2038,12 +2038,12 @@ func (x *SetOptionsRequest) GetEtag() string {
 	return ""
 }
 
-// SetOptionsResponse is what is in force after the change.
+// SetOptionsResponse says which options are in force after the change.
 type SetOptionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The options in force. A delay whose stored value cannot be used is absent here and named in `invalid`.
 	Options *Options `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
-	// What holds when nothing is stored.
+	// What applies when nothing is stored.
 	Defaults *Options `protobuf:"bytes,2,opt,name=defaults,proto3" json:"defaults,omitempty"`
 	// The options that have a row in XtkOption.
 	Customized *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=customized,proto3" json:"customized,omitempty"`

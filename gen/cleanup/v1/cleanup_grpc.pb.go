@@ -35,13 +35,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CleanupService runs the database cleanup of a Campaign database and tells what it is doing.
+// CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
-// Where the server asks who calls, each call needs a role, of which each may do what those before it may: viewer for
+// If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
 // Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions and SetSchedule.
-// UNAUTHENTICATED without good credentials, PERMISSION_DENIED with too small a role.
+// UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceClient interface {
-	// RunCleanup starts a run and streams its events to the end. A client that goes away does not stop the run.
+	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
 	//
 	// INVALID_ARGUMENT for an unknown task, ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE, with
 	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once. A run that does not succeed ends the stream
@@ -49,7 +49,8 @@ type CleanupServiceClient interface {
 	RunCleanup(ctx context.Context, in *RunCleanupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunCleanupResponse], error)
 	// WatchRun streams the events of a run after `after_sequence`: past ones first, then live ones, to the end.
 	//
-	// NOT_FOUND for an unknown run. The stream ends with the same status as that of RunCleanup.
+	// NOT_FOUND for an unknown run. INVALID_ARGUMENT for a negative `after_sequence`. The stream ends with the same status as
+	// that of RunCleanup.
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
 	// GetRun returns one run. NOT_FOUND for an unknown one.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
@@ -67,11 +68,11 @@ type CleanupServiceClient interface {
 	// INVALID_ARGUMENT with one field violation for each wrong field, ABORTED for a stale etag,
 	// FAILED_PRECONDITION for a database without XtkOption.
 	SetOptions(ctx context.Context, in *SetOptionsRequest, opts ...grpc.CallOption) (*SetOptionsResponse, error)
-	// GetSchedule returns when runs begin by themselves. Where nothing was stored yet it is the default, not enabled.
+	// GetSchedule returns when runs start automatically. If nothing was stored yet it is the default, not enabled.
 	GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*GetScheduleResponse, error)
-	// SetSchedule stores the whole schedule in place of the one before. Output-only fields are passed over.
+	// SetSchedule replaces the whole schedule. Output-only fields are ignored.
 	//
-	// INVALID_ARGUMENT with one field violation for each wrong field; nothing is changed then.
+	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
 	SetSchedule(ctx context.Context, in *SetScheduleRequest, opts ...grpc.CallOption) (*SetScheduleResponse, error)
 }
 
@@ -205,13 +206,13 @@ func (c *cleanupServiceClient) SetSchedule(ctx context.Context, in *SetScheduleR
 // All implementations must embed UnimplementedCleanupServiceServer
 // for forward compatibility.
 //
-// CleanupService runs the database cleanup of a Campaign database and tells what it is doing.
+// CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
-// Where the server asks who calls, each call needs a role, of which each may do what those before it may: viewer for
+// If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
 // Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions and SetSchedule.
-// UNAUTHENTICATED without good credentials, PERMISSION_DENIED with too small a role.
+// UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceServer interface {
-	// RunCleanup starts a run and streams its events to the end. A client that goes away does not stop the run.
+	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
 	//
 	// INVALID_ARGUMENT for an unknown task, ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE, with
 	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once. A run that does not succeed ends the stream
@@ -219,7 +220,8 @@ type CleanupServiceServer interface {
 	RunCleanup(*RunCleanupRequest, grpc.ServerStreamingServer[RunCleanupResponse]) error
 	// WatchRun streams the events of a run after `after_sequence`: past ones first, then live ones, to the end.
 	//
-	// NOT_FOUND for an unknown run. The stream ends with the same status as that of RunCleanup.
+	// NOT_FOUND for an unknown run. INVALID_ARGUMENT for a negative `after_sequence`. The stream ends with the same status as
+	// that of RunCleanup.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
 	// GetRun returns one run. NOT_FOUND for an unknown one.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)
@@ -237,11 +239,11 @@ type CleanupServiceServer interface {
 	// INVALID_ARGUMENT with one field violation for each wrong field, ABORTED for a stale etag,
 	// FAILED_PRECONDITION for a database without XtkOption.
 	SetOptions(context.Context, *SetOptionsRequest) (*SetOptionsResponse, error)
-	// GetSchedule returns when runs begin by themselves. Where nothing was stored yet it is the default, not enabled.
+	// GetSchedule returns when runs start automatically. If nothing was stored yet it is the default, not enabled.
 	GetSchedule(context.Context, *GetScheduleRequest) (*GetScheduleResponse, error)
-	// SetSchedule stores the whole schedule in place of the one before. Output-only fields are passed over.
+	// SetSchedule replaces the whole schedule. Output-only fields are ignored.
 	//
-	// INVALID_ARGUMENT with one field violation for each wrong field; nothing is changed then.
+	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
 	SetSchedule(context.Context, *SetScheduleRequest) (*SetScheduleResponse, error)
 	mustEmbedUnimplementedCleanupServiceServer()
 }

@@ -108,7 +108,7 @@ type Options struct {
 	AppSubscriptionRcpPurgeDelayDays *int32 `protobuf:"varint,12,opt,name=app_subscription_rcp_purge_delay_days,json=appSubscriptionRcpPurgeDelayDays,proto3,oneof" json:"app_subscription_rcp_purge_delay_days,omitempty"`
 	// NmsCleanup_LastCleanup: when the task `npai` last succeeded. Output only.
 	LastCleanupTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_cleanup_time,json=lastCleanupTime,proto3" json:"last_cleanup_time,omitempty"`
-	// NmsLastErrorStatCoalesce: up to when e-mail error statistics are coalesced. Output only.
+	// NmsLastErrorStatCoalesce: the time up to which e-mail error statistics are coalesced. Output only.
 	LastErrorStatCoalesceTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_error_stat_coalesce_time,json=lastErrorStatCoalesceTime,proto3" json:"last_error_stat_coalesce_time,omitempty"`
 	unknownFields             protoimpl.UnknownFields
 	sizeCache                 protoimpl.SizeCache

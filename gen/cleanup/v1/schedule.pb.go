@@ -23,27 +23,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Schedule says when a run of the whole pipeline begins by itself. It is kept by servers that were started with
-// `--schedule`, and a due time is met once, however many they are. One that passed while no server was running is
-// made up for once. One that comes while a run is active starts a run right after that one.
+// Schedule says when runs of the whole pipeline start automatically. It is kept by servers that were started with
+// `--schedule`; each time starts one run, however many servers there are. If times pass while no server is running,
+// one run makes up for them. A time that comes while a run is active starts a run right after that one.
 type Schedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Five fields: minute, hour, day of the month, month, day of the week; `0 4 * * *` when `once` is absent, too. A
-	// time that a change to daylight saving leaves out comes right after the change, one that a change back repeats
-	// comes once; an hour of `*` means every hour that passes.
+	// Five fields: minute, hour, day of the month, month, day of the week; `0 4 * * *` if `once` is absent, too. A
+	// time that is skipped by a change to daylight saving comes right after the change, and one that is repeated by the
+	// change back comes once; an hour of `*` means every hour that passes.
 	Cron string `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	// One time instead of `cron`. It must be in the future when an enabled schedule is stored.
+	// A single time instead of `cron`. It must be in the future when an enabled schedule is stored.
 	Once *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=once,proto3" json:"once,omitempty"`
-	// The IANA name of the time zone that `cron` is read in; `UTC` by default.
+	// The IANA name of the time zone of `cron`; `UTC` by default.
 	TimeZone string `protobuf:"bytes,3,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// Whether runs begin by themselves. False by default.
+	// Whether runs start automatically. False by default.
 	Enabled bool `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// The run stops after the batch during which this has passed since it began; the next one goes on with what it left.
+	// The run stops after the batch during which this has passed since it began; the next one continues with what it left.
 	// From a microsecond to 36500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
-	// Output only. When the next run is due, if a replica keeps the schedule (--schedule); absent when none is.
+	// Output only. When the next run is due, if a replica keeps the schedule (--schedule); absent if none is due.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
-	// Output only. The run that was started last by the schedule; empty when there is none, or none that is still known.
+	// Output only. The last run that the schedule started; empty if there is none, or if it has been deleted.
 	LastRunId     string `protobuf:"bytes,7,opt,name=last_run_id,json=lastRunId,proto3" json:"last_run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

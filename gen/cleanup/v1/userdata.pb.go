@@ -30,9 +30,9 @@ const (
 	Match_MATCH_UNSPECIFIED Match = 0
 	// The whole value is the user id.
 	Match_MATCH_WHOLE Match = 1
-	// The user id stands between the ends of the text, or characters other than letters, digits and `_ . - @`.
+	// The user id is delimited by the ends of the text, or by characters other than letters, digits and `_ . - @`.
 	Match_MATCH_WORD Match = 2
-	// The user id is a part of something longer, as `ann` in `joanna`: it may be chance.
+	// The user id is part of something longer, as `ann` in `joanna`: it may be a coincidence.
 	Match_MATCH_PART Match = 3
 )
 
@@ -79,7 +79,7 @@ func (Match) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{0}
 }
 
-// Kind is the part that the person has in it.
+// Kind is how the person is involved in it.
 type Reason_Kind int32
 
 const (
@@ -87,7 +87,7 @@ const (
 	Reason_KIND_UNSPECIFIED Reason_Kind = 0
 	// The person started it.
 	Reason_KIND_INITIATOR Reason_Kind = 1
-	// The person was assigned a task of it.
+	// The person was assigned one of its tasks.
 	Reason_KIND_PARTICIPANT Reason_Kind = 2
 	// A variable holds the user id.
 	Reason_KIND_VARIABLE Reason_Kind = 3
@@ -200,12 +200,12 @@ func (x *WorkflowVariable) GetVariable() string {
 	return ""
 }
 
-// FindUserDataRequest says who is looked for.
+// FindUserDataRequest says whose data to find.
 type FindUserDataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The canonical name of the person's principal, exactly; required.
 	UserId string `protobuf:"bytes,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// Variables in which the user id is looked for, too.
+	// Variables to search for the user id, too.
 	Variables     []*WorkflowVariable `protobuf:"bytes,2,rep,name=variables,proto3" json:"variables,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -260,13 +260,13 @@ type FindUserDataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The principals of this canonical name: several when domains share it.
 	PrincipalIds []string `protobuf:"bytes,1,rep,name=principal_ids,json=principalIds,proto3" json:"principal_ids,omitempty"`
-	// The process instances that have to do with the person, by their ids.
+	// The process instances that are related to the person, ordered by id.
 	ProcessInstances []*ProcessInstance `protobuf:"bytes,2,rep,name=process_instances,json=processInstances,proto3" json:"process_instances,omitempty"`
-	// Tasks that were begun and never submitted: they belong to no process instance.
+	// Tasks that were started and never submitted: they belong to no process instance.
 	OrphanTaskIds []string `protobuf:"bytes,3,rep,name=orphan_task_ids,json=orphanTaskIds,proto3" json:"orphan_task_ids,omitempty"`
-	// Variables that were asked for and can not be searched, and why.
+	// Requested variables that cannot be searched, and why.
 	NotSearched []string `protobuf:"bytes,4,rep,name=not_searched,json=notSearched,proto3" json:"not_searched,omitempty"`
-	// What can not be found this way at all: an empty answer proves nothing about it.
+	// What cannot be found this way at all: an empty response proves nothing about it.
 	BlindSpots    []string `protobuf:"bytes,5,rep,name=blind_spots,json=blindSpots,proto3" json:"blind_spots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -337,16 +337,16 @@ func (x *FindUserDataResponse) GetBlindSpots() []string {
 	return nil
 }
 
-// ProcessInstance is a process instance that has to do with the person.
+// ProcessInstance is a process instance that is related to the person.
 type ProcessInstance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Its long-lived invocation id; empty when the instance itself is gone.
+	// Its long-lived invocation id; empty if the instance itself is gone.
 	LongLivedInvocationId string `protobuf:"bytes,2,opt,name=long_lived_invocation_id,json=longLivedInvocationId,proto3" json:"long_lived_invocation_id,omitempty"`
-	// 2 is complete, 4 is terminated, anything else is running; 0 when the instance itself is gone.
+	// 2 is complete, 4 is terminated, anything else is running; 0 if the instance itself is gone.
 	Status int32 `protobuf:"varint,3,opt,name=status,proto3" json:"status,omitempty"`
-	// Why it is in the answer.
+	// Why it is in the response.
 	Reasons       []*Reason `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -410,14 +410,14 @@ func (x *ProcessInstance) GetReasons() []*Reason {
 	return nil
 }
 
-// Reason is why a process instance is in the answer.
+// Reason is why a process instance is in the response.
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The part that the person has in it.
+	// How the person is involved in it.
 	Kind Reason_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=cleanup.v1.Reason_Kind" json:"kind,omitempty"`
-	// Of KIND_VARIABLE: which variable.
+	// For KIND_VARIABLE: which variable.
 	Variable *WorkflowVariable `protobuf:"bytes,2,opt,name=variable,proto3" json:"variable,omitempty"`
-	// Of KIND_VARIABLE: how it holds the user id.
+	// For KIND_VARIABLE: how it holds the user id.
 	Match         Match `protobuf:"varint,3,opt,name=match,proto3,enum=cleanup.v1.Match" json:"match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -474,20 +474,20 @@ func (x *Reason) GetMatch() Match {
 	return Match_MATCH_UNSPECIFIED
 }
 
-// EraseUserDataRequest says what is erased: by ids, or what is found of a user id.
+// EraseUserDataRequest says what to erase: by ids, or what is found for a user id.
 type EraseUserDataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ids of process instances: numbers above 0.
 	ProcessInstanceIds []string `protobuf:"bytes,1,rep,name=process_instance_ids,json=processInstanceIds,proto3" json:"process_instance_ids,omitempty"`
-	// Ids of orphan tasks: numbers above 0. A task of a process instance is reported and stays.
+	// Ids of orphan tasks: numbers above 0. A task of a process instance is reported and kept.
 	TaskIds []string `protobuf:"bytes,2,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
-	// A canonical name: what FindUserData finds of it is erased, but for variables that hold it as MATCH_PART.
+	// A canonical name: what FindUserData finds for it is erased, except for process instances found only as MATCH_PART.
 	UserId string `protobuf:"bytes,3,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// Variables in which the user id is looked for, too.
+	// Variables to search for the user id, too.
 	Variables []*WorkflowVariable `protobuf:"bytes,4,rep,name=variables,proto3" json:"variables,omitempty"`
 	// Which of the user id's principals are meant; required when there are several.
 	PrincipalIds []string `protobuf:"bytes,5,rep,name=principal_ids,json=principalIds,proto3" json:"principal_ids,omitempty"`
-	// Tell what would go, and change nothing.
+	// Report what would be erased, and change nothing.
 	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -757,7 +757,7 @@ type EraseEvent_FileDeleted struct {
 }
 
 type EraseEvent_Log struct {
-	// Something worth telling.
+	// A message for people.
 	Log *LogEntry `protobuf:"bytes,7,opt,name=log,proto3,oneof"`
 }
 
@@ -831,7 +831,7 @@ func (x *TableRows) GetRows() int64 {
 	return 0
 }
 
-// InstanceErased tells of a process instance.
+// InstanceErased says that a process instance was erased, or would be.
 type InstanceErased struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
@@ -904,12 +904,12 @@ func (x *InstanceErased) GetRows() []*TableRows {
 	return nil
 }
 
-// TaskErased tells of an orphan task.
+// TaskErased says that an orphan task was erased, or would be.
 type TaskErased struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The rows that were deleted, but for those of documents in the database, which tasks may share: the receipt counts them.
+	// The rows that were deleted, except those of documents in the database, which tasks may share: the receipt counts them.
 	Rows          []*TableRows `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -959,7 +959,7 @@ func (x *TaskErased) GetRows() []*TableRows {
 	return nil
 }
 
-// FileDeleted tells of a file of the document storage.
+// FileDeleted says that a file of the document storage was deleted, or would be.
 type FileDeleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its path within the folder.
@@ -1010,13 +1010,15 @@ type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The erasure's id; empty in a dry run.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Who asked for it: the name of a token, a certificate or a JWT's subject; the address where nobody is asked who they are.
+	// Who requested it: the name of a token, a certificate or a JWT's subject; the address if the server does not authenticate
+	// callers.
 	RequestedBy string `protobuf:"bytes,2,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
-	// When.
+	// When it was requested.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it ended; absent as long as it is at work.
+	// When it ended; absent while it is in progress.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Whether all went that is to go: a task that belongs to a process instance is none of it, and stays with a problem.
+	// Whether everything that should be erased was: a task that belongs to a process instance is kept, with a problem, but does
+	// not count.
 	Succeeded bool `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	// Whether it was a dry run, of which no receipt is kept.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -1164,7 +1166,7 @@ type ListReceiptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many at most; 0: 50. No page has more than 1,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The `next_page_token` of the page before; empty: the first page.
+	// The `next_page_token` of the previous page; empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

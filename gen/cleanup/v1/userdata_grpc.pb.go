@@ -29,17 +29,17 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // UserDataService finds and erases one person's data in the workflows of AEM Forms. It needs a server that was started
-// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. Where the server asks who calls, every call needs
-// the role admin: UNAUTHENTICATED without good credentials, PERMISSION_DENIED with another role.
+// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. If the server authenticates callers, every call
+// needs the role admin: UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with another role.
 type UserDataServiceClient interface {
 	// Finds every trace of a person that the database can tell. INVALID_ARGUMENT: an empty user id, or a variable without
 	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The answer may be larger
 	// than the 4 MiB that most gRPC clients take unless told otherwise; RESOURCE_EXHAUSTED: larger than 64 MiB.
 	FindUserData(ctx context.Context, in *FindUserDataRequest, opts ...grpc.CallOption) (*FindUserDataResponse, error)
 	// Erases process instances and orphan tasks, with the documents of their tasks, and streams what it does; the receipt
-	// comes last. A caller that goes away does not stop it, and it goes on after a restart of the server. The stream of an
-	// erasure that did not succeed ends with INTERNAL after its receipt: it may be asked for again, and then goes on with
-	// what it left. INVALID_ARGUMENT: no ids and no user id, both, ids that are no numbers above 0, or principal ids that
+	// comes last. A caller that disconnects does not stop it, and it continues after a restart of the server. The stream of
+	// an erasure that did not succeed ends with INTERNAL after its receipt: a new request for the same continues with what
+	// is left. INVALID_ARGUMENT: neither ids nor a user id, both, ids that are not numbers above 0, or principal ids that
 	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which.
 	EraseUserData(ctx context.Context, in *EraseUserDataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EraseUserDataResponse], error)
 	// Lists the receipts of erasures, newest first.
@@ -98,17 +98,17 @@ func (c *userDataServiceClient) ListReceipts(ctx context.Context, in *ListReceip
 // for forward compatibility.
 //
 // UserDataService finds and erases one person's data in the workflows of AEM Forms. It needs a server that was started
-// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. Where the server asks who calls, every call needs
-// the role admin: UNAUTHENTICATED without good credentials, PERMISSION_DENIED with another role.
+// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. If the server authenticates callers, every call
+// needs the role admin: UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with another role.
 type UserDataServiceServer interface {
 	// Finds every trace of a person that the database can tell. INVALID_ARGUMENT: an empty user id, or a variable without
 	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The answer may be larger
 	// than the 4 MiB that most gRPC clients take unless told otherwise; RESOURCE_EXHAUSTED: larger than 64 MiB.
 	FindUserData(context.Context, *FindUserDataRequest) (*FindUserDataResponse, error)
 	// Erases process instances and orphan tasks, with the documents of their tasks, and streams what it does; the receipt
-	// comes last. A caller that goes away does not stop it, and it goes on after a restart of the server. The stream of an
-	// erasure that did not succeed ends with INTERNAL after its receipt: it may be asked for again, and then goes on with
-	// what it left. INVALID_ARGUMENT: no ids and no user id, both, ids that are no numbers above 0, or principal ids that
+	// comes last. A caller that disconnects does not stop it, and it continues after a restart of the server. The stream of
+	// an erasure that did not succeed ends with INTERNAL after its receipt: a new request for the same continues with what
+	// is left. INVALID_ARGUMENT: neither ids nor a user id, both, ids that are not numbers above 0, or principal ids that
 	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which.
 	EraseUserData(*EraseUserDataRequest, grpc.ServerStreamingServer[EraseUserDataResponse]) error
 	// Lists the receipts of erasures, newest first.
