@@ -1,23 +1,23 @@
--- Makes the least-privileged role for `cleanupd serve`, or brings it up to date. To be run with psql by a superuser, in the
+-- Creates the least-privileged role for `cleanupd serve`, or brings it up to date. Run it with psql as a superuser, in the
 -- database that is cleaned (and in those of mid-sourcing servers), and again after an update of cleanupd and when the
--- application gets a delivery mapping or a partition:
+-- application gets a new delivery mapping or partition:
 --
 --   psql -d campaign [-v role=cleanupd] [-v schema=public] [-v list_tables='TABLE …'] -f role.sql
 --
--- role is the role's name, schema the one that holds the application's tables, list_tables are those that serve is given as
--- --related-list-table. No password is set: \password cleanupd.
+-- role is the role's name, schema the schema of the application's tables, list_tables are those that serve is given as
+-- --related-list-table. No password is set: use \password cleanupd.
 --
--- What the role may do with the application's data when this is done, whatever it was granted before:
---   * read the tables that the pipeline judges by, delete from those that it cleans, write where it does;
---   * drop the application's work tables, by cleanupd.drop_work_tables alone, and not look into them.
--- Beside that it owns the schema cleanupd, in which serve makes its tables, and sees what other sessions do
--- (pg_read_all_stats), the text of their statements too: without it batches would wait neither for them nor for replicas.
+-- What the role may do with the application's data afterwards, whatever it was granted before:
+--   * read the tables that the pipeline's rules depend on, delete from those that it cleans, and write where it does;
+--   * drop the application's work tables, only by cleanupd.drop_work_tables, and not read them.
+-- In addition it owns the schema cleanupd, in which serve creates its tables, and sees what other sessions do
+-- (pg_read_all_stats), including the text of their statements: otherwise batches would wait neither for them nor for replicas.
 --
--- It may not VACUUM the application's tables. PostgreSQL 14 to 16 let only a table's owner do so, and who may act as the owner
--- may do everything else, too. They are left to autovacuum, and the task statistics says so. If the service is to do it all
--- the same, GRANT it the application's role.
+-- It may not VACUUM the application's tables. PostgreSQL 14 to 16 let only a table's owner do so, and whoever may act as the
+-- owner may do everything else, too. They are left to autovacuum, and the task statistics says so. If the service should
+-- nevertheless do it, GRANT it the application's role.
 --
--- On PostgreSQL 14 everybody may create tables in the schema public, unless that right has been revoked.
+-- On PostgreSQL 14 everyone may create tables in the schema public, unless that right has been revoked.
 \set ON_ERROR_STOP on
 \if :{?role}
 \else
@@ -34,9 +34,9 @@
 
 BEGIN;
 SET LOCAL client_min_messages = warning;
-SET LOCAL search_path = pg_catalog, pg_temp; -- this is a superuser's session: nothing of others is to be called
+SET LOCAL search_path = pg_catalog, pg_temp; -- this is a superuser's session: it must not call functions of others
 
--- The application's role owns NmsDelivery. Work tables are dropped in its name, so it must not be a superuser.
+-- The application's role owns NmsDelivery. Work tables are dropped as that role, so it must not be a superuser.
 SELECT max(o.rolname::text) AS owner FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :'schema') AND c.relname = 'nmsdelivery' AND c.relkind IN ('r', 'p') AND NOT o.rolsuper \gset
 \if :{?owner}
@@ -54,15 +54,15 @@ GRANT CONNECT ON DATABASE :"DBNAME" TO :"role";
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT pg_read_all_stats TO :"role";
 
--- The service's own schema, which another role may have made before.
+-- The service's own schema, which another role may have created.
 CREATE SCHEMA IF NOT EXISTS cleanupd;
 ALTER SCHEMA cleanupd OWNER TO :"role";
 SELECT format('ALTER TABLE %s OWNER TO %I', oid::regclass, :'role') FROM pg_class WHERE relnamespace = 'cleanupd'::regnamespace AND relkind IN ('r', 'p') \gexec
 
--- Where something is needed.
+-- The relations where privileges are needed.
 CREATE TEMPORARY TABLE needed (relation regclass, privileges text) ON COMMIT DROP;
 
--- Tables by their names, as far as they are there.
+-- Tables by name, if they exist.
 INSERT INTO needed
 SELECT c.oid, n.privileges
 FROM (VALUES
@@ -73,21 +73,21 @@ FROM (VALUES
     XtkWorkflowLog XtkWorkflowTask XtkWorkflowEvent XtkWorkflowLogin NmsVisitor NmsAddress NmsSubscription NmsEmailError
     NmsMxDomain XtkAudit XtkSessionInfo NmsRtEvent NmsBatchEvent NmsEventHisto NmsRemaMatchRcp'),
   ('SELECT, DELETE', :'list_tables'),
-  ('SELECT, DELETE, INSERT', 'XtkJobLog NmsEmailErrorStat'),         -- an entry for purged mirror pages; the sums of what went
-  ('SELECT, DELETE, UPDATE', 'NmsDelivery NmsGroup NmsBroadLogMid'), -- states; a list is locked before it goes
+  ('SELECT, DELETE, INSERT', 'XtkJobLog NmsEmailErrorStat'),         -- an entry for purged mirror pages; sums of deleted rows
+  ('SELECT, DELETE, UPDATE', 'NmsDelivery NmsGroup NmsBroadLogMid'), -- states; a list is locked before it is deleted
   ('SELECT (iOptionId, sName, iLongValue, tsTimeStampValue), UPDATE (iLongValue, tsTimeStampValue),
-    INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE', 'XtkOption') -- numbers and moments, no texts
+    INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE', 'XtkOption') -- numbers and timestamps, no texts
 ) AS n (privileges, names)
 JOIN pg_class c ON c.relname = ANY (regexp_split_to_array(lower(n.names), '\s+'))
 WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p');
 
--- Tables that say by a foreign key that they are of lists.
+-- Tables with a foreign key to lists.
 INSERT INTO needed
 SELECT k.conrelid, 'SELECT, DELETE' FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
 WHERE k.contype = 'f' AND k.confrelid = to_regclass(format('%I.nmsgroup', :'schema')) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid';
 
--- Tables of modules and of customers: what their names must be, those that the delivery mappings give among them, and what
--- columns they must have.
+-- Tables of modules and of customers: which names they may have, including those in the delivery mappings, and which columns
+-- they must have.
 CREATE TEMPORARY TABLE named (name text, columns name[], privileges text) ON COMMIT DROP;
 INSERT INTO named VALUES
   ('nmsproposition[a-z0-9]*', '{ipropositionid}', 'SELECT, DELETE'), ('nmsappsubscription[a-z0-9]*', '{imobileappid, idisabled}', 'SELECT, DELETE');
@@ -115,7 +115,7 @@ TABLE tree EXCEPT TABLE needed;
 REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM :"role";
 SELECT format('GRANT %s ON %s TO %I', privileges, relation, :'role') FROM needed \gexec
 
--- To pass over rows that others have locked takes the right to change one column, whichever: the first.
+-- Skipping rows that others have locked needs the right to update one column, whichever: the first.
 SELECT format('GRANT UPDATE (%I) ON %s TO %I', a.attname, n.relation, :'role') FROM needed n
 CROSS JOIN LATERAL (SELECT attname FROM pg_attribute WHERE attrelid = n.relation AND attnum > 0 AND NOT attisdropped ORDER BY attnum LIMIT 1) a
 WHERE n.privileges LIKE 'SELECT, DELETE%' \gexec
@@ -124,7 +124,7 @@ WHERE n.privileges LIKE 'SELECT, DELETE%' \gexec
 SELECT format('GRANT USAGE ON SEQUENCE %s TO %I', oid::regclass, :'role') FROM pg_class
 WHERE relnamespace = quote_ident(:'schema')::regnamespace AND relname = 'xtknewid' AND relkind = 'S' \gexec
 
--- Work tables come and go, and their owner alone may drop them: this does so in its name, with work tables and nothing else.
+-- Work tables come and go, and only their owner may drop them: this function does so as the owner, for work tables only.
 CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(relations regclass[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -140,7 +140,7 @@ BEGIN
   FOR command IN
     SELECT format('DROP %s %s', kind, string_agg(oid::regclass::text, ', '))
     FROM (SELECT oid, CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END AS kind FROM pg_class WHERE oid = ANY (relations)) AS c
-    GROUP BY kind ORDER BY kind DESC -- tables that views stand on could not be dropped before
+    GROUP BY kind ORDER BY kind DESC -- views first, since tables that they depend on could not be dropped before them
   LOOP
     EXECUTE command;
   END LOOP;

@@ -1,4 +1,4 @@
-// Package badnet is a TCP proxy for tests, that does to connections what bad networks do: it cuts, delays and
+// Package badnet is a TCP proxy for tests that does to connections what bad networks do: it cuts, delays and
 // half-closes them, at random or at the worst moment.
 package badnet
 
@@ -20,31 +20,31 @@ type Proxy struct {
 	mu       sync.Mutex
 	target   string
 	pairs    map[*pair]bool
-	stalled  time.Time // nothing passes before
+	stalled  time.Time // nothing passes before then
 	atCommit Moment
 	closed   bool
 }
 
-// Moment is when a connection is cut that commits.
+// Moment is when a connection that commits is cut.
 type Moment int
 
 // Moments.
 const (
 	Never        Moment = iota
 	BeforeCommit        // the server never sees it
-	AfterCommit         // the server has done it, and its answer is lost
+	AfterCommit         // the server executes it, and its response is lost
 )
 
-// pair is a connection of a client and the one to the server behind it.
+// pair is a connection of a client and the corresponding one to the server.
 type pair struct {
 	client, server *net.TCPConn
-	// mute says that what the server answers next is lost with the connection. Guarded by the proxy.
+	// mute says that the server's next response is lost with the connection. Guarded by the proxy.
 	mute bool
 	// commit is the name of the client's prepared COMMIT; nil: it has none yet. Guarded by the proxy.
 	commit []byte
 }
 
-// commits tells whether a message of the client has a COMMIT.
+// commits reports whether a message of the client has a COMMIT.
 func (c *pair) commits(message []byte) bool {
 	if before, _, prepared := bytes.Cut(message, []byte("\x00COMMIT\x00")); prepared {
 		c.commit = bytes.Clone(before[max(bytes.LastIndex(before, []byte("stmtcache_")), 0):])
@@ -53,7 +53,7 @@ func (c *pair) commits(message []byte) bool {
 	return bytes.Contains(message, []byte("commit\x00")) || c.commit != nil && bytes.Contains(message, c.commit)
 }
 
-// New starts a proxy for the server of a database's URL. What passes is delayed by the latency, each way. The proxy
+// New starts a proxy for the server of a database's URL, which adds the latency in each direction. The proxy
 // ends with the test.
 func New(t testing.TB, databaseURL string, latency time.Duration) *Proxy {
 	t.Helper()
@@ -116,7 +116,7 @@ func (p *Proxy) CutAtCommit(when Moment) {
 	p.atCommit = when
 }
 
-// Target leads new connections to the server of another URL, and cuts those there are.
+// Target directs new connections to the server of another URL, and cuts the existing ones.
 func (p *Proxy) Target(databaseURL string) {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -136,7 +136,7 @@ func (p *Proxy) each(do func(*pair)) {
 	}
 }
 
-// cut resets both ends: nothing that is still on its way arrives.
+// cut resets both ends: nothing in flight arrives.
 func cut(c *pair) {
 	for _, conn := range []*net.TCPConn{c.client, c.server} {
 		_ = conn.SetLinger(0)
@@ -182,7 +182,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	_ = c.server.Close()
 }
 
-// pump passes on what comes from one side until it ends.
+// pump forwards data from one side until it ends.
 func (p *Proxy) pump(c *pair, from, to *net.TCPConn) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -210,7 +210,7 @@ func (p *Proxy) delay() time.Duration {
 	return max(p.latency, time.Until(p.stalled))
 }
 
-// passes tells whether something may pass; if not, the connection is to be cut.
+// passes reports whether data may pass; if not, the connection must be cut.
 func (p *Proxy) passes(c *pair, fromClient bool, message []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,16 +17,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// Options say what is measured.
+// Options say what to measure.
 type Options struct {
 	Cells   []Cell
 	Repeats int           // of each method on each cell; the median counts
-	Limit   time.Duration // for one method at once: what did not end by then is reckoned by what it got done
-	Alone   bool          // no application is beside
+	Limit   time.Duration // of one measurement: a method that does not end by then is rated by what it got done
+	Alone   bool          // no application runs at the same time
 	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation advises.
 	SharedBuffers string
-	// Service starts the real service on a database, with a tracer on its connections, and returns how to run a task
-	// by it and how to stop it.
+	// Service starts the real service on a database, with a tracer on its connections, and returns functions to run a task
+	// and to stop it. With tight it gives way to others.
 	Service func(ctx context.Context, url string, tight bool, tracer pgx.QueryTracer) (run func(ctx context.Context, task string) error, stop func() error, err error)
 }
 
@@ -37,11 +37,11 @@ type Result struct {
 	RowsPerS    float64
 	Finished    bool
 	LongestStmt time.Duration // the 99th percentile of the statements' times
-	P50, P99    time.Duration // of the application beside
+	P50, P99    time.Duration // of the application
 	WAL         int64         // bytes
 }
 
-// settings make the private server a lifelike one: it is durable, and vacuums by itself.
+// settings make the private server a realistic one: it is durable, and has autovacuum.
 func (o Options) settings() ([]string, error) {
 	buffers := o.SharedBuffers
 	if buffers == "" {
@@ -54,7 +54,7 @@ func (o Options) settings() ([]string, error) {
 	return []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "autovacuum=on", "max_wal_size=4GB", "checkpoint_timeout=15min", "shared_buffers=" + buffers}, nil
 }
 
-// Run measures, tells w what it is doing, and returns the results in order.
+// Run measures, reports progress to w, and returns the results in order.
 func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Result, err error) {
 	settings, err := o.settings()
 	if err != nil {
@@ -111,12 +111,12 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 	return results, idle, nil
 }
 
-// connect opens a session of the benchmark's own, by a name that the service does not take for an application at work.
+// connect opens a session for the benchmark itself, under a name that the service does not count as other load.
 func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	return pgx.Connect(ctx, url+"&application_name=cleanupd")
 }
 
-// alone measures the application with nothing beside it.
+// alone measures the application without any deletion.
 func alone(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (Result, error) {
 	b, err := startBeside(ctx, pg, super)
 	if err != nil {
@@ -171,7 +171,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 			return r, err
 		}
 		defer func() { err = errors.Join(err, stop()) }()
-		if err := run(ctx, "sessions"); err != nil { // a service that has been up for a while
+		if err := run(ctx, "sessions"); err != nil { // so that the service is warmed up
 			return r, err
 		}
 		clean = func(ctx context.Context) error { return run(ctx, task) }
@@ -189,7 +189,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	begun := time.Now()
 	err = clean(limited)
 	elapsed := time.Since(begun)
-	r = Result{Cell: cell, Method: m.Name, Finished: elapsed < o.Limit-limitSlack} // a server ends a call a little before its client does
+	r = Result{Cell: cell, Method: m.Name, Finished: elapsed < o.Limit-limitSlack} // a server ends a call slightly before its client does
 	beside, besideErr := endBeside()
 	if err != nil && r.Finished {
 		return r, err
@@ -212,7 +212,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	return r, nil
 }
 
-// limitSlack is how much earlier than the limit a way may have been ended by it.
+// limitSlack is how much before the limit a method that was stopped by it may have ended.
 const limitSlack = 200 * time.Millisecond
 
 func count(ctx context.Context, conn *pgx.Conn) (all, obsolete int64, err error) {
@@ -220,7 +220,7 @@ func count(ctx context.Context, conn *pgx.Conn) (all, obsolete int64, err error)
 	return all, obsolete, err
 }
 
-// median is the result in the middle, each value by itself.
+// median is the median of results, for each value separately.
 func median(samples []Result) Result {
 	out := samples[0]
 	out.RowsPerS = middle(samples, func(r Result) float64 { return r.RowsPerS })
@@ -245,7 +245,7 @@ func middle[T interface {
 	return values[len(values)/2]
 }
 
-// Statements is a tracer that notes how long each statement that deletes took.
+// Statements is a tracer that records how long each statement that deletes took.
 type Statements struct {
 	mu   sync.Mutex
 	took []time.Duration

@@ -18,31 +18,31 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// The application beside: pgbench's own transactions, at a rate that leaves the machine some room.
+// The application: pgbench's own transactions, at a rate that leaves the machine some room.
 const (
 	besideDatabase = "application"
 	besideScale    = "5"
 	besideRate     = "200" // transactions a second
 )
 
-// beside is an application at work.
+// beside is a running application.
 type beside struct {
 	cmd   *exec.Cmd
 	dir   string
-	since time.Time // when its transactions began to count
+	since time.Time // from when on its transactions count
 }
 
 func prepareBeside(ctx context.Context, pg *localpg.Server) error {
 	return pg.Client(ctx, "pgbench", "-q", "-i", "-s", besideScale, besideDatabase).Run()
 }
 
-// beginning is how long the application may take to begin.
+// beginning is how long the application may take to start.
 const beginning = 10 * time.Second
 
-// atWork tells whether the application has ended a transaction.
+// atWork reports whether the application has completed a transaction.
 const atWork = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '" + besideDatabase + "' AND query = 'END;' AND state = 'idle')"
 
-// startBeside starts the application, and waits until it is at work.
+// startBeside starts the application, and waits until it completes transactions.
 func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*beside, error) {
 	dir, err := os.MkdirTemp("", "cleanupd-bench-")
 	if err != nil {
@@ -72,12 +72,12 @@ func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*bes
 // end stops the application and returns how long its transactions took, from their scheduled start.
 func (b *beside) end() ([]time.Duration, error) {
 	defer func() { _ = os.RemoveAll(b.dir) }()
-	_ = b.cmd.Process.Signal(syscall.SIGALRM) // as though its time were over: it writes its log to the end
+	_ = b.cmd.Process.Signal(syscall.SIGALRM) // as if its time were over: it completes its log
 	if err := b.cmd.Wait(); err != nil {
 		return nil, fmt.Errorf("pgbench: %w", err)
 	}
 	logs, err := filepath.Glob(filepath.Join(b.dir, "log*"))
-	if err != nil || len(logs) == 0 { // it did not begin
+	if err != nil || len(logs) == 0 { // it did not start
 		return nil, err
 	}
 	file, err := os.Open(logs[0])
@@ -98,7 +98,7 @@ func (b *beside) end() ([]time.Duration, error) {
 	return took, nil
 }
 
-// percentile is the value below which that part of the values are; 0 of none.
+// percentile is the value below which that part of the values are; 0 if there are none.
 func percentile(values []time.Duration, part float64) time.Duration {
 	if len(values) == 0 {
 		return 0

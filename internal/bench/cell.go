@@ -1,5 +1,5 @@
 // Package bench compares ways to delete old rows from a large table, side by side on one server: one unbatched DELETE,
-// what is published and what job queues do, and the service itself.
+// the published statement, those that job queues use, and the service itself.
 package bench
 
 import (
@@ -15,7 +15,7 @@ import (
 type Cell struct {
 	Rows      int
 	Old       int  // percent of the rows
-	Scattered bool // old rows stand among young ones; otherwise at the beginning of the table
+	Scattered bool // old rows are interspersed with young ones; otherwise they are at the beginning of the table
 	NoIndex   bool // on the date
 	Wide      bool // rows of about 600 bytes; otherwise of 90
 	HeldBack  bool // an old transaction keeps dead rows from being removed
@@ -44,7 +44,7 @@ func millions(n int) string {
 	return fmt.Sprintf("%.2g M", float64(n)/1e6)
 }
 
-// DefaultCells are the six that are measured unless all are asked for.
+// DefaultCells are the six cells that are measured by default.
 func DefaultCells(rows int) []Cell {
 	return []Cell{
 		{Rows: rows, Old: 50},
@@ -68,7 +68,7 @@ func AllCells(rows int) (cells []Cell) {
 	return cells
 }
 
-// table is what rows are deleted from, by the rule of the task that the service runs.
+// table is the table that rows are deleted from, by the rule of the task that the service runs.
 const (
 	table = "NmsBroadLogRcp"
 	task  = "delivery-logs"
@@ -76,7 +76,7 @@ const (
 	old   = "tsLastModified < now() - interval '180 days'"
 )
 
-// fill makes the cell's database, from which each measurement has a copy.
+// fill creates the cell's database, of which each measurement gets a copy.
 func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
 	conn, err := campaigndb.Create(ctx, pg.URL, name, campaigndb.Schema)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
 	}
 	width := 20
 	if c.Wide {
-		width = 250 // stored twice, as text that does not compress
+		width = 250 // in two columns, as text that does not compress
 	}
 	for _, sql := range []string{
 		"INSERT INTO NmsDelivery (iDeliveryId) VALUES (0), (1)",

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// Draw writes the results as a chart of bars to a file: a group of bars a cell, one bar a method.
+// Draw writes the results as a bar chart to a file: a group of bars per cell, one bar per method.
 func Draw(file string, results []Result) error {
 	p := plot.New()
 	p.Title.Text, p.Y.Label.Text = "rows deleted a second", "rows/s"

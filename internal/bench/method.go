@@ -13,18 +13,18 @@ type Method struct {
 	Name string
 	// statement deletes once. Empty: the service does it.
 	statement string
-	// limited says that the statement is to be repeated until it deletes nothing.
+	// limited says that the statement must be repeated until it deletes nothing.
 	limited bool
-	// tight says that the service works by one worker in small batches, and gives way to others.
+	// tight says that the service uses one worker and small batches, and gives way to others.
 	tight bool
-	// from says that the statement has a parameter, the greatest key of the one before, and returns keys.
+	// from says that the statement has a parameter, the greatest key of the previous one, and returns keys.
 	from bool
 }
 
-// batch is how many rows the batched statements take at once.
+// batch is how many rows the batched statements delete at once.
 const batch = "5000"
 
-// Methods are what is compared. The first is the measure of the others, the last is the service.
+// Methods are what is compared. The first is the baseline, the last two are the service.
 var Methods = []Method{
 	{Name: "one DELETE", statement: "DELETE FROM " + table + " WHERE " + old},
 	{Name: "IN (SELECT … LIMIT)", limited: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " LIMIT " + batch + ")"},
@@ -35,7 +35,7 @@ var Methods = []Method{
 	{Name: "cleanupd, giving way", tight: true},
 }
 
-// run deletes by the statement, once or until nothing is left or the context ends, and notes how long each took.
+// run executes the statement, once or until nothing is left or the context ends, and records how long each took.
 func (m Method) run(ctx context.Context, url string, took *[]time.Duration) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

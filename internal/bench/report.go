@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Print writes a table a cell, and how the service's speed changes with the number of rows.
+// Print writes a table per cell, and how the service's speed changes with the number of rows.
 func Print(w io.Writer, results []Result, idle Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var cell *Cell
@@ -37,7 +37,7 @@ func Print(w io.Writer, results []Result, idle Result) error {
 	return table.Flush()
 }
 
-// short is a time as it is printed; nothing when it was not measured.
+// short formats a time; it is empty if it was not measured.
 func short(d time.Duration) string {
 	if d == 0 {
 		return ""

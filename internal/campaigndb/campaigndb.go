@@ -1,4 +1,4 @@
-// Package campaigndb makes Campaign databases for the demo and the tests: the tables of schema.sql, and lifelike
+// Package campaigndb makes Campaign databases for the demo and the tests: the tables of schema.sql, and realistic
 // rows in them.
 package campaigndb
 
@@ -15,10 +15,10 @@ import (
 //go:embed schema.sql
 var Schema string
 
-// Role is the application's role: no superuser, and the owner of its tables.
+// Role is the application's role: not a superuser, and the owner of its tables.
 const Role = "neolane"
 
-// Create makes a database of the application's role, with a schema, on a server, and returns a connection of that role.
+// Create creates a database of the application's role, with a schema, on a server, and returns a connection of that role.
 func Create(ctx context.Context, server func(role, database string) string, database, schema string) (*pgx.Conn, error) {
 	super, err := pgx.Connect(ctx, server("postgres", "postgres"))
 	if err != nil {
@@ -39,7 +39,7 @@ func Create(ctx context.Context, server func(role, database string) string, data
 	return conn, nil
 }
 
-// prepare creates, as a superuser, the application's role, unless it is there, and a database that it owns.
+// prepare creates, as a superuser, the application's role, unless it exists, and a database that it owns.
 func prepare(ctx context.Context, superuser *pgx.Conn, database string) error {
 	for _, sql := range []string{
 		"DO $$ BEGIN CREATE ROLE " + Role + " LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$",

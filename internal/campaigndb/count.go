@@ -12,7 +12,7 @@ type Count struct {
 	Rows  int64
 }
 
-// CountAll counts the rows of every table in the schema public, by the tables' names.
+// CountAll counts the rows of every table in the schema public, ordered by name.
 func CountAll(ctx context.Context, conn *pgx.Conn) ([]Count, error) {
 	rows, err := conn.Query(ctx, `
 		SELECT relname::text, (xpath('/row/n/text()', query_to_xml(format('SELECT count(*) AS n FROM %s', oid::regclass), false, true, '')))[1]::text::bigint

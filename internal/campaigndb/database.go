@@ -28,7 +28,7 @@ type Table struct {
 // Row is the values of one row in the order of the table's columns: int64, float64, string, time.Time or nil.
 type Row []any
 
-// Table finds a table by its name as Campaign writes it; nil when there is none.
+// Table returns the table with a name as Campaign writes it; nil when there is none.
 func (d *Database) Table(name string) *Table {
 	i := slices.IndexFunc(d.Tables, func(t *Table) bool { return t.Name == strings.ToLower(name) })
 	if i < 0 {
@@ -37,7 +37,7 @@ func (d *Database) Table(name string) *Table {
 	return d.Tables[i]
 }
 
-// Column is the place of a column, -1 when there is none.
+// Column is the index of a column, -1 when there is none.
 func (t *Table) Column(name string) int { return slices.Index(t.Columns, strings.ToLower(name)) }
 
 // shapes are the tables of the schema public with their columns and keys, by name.
@@ -48,7 +48,7 @@ SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum),
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' GROUP BY c.oid, c.relname ORDER BY 1`
 
-// describe reads which tables there are.
+// describe reads the shapes of the tables.
 func describe(ctx context.Context, conn *pgx.Conn) ([]*Table, error) {
 	rows, err := conn.Query(ctx, shapes)
 	if err != nil {
@@ -60,7 +60,7 @@ func describe(ctx context.Context, conn *pgx.Conn) ([]*Table, error) {
 	})
 }
 
-// Load copies the rows into the tables, which must be there.
+// Load copies the rows into the tables, which must exist.
 func (d *Database) Load(ctx context.Context, conn *pgx.Conn) error {
 	for _, t := range d.Tables {
 		next := pgx.CopyFromSlice(len(t.Rows), func(i int) ([]any, error) {

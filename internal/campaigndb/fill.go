@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// shares is how many rows of a thousand go to the tables that have many; the others have a few hundred at most.
+// shares is how many of a thousand rows are in each of the large tables; the others have a few hundred at most.
 var shares = map[string]int{
 	"nmsbroadlogrcp": 220, "nmstrackinglogrcp": 180, "nmsrcpgrprel": 60, "nmsexcludelogrcp": 40, "cusbroadlogstore": 40,
 	"nmsbroadlogmid": 40, "custrackinglogstore": 40, "nmswebtrackinglog": 60, "nmsmirrorpagesearch": 30, "nmspropositionrcp": 30,
@@ -20,11 +20,11 @@ var shares = map[string]int{
 	"nmseventhisto": 15, "xtkaudit": 10, "nmsremamatchrcp": 5, "xtkjoblog": 10, "nmsemailerrorstat": 5, "nmsprovidermsgid": 5,
 }
 
-// fewRows is the size of a table that has no share, at most.
+// fewRows is the maximum size of a table without a share.
 const fewRows = 200
 
-// Fill puts about so many rows into the tables of the schema public, and makes work tables. The same seed gives the
-// same rows.
+// Fill inserts roughly the given number of rows into the tables of the schema public, and creates work tables. The same
+// seed gives the same rows.
 func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) error {
 	d, err := Generate(ctx, conn, rows, seed, now)
 	if err != nil {
@@ -43,8 +43,8 @@ func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.T
 	return err
 }
 
-// Generate makes about so many rows for the tables of the schema public: on both sides of every cutoff as of now, with
-// NULL dates, negative ids, links to nothing, and a zero record in every table that has one integer key.
+// Generate makes roughly the given number of rows for the tables of the schema public: on both sides of every cutoff as of
+// now, with NULL dates, negative ids, dangling links, and a zero record in every table that has one integer key.
 func Generate(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) (*Database, error) {
 	tables, err := describe(ctx, conn)
 	if err != nil {
@@ -82,26 +82,26 @@ func workTables() []string {
 	return append(sql, "CREATE VIEW wkf99001_1_view AS SELECT * FROM wkf99001_1")
 }
 
-// generator makes rows by the columns' names, which mean the same in all tables.
+// generator makes rows by the names of columns, which mean the same in all tables.
 type generator struct {
 	rand *rand.Rand
 	now  time.Time
-	// parents is how many rows the tables have that links lead to.
+	// parents is how many rows the linked tables have.
 	parents int
 }
 
-// link is an id of a parent: one that is there, one that is not, or none.
+// link is an id of a parent: one that exists, one that does not, or none.
 func (g *generator) link() int64 {
 	switch g.rand.IntN(20) {
 	case 0:
 		return 0
 	case 1, 2:
-		return int64(1_000_000 + g.rand.IntN(100)) // leads to nothing
+		return int64(1_000_000 + g.rand.IntN(100)) // does not exist
 	}
 	return id(1 + g.rand.IntN(max(g.parents-1, 1)))
 }
 
-// id is the key of the i-th row: the zero record first, and one in ten of a sequence that wrapped around.
+// id is the key of the i-th row: the zero record first, and one in ten from a sequence that wrapped around.
 func id(i int) int64 {
 	if i%10 == 9 {
 		return -int64(i)
@@ -109,8 +109,8 @@ func id(i int) int64 {
 	return int64(i)
 }
 
-// ages are days before now on both sides of which dates are to lie: the default delays, and what the rules of
-// deliveries name.
+// ages are days before now on both sides of which there must be dates: the default delays, and those in the rules of
+// deliveries.
 var ages = []int{0, 7, 15, 30, 180, 185, 360}
 
 // date is a moment at an age, just older or just younger; or any in the last two years or the next days; or NULL.
@@ -125,7 +125,7 @@ func (g *generator) date() any {
 	return g.now.Add(10*24*time.Hour - time.Duration(g.rand.Int64N(int64(740*24*time.Hour)))).Truncate(time.Microsecond)
 }
 
-// choices are the values of the columns that stand for a choice, by the column, or by table and column.
+// choices are the values of enumerated columns, by the column, or by table and column.
 var choices = map[string][]int64{
 	"nmsaddress.istatus": {1, 2, 3}, "nmsaddress.itype": {0, 1, 41, 42}, "nmsvisitor.irecipientid": {0, 0, 0, 7}, "iorigin": {0, 0, 1},
 	"istate": {0, 20, 51, 55, 84, 85, 85, 95, 100}, "ideletestatus": {0, 0, 0, 0, 1, 2}, "istatus": {0, 1, 2, 3, 6}, "idisabled": {0, 0, 1},
@@ -134,7 +134,7 @@ var choices = map[string][]int64{
 	"itotalerrors": {0, 5, 19, 20, 2_147_483_647}, "itotalconnections": {1, 2_147_483_647},
 }
 
-// counted are columns that, with a link, make a row unique.
+// counted are columns that make a row unique together with a link.
 var counted = []string{"irecipientid", "itypologyruleid", "ipublicid", "imsgid", "ioperatorid", "ibroadlogid", "ipropositionid"}
 
 func (g *generator) row(t *Table, i int) Row {
@@ -153,7 +153,7 @@ func (g *generator) value(table, column string, isKey bool, i int) any {
 	switch {
 	case isKey:
 		return id(i)
-	case column == "tsdate": // a part of keys: no two alike
+	case column == "tsdate": // part of keys: must be unique
 		return g.now.Add(12*time.Hour - time.Duration(i+1)*40*time.Minute)
 	case table == "nmsemailerrorstat" && column == "ipublicid": // summed up by it
 		return int64(i % 3)

@@ -43,7 +43,7 @@ func alerts(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// firing are the alerts of a rule that fire after so long, when it was evaluated every minute, with their descriptions.
+// firing are the alerts of a rule that fire after some time, when it is evaluated every minute, with their descriptions.
 func firing(t *testing.T, r rulefmt.Rule, series string, after time.Duration) (found []*rules.Alert) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)

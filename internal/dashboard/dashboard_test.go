@@ -41,7 +41,7 @@ func TestEveryPanelHasData(t *testing.T) {
 	call(t, "PUT", url+"/v1/schedule", `{"cron": "0 4 * * *", "timeZone": "UTC", "enabled": true}`)
 	<-ran
 	call(t, "POST", url+"/v1/runs", `{"dryRun": true}`)
-	for range 20 { // what the database tells is asked every 15 seconds
+	for range 20 { // the database is queried for metrics every 15 seconds
 		call(t, "GET", url+"/v1/tasks", "")
 		call(t, "GET", url+"/v1/runs/unknown", "")
 		time.Sleep(time.Second)
@@ -70,7 +70,7 @@ func TestEveryPanelHasData(t *testing.T) {
 	}
 }
 
-// evaluate runs a query over a time; what is no number is no data.
+// evaluate runs a query over a time range; NaN counts as no data.
 func evaluate(ctx context.Context, e *promql.Engine, storage *teststorage.TestStorage, q target, from, to time.Time) ([]shown, error) {
 	step := to.Sub(from) / 60
 	if q.Instant {

@@ -23,8 +23,8 @@ import (
 // scrapeEvery is how often the demo is scraped: its run takes seconds.
 const scrapeEvery = 250 * time.Millisecond
 
-// demo serves cleanupd's demo until the test ends, and returns its REST address when it begins the run. What it prints is
-// read on.
+// demo serves cleanupd's demo until the test ends, and returns its REST address when it begins the run. Its output continues
+// to be read.
 func demo(t *testing.T) (url string, ran <-chan struct{}) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "cleanupd")

@@ -14,7 +14,7 @@ import (
 
 const dashboardFile = "../../deploy/grafana/cleanupd.json"
 
-// board is what is used of Grafana's dashboard model here.
+// board is the part of Grafana's dashboard model that is used here.
 type board struct {
 	Title, UID    string
 	SchemaVersion int
@@ -53,7 +53,7 @@ func readBoard(t *testing.T) (b board) {
 	return b
 }
 
-// queried are the panels that show something.
+// queried are the panels with queries.
 func (b board) queried() (panels []panel) {
 	for _, p := range b.Panels {
 		if p.Type != "row" {
@@ -63,15 +63,15 @@ func (b board) queried() (panels []panel) {
 	return panels
 }
 
-// query is a target's expression as Grafana sends it for a time.
+// query is a target's expression as Grafana sends it for a time range.
 func (q target) query(scrape, shown time.Duration) string {
 	return strings.NewReplacer("$__rate_interval", (4 * scrape).String(), "$__range", strconv.Itoa(int(shown.Seconds()))+"s", "$job", "cleanupd").Replace(q.Expr)
 }
 
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// Panels have a title that says what they are about, a unit and a place of their own; their queries are PromQL, of the data source that the
-// dashboard asks for.
+// Panels have a title, a description, a unit and a place of their own; their queries are valid PromQL for the data source that
+// the dashboard asks for.
 func TestPanels(t *testing.T) {
 	b := readBoard(t)
 	if b.Title == "" || b.UID == "" || b.SchemaVersion < 36 || len(b.Templating.List) != 2 || b.Templating.List[0].Type != "datasource" || b.Templating.List[0].Name != "datasource" {

@@ -1,4 +1,4 @@
-// Package formsdb makes AEM Forms databases and document storages for demonstrations and tests.
+// Package formsdb makes AEM Forms databases and document storages for the demo and the tests.
 package formsdb
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Schema are the tables that matter, and those of three workflows.
+// Schema is the SQL of the tables that matter, and of those of three workflows.
 //
 //go:embed schema.sql
 var Schema string
@@ -24,15 +24,15 @@ type Table struct {
 	Rows    [][]any
 }
 
-// Data is what a database and a document storage hold.
+// Data is the content of a database and a document storage.
 type Data struct {
 	Tables []*Table
-	// Files are the paths of the folder's files.
+	// Files are the paths of the files in the folder.
 	Files []string
 	rng   *rand.Rand
 }
 
-// Table is the table of this name.
+// Table returns the table with a name.
 func (d *Data) Table(name string) *Table {
 	for _, t := range d.Tables {
 		if t.Name == name {
@@ -47,7 +47,7 @@ func (t *Table) add(values ...any) { t.Rows = append(t.Rows, values) }
 // Users are the canonical names in a database: some are parts of others.
 var Users = []string{"ann", "joanna", "bob", "bob.smith@example.com", "4711", "o'neil", "x\"; DROP TABLE tb_task; --"}
 
-// Generate makes a database with so many process instances, and as many orphan tasks. Documents are in tables or files.
+// Generate makes a database with a number of process instances, and as many orphan tasks. Documents are in tables or files.
 func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	d := &Data{rng: rng}
 	for _, t := range []Table{
@@ -92,14 +92,14 @@ func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	for range instances {
 		sessions = append(sessions, d.task(0)...)
 	}
-	for _, number := range []int{12, 123, 1234} { // one is the beginning of another
+	for _, number := range []int{12, 123, 1234} { // some are prefixes of others
 		sessions = append(sessions, fmt.Sprintf("_wfattach%d", number))
 	}
 	d.documents(sessions, inFiles)
 	return d
 }
 
-// principal is someone's.
+// principal is the principal of a random user.
 func (d *Data) principal() string {
 	if d.rng.IntN(20) == 0 {
 		return "P100"

@@ -15,13 +15,13 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// ErrNoPostgres says that no PostgreSQL could be found or fetched, and what to install.
+// ErrNoPostgres says that no PostgreSQL could be found or downloaded, and what to install.
 var ErrNoPostgres = errors.New("no PostgreSQL 14 or later was found: install it (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql@17)")
 
-// oldest is the first major version that sweeps tables by TID ranges.
+// oldest is the first major version with TID range scans.
 const oldest = 14
 
-// findBinaries finds the folder of initdb and postgres; as an ordinary user it has them fetched where there are none.
+// findBinaries finds the folder of initdb and postgres. If there is none it downloads them, unless run as root.
 func findBinaries() (string, error) {
 	for _, dir := range candidates() {
 		if major, err := version(dir); err == nil && major >= oldest {
@@ -38,7 +38,7 @@ func findBinaries() (string, error) {
 	return dir, nil
 }
 
-// candidates are the folders where the server's programs may be, the likeliest first.
+// candidates are the folders where the server's programs may be, the most likely first.
 func candidates() []string {
 	var dirs []string
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {

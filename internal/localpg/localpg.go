@@ -1,6 +1,6 @@
-// Package localpg runs a private PostgreSQL for the demo and the tests: in a temporary folder of its own, on a
-// free port of the loopback interface, gone at the end. As root it runs as another user, since PostgreSQL refuses
-// to run as root.
+// Package localpg runs a private PostgreSQL for the demo and the tests: in its own temporary folder, on a
+// free port of the loopback interface, removed at the end. Started by root it runs as another user, since PostgreSQL
+// refuses to run as root.
 package localpg
 
 import (
@@ -33,7 +33,7 @@ type Server struct {
 // startTimeout is how long a server may take until it answers.
 const startTimeout = 60 * time.Second
 
-// Start makes a cluster and starts it. settings are added to its configuration (name=value).
+// Start creates a cluster and starts it. settings are added to its configuration (name=value).
 func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	bin, err := findBinaries()
 	if err != nil {
@@ -63,8 +63,7 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	return s, s.runAnywhere(ctx)
 }
 
-// runAnywhere starts the server on a free port. The port is free when it is looked for, not for certain when PostgreSQL
-// takes it: then another one is tried.
+// runAnywhere starts the server on a free port. If the port is taken by the time PostgreSQL binds it, another one is tried.
 func (s *Server) runAnywhere(ctx context.Context) (err error) {
 	for range 5 {
 		if s.port, err = freePort(); err != nil {
@@ -77,7 +76,7 @@ func (s *Server) runAnywhere(ctx context.Context) (err error) {
 	return err
 }
 
-// makeDir makes a folder for the server's files.
+// makeDir creates a folder for the server's files.
 func makeDir(owner *syscall.Credential) (string, error) {
 	dir, err := os.MkdirTemp("", "cleanupd-pg-")
 	if err != nil || owner == nil {
@@ -140,8 +139,7 @@ func (s *Server) Client(ctx context.Context, name string, args ...string) *exec.
 	return cmd
 }
 
-// Restart ends the server, after its sessions have been thrown out (fast) or as by a crash, and starts it again on the
-// same port.
+// Restart stops the server, after disconnecting its sessions (fast) or as by a crash, and starts it again on the same port.
 func (s *Server) Restart(ctx context.Context, fast bool) error {
 	signal := syscall.SIGQUIT
 	if fast {
@@ -151,7 +149,7 @@ func (s *Server) Restart(ctx context.Context, fast bool) error {
 	return s.run(ctx)
 }
 
-// Standby starts a server that follows this one, commit by commit, and may be promoted. This one is restarted for it.
+// Standby starts a synchronous standby of this server, which may be promoted. This server is restarted for it.
 func (s *Server) Standby(ctx context.Context) (standby *Server, err error) {
 	dir, err := makeDir(s.owner)
 	if err != nil {
@@ -179,16 +177,16 @@ func (s *Server) Standby(ctx context.Context) (standby *Server, err error) {
 	return standby, standby.runAnywhere(ctx)
 }
 
-// Crash ends the server at once.
+// Crash stops the server immediately, without a clean shutdown.
 func (s *Server) Crash() { s.end(syscall.SIGQUIT) }
 
-// Stop ends the server at once and removes all it made.
+// Stop stops the server immediately and removes its files.
 func (s *Server) Stop() {
 	s.Crash()
 	_ = os.RemoveAll(s.dir)
 }
 
-// end makes the server end, by force if it takes too long.
+// end stops the server, by force if that takes too long.
 func (s *Server) end(signal syscall.Signal) {
 	if s.cmd == nil {
 		return

@@ -2,7 +2,7 @@ package localpg
 
 import "syscall"
 
-// processAttributes lets the server end with this process, should it be killed.
+// processAttributes makes the server end with this process, even if that is killed.
 func processAttributes(owner *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: owner, Pdeathsig: syscall.SIGQUIT}
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// serverUser is whom PostgreSQL runs as when this process is root; nil: as this process.
+// serverUser is the user that PostgreSQL runs as if this process runs as root; nil: as that of this process.
 func serverUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -13,11 +13,11 @@ import (
 	"github.com/jackc/tern/v2/migrate"
 )
 
-// schemaLock is the advisory lock that makes replicas which start at once take turns: "cleanupd" in ASCII.
+// schemaLock is the advisory lock that makes replicas that start at the same time take turns: "cleanupd" in ASCII.
 const schemaLock = 0x636c65616e757064
 
-// Up brings the schema cleanupd to the newest of the migrations, whose version stands in a table of it. When there is
-// nothing to do it needs no rights to do it.
+// Up brings the schema cleanupd to the newest of the migrations; versionTable is the table in it that holds the version. If
+// there is nothing to do, it needs no right to change the schema.
 func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) error {
 	err := locked(ctx, conn, migrations, "cleanupd."+versionTable)
 	var pgErr *pgconn.PgError

@@ -1,4 +1,4 @@
-// Package pgtest gives tests databases of a real PostgreSQL: one server a package, one database a test.
+// Package pgtest gives tests databases of a real PostgreSQL: one server per package, one database per test.
 package pgtest
 
 import (
@@ -29,8 +29,8 @@ var (
 	sequence atomic.Int64
 )
 
-// Main is a package's TestMain: it starts a server (or uses the one of TEST_DATABASE_URL, a superuser's), makes the
-// templates, runs the tests and looks for goroutines that were left. Where no PostgreSQL can be had the tests are
+// Main is a package's TestMain: it starts a server (or uses that of TEST_DATABASE_URL, with a superuser), creates the
+// templates, runs the tests and checks for leaked goroutines. If there is no PostgreSQL the tests are
 // skipped with the reason; in CI they fail.
 func Main(m *testing.M) {
 	os.Exit(run(m))
@@ -87,7 +87,7 @@ func makeTemplates(ctx context.Context) error {
 	return errors.Join(makeTemplate(ctx, address, emptyTemplate, ""), makeTemplate(ctx, address, campaignTemplate, campaigndb.Schema))
 }
 
-// makeTemplate makes a database of the application's role, with a schema.
+// makeTemplate creates a database of the application's role, with a schema.
 func makeTemplate(ctx context.Context, address func(role, database string) string, name, schema string) error {
 	conn, err := campaigndb.Create(ctx, address, name, schema)
 	if err != nil {
@@ -96,7 +96,7 @@ func makeTemplate(ctx context.Context, address func(role, database string) strin
 	return conn.Close(ctx)
 }
 
-// dropTemplates leaves a server that is not ours as it was.
+// dropTemplates drops the templates, so that a server that is not ours is left as it was.
 func dropTemplates(ctx context.Context) error {
 	super, err := pgx.Connect(ctx, address("postgres", "postgres"))
 	if err != nil {
@@ -137,8 +137,8 @@ func clone(t testing.TB, template string) *DB {
 	return db
 }
 
-// Private is a new database with the Campaign tables on a server of its own, which may be restarted. What was committed
-// there survives a crash, as it should.
+// Private is a new database with the Campaign tables on a server of its own, which may be restarted. Commits there survive a
+// crash of the server.
 func Private(t testing.TB) (*DB, *localpg.Server) {
 	t.Helper()
 	if whySkip != "" {
@@ -173,7 +173,7 @@ func (db *DB) URL() string { return db.address(campaigndb.Role, db.Name) }
 // As is the database's address for another role.
 func (db *DB) As(role string) string { return db.address(role, db.Name) }
 
-// For is the same database, whose pool is another role's.
+// For is the same database with a pool of another role.
 func (db *DB) For(role string) *DB {
 	db.t.Helper()
 	other := *db
@@ -181,7 +181,7 @@ func (db *DB) For(role string) *DB {
 	return &other
 }
 
-// Role makes a role that may log in and nothing else, and returns its name.
+// Role creates a role that may log in and nothing else, and returns its name.
 func (db *DB) Role(name string) string {
 	db.t.Helper()
 	role := db.Name + "_" + name
@@ -198,7 +198,7 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
-// Hold runs a statement in a transaction of its own, which stays open, with its locks, until it or the test is ended.
+// Hold runs a statement in a transaction of its own, which stays open, with its locks, until it is ended or the test ends.
 func (db *DB) Hold(sql string, args ...any) pgx.Tx {
 	db.t.Helper()
 	tx, err := db.Begin(db.t.Context())
@@ -218,7 +218,7 @@ func (db *DB) Superuser(sql string) {
 	db.superuser(db.Name, sql)
 }
 
-// Cut makes the database as good as gone: who is connected is thrown out, and nobody gets in.
+// Cut makes the database unavailable: it terminates all connections, and refuses new ones.
 func (db *DB) Cut() {
 	db.t.Helper()
 	db.superuser("postgres", "ALTER DATABASE "+db.Name+" ALLOW_CONNECTIONS false")
@@ -238,7 +238,7 @@ func (db *DB) superuser(database, sql string) {
 	}
 }
 
-// Strings runs a query of one text column.
+// Strings returns the result of a query with one text column.
 func (db *DB) Strings(sql string, args ...any) []string {
 	db.t.Helper()
 	rows, err := db.Query(db.t.Context(), sql, args...)
@@ -252,7 +252,7 @@ func (db *DB) Strings(sql string, args ...any) []string {
 	return list
 }
 
-// Int runs a query of one number.
+// Int returns the result of a query for one number.
 func (db *DB) Int(sql string, args ...any) (n int64) {
 	db.t.Helper()
 	if err := db.QueryRow(db.t.Context(), sql, args...).Scan(&n); err != nil {
@@ -261,7 +261,7 @@ func (db *DB) Int(sql string, args ...any) (n int64) {
 	return n
 }
 
-// Until waits until a question of one number is answered with something else than 0, two minutes at most.
+// Until waits until a query for one number returns something other than 0, for two minutes at most.
 func (db *DB) Until(question string, args ...any) {
 	db.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); db.Int(question, args...) == 0; time.Sleep(5 * time.Millisecond) {

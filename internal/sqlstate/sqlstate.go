@@ -1,4 +1,4 @@
-// Package sqlstate tells errors of PostgreSQL apart, by the codes that package pgerrcode names.
+// Package sqlstate distinguishes errors of PostgreSQL by the codes that package pgerrcode names.
 package sqlstate
 
 import (
@@ -17,5 +17,5 @@ func Of(err error) string {
 	return ""
 }
 
-// Is tells whether an error has one of these SQLSTATEs.
+// Is reports whether an error has one of these SQLSTATEs.
 func Is(err error, states ...string) bool { return slices.Contains(states, Of(err)) }

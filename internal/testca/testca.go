@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// CA is an authority.
+// CA is a certificate authority.
 type CA struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority.
+// New creates a certificate authority.
 func New(t testing.TB) *CA {
 	t.Helper()
 	ca := &CA{t: t}
@@ -32,7 +32,7 @@ func New(t testing.TB) *CA {
 	return ca
 }
 
-// sign makes a certificate by a template; the authority's own when there is none yet.
+// sign creates a certificate from a template; the authority's own if there is none yet.
 func (ca *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -56,14 +56,14 @@ func (ca *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.Privat
 	return cert, key
 }
 
-// Pool has the authority alone.
+// Pool has only this authority.
 func (ca *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	return pool
 }
 
-// Client makes a client's certificate, by its common name and its alternative ones: DNS names and IP addresses.
+// Client creates a client certificate with a common name and subject alternative names: DNS names and IP addresses.
 func (ca *CA) Client(name string, alternative ...string) tls.Certificate {
 	ca.t.Helper()
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
@@ -77,7 +77,7 @@ func (ca *CA) Client(name string, alternative ...string) tls.Certificate {
 	return pair(ca.sign(template))
 }
 
-// Server makes a server's certificate, for loopback.
+// Server creates a server certificate for loopback.
 func (ca *CA) Server() tls.Certificate {
 	ca.t.Helper()
 	return pair(ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "server"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
