@@ -28,7 +28,7 @@ func stages(t *testing.T) (all []instructions.Stage, last instructions.Stage) {
 	return all, all[len(all)-1]
 }
 
-// only is the one command of a kind that a stage has.
+// only is the only command of a kind in a stage.
 func only[C instructions.Command](t *testing.T, s instructions.Stage) (found C) {
 	t.Helper()
 	n := 0
@@ -60,7 +60,7 @@ func goBuild(t *testing.T) (command, output string) {
 	return "", ""
 }
 
-// build makes the program by the very command of the Dockerfile.
+// build builds the program with the Dockerfile's own command.
 func build(t *testing.T) (program string) {
 	t.Helper()
 	command, output := goBuild(t)
@@ -120,7 +120,7 @@ func imageListens(t *testing.T, known map[string]bool) {
 	}
 }
 
-// Nothing is in the image that a program could be linked with.
+// The image has nothing that a program could be linked with.
 func staticBinary(t *testing.T, program string) {
 	file, err := elf.Open(program)
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// decode reads a manifest, in which nothing may stand that its type does not know.
+// decode reads a manifest, which may have no fields that its type does not know.
 func decode[T any](t *testing.T, text string) (out T) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {
@@ -53,7 +53,7 @@ func pod(t *testing.T) (corev1.PodTemplateSpec, corev1.Container) {
 	return template, template.Spec.Containers[0]
 }
 
-// secrets are those of the example, by their names.
+// secrets are those of the example, by name.
 func secrets(t *testing.T) map[string]corev1.Secret {
 	t.Helper()
 	found := map[string]corev1.Secret{}
@@ -64,7 +64,7 @@ func secrets(t *testing.T) map[string]corev1.Secret {
 	return found
 }
 
-// All manifests are what they say, and are applied, but for the example.
+// All manifests are valid, and all but the example are applied.
 func TestKustomization(t *testing.T) {
 	t.Parallel()
 	k := manifest[struct {
@@ -136,7 +136,7 @@ func TestPodIsSafe(t *testing.T) {
 	}
 }
 
-// Whatever is to select the pods does, by their labels, and names ports that they have.
+// Everything that selects the pods matches their labels, and refers to ports that they have.
 func TestPodIsSelected(t *testing.T) {
 	t.Parallel()
 	d := manifest[appsv1.Deployment](t, "deployment.yaml")
@@ -194,7 +194,7 @@ func TestPodIsSelected(t *testing.T) {
 	}
 }
 
-// What the pod is given are variables of serve, and every secret it names is one of the example's.
+// The pod's variables are variables of serve, and every secret that it refers to is in the example.
 func podVariables(t *testing.T, known map[string]bool) {
 	template, c := pod(t)
 	examples := secrets(t)
@@ -233,8 +233,8 @@ func podVariables(t *testing.T, known map[string]bool) {
 	}
 }
 
-// With the variables of the pod, and files of the kind that the secrets hold, the program serves on all addresses, answers
-// the probes, and lets in who has the token alone.
+// With the variables of the pod, and files like those of the secrets, the program serves on all addresses, answers
+// the probes, and admits only callers with the token.
 func podServes(t *testing.T, program string) {
 	db := pgtest.Campaign(t)
 	ca := testca.New(t)

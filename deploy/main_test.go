@@ -1,4 +1,4 @@
-// Package deploy_test sees that what the service is deployed with fits the program.
+// Package deploy_test checks that the deployment files fit the program.
 package deploy_test
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// The program, as the Dockerfile has it built, is what all of this speaks of.
+// All deployment files fit the program, built as in the Dockerfile.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -30,10 +30,10 @@ func TestProgram(t *testing.T) {
 	t.Run("pod serves", func(t *testing.T) { podServes(t, program) })
 }
 
-// stopping is how long the program takes to stop at most: three times service.stopTimeout, beside runs.grace.
+// stopping is how long the program takes to stop at most: three times service.stopTimeout, during which runs.grace passes, too.
 const stopping = 15 * time.Second
 
-// serveVariables are the environment variables of `cleanupd serve`, as its help tells them.
+// serveVariables are the environment variables of `cleanupd serve`, as listed by its help.
 func serveVariables(t *testing.T, program string) map[string]bool {
 	t.Helper()
 	help, err := exec.CommandContext(t.Context(), program, "serve", "--help").Output()

@@ -15,7 +15,7 @@ import (
 
 const unitFile = "cleanupd.service"
 
-// service is what the unit says of the service, by the names of the options.
+// service is the unit's section Service, by option.
 func service(t *testing.T) map[string][]string {
 	t.Helper()
 	options, err := unit.DeserializeOptions(strings.NewReader(read(t, unitFile)))
@@ -52,7 +52,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// What the unit and the example set are variables of serve, and the files named are those that systemd hands over.
+// The unit and the example set variables of serve, and refer to the files that systemd passes on.
 func unitVariables(t *testing.T, known map[string]bool) {
 	options := service(t)
 	for _, pair := range strings.Fields(strings.Join(options["Environment"], " ")) {
@@ -80,11 +80,11 @@ func unitVariables(t *testing.T, known map[string]bool) {
 	}
 }
 
-// exposure is how much of the system may be exposed to the service, in tenths, as systemd reckons it. What is left is above
-// all that it is on the network.
+// exposure is the greatest exposure level of the service allowed, in tenths, as computed by systemd-analyze. What remains is
+// mainly its access to the network.
 const exposure = "12"
 
-// systemd understands the unit, and finds it safe.
+// systemd accepts the unit, and rates it as safe.
 func unitBySystemd(t *testing.T, program string) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd does not judge the unit here: ", err)

@@ -41,7 +41,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// call is one call of an RPC, over gRPC and over REST, and the least role that it takes.
+// call is one call of an RPC, over gRPC and over REST, and the lowest role that it needs.
 type call struct {
 	rpc          string // SERVICE/METHOD
 	role         access.Role
@@ -50,7 +50,7 @@ type call struct {
 	body         string
 }
 
-// calls are those of every RPC: what the contract says of who may do what.
+// calls are those of every RPC, with what the contract says about who may do what.
 var calls = []call{
 	{rpc: "CleanupService/RunCleanup", role: access.Operator, method: "POST", path: "/v1/runs"},
 	{rpc: "CleanupService/RunCleanup", role: access.Viewer, request: &cleanupv1.RunCleanupRequest{DryRun: true}, method: "POST", path: "/v1/runs", body: `{"dryRun":true}`},
@@ -69,7 +69,7 @@ var calls = []call{
 	{rpc: "UserDataService/ListReceipts", role: access.Admin, method: "GET", path: "/v1/userdata/receipts"},
 }
 
-// shown is what a caller shows, and what comes of it.
+// shown is a caller's credentials, and the expected result.
 type shown struct {
 	name          string
 	role          access.Role // Nobody: see denied
@@ -98,7 +98,7 @@ func newIssuer(t *testing.T) *issuer {
 	return &issuer{web.URL, key}
 }
 
-// jwt signs claims, some of which are as they should be unless they are given.
+// jwt signs claims, with valid defaults for some of them.
 func (i *issuer) jwt(t *testing.T, key *rsa.PrivateKey, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": i.url, "aud": "cleanupd", "sub": "jane", "exp": time.Now().Add(time.Hour).Unix()}
@@ -110,7 +110,7 @@ func (i *issuer) jwt(t *testing.T, key *rsa.PrivateKey, claims map[string]any) s
 	return "Bearer " + oidctest.SignIDToken(key, "one", oidc.RS256, string(text))
 }
 
-// tokenFile is a file of static tokens, each of which is called after its role.
+// tokenFile is a file of static tokens, each named after its role.
 func tokenFile(t *testing.T) string {
 	t.Helper()
 	var text bytes.Buffer
@@ -124,7 +124,7 @@ func tokenFile(t *testing.T) string {
 	return path
 }
 
-// everyone is whoever may call, with good and with bad credentials.
+// everyone is all kinds of callers, with valid and invalid credentials.
 func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 	t.Helper()
 	stranger, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -170,7 +170,7 @@ func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 	}
 }
 
-// guarded is a replica that asks for every kind of credentials.
+// guarded is a replica that accepts every kind of credentials.
 func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -196,7 +196,7 @@ func (s shown) tls(ca *testca.CA) *tls.Config {
 	return config
 }
 
-// overGRPC makes a call, and tells how it begins: io.EOF and nil say that it went through.
+// overGRPC makes a call, and returns how it begins: io.EOF or nil if it was let through.
 func (s shown) overGRPC(ctx context.Context, conn *grpc.ClientConn, c call) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -226,7 +226,7 @@ func (s shown) overGRPC(ctx context.Context, conn *grpc.ClientConn, c call) erro
 	return stream.RecvMsg(dynamicpb.NewMessage(method.Output()))
 }
 
-// overREST makes a call, and returns the status of the answer.
+// overREST makes a call, and returns the status of the response.
 func (s shown) overREST(t *testing.T, client *http.Client, url string, c call) int {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -268,7 +268,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 	ca, i := testca.New(t), newIssuer(t)
 	s := guarded(t, ca, i)
-	beside := []call{ // over HTTP alone
+	beside := []call{ // only over HTTP
 		{role: access.Viewer, method: "GET", path: "/metrics"},
 		{role: access.Viewer, method: "GET", path: "/openapi.json"},
 		{role: access.Viewer, method: "GET", path: "/v1/nothing"},
@@ -381,7 +381,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// A change that could not be written down is not made.
+// A change that cannot be recorded is not made.
 func TestNoChangeWithoutAudit(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

@@ -14,7 +14,7 @@ type answer struct {
 	header http.Header
 	code   int
 	body   string
-	lines  []map[string]any // the JSON values in it, one a line
+	lines  []map[string]any // the JSON values in it, one per line
 }
 
 // call makes a request; headers are name and value in turn.
@@ -122,7 +122,7 @@ func TestErrorsOverREST(t *testing.T) {
 	}
 }
 
-// An error has the id by which it is found in the log, like any answer.
+// An error has the id by which it is found in the log, like any response.
 func TestRequestIDOverREST(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -225,7 +225,7 @@ func TestActiveRunOverREST(t *testing.T) {
 	if cancel := s.call(t, "POST", "/v1/runs/"+id.(string)+":cancel", ""); cancel.code != 200 {
 		t.Errorf("%d %s", cancel.code, cancel.body)
 	}
-	// A stream that began with 200 ends with the error.
+	// A stream that has begun with status 200 ends with the error.
 	events := s.call(t, "GET", "/v1/runs/"+id.(string)+"/events", "")
 	last := events.lines[len(events.lines)-1]
 	if events.code != 200 || at(last, "error", "code") != float64(1) || at(events.lines[len(events.lines)-2], "result", "event", "runFinished") == nil {

@@ -215,7 +215,7 @@ func (s *server) queued(t *testing.T) (id string) {
 	return s.db.Strings("SELECT id::text FROM cleanupd.run")[0]
 }
 
-// A client that does not come to the end of its request is cut off.
+// A client that does not complete its request is cut off.
 func TestSlowClients(t *testing.T) {
 	defer service.Hurry(300*time.Millisecond, 300*time.Millisecond, time.Minute)()
 	t.Run("cut off", func(t *testing.T) { // ends before the times are as before
@@ -268,7 +268,7 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// A client that does not read its stream costs nothing after a while; what is with it goes on.
+// A client that does not read its stream costs nothing after a while; others on the same connection are not affected.
 func TestStalledReaders(t *testing.T) {
 	defer service.Hurry(10*time.Second, 30*time.Second, time.Second)()
 	t.Run("cut off", func(t *testing.T) {
@@ -358,7 +358,7 @@ func TestQuietStream(t *testing.T) {
 	})
 }
 
-// watching tells whether any stream of a run is at work in this process.
+// watching reports whether any stream of a run is active in this process.
 func watching() bool {
 	stacks := make([]byte, 4<<20)
 	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Service).WatchRun")

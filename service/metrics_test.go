@@ -24,7 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// scraped are the metrics as they were read over HTTP.
+// scraped are the metrics as read over HTTP.
 type scraped map[string]*dto.MetricFamily
 
 func (s *server) scrape(t *testing.T) (text string, all scraped) {
@@ -41,7 +41,7 @@ func (s *server) scrape(t *testing.T) (text string, all scraped) {
 	return got.body, all
 }
 
-// scrapeAfter scrapes when so many runs and calls have been counted: that is done right after their end was told.
+// scrapeAfter scrapes when a number of runs and calls have been counted, which is done right after their end is reported.
 func (s *server) scrapeAfter(t *testing.T, runs, calls float64) (text string, all scraped) {
 	t.Helper()
 	sum := func(name string) (n float64) {
@@ -92,7 +92,7 @@ var (
 	ofPart     = regexp.MustCompile(`_(?:bucket|sum|count)$`)
 )
 
-// watched checks that there is what the dashboard and the alerts ask for.
+// watched checks that the metrics of the dashboard and the alerts exist.
 func watched(t *testing.T, got scraped) {
 	t.Helper()
 	for _, file := range []string{"../deploy/grafana/cleanupd.json", "../deploy/prometheus/alerts.yaml"} {
@@ -112,7 +112,7 @@ func watched(t *testing.T, got scraped) {
 	}
 }
 
-// What is measured of a run is what its account says; names and units are as Prometheus asks, whoever exports them.
+// The metrics of a run agree with its account; names and units follow Prometheus' conventions, whoever exports them.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -173,7 +173,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A lock that nobody gives back: what is tried again, the task and the run that fail. Then a run that is cancelled.
+// A lock that is never released: retries, and the task and the run that fail. Then a run that is cancelled.
 func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -212,7 +212,7 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// The database that does not answer is told of, and hides nothing else.
+// A database that does not answer is reported, and hides no other metrics.
 func TestMetricsWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	db, postgres := pgtest.Private(t)
@@ -230,7 +230,7 @@ func TestMetricsWithoutTheDatabase(t *testing.T) {
 	}
 }
 
-// A database that says nothing is not waited for.
+// Scrapes do not wait for a silent database.
 func TestMetricsOfASilentDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -247,7 +247,7 @@ func TestMetricsOfASilentDatabase(t *testing.T) {
 	got.check(t, "cleanupd_scrape_error", map[string]float64{"runs": 1, "tables": 1})
 }
 
-// Runs that wait, and the schedule, are told by a replica that works on nothing itself.
+// A replica that executes nothing itself reports queued runs and the schedule.
 func TestMetricsOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	s := serve(t, pgtest.Campaign(t), true)
@@ -267,7 +267,7 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 	got.check(t, "rpc_server_call_duration_seconds", map[string]float64{"cleanup.v1.CleanupService/SetSchedule OK grpc": 1})
 }
 
-// What callers make up does not become series.
+// Made-up methods of callers do not become series.
 func TestMetricsOfUnknownMethods(t *testing.T) {
 	t.Parallel()
 	s := serve(t, pgtest.Campaign(t), true)

@@ -68,7 +68,7 @@ func TestSetOptions(t *testing.T) {
 		}
 		return got.GetOptions()
 	}
-	// Without a mask what is set changes.
+	// Without a mask the fields that are set change.
 	got := set(&cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(24855), EventPurgeDelayDays: proto.Int32(5),
 		StorageOptimization: cleanupv1.StorageOptimization_STORAGE_OPTIMIZATION_ANALYZE.Enum()}})
 	if got.GetVisitorPurgeDelayDays() != 24855 || got.GetEventPurgeDelayDays() != 5 || got.GetStorageOptimization() != cleanupv1.StorageOptimization_STORAGE_OPTIMIZATION_ANALYZE {
@@ -78,7 +78,7 @@ func TestSetOptions(t *testing.T) {
 	if want := []string{"7 NmsCleanup_EventPurgeDelay 14 432000", "-5 NmsCleanup_VisitorPurgeDelay 3 2147472000", "-4 XtkCleanup_NoStats 3 2"}; !slices.Equal(rows, want) {
 		t.Errorf("stored: %q", rows)
 	}
-	// With a mask only what it names changes, and what is absent goes back to its default.
+	// With a mask only the fields that it names change, and absent ones are reset to their defaults.
 	got = set(&cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{EventPurgeDelayDays: proto.Int32(9), RejectsPurgeDelayDays: proto.Int32(1)},
 		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"rejects_purge_delay_days", "visitor_purge_delay_days", "storage_optimization"}}})
 	if got.GetEventPurgeDelayDays() != 5 || got.GetRejectsPurgeDelayDays() != 1 || got.GetVisitorPurgeDelayDays() != 30 || got.GetStorageOptimization() != cleanupv1.StorageOptimization_STORAGE_OPTIMIZATION_VACUUM_ANALYZE {
@@ -135,7 +135,7 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
-// Over REST a number that no 32 bits hold is too large like any other.
+// Over REST a number that does not fit into 32 bits is reported like any other that is too large.
 func TestOptionsBeyondTheirBits(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// busy is a replica whose places for runs are all taken by runs that nobody works on: what is accepted is ABORTED (409) when
-// it is a run, RESOURCE_EXHAUSTED (429) when it is a dry one, and nothing is started.
+// busy is a replica whose slots for runs are all taken by runs that nobody works on: an accepted request is ABORTED (409) for
+// a run, RESOURCE_EXHAUSTED (429) for a dry run, and nothing is started.
 func busy(f *testing.F) *server {
 	s := serve(f, pgtest.Campaign(f), true)
 	for _, dry := range []bool{false, true, true} {
@@ -37,7 +37,7 @@ func busy(f *testing.F) *server {
 	return s
 }
 
-// ask makes a request and returns the answer; 0 when it can not be made at all.
+// ask makes a request and returns the response; 0 if it cannot be made at all.
 func (s *server) ask(t *testing.T, method, path, body string) (code int, answer []byte) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -56,7 +56,7 @@ func (s *server) ask(t *testing.T, method, path, body string) (code int, answer 
 	return resp.StatusCode, answer
 }
 
-// read reads a body as the contract says it is read: one JSON value that the message knows, or nothing.
+// read parses a body as the contract says: one JSON value that the message knows, or nothing.
 func read(body string, m proto.Message) bool {
 	if strings.TrimSpace(body) == "" {
 		return true
@@ -64,7 +64,7 @@ func read(body string, m proto.Message) bool {
 	return json.Valid([]byte(body)) && protojson.Unmarshal([]byte(body), m) == nil
 }
 
-// Nothing that is sent makes the server fail; what it refuses it refuses with a status that says why.
+// No request makes the server fail; it refuses requests with a status that says why.
 func FuzzREST(f *testing.F) {
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "/v1/runs", ""}, {"GET", "/v1/runs?page_size=-1", ""}, {"GET", "/v1/runs?pageSize=1&page_token=MjAyNg==", ""}, {"GET", "/v1/runs?page_size=2147483648", ""}, {"GET", "/v1/runs?%zz", ""}, {"GET", "/v1/runs?page_token=%ff", ""}, {"GET", "/v1/runs;x=1?a;b", ""},
@@ -95,7 +95,7 @@ func FuzzREST(f *testing.F) {
 	})
 }
 
-// A run is started only by what is one in the whole: a dry run is never taken for a real one.
+// Only a valid request starts a run: a dry run is never taken for a real one.
 func FuzzRunCleanupBody(f *testing.F) {
 	for _, c := range [][2]string{{"", ""}, {"", "{}"}, {"", " \n"}, {"", `{"dryRun": true}`}, {"", `{"dry_run": true}`}, {"", `{"dryRun": true, "dryRun": false}`}, {"", `{"dryRun": true, "dry_run": false}`}, {"", `{"dryRun": null}`}, {"", `{"dryrun": true}`}, {"", `{"dryRun": "true"}`},
 		{"", `{"dryRun": true} {}`}, {"", `{"dryRun": true}x`}, {"", "null"}, {"", "[]"}, {"", "\ufeff{}"}, {"", "{}\x00"}, {"?dry_run=true", "{}"}, {"?dryRun=true", ""}, {"?", `{"dryRun": true}`}, {"?=", "{}"}, {"?a=1;b=2", "{}"}, {"?%zz=1", "{}"}, {"?&", "{}"}, {"??", "{}"},
@@ -126,7 +126,7 @@ func FuzzRunCleanupBody(f *testing.F) {
 	})
 }
 
-// What is stored of the options and the schedule is what the body says, and a body that is not understood changes nothing.
+// The stored options and schedule are what the body says, and a body that is not understood changes nothing.
 func FuzzSettingsBody(f *testing.F) {
 	for _, c := range [][2]string{{`{"visitorPurgeDelayDays": 60}`, `{"cron": "0 4 * * *"}`}, {`{"visitorPurgeDelayDays": null}`, `{"timeZone": "Europe/Berlin", "enabled": true}`}, {`{"visitorPurgeDelayDays": 1e1}`, `{"once": "2090-01-01T00:00:00.123456Z"}`}, {`{"visitorPurgeDelayDays": "7"}`, `{"maxDuration": "0.000001s"}`},
 		{`{"visitorPurgeDelayDays": 24855}`, `{"maxDuration": "0.000000001s"}`}, {`{"visitorPurgeDelayDays": 24856}`, `{"maxDuration": "-1s"}`}, {`{"visitorPurgeDelayDays": 2147483648}`, `{"nextRunTime": "2026-01-01T00:00:00Z"}`}, {`{"storageOptimization": "STORAGE_OPTIMIZATION_NONE"}`, `{"once": "9999-12-31T23:59:59.9999999Z"}`},

@@ -198,7 +198,7 @@ func TestAClientThatLeavesDoesNotStopTheRun(t *testing.T) {
 
 func TestThirdDryRun(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true) // nobody takes them
+	s := serve(t, pgtest.Campaign(t), true) // nobody claims them
 	for range 2 {
 		if _, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{DryRun: true}); err != nil {
 			t.Fatal(err)
@@ -395,7 +395,7 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// A database that takes connections and says nothing is as lost as one that is away.
+// A database that accepts connections but is silent is as lost as one that is away.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -145,7 +145,7 @@ func TestUserDataErrors(t *testing.T) {
 			t.Errorf("%v: %v", in, err)
 		}
 	}
-	// A document storage that can not be worked on fails the erasure after its receipt.
+	// An unusable document storage fails the erasure after its receipt.
 	forms.Do("ALTER TABLE tb_task_acl RENAME TO tb_acl; CREATE VIEW tb_task_acl AS SELECT 1::bigint AS task_id")
 	task := forms.Strings("SELECT id::text FROM tb_task WHERE process_instance_id = 0 LIMIT 1")
 	events, err := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{TaskIds: task})

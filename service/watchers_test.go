@@ -35,8 +35,8 @@ var (
 	watchedRounds = flag.Int("watched-rounds", 1, "how often TestWatchers does so, with watchers and without")
 )
 
-// A run goes on as fast, and asks as little, whoever watches it, and whoever does not read what he watches. Those who read
-// see every event. The watchers are another process: their own work is not what is measured.
+// Watchers neither slow a run down nor cost more queries, even if some of them do not read. Those that read see every event.
+// The watchers are a separate process, so that their own work is not measured.
 func TestWatchers(t *testing.T) {
 	var with, without []time.Duration
 	for range *watchedRounds {
@@ -61,7 +61,7 @@ func (r *reads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQue
 
 func (*reads) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// cleaned runs a cleanup that so many watch, and returns how long it took.
+// cleaned runs a cleanup with a number of watchers, and returns how long it took.
 func cleaned(t *testing.T, watchers int) (took time.Duration) {
 	t.Run(fmt.Sprintf("%d watchers", watchers), func(t *testing.T) {
 		db := pgtest.Campaign(t)
@@ -126,7 +126,7 @@ func measure(m *runtime.MemStats) {
 	runtime.ReadMemStats(m)
 }
 
-// processorTime is what this process has taken so far.
+// processorTime is the processor time that this process has used so far.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
@@ -141,7 +141,7 @@ type crowd struct {
 	size  int
 }
 
-// gather starts watchers of a run, and waits until the server has them all.
+// gather starts watchers of a run, and waits until the server serves them all.
 func gather(t *testing.T, s *server, runID string, size int) *crowd {
 	t.Helper()
 	if size == 0 {
@@ -166,7 +166,7 @@ func gather(t *testing.T, s *server, runID string, size int) *crowd {
 	return c
 }
 
-// check waits until all who read have come to the end, and checks what they saw.
+// check waits until all that read have reached the end, and checks what they saw.
 func (c *crowd) check(t *testing.T, events int) {
 	t.Helper()
 	if c.size == 0 {
@@ -178,7 +178,7 @@ func (c *crowd) check(t *testing.T, events int) {
 	}
 }
 
-// leave ends the process, and says how much processor time it took.
+// leave ends the process, and returns how much processor time it used.
 func (c *crowd) leave(t *testing.T) time.Duration {
 	if c.size == 0 {
 		return 0
@@ -189,9 +189,9 @@ func (c *crowd) leave(t *testing.T) time.Duration {
 	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }
 
-// watch is the process: of five watchers one does not read what it gets, over gRPC or, ten of them, over REST.
+// watch is the process: one of five watchers does not read what it is sent, over gRPC or, for ten of them, over REST.
 func watch(given string) error {
-	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil { // as though it were on a machine of its own
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil { // as if it were on another machine
 		return err
 	}
 	var address, rest, runID string
@@ -207,7 +207,7 @@ func watch(given string) error {
 		}
 		clients[i] = cleanupv1.NewCleanupServiceClient(conn)
 	}
-	var unread []net.Conn // which would be closed if nobody knew of them
+	var unread []net.Conn // kept, so that they are not garbage collected and closed
 	seen := make(chan int64)
 	readers := 0
 	for i := range size {

@@ -12,7 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// freshened is how the application makes a row one that no rule names, in tables on whose rows nothing else depends.
+// freshened is how the application changes a row so that it is no longer obsolete, in tables on whose rows nothing else
+// depends.
 var freshened = map[string]string{
 	"XtkAudit":         "tsChanged = clock_timestamp()",
 	"NmsVisitor":       "tsLastModified = clock_timestamp()",
@@ -23,7 +24,7 @@ var freshened = map[string]string{
 	"XtkWorkflowLog":   "tsLog = clock_timestamp()",
 }
 
-// firstNew is above all ids that are there at the beginning.
+// firstNew is above all initial ids.
 const firstNew = 1_900_000_000
 
 // fate is what the application did to a row.
@@ -31,18 +32,18 @@ type fate int
 
 // Fates.
 const (
-	fresh   fate = iota // it wrote it, and no rule names it any more
-	missing             // it wanted to, and it was gone
-	deleted             // it deleted it itself
+	fresh   fate = iota // it was written, and is not obsolete
+	missing             // it was gone when the application wanted to write it
+	deleted             // the application deleted it
 )
 
-// row names a row.
+// row identifies a row.
 type row struct {
 	table string
 	key   int64
 }
 
-// application writes and locks rows while a run is at work.
+// application writes and locks rows during a run.
 type application struct {
 	db   *pgtest.DB
 	rng  *rand.Rand
@@ -50,7 +51,7 @@ type application struct {
 	done map[row]fate
 }
 
-// work goes on until the context ends. A server that restarts meanwhile is waited for.
+// work continues until the context ends. It waits for a server that restarts.
 func (a *application) work(ctx context.Context, t *testing.T) {
 	var rows []row
 	for _, table := range a.m.db.Tables {
@@ -82,7 +83,7 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 				fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, next))
 		case 1:
 			err = a.write(ctx, r, deleted, fmt.Sprintf("DELETE FROM %s WHERE %s = %d", r.table, key, r.key))
-		case 2: // changed and taken back, or locked for a moment: nothing has happened
+		case 2: // changed and rolled back, or locked for a moment: no effect
 			err = a.hold(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
 		default:
 			err = a.write(ctx, r, fresh, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
@@ -95,7 +96,7 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 	}
 }
 
-// hold changes a row, keeps its lock for a while, and takes the change back.
+// hold changes a row, keeps its lock for a while, and rolls the change back.
 func (a *application) hold(ctx context.Context, sql string) error {
 	tx, err := a.db.Begin(ctx)
 	if err != nil {
@@ -109,9 +110,9 @@ func (a *application) hold(ctx context.Context, sql string) error {
 	return nil
 }
 
-// write does something to a row, and finds out whether it was committed should the connection be cut.
+// write does something to a row, and finds out whether it was committed if the connection is cut.
 func (a *application) write(ctx context.Context, r row, f fate, statements ...string) error {
-	ctx = context.WithoutCancel(ctx) // what was begun comes to its end
+	ctx = context.WithoutCancel(ctx) // what was begun is completed
 	token, n := a.rng.Int64(), int64(0)
 	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
 		for _, sql := range statements {
@@ -156,8 +157,8 @@ func (a *application) outlive(ctx context.Context) error {
 	}
 }
 
-// adjust turns what the model says into what must be there after the application's writes, takes the rows that it
-// wrote out of the comparison, and checks them by themselves.
+// adjust turns the model's result into what must be there after the application's writes: it excludes the rows that the
+// application wrote from the comparison, and checks them separately.
 func (a *application) adjust(t *testing.T) {
 	t.Helper()
 	for r, f := range a.done {

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// An orphan needs a parent table to be missing from: without one, or with an empty one, nothing goes.
+// Orphans need a parent table to be missing from: without one, or with an empty one, nothing is deleted.
 func TestOrphansNeedAParentWithRows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ task, rows, child, parent string }{
@@ -64,7 +64,7 @@ func TestMissingColumns(t *testing.T) {
 		ALTER TABLE XtkReject DROP tsLog;
 		INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01'); ALTER TABLE NmsVisitor DROP iOrigin`)
 	j := mustRun(t, db, nil, "import-rejects", "visitors")
-	// One side of an OR falls out of it; a column that is needed takes its step along.
+	// One side of an OR is dropped; a step whose column is missing is skipped.
 	if got := db.Strings("SELECT iRejectId::text FROM XtkReject"); !slices.Equal(got, []string{"2"}) || j.states["import-rejects"] != tasks.Succeeded {
 		t.Errorf("import-rejects is %s and left %v", j.states["import-rejects"], got)
 	}
@@ -73,7 +73,7 @@ func TestMissingColumns(t *testing.T) {
 	}
 }
 
-// What a mapping says is hostile: it names no table, a table that is no log, or two names for one.
+// A mapping is hostile: it names no table, a table that is not a log, or one table by two names.
 func TestHostileMappings(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -105,7 +105,7 @@ func TestHostileMappings(t *testing.T) {
 	}
 }
 
-// A log is known by a unique iBroadLogId, be it the primary key or not.
+// A log is recognized by a unique iBroadLogId, whether it is the primary key or not.
 func TestLogWithAnotherPrimaryKey(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -140,8 +140,8 @@ func TestPartitionedLog(t *testing.T) {
 	}
 }
 
-// A table that inherits from another of the same family is one with it: each row counts once, and its zero record stays though
-// the key is not inherited.
+// A table that inherits from another of the same family is swept with it: each row counts once, and its zero record stays
+// though the key is not inherited.
 func TestInheritedTableOfTheFamily(t *testing.T) {
 	t.Parallel()
 	for _, isDry := range []bool{true, false} {
@@ -159,7 +159,7 @@ func TestInheritedTableOfTheFamily(t *testing.T) {
 	}
 }
 
-// A foreign key is the table's that has it, and no other's whose name differs in case alone.
+// A foreign key belongs to the table that has it, not to one whose name differs only in case.
 func TestListsLinkedFromAQuotedTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -174,7 +174,7 @@ func TestListsLinkedFromAQuotedTable(t *testing.T) {
 	}
 }
 
-// What can not be assigned for want of its column is left out, and the rest is done.
+// An assignment to a missing column is omitted, and the rest is done.
 func TestDeliveryWithoutTheDateOfItsEnd(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -185,7 +185,7 @@ func TestDeliveryWithoutTheDateOfItsEnd(t *testing.T) {
 	}
 }
 
-// What is cancelled is of another date then, and moves to the partition of that.
+// A cancelled log gets another date, and moves to the partition of that date.
 func TestCancelledLogsMoveToAnotherPartition(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -263,7 +263,7 @@ func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
 	}
 }
 
-// What is left is asked for again: the lower bound stays where it was.
+// Entries that were left are looked for again: the lower bound stays where it was.
 func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -282,7 +282,7 @@ func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	}
 }
 
-// Statistics of all times are summed up from the first one on.
+// Statistics are summed up from the first one on, whatever their dates.
 func TestEmailErrorStatsOfAllTimes(t *testing.T) {
 	t.Parallel()
 	for _, date := range []string{"-infinity", "0044-03-15 BC"} {
@@ -298,7 +298,7 @@ func TestEmailErrorStatsOfAllTimes(t *testing.T) {
 	}
 }
 
-// Sums stop at what their columns hold, on both sides, and those of nothing are none.
+// Sums are clamped to the range of their columns, and those of nothing are 0.
 func TestEmailErrorStatsAtTheEdge(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -310,7 +310,7 @@ func TestEmailErrorStatsAtTheEdge(t *testing.T) {
 	}
 }
 
-// Options that can not be read are not their defaults, which might delete too much.
+// Options that cannot be read do not fall back to their defaults, which might delete too much.
 func TestOptionsOutOfSight(t *testing.T) {
 	t.Parallel()
 	for _, hide := range []string{"ALTER TABLE XtkOption DROP iLongValue", "ALTER TABLE XtkOption DROP sName", "ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"} {
@@ -327,7 +327,8 @@ func TestOptionsOutOfSight(t *testing.T) {
 	}
 }
 
-// When the last cleanup was, and up to when statistics of errors are summed up, is not guessed where it may be hidden.
+// The time of the last cleanup, and the time up to which statistics of errors are summed up, are not guessed if they may be
+// hidden.
 func TestMomentsOutOfSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -341,8 +342,8 @@ func TestMomentsOutOfSight(t *testing.T) {
 	}
 }
 
-// Without the column of moments delays hold, npai has no lower bound, and statistics of errors are not summed up, since it
-// could not be told from when on.
+// Without the column tsTimeStampValue delays apply, npai has no lower bound, and statistics of errors are not summed up, since
+// the time up to which they are cannot be stored.
 func TestOptionsWithoutMoments(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -358,7 +359,7 @@ func TestOptionsWithoutMoments(t *testing.T) {
 	}
 }
 
-// What a dry run can not count for a lock it says, as a run does.
+// A dry run reports what it cannot count because of a lock, as a run does.
 func TestDryRunOfALockedTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -416,7 +417,7 @@ func TestNoCampaignDatabase(t *testing.T) {
 	}
 }
 
-// The schema is the one that holds NmsDelivery; what looks alike elsewhere is left alone.
+// The schema is that of NmsDelivery; similar tables elsewhere are left alone.
 func TestOtherSchemas(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -438,7 +439,7 @@ func TestOtherSchemas(t *testing.T) {
 	}
 }
 
-// Rights that lack are found before anything is deleted, all of them at once.
+// Missing rights are found before anything is deleted, all of them at once.
 func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -457,7 +458,7 @@ func TestMissingRights(t *testing.T) {
 	}
 }
 
-// A right that a task needs beyond its steps is missed before anything of it goes.
+// A missing right that a task needs beyond its steps is found before it deletes anything.
 func TestMissingRightsBeyondTheSteps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ task, rows, right, stays string }{
@@ -486,7 +487,7 @@ func TestMissingRightsBeyondTheSteps(t *testing.T) {
 	}
 }
 
-// What a task does beside its steps waits for others, too, and is counted in what may go a second.
+// What a task does beyond its steps is throttled, too, and counts towards RowsPerSecond.
 func TestListsGiveWay(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

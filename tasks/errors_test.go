@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// What a server can not do for the moment says nothing about a task, by whichever code of its classes it says so.
+// A server that is currently unusable says nothing about a task, whichever code of these classes it returns.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]bool{

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// On analyzed tables the rows that a task is expected to take are within a fifth of those that it takes.
+// On analyzed tables the expected number of rows of a task is within a fifth of the actual one.
 func TestEstimates(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -24,7 +24,7 @@ import (
 
 var faultSeeds = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes")
 
-// scene is a run under attack: two replicas, each behind a network of its own, on a server of its own.
+// scene is a run under attack: two replicas, each behind its own network, on a separate server.
 type scene struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -35,12 +35,12 @@ type scene struct {
 	revivals sync.WaitGroup
 }
 
-// always makes a fault of what can happen at any moment.
+// always makes a fault of something that can happen at any moment.
 func always(happen func(s *scene, i int)) func(s *scene, i int) bool {
 	return func(s *scene, i int) bool { happen(s, i); return true }
 }
 
-// faults are what may happen to one of the replicas; they tell whether they did.
+// faults are what may happen to one of the replicas; they return whether it did.
 var faults = map[string]func(s *scene, i int) bool{
 	"connections reset":           always(func(s *scene, i int) { s.networks[i].Cut() }),
 	"half-closed to the server":   always(func(s *scene, i int) { s.networks[i].HalfClose(true) }),
@@ -60,10 +60,10 @@ func (s *scene) within(from, to int) time.Duration {
 	return time.Duration(from+s.rng.IntN(to-from)) * time.Millisecond
 }
 
-// end ends a replica, which comes back beside whatever happens next.
+// end ends a replica, which comes back while other faults happen.
 func (s *scene) end(i int, signal syscall.Signal) bool {
 	running, err := s.replicas[i].end(signal)
-	if !running { // still on its way
+	if !running { // still starting
 		return false
 	}
 	if signal == syscall.SIGTERM && err != nil {
@@ -77,7 +77,7 @@ func (s *scene) end(i int, signal syscall.Signal) bool {
 	return true
 }
 
-// freeze stops a replica for longer than its lease, and wakes it up while another one is at work.
+// freeze stops a replica for longer than its lease, and wakes it up while another one is working.
 func (s *scene) freeze(i int) {
 	s.replicas[i].signal(syscall.SIGSTOP)
 	wake := s.within(1_100, 2_500)
@@ -110,8 +110,8 @@ func (s *scene) restart(fast bool) {
 	}
 }
 
-// Whatever happens to the replicas, their network and the database, a run comes to its end; what it deleted is what the
-// rules name at its clock, and nothing else; its account is exact; and every watcher sees every event once.
+// Whatever happens to the replicas, their network and the database, a run ends; it has deleted what is obsolete by the
+// rules at its clock, and nothing else; its account is exact; and every watcher sees every event once.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t) // skips where there is no PostgreSQL
@@ -136,12 +136,12 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// underFaults makes a random database, attacks its run, and asks the questions. It returns the faults that a run has
-// met.
+// underFaults makes a random database, attacks its run, and checks the result. It returns the faults that the run
+// encountered.
 func underFaults(t *testing.T, program string, seed uint64) map[string]int {
 	s := &scene{t: t, rng: rand.New(rand.NewPCG(seed, 4))}
 	s.db, s.server = pgtest.Private(t)
-	// The cutoffs of the dates' moment are not those of the run, which begins a little later.
+	// The dates are relative to a moment shortly before the run, whose cutoffs are a little later.
 	m := randomDatabase(t, s.db, seed, time.Now().Add(30*time.Minute).Truncate(time.Microsecond))
 	original := m.keys()
 	s.db.Do("CREATE TABLE elsewhere.application (token bigint)")
@@ -221,7 +221,7 @@ func underFaults(t *testing.T, program string, seed uint64) map[string]int {
 	return met
 }
 
-// attack lets one thing after another happen until the run has ended, or it has been enough.
+// attack causes one fault after another until the run has ended, or there have been enough.
 func (s *scene) attack(ctx context.Context, met map[string]int) {
 	names := slices.Sorted(maps.Keys(faults))
 	for range 12 {

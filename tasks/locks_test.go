@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// A work table that the application reads is passed over, and nobody else waits behind the drop for two seconds.
+// A work table that the application reads is skipped, and nobody else waits behind the drop for two seconds.
 func TestDropDoesNotQueueTheApplication(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -72,7 +72,7 @@ func TestLockedLogKeepsItsDelivery(t *testing.T) {
 	}
 }
 
-// A coupon that stays locked keeps the delivery by whose message it was given, and only that.
+// A coupon that stays locked keeps the delivery with whose message it was given, and only that.
 func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -95,7 +95,7 @@ func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 
 func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// The number of statements follows from the rows, not from the deliveries they belong to.
+// The number of statements depends on the rows, not on the deliveries that they belong to.
 func TestDeliveriesGoInSets(t *testing.T) {
 	t.Parallel()
 	statements := func(deliveries int) int64 {
@@ -127,7 +127,7 @@ func TestDeliveriesGoInSets(t *testing.T) {
 	}
 }
 
-// Work tables go in groups; one that is locked, one that something stands on, and one that is in use stay alone.
+// Work tables are dropped in groups; only one that is locked, one that a view depends on, and one that is in use stay.
 func TestWorkTablesGoInGroups(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -30,11 +30,11 @@ type journal struct {
 	batches  []purge.Delta
 	logs     []string
 	emptied  []string
-	cursor   purge.Cursor // of the task at work, as committed last
+	cursor   purge.Cursor // of the current task, as last committed
 	// loseAt is the batch at which the worker dies, before its commit or after it; 0: never.
 	loseAt int
 	after  bool
-	// proceed says whether the run may go on, where that is asked outside of a batch; nil: it may.
+	// proceed says whether the run may continue, when asked outside of a batch; nil: it may.
 	proceed func() error
 }
 
@@ -101,7 +101,7 @@ func (j *journal) TaskFinished(_ context.Context, state tasks.State, problem str
 	return nil
 }
 
-// said tells whether a log line has all of the parts.
+// said reports whether a log line has all of the parts.
 func (j *journal) said(parts ...string) bool {
 	return slices.ContainsFunc(j.logs, func(line string) bool {
 		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) })
@@ -112,7 +112,7 @@ func newJournal(db *pgtest.DB) *journal {
 	return &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}, updated: map[string]int64{}, expected: map[string]int64{}}
 }
 
-// run carries out the tasks of these names, all when there are none.
+// run executes the named tasks, or all if there are no names.
 func run(t *testing.T, db *pgtest.DB, change func(*tasks.Config), names ...string) (*journal, error) {
 	t.Helper()
 	j := newJournal(db)
@@ -134,7 +134,7 @@ func runWith(t *testing.T, j *journal, change func(*tasks.Config), names ...stri
 	return tasks.Run(t.Context(), c, j)
 }
 
-// mustRun is run for tasks that are to succeed.
+// mustRun is run for tasks that must succeed.
 func mustRun(t *testing.T, db *pgtest.DB, change func(*tasks.Config), names ...string) *journal {
 	t.Helper()
 	j, err := run(t, db, change, names...)

@@ -6,7 +6,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Ten thousand work tables go with a server's default settings: in groups, since one transaction can not lock so many.
+// Ten thousand work tables can be dropped with a server's default settings: in groups, since one transaction cannot lock so
+// many.
 func TestTenThousandWorkTables(t *testing.T) {
 	t.Parallel()
 	db, _ := pgtest.Private(t)

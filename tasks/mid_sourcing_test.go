@@ -61,7 +61,7 @@ func TestMidSourcing(t *testing.T) {
 	}
 }
 
-// A run that is stopped while it waits on a server is stopped, and has not failed.
+// A run that is stopped while it waits for a mid-sourcing server is stopped, and has not failed.
 func TestMidSourcingThatIsStopped(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
@@ -89,7 +89,7 @@ func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	}
 }
 
-// What can not be done there is told, with the name of the server.
+// What cannot be done there is reported, with the name of the server.
 func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
@@ -100,7 +100,7 @@ func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What is held back there stays here too.
+// What is held back there stays here, too.
 func TestMidSourcingWithALockedRow(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)

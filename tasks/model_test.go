@@ -11,21 +11,21 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// model is what a run must leave of a database, reckoned in plain Go from the rules, without SQL and without the
+// model is what a run must leave of a database, computed in plain Go from the rules, without SQL and without the
 // code under test.
 type model struct {
 	db        *campaigndb.Database
 	now       time.Time
 	relations map[string]relation // work tables and views, by name
-	coalesced bool                // email-error-stats has had something to work on
+	coalesced bool                // email-error-stats had something to do
 	// The account that the run should give.
 	deleted, updated, dropped int64
 }
 
-// relation is a table or view beside those with rows.
+// relation is a table or view other than those with rows.
 type relation struct {
 	foreign bool   // postgres owns it
-	on      string // of a view: what it stands on
+	on      string // of a view: the table that it depends on
 }
 
 // rec is a row and its table.
@@ -41,7 +41,7 @@ func (r rec) text(column string) string {
 	return s
 }
 
-// date is nil for NULL and for a column that is not there.
+// date is nil for NULL and for a missing column.
 func (r rec) date(column string) *time.Time {
 	c := r.t.Column(column)
 	if c < 0 || r.row[c] == nil {
@@ -53,13 +53,13 @@ func (r rec) date(column string) *time.Time {
 
 func (r rec) set(column string, value any) { r.row[r.t.Column(column)] = value }
 
-// before tells whether a date is older than a moment; NULL never is.
+// before reports whether a date is older than a moment; NULL never is.
 func (r rec) before(column string, moment time.Time) bool {
 	when := r.date(column)
 	return when != nil && when.Before(moment)
 }
 
-// each calls fn for the rows of a table that are no zero record.
+// each calls fn for the rows of a table, except the zero record.
 func (m *model) each(table string, fn func(r rec)) {
 	t := m.db.Table(table)
 	if t == nil {
@@ -114,7 +114,7 @@ func (m *model) option(name string) *rec {
 	return nil
 }
 
-// cutoff is the moment before which rows are older than a delay. It is not ok when the stored delay is too small.
+// cutoff is the moment before which rows are older than a delay. ok is false if the stored delay is too small.
 func (m *model) cutoff(name string, days int, extra time.Duration) (time.Time, bool) {
 	delay := time.Duration(days) * day
 	if o := m.option(name); o != nil {
@@ -123,14 +123,14 @@ func (m *model) cutoff(name string, days int, extra time.Duration) (time.Time, b
 	return m.now.Add(-delay - extra), delay >= day
 }
 
-// old deletes what is older than a delay, if the rest of the rule holds.
+// old deletes rows that are older than a delay, if the rest of the rule holds.
 func (m *model) old(table, column, option string, days int, extra time.Duration, also func(r rec) bool) {
 	if cutoff, ok := m.cutoff(option, days, extra); ok {
 		m.remove(table, func(r rec) bool { return r.before(column, cutoff) && (also == nil || also(r)) })
 	}
 }
 
-// orphan tells of a link whether it leads to nothing; never when the parent holds no row.
+// orphan reports whether a link is dangling; it never is if the parent has no rows.
 func (m *model) orphan(parent, key string, emptyIsTrue bool) func(id int64) bool {
 	t := m.db.Table(parent)
 	if t == nil || len(t.Rows) == 0 && !emptyIsTrue {
@@ -140,7 +140,7 @@ func (m *model) orphan(parent, key string, emptyIsTrue bool) func(id int64) bool
 	return func(id int64) bool { return id != 0 && !ids[id] }
 }
 
-// family lists the tables that the mappings name in a column and that have such a key, and one that is built in.
+// family returns the tables that the mappings name in a column and that have a key, and one that is built in.
 func (m *model) family(column, key, builtIn string) []string {
 	var names []string
 	add := func(name string) {
@@ -253,7 +253,7 @@ func unsigned(id int64) int64 {
 	return id
 }
 
-// dropOne drops a relation, unless it is another's or something stands on it.
+// dropOne drops a relation, unless it has another owner or a view depends on it.
 func (m *model) dropOne(name string) bool {
 	if m.relations[name].foreign {
 		return false

@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Tables whose rule is a date alone are told of by their delay in force, partitions together; what is locked, or not
-// known, is not.
+// Tables whose rule is a date alone are reported by their delay in force, partitions together; those that are locked, or whose
+// oldest row is unknown, are not.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

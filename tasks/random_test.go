@@ -23,7 +23,7 @@ var (
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
 )
 
-// A random database, cleaned, is what the model says, in every row of every table; and a second run changes nothing.
+// A random database is, after a cleanup, what the model says, in every row of every table; and a second run changes nothing.
 func TestRandomDatabases(t *testing.T) {
 	t.Parallel()
 	for i := range *seeds {
@@ -39,7 +39,7 @@ func TestRandomDatabases(t *testing.T) {
 			want := m.contents(original)
 			for _, which := range []string{"first", "second"} {
 				j := newJournal(db)
-				if which == "first" && rng.IntN(2) == 0 { // the worker dies at some batch, and another goes on
+				if which == "first" && rng.IntN(2) == 0 { // the worker dies at some batch, and another continues
 					j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
 				}
 				err := runWith(t, j, func(c *tasks.Config) { c.MaxRows = limit })
@@ -71,7 +71,7 @@ func TestRandomDatabases(t *testing.T) {
 	}
 }
 
-// goOn makes a run go on after the last committed batch of one that was lost.
+// goOn makes a run continue after the last committed batch of one that was lost.
 func goOn(c *tasks.Config, j *journal) {
 	c.Succeeded = map[string]bool{}
 	for task, state := range j.states {
@@ -89,7 +89,7 @@ var modules = []string{"NmsBroadLogMid", "NmsProviderMsgId", "NmsDeliveryLogStat
 var hostile = []any{nil, "", "nms:broadLogRcp", "NMS:broadlogrcp", "cus:broadLogStore", "nms:excludeLogRcp", "nms:trackingLogRcp", "cus:trackingLogStore", "nms:delivery", "nms:broadLogMid", "xtk:option",
 	"nms:nothing", "a:b:c", ":", "nms:", "nms:broadLogRcp; DROP TABLE NmsDelivery", `nms:"broadLogRcp"`, "nms:broadLogRcp ", "elsewhere.nms:broadLogRcp"}
 
-// randomDatabase makes one in db, its dates about a moment, and returns it as the model's beginning.
+// randomDatabase fills db, with dates around a moment, and returns it as the model's initial state.
 func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64, now time.Time) *model {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -135,7 +135,7 @@ func withoutZone(db *pgtest.DB) {
 	}
 }
 
-// perturb sets options and mappings, and what links tables otherwise unlikely to meet.
+// perturb sets options and mappings, and creates links that are otherwise unlikely.
 func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 	options := d.Table("XtkOption")
 	add := func(name string, seconds int64, when any) {
@@ -208,7 +208,7 @@ func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 	}
 }
 
-// keys are those of the rows that are there at the beginning, by table.
+// keys are those of the initial rows, by table.
 func (m *model) keys() map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	for _, t := range m.db.Tables {
@@ -222,11 +222,11 @@ func (m *model) keys() map[string]map[string]bool {
 	return out
 }
 
-// line is a row as text. A row that the run made has an id, and a message, of its own choice.
+// line is a row as text. The id and the message of a row that the run has inserted are not compared.
 func line(t *campaigndb.Table, row []any, original map[string]bool) string {
 	var parts []string
 	made := t.Key != "" && !original[fmt.Sprint(row[t.Column(t.Key)])]
-	if t.Name == "xtkjoblog" { // where the id of a row that went may be given again
+	if t.Name == "xtkjoblog" { // where the id of a deleted row may be reused
 		message := row[t.Column("sMessage")]
 		made = message == nil || message == "Mirror pages purged"
 	}
@@ -288,7 +288,7 @@ func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[str
 	return lines
 }
 
-// compare tells what is left that should have gone, and what went that should be left.
+// compare reports what is left that should have been deleted, and what was deleted that should be left.
 func compare(t *testing.T, which string, got, want []string) {
 	t.Helper()
 	count := map[string]int{}

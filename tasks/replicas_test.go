@@ -31,7 +31,7 @@ func built(t *testing.T) string {
 	return program
 }
 
-// replica is a replica in a process of its own, which may die and come back at the same address.
+// replica is a replica in a separate process, which may die and come back at the same address.
 type replica struct {
 	program, url string
 	address      string // of gRPC; empty before the first start
@@ -93,7 +93,7 @@ func (r *replica) signal(s syscall.Signal) {
 	}
 }
 
-// end ends the process by a signal and waits for it. It is not ok when there was none.
+// end ends the process by a signal and waits for it. It returns false if there was none.
 func (r *replica) end(signal syscall.Signal) (ok bool, err error) {
 	r.mu.Lock()
 	cmd := r.cmd

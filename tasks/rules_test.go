@@ -12,14 +12,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// rule is a row on each side of every condition of a task. In the rows, OLD is just older than the cutoff of so
-// many days, EDGE is the cutoff itself, YOUNG just younger, and NOW the run's clock.
+// rule is a row on each side of every condition of a task. In the rows, OLD is just older than the cutoff of a number
+// of days, EDGE is the cutoff itself, YOUNG just younger, and NOW the run's clock.
 type rule struct {
 	task  string
 	days  int
 	rows  string
 	query string   // of one column
-	left  []string // what it answers after the run
+	left  []string // its result after the run
 }
 
 const mappings = `INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBroadLogSchema, sBroadLogExclSchema, sTrackingLogSchema) VALUES
@@ -182,7 +182,7 @@ func (r rule) sql() string {
 	return text
 }
 
-// changes are the tasks that do more than to delete what their query shows.
+// changes are the tasks that do more than delete what their query shows.
 var changes = map[string]bool{"lists-to-delete": true, "expired-deliveries": true, "mirror-pages": true, "email-error-stats": true, "work-tables": true, "workflow-instances": true}
 
 func TestRules(t *testing.T) {
@@ -243,7 +243,7 @@ func TestRulesWithTimestampsWithoutZone(t *testing.T) {
 	}
 }
 
-// Every task copes with a database in which each table it reads is missing in turn.
+// Every task copes with databases in which each of the tables that it reads is missing in turn.
 func TestMissingTables(t *testing.T) {
 	t.Parallel()
 	for _, r := range rules {

@@ -13,7 +13,7 @@ import (
 
 const relationsLeft = "SELECT relname::text FROM pg_class WHERE relname ~ '^(wk|grp)' AND relkind IN ('r', 'p', 'v') AND NOT relispartition ORDER BY 1"
 
-// A list that a policy hides may exist: what may hold its data stays.
+// A list that a policy hides may exist: a table that may hold its data stays.
 func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -26,7 +26,7 @@ func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 	}
 }
 
-// Where no list is known, what may hold the data of one stays, and that is said.
+// If no list is known, tables that may hold the data of one stay, which is reported.
 func TestWorkTablesWithoutAnyList(t *testing.T) {
 	t.Parallel()
 	for change, said := range map[string]string{"DELETE FROM NmsGroup": "nmsgroup is empty", "DROP TABLE NmsGroup CASCADE": "table NmsGroup is missing"} {
@@ -40,7 +40,7 @@ func TestWorkTablesWithoutAnyList(t *testing.T) {
 	}
 }
 
-// A view may stand on a work table of another kind: one run is enough for both.
+// A view may depend on a work table of another kind: one run is enough for both.
 func TestViewsOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -52,7 +52,8 @@ func TestViewsOfOtherKinds(t *testing.T) {
 	}
 }
 
-// Tables that stand on each other go in one run; what stands on one from outside keeps it, and is told of once.
+// Tables that depend on each other are dropped in one run; a table that an outside object depends on is kept, and reported
+// once.
 func TestWorkTablesOfEachOther(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -68,7 +69,7 @@ func TestWorkTablesOfEachOther(t *testing.T) {
 	}
 }
 
-// emptier empties a table once a batch has been committed.
+// emptier empties a table as soon as a batch has been committed.
 type emptier struct {
 	*journal
 	table string
@@ -82,7 +83,7 @@ func (e *emptier) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 	return err
 }
 
-// An owner's table that is emptied meanwhile, as by a restore, proves nothing any more.
+// An owner's table that is emptied in the meantime, as by a restore, no longer proves anything.
 func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -98,7 +99,7 @@ func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 	}
 }
 
-// A drop that the server has no room for is passed over like any other that is refused.
+// A drop for whose locks the server has no room is skipped like any other that is refused.
 func TestDropWithoutRoomForItsLocks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -118,7 +119,7 @@ func TestDropWithoutRoomForItsLocks(t *testing.T) {
 	}
 }
 
-// A list that a trigger keeps stays with its table, and is not counted; what is no table has nothing to do with it.
+// A list that a trigger keeps stays with its table, and is not counted; a sequence with the name of its table does not matter.
 func TestListsAndWhatHasTheNameOfTheirTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -23,7 +23,7 @@ func tokenFile(t *testing.T, role, secret string) string {
 	return path
 }
 
-// A server on a public address lets in who shows a token or a certificate, as far as the role goes, and writes down who did
+// A server on a public address admits callers with a token or a certificate, as far as their role goes, and records who did
 // what.
 func TestAccess(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// Whoever says so may serve everyone everywhere.
+// With --insecure a server may serve everyone on any address.
 func TestInsecure(t *testing.T) {
 	t.Parallel()
 	r := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--grpc-listen", "0.0.0.0:0", "--http-listen", "0.0.0.0:0", "--insecure")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is no database's address is a mistake on the command line, and whatever the password is like, it is not told.
+// A URL that is not a database's is a usage error, and whatever the password is, it is not shown.
 func FuzzDatabaseURL(f *testing.F) {
 	const secret = "hunter2x"
 	for _, c := range [][3]string{{"", "", ""}, {"", "", "/d"}, {"", "/", ":x/d"}, {"#", "", "/d"}, {"?", "", "/d"}, {"", "?", ":x"}, {"%zz", "", "/d"}, {" ", "", "/d"}, {"", "", "/d?sslmode=x"}, {"", "", "/d?timezone=UTC&TimeZone=x"}, {"", "", "/d?pool_max_conns=x"},

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// asProgram makes the test binary be the program, for tests that need a process of its own.
+// asProgram makes the test binary run as the program, for tests that need a separate process.
 const asProgram = "CLEANUPD_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func cleanupd(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// replica is the program serving in a process of its own.
+// replica is the program serving in a separate process.
 type replica struct {
 	cmd        *exec.Cmd
 	grpc, http string
@@ -55,7 +55,7 @@ func (l *logged) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// wait returns what a pattern captures, once it is in the log; nothing when it does not come.
+// wait returns what a pattern captures, once it is in the log; empty if it does not appear.
 func (l *logged) wait(ctx context.Context, pattern string) []string {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// What a terminal would act on is written out wherever it stands in a message; all else stays as it is.
+// Control characters are escaped wherever they are in a message; everything else stays as it is.
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	const bad, good = "e\x1b[31m\nReceipt \"fake\"", `e\x1b[31m Receipt \"fake\"`
@@ -26,7 +26,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// Who interrupts the question has not said yes.
+// Interrupting the prompt is not a yes.
 func TestQuestionInterrupted(t *testing.T) {
 	t.Parallel()
 	silence, end := io.Pipe()

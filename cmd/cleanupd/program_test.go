@@ -40,7 +40,7 @@ func TestServeUntilSIGTERM(t *testing.T) {
 	}
 }
 
-// Nor does it matter to SIGTERM whether the database has answered.
+// SIGTERM works even if the database has not answered yet.
 func TestSIGTERMBeforeServing(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +113,7 @@ func TestRunAndRuns(t *testing.T) {
 	}
 }
 
-// Who leaves a run is told that it goes on, and how to come back to it.
+// A client that leaves a run says that the run goes on, and how to resume watching it.
 func TestInterruptedClient(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -137,7 +137,7 @@ func TestInterruptedClient(t *testing.T) {
 	}
 }
 
-// Nothing of the demo is left when its terminal is closed, or nobody reads what it says.
+// The demo leaves nothing behind when its terminal is closed, or its output is no longer read.
 func TestDemoThatIsLeft(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
@@ -176,7 +176,7 @@ func TestDemoThatIsLeft(t *testing.T) {
 	}
 }
 
-// A run is a line of the list, whatever its error is like, and a list that is not the whole one says so.
+// A run is one line of the list, whatever its error looks like, and a list that is not complete says so.
 func TestListOfRuns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -240,7 +240,7 @@ func TestDemoKeepsServing(t *testing.T) {
 	}
 }
 
-// A client goes on by itself when the server that it watches is replaced.
+// A client continues by itself when the server that it watches is replaced.
 func TestRunSurvivesADeploy(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -267,7 +267,7 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	}
 }
 
-// A run that ended since its database was lost has ended: a client does not look for its server.
+// A run that ended because its database was lost has ended: a client does not look for its server.
 func TestWatchOfALostRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -284,7 +284,7 @@ func TestWatchOfALostRun(t *testing.T) {
 	}
 }
 
-// slowSessions makes 2000 expired sessions, four a block so that there are several windows, and a trigger by which a
+// slowSessions makes 2000 expired sessions, four per block so that there are several windows, and a trigger by which a
 // window takes about a second.
 func slowSessions(db *pgtest.DB) {
 	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
@@ -298,8 +298,8 @@ func untilDeleting(db *pgtest.DB) {
 	}
 }
 
-// The working replica is killed in mid-task; another has its run within 20 seconds, by the lease as it is by default,
-// and finishes it; the counts are those of the rows that went.
+// The working replica is killed mid-task; another one has its run within 20 seconds, with the default lease, and finishes it;
+// the counts are those of the deleted rows.
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -338,7 +338,7 @@ func TestKilledReplica(t *testing.T) {
 }
 
 // A time that passed while all replicas were down is made up for after their start, once: that of a cron expression as
-// well as a single one.
+// well as a single time.
 func TestScheduleOfReplicas(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -384,7 +384,7 @@ func TestScheduleOfReplicas(t *testing.T) {
 	}
 }
 
-// No statement waits for ever, and none goes to a server that is read-only; the URL may say otherwise.
+// No statement waits forever, and none goes to a read-only server; the URL may say otherwise.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

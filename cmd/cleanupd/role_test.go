@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// leastRole makes the role by the script, as an operator does, and again, which changes nothing.
+// leastRole creates the role by the script, as an operator does, twice, since the second time must change nothing.
 func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 	t.Helper()
 	role = db.Name + "_least"
@@ -48,7 +48,7 @@ func psql(t *testing.T, db *pgtest.DB, args ...string) (out string, err error) {
 	return string(said), err
 }
 
-// campaignForRoles is a database with all that rights are asked for, and more: the same one each time.
+// campaignForRoles is a database with everything that needs rights, and more: the same one each time.
 func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Campaign(t)
@@ -73,11 +73,11 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 	return db
 }
 
-// The role that deploy/role.sql makes carries out the whole pipeline: what it leaves, does and says is what the
-// application's own role, the owner of all tables, does to an equal database, but for VACUUM.
+// The role of deploy/role.sql executes the whole pipeline: what it leaves, does and reports is the same as for the
+// application's own role, the owner of all tables, on an equal database, except for VACUUM.
 func TestLeastPrivilegedRole(t *testing.T) {
 	t.Parallel()
-	now := time.Now().Add(30 * time.Minute) // no row comes of age between the two runs
+	now := time.Now().Add(30 * time.Minute) // no row becomes obsolete between the two runs
 	run := func(url string) *replica {
 		t.Helper()
 		r := serve(t, "--database-url", url, "--related-list-table", "CusListNote")
@@ -134,8 +134,8 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	}
 }
 
-// contents is a fingerprint of each table and view of the application, but for dates, which are the run's, and the ids of
-// new entries of the job log, which are given in any order.
+// contents is a fingerprint of each table and view of the application, without dates, which depend on the run, and the ids of
+// new entries of the job log, which are in any order.
 func contents(db *pgtest.DB) map[string]string {
 	found := map[string]string{}
 	for _, line := range db.Strings(`SELECT c.relname || ' ' || COALESCE((xpath('/row/f/text()', query_to_xml(format('SELECT md5(string_agg(t::text, '','' ORDER BY t::text)) AS f FROM (SELECT %s FROM %s) t',
@@ -161,7 +161,7 @@ func differing(a, b map[string]string) (names []string) {
 	return names
 }
 
-// What the role does not need it may not do.
+// The role may not do what it does not need.
 func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	t.Parallel()
 	db := campaignForRoles(t, time.Now())
@@ -198,7 +198,7 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	db.Superuser("GRANT USAGE ON SCHEMA cleanupd TO " + clerk.Strings("SELECT current_user::text")[0])
 	refused(clerk, "SELECT cleanupd.drop_work_tables('{wkf99001_1}')")
 
-	// It may lock rows, though, wherever it may delete, and sees what others do.
+	// But it may lock rows wherever it may delete, and sees what others do.
 	for _, table := range least.Strings("SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND has_table_privilege(oid, 'DELETE')") {
 		least.Do("SELECT FROM " + table + " FOR UPDATE SKIP LOCKED")
 	}
@@ -208,8 +208,8 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	least.Do("SELECT cleanupd.drop_work_tables('{wkf99001_1, wkf99001_1_view}')")
 }
 
-// A role that is given what the service asks for, one error after the other, has in the end what the script gives; what is
-// found out only by using it is named here.
+// A role that is granted what the service asks for, one error after another, finally has what the script grants, except for
+// what the service cannot know beforehand, which is listed here.
 func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	db := campaignForRoles(t, time.Now())
@@ -269,7 +269,7 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 	}
 }
 
-// A script that would harm the role it is told to make does nothing.
+// The script does nothing if it would harm the role that it is given.
 func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

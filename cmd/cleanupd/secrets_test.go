@@ -15,7 +15,7 @@ import (
 // planted is in every secret, and in every row.
 const planted = "PLANTED"
 
-// withPassword is a database's URL with a password in it, which the server does not ask for.
+// withPassword is a database's URL with a password, which the server does not require.
 func withPassword(t *testing.T, db *pgtest.DB, password string) string {
 	t.Helper()
 	u, err := url.Parse(db.URL())
@@ -26,7 +26,7 @@ func withPassword(t *testing.T, db *pgtest.DB, password string) string {
 	return u.String()
 }
 
-// No secret and no content of a row is in a log, a trace, an event, an error, an answer or a record. The traces lead from the
+// Logs, traces, events, errors, responses and records have neither secrets nor row contents. The traces lead from the
 // call over the run and its task to the batch and its statements.
 func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
@@ -94,7 +94,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	traced(t, spans, "batch", "task import-rejects", "run", "cleanup.v1.CleanupService/RunCleanup")
 }
 
-// traced checks that there is a span below these, each of which is below the next.
+// traced checks that there is a chain of spans, each below the next.
 func traced(t *testing.T, spans string, names ...string) {
 	t.Helper()
 	type span struct {

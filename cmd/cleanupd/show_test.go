@@ -10,7 +10,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// On a terminal progress stays on one line, however narrow, whatever is known of what is left; and why a batch waits is told.
+// On a terminal progress stays on one line, however narrow, whatever is known about what is left; it says why a batch waits.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

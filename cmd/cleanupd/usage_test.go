@@ -40,7 +40,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A mistake on the command line is one line, and status 2; what goes wrong with the world is one line, and 1.
+// A usage error is one line, and status 2; any other error is one line, and status 1.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -168,7 +168,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The owner migrates, and a role with no more than the GRANTs of the error serves.
+// The owner migrates, and a role with just the GRANTs of the error serves.
 func TestMigrateForAWeakRole(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// formsOf is a Forms database with so many process instances, whose document storage is in it, or in a folder.
+// formsOf is a Forms database with a number of process instances, whose document storage is in it, or in a folder.
 func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -80,7 +80,7 @@ func TestUserData(t *testing.T) {
 	}
 }
 
-// What a policy hides is not passed over in silence.
+// What a policy hides is not silently skipped.
 func TestRowSecurityOfForms(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 5, "")
@@ -93,7 +93,7 @@ func TestRowSecurityOfForms(t *testing.T) {
 	}
 }
 
-// killed has a server erase every process instance, kills it when the moment has come, and has another finish.
+// killed has a server erase every process instance, kills it at a moment, and has another one finish.
 func killed(t *testing.T, forms *pgtest.DB, moment func(), storage ...string) (second *replica) {
 	t.Helper()
 	args := append([]string{"--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL()}, storage...)
@@ -122,7 +122,7 @@ func killed(t *testing.T, forms *pgtest.DB, moment func(), storage ...string) (s
 	return second
 }
 
-// A server that is killed in the middle of an erasure finishes it after its next start.
+// A server that is killed during an erasure finishes it after its next start.
 func TestErasureOfAKilledServer(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 300, "")
@@ -145,7 +145,7 @@ func TestErasureOfAKilledServer(t *testing.T) {
 	}
 }
 
-// The receipt names each file that went, once, though the server is killed when it has deleted some and not yet told.
+// The receipt names each deleted file once, even if the server is killed when it has deleted some and not yet reported them.
 func TestFilesOfAKilledServer(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -180,7 +180,7 @@ func filesIn(t *testing.T, folder string) (names []string) {
 		if err == nil && !entry.IsDir() {
 			names = append(names, name)
 		}
-		if errors.Is(err, fs.ErrNotExist) { // deleted meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // deleted in the meantime
 			return nil
 		}
 		return err

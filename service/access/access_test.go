@@ -26,7 +26,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// write makes a file, or changes it.
+// write creates or changes a file.
 func write(t *testing.T, path, text string) string {
 	t.Helper()
 	if path == "" {
@@ -81,7 +81,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A token file counts as it is now; one that is wrong does not count, and the log says so without the tokens.
+// A token file is reloaded when it changes; an invalid one is ignored, and the log says so without the tokens.
 func TestTokensAreReadAgain(t *testing.T) {
 	path := write(t, "", "viewer old "+hashOf("one"))
 	var log bytes.Buffer
@@ -152,7 +152,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 }
 
-// Authorities are asked at the time of the call: a new one counts at once, an old one no more.
+// Authorities are evaluated at the time of the call: a new one counts at once, an old one no longer.
 func TestAuthoritiesAreReadAgain(t *testing.T) {
 	old, young := testca.New(t), testca.New(t)
 	path := old.File()
@@ -197,7 +197,7 @@ func TestCertificatesNamedAfterRoles(t *testing.T) {
 	}
 }
 
-// An issuer may come up later, and change its keys.
+// An issuer may start later, and change its keys.
 func TestIssuerChangesItsKeys(t *testing.T) {
 	var keys []*rsa.PrivateKey
 	for range 2 {
@@ -241,14 +241,14 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 	}
 	server.PublicKeys = append(server.PublicKeys, oidctest.PublicKey{PublicKey: keys[1].Public(), KeyID: "1", Algorithm: oidc.RS256})
 	_, err = ask(1)
-	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); _, err = ask(1) { // it may still hold the answer to the question before
+	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); _, err = ask(1) { // the previous result may still be cached
 	}
 	if err != nil {
 		t.Errorf("with the issuer's new key: %v", err)
 	}
 }
 
-// A JWT whose key can not be fetched may be good.
+// A JWT whose key cannot be fetched may be valid.
 func TestIssuerWithoutItsKeys(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -274,7 +274,7 @@ func TestIssuerWithoutItsKeys(t *testing.T) {
 	}
 }
 
-// Those who wait while an issuer is asked that takes its time do not ask it, one after the other, again.
+// Callers that wait while a slow issuer is asked do not ask it again, one after another.
 func TestIssuerThatIsSlow(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -321,7 +321,7 @@ func TestRoleOfClaim(t *testing.T) {
 	}
 }
 
-// Whatever a token file says, a token that it does not name by its hash finds nothing, and what it names is found.
+// Whatever a token file says, exactly the tokens whose hashes it contains are found.
 func FuzzTokens(f *testing.F) {
 	f.Add("admin me "+hashOf("a"), "a")
 	f.Add("# comment\n\nviewer x "+hashOf("b")+"\r\noperator y "+hashOf("c"), "c")

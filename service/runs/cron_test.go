@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The times after a moment, across both changes of daylight saving, in zones on both sides of Greenwich and of the
+// The next times after a moment, across both changes of daylight saving, in zones on both sides of Greenwich and of the
 // equator.
 func TestCron(t *testing.T) {
 	t.Parallel()
@@ -13,14 +13,14 @@ func TestCron(t *testing.T) {
 		cron, zone, after string
 		want              []string
 	}{
-		// Daily: always at the same time of the clock.
+		// Daily: always at the same wall clock time.
 		{"0 4 * * *", "UTC", "2026-03-28T03:59:59Z", []string{"2026-03-28T04:00:00Z", "2026-03-29T04:00:00Z"}},
 		{"0 4 * * *", "UTC", "2026-03-28T04:00:00Z", []string{"2026-03-29T04:00:00Z"}},
 		{"0 4 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", []string{"2026-03-28T03:00:00Z", "2026-03-29T02:00:00Z", "2026-03-30T02:00:00Z"}},
 		{"0 4 * * *", "Europe/Berlin", "2026-10-23T12:00:00Z", []string{"2026-10-24T02:00:00Z", "2026-10-25T03:00:00Z", "2026-10-26T03:00:00Z"}},
 		{"0 4 * * *", "America/New_York", "2026-03-07T00:00:00Z", []string{"2026-03-07T09:00:00Z", "2026-03-08T08:00:00Z"}},
 		{"0 4 * * *", "Asia/Tokyo", "2026-03-28T19:00:00Z", []string{"2026-03-29T19:00:00Z"}},
-		// 02:30 is left out on 29 March: right after the change, at 03:00, and once.
+		// 02:30 is skipped on 29 March: it comes right after the change, at 03:00, and once.
 		{"30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z", []string{"2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
 		{"30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z", []string{"2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z"}},
 		// 02:30 comes twice on 25 October: the first one counts.
@@ -29,14 +29,14 @@ func TestCron(t *testing.T) {
 		{"30 1 * * *", "America/New_York", "2026-10-31T12:00:00Z", []string{"2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"}},
 		{"15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z", []string{"2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"}}, // half an hour
 		{"45 1 * * *", "Australia/Lord_Howe", "2026-04-04T00:00:00Z", []string{"2026-04-04T14:45:00Z", "2026-04-05T15:15:00Z"}},
-		{"30 0 * * *", "America/Havana", "2026-03-07T12:00:00Z", []string{"2026-03-08T05:00:00Z", "2026-03-09T04:30:00Z"}}, // midnight is left out
+		{"30 0 * * *", "America/Havana", "2026-03-07T12:00:00Z", []string{"2026-03-08T05:00:00Z", "2026-03-09T04:30:00Z"}}, // midnight is skipped
 		// Several times a day, weekly, monthly.
 		{"0 4,16 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", []string{"2026-03-29T02:00:00Z", "2026-03-29T14:00:00Z"}},
 		{"30 1-3 * * *", "Europe/Berlin", "2026-03-28T23:00:00Z", []string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
 		{"0 4 * * 0", "Europe/Berlin", "2026-10-19T00:00:00Z", []string{"2026-10-25T03:00:00Z", "2026-11-01T03:00:00Z"}},
 		{"0 4 31 * *", "UTC", "2026-03-31T04:00:00Z", []string{"2026-05-31T04:00:00Z"}},
 		{"0 4 29 2 *", "UTC", "2026-03-01T00:00:00Z", []string{"2028-02-29T04:00:00Z"}},
-		// Every hour: as hours pass, none left out and none doubled.
+		// Every hour: as hours pass, none skipped and none doubled.
 		{"0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z", []string{"2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"}},
 		{"0 * * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", []string{"2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"}},
 	} {

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// pool is one of its own for a replica, with the defaults that serve gives its sessions.
+// pool is a separate pool for a replica, with the defaults that serve gives its sessions.
 func pool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
 	p, err := pgxpool.New(t.Context(), url+"&target_session_attrs=read-write&lock_timeout=1000&statement_timeout=60000&idle_in_transaction_session_timeout=10000")
@@ -28,8 +28,8 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 	return p
 }
 
-// outlive works on a run of single rows through a pool of its own, lets something happen again and again until so many
-// rows went, and checks the account. What is asked of the database meanwhile is asked by another pool.
+// outlive executes a run in batches of one row through a pool of its own, lets something happen repeatedly until a number of
+// rows are deleted, and checks the account. The test's own queries use another pool.
 func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)) (events []runs.Event) {
 	t.Helper()
 	const rows = 1_500
@@ -39,7 +39,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 	watcher, _, _ := replica(t, db, "b", nil)
 	run := start(t, watcher, runs.Request{Tasks: []string{"sessions", "reactions"}})
 	seen := make(chan []runs.Event, 1)
-	go func() { seen <- watch(t, m, run.ID) }() // on the replica that it happens to
+	go func() { seen <- watch(t, m, run.ID) }() // on the affected replica
 	work()
 	for _, at := range []int64{100, 300, 600, 900} {
 		db.Until("SELECT (sum(rows_deleted) >= $1)::int FROM cleanupd.task", at)
@@ -53,7 +53,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
 		t.Errorf("%d rows are left", left)
 	}
-	// What was committed with an answer that got lost is in the account alone; what a crash of the server undid is measured twice.
+	// A COMMIT whose answer was lost is only in the account; the metrics count twice what a crash of the server undid.
 	if n := measured(t, m, "cleanupd_rows_deleted_total", "sessions"); n < rows/2 || n > 2*rows {
 		t.Errorf("%v rows are measured", n)
 	}
@@ -70,7 +70,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 	return events
 }
 
-// said tells whether a log event has all of the parts.
+// said reports whether a log event has all of the parts.
 func said(events []runs.Event, level tasks.Level, parts ...string) bool {
 	for _, e := range events {
 		all := e.Kind == runs.LogLine && e.Level == level
@@ -152,9 +152,9 @@ func TestServerThatRestarts(t *testing.T) {
 	})
 }
 
-// A primary that is lost in mid-run; the standby is read-only until it is promoted, and then the run goes on there. Not an
-// event is lost, since their commits wait for the standby; batches do not wait, so that the last ones may come back: with
-// their account, and are deleted again.
+// A primary that is lost mid-run; the standby is read-only until it is promoted, and then the run continues there. No
+// event is lost, since their commits wait for the standby; batches do not wait, so that the last ones may be undone, with
+// their account, and are repeated.
 func TestFailoverToAStandby(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
@@ -202,7 +202,7 @@ func TestFailoverToAStandby(t *testing.T) {
 	}
 }
 
-// A database that became read-only, or that lets nobody in, is waited for; the run goes on when it is as it was.
+// A run waits for a database that became read-only, or that refuses connections, and continues when that is over.
 func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ begin, end, told string }{
@@ -221,7 +221,7 @@ func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 				for _, sql := range []string{
 					fmt.Sprintf(c.begin, db.Name),
 					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()",
-					"SELECT pg_sleep(0.3)", // for some vain attempts
+					"SELECT pg_sleep(0.3)", // for some failed attempts
 					fmt.Sprintf(c.end, db.Name),
 				} {
 					if _, err := super.Exec(t.Context(), sql); err != nil {
@@ -236,7 +236,7 @@ func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 	}
 }
 
-// A session that turns read-only under the worker is left for another one.
+// A worker whose session turns read-only switches to another one.
 func TestReadOnlySession(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -254,14 +254,14 @@ func TestReadOnlySession(t *testing.T) {
 	}
 }
 
-// failing makes every n-th deletion of a session fail with a SQLSTATE, for so many times.
+// failing makes every n-th deletion of a session fail with a SQLSTATE, for a number of times.
 func failing(db *pgtest.DB, state string, n, times int) {
 	db.Do(fmt.Sprintf(`CREATE SEQUENCE tried; CREATE SEQUENCE failed; CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF nextval('tried') %% %d = 0 AND nextval('failed') <= %d THEN RAISE 'it does not go' USING ERRCODE = '%s'; END IF; RETURN OLD; END $$;
 		CREATE TRIGGER fail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION fail()`, n, times, state))
 }
 
-// What passes is tried again and told; the account is exact.
+// After a transient error a batch is tried again, which is reported; the account is exact.
 func TestErrorsThatPass(t *testing.T) {
 	t.Parallel()
 	for state, told := range map[string]string{
@@ -288,7 +288,7 @@ func TestErrorsThatPass(t *testing.T) {
 	}
 }
 
-// What does not pass fails the task, with what to do; the tasks after it are not run, or are, as was asked.
+// A persistent error fails the task, and says what to do; the next tasks are run only with continue_on_error.
 func TestErrorsThatDoNotPass(t *testing.T) {
 	t.Parallel()
 	for state, c := range map[string]struct {
@@ -330,7 +330,7 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 	}
 }
 
-// A question behind a lock that nobody gives back is asked again, and then fails the task.
+// A query that waits for a lock that is never released is tried again, and then fails the task.
 func TestTableThatStaysLocked(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -345,7 +345,7 @@ func TestTableThatStaysLocked(t *testing.T) {
 	}
 }
 
-// A run that tries again and again is stopped after the try, even if it counts only.
+// A run that keeps retrying is stopped after the current try, even if it is a dry run.
 func TestCancelOfARunThatTriesAgain(t *testing.T) {
 	t.Parallel()
 	for _, isDry := range []bool{true, false} {
@@ -372,7 +372,7 @@ func tenSetbacks(db *pgtest.DB) {
 	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, batches, cursor), ',' ORDER BY position)) FROM cleanupd.task)")
 }
 
-// A replica that is killed again and again without coming further does not keep a run busy for ever.
+// Replicas that are killed again and again without progress do not keep a run active forever.
 func TestARunThatKillsItsReplicas(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -389,7 +389,7 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	}
 }
 
-// A run that goes on after a task that was given up, and is cancelled then, is a cancelled one.
+// A run that continues after a task was given up, and is then cancelled, ends as cancelled.
 func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -13,23 +13,23 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// sessions makes so many expired sessions.
+// sessions makes a number of expired sessions.
 func sessions(db *pgtest.DB, n int) {
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, $1::int) i", n)
 }
 
-// untilDeleting waits until a run has deleted something and is not through.
+// untilDeleting waits until a run has deleted something, but has not ended.
 func untilDeleting(t *testing.T, db *pgtest.DB, id string) {
 	t.Helper()
 	db.Until("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task WHERE run_id = $1::text::uuid", id)
 }
 
-// A replica that stops hands its run over after the batch at work; another goes on, and the counts are exact.
+// A replica that stops hands its run over after the current batch; another continues, and the counts are exact.
 func TestAStoppingReplicaHandsItsRunOver(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	sessions(db, 3_000)
-	single := func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour } // the lease is given back, not waited for
+	single := func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour } // the lease is released, not waited for
 	a, workA, stopA := replica(t, db, "a", single)
 	b, workB, _ := replica(t, db, "b", func(c *runs.Config) { c.Lease = time.Hour })
 	run := start(t, a, runs.Request{Tasks: []string{"sessions", "audit-trail"}})
@@ -68,7 +68,7 @@ func checkFinished(t *testing.T, events []runs.Event, deleted int64) {
 	}
 }
 
-// A replica whose run was taken away finds itself fenced at its next batch: it deletes and counts nothing more.
+// A replica that has lost its run is fenced at its next batch: it deletes and counts nothing more.
 func TestASilentReplicaIsFenced(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -78,7 +78,7 @@ func TestASilentReplicaIsFenced(t *testing.T) {
 	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
 	workA()
 	untilDeleting(t, db, run.ID)
-	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'") // as though it had not been renewed
+	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'") // as if it had not been renewed
 	workB()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 5_000)
@@ -170,7 +170,7 @@ func TestAWatcherThatFellBehind(t *testing.T) {
 	}
 }
 
-// Exactly one of many starts at once succeeds; right after the run's end the next can start.
+// Of many concurrent starts exactly one succeeds; right after the run's end the next can start.
 func TestOneActiveRun(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -201,7 +201,7 @@ func TestOneActiveRun(t *testing.T) {
 	work()
 	for range 3 {
 		if _, err := m.Watch(t.Context(), started[0], 0, func(e runs.Event) error {
-			if e.Kind == runs.RunFinished { // seen, and already another can start
+			if e.Kind == runs.RunFinished { // whoever sees it can already start another
 				started[0] = start(t, m, runs.Request{Tasks: []string{"sessions"}}).ID
 			}
 			return nil
@@ -271,7 +271,7 @@ func TestCancelStopsAfterTheBatch(t *testing.T) {
 	}
 }
 
-// A run that takes long to end is not claimed meanwhile: each would undo what the other does.
+// A run that takes long to end is not claimed in the meantime: the replicas would undo each other's work.
 func TestARunThatIsEnding(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -354,7 +354,7 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 	}
 }
 
-// A replica that died between a task's failure and the run's end leaves nothing to run: the next one ends it.
+// A replica that dies between a task's failure and the run's end leaves nothing to execute: the next one ends the run.
 func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -371,11 +371,11 @@ func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	}
 }
 
-// Two workers share a large table, also when the run is taken over in the middle; the account is exact.
+// Two workers share a large table, even if the run is taken over midway; the account is exact.
 func TestWorkersOnALargeTable(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	const rows = 20_000 // two a block: 80 MiB
+	const rows = 20_000 // two per block: 80 MiB
 	db.Do("ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN")
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 3900) FROM generate_series(1, $1::int) i", rows)
 	a, workA, stopA := replica(t, db, "a", func(c *runs.Config) { c.MaxRows, c.Workers = 20, 2 })

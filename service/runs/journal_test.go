@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Of a run that is another's by now nothing is committed, whether a batch has an account to write or only asks.
+// Nothing is committed for a run that another replica has by now, whether a batch writes an account or only asks to proceed.
 func TestNothingIsCommittedForAnother(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -35,7 +35,7 @@ func TestNothingIsCommittedForAnother(t *testing.T) {
 	}
 }
 
-// Nobody ends a run that is another's by now.
+// A replica does not end a run that another one has by now.
 func TestNobodyEndsAnothersRun(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -56,7 +56,7 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 	}
 }
 
-// A table that someone keeps locked is not measured, and the transaction goes on as it was.
+// A table that someone keeps locked is not measured, and the transaction continues with its own timeouts.
 func TestMeasuringALockedTable(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -87,7 +87,7 @@ func TestMeasuringALockedTable(t *testing.T) {
 	}
 }
 
-// What is expected is told as long as no more has gone.
+// rows_expected is reported as long as no more rows are gone.
 func TestWhatIsExpected(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -31,7 +31,7 @@ func database(t *testing.T) *pgtest.DB {
 	return db
 }
 
-// replica is a manager; when it works, it does until the test ends or stop is called.
+// replica is a manager, which works, if it does, until the test ends or stop is called.
 func replica(t *testing.T, db *pgtest.DB, name string, change func(*runs.Config)) (m *runs.Manager, work, stop func()) {
 	t.Helper()
 	c := runs.Config{Pool: db.Pool, Lease: time.Second, Replica: name, Log: slog.New(slog.DiscardHandler)}
@@ -76,7 +76,7 @@ func start(t *testing.T, m *runs.Manager, req runs.Request) *runs.Run {
 	return run
 }
 
-// measured is the value of a metric, of the series that has this value of a label, or of the only one.
+// measured is the value of a metric: of the series with this label value, or of the only series.
 func measured(t *testing.T, m *runs.Manager, name, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()

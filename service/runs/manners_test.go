@@ -34,12 +34,12 @@ func exec(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// throttled waits for a progress event that says a reason.
+// throttled waits for a progress event with a reason.
 func throttled(db *pgtest.DB, reason string) {
 	db.Until("SELECT count(*) FROM cleanupd.event WHERE body -> 'Progress' ->> 'ThrottledBy' = $1", reason)
 }
 
-// atWork waits until so many sessions of the application are in a state.
+// atWork waits until a number of the application's sessions are in a state.
 func atWork(db *pgtest.DB, n int, state string) {
 	db.Until("SELECT (count(*) >= $1)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'application' AND "+state, n)
 }
@@ -74,7 +74,7 @@ func queue(t *testing.T, db *pgtest.DB, n int, holder string) (release func()) {
 	return func() { exec(t, holding, "ROLLBACK"); wg.Wait() }
 }
 
-// A batch waits as long as it would be in the way, says why, and the run goes on then.
+// A batch waits as long as it would get in the way, and says why; then the run continues.
 func TestManners(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestManners(t *testing.T) {
 		{"others wait for our locks", purge.Limits{ActiveSessions: 1_000}, func(t *testing.T, db *pgtest.DB) func() {
 			return queue(t, db, 1, "cleanupd")
 		}},
-		// A rate of WAL is known from the second look on: the rows' own limit lets the run last until then.
+		// A rate of WAL is known from the second sample on: a limit on rows makes the run last until then.
 		{"WAL per second", purge.Limits{WALPerSecond: 500_000, RowsPerSecond: 500}, func(t *testing.T, db *pgtest.DB) func() {
 			conn := session(t, db.URL(), "application")
 			exec(t, conn, "CREATE TABLE busy (i int, t text)")
@@ -147,7 +147,7 @@ func TestCancelOfAThrottledRun(t *testing.T) {
 	}
 }
 
-// A lag that can not be seen is told once and not waited for, unless a limit was asked for: then it is too much.
+// A lag that cannot be seen is reported once and ignored, unless a limit was given explicitly: then it is too much.
 func TestLagThatCanNotBeSeen(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)

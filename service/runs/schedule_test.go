@@ -11,13 +11,13 @@ import (
 
 func keeps(c *runs.Config) { c.KeepSchedule = true }
 
-// Questions.
+// Queries.
 const (
 	someRun   = "SELECT count(*) FROM cleanupd.run"
 	allEnded  = "SELECT CASE WHEN count(*) > 0 AND count(*) = count(end_time) THEN count(*) ELSE 0 END FROM cleanupd.run"
 	stored    = "SELECT count(*) FROM cleanupd.schedule"
 	isPending = "SELECT count(*) FROM cleanupd.schedule WHERE pending"
-	// due moves the time that comes next to the past, as though several had passed.
+	// due moves the next time to the past, as if several had passed.
 	due = "UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'"
 )
 
@@ -39,7 +39,7 @@ func schedule(t *testing.T, m *runs.Manager) *runs.Schedule {
 	return s
 }
 
-// The first replica that keeps the schedule stores it: daily at 04:00, and nothing is made up for from before.
+// The first replica that keeps the schedule stores it: daily at 04:00, and earlier times are not made up for.
 func TestTheDefaultSchedule(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -102,7 +102,7 @@ func TestASingleTime(t *testing.T) {
 	if s := setSchedule(t, m, runs.Schedule{Once: &once, Enabled: true}); s.Cron != "" || !s.Once.Equal(once) || !s.NextRunTime.Equal(once) {
 		t.Errorf("stored: %+v", s)
 	}
-	db.Do(due) // while no replica was there
+	db.Do(due) // while no replica was running
 	work()
 	db.Until(allEnded)
 	s := schedule(t, m)
@@ -111,7 +111,7 @@ func TestASingleTime(t *testing.T) {
 	}
 }
 
-// A time that passed while no replica was there is made up for once, after a start.
+// A time that passed while no replica was running is made up for once, after a start.
 func TestAMissedTimeIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -132,7 +132,7 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 	m, work, _ := replica(t, db, "a", keeps)
 	setSchedule(t, m, runs.Schedule{Cron: "0 4 * * *", Enabled: true})
 	first := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	// Held by someone, as it seems, so that it stays active.
+	// Apparently held by a replica, so that it stays active.
 	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', holder = 'someone', lease_until = clock_timestamp() + interval '1 hour'")
 	work()
 	for range 2 {
@@ -142,7 +142,7 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 	if db.Int(isPending) != 1 || db.Int(someRun) != 1 {
 		t.Fatalf("pending: %d, runs: %d", db.Int(isPending), db.Int(someRun))
 	}
-	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp()") // and now it goes on
+	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp()") // and now it continues
 	watch(t, m, first.ID)
 	second := schedule(t, m).LastRunID
 	if second == "" || db.Int(isPending) != 0 {
@@ -154,7 +154,7 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 	}
 }
 
-// So does the end of a run that nobody had begun; and a schedule that is disabled meanwhile starts nothing.
+// So does the end of a run that no replica had claimed; and a schedule that is disabled in the meantime starts nothing.
 func TestAPendingRun(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -204,7 +204,7 @@ func TestAPendingRunWithoutTheSchedule(t *testing.T) {
 	}
 }
 
-// What a run of the schedule leaves at its max_duration the next one takes.
+// What a scheduled run leaves at its max_duration is done by the next one.
 func TestMaxDurationOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -249,7 +249,7 @@ func TestADisabledScheduleStartsNothing(t *testing.T) {
 	}
 }
 
-// Runs that ended before the history are forgotten with their events; others, and active ones, are not.
+// Runs that ended before the history are deleted with their events; others, and active ones, are not.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	db := database(t)

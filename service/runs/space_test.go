@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// wideAudits makes audit entries of one page each: so many that stay, and so many that are expired, before them or after.
+// wideAudits makes audit entries of one page each: some that stay, and some that are expired, before or after them.
 func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do("ALTER TABLE XtkAudit ALTER sEntity TYPE text, ALTER sEntity SET STORAGE PLAIN, SET (autovacuum_enabled = off)")
 	batches := []string{fmt.Sprintf("'2100-01-01' FROM generate_series(1, %d) i", stay), fmt.Sprintf("'2000-01-01' FROM generate_series(-%d, -1) i", gone)}
@@ -23,12 +23,12 @@ func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do("VACUUM ANALYZE XtkAudit")
 }
 
-// about tells whether a number is within a tenth of another.
+// about reports whether a number is within a tenth of another.
 func about(got *int64, want int64) bool {
 	return got != nil && *got > want*9/10 && *got < want*11/10
 }
 
-// What a task and VACUUM did to a table is told: its size, what is dead, what is free, and what helps.
+// What a task and VACUUM did to a table is reported: its size, what is dead, what is free, and what helps.
 func TestSpace(t *testing.T) {
 	t.Parallel()
 	const stay, went, page = 1_000, 9_000, 8192
@@ -85,7 +85,7 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// A table that someone keeps locked is passed over by the task statistics, and the others are done.
+// The task statistics skips a table that someone keeps locked, and does the others.
 func TestStatisticsOfALockedTable(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A page token is one that this service makes, or is refused: whatever it holds, the database is not asked nonsense.
+// A page token that this service has not made is refused: whatever it holds, no nonsense reaches the database.
 func FuzzPageToken(f *testing.F) {
 	const id = "01a1fde2-f3f9-7404-bf12-c82939b07280"
 	for _, plain := range []string{"", " ", "2026", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z " + id, "2026-01-01T00:00:00.123456Z " + id, "2026-01-01T00:00:00.120Z " + id,
@@ -30,7 +30,7 @@ func FuzzPageToken(f *testing.F) {
 	})
 }
 
-// A run's id is known in no other form, and anything else is no run's.
+// An id that is not a run's is ErrNotFound, whatever it holds.
 func FuzzRunID(f *testing.F) {
 	for _, id := range []string{"", "x", "01a1fde2-f3f9-7404-bf12-c82939b07280", "urn:uuid:01a1fde2-f3f9-7404-bf12-c82939b07280", "{01a1fde2-f3f9-7404-bf12-c82939b07280}", "01a1fde2f3f97404bf12c82939b07280", "x\x00", "\xff"} {
 		f.Add(id)

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// Who asks for what comes after the run's last event, before there is one, is told of the end all the same.
+// A watcher that asks for events after the run's last one, before that exists, still learns of the end.
 func TestAWatcherAheadOfTheRun(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -27,7 +27,7 @@ func TestAWatcherAheadOfTheRun(t *testing.T) {
 	}
 }
 
-// A run that is forgotten while someone who fell behind still watches it is not found any more.
+// A run that is deleted while a watcher that fell behind still watches it is no longer found.
 func TestAWatcherOfARunThatIsForgotten(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -9,8 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// The table of a schema is the one that PostgreSQL makes of the name when it stands in an SQL statement as it is, which is
-// how Campaign creates it.
+// The table of a schema is the one that PostgreSQL makes of its unquoted name, which is how Campaign creates it.
 func FuzzSchemaName(f *testing.F) {
 	for _, name := range []string{"nms:broadLogRcp", "cus:Log_2", "", ":", "nms:", ":x", "a:b:c", "nms:broadLog\u212ap", "İ:x", "nms:ÄÖ", "nms:a b", "nms:a\"b", "nms:a.b", "x:1", "1:x",
 		"nms:\x00", "nms:\xff", "nms:" + strings.Repeat("x", 80)} {

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Whatever stands in XtkOption, a delay in force is the stored one, a day or more; and what is stored is what is read.
+// Whatever is in XtkOption, a delay in force is the stored one, of a day or more; and what is stored is what is read.
 func FuzzStoredOption(f *testing.F) {
 	for _, number := range []int64{0, -1, 1, 30, 86_399, 86_400, 86_401, 2_147_483_647, 2_147_483_648, 9_223_372_036, 9_223_372_037, 18_446_744_074 + 100_000, math.MaxInt64, math.MinInt64} {
 		f.Add(number, "2026-01-01T00:00:00Z")
@@ -28,7 +28,7 @@ func FuzzStoredOption(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, number int64, when string) {
 		if _, err := db.Exec(t.Context(), "UPDATE XtkOption SET iLongValue = $1, tsTimeStampValue = $2::text::timestamptz", number, when); err != nil {
-			t.Skip(err) // no moment of PostgreSQL's
+			t.Skip(err) // not in PostgreSQL's range
 		}
 		o, err := campaign.ReadOptions(t.Context(), db, catalog)
 		if err != nil {

@@ -20,7 +20,7 @@ func FuzzQuoted(f *testing.F) {
 	f.Fuzz(func(t *testing.T, schema, name string) {
 		for _, s := range []string{schema, name} {
 			if s == "" || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-				return // no name in a catalog
+				return // cannot be a name in the catalog
 			}
 		}
 		for _, quoted := range []string{(&campaign.Table{Schema: schema, Name: name}).Quoted(), campaign.WorkTable{Schema: schema, Name: name}.Quoted(), campaign.Leaf{Schema: schema, Name: name}.Quoted()} {

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// The id of a work table is one that Campaign's 32 bits hold, and the only one that makes this name.
+// The id of a work table fits into Campaign's 32 bits, and is the only one with this name.
 func FuzzWorkTableName(f *testing.F) {
 	for _, text := range []string{"", "0", "1", "12_1", "012", "-5", "+5", "2147483647", "2147483648", "4294967295_x", "4294967296", "99999999999", "12345678901",
 		"7_grp8", "7_grp08", "7_grp4294967295", "7_grp4294967296", "7_grp", "1\n2", "１２", "1;DROP TABLE x"} {

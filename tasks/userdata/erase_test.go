@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
-// bareForms is a Forms database without a row, and with a folder when files are given, which are made there.
+// bareForms is a Forms database without rows, and, if files are given, with a folder in which they are created.
 func bareForms(t *testing.T, files ...string) *forms {
 	t.Helper()
 	f := newForms(t, 0, 0, true)
@@ -42,15 +42,15 @@ func bareForms(t *testing.T, files ...string) *forms {
 	return f
 }
 
-// problems are the messages of an erasure that are no mere information.
+// problems are the messages of an erasure above the level of information.
 func (f *forms) said(events []userdata.Event, parts ...string) bool {
 	return slices.ContainsFunc(events, func(e userdata.Event) bool {
 		return e.Log != nil && !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(e.Log.Message, p) })
 	})
 }
 
-// A task's marker is not that of another whose number begins with it, a document that another session refers to stays, and
-// no link is followed.
+// A task's marker is not that of another task whose number begins with it, a document that another session refers to stays,
+// and no link is followed.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach12", "two", "two.session_wfattach123", "three", "three.session_wftask7", "three.session_other",
@@ -83,8 +83,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// While a folder can not be read no document goes, since a marker in it may keep it; what the file system has of its own is
-// none of the storage's. The folder's name is none that we can open, since the tests may be root's.
+// While a folder cannot be read no document is deleted, since a marker in it may keep it; the file system's own folders do not
+// belong to the storage. The folder's name is not UTF-8, so that it cannot be opened: missing rights would not stop root.
 func TestFolderThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	const unreadable = "b\xff/two"
@@ -107,8 +107,8 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 	}
 }
 
-// A file that can not be deleted fails the erasure; the next attempt finds nothing in the database, and deletes it all the
-// same. It may be asked for by ids or by the user.
+// A file that cannot be deleted fails the erasure; the next attempt finds nothing in the database, and still deletes the file.
+// It may be requested by ids or by the user.
 func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 	t.Parallel()
 	for _, byUser := range []bool{false, true} {
@@ -117,7 +117,7 @@ func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 			f := bareForms(t, "one.session_wfattach12", "one/inside", "two", "two.session_wftask7")
 			f.db.Do("INSERT INTO tb_task VALUES (12, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 12)")
 			f.work()
-			// A marker that is a folder can not be made, so the folder itself is taken away for the first attempt.
+			// A marker that is a folder is none, so the storage's folder itself is moved away for the first attempt.
 			away := f.folder + ".away"
 			if err := os.Rename(f.folder, away); err != nil {
 				t.Fatal(err)
@@ -151,7 +151,7 @@ func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 	}
 }
 
-// Erasures of two replicas do not leave each other the documents that are of both.
+// Concurrent erasures of two replicas do not leave documents that both refer to to each other.
 func TestErasuresShareDocuments(t *testing.T) {
 	t.Parallel()
 	var files []string
@@ -180,7 +180,7 @@ func TestErasuresShareDocuments(t *testing.T) {
 	}
 }
 
-// A document stays that gets another marker after the folder was looked through.
+// A document that gets another marker after the folder was searched stays.
 func TestMarkerThatComes(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach1", "two", "two.session_wfattach1")
@@ -230,7 +230,7 @@ func TestPreviewCountsOnce(t *testing.T) {
 	}
 }
 
-// A task that goes with its process instance is not there any more when it is asked for by its id, too.
+// A task that is erased with its process instance no longer exists when it is also requested by its id.
 func TestPreviewOfATaskTwice(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -243,7 +243,7 @@ func TestPreviewOfATaskTwice(t *testing.T) {
 	}
 }
 
-// Who is told of a dry run may take longer than the database lets a transaction stand idle.
+// The reader of a dry run's events may take longer than the database lets a transaction be idle.
 func TestPreviewWaitsForWhoIsTold(t *testing.T) {
 	t.Parallel()
 	f := newForms(t, 1, 3, true)
@@ -259,7 +259,7 @@ func TestPreviewWaitsForWhoIsTold(t *testing.T) {
 	}
 }
 
-// What is not there, or belongs to a process instance, is told of, and stays.
+// A task that does not exist, or belongs to a process instance, is reported, and stays.
 func TestIdsThatAreNone(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach5")
@@ -286,7 +286,7 @@ func TestIdsThatAreNone(t *testing.T) {
 	}
 }
 
-// An orphan task that can not go fails alone: the others of its transaction go one by one.
+// An orphan task that cannot be erased fails alone: the others of its transaction are erased one by one.
 func TestTaskThatCanNotGo(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -303,7 +303,7 @@ func TestTaskThatCanNotGo(t *testing.T) {
 	}
 }
 
-// What a trigger keeps is not told of as erased.
+// What a trigger keeps is not reported as erased.
 func TestWhatATriggerKeeps(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -320,7 +320,7 @@ func TestWhatATriggerKeeps(t *testing.T) {
 	}
 }
 
-// An orphan task that is locked keeps no others waiting.
+// An orphan task that is locked does not delay the others.
 func TestTaskThatIsLocked(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -343,7 +343,7 @@ func TestTaskThatIsLocked(t *testing.T) {
 	}
 }
 
-// An erasure that can not even note what is wrong does not keep those after it.
+// An erasure that cannot even record what is wrong does not hold up later ones.
 func TestErasureThatIsStuck(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -364,7 +364,7 @@ func TestErasureThatIsStuck(t *testing.T) {
 	}
 }
 
-// Form data that comes while its task is erased goes with its documents.
+// Form data that arrives while its task is erased is erased with its documents.
 func TestFormDataThatComes(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "new", "new.session_wftask8", "new.session_wfattach1")
@@ -377,7 +377,7 @@ func TestFormDataThatComes(t *testing.T) {
 	}
 }
 
-// Whatever type a workflow's table has for the ids of process instances, no id is cut to fit, nor too large to be compared.
+// Whatever type a workflow's table has for the ids of process instances, no id is truncated, nor too large to be compared.
 func TestIDsOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -393,7 +393,8 @@ func TestIDsOfOtherTypes(t *testing.T) {
 	}
 }
 
-// Of a process instance that is gone itself the rest is erased by the database alone; a Forms server can not, which is told.
+// What is left of a process instance that is gone itself is erased in the database; a Forms server cannot do that, which is
+// reported.
 func TestInstanceThatIsGone(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wftask1")
@@ -422,7 +423,7 @@ func TestInstanceThatIsGone(t *testing.T) {
 	}
 }
 
-// An erasure whose worker stops in the middle goes on at another, and its account is exact.
+// An erasure whose worker stops midway continues at another, and its account is exact.
 func TestErasureGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newForms(t, 1, 200, true)
@@ -468,7 +469,7 @@ func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 
 func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Ten thousand tasks are erased with few statements, and the hundred thousand files of the storage are looked through once.
+// Ten thousand tasks are erased with few statements, and the hundred thousand files of the storage are searched once.
 func TestManyTasks(t *testing.T) {
 	t.Parallel()
 	var files []string
@@ -533,7 +534,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	for _, workflow := range []string{"hostile", "none", "gone"} { // known, but their tables are none of workflows
+	for _, workflow := range []string{"hostile", "none", "gone"} { // known, but their tables are not those of workflows
 		found := f.find(userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", workflow, ""}}})
 		if len(found.NotSearched) != 1 {
 			t.Errorf("%s: %v", workflow, found.NotSearched)
@@ -571,7 +572,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// A process instance is known by any number; what is none is nobody's.
+// The id of a process instance is recognized in a column of any type; a value that is not a number is no id.
 func TestInstancesByOtherNumbers(t *testing.T) {
 	t.Parallel()
 	for kind, ids := range map[string]string{"text": "('12'), ('zz'), (''), (NULL), ('-12'), ('99999999999999999999')", "numeric(10,2)": "(12), (-12), (NULL)", "numeric": "(12.0), (99999999999999999999)"} {
@@ -586,7 +587,7 @@ func TestInstancesByOtherNumbers(t *testing.T) {
 	}
 }
 
-// Replicas that work on the same at once, since one lost the connection by which it held it, do each thing once.
+// Replicas that work on the same erasure at once, since one has lost the connection with its lock, do each thing once.
 func TestReplicasAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newForms(t, 5, 100, true)
@@ -601,11 +602,11 @@ func TestReplicasAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := f.config
-	config.Pool = f.db.For(campaigndb.Role).Pool // of the replicas alone: the test's own connections live on
+	config.Pool = f.db.For(campaigndb.Role).Pool // only of the replicas: the test's own connections survive
 	for range 3 {
 		(&forms{Database: userdata.New(config), t: t}).work()
 	}
-	for f.db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") > 0 { // who holds it loses that connection, and works on
+	for f.db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") > 0 { // whoever holds it loses that connection, and continues
 		f.db.Superuser("SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND a.datname = current_database() AND a.state = 'idle'")
 	}
 	_, receipt := f.watch(id)

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
-// Whatever a user is called and a variable holds: who looks for the user finds the variable if and only if it holds the user
-// id, and never fails.
+// Whatever a user is called and a variable holds: a search for the user never fails, and finds the variable if and only if it
+// holds the user id.
 func FuzzFind(f *testing.F) {
 	for _, c := range [][2]string{{"ann", "joanna"}, {"ann", "<name>ann</name>"}, {"%", "100 %"}, {"_", "x"}, {`\`, `\\`}, {"'", "o'neil"}, {"4711", "4711.0"}, {"1e3", "1000"}, {"-0", "0"}, {"0x10", "16"}, {"NaN", "NaN"}, {"4711", "04711"},
 		{strings.Repeat("9", 140_000), "9"}, {"0." + strings.Repeat("1", 17_000), "9"}, {"Ä", "ä"}, {"e\u0301", "é"}, {"$1", "$1"}, {" ", "  "}} {
@@ -22,7 +22,7 @@ func FuzzFind(f *testing.F) {
 	in := userdata.Variable{Application: "Loans", Workflow: "apply"}
 	f.Fuzz(func(t *testing.T, user, value string) {
 		if user == "" || !text(user) || !text(value) {
-			return // refused before, or not in a database
+			return // refused earlier, or impossible in a database
 		}
 		if _, err := forms.db.Exec(t.Context(), "UPDATE tb_101 SET applicant = $1", value); err != nil {
 			t.Skip(err) // too long for the column
@@ -51,10 +51,10 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
-// text tells whether a database can hold a text.
+// text reports whether a database can hold a text.
 func text(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// No name of a workflow or a variable is anything but looked up.
+// Names of workflows and variables are only ever looked up.
 func FuzzVariable(f *testing.F) {
 	for _, v := range [][3]string{{"Loans", "apply", "applicant"}, {"Loans", "apply", ""}, {"Claims", "apply", `Note "1"`}, {"Loans", "hostile", ""}, {"Loans", "none", ""}, {"Loans", "gone", "x"}, {"Loans/apply", "", ""}, {"'", `"; DROP TABLE tb_task; --`, "%"}, {"Loans", "apply", "process_instance_id"}, {"Loans", "apply", "ctid"}} {
 		f.Add(v[0], v[1], v[2])

@@ -28,7 +28,7 @@ type forms struct {
 	config userdata.Config
 }
 
-// newForms makes a database with so many process instances.
+// newForms makes a database with a number of process instances.
 func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *forms {
 	t.Helper()
 	f := &forms{t: t, db: pgtest.Empty(t), data: formsdb.Generate(rand.New(rand.NewPCG(seed, 0)), instances, inFiles)}
@@ -52,7 +52,7 @@ func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *forms {
 	return f
 }
 
-// work works on erasures until the function that it returns is called, or the test ends.
+// work carries out erasures until the function that it returns is called, or the test ends.
 func (f *forms) work() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

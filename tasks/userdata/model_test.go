@@ -15,12 +15,12 @@ import (
 type model struct {
 	*formsdb.Data
 	inFiles bool
-	rows    map[string]int64 // that went, by table
+	rows    map[string]int64 // that were deleted, by table
 }
 
 func newModel(d *formsdb.Data, inFiles bool) *model { return &model{d, inFiles, map[string]int64{}} }
 
-// drop takes rows out of a table, and counts them.
+// drop removes rows from a table, and counts them.
 func (m *model) drop(table string, which func(row []any) bool) (gone [][]any) {
 	t := m.Table(table)
 	t.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool {
@@ -36,7 +36,7 @@ func (m *model) drop(table string, which func(row []any) bool) (gone [][]any) {
 	return gone
 }
 
-// holds tells how a text holds a user id; empty: not at all.
+// holds is how a text holds a user id; empty: not at all.
 func holds(text, user string) userdata.Match {
 	best := userdata.Match("")
 	for i := range len(text) - len(user) + 1 {
@@ -59,7 +59,7 @@ func holds(text, user string) userdata.Match {
 	return best
 }
 
-// find is what is to be found of a user, with all variables of all workflows.
+// find is what should be found for a user, with all variables of all workflows.
 func (m *model) find(user string, principals []string) (reasons map[int64][]string, orphans []int64) {
 	reasons = map[int64][]string{}
 	add := func(instance int64, reason string) {

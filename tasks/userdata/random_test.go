@@ -17,7 +17,7 @@ import (
 // all are all variables of the workflows.
 var all = []userdata.Variable{{"Loans", "apply", ""}, {"Loans", "folder/sub/review", ""}, {"Claims", "apply", ""}}
 
-// workflows are the tables of the workflows in the words of Variable.
+// workflows are the tables of the workflows, named as in Variable.
 var workflows = map[string]string{"Loans/apply": "tb_101", "Loans/folder/sub/review": "tb_102", "Claims/apply": "tb_103"}
 
 // contents are the rows of the database and the files of the folder, as texts.
@@ -61,7 +61,7 @@ func (f *forms) compare(m *model) {
 	}
 }
 
-// reasonsOf are the reasons of what was found, in the model's words.
+// reasonsOf are the reasons of what was found, in the model's terms.
 func reasonsOf(found *userdata.Found) map[int64][]string {
 	out := map[int64][]string{}
 	for _, in := range found.Instances {

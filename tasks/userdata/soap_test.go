@@ -16,14 +16,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
-// standIn speaks the messages of a Forms server's ProcessManager, and does what they say to the database.
+// standIn is a fake ProcessManager of a Forms server, which does what messages say to the database.
 type standIn struct {
 	db      *pgtest.DB
 	mu      sync.Mutex
 	calls   []string
-	refuses string // an invocation that it has a fault for
-	ignores string // one that it says it has purged
-	forgets string // one that is gone once it is terminated
+	refuses string // an invocation that it answers with a fault
+	ignores string // one that it only claims to have purged
+	forgets string // one that is gone as soon as it is terminated
 }
 
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><soap:Body><%[1]sResponse xmlns="http://adobe.com/idp/services"/></soap:Body></soap:Envelope>`, operation)
 }
 
-// With a Forms server it is told to terminate and to purge; what it refuses is told of, and the rest goes on.
+// A Forms server is told to terminate and to purge; what it refuses is reported, and the rest continues.
 func TestFormsServer(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -93,7 +93,7 @@ func TestFormsServer(t *testing.T) {
 	if left := f.db.Strings("SELECT long_lived_invocation_id FROM tb_process_instance ORDER BY id"); !slices.Equal(left, []string{"refused", "ignored", "other"}) {
 		t.Errorf("left %q", left)
 	}
-	// One that does not let us in, and one that is not there.
+	// One that refuses our credentials, and one that does not exist.
 	for _, c := range []userdata.ServerConfig{{URL: web.URL, User: "administrator", Password: "wrong"}, {URL: "http://127.0.0.1:1"}} {
 		f.config.Manager = userdata.NewServer(c)
 		other := &forms{Database: userdata.New(f.config), t: t, db: f.db, config: f.config}
@@ -105,7 +105,7 @@ func TestFormsServer(t *testing.T) {
 	}
 }
 
-// What the server can not be told of by an id stays: an empty one might be another's.
+// A process instance without an invocation id stays: the server might take an empty id for another one.
 func TestInstanceWithoutAnInvocation(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -124,7 +124,7 @@ func TestInstanceWithoutAnInvocation(t *testing.T) {
 	}
 }
 
-// A process instance that the server had purged before a crash is accounted for after it.
+// A process instance that the server purged before a crash is accounted for afterwards.
 func TestPurgedBeforeACrash(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -142,7 +142,7 @@ func TestPurgedBeforeACrash(t *testing.T) {
 	}
 }
 
-// What a server answers is told in one line of text that the database can store, and the erasure ends.
+// A server's response is reported in one line of text that the database can store, and the erasure ends.
 func TestAnswerThatIsNoText(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)

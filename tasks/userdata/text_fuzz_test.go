@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// A marker is named by a document and a session, and nothing of its name belongs to neither.
+// A marker's name consists of a document and a session, and nothing else.
 func FuzzMarker(f *testing.F) {
 	for _, name := range []string{"", "doc", ".session", "doc.session", "doc.session_wftask12", "doc.session_wftask123", "a.session1.session2", ".session1.session2", "doc.Session1", "doc.sessio", "a/b.session1", "..session1", "doc.session\n", "doc.session.session"} {
 		f.Add(name)
@@ -23,7 +23,7 @@ func FuzzMarker(f *testing.F) {
 	})
 }
 
-// The match is the surest of all places where the text holds the user id.
+// The match is the most certain of all places where the text holds the user id.
 func FuzzMatch(f *testing.F) {
 	for _, c := range [][2]string{{"ann", "ann"}, {"joanna", "ann"}, {"joanna ann", "ann"}, {"<name>ann</name>", "ann"}, {"<ann/>", "ann"}, {`a="ann"`, "ann"}, {"&ann;", "ann"}, {"ann.smith@example.com", "ann"},
 		{"aaaa", "aa"}, {"-aa aa", "aa"}, {" . ", "."}, {"..", "."}, {"éann", "ann"}, {"\xffann\xff", "ann"}, {"日本 本", "本"}, {"x ann", " ann"}, {"a\u0301nn", "a"}} {
@@ -44,7 +44,7 @@ func FuzzMatch(f *testing.F) {
 			want = Whole
 		}
 		if string(runes) != text || string(sought) != user {
-			return // not what a database holds; it is enough that match comes to an end
+			return // impossible in a database; it is enough that match ends
 		}
 		if got := match(text, user); got != want {
 			t.Errorf("%q in %q: %s, want %s", user, text, got, want)
@@ -52,7 +52,7 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// bounded tells whether a word may end before or after this place of a text.
+// bounded reports whether a word may end before or after this position of a text.
 func bounded(text []rune, i int) bool {
 	return i < 0 || i >= len(text) || !unicode.IsLetter(text[i]) && !unicode.IsDigit(text[i]) && !strings.ContainsRune("_.-@", text[i])
 }
