@@ -120,7 +120,7 @@ func imageListens(t *testing.T, known map[string]bool) {
 	}
 }
 
-// The image has nothing that a program could be linked with.
+// The image has no shared libraries, so the program must be static.
 func staticBinary(t *testing.T, program string) {
 	file, err := elf.Open(program)
 	if err != nil {

@@ -318,7 +318,7 @@ func TestStalledReaders(t *testing.T) {
 	})
 }
 
-// A stream on which nothing comes for a while goes on, over HTTP/2 as well, where a deadline is a timer.
+// A stream without events for a while stays open, over HTTP/2 as well, where a deadline is a timer.
 func TestQuietStream(t *testing.T) {
 	defer service.Hurry(10*time.Second, 30*time.Second, time.Second)()
 	t.Run("goes on", func(t *testing.T) { // ends before the times are as before

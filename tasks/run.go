@@ -27,7 +27,7 @@ type Config struct {
 	Now time.Time
 	// DryRun counts without changing anything.
 	DryRun bool
-	// ContinueOnError goes on after a failed task.
+	// ContinueOnError continues after a failed task.
 	ContinueOnError bool
 	// Todo are the tasks still to be done, in order. Another worker may have started the first one.
 	Todo []Task

@@ -9,12 +9,12 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// limitFlag adds the flag that says how much a list shows.
+// limitFlag adds the flag that limits how many entries are listed.
 func limitFlag(f *pflag.FlagSet, limit *int32) {
-	f.Int32Var(limit, "limit", service.DefaultPageSize, fmt.Sprintf("how many to list at most, the newest ones, 1 to %d", service.MaxPageSize))
+	f.Int32Var(limit, "limit", service.DefaultPageSize, fmt.Sprintf("how many of the newest to list at most, 1 to %d", service.MaxPageSize))
 }
 
-// checkLimit refuses what a page can not be.
+// checkLimit refuses a limit that is out of range.
 func checkLimit(limit int32) error {
 	if limit < 1 || limit > service.MaxPageSize {
 		return usagef("--limit must be 1 to %d, not %d", service.MaxPageSize, limit)
@@ -22,7 +22,7 @@ func checkLimit(limit int32) error {
 	return nil
 }
 
-// tellOfMore says that a list has another page.
+// tellOfMore prints that a list has another page, if it has.
 func tellOfMore(w io.Writer, nextPage string) {
 	if nextPage != "" {
 		fmt.Fprintf(w, "There are more: --limit lists up to %d, the API all of them.\n", service.MaxPageSize)

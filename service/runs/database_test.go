@@ -367,7 +367,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 	}
 }
 
-// tenSetbacks makes a run look as though ten replicas had died of it.
+// tenSetbacks makes a run look as if ten replicas had died of it.
 func tenSetbacks(db *pgtest.DB) {
 	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, batches, cursor), ',' ORDER BY position)) FROM cleanupd.task)")
 }

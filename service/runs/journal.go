@@ -44,7 +44,7 @@ type journal struct {
 	events sync.Mutex
 
 	mu       sync.Mutex
-	task     string // at work; empty between tasks
+	task     string // the current one; empty between tasks
 	progress Progress
 	changed  bool
 	expected int64

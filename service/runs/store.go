@@ -144,7 +144,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 		case !req.DryRun && len(active) == 1:
 			return nil, &ActiveError{active[0].ID}
 		}
-		// The one in the way has just ended: again.
+		// The run that was active has just ended: try again.
 	}
 }
 

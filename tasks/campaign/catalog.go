@@ -14,7 +14,7 @@ import (
 // ErrNotCampaign says that the database has none of the tables that the cleanup knows.
 var ErrNotCampaign = errors.New("this is no Campaign database: none of the known tables was found; check the database's name, and that the role may use the schema that holds NmsDelivery")
 
-// knownTables are those a cleanup run works on or asks, one of which a Campaign database has at least.
+// knownTables are those that a cleanup run cleans or reads; a Campaign database has at least one of them.
 var knownTables = []string{
 	"xtkoption", "nmsgroup", "nmsrcpgrprel", "nmsdelivery", "nmsdeliverymapping", "nmsextaccount", "nmsdeliverypart",
 	"nmsdlvexclusion", "nmscouponvalue", "nmsmirrorpageinfo", "nmsmirrorpagesearch", "nmsattachments",
@@ -27,7 +27,7 @@ var knownTables = []string{
 	"nmsbatchevent", "nmseventhisto", "nmsremahypothesis", "nmsremamatchrcp",
 }
 
-// Catalog is what the database's own catalog says of the Campaign tables at one moment.
+// Catalog is what the database's own catalog says about the Campaign tables at one moment.
 type Catalog struct {
 	// Schema is the schema that holds NmsDelivery, as stored (not quoted).
 	Schema string
@@ -60,7 +60,7 @@ type Table struct {
 // Quoted is the table's name for an SQL statement, with its schema.
 func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }
 
-// Has tells whether the table has all of these columns, written as Campaign writes them.
+// Has reports whether the table has all of these columns, written as Campaign writes them.
 func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
 
 // Missing returns those of the columns that the table does not have.
@@ -84,7 +84,7 @@ GROUP BY n.nspname
 ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
 
 // Unique indexes of a table that may identify its rows by one integer: that column alone, or, in a partitioned
-// table, that column beside the columns it is partitioned by (PostgreSQL asks for them in every unique index).
+// table, that column beside the columns it is partitioned by (which PostgreSQL requires in every unique index).
 // The primary key comes first.
 const loadTables = `
 SELECT c.oid, c.relname, c.relhassubclass,

@@ -33,7 +33,7 @@ func rows(found []pgtype.TID, most int) axis {
 	return axis{found: found, first: int64(min(firstRows, most)), most: int64(most), stretch: 4 * int64(most)}
 }
 
-// window is the condition that a row lies between two positions. Its parameters follow the first after ones.
+// window is the condition that a row lies between two positions. Its parameters are numbered from after+1 on.
 func (a axis) window(after int) string {
 	if a.found != nil {
 		return fmt.Sprintf("r.ctid = ANY ($%d::tid[])", after+1)

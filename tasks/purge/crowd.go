@@ -89,7 +89,7 @@ func (c *crowd) wake() {
 	c.changed = make(chan struct{})
 }
 
-// see is told whether the server is otherwise idle.
+// see records whether the server is otherwise idle, and lets all workers run if so.
 func (c *crowd) see(quiet bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (c *crowd) see(quiet bool) {
 	c.quiet = quiet
 }
 
-// took is told how long a batch of rows took, and decides whether to change the mode.
+// took records what a batch's rows cost, and changes the mode if that is worth it.
 func (c *crowd) took(begun time.Time, took time.Duration, rows int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

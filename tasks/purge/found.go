@@ -71,7 +71,7 @@ func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 		case sw.gone > 0 && x.rows > most: // the next ones
 		case again:
 			again = false
-		default: // if there are more than most, those that stay may hide others
+		default: // if x.rows exceeds most, the rows that stay may hide others
 			return x.rows <= most, nil
 		}
 	}
@@ -103,11 +103,12 @@ func (x extent) many(enough float64) bool { return float64(x.rows) >= enough*flo
 // sampleSize is how many of the oldest obsolete rows, and of the youngest, are read to estimate where all of them are.
 const sampleSize = 500
 
-// sampleMargin says that one in so many blocks is added on both sides of a sample, which seldom has the very first and the
-// very last row.
+// sampleMargin is the number of blocks in a sample per block that is added on both sides, since a sample seldom has the very
+// first and the very last row.
 const sampleMargin = 100
 
-// sample estimates where guess rows are; its extent has no rows if they are not chosen by age, or too few for a sample.
+// sample estimates where the rows are, about guess of them; x has no rows if they are not chosen by age, or too few for a
+// sample.
 func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) {
 	if sw.Older == nil {
 		return x, nil
@@ -150,7 +151,7 @@ func (sw *sweep) extent(ctx context.Context) (x extent, err error) {
 	return x, err
 }
 
-// listed are the TIDs of the rows, most of them at most, in order.
+// listed returns the TIDs of the rows, no more than most, in order.
 func (sw *sweep) listed(ctx context.Context, most int64) ([]pgtype.TID, error) {
 	found := make([]pgtype.TID, 0, most) // never grown, since it may be large
 	err := sw.find(ctx, func(tx pgx.Tx) error {
@@ -185,7 +186,7 @@ func (sw *sweep) find(ctx context.Context, ask func(tx pgx.Tx) error) error {
 // errSlow says that the rows were not found in time.
 var errSlow = errors.New("an index did not find the rows in time")
 
-// clear sweeps the blocks of an extent, or deletes up to most of its rows.
+// clear sweeps the blocks of an extent, or deletes its rows, no more than most, in TID order.
 func (sw *sweep) clear(ctx context.Context, x extent, enough float64, most int64) error {
 	if x.many(enough) {
 		return sw.visit(ctx, x)

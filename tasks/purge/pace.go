@@ -103,7 +103,7 @@ func (p *pace) learn(took time.Duration, size float64, direct bool) {
 // filled is the share of the most rows that a window should have.
 const filled = 0.8
 
-// room is how wide a window may be after one of a width that had so many rows.
+// room is how wide a window may be, given the width of one and its number of rows.
 func (p *pace) room(width, rows int64) int64 {
 	return max(int64(float64(width)*filled*float64(p.most)/float64(rows)), 1)
 }

@@ -28,8 +28,8 @@ func (w *worker) directSQL() string {
 	return fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", w.verb(), w.window(len(w.Args)+len(w.SetArgs)), w.Where)
 }
 
-// picking selects up to limit rows of the window: their TIDs, and the ids that they share with twins. The limit and the
-// window are the parameters that follow the first after ones.
+// picking selects up to limit rows of the window: their TIDs, and the ids that they share with twins. The parameters of the
+// limit and the window are numbered from after+1 on.
 func (w *worker) picking(after int) string {
 	id, lock := "0", ""
 	if w.passesOver() {

@@ -166,7 +166,7 @@ func TestSweepReadsTheEndOfTheTableAgain(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 1_000)
 	e, a := engine(db)
-	a.before = func(pgx.Tx) error { // the application goes on meanwhile
+	a.before = func(pgx.Tx) error { // the application continues in the meantime
 		if len(a.batches) == 0 {
 			db.Do("INSERT INTO t SELECT i, true FROM generate_series(10001, 12000) i")
 		}

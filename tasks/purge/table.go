@@ -20,7 +20,7 @@ const appTrigger = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
 
 // lookSQL asks whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite), whether a
 // table has triggers, and which foreign keys without an index refer to it; then for its size, and for how many rows per block
-// make it worth visiting every block: two, so that hardly a block has none, or, if rows are large, half of those in a block.
+// make it worth visiting every block: two, so that few blocks have none, or, if rows are large, half of those in a block.
 const lookSQL = `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead),
   EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND NOT is_instead AND ev_action::text <> '<>'),
