@@ -17,11 +17,11 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// MaxAnswer is the most bytes of an answer: it is largest when very many process instances have to do with a person.
+// MaxAnswer is the most bytes of a response. The largest is that of FindUserData, about a person with many process instances.
 const MaxAnswer = 64 << 20
 
-// What a caller may send. No request of the API comes near the sizes. A thousand watchers may come from one address, behind a
-// proxy.
+// What a caller may send. No request of the API comes near these sizes. A thousand watchers may come from one address, behind
+// a proxy.
 const (
 	maxRequest  = 1 << 20
 	maxHeaders  = 64 << 10
@@ -59,16 +59,16 @@ func (l *limits) options(gateway bool) []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, Time: time.Minute, Timeout: 20 * time.Second}))
 }
 
-// arrival is the key of what ends a call whose request does not come.
+// arrival is the context key of the timer that ends a call whose request does not arrive.
 type arrival struct{}
 
-// inTime ends a call whose request has not come in time: some are read before it is asked who calls.
+// inTime ends a call whose request does not arrive in time: requests of unary calls are read before authentication.
 func inTime(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, end := context.WithCancel(ctx)
 	return context.WithValue(ctx, arrival{}, time.AfterFunc(bodyTimeout, end)), nil
 }
 
-// arrived notes that the request has come.
+// arrived stops that timer.
 func arrived(ctx context.Context) {
 	if timer, ok := ctx.Value(arrival{}).(*time.Timer); ok {
 		timer.Stop()
@@ -90,7 +90,7 @@ func (l *limits) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 
 func (l *limits) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	who := caller(stream.Context()).String()
-	if rules[info.FullMethod].role == access.Nobody { // was not asked
+	if rules[info.FullMethod].role == access.Nobody { // is not authenticated
 		if p, ok := peer.FromContext(stream.Context()); ok {
 			who = hostOf(p.Addr.String())
 		}

@@ -153,7 +153,7 @@ func TestTooManyStreams(t *testing.T) {
 	}
 }
 
-// Who watches the health of the server is not asked who it is, but counted.
+// Clients that watch the health of the server are not authenticated, but counted.
 func TestTooManyHealthStreams(t *testing.T) {
 	t.Parallel()
 	s := serve(t, pgtest.Campaign(t), true)
@@ -181,7 +181,7 @@ func TestTooManyHealthStreams(t *testing.T) {
 	s.well(t)
 }
 
-// What is wrong with a request is told of as far as a client takes it, however much there is.
+// However much is wrong with a request, the status stays small enough for a client.
 func TestManyMistakes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, pgtest.Campaign(t), true)
@@ -203,7 +203,7 @@ func TestManyMistakes(t *testing.T) {
 	s.well(t)
 }
 
-// queued is a run that nobody works on.
+// queued is a run that no replica claims.
 func (s *server) queued(t *testing.T) (id string) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())

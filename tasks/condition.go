@@ -143,7 +143,7 @@ func (c *condition) orphan(ctx context.Context, l Link) (string, error) {
 		return "", err
 	}
 	missing := "NOT EXISTS (SELECT FROM %[2]s AS p WHERE p.%[3]s = r.%[1]s)"
-	if !strings.EqualFold(parent.Key, l.Key) { // says the same, and has the parents hashed once a statement, since no index leads to one
+	if !strings.EqualFold(parent.Key, l.Key) { // says the same, but hashes the parents once per statement: no index finds one
 		missing = "(r.%[1]s IN (SELECT DISTINCT p.%[3]s FROM %[2]s AS p)) IS NOT TRUE"
 	}
 	sql := fmt.Sprintf("r.%[1]s <> 0 AND "+missing, l.Column, parent.Quoted(), l.Key)

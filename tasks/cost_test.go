@@ -25,7 +25,7 @@ func TestCouponsReadTheirOwnLogs(t *testing.T) {
 	}
 }
 
-// Each log is judged by its own delivery: a batch of logs does not read all the deliveries of the set.
+// Each log is judged by its own delivery: a batch of logs does not read all deliveries of the set.
 func TestLogsReadTheirOwnDeliveries(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -42,7 +42,7 @@ func TestLogsReadTheirOwnDeliveries(t *testing.T) {
 	}
 }
 
-// Where no index leads to the parents, they are read once a statement, not once a row.
+// Parents without an index are read once per statement, not once per row.
 func TestParentsWithoutAnIndexAreReadOnceAStatement(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

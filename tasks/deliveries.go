@@ -61,7 +61,7 @@ func couponsOfDeliveries(ctx context.Context, c *condition) (string, error) {
 			return "", err
 		}
 		parents = append(parents, fmt.Sprintf("SELECT l.iDeliveryId FROM %s AS l WHERE l.iBroadLogId = r.iMessageId", log.Quoted()))
-		// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; IS TRUE has it hash the set's ids once a batch.
+		// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; with IS TRUE it hashes the set's ids once per batch.
 		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AS l WHERE l.iBroadLogId = r.iMessageId AND (%s) IS TRUE OFFSET 0)", log.Quoted(), of))
 	}
 	if sides == nil {

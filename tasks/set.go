@@ -79,8 +79,8 @@ func (c *condition) member(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s AND r.%[2]s <> 0 AND r.%[2]s IN (SELECT unnest(%[3]s))", where, s.Key, c.bind(s.ids, "bigint[]")), err
 }
 
-// linked is the condition that a column has the id of a row of the set. The ids are hashed once a statement; the set's own
-// condition is asked of the parents of the rows that remain, and OFFSET keeps PostgreSQL from reading all parents for it.
+// linked is the condition that a column refers to a row of the set. The ids are hashed once per statement; the set's own
+// condition is checked for the parent of each matching row, and OFFSET keeps PostgreSQL from reading all parents instead.
 func (c *condition) linked(ctx context.Context, column string) (string, error) {
 	s := c.env.set
 	where, err := (&condition{env: c.env, table: s.table, plan: c.plan, args: c.args}).any(ctx, s.Rules)

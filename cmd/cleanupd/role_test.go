@@ -284,7 +284,7 @@ func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 	db.Do("DELETE FROM XtkAudit")
 }
 
-// The script is a superuser's: nothing that the application's role may have planted is called in it.
+// A superuser runs the script: it must not call anything that the application's role may have planted.
 func TestRoleScriptCallsNothingPlanted(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -200,7 +200,7 @@ func TestFormsDemo(t *testing.T) {
 	}
 }
 
-// An answer is larger than a gRPC client takes by default when very many process instances have to do with a person.
+// A person with many process instances makes a response larger than gRPC clients accept by default.
 func TestUserDataOfMany(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 1, "")

@@ -25,9 +25,9 @@ type pace struct {
 	together     int64 // statements of a batch, on consecutive windows
 	mostTogether int64
 	exact        bool          // a window has as many rows as it is wide
-	fixed        time.Duration // what a statement takes however small it is
+	fixed        time.Duration // the fixed cost of a statement, whatever its size
 	learned      bool          // fixed is known
-	other        struct {      // the last statement of another size, to learn from
+	other        struct {      // the last statement of a different size
 		took   time.Duration
 		size   float64
 		direct bool
@@ -53,7 +53,7 @@ func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 	}
 	p.learn(d/time.Duration(statements), size, direct)
 	d -= min(p.fixed, d)
-	target := max(p.target, p.fixed) // what is fixed varies, too
+	target := max(p.target, p.fixed) // a fixed cost varies, too
 	room := p.widest
 	if direct && !p.exact && largest > 0 {
 		room = min(room, p.room(min(width, p.width), largest))
@@ -76,15 +76,15 @@ func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 	p.width = max(min(p.width, room), 1)
 }
 
-// Of two statements whose sizes differ by so much it is reckoned what both take however small they are. What was learned
-// fades from one statement of about the same size to the next, so that the size moves and it is learned again.
+// Two statements whose sizes differ by this factor show their fixed cost. While sizes stay about the same the estimate
+// fades with each statement, so that the size changes in the end and the cost is estimated anew.
 const (
 	different = 1.25
 	fading    = 0.98
 )
 
-// learn reckons what a statement takes however small it is, such as to hash the ids of a set or the parents that rows may be
-// orphans of. Smaller ones would take it, too: to make them smaller would only make more of them.
+// learn estimates the fixed cost of a statement, such as hashing the ids of a set, or the parents of possible orphans.
+// Shrinking statements does not reduce it, but makes more of them.
 func (p *pace) learn(took time.Duration, size float64, direct bool) {
 	ratio := size / p.other.size
 	switch {
@@ -113,7 +113,7 @@ func (p *pace) atOnce(most int64) {
 	p.mostTogether, p.together = most, min(p.together, most)
 }
 
-// shrink leaves a part of what a batch may take on, a tenth at least.
+// shrink reduces the next batch to a part of this one, a tenth at least.
 func (p *pace) shrink(part float64, direct bool) {
 	part = max(part, 0.1)
 	if p.together > 1 {

@@ -52,8 +52,7 @@ func TestPaceShrinks(t *testing.T) {
 	}
 }
 
-// What each statement takes however small it is does not make it smaller and smaller, nor keep it small; when that is over, it
-// fits the target again.
+// A fixed cost does not make statements smaller and smaller, nor keep them small; once it is gone, they fit the target again.
 func TestPaceBesideAFixedCost(t *testing.T) {
 	t.Parallel()
 	const target, row = 50 * time.Millisecond, 50 * time.Microsecond
@@ -88,7 +87,7 @@ func TestPaceBesideAFixedCost(t *testing.T) {
 	}
 }
 
-// Times that vary as they do on a machine with others at work are not taken for a fixed cost for long.
+// Times that vary, as on a busy machine, are not mistaken for a fixed cost for long.
 func TestPaceAmongNoise(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

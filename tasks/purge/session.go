@@ -19,7 +19,7 @@ func (e *Engine) settings(set string) string {
 		fmt.Sprintf("statement_timeout = %d", cmp.Or(e.StatementTimeout, 30*time.Second).Milliseconds()),
 		"idle_in_transaction_session_timeout = '10s'", "jit = off",
 		"max_parallel_workers_per_gather = 0", // the other cores are the application's
-		"work_mem = '64MB'",                   // what rows may be orphans of is hashed, unless it is larger; else all of it is read for each row
+		"work_mem = '64MB'",                   // parents without an index are hashed if they fit, otherwise scanned for each row
 		"idle_session_timeout = 0",            // between batches a worker may have to wait
 		"datestyle = 'ISO'",                   // for the bounds of partitions: other styles abbreviate time zones ambiguously
 	}

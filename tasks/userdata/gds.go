@@ -42,7 +42,7 @@ type document struct {
 	files []file // to delete: the document first, unless it stays, since it could not be found without its markers
 }
 
-// directories are those below a root. A pipe that has taken a folder's place is refused, instead of waited on.
+// directories opens the directories below a root. A pipe that has replaced one is refused; opening it would block.
 type directories struct{ root *os.Root }
 
 // Open implements fs.FS.
@@ -53,10 +53,10 @@ func (d directories) Open(name string) (fs.File, error) {
 	return d.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 }
 
-// walk looks through the folder once, for the documents that sessions refer to, and says what it has looked through. A
-// document stays when another marker keeps it: these are named by its guid, whatever folder they are in. Links are not
-// followed, and nothing outside is reached. A folder in it that can not be read ends the walk, since a marker in it may
-// keep a document; one that is no more held nothing, nor does the file system's own lost+found.
+// walk searches the folder once for the documents that sessions refer to, and reports what it has searched. A
+// document stays if another marker keeps it: markers are named by its guid, whatever folder they are in. Links are not
+// followed, and nothing outside is reached. A subfolder that cannot be read ends the walk, since a marker in it may
+// keep a document; one that has vanished had none, nor has the file system's own lost+found.
 func walk(root *os.Root, sessions []string) (documents []document, told Event, err error) {
 	var (
 		looked int

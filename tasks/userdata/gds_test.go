@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A pipe in a folder's place is refused, though nobody writes to it.
+// A pipe that has replaced a folder is refused, though nobody writes to it.
 func TestPipeInAFoldersPlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

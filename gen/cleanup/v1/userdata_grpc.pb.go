@@ -32,9 +32,9 @@ const (
 // with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. If the server authenticates callers, every call
 // needs the role admin: UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with another role.
 type UserDataServiceClient interface {
-	// Finds every trace of a person that the database can tell. INVALID_ARGUMENT: an empty user id, or a variable without
-	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The answer may be larger
-	// than the 4 MiB that most gRPC clients take unless told otherwise; RESOURCE_EXHAUSTED: larger than 64 MiB.
+	// Finds every trace of a person that the database reveals. INVALID_ARGUMENT: an empty user id, or a variable without
+	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The response may
+	// exceed the 4 MiB that most gRPC clients accept by default. RESOURCE_EXHAUSTED: it exceeds 64 MiB.
 	FindUserData(ctx context.Context, in *FindUserDataRequest, opts ...grpc.CallOption) (*FindUserDataResponse, error)
 	// Erases process instances and orphan tasks, with the documents of their tasks, and streams what it does; the receipt
 	// comes last. A caller that disconnects does not stop it, and it continues after a restart of the server. The stream of
@@ -101,9 +101,9 @@ func (c *userDataServiceClient) ListReceipts(ctx context.Context, in *ListReceip
 // with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. If the server authenticates callers, every call
 // needs the role admin: UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with another role.
 type UserDataServiceServer interface {
-	// Finds every trace of a person that the database can tell. INVALID_ARGUMENT: an empty user id, or a variable without
-	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The answer may be larger
-	// than the 4 MiB that most gRPC clients take unless told otherwise; RESOURCE_EXHAUSTED: larger than 64 MiB.
+	// Finds every trace of a person that the database reveals. INVALID_ARGUMENT: an empty user id, or a variable without
+	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The response may
+	// exceed the 4 MiB that most gRPC clients accept by default. RESOURCE_EXHAUSTED: it exceeds 64 MiB.
 	FindUserData(context.Context, *FindUserDataRequest) (*FindUserDataResponse, error)
 	// Erases process instances and orphan tasks, with the documents of their tasks, and streams what it does; the receipt
 	// comes last. A caller that disconnects does not stop it, and it continues after a restart of the server. The stream of
