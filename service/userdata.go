@@ -94,7 +94,7 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 		if err := audit.Note(ctx, nil, details); err != nil {
 			return err
 		}
-		return s.forms.Preview(ctx, request, send)
+		return s.unlessStopping(ctx, s.forms.Preview(ctx, request, send))
 	}
 	request.Starting = func(ctx context.Context, id string) error { // the audit is in the main database, and committed first
 		details["erasure_id"] = id
@@ -102,7 +102,7 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 	}
 	id, err := s.forms.Start(ctx, request)
 	if err != nil {
-		return err
+		return s.unlessStopping(ctx, err)
 	}
 	settle(ctx, nil)
 	receipt, err := s.forms.Watch(ctx, id, send)
@@ -126,6 +126,14 @@ func some(problems []string) string {
 		problems = append(slices.Clone(problems[:most]), fmt.Sprintf("and %d more: see the receipt", more))
 	}
 	return strings.Join(problems, "; ")
+}
+
+// unlessStopping tells a caller whose call ends since this replica stops to try again.
+func (s *UserData) unlessStopping(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errErasureGoesOn) {
+		return status.Error(codes.Unavailable, "this replica is stopping, and nothing was erased: try again")
+	}
+	return err
 }
 
 var errErasureGoesOn = status.Error(codes.Unavailable, "this replica is stopping; the erasure goes on elsewhere, or at the next start: its receipt will tell")

@@ -19,9 +19,11 @@ import (
 const connectTimeout = 10 * time.Second
 
 // sessionDefaults apply unless the URL says otherwise. No query of ours waits forever, for a lock or for its result (batches
-// have shorter timeouts of their own), and no transaction of a frozen process keeps its locks.
+// have shorter timeouts of their own), and no transaction of a frozen process keeps its locks. A session that holds locks may
+// be idle, but ends within two minutes of its host.
 var sessionDefaults = map[string]string{
-	"application_name": "cleanupd", "lock_timeout": "10s", "statement_timeout": "10min", "idle_in_transaction_session_timeout": "10s",
+	"application_name": "cleanupd", "lock_timeout": "10s", "statement_timeout": "10min", "idle_in_transaction_session_timeout": "10s", "idle_session_timeout": "0",
+	"tcp_keepalives_idle": "60", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "6",
 }
 
 // oldestServer is the first PostgreSQL with TID range scans, as in server_version_num.

@@ -22,7 +22,7 @@ import (
 type erasure struct {
 	*Database
 	id   string
-	conn *pgxpool.Conn // holds the advisory locks of the replica that works on it
+	conn *pgxpool.Conn // holds the advisory locks of the replica that works on it, and does the work: it ends when they are lost
 }
 
 // tasksAtOnce is how many orphan tasks are erased in one transaction.
@@ -33,7 +33,7 @@ const lockTimeout = 5 * time.Second
 
 // begin opens a transaction of an erasure.
 func (e *erasure) begin(ctx context.Context) (pgx.Tx, error) {
-	return e.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(
+	return e.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(
 		"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'", lockTimeout.Milliseconds())})
 }
 
@@ -110,11 +110,20 @@ func (e *erasure) orFail(ctx context.Context, kind string, id int64, problem err
 		return problem
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3 AND state IN ('PENDING', 'PURGING')", e.id, kind, id); err != nil {
+		if err := e.mark(ctx, tx, "FAILED", kind, id); err != nil {
 			return err
 		}
 		return e.append(ctx, tx, failed(kind, id, problem))
 	})
+}
+
+// mark sets the state of items that are not settled yet; errTaken: one of them is.
+func (e *erasure) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ...int64) error {
+	tag, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = $4 WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')", e.id, kind, ids, state)
+	if err == nil && tag.RowsAffected() != int64(len(ids)) {
+		err = errTaken
+	}
+	return err
 }
 
 // failed is the event about the problem of an item.
@@ -142,12 +151,8 @@ func (e *erasure) orphansOrFail(ctx context.Context, ids []int64) error {
 
 // done records that items are done, what was deleted, and the sessions whose documents must be deleted from the folder.
 func (e *erasure) done(ctx context.Context, tx pgx.Tx, kind string, ids []int64, counts Rows, sessions []session, itemOf func(session) int64, events ...Event) error {
-	tag, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'DONE' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')", e.id, kind, ids)
-	if err != nil {
+	if err := e.mark(ctx, tx, "DONE", kind, ids...); err != nil {
 		return err
-	}
-	if tag.RowsAffected() != int64(len(ids)) {
-		return errTaken
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
 		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`, e.id, counts); err != nil {
@@ -221,7 +226,7 @@ func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
 		return err
 	}
 	if in != nil {
-		if _, err := e.Pool.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'PURGING' WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id); err != nil {
+		if err := e.transact(ctx, func(tx pgx.Tx) error { return e.mark(ctx, tx, "PURGING", anInstance, id) }); err != nil {
 			return err
 		}
 		if err := e.purgeByServer(ctx, in); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -575,7 +576,7 @@ func TestNumbers(t *testing.T) {
 // The id of a process instance is recognized in a column of any type; a value that is not a number is no id.
 func TestInstancesByOtherNumbers(t *testing.T) {
 	t.Parallel()
-	for kind, ids := range map[string]string{"text": "('12'), ('zz'), (''), (NULL), ('-12'), ('99999999999999999999')", "numeric(10,2)": "(12), (-12), (NULL)", "numeric": "(12.0), (99999999999999999999)"} {
+	for kind, ids := range map[string]string{"text": "('12'), ('zz'), (''), (NULL), ('-12'), ('99999999999999999999')", "numeric(10,2)": "(12), (-12), (NULL)", "numeric": "(12.0), (9223372036854775807), (9223372036854775808), (99999999999999999999)"} {
 		f := newForms(t, 0, 0, false)
 		f.db.Do(fmt.Sprintf("TRUNCATE tb_102; ALTER TABLE tb_102 ALTER process_instance_id TYPE %s USING NULL, ADD who text DEFAULT 'ann', ADD what integer DEFAULT 7; INSERT INTO tb_102 (process_instance_id) VALUES %s", kind, ids))
 		for _, user := range []string{"ann", "7"} {
@@ -583,11 +584,15 @@ func TestInstancesByOtherNumbers(t *testing.T) {
 			if !slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == 12 }) {
 				t.Errorf("%s: %s: %+v", kind, user, found.Instances)
 			}
+			if kind == "numeric" && !slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == math.MaxInt64 }) {
+				t.Errorf("%s: the largest id there is: %+v", user, found.Instances)
+			}
 		}
 	}
 }
 
-// Replicas that work on the same erasure at once, since one has lost the connection with its lock, do each thing once.
+// Replicas that take an erasure from each other, since the one at work has lost the connection with its lock, do each thing
+// once.
 func TestReplicasAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newForms(t, 5, 100, true)
@@ -606,8 +611,10 @@ func TestReplicasAtOnce(t *testing.T) {
 	for range 3 {
 		(&forms{Database: userdata.New(config), t: t}).work()
 	}
-	for f.db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") > 0 { // whoever holds it loses that connection, and continues
-		f.db.Superuser("SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND a.datname = current_database() AND a.state = 'idle'")
+	for f.db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") > 0 { // whoever holds it loses that connection
+		done := f.db.Int("SELECT last_sequence FROM cleanupd.erasure")
+		f.db.Superuser("SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND a.datname = current_database()")
+		f.db.Until("SELECT (last_sequence > $1 OR state <> 'RUNNING')::int FROM cleanupd.erasure", done+20)
 	}
 	_, receipt := f.watch(id)
 	m.erase(instances, nil)

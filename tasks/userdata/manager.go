@@ -70,11 +70,12 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 			}
 		}
 	}
-	if err := e.Manager.PurgeProcessInstance(ctx, in.Invocation); err != nil {
-		return errors.New("the Forms server, purgeProcessInstance: " + err.Error())
-	}
-	if in, err = readInstance(ctx, e.Pool, in.ID, ""); err != nil || in == nil {
+	problem := e.Manager.PurgeProcessInstance(ctx, in.Invocation)
+	if in, err = readInstance(ctx, e.Pool, in.ID, ""); err != nil || in == nil { // gone, even if the answer was lost
 		return err
+	}
+	if problem != nil {
+		return errors.New("the Forms server, purgeProcessInstance: " + problem.Error())
 	}
 	return errors.New("the Forms server says that it was purged, and it is still there")
 }

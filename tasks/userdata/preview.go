@@ -43,7 +43,11 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	if err := emit(said...); err != nil {
 		return err
 	}
-	left, err := leftovers(ctx, d.Pool, r, "")
+	earlier, err := sameUser(ctx, d.Pool, r)
+	if err != nil {
+		return err
+	}
+	left, err := leftovers(ctx, d.Pool, r, earlier, "")
 	if err != nil {
 		return err
 	}

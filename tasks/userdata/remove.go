@@ -118,6 +118,9 @@ func (r *remover) tasks(ctx context.Context, instance int64, ids []int64) (count
 // documents removes the documents of sessions from the storage in the database, unless another session refers to them.
 // Meanwhile nobody can add such a reference.
 func (r *remover) documents(ctx context.Context, sessions []session) (Rows, error) {
+	if len(sessions) == 0 {
+		return Rows{}, nil
+	}
 	if !r.dry {
 		if _, err := r.tx.Exec(ctx, "LOCK TABLE tb_dm_session_reference IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 			return nil, err

@@ -86,6 +86,10 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 	if r.Query != nil {
 		hashed = hash(r.Query.UserID, salt)
 	}
+	earlier, err := sameUser(ctx, d.Pool, r)
+	if err != nil {
+		return "", err
+	}
 	e := &erasure{Database: d, id: key.String()}
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure (id, requested_by, user_id_hash, salt) VALUES ($1::text::uuid, $2, $3, $4)",
@@ -96,7 +100,7 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 			e.id, anInstance, r.Instances, aTask, r.Tasks); err != nil {
 			return err
 		}
-		if err := e.inherit(ctx, tx, r); err != nil {
+		if err := e.inherit(ctx, tx, r, earlier); err != nil {
 			return err
 		}
 		if err := e.append(ctx, tx, said...); err != nil || r.Starting == nil {
@@ -117,8 +121,9 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 // leftover is a session id of an earlier erasure that ended before its files were deleted.
 type leftover struct{ Session, Erasure string }
 
-// leftovers are those of the same items or the same user as a request.
-func leftovers(ctx context.Context, db querier, r Request, lock string) ([]leftover, error) {
+// sameUser are the earlier erasures of the same user as a request that have leftovers. Many take long to compare, longer than
+// a transaction may be idle.
+func sameUser(ctx context.Context, db querier, r Request) ([]string, error) {
 	same, err := collect(ctx, db, func(row pgx.CollectableRow) (id string, err error) {
 		var hashed, salt string
 		if err := row.Scan(&id, &hashed, &salt); err != nil || r.Query == nil || hashed == "" {
@@ -130,18 +135,19 @@ func leftovers(ctx context.Context, db querier, r Request, lock string) ([]lefto
 		}
 		return id, nil
 	}, "SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE state = 'FAILED' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)")
-	if err != nil {
-		return nil, err
-	}
-	same = slices.DeleteFunc(same, func(id string) bool { return id == "" })
+	return slices.DeleteFunc(same, func(id string) bool { return id == "" }), err
+}
+
+// leftovers are those of the same items as a request, or of earlier erasures of the same user.
+func leftovers(ctx context.Context, db querier, r Request, earlier []string, lock string) ([]leftover, error) {
 	return collect(ctx, db, pgx.RowToStructByPos[leftover], `SELECT s.session_id, e.id::text FROM cleanupd.erasure_session AS s JOIN cleanupd.erasure AS e ON e.id = s.erasure_id
 		WHERE e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3) OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
-		same, anInstance, r.Instances, aTask, r.Tasks)
+		earlier, anInstance, r.Instances, aTask, r.Tasks)
 }
 
 // inherit takes over what earlier erasures left, and the files that they could not report.
-func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request) error {
-	list, err := leftovers(ctx, tx, r, " FOR UPDATE OF s")
+func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request, earlier []string) error {
+	list, err := leftovers(ctx, tx, r, earlier, " FOR UPDATE OF s")
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,8 @@ var floats = []string{"real", "double precision"}
 var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)
 
 // instanceID is the id of a row's process instance; NULL if the column holds none.
-const instanceID = `CASE WHEN process_instance_id::text ~ '^[0-9]{1,18}(\.0*)?$' THEN process_instance_id::text::numeric::bigint END`
+const instanceID = `CASE WHEN process_instance_id::text ~ '^[0-9]{1,19}(\.0*)?$' THEN
+  CASE WHEN process_instance_id::text::numeric <= 9223372036854775807 THEN process_instance_id::text::numeric::bigint END END`
 
 // search looks for a user id in a workflow's variables, and returns which it could not search.
 func (f *finding) search(ctx context.Context, tx pgx.Tx, v Variable, user string) (skipped []string, err error) {

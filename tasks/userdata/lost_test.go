@@ -1,0 +1,89 @@
+package userdata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/userdata"
+)
+
+// A replica that loses the connection with its locks stops working in the folder: another one that works there must not take
+// its stale markers for references. Otherwise each would leave the documents to the other.
+func TestLostFolderLock(t *testing.T) {
+	t.Parallel()
+	var files []string
+	for i := range 400 {
+		files = append(files, fmt.Sprintf("d%d", i), fmt.Sprintf("d%d.session_wfattach1", i), fmt.Sprintf("d%d.session_wfattach2", i))
+	}
+	f := bareForms(t, files...)
+	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1), (2, 2);
+		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END';
+		CREATE TRIGGER slow AFTER INSERT ON cleanupd.erasure_file FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
+	var ids []string
+	for _, task := range []int64{1, 2} {
+		id, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{task}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	replica := func() {
+		config := f.config
+		config.Pool = f.db.For(campaigndb.Role).Pool
+		(&forms{Database: userdata.New(config), t: t}).work()
+	}
+	const locks = " FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = x'666f'::int AND objid = x'6c646572'::int::oid"
+	replica()
+	f.db.Until("SELECT count(*) FROM cleanupd.erasure_event WHERE body->'Log'->>'Message' LIKE 'looked through%'")
+	replica()
+	f.db.Until("SELECT count(*)" + locks + " AND NOT granted")
+	f.db.Superuser("SELECT pg_terminate_backend(pid)" + locks + " AND granted")
+	for _, id := range ids {
+		if _, receipt := f.watch(id); !receipt.Succeeded {
+			t.Errorf("%v", receipt.Problems)
+		}
+	}
+	if left := f.files(); len(left) > 0 {
+		t.Errorf("%d files are left: %.5v", len(left), left)
+	}
+}
+
+// deaf is a Forms server whose answers are lost.
+type deaf struct{ db *pgtest.DB }
+
+func (d deaf) TerminateProcess(context.Context, string) error { return nil }
+
+func (d deaf) PurgeProcessInstance(ctx context.Context, invocation string) error {
+	_, err := d.db.Exec(ctx, "DELETE FROM tb_process_instance WHERE long_lived_invocation_id = $1", invocation)
+	return errors.Join(errors.New("the answer is lost"), err)
+}
+
+// A process instance that is gone after a purge counts as erased, even if the Forms server's answer is lost.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'one', 2)")
+	f.config.Manager = deaf{f.db}
+	f.Database = userdata.New(f.config)
+	f.work()
+	if events, receipt := f.erase(userdata.Request{Instances: []int64{1}}); !receipt.Succeeded || events[0].Instance == nil {
+		t.Errorf("%+v %+v", events, receipt)
+	}
+}
+
+// However many failed erasures a user id has to be compared with, no transaction is idle meanwhile.
+func TestManyFailedErasures(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "one", "one.session_wfattach1")
+	f.db.Do(`WITH e AS (INSERT INTO cleanupd.erasure (id, state, requested_by, end_time, user_id_hash, salt) SELECT gen_random_uuid(), 'FAILED', 'x', now(), repeat('ab', 32), md5(i::text) FROM generate_series(1, 20) i RETURNING id)
+		INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id) SELECT '_wftask' || id, id, 'task', 5 FROM e`)
+	f.db.Superuser("ALTER DATABASE " + f.db.Name + " SET idle_in_transaction_session_timeout = '200ms'")
+	f.db.Reset()
+	if _, err := f.Start(t.Context(), userdata.Request{Query: &userdata.Query{UserID: "nobody"}}); err != nil {
+		t.Error(err)
+	}
+}
