@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Proxy stands between a client and a PostgreSQL server.
@@ -18,7 +20,7 @@ type Proxy struct {
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
-	target   string
+	target   string // a URL of the server
 	pairs    map[*pair]bool
 	stalled  time.Time // nothing passes before then
 	atCommit Moment
@@ -35,9 +37,15 @@ const (
 	AfterCommit         // the server executes it, and its response is lost
 )
 
+// stream is a connection of which each direction ends by itself.
+type stream interface {
+	net.Conn
+	CloseWrite() error
+}
+
 // pair is a connection of a client and the corresponding one to the server.
 type pair struct {
-	client, server *net.TCPConn
+	client, server stream
 	// mute says that the server's next response is lost with the connection. Guarded by the proxy.
 	mute bool
 	// commit is the name of the client's prepared COMMIT; nil: it has none yet. Guarded by the proxy.
@@ -57,15 +65,11 @@ func (c *pair) commits(message []byte) bool {
 // ends with the test.
 func New(t testing.TB, databaseURL string, latency time.Duration) *Proxy {
 	t.Helper()
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{listener: listener, latency: latency, target: u.Host, pairs: map[*pair]bool{}}
+	p := &Proxy{listener: listener, latency: latency, target: databaseURL, pairs: map[*pair]bool{}}
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
 		p.mu.Lock()
@@ -85,6 +89,11 @@ func (p *Proxy) URL(databaseURL string) string {
 		panic(err)
 	}
 	u.Host = p.listener.Addr().String()
+	query := u.Query()
+	query.Del("host")
+	query.Del("port")
+	query.Set("sslmode", "disable")
+	u.RawQuery = query.Encode()
 	return u.String()
 }
 
@@ -118,12 +127,8 @@ func (p *Proxy) CutAtCommit(when Moment) {
 
 // Target directs new connections to the server of another URL, and cuts the existing ones.
 func (p *Proxy) Target(databaseURL string) {
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		panic(err)
-	}
 	p.mu.Lock()
-	p.target = u.Host
+	p.target = databaseURL
 	p.mu.Unlock()
 	p.Cut()
 }
@@ -138,8 +143,10 @@ func (p *Proxy) each(do func(*pair)) {
 
 // cut resets both ends: nothing in flight arrives.
 func cut(c *pair) {
-	for _, conn := range []*net.TCPConn{c.client, c.server} {
-		_ = conn.SetLinger(0)
+	for _, conn := range []stream{c.client, c.server} {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
 		_ = conn.Close()
 	}
 }
@@ -158,13 +165,17 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	p.mu.Lock()
 	target := p.target
 	p.mu.Unlock()
-	server, err := net.Dial("tcp", target)
+	var server net.Conn
+	config, err := pgconn.ParseConfig(target)
+	if err == nil {
+		server, err = net.Dial(pgconn.NetworkAddress(config.Host, config.Port))
+	}
 	if err != nil {
 		_ = client.SetLinger(0)
 		_ = client.Close()
 		return
 	}
-	c := &pair{client: client, server: server.(*net.TCPConn)}
+	c := &pair{client: client, server: server.(stream)}
 	p.mu.Lock()
 	if p.closed {
 		cut(c)
@@ -183,7 +194,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 }
 
 // pump forwards data from one side until it ends.
-func (p *Proxy) pump(c *pair, from, to *net.TCPConn) {
+func (p *Proxy) pump(c *pair, from, to stream) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)

@@ -1,5 +1,5 @@
-// Package localpg runs a private PostgreSQL for the demo and the tests: in its own temporary folder, on a
-// free port of the loopback interface, removed at the end. Started by root it runs as another user, since PostgreSQL
+// Package localpg runs a private PostgreSQL for the demo and the tests: in its own temporary folder, with a socket there,
+// which no other user of the machine reaches, removed at the end. Started by root it runs as another user, since PostgreSQL
 // refuses to run as root.
 package localpg
 
@@ -7,12 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -25,10 +24,12 @@ type Server struct {
 	bin      string
 	owner    *syscall.Credential
 	settings []string
-	port     int
 	cmd      *exec.Cmd
 	done     chan error
 }
+
+// port is that of the socket, whose folder is the server's own.
+const port = "5432"
 
 // startTimeout is how long a server may take until it answers.
 const startTimeout = 60 * time.Second
@@ -60,20 +61,7 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	return s, s.runAnywhere(ctx)
-}
-
-// runAnywhere starts the server on a free port. If the port is taken by the time PostgreSQL binds it, another one is tried.
-func (s *Server) runAnywhere(ctx context.Context) (err error) {
-	for range 5 {
-		if s.port, err = freePort(); err != nil {
-			return err
-		}
-		if err = s.run(ctx); err == nil {
-			return nil
-		}
-	}
-	return err
+	return s, s.run(ctx)
 }
 
 // makeDir creates a folder for the server's files.
@@ -89,14 +77,14 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // run starts the server and waits until it answers.
 func (s *Server) run(ctx context.Context) error {
-	args := []string{"-D", s.data(), "-k", s.dir, "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1",
+	args := []string{"-D", s.data(), "-k", s.dir, "-p", port, "-c", "listen_addresses=",
 		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200", "-c", "autovacuum=off"}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
 	cmd := command(s.owner, filepath.Join(s.bin, "postgres"), args...)
 	cmd.Dir = s.dir
-	logFile, err := os.Create(filepath.Join(s.dir, "log"))
+	logFile, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600) // the folder is another user's
 	if err != nil {
 		return err
 	}
@@ -129,17 +117,17 @@ func (s *Server) run(ctx context.Context) error {
 
 // URL is the address of a database for a role.
 func (s *Server) URL(role, database string) string {
-	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", role, s.port, database)
+	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%s", role, database, url.QueryEscape(s.dir), port)
 }
 
 // Client is a client program of PostgreSQL, such as pgbench, that connects to this server as the superuser.
 func (s *Server) Client(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
-	cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGUSER=postgres", "PGPORT="+strconv.Itoa(s.port))
+	cmd.Env = append(os.Environ(), "PGHOST="+s.dir, "PGUSER=postgres", "PGPORT="+port)
 	return cmd
 }
 
-// Restart stops the server, after disconnecting its sessions (fast) or as by a crash, and starts it again on the same port.
+// Restart stops the server, after disconnecting its sessions (fast) or as by a crash, and starts it again.
 func (s *Server) Restart(ctx context.Context, fast bool) error {
 	signal := syscall.SIGQUIT
 	if fast {
@@ -169,12 +157,12 @@ func (s *Server) Standby(ctx context.Context) (standby *Server, err error) {
 	if out, err := command(s.owner, "touch", filepath.Join(standby.data(), "standby.signal")).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
-	standby.settings = append(standby.settings, fmt.Sprintf("primary_conninfo=host=127.0.0.1 port=%d user=postgres", s.port))
+	standby.settings = append(standby.settings, fmt.Sprintf("primary_conninfo=host='%s' port=%s user=postgres", s.dir, port))
 	s.settings = append(s.settings, "synchronous_standby_names=*")
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
-	return standby, standby.runAnywhere(ctx)
+	return standby, standby.run(ctx)
 }
 
 // Crash stops the server immediately, without a clean shutdown.
@@ -206,13 +194,4 @@ func command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
 	cmd.SysProcAttr = processAttributes(owner)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
 	return cmd
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

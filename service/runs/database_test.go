@@ -174,7 +174,10 @@ func TestFailoverToAStandby(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hosts.Host += "," + second.Host
+	query := hosts.Query()
+	query.Set("host", query.Get("host")+","+second.Query().Get("host"))
+	query.Set("port", query.Get("port")+","+second.Query().Get("port"))
+	hosts.RawQuery = query.Encode()
 	both := pool(t, hosts.String())
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.MaxRows = both, 1 })
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
