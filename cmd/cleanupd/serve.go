@@ -185,11 +185,17 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
+	if err := warnOfOpenSchemas(ctx, log, s.pool); err != nil {
+		return nil, err
+	}
 	if err := s.connectOthers(ctx, others, c.tracer); err != nil {
 		return nil, err
 	}
 	if forms != nil {
 		if s.forms, err = forms.open(ctx, c.tracer); err != nil {
+			return nil, err
+		}
+		if err := warnOfOpenSchemas(ctx, log, s.forms.Pool); err != nil {
 			return nil, err
 		}
 	}
