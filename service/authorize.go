@@ -283,6 +283,7 @@ func only(guard *access.Guard, log *slog.Logger, role access.Role, next http.Han
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			writeError(w, r, denied(err))
 		case c.Role < role:
+			log.Warn("refused", "path", r.URL.Path, "subject", c.Subject, "address", c.Address, "error", "needs the role "+role.String())
 			writeError(w, r, status.Errorf(codes.PermissionDenied, "%s needs the role %s", r.URL.Path, role))
 		default:
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))

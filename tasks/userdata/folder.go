@@ -151,6 +151,9 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 	}
 	marked, unread := marks(root, documents) // outside of a transaction, which must not be idle while large folders are read
 	err = e.alone(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '5min'"); err != nil { // the file system may be slow
+			return err
+		}
 		list, err := e.intended(ctx, tx)
 		if err != nil {
 			return err
