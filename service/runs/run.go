@@ -134,7 +134,7 @@ type Violation struct{ Field, Problem string }
 // InvalidError lists everything that is wrong with a request.
 type InvalidError []Violation
 
-// Brief says the first of it, as much as a status may tell: a client takes only so long a one.
+// Brief is the beginning of the list: clients accept statuses only up to some size.
 func (e InvalidError) Brief() InvalidError {
 	const most = 10
 	if more := len(e) - most; more > 0 {

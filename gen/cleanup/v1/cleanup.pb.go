@@ -1241,7 +1241,7 @@ func (x *Task) GetOptions() []string {
 // RunCleanupRequest says what to run.
 type RunCleanupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names of the tasks to run; empty: all. They always run in the order of the pipeline.
+	// Names of the tasks to run, no more than there are; empty: all. They always run in the order of the pipeline.
 	Tasks []string `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// Names of tasks to leave out.
 	SkipTasks []string `protobuf:"bytes,2,rep,name=skip_tasks,json=skipTasks,proto3" json:"skip_tasks,omitempty"`
