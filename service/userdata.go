@@ -94,7 +94,7 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 		if err := audit.Note(ctx, nil, details); err != nil {
 			return err
 		}
-		return s.unlessStopping(ctx, s.forms.Preview(ctx, request, send))
+		return unlessStopping(ctx, s.forms.Preview(ctx, request, send))
 	}
 	request.Starting = func(ctx context.Context, id string) error { // the audit is in the main database, and committed first
 		details["erasure_id"] = id
@@ -102,7 +102,7 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 	}
 	id, err := s.forms.Start(ctx, request)
 	if err != nil {
-		return s.unlessStopping(ctx, err)
+		return unlessStopping(ctx, err)
 	}
 	settle(ctx, nil)
 	receipt, err := s.forms.Watch(ctx, id, send)
@@ -129,7 +129,7 @@ func some(problems []string) string {
 }
 
 // unlessStopping tells a caller whose call ends since this replica stops to try again.
-func (s *UserData) unlessStopping(ctx context.Context, err error) error {
+func unlessStopping(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errErasureGoesOn) {
 		return status.Error(codes.Unavailable, "this replica is stopping, and nothing was erased: try again")
 	}

@@ -54,12 +54,12 @@ func couponsOfDeliveries(ctx context.Context, c *condition) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	of, err := c.linked(ctx, "l.iDeliveryId")
+	if err != nil {
+		return "", err
+	}
 	var sides, parents []string
 	for _, log := range logs {
-		of, err := c.linked(ctx, "l.iDeliveryId")
-		if err != nil {
-			return "", err
-		}
 		parents = append(parents, fmt.Sprintf("SELECT l.iDeliveryId FROM %s AS l WHERE l.iBroadLogId = r.iMessageId", log.Quoted()))
 		// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; with IS TRUE it hashes the set's ids once per batch.
 		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AS l WHERE l.iBroadLogId = r.iMessageId AND (%s) IS TRUE OFFSET 0)", log.Quoted(), of))

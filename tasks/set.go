@@ -71,11 +71,17 @@ func (c *condition) inSet(ctx context.Context, step Step) (string, error) {
 	return c.linked(ctx, "r."+step.Link)
 }
 
+// eligible is the set's own condition, on a row r of the parent table.
+func (c *condition) eligible(ctx context.Context) (string, error) {
+	s := c.env.set
+	return (&condition{env: c.env, table: s.table, plan: c.plan, args: c.args}).any(ctx, s.Rules)
+}
+
 // member is the condition that a row of the parent table is one of the set. It includes the set's own condition, so that a
 // parent that the application changed in the meantime stays.
 func (c *condition) member(ctx context.Context) (string, error) {
 	s := c.env.set
-	where, err := (&condition{env: c.env, table: s.table, plan: c.plan, args: c.args}).any(ctx, s.Rules)
+	where, err := c.eligible(ctx)
 	return fmt.Sprintf("%s AND r.%[2]s <> 0 AND r.%[2]s IN (SELECT unnest(%[3]s))", where, s.Key, c.bind(s.ids, "bigint[]")), err
 }
 
@@ -83,7 +89,7 @@ func (c *condition) member(ctx context.Context) (string, error) {
 // condition is checked for the parent of each matching row, and OFFSET keeps PostgreSQL from reading all parents instead.
 func (c *condition) linked(ctx context.Context, column string) (string, error) {
 	s := c.env.set
-	where, err := (&condition{env: c.env, table: s.table, plan: c.plan, args: c.args}).any(ctx, s.Rules)
+	where, err := c.eligible(ctx)
 	return fmt.Sprintf("%[1]s <> 0 AND %[1]s IN (SELECT unnest(%[2]s)) AND EXISTS (SELECT FROM (SELECT %[1]s AS id) AS child, %[3]s AS r WHERE r.%[4]s = child.id AND %[5]s OFFSET 0)",
 		column, c.bind(s.ids, "bigint[]"), s.table.Quoted(), s.Key, where), err
 }

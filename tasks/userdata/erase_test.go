@@ -152,16 +152,15 @@ func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 	}
 }
 
-// Concurrent erasures of two replicas do not leave documents that both refer to to each other.
-func TestErasuresShareDocuments(t *testing.T) {
-	t.Parallel()
+// sharedDocuments is a folder with a number of documents that two orphan tasks refer to, and the erasures of these, stored.
+func sharedDocuments(t *testing.T, documents int) (f *forms, ids []string) {
+	t.Helper()
 	var files []string
-	for i := range 1000 {
+	for i := range documents {
 		files = append(files, fmt.Sprintf("d%d", i), fmt.Sprintf("d%d.session_wfattach1", i), fmt.Sprintf("d%d.session_wfattach2", i))
 	}
-	f := bareForms(t, files...)
+	f = bareForms(t, files...)
 	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1), (2, 2)")
-	var ids []string
 	for _, task := range []int64{1, 2} {
 		id, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{task}})
 		if err != nil {
@@ -169,16 +168,29 @@ func TestErasuresShareDocuments(t *testing.T) {
 		}
 		ids = append(ids, id)
 	}
-	f.work()
-	f.work()
+	return f, ids
+}
+
+// allErased waits until erasures have ended, and checks that they left no file.
+func (f *forms) allErased(ids []string) {
+	f.t.Helper()
 	for _, id := range ids {
 		if _, receipt := f.watch(id); !receipt.Succeeded {
-			t.Errorf("%v", receipt.Problems)
+			f.t.Errorf("%v", receipt.Problems)
 		}
 	}
 	if left := f.files(); len(left) > 0 {
-		t.Errorf("%d files are left", len(left))
+		f.t.Errorf("%d files are left: %.5v", len(left), left)
 	}
+}
+
+// Concurrent erasures of two replicas do not leave documents that both refer to to each other.
+func TestErasuresShareDocuments(t *testing.T) {
+	t.Parallel()
+	f, ids := sharedDocuments(t, 1000)
+	f.work()
+	f.work()
+	f.allErased(ids)
 }
 
 // A document that gets another marker after the folder was searched stays.

@@ -3,7 +3,6 @@ package userdata_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
@@ -15,22 +14,9 @@ import (
 // its stale markers for references. Otherwise each would leave the documents to the other.
 func TestLostFolderLock(t *testing.T) {
 	t.Parallel()
-	var files []string
-	for i := range 400 {
-		files = append(files, fmt.Sprintf("d%d", i), fmt.Sprintf("d%d.session_wfattach1", i), fmt.Sprintf("d%d.session_wfattach2", i))
-	}
-	f := bareForms(t, files...)
-	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1), (2, 2);
-		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END';
+	f, ids := sharedDocuments(t, 400)
+	f.db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END';
 		CREATE TRIGGER slow AFTER INSERT ON cleanupd.erasure_file FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
-	var ids []string
-	for _, task := range []int64{1, 2} {
-		id, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{task}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, id)
-	}
 	replica := func() {
 		config := f.config
 		config.Pool = f.db.For(campaigndb.Role).Pool
@@ -42,14 +28,7 @@ func TestLostFolderLock(t *testing.T) {
 	replica()
 	f.db.Until("SELECT count(*)" + locks + " AND NOT granted")
 	f.db.Superuser("SELECT pg_terminate_backend(pid)" + locks + " AND granted")
-	for _, id := range ids {
-		if _, receipt := f.watch(id); !receipt.Succeeded {
-			t.Errorf("%v", receipt.Problems)
-		}
-	}
-	if left := f.files(); len(left) > 0 {
-		t.Errorf("%d files are left: %.5v", len(left), left)
-	}
+	f.allErased(ids)
 }
 
 // deaf is a Forms server whose answers are lost.
