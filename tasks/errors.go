@@ -53,7 +53,7 @@ var advice = map[string]string{
 	pgerrcode.DiskFull:                        "the disk of the database server is full: make room there, and run the cleanup again",
 	pgerrcode.OutOfMemory:                     "the database server is out of memory: lower work_mem or its load, and run the cleanup again",
 	pgerrcode.TooManyConnections:              "the database server has no connection left: raise max_connections or close some",
-	pgerrcode.LockNotAvailable:                "someone holds a lock for long: look for him in pg_locks, and run the cleanup again",
+	pgerrcode.LockNotAvailable:                "a session holds a lock for long: look for it in pg_locks, and run the cleanup again",
 	pgerrcode.QueryCanceled:                   "not even one row goes within the time: look for a slow trigger, or a foreign key to this table without an index",
 	pgerrcode.RaiseException:                  "a trigger or function of the application refuses: ask who wrote it",
 	pgerrcode.DataCorrupted:                   "the table is damaged: restore it from a backup",

@@ -343,7 +343,7 @@ func TestTableThatStaysLocked(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"mirror-pages"}})
 	work()
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Error, "look for him in pg_locks") || !said(events, tasks.Warning, "55P03", "tried 3 times at most") {
+	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Error, "look for it in pg_locks") || !said(events, tasks.Warning, "55P03", "tried 3 times at most") {
 		t.Errorf("%+v; %q", got, logs(events))
 	}
 }
