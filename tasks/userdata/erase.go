@@ -95,8 +95,8 @@ func (e *erasure) pending(ctx context.Context, kind string) ([]int64, error) {
 	return collect(ctx, e.Pool, pgx.RowTo[int64], "SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id", e.id, kind)
 }
 
-// errTaken says that another replica works on the erasure, which happens when this one lost only the connection that held the
-// lock.
+// errTaken says that another replica works on the erasure. It guards what it deletes and reports: the connection that does the
+// work holds the erasure's lock.
 var errTaken = errors.New("another replica is at work on the same")
 
 // endsWork reports whether a problem is not that of an item but ends the work: a lost database, or another replica.

@@ -49,7 +49,7 @@ func (e *erasure) files(ctx context.Context) error {
 	if err != nil {
 		return e.tellUnreadable(ctx, err)
 	}
-	if err := e.alone(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, looked) }); err != nil {
+	if err := e.transact(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, looked) }); err != nil {
 		return err
 	}
 	var failed []string
@@ -60,20 +60,9 @@ func (e *erasure) files(ctx context.Context) error {
 		}
 		failed = append(failed, stuck...)
 	}
-	return e.alone(ctx, func(tx pgx.Tx) error {
+	return e.transact(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid AND session_id = ANY ($2) AND session_id <> ALL ($3)", e.id, sessions, append([]string{}, failed...))
 		return err
-	})
-}
-
-// alone runs fn in a transaction in which nobody else works on the erasure's files: a previous replica may not know yet that
-// it has lost the erasure.
-func (e *erasure) alone(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.erasure WHERE id = $1::text::uuid FOR UPDATE", e.id); err != nil {
-			return err
-		}
-		return fn(tx)
 	})
 }
 
@@ -83,13 +72,13 @@ func unreadable(problem error) Event {
 }
 
 func (e *erasure) tellUnreadable(ctx context.Context, problem error) error {
-	return e.alone(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, unreadable(problem)) })
+	return e.transact(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, unreadable(problem)) })
 }
 
 // recall reports the files that a previous attempt deleted without having reported them. Whether the others must be deleted is
 // determined anew.
 func (e *erasure) recall(ctx context.Context, root *os.Root) error {
-	return e.alone(ctx, func(tx pgx.Tx) error {
+	return e.transact(ctx, func(tx pgx.Tx) error {
 		names, err := e.intended(ctx, tx)
 		if err != nil {
 			return err
@@ -134,7 +123,7 @@ func inBytes(names []string) [][]byte {
 // in between. It returns the sessions of what cannot be deleted.
 func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []document) (failed []string, err error) {
 	var names []string
-	err = e.alone(ctx, func(tx pgx.Tx) error {
+	err = e.transact(ctx, func(tx pgx.Tx) error {
 		names = nil
 		for _, d := range documents {
 			for _, f := range d.files {
@@ -150,7 +139,7 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 		return nil, err
 	}
 	marked, unread := marks(root, documents) // outside of a transaction, which must not be idle while large folders are read
-	err = e.alone(ctx, func(tx pgx.Tx) error {
+	err = e.transact(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '5min'"); err != nil { // the file system may be slow
 			return err
 		}
