@@ -124,9 +124,12 @@ type leftover struct{ Session, Erasure string }
 // sameUser are the earlier erasures of the same user as a request that have leftovers. Many take long to compare, longer than
 // a transaction may be idle.
 func sameUser(ctx context.Context, db querier, r Request) ([]string, error) {
+	if r.Query == nil {
+		return nil, nil
+	}
 	same, err := collect(ctx, db, func(row pgx.CollectableRow) (id string, err error) {
 		var hashed, salt string
-		if err := row.Scan(&id, &hashed, &salt); err != nil || r.Query == nil || hashed == "" {
+		if err := row.Scan(&id, &hashed, &salt); err != nil {
 			return "", err
 		}
 		raw, err := hex.DecodeString(salt)
@@ -134,7 +137,7 @@ func sameUser(ctx context.Context, db querier, r Request) ([]string, error) {
 			return "", err
 		}
 		return id, nil
-	}, "SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE state = 'FAILED' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)")
+	}, "SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE state = 'FAILED' AND user_id_hash <> '' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)")
 	return slices.DeleteFunc(same, func(id string) bool { return id == "" }), err
 }
 
