@@ -17,6 +17,14 @@ type condition struct {
 	args  *[]any
 	// parents is a query for the ids of the set's parents that a row r depends on; empty: none.
 	parents string
+	// elsewhere says that the SQL reads a distributed table, which no statement by TIDs can.
+	elsewhere bool
+}
+
+// argument is the value of a parameter of a rule.
+type argument struct {
+	value   any
+	sqlType string
 }
 
 // alsoSQL is a statement that accompanies a batch's, as purge.Also.
@@ -60,9 +68,9 @@ func (c *condition) any(ctx context.Context, rules []Rule) (string, error) {
 func (c *condition) rule(ctx context.Context, r Rule) (string, error) {
 	var parts []string
 	if r.Where != "" {
-		sql := c.expand(r.Where, r)
-		if sql == "" {
-			return "", nil
+		sql, err := c.expand(ctx, r.Where, r)
+		if err != nil || sql == "" {
+			return "", err
 		}
 		parts = append(parts, sql)
 	}
@@ -78,15 +86,15 @@ func (c *condition) rule(ctx context.Context, r Rule) (string, error) {
 
 // expand substitutes tables and parameters in SQL. The result is empty, with a note, when a table, a column or a usable
 // option is missing.
-func (c *condition) expand(sql string, r Rule) string {
+func (c *condition) expand(ctx context.Context, sql string, r Rule) (string, error) {
 	tables := map[string]*campaign.Table{"": c.table, "r": c.table}
 	for _, m := range tableName.FindAllStringSubmatch(sql, -1) {
 		t := c.env.Catalog.Table(m[1])
 		if t == nil {
 			c.plan.note(Info, "table %s is missing, which %s is judged by: skipped", m[1], c.table.Name)
-			return ""
+			return "", nil
 		}
-		c.env.needs(c.plan, t, "SELECT")
+		c.reads(t)
 		tables[m[2]] = t
 	}
 	sql = coalesce.ReplaceAllStringFunc(sql, c.choices)
@@ -94,27 +102,40 @@ func (c *condition) expand(sql string, r Rule) string {
 		t, known := tables[m[1]]
 		if known && !t.Has(m[2]) {
 			c.plan.note(Info, "%s has no column %s: skipped", t.Name, m[2])
-			return ""
+			return "", nil
 		}
 	}
 	if options := c.env.Catalog.Table("XtkOption"); strings.Contains(sql, "@last_cleanup") && options != nil && options.RowSecurity {
 		c.plan.note(Warning, "row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is", c.table.Name)
-		return ""
+		return "", nil
 	}
-	values := map[string]any{"@now": c.env.Now, "@last_cleanup": c.env.Options.Moment(campaign.LastCleanup)}
+	values := map[string]argument{"@now": {c.env.Now, "timestamptz"}, "@last_cleanup": {c.env.Options.Moment(campaign.LastCleanup), "timestamptz"}}
 	if strings.Contains(sql, "@cutoff") {
 		delay, err := c.env.Options.Delay(r.Option)
 		if err != nil {
 			c.plan.note(Warning, "%v; %s is left as it is", err, c.table.Name)
-			return ""
+			return "", nil
 		}
-		values["@cutoff"] = c.env.Now.Add(-delay - r.Extra)
+		values["@cutoff"] = argument{c.env.Now.Add(-delay - r.Extra), "timestamptz"}
+	}
+	if strings.Contains(sql, "@cancelled") {
+		message, err := c.cancelled(ctx)
+		if err != nil || message == nil {
+			return "", err
+		}
+		values["@cancelled"] = argument{message, "bigint"}
 	}
 	sql = tableName.ReplaceAllStringFunc(sql, func(m string) string {
 		parts := tableName.FindStringSubmatch(m)
 		return tables[parts[2]].Quoted() + " AS " + parts[2]
 	})
-	return parameterName.ReplaceAllStringFunc(sql, func(name string) string { return c.bind(values[name], "timestamptz") })
+	return parameterName.ReplaceAllStringFunc(sql, func(name string) string { return c.bind(values[name].value, values[name].sqlType) }), nil
+}
+
+// reads records that the SQL reads another table.
+func (c *condition) reads(t *campaign.Table) {
+	c.env.needs(c.plan, t, "SELECT")
+	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
 }
 
 // choices removes from a COALESCE the columns that the table does not have, as long as one remains.
@@ -142,13 +163,14 @@ func (c *condition) orphan(ctx context.Context, l Link) (string, error) {
 	if err != nil || parent == nil {
 		return "", err
 	}
+	c.reads(parent)
 	missing := "NOT EXISTS (SELECT FROM %[2]s AS p WHERE p.%[3]s = r.%[1]s)"
-	if !strings.EqualFold(parent.Key, l.Key) { // says the same, but hashes the parents once per statement: no index finds one
+	if !strings.EqualFold(parent.Key, l.Key) || c.apart() { // says the same, but hashes the parents once per statement: no index finds one
 		missing = "(r.%[1]s IN (SELECT DISTINCT p.%[3]s FROM %[2]s AS p)) IS NOT TRUE"
 	}
 	sql := fmt.Sprintf("r.%[1]s <> 0 AND "+missing, l.Column, parent.Quoted(), l.Key)
 	if !trusted {
-		sql += fmt.Sprintf(" AND EXISTS (SELECT FROM %s)", parent.Quoted())
+		sql += fmt.Sprintf(" AND EXISTS (SELECT 1 FROM %s)", parent.Quoted())
 	}
 	return sql, nil
 }

@@ -20,7 +20,7 @@ var stopDelivery = Step{
 // alone: there it means something else.
 var deliverySteps = []Step{
 	stopDelivery,
-	{On: table("NmsCouponValue"), Via: couponsOfDeliveries}, // before the logs
+	{On: table("NmsCouponValue"), Via: couponsOfDeliveries, ByKey: "iMessageId"}, // before the logs
 	{On: table("NmsDlvExclusion"), Link: "iDeliveryId"},
 	{On: deliveryAndExclusionLogs, Link: "iDeliveryId", Limit: 20_000},
 	{On: propositionTables, Link: "iDeliveryId", Limit: 20_000},
@@ -54,12 +54,19 @@ func couponsOfDeliveries(ctx context.Context, c *condition) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	for _, log := range logs {
+		c.reads(log)
+	}
 	of, err := c.linked(ctx, "l.iDeliveryId")
 	if err != nil {
 		return "", err
 	}
 	var sides, parents []string
 	for _, log := range logs {
+		if c.apart() {
+			sides = append(sides, fmt.Sprintf("r.iMessageId IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", log.Quoted(), of))
+			continue
+		}
 		parents = append(parents, fmt.Sprintf("SELECT l.iDeliveryId FROM %s AS l WHERE l.iBroadLogId = r.iMessageId", log.Quoted()))
 		// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; with IS TRUE it hashes the set's ids once per batch.
 		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AS l WHERE l.iBroadLogId = r.iMessageId AND (%s) IS TRUE OFFSET 0)", log.Quoted(), of))

@@ -32,6 +32,9 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 		e.log(ctx, Info, "table NmsEmailErrorStat, or a column of it, is missing: skipped")
 		return false, nil
 	}
+	if t.Elsewhere != "" { // where rows and option might not be changed together
+		return false, fmt.Errorf("%s is %s: its rows can not be coalesced there", t.Name, t.Elsewhere)
+	}
 	if !e.Catalog.KeepsMoments() {
 		e.log(ctx, Info, "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps up to when statistics are coalesced: skipped")
 		return false, nil

@@ -24,6 +24,7 @@ type Env struct {
 	set      *fixedSet // of the current task; nil when it has none
 	looked   bool      // the next task need not look again
 	left     bool      // the current task had to leave obsolete rows
+	refused  error     // what the current task could not do elsewhere
 	expected int64     // rows that the current task will delete or update; negative when unknown
 	engine   *purge.Engine
 	journal  Journal
@@ -75,6 +76,9 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	if err := rightsError(p.rights); err != nil {
 		return Failed, err
 	}
+	if err := e.settle(ctx, p); err != nil {
+		return Failed, err
+	}
 	if t.Set != nil { // a cursor does not include the set: the task starts over
 		e.Cursor = purge.Cursor{}
 	}
@@ -85,7 +89,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 		}
 	}
 	done := len(p.units) > 0
-	e.expected, e.left = e.estimate(ctx, p.units), false
+	e.expected, e.left, e.refused = e.estimate(ctx, p.units), false, nil
 	if err := e.carryOut(ctx, t.Steps); err != nil {
 		return Failed, err
 	}
@@ -96,6 +100,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 		}
 		done = done || more
 	}
+	later = errors.Join(later, e.refused)
 	switch {
 	case later != nil:
 		return Failed, later
@@ -117,7 +122,7 @@ func (e *Env) begin(ctx context.Context, t Task) (*plan, error) {
 			return nil, err
 		}
 	}
-	p, err := e.plan(ctx, t.Steps)
+	p, err := e.plan(ctx, numbered(t.Steps))
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +147,8 @@ func (e *Env) tell(ctx context.Context, p *plan) {
 // carryOut executes steps: those that depend on the task's set for one chunk of the set after another, then
 // the others. It removes parents that had to be held back from the set.
 func (e *Env) carryOut(ctx context.Context, steps []Step) error {
-	var dependent, others []Step
-	for _, s := range steps {
+	var dependent, others []numberedStep
+	for _, s := range numbered(steps) {
 		if s.dependent() {
 			dependent = append(dependent, s)
 		} else {
@@ -168,7 +173,7 @@ func (e *Env) carryOut(ctx context.Context, steps []Step) error {
 }
 
 // sweep executes the sweeps of steps from the cursor on, or counts for a dry run.
-func (e *Env) sweep(ctx context.Context, steps []Step) error {
+func (e *Env) sweep(ctx context.Context, steps []numberedStep) error {
 	p, err := e.plan(ctx, steps)
 	if err != nil {
 		return err
@@ -177,13 +182,17 @@ func (e *Env) sweep(ctx context.Context, steps []Step) error {
 	for _, u := range p.units[max(begun, 0):] { // another worker may have reached one of them
 		e.journal.At(u.Name, e.expected)
 		if e.DryRun {
-			if err := e.engine.Count(ctx, u.Sweep, func(ctx context.Context, rows int64) error {
+			if err := u.Refusal(); err != nil {
+				e.refuse(ctx, u, err)
+			} else if err := e.engine.Count(ctx, u.Sweep, func(ctx context.Context, rows int64) error {
 				if u.Set != nil {
 					return e.journal.Count(ctx, purge.Delta{Updated: rows})
 				}
 				return e.journal.Count(ctx, purge.Delta{Deleted: rows})
 			}); sqlstate.Is(err, pgerrcode.LockNotAvailable) {
 				e.log(ctx, Warning, u.Name+": someone keeps the whole table locked: the rest of it is not counted")
+			} else if u.Elsewhere && err != nil && !Lost(err) && ctx.Err() == nil {
+				e.refuse(ctx, u, err)
 			} else if err != nil {
 				return err
 			}
@@ -194,7 +203,10 @@ func (e *Env) sweep(ctx context.Context, steps []Step) error {
 			e.log(ctx, Warning, u.Name+": the table was dropped meanwhile: skipped")
 			continue
 		}
-		if err != nil {
+		var refusal *purge.RefusedError
+		if errors.As(err, &refusal) {
+			e.refuse(ctx, u, refusal)
+		} else if err != nil {
 			return err
 		}
 		e.report(ctx, u, result)
@@ -215,9 +227,13 @@ func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 	if r.Dropped {
 		e.log(ctx, Info, u.Name+": all of the partition was to go: dropped")
 	}
-	if r.Locked == 0 && r.Kept == 0 && !r.TableLocked {
-		return
+	if r.Locked > 0 || r.Kept > 0 || r.TableLocked {
+		e.leave(ctx, u)
 	}
+}
+
+// leave records that obsolete rows of a sweep are left.
+func (e *Env) leave(ctx context.Context, u unit) {
 	e.left = true
 	if u.step.dependent() {
 		e.holdBack(ctx, u)

@@ -1,5 +1,12 @@
 package tasks
 
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
 // days15 is 15 days of 24 hours each.
 const days15 = "@now - interval '360 hours'"
 
@@ -27,7 +34,7 @@ var expiredDeliveries = Task{
 			Update: []Assignment{
 				{"iStatus", "7"},
 				{"tsLastModified", "@now"},
-				{"iMsgId", "COALESCE((SELECT min(m.iBroadLogMsgId) FROM {NmsBroadLogMsg} m WHERE m.sText = 'Delivery cancelled' AND m.iBroadLogMsgId <> 0), r.iMsgId)"},
+				{"iMsgId", "COALESCE(@cancelled, r.iMsgId)"},
 			},
 		},
 		{
@@ -43,4 +50,24 @@ var expiredDeliveries = Task{
 			},
 		},
 	},
+}
+
+// cancelled is the id of the message that a delivery was cancelled, the lowest if there are several, or NULL; nil, with a note,
+// when there is no table of messages.
+func (c *condition) cancelled(ctx context.Context) (*pgtype.Int8, error) {
+	t := c.env.Catalog.Table("NmsBroadLogMsg")
+	if t == nil || !t.Has("iBroadLogMsgId", "sText") {
+		c.plan.note(Info, "table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name)
+		return nil, nil
+	}
+	c.env.needs(c.plan, t, "SELECT")
+	if !t.CanSelect {
+		return nil, nil
+	}
+	id := &pgtype.Int8{}
+	err := c.env.Pool.QueryRow(ctx, "SELECT min(iBroadLogMsgId)::bigint FROM "+t.Quoted()+" WHERE sText = 'Delivery cancelled' AND iBroadLogMsgId <> 0").Scan(id)
+	if err != nil {
+		return nil, fmt.Errorf("look for the message of cancelled deliveries: %w", err)
+	}
+	return id, nil
 }

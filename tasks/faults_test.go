@@ -22,7 +22,20 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-var faultSeeds = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes")
+var (
+	faultSeeds  = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes; a third of it with logs elsewhere, in each of some ways")
+	faultsWhere = flag.String("faults-where", "", "only where the logs are thus: here, in foreign tables, on Citus")
+)
+
+// settings are where the logs of a database are that is attacked, on which server, if it may be restarted.
+var settings = map[string]struct {
+	database func(t *testing.T) (*pgtest.DB, *localpg.Server)
+	move     func(t *testing.T, db *pgtest.DB, rng *rand.Rand) // nil: they stay where they are
+}{
+	"here":              {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, nil},
+	"in foreign tables": {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, toForeignTables},
+	"on Citus":          {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Citus(t), nil }, toShards},
+}
 
 // scene is a run under attack: two replicas, each behind its own network, on a separate server.
 type scene struct {
@@ -52,8 +65,8 @@ var faults = map[string]func(s *scene, i int) bool{
 	"replica stopped (SIGTERM)":   func(s *scene, i int) bool { return s.end(i, syscall.SIGTERM) },
 	"replica frozen (SIGSTOP)":    always((*scene).freeze),
 	"backends terminated":         always((*scene).terminate),
-	"server restarted, fast":      always(func(s *scene, _ int) { s.restart(true) }),
-	"server restarted, immediate": always(func(s *scene, _ int) { s.restart(false) }),
+	"server restarted, fast":      func(s *scene, _ int) bool { return s.restart(true) },
+	"server restarted, immediate": func(s *scene, _ int) bool { return s.restart(false) },
 }
 
 func (s *scene) within(from, to int) time.Duration {
@@ -104,10 +117,14 @@ func (s *scene) terminate(int) {
 	s.superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cleanupd' AND random() < 0.5")
 }
 
-func (s *scene) restart(fast bool) {
+func (s *scene) restart(fast bool) bool {
+	if s.server == nil { // it is that of other tests, too
+		return false
+	}
 	if err := s.server.Restart(s.t.Context(), fast); err != nil {
 		s.t.Error(err)
 	}
+	return true
 }
 
 // Whatever happens to the replicas, their network and the database, a run ends; it has deleted what is obsolete by the
@@ -118,17 +135,28 @@ func TestFaults(t *testing.T) {
 	program := built(t)
 	var mu sync.Mutex
 	met := map[string]int{}
-	t.Run("seeds", func(t *testing.T) {
-		for i := range *faultSeeds {
-			seed := *firstSeed + uint64(i)
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Parallel()
-				for name, n := range underFaults(t, program, seed) {
-					mu.Lock()
-					met[name] += n
-					mu.Unlock()
+	t.Run("logs", func(t *testing.T) {
+		for where, setting := range settings {
+			seeds := *faultSeeds
+			if setting.move != nil {
+				seeds = (seeds + 2) / 3
+			}
+			for i := range seeds {
+				if *faultsWhere != "" && *faultsWhere != where {
+					continue
 				}
-			})
+				seed := *firstSeed + uint64(i)
+				t.Run(fmt.Sprintf("%s, seed %d", where, seed), func(t *testing.T) {
+					t.Parallel()
+					s := &scene{t: t, rng: rand.New(rand.NewPCG(seed, 4))}
+					s.db, s.server = setting.database(t)
+					for name, n := range s.underFaults(program, seed, setting.move) {
+						mu.Lock()
+						met[name] += n
+						mu.Unlock()
+					}
+				})
+			}
 		}
 	})
 	for _, name := range slices.Sorted(maps.Keys(met)) {
@@ -138,12 +166,14 @@ func TestFaults(t *testing.T) {
 
 // underFaults makes a random database, attacks its run, and checks the result. It returns the faults that the run
 // encountered.
-func underFaults(t *testing.T, program string, seed uint64) map[string]int {
-	s := &scene{t: t, rng: rand.New(rand.NewPCG(seed, 4))}
-	s.db, s.server = pgtest.Private(t)
+func (s *scene) underFaults(program string, seed uint64, move func(t *testing.T, db *pgtest.DB, rng *rand.Rand)) map[string]int {
+	t := s.t
 	// The dates are relative to a moment shortly before the run, whose cutoffs are a little later.
 	m := randomDatabase(t, s.db, seed, time.Now().Add(30*time.Minute).Truncate(time.Microsecond))
 	original := m.keys()
+	if move != nil {
+		move(t, s.db, s.rng)
+	}
 	s.db.Do("CREATE TABLE elsewhere.application (token bigint)")
 	for range 2 {
 		network := badnet.New(t, s.db.URL(), time.Millisecond)
@@ -183,6 +213,9 @@ func underFaults(t *testing.T, program string, seed uint64) map[string]int {
 	}
 	if err := app.outlive(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if s.server == nil { // what was prepared by sessions that have ended
+		s.superuser("SELECT recover_prepared_transactions()")
 	}
 	if n := s.db.Int("SELECT count(*) FROM cleanupd.event"); n != int64(len(events)) {
 		t.Errorf("%d events are stored, %d were seen", n, len(events))

@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -34,6 +35,10 @@ type journal struct {
 	// loseAt is the batch at which the worker dies, before its commit or after it; 0: never.
 	loseAt int
 	after  bool
+	// beforeCommit is called before each commit; nil: it is not.
+	beforeCommit func(ctx context.Context, tx tasks.Tx, d purge.Delta) error
+	// onFailure is returned where a commit fails; nil: its own error is.
+	onFailure error
 	// proceed says whether the run may continue, when asked outside of a batch; nil: it may.
 	proceed func() error
 }
@@ -48,8 +53,13 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 	if dies && !j.after {
 		return tasks.ErrLost
 	}
+	if j.beforeCommit != nil {
+		if err := j.beforeCommit(ctx, tx, d); err != nil {
+			return err
+		}
+	}
 	if err := tx.Commit(ctx); err != nil {
-		return err
+		return cmp.Or(j.onFailure, err)
 	}
 	j.cursor = d.Cursor
 	j.deleted[j.task] += d.Deleted + d.Dropped

@@ -122,7 +122,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 		}
 	}
 	there.set = &fixedSet{Set{Parent: "NmsDelivery", Key: "iDeliveryId"}, table, slices.Compact(slices.Sorted(maps.Values(m)))}
-	p, err := there.plan(ctx, deliverySteps)
+	p, err := there.plan(ctx, numbered(deliverySteps))
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	if err := rightsError(p.rights); err != nil {
 		return err
 	}
-	if err := there.carryOut(ctx, deliverySteps); err != nil {
+	if err := errors.Join(there.carryOut(ctx, deliverySteps), there.refused); err != nil {
 		return err
 	}
 	maps.DeleteFunc(m, func(_, id int64) bool { return slices.Contains(there.set.ids, id) })

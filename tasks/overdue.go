@@ -78,7 +78,7 @@ func (e *Env) aged(ctx context.Context, cleaned map[string]time.Time) (relations
 			}
 			for _, table := range tables {
 				older := e.older(step, table)
-				if older == nil || !table.CanSelect || !table.Has(older.Column) {
+				if older == nil || !table.CanSelect || !table.Has(older.Column) || table.Elsewhere != "" { // no index or statistics here have rows that are elsewhere
 					continue
 				}
 				var gone time.Time

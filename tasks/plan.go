@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -25,6 +26,21 @@ type unit struct {
 	purge.Sweep
 	step    Step
 	parents string // as in condition
+	place   string // where its rows are; empty: here
+}
+
+// numberedStep is a step with its number in the task, from 1.
+type numberedStep struct {
+	Step
+	number int
+}
+
+func numbered(steps []Step) []numberedStep {
+	var out []numberedStep
+	for i, s := range steps {
+		out = append(out, numberedStep{s, i + 1})
+	}
+	return out
 }
 
 type note struct {
@@ -40,9 +56,9 @@ func (p *plan) note(level Level, format string, args ...any) {
 }
 
 // plan turns steps into sweeps, and notes what cannot be done and why.
-func (e *Env) plan(ctx context.Context, steps []Step) (*plan, error) {
+func (e *Env) plan(ctx context.Context, steps []numberedStep) (*plan, error) {
 	p := &plan{}
-	for i, step := range steps {
+	for _, step := range steps {
 		tables, err := step.On(ctx, e, p)
 		if err != nil {
 			return nil, err
@@ -53,7 +69,7 @@ func (e *Env) plan(ctx context.Context, steps []Step) (*plan, error) {
 				if table.HasChildren != parents {
 					continue
 				}
-				if err := e.planTable(ctx, p, i+1, step, table, planned); err != nil {
+				if err := e.planTable(ctx, p, step, table, planned); err != nil {
 					return nil, err
 				}
 			}
@@ -64,14 +80,14 @@ func (e *Env) plan(ctx context.Context, steps []Step) (*plan, error) {
 
 // planTable adds the sweeps of one step on one table, one for each of its partitions and children, except for those that are
 // planned already, since they may also be selected by their own names.
-func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, table *campaign.Table, planned map[uint32]bool) error {
+func (e *Env) planTable(ctx context.Context, p *plan, step numberedStep, table *campaign.Table, planned map[uint32]bool) error {
 	var args []any
 	c := &condition{env: e, table: table, plan: p, args: &args}
-	where, err := c.where(ctx, step)
+	where, err := c.where(ctx, step.Step)
 	if err != nil || where == "" {
 		return err
 	}
-	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit, Older: e.older(step, table)}
+	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit, Older: e.older(step.Step, table)}
 	if s.Limit == 0 {
 		s.Limit = defaultLimit
 	}
@@ -79,7 +95,11 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 		if !table.Has(a.Column) { // an unused parameter of its value would have no known type
 			continue
 		}
-		if value := c.expand(a.Value, Rule{}); value != "" {
+		value, err := c.expand(ctx, a.Value, Rule{})
+		if err != nil {
+			return err
+		}
+		if value != "" {
 			s.Set = append(s.Set, purge.Assignment{Column: a.Column, Value: value})
 		}
 	}
@@ -111,10 +131,22 @@ func (e *Env) planTable(ctx context.Context, p *plan, number int, step Step, tab
 			continue
 		}
 		planned[leaf.OID] = true
-		s.Twin = e.twin(p, step.Twin)
-		s.Unit, s.Name, s.Relation = fmt.Sprintf("%d %s", number, leaf.Quoted()), leaf.Name, leaf.Quoted()
+		place := leaf.Elsewhere
+		if s.Twin = e.twin(p, step.Twin); s.Twin != nil {
+			place = cmp.Or(place, e.Catalog.Table(step.Twin.Table).Elsewhere)
+		}
+		if c.elsewhere {
+			place = cmp.Or(place, "judged by a table "+campaign.Distributed)
+		}
+		if s.Elsewhere = place != ""; s.Elsewhere {
+			s.ByKey = cmp.Or(step.ByKey, table.Key)
+			if s.Twin != nil {
+				s.ByKey = s.Twin.ID
+			}
+		}
+		s.Unit, s.Name, s.Relation = fmt.Sprintf("%d %s", step.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 		s.Partition = leaf.Quoted() != table.Quoted()
-		p.units = append(p.units, unit{s, step, c.parents})
+		p.units = append(p.units, unit{s, step.Step, c.parents, place})
 	}
 	return nil
 }

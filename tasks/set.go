@@ -71,6 +71,10 @@ func (c *condition) inSet(ctx context.Context, step Step) (string, error) {
 	return c.linked(ctx, "r."+step.Link)
 }
 
+// apart reports whether a statement has to read each table apart from the others: Citus joins a distributed table to no local
+// one, and an ordinary subquery is run where its tables are.
+func (c *condition) apart() bool { return c.elsewhere || c.table.Elsewhere != "" }
+
 // eligible is the set's own condition, on a row r of the parent table.
 func (c *condition) eligible(ctx context.Context) (string, error) {
 	s := c.env.set
@@ -87,9 +91,14 @@ func (c *condition) member(ctx context.Context) (string, error) {
 
 // linked is the condition that a column refers to a row of the set. The ids are hashed once per statement; the set's own
 // condition is checked for the parent of each matching row, and OFFSET keeps PostgreSQL from reading all parents instead.
+// Another server is sent the ids, and the parents are read first.
 func (c *condition) linked(ctx context.Context, column string) (string, error) {
 	s := c.env.set
 	where, err := c.eligible(ctx)
+	if c.apart() {
+		return fmt.Sprintf("%[1]s <> 0 AND %[1]s = ANY (%[2]s) AND %[1]s IN (SELECT r.%[4]s FROM %[3]s AS r WHERE r.%[4]s = ANY (%[2]s) AND %[5]s)",
+			column, c.bind(s.ids, "bigint[]"), s.table.Quoted(), s.Key, where), err
+	}
 	return fmt.Sprintf("%[1]s <> 0 AND %[1]s IN (SELECT unnest(%[2]s)) AND EXISTS (SELECT FROM (SELECT %[1]s AS id) AS child, %[3]s AS r WHERE r.%[4]s = child.id AND %[5]s OFFSET 0)",
 		column, c.bind(s.ids, "bigint[]"), s.table.Quoted(), s.Key, where), err
 }

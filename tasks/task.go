@@ -94,6 +94,8 @@ type Step struct {
 	Limit int
 	// Twin is a table whose rows are deleted with those of the same id; nil: none.
 	Twin *Twin
+	// ByKey is the integer column to go by where rows are on another server; empty: the table's key.
+	ByKey string
 	// Also returns a statement that accompanies each batch's; nil: none.
 	Also func(ctx context.Context, c *condition) (*alsoSQL, error)
 }
@@ -110,7 +112,8 @@ type Assignment struct{ Column, Value string }
 // Rule is a condition on a row. All of its parts must hold.
 type Rule struct {
 	// Where is SQL over the row, whose alias is r. It may use @now, the run's clock; @cutoff, @now minus Option and
-	// Extra; @last_cleanup, the moment of that option, or NULL; and other tables as {NmsDelivery} d, always with an
+	// Extra; @last_cleanup, the moment of that option, or NULL; @cancelled, the id of the message that a delivery was
+	// cancelled, or NULL; and other tables as {NmsDelivery} d, always with an
 	// alias. The columns that it names must exist, except in a COALESCE with another choice. A column is a word of the
 	// application's form: a lower-case prefix and a capital (iStatus, tsLog).
 	Where string

@@ -62,6 +62,7 @@ func run(m *testing.M) int {
 	if err := dropTemplates(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "drop the templates:", err)
 	}
+	stopCitus()
 	stop()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)

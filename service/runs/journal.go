@@ -155,7 +155,7 @@ func (j *journal) Proceed(ctx context.Context) error {
 func (j *journal) idle(d purge.Delta) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return d.Empty() && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && time.Since(j.written) < checkEvery
+	return d.Empty() && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && d.Cursor.Pending == nil && j.cursor.Pending == nil && time.Since(j.written) < checkEvery
 }
 
 // orFail ends a statement that returns the reason to stop: it divides by zero if there is no such run of this epoch.

@@ -39,7 +39,7 @@ type Catalog struct {
 	mapped  map[string][]string // what the delivery mappings name, by their columns, as far as read
 }
 
-// Table is an ordinary or partitioned table. A partition is not a Table of its own.
+// Table is an ordinary, partitioned or foreign table. A partition is not a Table of its own.
 type Table struct {
 	OID       uint32
 	Schema    string
@@ -53,8 +53,11 @@ type Table struct {
 	RowSecurity bool
 	// HasChildren says that there are also rows in partitions or inheriting tables.
 	HasChildren bool
-	columns     []string
-	keys        []string // all columns that identify a row by themselves, the primary key first
+	// Elsewhere says where rows of it are for which there is no heap here, such as Distributed; empty: all are here.
+	Elsewhere string
+	columns   []string
+	keys      []string          // all columns that identify a row by themselves, the primary key first
+	places    map[uint32]string // Elsewhere of the catalog's relations
 }
 
 // Quoted is the table's name for an SQL statement, with its schema.
@@ -84,7 +87,8 @@ GROUP BY n.nspname
 ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
 
 // Unique indexes of a table that may identify its rows by one integer: that column alone, or, in a partitioned
-// table, that column beside the columns it is partitioned by (which PostgreSQL requires in every unique index).
+// table, that column beside the columns it is partitioned by (which PostgreSQL requires in every unique index); in a
+// distributed one, beside the column that Citus distributes it by ($2, $3), for the same reason.
 // The primary key comes first.
 const loadTables = `
 SELECT c.oid, c.relname, c.relhassubclass,
@@ -100,11 +104,12 @@ SELECT c.oid, c.relname, c.relhassubclass,
       AND k.ord <= i.indnkeyatts AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
       AND (SELECT count(*) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS o(attnum, ord)
            WHERE o.ord <= i.indnkeyatts AND o.attnum <> k.attnum
-             AND (p.partattrs IS NULL OR o.attnum <> ALL (p.partattrs::int2[]))) = 0
+             AND (p.partattrs IS NULL OR o.attnum <> ALL (p.partattrs::int2[]))
+             AND NOT EXISTS (SELECT FROM unnest($2::oid[], $3::int2[]) AS d (oid, attnum) WHERE d = (c.oid, o.attnum))) = 0
     ORDER BY i.indisprimary DESC, i.indexrelid)
 FROM pg_class c
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
-  AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND NOT c.relispartition`
+  AND c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition`
 
 // LoadCatalog reads the catalog. Without any known table it fails with ErrNotCampaign.
 func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
@@ -112,17 +117,28 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, loadTables, schema)
+	d, err := readDistribution(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	elsewhere, err := readElsewhere(ctx, db, d.relations)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, loadTables, schema, d.relations, d.columns)
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
 	c := &Catalog{Schema: schema, tables: map[string]*Table{}, mapped: map[string][]string{}}
 	defer rows.Close()
 	for rows.Next() {
-		t := &Table{Schema: schema}
+		t := &Table{Schema: schema, places: elsewhere}
 		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
 			&t.RowSecurity, &t.columns, &t.keys); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
+		}
+		if t.Elsewhere = elsewhere[t.OID]; t.Elsewhere == Foreign && len(t.keys) == 0 {
+			t.keys = t.namedKeys()
 		}
 		if len(t.keys) > 0 {
 			t.Key = t.keys[0]
@@ -181,32 +197,6 @@ func (c *Catalog) Matching(pattern *regexp.Regexp) []*Table {
 	}
 	slices.SortFunc(found, func(a, b *Table) int { return strings.Compare(a.Name, b.Name) })
 	return found
-}
-
-// Leaf is a relation that stores rows itself: a table, or one of its partitions.
-type Leaf struct {
-	OID    uint32
-	Schema string
-	Name   string
-}
-
-// Quoted is the leaf's name for an SQL statement, with its schema.
-func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
-
-// Leaves returns the relations that store the rows of t: t itself, or its partitions at any depth, ordered by name.
-// Foreign tables are left out: their rows are another server's.
-func (t *Table) Leaves(ctx context.Context, db Querier) ([]Leaf, error) {
-	if !t.HasChildren {
-		return []Leaf{{t.OID, t.Schema, t.Name}}, nil
-	}
-	rows, err := db.Query(ctx, `
-WITH RECURSIVE tree AS (SELECT $1::oid AS oid UNION SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.oid)
-SELECT c.oid, n.nspname, c.relname FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' ORDER BY n.nspname, c.relname`, t.OID)
-	if err != nil {
-		return nil, fmt.Errorf("list the partitions of %s: %w", t.Name, err)
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Leaf])
 }
 
 // Empty reports whether the table has no row at all.

@@ -46,7 +46,9 @@ func (d Delta) Empty() bool { return d.Deleted == 0 && d.Updated == 0 && d.Dropp
 type Cursor struct {
 	Unit     string `json:"unit,omitempty"` // the caller's name for the sweep
 	Filenode uint32 `json:"filenode,omitempty"`
-	Place    int64  `json:"place,omitempty"`
+	Place    int64  `json:"place,omitempty"` // a block; a key where the sweep goes by one
+	// Pending is what Settle has to settle first; nil: nothing.
+	Pending *Pending `json:"pending,omitempty"`
 }
 
 // DefaultTarget is how long a batch should take by default.

@@ -22,6 +22,9 @@ func (e *Engine) Estimate(ctx context.Context, sweeps ...Sweep) (rows []int64, o
 }
 
 func (sw *sweep) estimate(ctx context.Context) (rows int64, ok bool, err error) {
+	if sw.Elsewhere {
+		return 0, false, nil
+	}
 	var (
 		analyzed bool
 		blocks   int64

@@ -11,15 +11,15 @@ import (
 const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now()"
 
 // verb is the statement on the rows up to its WHERE.
-func (w *worker) verb() string {
-	if w.Set == nil {
-		return "DELETE FROM ONLY " + w.Relation + " AS r"
+func (sw *sweep) verb() string {
+	if sw.Set == nil {
+		return "DELETE FROM ONLY " + sw.Relation + " AS r"
 	}
 	var set []string
-	for _, a := range w.Set {
+	for _, a := range sw.Set {
 		set = append(set, a.Column+" = "+a.Value)
 	}
-	return "UPDATE " + cmp.Or(w.root, "ONLY "+w.Relation) + " AS r SET " + strings.Join(set, ", ")
+	return "UPDATE " + cmp.Or(sw.root, "ONLY "+sw.Relation) + " AS r SET " + strings.Join(set, ", ")
 }
 
 // directSQL is the plain statement on a window. IS TRUE keeps the planner from using an index on the condition, since

@@ -30,6 +30,10 @@ type Sweep struct {
 	SetArgs []any
 	// Limit is the most rows one statement may touch.
 	Limit int
+	// Elsewhere says that TIDs do not serve: rows of the table, or of one that the statements read, are on another server.
+	Elsewhere bool
+	// ByKey is an integer column to go by then; empty: there is none, and the sweep is refused.
+	ByKey string
 	// Older says that Where is this condition and nothing else, except for the zero record; nil: it is not.
 	Older *Older
 	// Partition says that the table is one of the partitions of the rule's table: one that is entirely older is dropped.
@@ -97,8 +101,14 @@ func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(sw *sweep) e
 		return err
 	}
 	defer session.end(ctx)
+	durable := *e
+	durable.Durable = true // what another server has committed must not be lost here
 	for _, s := range sweeps {
-		if err := use(&sweep{Engine: e, Sweep: s, session: session, axis: blocks, undone: map[*worker]int64{}}); err != nil {
+		engine := e
+		if s.Elsewhere {
+			engine = &durable
+		}
+		if err := use(&sweep{Engine: engine, Sweep: s, session: session, axis: blocks, undone: map[*worker]int64{}}); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
@@ -113,6 +123,9 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 	}
 	if sw.Twin != nil { // each row may take another one with it
 		sw.mostRows = max(sw.mostRows/2, 1)
+	}
+	if sw.Elsewhere {
+		return refused(sw.byKey(ctx, from))
 	}
 	if sw.Older != nil && sw.Partition {
 		var err error
@@ -180,6 +193,7 @@ type sweep struct {
 	ruled    bool   // there is a DO ALSO rule, so that the command cannot be part of a WITH query
 	root     string // the partitioned table, quoted, if updated rows may move to another partition; empty: they do not
 	oid      uint32 // of the table
+	stuck    bool   // its rows cannot move to another partition, though they may have to
 
 	mu       sync.Mutex
 	next     int64             // the first position that no worker has taken yet

@@ -172,16 +172,16 @@ func (w *worker) batch(ctx context.Context) error {
 }
 
 // delta is the account of what a batch did.
-func (w *worker) delta(n went) Delta {
+func (sw *sweep) delta(n went) Delta {
 	switch {
-	case w.Set != nil:
+	case sw.Set != nil:
 		return Delta{Updated: n.gone, Statements: n.statements, Largest: n.largest}
 	case n.gone == 0:
 		return Delta{}
 	}
-	d := Delta{Deleted: n.gone + n.twins, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: w.Relation, Rows: n.gone}}}
-	if w.Twin != nil && n.twins > 0 {
-		d.Space = append(d.Space, Space{Relation: w.Twin.Relation, Rows: n.twins})
+	d := Delta{Deleted: n.gone + n.twins, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: sw.Relation, Rows: n.gone}}}
+	if sw.Twin != nil && n.twins > 0 {
+		d.Space = append(d.Space, Space{Relation: sw.Twin.Relation, Rows: n.twins})
 	}
 	return d
 }

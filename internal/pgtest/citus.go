@@ -1,0 +1,129 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+)
+
+// citus is the package's Citus cluster, started by the first test that needs one.
+var citus struct {
+	start  sync.Once
+	script string
+	folder string   // empty: none was started
+	nodes  []string // ports, that of the coordinator first
+	why    string   // there is none
+}
+
+// Citus is a new database with the Campaign tables, all of them local, on the coordinator of a Citus cluster with two workers.
+// The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER names, or
+// shared/citus/citus-cluster beside the repository.
+func Citus(t testing.TB) *DB {
+	t.Helper()
+	citus.start.Do(startCitus)
+	if citus.why != "" {
+		t.Skip("no Citus cluster: " + citus.why)
+	}
+	db := &DB{t: t, Name: fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1)), address: onCoordinator}
+	join := "SELECT citus_set_coordinator_host('127.0.0.1', " + citus.nodes[0] + ")"
+	for i, port := range citus.nodes {
+		onNode(t, port, "postgres", "CREATE DATABASE "+db.Name+" OWNER "+campaigndb.Role)
+		t.Cleanup(func() { onNode(t, port, "postgres", "DROP DATABASE "+db.Name+" WITH (FORCE)") })
+		onNode(t, port, db.Name, "CREATE EXTENSION citus; GRANT ALL ON SCHEMA public TO "+campaigndb.Role)
+		if i > 0 {
+			join += ", citus_add_node('127.0.0.1', " + port + ")"
+		}
+	}
+	onNode(t, citus.nodes[0], db.Name, join)
+	db.open(db.URL())
+	db.Do(campaigndb.Schema)
+	return db
+}
+
+// Distribute distributes a table over the workers by a column.
+func (db *DB) Distribute(table, column string) {
+	db.t.Helper()
+	db.Do("SELECT create_distributed_table($1::text::regclass, $2, shard_count := 4)", table, column)
+}
+
+func startCitus() {
+	citus.script = os.Getenv("CITUS_CLUSTER")
+	if citus.script == "" {
+		top, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+		if err != nil {
+			citus.why = "CITUS_CLUSTER names no script that starts one"
+			return
+		}
+		citus.script = filepath.Join(strings.TrimSpace(string(top)), "../shared/citus/citus-cluster")
+	}
+	if _, err := os.Stat(citus.script); err != nil {
+		citus.why = err.Error()
+		return
+	}
+	var err error
+	if citus.folder, err = os.MkdirTemp("", "citus-"); err != nil {
+		citus.why = err.Error()
+		return
+	}
+	_ = os.Chmod(citus.folder, 0o755) // for the server's user
+	said, err := exec.Command(citus.script, "start", citus.folder).CombinedOutput()
+	if err != nil {
+		logs, _ := os.ReadFile(filepath.Join(citus.folder, "coordinator.log"))
+		citus.why = fmt.Sprintf("%v: %s%s", err, said, logs)
+		return
+	}
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	if citus.nodes, err = nodePorts(lines[len(lines)-1]); err != nil {
+		citus.why = err.Error()
+	}
+}
+
+// nodePorts are the ports of a cluster's nodes, that of the coordinator first.
+func nodePorts(coordinator string) ([]string, error) {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, coordinator)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	rows, err := conn.Query(ctx, "SELECT nodeport::text FROM pg_dist_node ORDER BY groupid")
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func stopCitus() {
+	if citus.folder != "" {
+		_ = exec.Command(citus.script, "stop", citus.folder).Run()
+	}
+}
+
+func onCoordinator(role, database string) string { return nodeURL(citus.nodes[0], role, database) }
+
+func nodeURL(port, role, database string) string {
+	return fmt.Sprintf("postgres://%s@127.0.0.1:%s/%s?sslmode=disable", role, port, database)
+}
+
+// onNode runs SQL as the superuser of a node.
+func onNode(t testing.TB, port, database, sql string) {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, nodeURL(port, "postgres", database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}

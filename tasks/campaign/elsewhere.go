@@ -1,0 +1,87 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Where rows may be for which this server has no heap; a table with an access method other than heap is stored by it.
+const (
+	Foreign     = "in a foreign table"
+	Distributed = "distributed by Citus"
+	storedBy    = "stored by the access method "
+)
+
+// distribution is the tables that Citus distributes, and the number of the column that it does so by; 0: none.
+type distribution struct {
+	relations []uint32
+	columns   []int16
+}
+
+// readDistribution reads what Citus distributes, if it is installed. On the coordinator such a table is an ordinary one, and
+// empty.
+func readDistribution(ctx context.Context, db Querier) (d distribution, err error) {
+	var installed bool
+	if err := db.QueryRow(ctx, "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").Scan(&installed); err != nil || !installed {
+		return distribution{[]uint32{}, []int16{}}, err
+	}
+	err = db.QueryRow(ctx, `
+SELECT COALESCE(array_agg(p.logicalrelid::oid), '{}'), COALESCE(array_agg(COALESCE(a.attnum, 0)), '{}')
+FROM pg_catalog.pg_dist_partition AS p LEFT JOIN pg_attribute AS a
+  ON a.attrelid = p.logicalrelid AND p.partkey IS NOT NULL AND a.attname = pg_catalog.column_to_column_name(p.logicalrelid, p.partkey)`).Scan(&d.relations, &d.columns)
+	if err != nil {
+		return d, fmt.Errorf("read what Citus distributes: %w", err)
+	}
+	return d, nil
+}
+
+// notHere are the relations whose rows are elsewhere, with those that they are partitions or children of. Citus distributes
+// those of $1.
+const notHere = `
+WITH RECURSIVE away (oid, place) AS (
+  SELECT c.oid, CASE WHEN c.oid = ANY ($1::oid[]) THEN $2 WHEN c.relkind = 'f' THEN $3 ELSE $4 || a.amname END
+  FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam WHERE c.oid = ANY ($1::oid[]) OR c.relkind = 'f' OR c.relkind = 'r' AND a.amname <> 'heap'
+  UNION SELECT i.inhparent, away.place FROM pg_inherits i JOIN away ON i.inhrelid = away.oid)
+SELECT oid, min(place) FROM away GROUP BY oid`
+
+// readElsewhere returns where the rows of relations are, for those that are not in a heap here, or not all of them.
+func readElsewhere(ctx context.Context, db Querier, distributed []uint32) (map[uint32]string, error) {
+	rows, err := db.Query(ctx, notHere, distributed, Distributed, Foreign, storedBy)
+	if err != nil {
+		return nil, fmt.Errorf("read which tables are elsewhere: %w", err)
+	}
+	places := map[uint32]string{}
+	var (
+		oid   uint32
+		place string
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&oid, &place}, func() error { places[oid] = place; return nil }); err != nil {
+		return nil, fmt.Errorf("read which tables are elsewhere: %w", err)
+	}
+	return places, nil
+}
+
+// namedKeys are the keys that a table has by the application's naming: PostgreSQL knows none of a foreign table, nor of a
+// partitioned one with a foreign partition.
+func (t *Table) namedKeys() (keys []string) {
+	add := func(key string, columns ...string) {
+		if key = strings.ToLower(key); t.Has(key) && t.Has(columns...) && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	if len(t.Name) > len("nms") { // the namespace
+		add("i" + t.Name[len("nms"):] + "id")
+		add("bi" + t.Name[len("nms"):] + "id")
+	}
+	for _, family := range []logFamily{trackingLogs, deliveryLogs} {
+		add(family.key, family.columns...)
+	}
+	for _, key := range []string{"iPropositionId", "biPropositionId"} {
+		add(key, "tsLastModified")
+	}
+	return keys
+}

@@ -1,0 +1,236 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// logTables are tables that may outgrow one machine, with their keys.
+var logTables = map[string]string{"nmsbroadlogrcp": "ibroadlogid", "nmsexcludelogrcp": "ibroadlogid", "nmsbroadlogmid": "ibroadlogid", "cusbroadlogstore": "ibroadlogid",
+	"nmstrackinglogrcp": "itrackinglogid", "custrackinglogstore": "itrackinglogid", "nmswebtrackinglog": "iwebtrackinglogid", "nmspropositionrcp": "ipropositionid"}
+
+// moveLogs moves about half of the log tables that a database has, each in one of some ways.
+func moveLogs(db *pgtest.DB, rng *rand.Rand, ways ...func(table, key string)) {
+	for _, table := range db.Strings("SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY relname") {
+		if key, ok := logTables[table]; ok && rng.IntN(2) == 0 {
+			ways[rng.IntN(len(ways))](table, key)
+		}
+	}
+}
+
+// toForeignTables moves log tables to another database: some as a whole, of some a partition.
+func toForeignTables(t *testing.T, db *pgtest.DB, rng *rand.Rand) {
+	far := db.Far()
+	moveLogs(db, rng, func(table, _ string) { db.MoveAway(far, table) }, func(table, key string) { db.PartitionAway(far, table, key, 50) })
+}
+
+// toShards distributes log tables by their keys, unless their dates have no time zone: Citus refuses to compare these with
+// moments.
+func toShards(_ *testing.T, db *pgtest.DB, rng *rand.Rand) {
+	if db.Int("SELECT count(*) FROM pg_attribute WHERE attrelid = 'xtkoption'::regclass AND atttypid = 'timestamp'::regtype") == 0 {
+		moveLogs(db, rng, db.Distribute)
+	}
+}
+
+// With logs in foreign tables or distributed ones a database is after a cleanup what the model says, and so is the account.
+func TestRandomDatabasesWithLogsElsewhere(t *testing.T) {
+	t.Parallel()
+	for where, c := range map[string]struct {
+		database func(testing.TB) *pgtest.DB
+		move     func(t *testing.T, db *pgtest.DB, rng *rand.Rand)
+	}{"foreign tables": {pgtest.Campaign, toForeignTables}, "Citus": {pgtest.Citus, toShards}} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			for i := range *seeds {
+				seed := *firstSeed + uint64(i)
+				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+					t.Parallel()
+					db := c.database(t)
+					m := randomDatabase(t, db, seed, now)
+					c.move(t, db, rand.New(rand.NewPCG(seed, 6)))
+					original := m.keys()
+					m.run()
+					for _, which := range []string{"first", "second"} {
+						j := newJournal(db)
+						if err := runWith(t, j, nil); err != nil {
+							t.Fatal(err)
+						}
+						compare(t, which, contents(t, db, m, original), m.contents(original))
+						var sum [3]int64
+						for _, d := range j.batches {
+							sum[0], sum[1], sum[2] = sum[0]+d.Deleted, sum[1]+d.Updated, sum[2]+d.Dropped
+						}
+						if account := [3]int64{m.deleted, m.updated, m.dropped}; which == "first" && sum != account {
+							t.Errorf("deleted, updated, dropped: %d, want %d", sum, account)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// oldLogs is a tracking log of n old rows, half of which have a web tracking log, and a young one, in a foreign table.
+func oldLogs(t *testing.T, n int) (here, far *pgtest.DB) {
+	t.Helper()
+	here = pgtest.Campaign(t)
+	here.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sTrackingLogSchema) VALUES (1, 'nms:trackingLogRcp')")
+	here.Do("INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) SELECT i, timestamptz '2000-01-01' FROM generate_series(0, $1::int) AS i UNION ALL SELECT $1 + 1, '2026-02-01'", n)
+	here.Do("INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT iTrackingLogId FROM NmsTrackingLogRcp WHERE iTrackingLogId % 2 = 0")
+	far = here.Far()
+	here.MoveAway(far, "nmstrackinglogrcp")
+	return here, far
+}
+
+const left = "SELECT string_agg(iTrackingLogId::text, ' ' ORDER BY iTrackingLogId) FROM NmsTrackingLogRcp"
+
+// A dry run counts in a foreign table what a run deletes there, and neither touches the zero record.
+func TestForeignTable(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 2, 1} {
+		here, far := oldLogs(t, 40)
+		for _, isDry := range []bool{true, false} {
+			j := mustRun(t, here, func(c *tasks.Config) { c.DryRun, c.MaxRows = isDry, limit }, "tracking-logs")
+			if j.deleted["tracking-logs"] != 60 {
+				t.Errorf("dry run: %t: %d rows, want 40 logs and 20 of the web", isDry, j.deleted["tracking-logs"])
+			}
+			for _, d := range j.batches {
+				if limit > 0 && d.Deleted > int64(max(limit, 2)) {
+					t.Errorf("a batch of %d rows, where %d are the most", d.Deleted, limit)
+				}
+			}
+		}
+		if got := far.Strings(left); got[0] != "0 41" || here.Int("SELECT count(*) FROM NmsWebTrackingLog") != 1 {
+			t.Errorf("left %v", got)
+		}
+	}
+}
+
+// Where the other server has committed and this one has not, the rows that are gone are counted once: by the worker itself if
+// it goes on, else by its successor.
+func TestCommittedElsewhereAlone(t *testing.T) {
+	t.Parallel()
+	for _, dies := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dies %t", dies), func(t *testing.T) {
+			t.Parallel()
+			for alone := false; !alone; { // which server commits first depends on the ids of objects
+				here, far := oldLogs(t, 40)
+				other := pgtest.Campaign(t)
+				other.Do(`CREATE TABLE fuse (i int); INSERT INTO fuse VALUES (1); CREATE FUNCTION blow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no commit''; END';
+					CREATE CONSTRAINT TRIGGER blow AFTER UPDATE ON fuse DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION blow()`)
+				here.Server("other", other)
+				here.Do("IMPORT FOREIGN SCHEMA public LIMIT TO (fuse) FROM SERVER other INTO public")
+				j := newJournal(here)
+				j.beforeCommit = func(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+					if d.Deleted == 0 { // the intention
+						return nil
+					}
+					_, err := tx.Exec(ctx, "UPDATE fuse SET i = 2")
+					return err
+				}
+				if dies {
+					j.onFailure = tasks.ErrLost
+				}
+				err := runWith(t, j, nil, "tracking-logs")
+				alone = far.Int("SELECT count(*) FROM NmsTrackingLogRcp") == 2
+				if dies != errors.Is(err, tasks.ErrLost) || !dies && alone != (err == nil) {
+					t.Fatalf("the run ended with %v; committed elsewhere alone: %t", err, alone)
+				}
+				j.beforeCommit, j.onFailure = nil, nil
+				if err := runWith(t, j, func(c *tasks.Config) { c.Cursor = j.cursor }, "tracking-logs"); err != nil {
+					t.Fatal(err)
+				}
+				if j.deleted["tracking-logs"] != 60 || far.Strings(left)[0] != "0 41" {
+					t.Errorf("%d rows are accounted for, %v are left; committed elsewhere alone: %t", j.deleted["tracking-logs"], far.Strings(left), alone)
+				}
+			}
+		})
+	}
+}
+
+// Rows that are locked on the other server are left and counted; the others go.
+func TestLockedInForeignTable(t *testing.T) {
+	t.Parallel()
+	here, far := oldLogs(t, 20)
+	here.Superuser("ALTER SERVER far OPTIONS (options '-c lock_timeout=50')")
+	far.Hold("SELECT FROM NmsTrackingLogRcp WHERE iTrackingLogId IN (3, 4) FOR UPDATE")
+	j := mustRun(t, here, nil, "tracking-logs")
+	if got := far.Strings(left); got[0] != "0 3 4 21" || !j.said("WARNING", "nmstrackinglogrcp", "2 obsolete rows stayed locked") {
+		t.Errorf("left %v; %q", got, j.logs)
+	}
+}
+
+// What cannot be cleaned elsewhere is told, with how much is left, and the task fails once it has done the rest.
+func TestRefusedElsewhere(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		prepare func(here, far *pgtest.DB)
+		task    string
+		says    []string
+	}{
+		"no key": {func(here, far *pgtest.DB) {
+			here.Do("INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) VALUES (1, 1, 1), (1, 2, 0), (1, 3, 1)")
+			here.MoveAway(far, "nmssubscription")
+		}, "subscriptions", []string{"nmssubscription is in a foreign table", "no integer key", "2 obsolete rows are left"}},
+		"a trigger": {func(here, far *pgtest.DB) {
+			here.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01'); INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01'), (2, '2000-01-01')")
+			here.MoveAway(far, "nmsvisitor")
+			far.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END'; CREATE TRIGGER no BEFORE DELETE ON NmsVisitor FOR EACH ROW EXECUTE FUNCTION no()`)
+		}, "visitors", []string{"nmsvisitor is in a foreign table", "not this one", "2 obsolete rows are left"}},
+		"the server is away": {func(here, far *pgtest.DB) {
+			here.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
+			here.MoveAway(far, "nmsvisitor")
+			here.Superuser("ALTER SERVER far OPTIONS (SET dbname 'no_such_database')")
+		}, "visitors", []string{"nmsvisitor is in a foreign table", "could not connect", "obsolete rows may be left"}},
+		"coalescing": {func(here, far *pgtest.DB) {
+			here.Do("INSERT INTO NmsEmailErrorStat (tsDate) VALUES ('2000-01-01')")
+			here.MoveAway(far, "nmsemailerrorstat")
+		}, "email-error-stats", []string{"nmsemailerrorstat is in a foreign table"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			here := pgtest.Campaign(t)
+			c.prepare(here, here.Far())
+			j, err := run(t, here, func(c *tasks.Config) { c.ContinueOnError = true }, c.task, "sessions")
+			if err == nil || errors.Is(err, tasks.ErrLost) || j.states[c.task] != tasks.Failed || j.states["sessions"] != tasks.Succeeded || j.deleted[c.task] != 0 {
+				t.Errorf("the run ended with %v, %d rows deleted", err, j.deleted[c.task])
+			}
+			for _, part := range c.says {
+				if !strings.Contains(j.problems[c.task], part) {
+					t.Errorf("the task does not say %q: %s", part, j.problems[c.task])
+				}
+			}
+		})
+	}
+}
+
+// Where rows of a foreign partition would have to move to another one, they are left, with their delivery.
+func TestForeignRowsThatWouldMove(t *testing.T) {
+	t.Parallel()
+	here := pgtest.Campaign(t)
+	far := here.Far()
+	far.Do("CREATE TABLE old (iBroadLogId bigint, iDeliveryId integer, iRecipientId integer, iStatus smallint, iMsgId integer, sAddress varchar(255), tsEvent timestamptz, tsLastModified timestamptz)")
+	here.Do(`ALTER TABLE NmsBroadLogRcp RENAME TO logs; CREATE TABLE NmsBroadLogRcp (LIKE logs INCLUDING DEFAULTS) PARTITION BY RANGE (tsLastModified);
+		ALTER TABLE NmsBroadLogRcp ATTACH PARTITION logs FOR VALUES FROM ('2026-01-01') TO (MAXVALUE);
+		CREATE FOREIGN TABLE old PARTITION OF NmsBroadLogRcp FOR VALUES FROM (MINVALUE) TO ('2026-01-01') SERVER far;
+		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+		INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity) VALUES (1, 1, 55, '2026-02-01'), (2, 1, 55, '2026-02-01');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) VALUES (1, 1, 6, '2025-12-31'), (2, 1, 1, '2025-12-31'), (3, 2, 6, '2026-02-01')`)
+	j, err := run(t, here, nil, "expired-deliveries")
+	if err == nil || !strings.Contains(j.problems["expired-deliveries"], "old is in a foreign table") {
+		t.Errorf("the run ended with %v", err)
+	}
+	got := here.Strings("SELECT format('log %s: %s', iBroadLogId, iStatus) FROM NmsBroadLogRcp UNION ALL SELECT format('delivery %s: %s', iDeliveryId, iState) FROM NmsDelivery ORDER BY 1")
+	if want := []string{"delivery 1: 55", "delivery 2: 95", "log 1: 6", "log 2: 1", "log 3: 7"}; !slices.Equal(got, want) {
+		t.Errorf("left %q, want %q", got, want)
+	}
+}

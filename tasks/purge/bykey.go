@@ -1,0 +1,217 @@
+package purge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+)
+
+// Where TIDs do not serve, since rows are on another server, a sweep goes by an integer key: it finds the keys of obsolete
+// rows in one window of keys after another, and deletes or updates these rows. Every statement goes through this server, which
+// knows where the rows are.
+
+// The windows of keys, and the most rows of a batch, whose keys are written to the account.
+const (
+	firstKeys = 10_000
+	leastKeys = 1_000
+	mostKeys  = math.MaxInt64 / 4
+	mostByKey = 5_000
+)
+
+// findByKey is how long finding the keys of one batch may take; a longer search is repeated in a smaller window.
+const findByKey = 30 * time.Second
+
+// RefusedError says that a sweep ended early, since the server that has the rows refused a statement, or there is no key to
+// go by. Obsolete rows are left.
+type RefusedError struct {
+	Reason string
+	// Unsettled is how many rows may have been deleted or updated without being in the account.
+	Unsettled int
+}
+
+func (e *RefusedError) Error() string {
+	if e.Unsettled > 0 {
+		return fmt.Sprintf("%s; whether the last %d rows were changed is not known, they are not counted", e.Reason, e.Unsettled)
+	}
+	return e.Reason
+}
+
+// Refusal is why the sweep is refused whatever rows it has; nil: it is not.
+func (s *Sweep) Refusal() error {
+	switch {
+	case s.Elsewhere && s.ByKey == "":
+		return &RefusedError{Reason: "it has no integer key to go by"}
+	case s.Elsewhere && s.Also != nil:
+		return &RefusedError{Reason: "another statement has to go with each of its rows"}
+	}
+	return nil
+}
+
+// refused makes a RefusedError of what a statement failed with, unless the cause is this server or the connection to it: an
+// error of another server comes over a connection that goes on.
+func refused(err error) error {
+	var (
+		pgErr     *pgconn.PgError
+		unsettled *unsettledError
+		rows      int
+	)
+	switch {
+	case !errors.As(err, &pgErr) || pgErr.SeverityUnlocalized != "ERROR",
+		strings.HasPrefix(pgErr.Code, "53"), strings.HasPrefix(pgErr.Code, "58"), pgErr.Code == pgerrcode.ReadOnlySQLTransaction:
+		return err
+	case errors.As(err, &unsettled):
+		rows = unsettled.rows
+	}
+	return &RefusedError{pgErr.Message, rows}
+}
+
+// byKey deletes or updates the rows, from the cursor on.
+func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
+	sw.tellWay("key " + sw.ByKey)
+	if err := sw.Refusal(); err != nil {
+		return err
+	}
+	if err := sw.findRoot(ctx); err != nil {
+		return err
+	}
+	next, last, err := sw.keys(ctx)
+	if err != nil {
+		return err
+	}
+	if from.Unit == sw.Unit {
+		next = max(next, from.Place)
+	}
+	most, target := min(sw.mostRows, mostByKey), cmp.Or(sw.Target, DefaultTarget)
+	limit, width := min(firstRows, most), int64(firstKeys)
+	for next <= last {
+		if err := sw.Polite(ctx); err != nil {
+			return err
+		}
+		begun := time.Now()
+		end := min(next+width, last+1)
+		keys, err := sw.findKeys(ctx, next, end, limit)
+		if len(keys) == limit {
+			keys, end = wholeKeys(keys)
+		}
+		if err == nil && len(keys) > 0 {
+			err = sw.batchByKey(ctx, keys, next, end)
+		}
+		slow := sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable)
+		switch took := time.Since(begun); {
+		case slow && keys == nil && width > leastKeys:
+			width = max(width/8, leastKeys)
+			continue
+		case slow && len(keys) > 1:
+			limit = max(min(limit, len(keys))/10, 1)
+			continue
+		case slow && len(keys) == 1: // all rows of one key
+			sw.result.Locked++
+		case err != nil:
+			return err
+		case took > 4*target:
+			width, limit = max(width/2, leastKeys), max(limit/2, 1)
+		case took < target:
+			width, limit = min(2*width, mostKeys), min(2*limit, most)
+		}
+		next = end
+	}
+	return nil
+}
+
+// findRoot finds out whether updated rows may have to move to another partition, and whether they can.
+func (sw *sweep) findRoot(ctx context.Context) error {
+	if sw.Set == nil || !sw.Partition {
+		return nil
+	}
+	if err := sw.movesTo(ctx); err != nil || sw.root == "" {
+		return err
+	}
+	return sw.read(ctx, []any{&sw.stuck}, "SELECT relkind = 'f' FROM pg_class WHERE oid = $1::text::regclass", sw.Relation)
+}
+
+// wholeKeys are the keys but the last one, of which there may be more rows, and where these begin; or all, if there is one key
+// alone.
+func wholeKeys(keys []int64) (whole []int64, next int64) {
+	last := keys[len(keys)-1]
+	if i, _ := slices.BinarySearch(keys, last); i > 0 {
+		return keys[:i], last
+	}
+	return keys, last + 1
+}
+
+// keys are the first and the last key of the table; the last is below the first if there is none.
+func (sw *sweep) keys(ctx context.Context) (first, last int64, err error) {
+	err = sw.read(ctx, []any{&first, &last}, fmt.Sprintf("SELECT COALESCE(min(r.%[1]s), 0)::bigint, COALESCE(max(r.%[1]s), -1)::bigint FROM ONLY %[2]s AS r", sw.ByKey, sw.Relation))
+	return first, last, err
+}
+
+// findKeys returns the keys of obsolete rows from one key to before another, no more than limit, in order: one for each row.
+func (sw *sweep) findKeys(ctx context.Context, from, to int64, limit int) (keys []int64, err error) {
+	n := len(sw.Args)
+	sql := fmt.Sprintf("SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s >= $%[3]d AND r.%[1]s < $%[4]d AND (%[5]s) ORDER BY r.%[1]s LIMIT $%[6]d",
+		sw.ByKey, sw.Relation, n+1, n+2, sw.Where, n+3)
+	err = sw.Retry(ctx, sw.Name, func() error {
+		return sw.inBatch(ctx, findByKey, func(tx pgx.Tx) error {
+			keys, err = list(ctx, tx, sql, slices.Concat(sw.Args, []any{from, to, limit})...)
+			return err
+		})
+	})
+	return keys, err
+}
+
+// list returns the numbers that a query has.
+func list(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]int64, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+// inBatch runs fn, which may commit, in the transaction of a batch. Citus passes on what is set after its own setting; without
+// it that one has no effect.
+func (sw *sweep) inBatch(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
+	tx, err := sw.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = %d", timeout.Milliseconds())); err != nil {
+		return err
+	}
+	return fn(tx)
+}
+
+// countByKey counts the rows and their twins, as Count does.
+func (sw *sweep) countByKey(ctx context.Context) (rows int64, err error) {
+	err = sw.Retry(ctx, sw.Name, func() error {
+		return sw.inBatch(ctx, findTimeout, func(tx pgx.Tx) error {
+			if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...).Scan(&rows); err != nil || sw.Twin == nil {
+				return err
+			}
+			var twins int64
+			of := func(s Sweep) string {
+				return fmt.Sprintf("t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)", sw.Twin.Key, s.Twin.ID, s.Relation, s.Where)
+			}
+			sql := fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s", sw.Twin.Relation, sw.Twin.Key, of(sw.Sweep))
+			for _, b := range sw.Twin.Before {
+				sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", of(b))
+			}
+			err := tx.QueryRow(ctx, sql, sw.Args...).Scan(&twins)
+			rows += twins
+			return err
+		})
+	})
+	return rows, err
+}

@@ -1,0 +1,172 @@
+package purge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+)
+
+// Pending is rows that a batch is about to delete or update on another server, and that are not in the account yet.
+//
+// Another server may commit although this one does not: postgres_fdw commits there first. So a batch writes the keys to the
+// account and commits that before it begins; the transaction that changes the rows then settles them. If it is not known
+// whether such a transaction was committed elsewhere, the rows that are gone are counted.
+type Pending struct {
+	Keys  []int64 `json:"keys"`            // one for each row, in order
+	Twins []int64 `json:"twins,omitempty"` // those whose rows have a twin
+}
+
+// batchTimeout is how long a statement of such a batch may take. Locks on another server have no other limit.
+const batchTimeout = 10 * time.Second
+
+// batchByKey deletes or updates the rows of some keys, which are from one key to before another.
+func (sw *sweep) batchByKey(ctx context.Context, keys []int64, from, to int64) error {
+	if sw.stuck {
+		return &RefusedError{Reason: "its rows may have to move to another partition, which those of a foreign table can not"}
+	}
+	p := &Pending{Keys: keys}
+	err := sw.inBatch(ctx, batchTimeout, func(tx pgx.Tx) (err error) {
+		if p.Twins, err = sw.twins(ctx, tx, keys); err != nil {
+			return err
+		}
+		return sw.Commit(ctx, tx, Delta{Cursor: Cursor{Unit: sw.Unit, Place: from, Pending: p}})
+	})
+	if err != nil {
+		return err
+	}
+	changed, sure := 0, true
+	err = sw.Retry(ctx, sw.Name, func() (err error) {
+		changed, err = sw.settle(ctx, p, to, true, sure)
+		sure = false
+		return err
+	})
+	if sqlstate.Of(err) != "" { // it has ended here; what went elsewhere all the same is counted
+		if _, unsettled := sw.settle(ctx, p, from, false, false); unsettled != nil {
+			return &unsettledError{err, len(keys)}
+		}
+		return err
+	}
+	if err == nil && changed < len(keys) {
+		err = sw.countKept(ctx, keys)
+	}
+	return err
+}
+
+// unsettledError is an error after which some rows may be gone without being in the account.
+type unsettledError struct {
+	error
+	rows int
+}
+
+func (e *unsettledError) Unwrap() error { return e.error }
+
+// Settle settles what a previous worker of the sweep left pending at the cursor. Its last transaction must have ended here;
+// where it has not ended elsewhere, its locks are waited for.
+func (e *Engine) Settle(ctx context.Context, s Sweep, from Cursor) error {
+	return e.open(ctx, []Sweep{s}, func(sw *sweep) error {
+		if err := sw.findRoot(ctx); err != nil {
+			return err
+		}
+		err := sw.Retry(ctx, sw.Name, func() error {
+			_, err := sw.settle(ctx, from.Pending, from.Place, true, false)
+			return err
+		})
+		if sqlstate.Of(err) != "" {
+			_, err = sw.settle(ctx, from.Pending, from.Place, false, false)
+		}
+		return refused(err)
+	})
+}
+
+// settle deletes or updates the pending rows that still match, if it is to change any, and writes the account of all that
+// are gone. It returns how many these are, except for twins. sure says that nobody has tried to change them before.
+func (sw *sweep) settle(ctx context.Context, p *Pending, place int64, change, sure bool) (changed int, err error) {
+	err = sw.inBatch(ctx, batchTimeout, func(tx pgx.Tx) error {
+		begun := time.Now()
+		var gone []int64
+		var err error
+		if change {
+			sql := fmt.Sprintf("%s WHERE r.%[2]s = ANY ($%[3]d::bigint[]) AND (%[4]s) RETURNING r.%[2]s::bigint", sw.verb(), sw.ByKey, len(sw.Args)+len(sw.SetArgs)+1, sw.Where)
+			if gone, err = list(ctx, tx, sql, slices.Concat(sw.Args, sw.SetArgs, []any{p.Keys})...); err != nil {
+				return err
+			}
+		}
+		if !sure {
+			stay, err := list(ctx, tx, sw.remaining(), sw.remainingArgs(p.Keys)...)
+			if err != nil {
+				return err
+			}
+			gone = without(p.Keys, stay)
+		}
+		twins, err := sw.deleteTwins(ctx, tx, p, gone, sure)
+		if err != nil {
+			return err
+		}
+		changed = len(gone)
+		d := sw.delta(went{gone: int64(len(gone)), twins: twins, statements: 1, largest: int64(len(gone))})
+		d.Cursor, d.Begun = Cursor{Unit: sw.Unit, Place: place}, begun
+		if err := sw.Commit(ctx, tx, d); err != nil {
+			return err
+		}
+		sw.Spend(int64(len(gone)) + twins)
+		return nil
+	})
+	return changed, err
+}
+
+// remaining is the query for the keys of pending rows that are not gone: they are there or, if they are updated, still match.
+func (sw *sweep) remaining() string {
+	where := ""
+	if sw.Set != nil {
+		where = " AND (" + sw.Where + ")"
+	}
+	return fmt.Sprintf("SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s = ANY ($%[3]d::bigint[])%[4]s", sw.ByKey, sw.Relation, len(sw.remainingArgs(nil)), where)
+}
+
+func (sw *sweep) remainingArgs(keys []int64) []any {
+	if sw.Set == nil {
+		return []any{keys}
+	}
+	return append(slices.Clone(sw.Args), keys)
+}
+
+// without are the keys that are not among others.
+func without(keys, others []int64) []int64 {
+	slices.Sort(others)
+	return slices.DeleteFunc(slices.Clone(keys), func(key int64) bool { _, found := slices.BinarySearch(others, key); return found })
+}
+
+// twins are those of the ids that rows of the twin table have.
+func (sw *sweep) twins(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
+	if sw.Twin == nil {
+		return nil, nil
+	}
+	return list(ctx, tx, fmt.Sprintf("SELECT t.%[1]s::bigint FROM %[2]s AS t WHERE t.%[1]s = ANY ($1::bigint[]) AND t.%[1]s <> 0", sw.Twin.Key, sw.Twin.Relation), ids)
+}
+
+// deleteTwins deletes the twins of rows that are gone, and returns how many are gone with them.
+func (sw *sweep) deleteTwins(ctx context.Context, tx pgx.Tx, p *Pending, gone []int64, sure bool) (int64, error) {
+	if sw.Twin == nil {
+		return 0, nil
+	}
+	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %[1]s AS t WHERE t.%[2]s = ANY ($1::bigint[]) AND t.%[2]s <> 0", sw.Twin.Relation, sw.Twin.Key), gone)
+	if err != nil || sure {
+		return tag.RowsAffected(), err
+	}
+	stay, err := sw.twins(ctx, tx, p.Twins)
+	return int64(len(without(p.Twins, stay))), err
+}
+
+// countKept counts the rows of some keys that still match after they were to be deleted.
+func (sw *sweep) countKept(ctx context.Context, keys []int64) error {
+	var kept int64
+	err := sw.read(ctx, []any{&kept}, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY ($%d::bigint[]) AND (%s)", sw.Relation, sw.ByKey, len(sw.Args)+1, sw.Where),
+		append(slices.Clone(sw.Args), keys)...)
+	sw.result.Kept += kept
+	return err
+}
