@@ -56,7 +56,7 @@ func TestGetOptions(t *testing.T) {
 func TestSetOptions(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	s.db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (7, 'NmsCleanup_EventPurgeDelay', 14, 30), (-3, 'x', 6, 0)")
+	s.db.Do("DROP SEQUENCE XtkNewId; INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (7, 'NmsCleanup_EventPurgeDelay', 14, 30), (-3, 'x', 6, 0)")
 	set := func(req *cleanupv1.SetOptionsRequest) *cleanupv1.Options {
 		t.Helper()
 		got, err := s.SetOptions(t.Context(), req)
@@ -93,7 +93,7 @@ func TestSetOptions(t *testing.T) {
 func TestSetOptionsFromTheApplicationsSequence(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	s.db.Do("CREATE SEQUENCE XtkNewId START 1000; INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'taken')")
+	s.db.Do("INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'taken')")
 	if _, err := s.SetOptions(t.Context(), &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(1)}}); err != nil {
 		t.Fatal(err)
 	}

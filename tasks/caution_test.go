@@ -163,7 +163,7 @@ func TestInheritedTableOfTheFamily(t *testing.T) {
 func TestListsLinkedFromAQuotedTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`CREATE TABLE "CusMember" (iGroupId integer REFERENCES NmsGroup); CREATE TABLE cusmember (iOperatorId integer, iGroupId integer);
+	db.Do(`CREATE TABLE "CusMember" (iGroupId integer REFERENCES NmsGroup (iGroupId)); CREATE TABLE cusmember (iOperatorId integer, iGroupId integer);
 		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 0, 1), (2, 0, 0); INSERT INTO "CusMember" VALUES (1), (2); INSERT INTO cusmember VALUES (7, 1)`)
 	j := mustRun(t, db, func(c *tasks.Config) { c.RelatedListTables = []string{"NoSuchTable"} }, "lists-to-delete")
 	if !j.said("WARNING", "NoSuchTable") {
@@ -228,11 +228,11 @@ func TestStoredDelayIsUsedToTheSecond(t *testing.T) {
 func TestNpaiMovesItsLowerBound(t *testing.T) {
 	t.Parallel()
 	for name, setup := range map[string]string{
-		"no option":   "",
+		"no option":   "DROP SEQUENCE XtkNewId",
 		"no value":    "INSERT INTO XtkOption (iOptionId, sName, iDataType) VALUES (5, 'NmsCleanup_LastCleanup', 12)",
-		"sequence":    "CREATE SEQUENCE XtkNewId START 1000",
-		"taken id":    "CREATE SEQUENCE XtkNewId START 1000; INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'x')",
-		"no XtkNewId": "INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'x'), (-7, 'y')",
+		"sequence":    "",
+		"taken id":    "INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'x')",
+		"no XtkNewId": "DROP SEQUENCE XtkNewId; INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'x'), (-7, 'y')",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,8 @@ type model struct {
 	now       time.Time
 	relations map[string]relation // work tables and views, by name
 	coalesced bool                // email-error-stats had something to do
+	// references are the foreign keys.
+	references []reference
 	// The account that the run should give.
 	deleted, updated, dropped int64
 }
@@ -84,10 +86,23 @@ func (m *model) remove(table string, gone func(r rec) bool) {
 		return (t.Key == "" || r.int(t.Key) != 0) && gone(r)
 	})
 	m.deleted += int64(before - len(t.Rows))
+	for _, f := range m.references {
+		if f.cascade && strings.EqualFold(f.parent, table) {
+			f.satisfy(m)
+		}
+	}
 }
 
+// removeLinked deletes the rows that a column links to ids, if the table has the column.
 func (m *model) removeLinked(table, link string, ids map[int64]bool) {
-	m.remove(table, func(r rec) bool { return ids[r.int(link)] })
+	m.remove(table, func(r rec) bool { return r.t.Column(link) >= 0 && ids[r.int(link)] })
+}
+
+// kept reports whether a foreign key forbids the deletion of a row.
+func (m *model) kept(parent string, id int64) bool {
+	return slices.ContainsFunc(m.references, func(f reference) bool {
+		return !f.cascade && f.parent == parent && m.ids(f.table, f.column)[id]
+	})
 }
 
 // ids are the keys of a table's rows, the zero record among them.
@@ -233,9 +248,10 @@ func (m *model) lists() {
 		}
 	})
 	m.removeLinked("NmsRcpGrpRel", "iGroupId", doomed)
+	m.removeLinked("CusListNote", "iGroupId", doomed)
 	m.remove("NmsGroup", func(r rec) bool {
 		id := r.int("iGroupId")
-		if !doomed[id] {
+		if !doomed[id] || m.kept("NmsGroup", id) {
 			return false
 		}
 		name := "grp" + strconv.FormatInt(unsigned(id), 10)

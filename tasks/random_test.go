@@ -98,14 +98,17 @@ func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64, now time.Time) *mo
 		db.Reset()
 		withoutZone(db)
 	}
-	for _, name := range modules {
-		if rng.IntN(8) == 0 {
-			db.Do("DROP TABLE " + name)
+	for _, i := range installations {
+		if rng.IntN(i.oneIn) == 0 {
+			i.change(db)
 		}
 	}
-	if rng.IntN(4) == 0 {
-		db.Do("ALTER TABLE NmsGroup DROP tsExpirationDate")
+	for _, name := range modules {
+		if rng.IntN(8) == 0 {
+			db.Do("DROP TABLE IF EXISTS " + name)
+		}
 	}
+	some := someReferences(rng, db)
 	conn, err := pgx.Connect(t.Context(), db.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -118,21 +121,20 @@ func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64, now time.Time) *mo
 	if db.Strings("SELECT current_setting('timezone')")[0] == "America/Bogota" {
 		d.Zone = time.FixedZone("Bogota", -5*60*60)
 	}
-	m := &model{db: d, now: now, relations: map[string]relation{}}
+	m := &model{db: d, now: now, relations: map[string]relation{}, references: some}
 	perturb(rng, d, now)
+	for _, f := range some {
+		f.satisfy(m)
+	}
 	if err := d.Load(t.Context(), conn); err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range some {
+		f.add(db)
 	}
 	db.Do("CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.NmsVisitor (LIKE NmsVisitor INCLUDING ALL); CREATE TABLE elsewhere.wkDlv_999 (i int)")
 	makeRelations(rng, db, m)
 	return m
-}
-
-func withoutZone(db *pgtest.DB) {
-	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s %s', attrelid::regclass, string_agg(format('ALTER COLUMN %I TYPE timestamp', attname), ', ')) FROM pg_attribute
-		JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'timestamptz'::regtype GROUP BY attrelid`) {
-		db.Do(alter)
-	}
 }
 
 // perturb sets options and mappings, and creates links that are otherwise unlikely.
@@ -199,7 +201,7 @@ func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 			db.Superuser("CREATE TABLE " + name + " (i int)")
 			continue
 		}
-		db.Do("CREATE TABLE " + name + " (i int)")
+		db.Do("CREATE UNLOGGED TABLE " + name + " (i int) WITH (autovacuum_enabled = false)")
 		view := []string{"", "", "", name + "_v", "report_on_" + name}[rng.IntN(5)]
 		if _, there := m.relations[view]; view != "" && !there {
 			m.relations[view] = relation{on: name}

@@ -31,8 +31,8 @@ var rules = []rule{
 			(0, 0, 1, OLD), (1, 0, 1, NULL), (2, 0, 0, NOW), (3, 0, 0, YOUNG), (4, 0, 0, NULL), (5, 1, 2, YOUNG), (-6, 1, 0, OLD), (7, 1, 0, NULL), (8, 0, 1, NULL), (9, 1, 1, NULL);
 		INSERT INTO NmsRcpGrpRel SELECT iGroupId, 100 FROM NmsGroup; INSERT INTO NmsRcpGrpRel VALUES (99, 1);
 		INSERT INTO XtkOperatorGroup VALUES (1, 1), (1, 2);
-		CREATE TABLE CusListNote (iId integer, iGroupId integer REFERENCES NmsGroup); INSERT INTO CusListNote VALUES (1, 1), (2, 3), (3, NULL);
-		CREATE TABLE CusListOwner (iId integer, iOwnedGroup integer REFERENCES NmsGroup); INSERT INTO CusListOwner VALUES (1, 8);
+		CREATE TABLE CusListNote (iId integer, iGroupId integer REFERENCES NmsGroup (iGroupId)); INSERT INTO CusListNote VALUES (1, 1), (2, 3), (3, NULL);
+		CREATE TABLE CusListOwner (iId integer, iOwnedGroup integer REFERENCES NmsGroup (iGroupId)); INSERT INTO CusListOwner VALUES (1, 8);
 		CREATE TABLE grp5 (i int); CREATE TABLE grp4294967290 (i int); CREATE TABLE grp7 (i int); CREATE TABLE grp8 (i int); CREATE TABLE grp9 (i int); CREATE VIEW stands_on_grp9 AS SELECT * FROM grp9`,
 		`SELECT x FROM (SELECT 'list ' || iGroupId AS x FROM NmsGroup UNION ALL SELECT 'rel ' || iGroupId FROM NmsRcpGrpRel UNION ALL SELECT 'operator ' || iGroupId FROM XtkOperatorGroup
 		UNION ALL SELECT 'note ' || iId FROM CusListNote UNION ALL SELECT 'owner ' || iId FROM CusListOwner UNION ALL SELECT relname::text FROM pg_class WHERE relname LIKE 'grp%' AND relkind = 'r') q ORDER BY 1`,
@@ -77,7 +77,7 @@ var rules = []rule{
 			"pending 109", "pending 110", "pending 122", "pending 124", "pending 125", "pending 126", "store 7 5"}},
 	{"mirror-pages", 0, `INSERT INTO NmsDelivery (iDeliveryId, iWebResPurged, iNeedMirrorPage, tsWebValidity) VALUES (0, 0, 1, OLD), (1, 0, 1, OLD), (2, 0, 0, OLD), (3, 0, 1, NOW), (4, 0, 1, NULL), (5, 1, 1, OLD), (-6, 0, 2, OLD);
 		INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) SELECT iDeliveryId + 10, iDeliveryId FROM NmsDelivery; INSERT INTO NmsMirrorPageSearch (iMessageId, iDeliveryId) SELECT iDeliveryId + 10, iDeliveryId FROM NmsDelivery;
-		INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (0, 1); INSERT INTO XtkJobLog (iJobLogId, iJobId) VALUES (0, 0), (7, 3)`,
+		INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (0, 1); INSERT INTO XtkJobLog (iJobLogId, iJobId) VALUES (0, 0), (7, 3); DROP SEQUENCE XtkNewId`,
 		`SELECT x FROM (SELECT 'delivery ' || iDeliveryId || ' ' || iWebResPurged AS x FROM NmsDelivery UNION ALL SELECT 'page ' || iMirrorPageInfoId FROM NmsMirrorPageInfo UNION ALL SELECT 'search ' || iMessageId FROM NmsMirrorPageSearch
 		UNION ALL SELECT 'job ' || iJobId || ' ' || (iJobLogId < 0) FROM XtkJobLog WHERE iJobLogId <> 7 AND iJobLogId <> 0 AND (tsLog::timestamptz = timestamptz '2026-03-01 12:00Z')) q ORDER BY 1`,
 		[]string{"delivery -6 1", "delivery 0 0", "delivery 1 1", "delivery 2 1", "delivery 3 0", "delivery 4 0", "delivery 5 1", "job -6 true", "job 1 true", "page 0", "page 10", "page 12", "page 13", "page 14", "page 15", "search 10", "search 12", "search 13", "search 14", "search 15"}},
@@ -91,8 +91,8 @@ var rules = []rule{
 	{"workflow-instances", 0, `INSERT INTO XtkWorkflow (iWorkflowId, iState, iHistory) VALUES (0, 5, 1), (1, 5, 10), (2, 20, 0), (3, 20, 9999999), (-4, 1, 10);
 		INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (1, 55); INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (22, 1), (-23, 0);
 		INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (0, 1, '2000-01-01'), (1, 1, '2026-02-19 11:59:59Z'), (2, 1, '2026-02-19 12:00Z'), (3, 2, '2000-01-01'), (4, 3, '2000-01-01'), (5, 3, '1950-01-01'), (6, 0, '2000-01-01'), (7, 99, '2000-01-01'), (8, -4, '2000-01-01'), (9, 1, NULL);
-		INSERT INTO XtkWorkflowTask (iWorkflowTaskId, iWorkflowId, iStatus, tsCompletion) VALUES (1, 1, 0, '2000-01-01'), (2, 1, 1, '2000-01-01'), (3, 1, -1, '2000-01-01'), (4, 1, 1, NOW);
-		INSERT INTO XtkWorkflowEvent (iWorkflowEventId, iWorkflowId, iStatus, tsProcessing) VALUES (1, 1, 2, '2000-01-01'), (2, 1, 3, '2000-01-01'), (3, 2, 3, '2000-01-01');
+		INSERT INTO XtkWorkflowTask (iWorkflowTaskId, iWorkflowId, iStatus, tsCompletion, iTaskIdentifier) VALUES (1, 1, 0, '2000-01-01', 1), (2, 1, 1, '2000-01-01', 2), (3, 1, -1, '2000-01-01', 3), (4, 1, 1, NOW, 4);
+		INSERT INTO XtkWorkflowEvent (iWorkflowEventId, iWorkflowId, iStatus, tsProcessing, iEventIdentifier) VALUES (1, 1, 2, '2000-01-01', 1), (2, 1, 3, '2000-01-01', 2), (3, 2, 3, '2000-01-01', 3);
 		CREATE TABLE wkDlv_9 (i int); CREATE TABLE wkf1_1 (i int); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int); CREATE TABLE wkf2_grp4294967273 (i int); CREATE TABLE wkf2_grp23 (i int); CREATE TABLE wkf4294967292 (i int); CREATE TABLE wkf4294967291_1 (i int);
 		CREATE TABLE "wkf12_a
 b" (i int); CREATE TABLE wkf0_1 (i int); CREATE TABLE wkf007_1 (i int); CREATE TABLE wkf12x (i int); CREATE TABLE wkfhisto2_q (i int); CREATE TABLE wkfhisto99_q (i int); CREATE TABLE wkfhisto99_grp22 (i int); CREATE TABLE wkfhistory (i int)`,
@@ -168,7 +168,7 @@ b" (i int); CREATE TABLE wkf0_1 (i int); CREATE TABLE wkf007_1 (i int); CREATE T
 		INSERT INTO NmsEventHisto (biEventHistoId, tsLastModified) VALUES (0, OLD), (1, OLD), (2, timestamptz '2026-03-01 12:00Z' - interval '8640 hours 1 second'), (3, timestamptz '2026-03-01 12:00Z' - interval '8640 hours')`,
 		`SELECT x FROM (SELECT 'rt ' || iRtEventId AS x FROM NmsRtEvent UNION ALL SELECT 'batch ' || iBatchEventId FROM NmsBatchEvent UNION ALL SELECT 'histo ' || biEventHistoId FROM NmsEventHisto) q ORDER BY 1`,
 		[]string{"batch 0", "batch 2", "histo 0", "histo 1", "histo 3", "rt 0", "rt 2", "rt 3"}},
-	{"reactions", 0, `INSERT INTO NmsRemaHypothesis VALUES (0), (7); INSERT INTO NmsRemaMatchRcp (iHypothesisId, iBroadLogId) VALUES (0, 1), (7, 2), (99, 3), (99, 3), (-7, 4)`,
+	{"reactions", 0, `INSERT INTO NmsRemaHypothesis VALUES (0), (7); INSERT INTO NmsRemaMatchRcp (iHypothesisId, iBroadLogId) VALUES (0, 1), (7, 2), (99, 3), (98, 3), (-7, 4)`,
 		"SELECT iBroadLogId::text FROM NmsRemaMatchRcp ORDER BY 1", []string{"1", "2"}},
 }
 

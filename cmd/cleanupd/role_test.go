@@ -58,7 +58,7 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 		CREATE UNIQUE INDEX ON CusBroadLogPart (iBroadLogId, tsLastModified);
 		CREATE TABLE CusBroadLogPart_rest PARTITION OF CusBroadLogPart DEFAULT;
 		ALTER TABLE NmsExtAccount ADD sPassword text;
-		CREATE SEQUENCE XtkNewId START 2000000000`)
+		ALTER SEQUENCE XtkNewId CACHE 1`) // ids do not depend on the session
 	conn, err := db.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

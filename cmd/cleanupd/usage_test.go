@@ -173,7 +173,7 @@ func TestMigrateForAWeakRole(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	clerk := db.Role("clerk")
-	db.Do("GRANT SELECT, DELETE, UPDATE ON ALL TABLES IN SCHEMA public TO " + clerk + "; GRANT INSERT ON XtkOption, XtkJobLog, NmsEmailErrorStat TO " + clerk)
+	db.Do("GRANT SELECT, DELETE, UPDATE ON ALL TABLES IN SCHEMA public TO " + clerk + "; GRANT INSERT ON XtkOption, XtkJobLog, NmsEmailErrorStat TO " + clerk + "; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO " + clerk)
 	for range 2 {
 		if code, out, errs := cleanupd(t, "migrate", "--database-url", db.URL()); code != 0 || !strings.Contains(out, "up to date") {
 			t.Fatalf("%d %s", code, errs)

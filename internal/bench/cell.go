@@ -106,7 +106,7 @@ func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
 		return err
 	}
 	if c.NoIndex {
-		if _, err := conn.Exec(ctx, "DROP INDEX NmsBroadLogRcp_tsLastModified_idx, NmsBroadLogRcp_iDeliveryId_tsLastModified_idx; CREATE INDEX ON "+table+" (iDeliveryId)"); err != nil {
+		if _, err := conn.Exec(ctx, "DROP INDEX NmsBroadLogRcp_modif, NmsBroadLogRcp_dlv; CREATE INDEX ON "+table+" (iDeliveryId)"); err != nil {
 			return err
 		}
 	}

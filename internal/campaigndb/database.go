@@ -60,7 +60,7 @@ func describe(ctx context.Context, conn *pgx.Conn) ([]*Table, error) {
 	})
 }
 
-// Load copies the rows into the tables, which must exist.
+// Load copies the rows into the tables, which must exist, and lets the sequences continue above all ids.
 func (d *Database) Load(ctx context.Context, conn *pgx.Conn) error {
 	for _, t := range d.Tables {
 		next := pgx.CopyFromSlice(len(t.Rows), func(i int) ([]any, error) {
@@ -76,5 +76,6 @@ func (d *Database) Load(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("fill %s: %w", t.Name, err)
 		}
 	}
-	return nil
+	_, err := conn.Exec(ctx, "SELECT setval(oid::regclass, 10000000) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'S'")
+	return err
 }

@@ -18,6 +18,7 @@ var shares = map[string]int{
 	"nmspropositionvisitor": 20, "nmsvisitor": 40, "nmsaddress": 40, "xtkworkflowlog": 30, "xtkworkflowtask": 15, "xtkworkflowevent": 15,
 	"nmssubscription": 15, "nmsappsubscriptionrcp": 10, "xtkreject": 10, "nmstrackingstats": 10, "nmsrtevent": 15, "nmsbatchevent": 10,
 	"nmseventhisto": 15, "xtkaudit": 10, "nmsremamatchrcp": 5, "xtkjoblog": 10, "nmsemailerrorstat": 5, "nmsprovidermsgid": 5,
+	"nmsbroadlogeventhisto": 5, "nmstrackinglogeventhisto": 5,
 }
 
 // fewRows is the maximum size of a table without a share.
@@ -44,7 +45,7 @@ func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.T
 }
 
 // Generate makes roughly the given number of rows for the tables of the schema public: on both sides of every cutoff as of
-// now, with NULL dates, negative ids, dangling links, and a zero record in every table that has one integer key.
+// now, with NULL dates, negative ids, dangling links, and a zero record in every table that has one.
 func Generate(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) (*Database, error) {
 	tables, err := describe(ctx, conn)
 	if err != nil {
@@ -67,7 +68,13 @@ const mappings = `
 INSERT INTO NmsDeliveryMapping VALUES
   (0, NULL, NULL, NULL, NULL),
   (1, 'mapRecipient', 'nms:broadLogRcp', 'nms:excludeLogRcp', 'nms:trackingLogRcp'),
-  (2, 'mapStore', 'cus:broadLogStore', NULL, 'cus:trackingLogStore')`
+  (2, 'mapStore', 'cus:broadLogStore', NULL, 'cus:trackingLogStore'),
+  (11, 'mapRtEvent', 'nms:broadLogRtEvent', NULL, 'nms:trackingLogRtEvent'),
+  (12, 'mapBatchEvent', 'nms:broadLogBatchEvent', NULL, 'nms:trackingLogBatchEvent'),
+  (13, 'mapVisitor', 'nms:broadLogVisitor', NULL, 'nms:trackingLogVisitor'),
+  (14, 'mapSubscribe', 'nms:broadLogSvc', NULL, 'nms:trackingLogSvc'),
+  (15, 'mapOperator', 'nms:broadLogOp', NULL, NULL);
+INSERT INTO XtkOption (iOptionId) VALUES (0)`
 
 // workTables are some of what workflows, deliveries, lists and simulations leave behind: in use (12, 500001 …) and
 // not (99000 …).
@@ -77,7 +84,7 @@ func workTables() []string {
 		"INSERT INTO NmsGroup (iGroupId, sLabel, iType, tsLastModified) VALUES (500002, 'Regular customers', 1, now())",
 	}
 	for _, name := range []string{"wkDlv_500001_1", "wkDlv_99000_1", "wkf12_3", "wkf99001_1", "wkf4294967290_3", "wkf99002_grp500002", "wkfhisto12_query", "wkfhisto99001_query", "grp500002", "grp99003", "wkSimu_16_aggr", "wkSimu_99004_aggr"} {
-		sql = append(sql, fmt.Sprintf("CREATE TABLE %s AS SELECT generate_series(1, 10) AS iId", name))
+		sql = append(sql, fmt.Sprintf("CREATE UNLOGGED TABLE %s WITH (autovacuum_enabled = false) AS SELECT generate_series(1, 10) AS iId", name))
 	}
 	return append(sql, "CREATE VIEW wkf99001_1_view AS SELECT * FROM wkf99001_1")
 }
@@ -100,6 +107,9 @@ func (g *generator) link() int64 {
 	}
 	return id(1 + g.rand.IntN(max(g.parents-1, 1)))
 }
+
+// noZero are the tables with an integer key and no zero record.
+var noZero = []string{"nmsbroadlogeventhisto", "nmstrackinglogeventhisto", "nmseventhisto", "nmsmirrorpageinfo", "nmsmirrorpagesearch", "nmswebtrackinglog", "nmsremamatchrcp"}
 
 // id is the key of the i-th row: the zero record first, and one in ten from a sequence that wrapped around.
 func id(i int) int64 {
@@ -125,17 +135,22 @@ func (g *generator) date() any {
 	return g.now.Add(10*24*time.Hour - time.Duration(g.rand.Int64N(int64(740*24*time.Hour)))).Truncate(time.Microsecond)
 }
 
+// logStates are those of delivery logs: ignored, sent, failed, to send, cancelled.
+var logStates = []int64{0, 1, 1, 1, 2, 6, 6, 7}
+
 // choices are the values of enumerated columns, by the column, or by table and column.
 var choices = map[string][]int64{
 	"nmsaddress.istatus": {1, 2, 3}, "nmsaddress.itype": {0, 1, 41, 42}, "nmsvisitor.irecipientid": {0, 0, 0, 7}, "iorigin": {0, 0, 1},
-	"istate": {0, 20, 51, 55, 84, 85, 85, 95, 100}, "ideletestatus": {0, 0, 0, 0, 1, 2}, "istatus": {0, 1, 2, 3, 6}, "idisabled": {0, 0, 1},
+	"nmsdelivery.istate": {0, 11, 12, 13, 15, 21, 22, 25, 37, 45, 51, 55, 61, 62, 71, 75, 81, 85, 85, 85, 95, 95, 95, 100},
+	"istate":             {0, 11, 13, 20, 20}, "ideletestatus": {0, 0, 0, 0, 1, 2}, "istatus": {0, 1, 2, 3, 6}, "idisabled": {0, 0, 1},
+	"nmsbroadlogrcp.istatus": logStates, "nmsbroadlogmid.istatus": logStates, "cusbroadlogstore.istatus": logStates,
 	"ideliverymode": {0, 1, 1, 4}, "iismodel": {0, 0, 1}, "iwebrespurged": {0, 1}, "ineedmirrorpage": {0, 1}, "iactive": {0, 1}, "ihistory": {0, 30, 90, 9_999_999},
 	"itype": {0, 1}, "imidremoteid": {0}, "iproofeddeliveryid": {0, 0, 1}, "itodeliver": {0, 9_999, 10_000, 2_147_483_647}, "iprocessed": {0, 0, 1, -2_147_483_648},
 	"itotalerrors": {0, 5, 19, 20, 2_147_483_647}, "itotalconnections": {1, 2_147_483_647},
 }
 
-// counted are columns that make a row unique together with a link.
-var counted = []string{"irecipientid", "itypologyruleid", "ipublicid", "imsgid", "ioperatorid", "ibroadlogid", "ipropositionid"}
+// counted are columns that make a row unique, some together with a link.
+var counted = []string{"irecipientid", "itypologyruleid", "ipublicid", "imsgid", "ioperatorid", "ibroadlogid", "ipropositionid", "itaskidentifier", "ieventidentifier"}
 
 func (g *generator) row(t *Table, i int) Row {
 	row := make(Row, len(t.Columns))
@@ -151,8 +166,14 @@ func (g *generator) value(table, column string, isKey bool, i int) any {
 		choice, ok = choices[column]
 	}
 	switch {
+	case table == "nmsremamatchrcp" && column == "ihypothesisid": // its key, and a link, of which one in three is dangling
+		return id(i+1) + int64(i%3/2)*1_000_000
+	case isKey && slices.Contains(noZero, table):
+		return id(i + 1)
 	case isKey:
 		return id(i)
+	case table == "xtkoption" && column == "sname" && i == 0:
+		return nil
 	case column == "tsdate": // part of keys: must be unique
 		return g.now.Add(12*time.Hour - time.Duration(i+1)*40*time.Minute)
 	case table == "nmsemailerrorstat" && column == "ipublicid": // summed up by it

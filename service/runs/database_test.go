@@ -396,7 +396,7 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	db.Do(`INSERT INTO NmsRemaHypothesis (iRemaHypothesisId) VALUES (7); INSERT INTO NmsRemaMatchRcp (iHypothesisId) SELECT 99 FROM generate_series(1, 1000);
+	db.Do(`INSERT INTO NmsRemaHypothesis (iRemaHypothesisId) VALUES (7); INSERT INTO NmsRemaMatchRcp (iHypothesisId) SELECT generate_series(1001, 2000);
 		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.05); RETURN OLD; END';
 		CREATE TRIGGER slow BEFORE DELETE ON NmsRemaMatchRcp FOR EACH ROW EXECUTE FUNCTION slow()`)
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })

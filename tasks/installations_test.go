@@ -1,0 +1,92 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// installations are the ways in which an installation may differ from schema.sql, and how many have each.
+var installations = []struct {
+	oneIn  int
+	change func(db *pgtest.DB)
+}{
+	{4, func(db *pgtest.DB) { db.Do("ALTER TABLE NmsGroup DROP tsExpirationDate") }},
+	{6, func(db *pgtest.DB) { db.Do("DROP INDEX NmsRemaMatchRcp_id") }},
+	{6, version6},
+	{4, primaryKeys},
+	{6, wideIDs},
+}
+
+// version6 makes an older installation.
+func version6(db *pgtest.DB) {
+	db.Do(`DROP TABLE XtkAudit, XtkSessionInfo, NmsDeliveryLogStats, NmsMobileApp, NmsAppSubscriptionRcp;
+		ALTER TABLE NmsGroup DROP IF EXISTS tsExpirationDate; ALTER TABLE NmsPropositionRcp DROP iDeliveryId; ALTER TABLE NmsPropositionVisitor DROP iDeliveryId`)
+}
+
+// primaryKeys makes the unique indexes of keys primary keys.
+func primaryKeys(db *pgtest.DB) {
+	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s ADD PRIMARY KEY USING INDEX %I', t.oid::regclass, c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+		WHERE t.relnamespace = 'public'::regnamespace AND i.indisunique AND c.relname = t.relname || '_id'`) {
+		db.Do(alter)
+	}
+}
+
+// wideIDs makes all ids 64 bits wide.
+func wideIDs(db *pgtest.DB) {
+	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s %s', attrelid::regclass, string_agg(format('ALTER COLUMN %I TYPE bigint', attname), ', ')) FROM pg_attribute
+		JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'integer'::regtype AND attname LIKE '%id' GROUP BY attrelid`) {
+		db.Do(alter)
+	}
+}
+
+// withoutZone makes all dates those of an old installation.
+func withoutZone(db *pgtest.DB) {
+	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s %s', attrelid::regclass, string_agg(format('ALTER COLUMN %I TYPE timestamp', attname), ', ')) FROM pg_attribute
+		JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'timestamptz'::regtype GROUP BY attrelid`) {
+		db.Do(alter)
+	}
+}
+
+// reference is a foreign key from a customer's table.
+type reference struct {
+	table, column, parent, key string
+	cascade                    bool
+}
+
+// references are those that some installations have: to lists by iGroupId, whose rows go with the list, to lists by another
+// column, which keeps the list, and to deliveries.
+var references = []reference{
+	{"CusListNote", "iGroupId", "NmsGroup", "iGroupId", false},
+	{"CusListOwner", "iOwnedList", "NmsGroup", "iGroupId", false},
+	{"CusDeliveryNote", "iDeliveryId", "NmsDelivery", "iDeliveryId", true},
+}
+
+// someReferences makes the tables of some foreign keys.
+func someReferences(rng *rand.Rand, db *pgtest.DB) (some []reference) {
+	for _, f := range references {
+		if rng.IntN(4) == 0 {
+			db.Do(fmt.Sprintf("CREATE TABLE %[1]s (iNoteId integer NOT NULL DEFAULT 0, %[2]s integer NOT NULL DEFAULT 0); CREATE UNIQUE INDEX %[1]s_id ON %[1]s (iNoteId)", f.table, f.column))
+			some = append(some, f)
+		}
+	}
+	return some
+}
+
+// satisfy removes the rows that a foreign key does not allow.
+func (f reference) satisfy(m *model) {
+	there, t := m.ids(f.parent, f.key), m.db.Table(f.table)
+	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool { return !there[rec{t, row}.int(f.column)] })
+}
+
+// add adds the foreign key.
+func (f reference) add(db *pgtest.DB) {
+	action := ""
+	if f.cascade {
+		action = " ON DELETE CASCADE"
+	}
+	db.Do(fmt.Sprintf("ALTER TABLE %s ADD FOREIGN KEY (%s) REFERENCES %s (%s)%s", f.table, f.column, f.parent, f.key, action))
+}
