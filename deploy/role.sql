@@ -120,9 +120,9 @@ SELECT format('GRANT UPDATE (%I) ON %s TO %I', a.attname, n.relation, :'role') F
 CROSS JOIN LATERAL (SELECT attname FROM pg_attribute WHERE attrelid = n.relation AND attnum > 0 AND NOT attisdropped ORDER BY attnum LIMIT 1) a
 WHERE n.privileges LIKE 'SELECT, DELETE%' \gexec
 
--- New ids come from the application's own sequence, if it has one.
+-- New ids come from the application's own sequences, as far as it has them.
 SELECT format('GRANT USAGE ON SEQUENCE %s TO %I', oid::regclass, :'role') FROM pg_class
-WHERE relnamespace = quote_ident(:'schema')::regnamespace AND relname = 'xtknewid' AND relkind = 'S' \gexec
+WHERE relnamespace = quote_ident(:'schema')::regnamespace AND relname IN ('xtknewid', 'xtkjoblogid', 'xtkoptionid') AND relkind = 'S' \gexec
 
 -- Work tables come and go, and only their owner may drop them: this function does so as the owner, for work tables only.
 CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(relations regclass[]) RETURNS void

@@ -231,6 +231,7 @@ func TestNpaiMovesItsLowerBound(t *testing.T) {
 		"no option":   "DROP SEQUENCE XtkNewId",
 		"no value":    "INSERT INTO XtkOption (iOptionId, sName, iDataType) VALUES (5, 'NmsCleanup_LastCleanup', 12)",
 		"sequence":    "",
+		"its own":     "CREATE SEQUENCE XtkOptionId START 77",
 		"taken id":    "INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'x')",
 		"no XtkNewId": "DROP SEQUENCE XtkNewId; INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'x'), (-7, 'y')",
 	} {
@@ -246,7 +247,7 @@ func TestNpaiMovesItsLowerBound(t *testing.T) {
 			}
 			mustRun(t, db, nil, "npai")
 			got := db.Strings("SELECT iOptionId || ' ' || iDataType || ' ' || (tsTimeStampValue = $1) FROM XtkOption WHERE sName = 'NmsCleanup_LastCleanup'", now)
-			want := map[string]string{"no option": "-1 7 true", "no value": "5 12 true", "sequence": "1000 7 true", "taken id": "1001 7 true", "no XtkNewId": "-8 7 true"}[name]
+			want := map[string]string{"no option": "-1 7 true", "no value": "5 12 true", "sequence": "1000 7 true", "its own": "77 7 true", "taken id": "1001 7 true", "no XtkNewId": "-8 7 true"}[name]
 			if !slices.Equal(got, []string{want}) {
 				t.Errorf("stored %v, want %s", got, want)
 			}

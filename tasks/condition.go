@@ -27,8 +27,8 @@ type argument struct {
 	sqlType string
 }
 
-// alsoSQL is a statement that accompanies a batch's, as purge.Also.
-type alsoSQL struct{ returning, sql string }
+// alsoSQL is a statement that accompanies a batch's, as purge.Also. what names for people what it writes.
+type alsoSQL struct{ what, returning, sql string }
 
 var (
 	tableName     = regexp.MustCompile(`\{(\w+)\} (\w+)`)

@@ -199,6 +199,12 @@ func (e *Env) sweep(ctx context.Context, steps []numberedStep) error {
 			continue
 		}
 		result, err := e.engine.Run(ctx, u.Sweep, e.Cursor)
+		if u.Also != nil && sqlstate.Of(err) != "" && !Lost(err) {
+			if err := e.sweepAlone(ctx, u, err); err != nil {
+				return err
+			}
+			continue
+		}
 		if vanished(err) {
 			e.log(ctx, Warning, u.Name+": the table was dropped meanwhile: skipped")
 			continue
@@ -212,6 +218,17 @@ func (e *Env) sweep(ctx context.Context, steps []numberedStep) error {
 		e.report(ctx, u, result)
 	}
 	return nil
+}
+
+// sweepAlone does the rest of a step without the statement that accompanies its own, after an error that may be that one's.
+func (e *Env) sweepAlone(ctx context.Context, u unit, refusal error) error {
+	step := u.step
+	step.Also = nil
+	err := e.sweep(ctx, []numberedStep{step})
+	if err == nil {
+		e.log(ctx, Warning, fmt.Sprintf("%s: %s could not be written: %s", u.Name, u.also, Explain(refusal)))
+	}
+	return err
 }
 
 func (e *Env) report(ctx context.Context, u unit, r purge.Result) {

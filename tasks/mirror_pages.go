@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -24,7 +25,7 @@ var mirrorPages = Task{
 }
 
 // logPurgedPages writes one entry of the job log for each delivery that had pages, together with the flag that they have been
-// purged.
+// purged. The flag does not depend on the entry: one that cannot be written is reported.
 func logPurgedPages(ctx context.Context, c *condition) (*alsoSQL, error) {
 	log := c.env.Catalog.Table("XtkJobLog")
 	if log == nil || !log.Has("iJobLogId", "iJobId", "sMessage", "tsLog") {
@@ -33,10 +34,15 @@ func logPurgedPages(ctx context.Context, c *condition) (*alsoSQL, error) {
 	}
 	c.env.needs(c.plan, log, "INSERT")
 	ids, err := campaign.NewIDs(ctx, c.env.Pool, c.env.Catalog, log, "iJobLogId")
+	if errors.Is(err, campaign.ErrNoSequence) {
+		c.plan.note(Warning, "no entry of the job log is written: %v", err)
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &alsoSQL{
+		what:      "entries of the job log",
 		returning: "r.iDeliveryId AS delivery, r.iNeedMirrorPage AS pages",
 		sql: fmt.Sprintf("INSERT INTO %s (iJobLogId, iJobId, sMessage, tsLog) SELECT %s, gone.delivery, 'Mirror pages purged', %s FROM gone WHERE gone.pages <> 0",
 			log.Quoted(), ids, c.bind(c.env.Now, "timestamptz")),

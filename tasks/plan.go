@@ -24,9 +24,10 @@ type plan struct {
 // unit is a sweep and the step it comes from.
 type unit struct {
 	purge.Sweep
-	step    Step
+	step    numberedStep
 	parents string // as in condition
 	place   string // where its rows are; empty: here
+	also    string // what Also writes, for people
 }
 
 // numberedStep is a step with its number in the task, from 1.
@@ -107,13 +108,14 @@ func (e *Env) planTable(ctx context.Context, p *plan, step numberedStep, table *
 		p.note(Info, "%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}
+	what := ""
 	if step.Also != nil {
 		also, err := step.Also(ctx, c)
 		if err != nil {
 			return err
 		}
 		if also != nil {
-			s.Also = &purge.Also{Returning: also.returning, SQL: also.sql}
+			what, s.Also = also.what, &purge.Also{Returning: also.returning, SQL: also.sql}
 		}
 	}
 	right := "DELETE"
@@ -146,7 +148,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, step numberedStep, table *
 		}
 		s.Unit, s.Name, s.Relation = fmt.Sprintf("%d %s", step.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 		s.Partition = leaf.Quoted() != table.Quoted()
-		p.units = append(p.units, unit{s, step.Step, c.parents, place})
+		p.units = append(p.units, unit{s, step, c.parents, place, what})
 	}
 	return nil
 }

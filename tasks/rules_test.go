@@ -77,7 +77,7 @@ var rules = []rule{
 			"pending 109", "pending 110", "pending 122", "pending 124", "pending 125", "pending 126", "store 7 5"}},
 	{"mirror-pages", 0, `INSERT INTO NmsDelivery (iDeliveryId, iWebResPurged, iNeedMirrorPage, tsWebValidity) VALUES (0, 0, 1, OLD), (1, 0, 1, OLD), (2, 0, 0, OLD), (3, 0, 1, NOW), (4, 0, 1, NULL), (5, 1, 1, OLD), (-6, 0, 2, OLD);
 		INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) SELECT iDeliveryId + 10, iDeliveryId FROM NmsDelivery; INSERT INTO NmsMirrorPageSearch (iMessageId, iDeliveryId) SELECT iDeliveryId + 10, iDeliveryId FROM NmsDelivery;
-		INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (0, 1); INSERT INTO XtkJobLog (iJobLogId, iJobId) VALUES (0, 0), (7, 3); DROP SEQUENCE XtkNewId`,
+		INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (0, 1); INSERT INTO XtkJobLog (iJobLogId, iJobId) VALUES (0, 0), (7, 3); DROP SEQUENCE XtkNewId, XtkJobLogId`,
 		`SELECT x FROM (SELECT 'delivery ' || iDeliveryId || ' ' || iWebResPurged AS x FROM NmsDelivery UNION ALL SELECT 'page ' || iMirrorPageInfoId FROM NmsMirrorPageInfo UNION ALL SELECT 'search ' || iMessageId FROM NmsMirrorPageSearch
 		UNION ALL SELECT 'job ' || iJobId || ' ' || (iJobLogId < 0) FROM XtkJobLog WHERE iJobLogId <> 7 AND iJobLogId <> 0 AND (tsLog::timestamptz = timestamptz '2026-03-01 12:00Z')) q ORDER BY 1`,
 		[]string{"delivery -6 1", "delivery 0 0", "delivery 1 1", "delivery 2 1", "delivery 3 0", "delivery 4 0", "delivery 5 1", "job -6 true", "job 1 true", "page 0", "page 10", "page 12", "page 13", "page 14", "page 15", "search 10", "search 12", "search 13", "search 14", "search 15"}},

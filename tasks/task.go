@@ -96,7 +96,7 @@ type Step struct {
 	Twin *Twin
 	// ByKey is the integer column to go by where rows are on another server; empty: the table's key.
 	ByKey string
-	// Also returns a statement that accompanies each batch's; nil: none.
+	// Also returns a statement that accompanies each batch's, unless it is refused; nil: none.
 	Also func(ctx context.Context, c *condition) (*alsoSQL, error)
 }
 

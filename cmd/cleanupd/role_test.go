@@ -184,7 +184,7 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 		"UPDATE NmsVisitor SET sExternalId = ''", "INSERT INTO NmsVisitor DEFAULT VALUES", "INSERT INTO NmsDelivery DEFAULT VALUES", "UPDATE XtkAudit SET tsChanged = now()",
 		"TRUNCATE XtkAudit", "DROP TABLE XtkAudit", "DROP TABLE wkf99001_1", "ALTER TABLE XtkAudit ADD x int", "CREATE INDEX ON XtkAudit (tsChanged)",
 		"CREATE TRIGGER x BEFORE DELETE ON XtkAudit EXECUTE FUNCTION suppress_redundant_updates_trigger()", "CREATE RULE x AS ON DELETE TO XtkAudit DO INSTEAD NOTHING",
-		"SELECT setval('XtkNewId', 1)", "ALTER TABLE XtkAudit OWNER TO " + role,
+		"SELECT setval('XtkNewId', 1)", "SELECT setval('XtkJobLogId', 1)", "SELECT nextval('NmsBroadLogId')", "ALTER TABLE XtkAudit OWNER TO " + role,
 		"CREATE TABLE public.x ()", "CREATE FUNCTION public.x() RETURNS void LANGUAGE sql AS ''", "CREATE SCHEMA x", "CREATE EXTENSION pg_trgm", "CREATE EXTENSION file_fdw",
 		"SET ROLE neolane", "SET ROLE postgres", "SET SESSION AUTHORIZATION neolane", "GRANT neolane TO " + role, "CREATE ROLE x", "ALTER ROLE " + role + " SUPERUSER", "CREATE DATABASE x", "ALTER SYSTEM SET fsync = off",
 		"SELECT FROM pg_authid", "SELECT pg_read_file('/etc/passwd')", "COPY (SELECT 1) TO PROGRAM 'true'", "SELECT lo_import('/etc/passwd')", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'neolane'",
@@ -221,7 +221,7 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 		"; GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO " + clerk)
 	for _, grant := range []string{
 		"SELECT (iOptionId, sName, iLongValue, tsTimeStampValue), UPDATE (iLongValue, tsTimeStampValue), INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE ON XtkOption",
-		"SELECT (iExtAccountId, sName, iActive) ON NmsExtAccount", "SELECT, INSERT, DELETE ON NmsEmailErrorStat", "INSERT ON XtkJobLog", "USAGE ON SEQUENCE XtkNewId", "SELECT, UPDATE, DELETE ON CusBroadLogPart_rest",
+		"SELECT (iExtAccountId, sName, iActive) ON NmsExtAccount", "SELECT, INSERT, DELETE ON NmsEmailErrorStat", "INSERT ON XtkJobLog", "USAGE ON SEQUENCE XtkNewId, XtkJobLogId", "SELECT, UPDATE, DELETE ON CusBroadLogPart_rest",
 	} {
 		db.Do("GRANT " + grant + " TO " + clerk)
 	}

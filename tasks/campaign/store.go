@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -84,16 +85,29 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	return fmt.Errorf("store option %s: no free id in XtkOption after %d attempts", opt.Name, clashes)
 }
 
-// NewIDs is the SQL of the id of a new row, in a SELECT of any number of rows: from the application's own sequence if it
-// has one, else below all others (one above them would be the application's next id).
+// ErrNoSequence says that the role may not take ids from a sequence; the error has the GRANT.
+var ErrNoSequence = errors.New("the role may not take new ids")
+
+// findSequence finds where a table's new ids come from: its own sequence (XtkJobLogId for XtkJobLog), or that of all others.
+const findSequence = `
+SELECT quote_ident(n.nspname) || '.' || quote_ident(s.relname), has_sequence_privilege(s.oid, 'USAGE')
+FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
+WHERE n.nspname = $1 AND s.relname IN ($2 || 'id', 'xtknewid') AND s.relkind = 'S' ORDER BY s.relname = 'xtknewid' LIMIT 1`
+
+// NewIDs is the SQL of the id of a new row, in a SELECT of any number of rows: from the sequence from which the application
+// takes them if there is one, else below all others (one above them would be the application's next id). It fails with
+// ErrNoSequence if the role may not use the sequence.
 func NewIDs(ctx context.Context, db Querier, c *Catalog, t *Table, column string) (string, error) {
-	var sequence *string
-	if err := db.QueryRow(ctx, `SELECT (SELECT quote_literal(format('%I.%I', n.nspname, s.relname)) FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
-		WHERE n.nspname = $1 AND s.relname = 'xtknewid' AND s.relkind = 'S')`, c.Schema).Scan(&sequence); err != nil {
-		return "", fmt.Errorf("look for the sequence XtkNewId: %w", err)
+	var sequence string
+	var usable bool
+	err := db.QueryRow(ctx, findSequence, c.Schema, t.Name).Scan(&sequence, &usable)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fmt.Sprintf("(SELECT least(min(%s), 0) FROM %s) - row_number() OVER ()", column, t.Quoted()), nil
+	case err != nil:
+		return "", fmt.Errorf("look for the sequence of %s: %w", t.Name, err)
+	case !usable:
+		return "", fmt.Errorf("%w: GRANT USAGE ON SEQUENCE %s TO %s", ErrNoSequence, sequence, pgx.Identifier{c.Role}.Sanitize())
 	}
-	if sequence != nil {
-		return "nextval(" + *sequence + ")", nil
-	}
-	return fmt.Sprintf("(SELECT least(min(%s), 0) FROM %s) - row_number() OVER ()", column, t.Quoted()), nil
+	return "nextval('" + strings.ReplaceAll(sequence, "'", "''") + "')", nil
 }
