@@ -20,10 +20,11 @@ var stopDelivery = Step{
 // alone: there it means something else.
 var deliverySteps = []Step{
 	stopDelivery,
-	{On: table("NmsCouponValue"), Via: couponsOfDeliveries, ByKey: "iMessageId"}, // before the logs
+	{On: table("NmsCouponValue"), Via: byMessage("iMessageId"), ByKey: "iMessageId"}, // before the logs
+	{On: only(propositionTables, knowMessage), Via: byMessage("iBroadLogId"), Limit: 20_000},
 	{On: table("NmsDlvExclusion"), Link: "iDeliveryId"},
 	{On: deliveryAndExclusionLogs, Link: "iDeliveryId", Limit: 20_000},
-	{On: propositionTables, Link: "iDeliveryId", Limit: 20_000},
+	{On: only(propositionTables, knowDelivery), Link: "iDeliveryId", Limit: 20_000},
 	{On: trackingLogTables, Link: "iDeliveryId", Limit: 20_000},
 	{On: tables("NmsWebTrackingLog", "NmsTrackingStats"), Link: "iDeliveryId", Limit: 20_000},
 	{On: table("NmsDeliveryPart"), Link: "iDeliveryId", Limit: 500_000},
@@ -44,36 +45,45 @@ var deliveries = Task{
 	Steps:   deliverySteps,
 }
 
-// couponsOfDeliveries is the condition that a coupon was given with a message of a delivery of the set.
-func couponsOfDeliveries(ctx context.Context, c *condition) (string, error) {
-	if !c.table.Has("iMessageId") {
-		c.plan.note(Info, "%s has no column iMessageId: skipped", c.table.Name)
-		return "", nil
-	}
-	logs, err := deliveryAndExclusionLogs(ctx, c.env, c.plan)
-	if err != nil {
-		return "", err
-	}
-	for _, log := range logs {
-		c.reads(log)
-	}
-	of, err := c.linked(ctx, "l.iDeliveryId")
-	if err != nil {
-		return "", err
-	}
-	var sides, parents []string
-	for _, log := range logs {
-		if c.apart() {
-			sides = append(sides, fmt.Sprintf("r.iMessageId IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", log.Quoted(), of))
-			continue
+// knowMessage reports whether the rows of a table know their delivery only by the log of a message: so do propositions in
+// version 6.
+func knowMessage(t *campaign.Table) bool { return !t.Has("iDeliveryId") && t.Has("iBroadLogId") }
+
+func knowDelivery(t *campaign.Table) bool { return !knowMessage(t) }
+
+// byMessage is the condition that the log whose id is in a column is that of a message of a delivery of the set.
+func byMessage(column string) func(ctx context.Context, c *condition) (string, error) {
+	return func(ctx context.Context, c *condition) (string, error) {
+		if !c.table.Has(column) {
+			c.plan.note(Info, "%s has no column %s: skipped", c.table.Name, column)
+			return "", nil
 		}
-		parents = append(parents, fmt.Sprintf("SELECT l.iDeliveryId FROM %s AS l WHERE l.iBroadLogId = r.iMessageId", log.Quoted()))
-		// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; with IS TRUE it hashes the set's ids once per batch.
-		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AS l WHERE l.iBroadLogId = r.iMessageId AND (%s) IS TRUE OFFSET 0)", log.Quoted(), of))
+		logs, err := deliveryAndExclusionLogs(ctx, c.env, c.plan)
+		if err != nil {
+			return "", err
+		}
+		for _, log := range logs {
+			c.reads(log)
+		}
+		of, err := c.linked(ctx, "l.iDeliveryId")
+		if err != nil {
+			return "", err
+		}
+		var sides, parents []string
+		for _, log := range logs {
+			from := fmt.Sprintf("%s AS l WHERE l.iBroadLogId = r.%s", log.Quoted(), column)
+			parents = append(parents, "SELECT l.iDeliveryId FROM "+from)
+			if c.apart() {
+				sides = append(sides, fmt.Sprintf("r.%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", column, log.Quoted(), of))
+				continue
+			}
+			// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; with IS TRUE it hashes the set's ids once per batch.
+			sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AND (%s) IS TRUE OFFSET 0)", from, of))
+		}
+		if sides == nil {
+			return "", nil
+		}
+		c.parents = strings.Join(parents, " UNION ALL ")
+		return fmt.Sprintf("r.%s <> 0 AND (%s)", column, strings.Join(sides, " OR ")), nil
 	}
-	if sides == nil {
-		return "", nil
-	}
-	c.parents = strings.Join(parents, " UNION ALL ")
-	return "r.iMessageId <> 0 AND (" + strings.Join(sides, " OR ") + ")", nil
 }

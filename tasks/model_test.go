@@ -310,7 +310,13 @@ func (m *model) deliveries() {
 			}
 		})
 	}
-	m.remove("NmsCouponValue", func(r rec) bool { return r.int("iMessageId") != 0 && messages[r.int("iMessageId")] })
+	delete(messages, 0)
+	m.removeLinked("NmsCouponValue", "iMessageId", messages)
+	for _, t := range m.propositionTables() {
+		if m.db.Table(t).Column("iDeliveryId") < 0 {
+			m.removeLinked(t, "iBroadLogId", messages)
+		}
+	}
 	tables := slices.Concat([]string{"NmsDlvExclusion"}, m.allLogs(), m.propositionTables(), m.trackingLogs(), []string{"NmsWebTrackingLog", "NmsTrackingStats", "NmsDeliveryPart",
 		"NmsMirrorPageInfo", "NmsMirrorPageSearch", "NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl", "NmsDelivery"})
 	for _, t := range tables {

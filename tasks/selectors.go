@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"regexp"
+	"slices"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
@@ -48,6 +49,14 @@ func matching(what string, pattern *regexp.Regexp, columns ...string) Selector {
 			p.note(Info, "there are no %s: skipped", what)
 		}
 		return found, nil
+	}
+}
+
+// only selects those of the tables that are of a kind.
+func only(all Selector, kind func(t *campaign.Table) bool) Selector {
+	return func(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
+		found, err := all(ctx, e, p)
+		return slices.DeleteFunc(found, func(t *campaign.Table) bool { return !kind(t) }), err
 	}
 }
 
