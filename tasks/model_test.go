@@ -432,6 +432,9 @@ func (m *model) workflows() {
 
 var workName = regexp.MustCompile(`^(wkdlv_|wkfhisto|wkf|grp|wksimu_)([1-9][0-9]*)(_.*)?$`)
 
+// listPart is the part of a name that says which list's data a work table holds; its end is the beginning of the next one.
+var listPart = regexp.MustCompile(`_grp([1-9][0-9]*)(?:_|$)`)
+
 // drop drops the work tables of a kind whose id is not in use, views first.
 func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
 	t := m.db.Table(owner)
@@ -455,16 +458,17 @@ func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
 			if err != nil || id > math.MaxUint32 || used[id] {
 				continue
 			}
-			if suffix := regexp.MustCompile(`_grp([1-9][0-9]*)$`).FindStringSubmatch(name); suffix != nil && strings.HasPrefix(prefix, "wkf") {
-				list, err := strconv.ParseInt(suffix[1], 10, 64)
+			ofList := false
+			for rest := name; listPart.MatchString(rest); rest = rest[listPart.FindStringSubmatchIndex(rest)[3]:] {
+				list, err := strconv.ParseInt(listPart.FindStringSubmatch(rest)[1], 10, 64)
 				if list > math.MaxInt32 {
 					list -= math.MaxUint32 + 1
 				}
-				if err == nil && (lists[list] || len(lists) == 0) {
-					continue
-				}
+				ofList = ofList || err == nil && strings.HasPrefix(prefix, "wkf") && (lists[list] || len(lists) == 0)
 			}
-			m.dropOne(name)
+			if !ofList {
+				m.dropOne(name)
+			}
 		}
 	}
 }

@@ -192,7 +192,7 @@ func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 	}
 	for range 60 {
 		name := []string{"wkdlv_", "wkf", "wkfhisto", "grp", "wksimu_"}[rng.IntN(5)] + []string{"", "", "", "0"}[rng.IntN(4)] + id()
-		name += []string{"", "", "_1", "_x_y", "x", "_grp" + id()}[rng.IntN(6)]
+		name += []string{"", "", "_1", "_x_y", "x", "_grp" + id(), "_grp" + id() + "_tmp", "_grp" + id() + "x", "_grp" + id() + "_tmp_grp" + id()}[rng.IntN(9)]
 		if _, there := m.relations[name]; there {
 			continue
 		}

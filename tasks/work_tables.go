@@ -29,7 +29,7 @@ type workTables struct {
 	owner, key string
 	// inUse is SQL over a row o of owner: if it holds, the tables of the row's id are in use. Its columns must exist.
 	inUse string
-	// lists says that tables whose names end in _grp<id> stay while that list exists.
+	// lists says that tables with _grp<id> at the end of their names, or before an underscore, stay while that list exists.
 	lists bool
 }
 
@@ -127,17 +127,17 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 	switch {
 	case !k.lists:
 	case groups == nil:
-		p.note(Info, "table NmsGroup is missing: tables whose names end in _grp and an id stay")
+		p.note(Info, "table NmsGroup is missing: tables with _grp and an id in their names stay")
 	case groups.RowSecurity:
-		p.note(Warning, "row security may hide rows of %s: tables whose names end in _grp and an id stay", groups.Name)
+		p.note(Warning, "row security may hide rows of %s: tables with _grp and an id in their names stay", groups.Name)
 		groups = nil
 	}
 	return func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) (unused []campaign.WorkTable, err error) {
 		var ids, listIDs []int64
 		for _, w := range tables {
 			ids = append(ids, w.ID)
-			if id, ok := w.ListID(); ok && k.lists {
-				listIDs = append(listIDs, id)
+			if k.lists {
+				listIDs = append(listIDs, w.ListIDs()...)
 			}
 		}
 		if empty, err := owner.Empty(ctx, db); err != nil || empty { // an empty owner proves nothing
@@ -154,12 +154,12 @@ func (e *Env) question(ctx context.Context, p *plan, k workTables) (question, er
 				return nil, err
 			}
 			if !known && groups != nil {
-				p.note(Info, "%s is empty: tables whose names end in _grp and an id stay", groups.Name)
+				p.note(Info, "%s is empty: tables with _grp and an id in their names stay", groups.Name)
 			}
 		}
 		for _, w := range tables {
-			id, ofList := w.ListID()
-			if !used[w.ID] && (!k.lists || !ofList || known && !lists[id]) {
+			ofList := k.lists && slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return !known || lists[id] })
+			if !used[w.ID] && !ofList {
 				unused = append(unused, w)
 			}
 		}

@@ -16,7 +16,7 @@ func past(date, more string) Rule {
 }
 
 // There are two exceptions, without which installations have lost the data of lists and the histories of incremental queries:
-// names that end in the id of a list, and histories of workflows that are stopped.
+// names with the id of a list, and histories of workflows that are stopped.
 var workflowInstances = Task{
 	Name:        "workflow-instances",
 	Title:       "Workflow history and work tables",

@@ -114,15 +114,13 @@ func (c *Catalog) owned(ctx context.Context, db Querier, begin, pattern string) 
 	return found, nil
 }
 
-// listSuffix ends the names of work tables that hold the data of a list.
-var listSuffix = regexp.MustCompile(`_grp([0-9]+)$`)
-
-// ListID is the id of the list whose data the work table holds, when its name says so.
-func (w WorkTable) ListID() (id int64, ok bool) {
-	m := listSuffix.FindStringSubmatch(w.Name)
-	if m == nil {
-		return 0, false
+// ListIDs are the ids of the lists whose data the work table may hold, by its name: those after _grp, at its end or before an
+// underscore.
+func (w WorkTable) ListIDs() (ids []int64) {
+	for _, part := range strings.Split(w.Name, "_grp")[1:] {
+		if id, rest, ok := ParseID(part); ok && (rest == "" || rest[0] == '_') {
+			ids = append(ids, id)
+		}
 	}
-	id, rest, ok := ParseID(m[1])
-	return id, ok && rest == ""
+	return ids
 }
