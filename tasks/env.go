@@ -68,7 +68,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	if err := e.look(ctx); err != nil {
 		return Failed, err
 	}
-	p, err := e.begin(ctx, t)
+	p, err := e.begin(ctx, t, true)
 	if err != nil {
 		return Failed, err
 	}
@@ -112,13 +112,17 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	return Succeeded, e.inBatch(ctx, t.Name, func(tx Tx) (purge.Delta, error) { return purge.Delta{}, t.After(ctx, tx, e) })
 }
 
-// begin fixes the task's set and plans its steps.
-func (e *Env) begin(ctx context.Context, t Task) (*plan, error) {
+// begin fixes the task's set and plans its steps. Without the ids of the set, which take a scan of its table, the plan says
+// only which rights are missing.
+func (e *Env) begin(ctx context.Context, t Task, ids bool) (*plan, error) {
 	noted := &plan{}
 	e.set = nil
 	if t.Set != nil {
 		var err error
-		if e.set, err = e.fix(ctx, noted, *t.Set); err != nil {
+		if e.set, err = e.fix(ctx, noted, *t.Set); err == nil && e.set != nil && ids {
+			err = e.set.read(ctx, e.Pool)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -72,6 +72,7 @@ func (e *Env) ofSet(u unit) (s purge.Sweep, scale float64) {
 		return u.Sweep, 0
 	}
 	s = u.Sweep
+	s.Keys = nil
 	s.Where, s.Args = fmt.Sprintf("r.%s = ANY ($1::bigint[])", link), []any{ids}
 	return s, float64(len(e.set.ids)) / float64(len(ids))
 }

@@ -121,7 +121,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 			return fmt.Errorf("%w: %w", errMain, err)
 		}
 	}
-	there.set = &fixedSet{Set{Parent: "NmsDelivery", Key: "iDeliveryId"}, table, slices.Compact(slices.Sorted(maps.Values(m)))}
+	there.set = &fixedSet{Set: Set{Parent: "NmsDelivery", Key: "iDeliveryId"}, table: table, ids: slices.Compact(slices.Sorted(maps.Values(m)))}
 	p, err := there.plan(ctx, numbered(deliverySteps))
 	if err != nil {
 		return err

@@ -140,11 +140,12 @@ func (e *Env) planTable(ctx context.Context, p *plan, step numberedStep, table *
 		if c.elsewhere {
 			place = cmp.Or(place, "judged by a table "+campaign.Distributed)
 		}
-		if s.Elsewhere = place != ""; s.Elsewhere {
-			s.ByKey = cmp.Or(step.ByKey, table.Key)
-			if s.Twin != nil {
-				s.ByKey = s.Twin.ID
-			}
+		s.Elsewhere, s.ByKey = place != "", cmp.Or(step.ByKey, table.Key)
+		if step.OfSet {
+			s.ByKey, s.Keys = e.set.Key, e.set.ids
+		}
+		if s.Twin != nil {
+			s.ByKey = s.Twin.ID
 		}
 		s.Unit, s.Name, s.Relation = fmt.Sprintf("%d %s", step.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 		s.Partition = leaf.Quoted() != table.Quoted()

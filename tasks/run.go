@@ -113,7 +113,7 @@ func (e *Env) check(ctx context.Context) error {
 	}
 	var missing []string
 	for _, t := range e.Todo {
-		p, err := e.begin(ctx, t)
+		p, err := e.begin(ctx, t, false)
 		switch {
 		case err == nil:
 			missing = append(missing, p.rights...)

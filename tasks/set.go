@@ -17,10 +17,12 @@ const setSize = 20_000
 type fixedSet struct {
 	Set
 	table *campaign.Table
+	where string
+	args  []any
 	ids   []int64
 }
 
-// fix reads the ids of a task's set. It returns nil, with notes, if the set is not applicable to this database.
+// fix returns a task's set without its ids; nil, with notes, if it is not applicable to this database.
 func (e *Env) fix(ctx context.Context, p *plan, s Set) (*fixedSet, error) {
 	table := e.Catalog.Table(s.Parent)
 	if table == nil || !table.Has(s.Key) {
@@ -33,15 +35,19 @@ func (e *Env) fix(ctx context.Context, p *plan, s Set) (*fixedSet, error) {
 	if err != nil || where == "" || !table.CanSelect {
 		return nil, err
 	}
-	rows, err := e.Pool.Query(ctx, fmt.Sprintf("SELECT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s AND r.%[1]s <> 0 ORDER BY 1", s.Key, table.Quoted(), where), args...)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.Parent, err)
+	return &fixedSet{Set: s, table: table, where: where, args: args}, nil
+}
+
+// read reads the ids.
+func (s *fixedSet) read(ctx context.Context, db campaign.Querier) error {
+	rows, err := db.Query(ctx, fmt.Sprintf("SELECT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s AND r.%[1]s <> 0 ORDER BY 1", s.Key, s.table.Quoted(), s.where), s.args...)
+	if err == nil {
+		s.ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.Parent, err)
+		return fmt.Errorf("read %s: %w", s.Parent, err)
 	}
-	return &fixedSet{s, table, ids}, nil
+	return nil
 }
 
 // keep removes parents from the task's set: they, and what depends on them, are left alone in this run.

@@ -30,7 +30,7 @@ func (n node) collect(p *explained) {
 
 func (sw *sweep) explain(ctx context.Context) (p explained, err error) {
 	var plan string
-	if err := sw.read(ctx, []any{&plan}, fmt.Sprintf("EXPLAIN (FORMAT JSON) SELECT FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...); err != nil {
+	if err := sw.read(ctx, []any{&plan}, "EXPLAIN (FORMAT JSON) SELECT FROM "+sw.matching(), sw.matchingArgs()...); err != nil {
 		return p, fmt.Errorf("ask the planner about %s: %w", sw.Name, err)
 	}
 	var nodes []struct{ Plan node }

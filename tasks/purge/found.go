@@ -88,6 +88,22 @@ func (sw *sweep) index(ctx context.Context) (name string, guess int64, err error
 	return name, p.rows, err
 }
 
+// matching is the FROM and WHERE of a query for the rows, with the keys that they may have, for an index on these.
+func (sw *sweep) matching() string {
+	among := ""
+	if sw.Keys != nil {
+		among = fmt.Sprintf("r.%s = ANY ($%d::bigint[]) AND ", sw.ByKey, len(sw.Args)+1)
+	}
+	return fmt.Sprintf("ONLY %s AS r WHERE %s%s", sw.Relation, among, sw.Where)
+}
+
+func (sw *sweep) matchingArgs() []any {
+	if sw.Keys == nil {
+		return sw.Args
+	}
+	return append(slices.Clone(sw.Args), sw.Keys)
+}
+
 // extent is where in the table the rows of a sweep are.
 type extent struct {
 	rows        int64
@@ -146,7 +162,7 @@ func (sw *sweep) there(ctx context.Context) (rows int64, err error) {
 // extent finds out where the rows are.
 func (sw *sweep) extent(ctx context.Context) (x extent, err error) {
 	err = sw.find(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*), min(r.ctid), max(r.ctid) FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...).Scan(&x.rows, &x.first, &x.last)
+		return tx.QueryRow(ctx, "SELECT count(*), min(r.ctid), max(r.ctid) FROM "+sw.matching(), sw.matchingArgs()...).Scan(&x.rows, &x.first, &x.last)
 	})
 	return x, err
 }
@@ -155,7 +171,7 @@ func (sw *sweep) extent(ctx context.Context) (x extent, err error) {
 func (sw *sweep) listed(ctx context.Context, most int64) ([]pgtype.TID, error) {
 	found := make([]pgtype.TID, 0, most) // never grown, since it may be large
 	err := sw.find(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, fmt.Sprintf("SELECT r.ctid FROM ONLY %s AS r WHERE %s LIMIT %d", sw.Relation, sw.Where, most), sw.Args...)
+		rows, err := tx.Query(ctx, fmt.Sprintf("SELECT r.ctid FROM %s LIMIT %d", sw.matching(), most), sw.matchingArgs()...)
 		if err != nil {
 			return err
 		}

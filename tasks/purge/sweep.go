@@ -34,6 +34,8 @@ type Sweep struct {
 	Elsewhere bool
 	// ByKey is an integer column to go by then; empty: there is none, and the sweep is refused.
 	ByKey string
+	// Keys are the only values that rows of the sweep have in ByKey; nil: they may have any.
+	Keys []int64
 	// Older says that Where is this condition and nothing else, except for the zero record; nil: it is not.
 	Older *Older
 	// Partition says that the table is one of the partitions of the rule's table: one that is entirely older is dropped.
