@@ -44,9 +44,6 @@ func (s *Schedule) String() string {
 // defaultSchedule holds until another one is stored.
 var defaultSchedule = Schedule{Cron: "0 4 * * *", TimeZone: "UTC"}
 
-// scheduler is who requests the runs of the schedule.
-const scheduler = "schedule"
-
 // complete fills in what was omitted and sets the next time after now, or fails with InvalidError.
 func (s *Schedule) complete(now time.Time) error {
 	var wrong InvalidError
@@ -169,83 +166,4 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) er
 		VALUES (NULLIF($1, ''), $2, $3, $4, $5::bigint * interval '1 microsecond', $6) ON CONFLICT (only_row) `+orElse,
 		s.Cron, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.NextRunTime)
 	return err
-}
-
-// keep starts a scheduled run that is due, or that was left pending by a replica that does not keep the schedule, and
-// stores the default schedule if there is none yet. Whichever replica comes first does it.
-func (m *Manager) keep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	var due, left bool
-	err := m.pool.QueryRow(ctx, `SELECT COALESCE(enabled AND next_run_time <= clock_timestamp(), false),
-		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING')) FROM cleanupd.schedule`, slots(false)).Scan(&due, &left)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		daily := defaultSchedule
-		daily.Enabled = true
-		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return storeSchedule(ctx, tx, daily, "DO NOTHING") })
-	case err != nil:
-		return err
-	case due:
-		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return fire(ctx, tx) })
-	case left:
-		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-			s, err := m.lockPending(ctx, tx)
-			if err != nil || s == nil {
-				return err
-			}
-			return startPending(ctx, tx, s)
-		})
-	}
-	return nil
-}
-
-// fire starts one run, however many times have passed, and sets the next time. While a run is active the new one becomes
-// pending.
-func fire(ctx context.Context, tx pgx.Tx) error {
-	s, err := readSchedule(ctx, tx, "WHERE enabled AND next_run_time <= clock_timestamp() FOR UPDATE SKIP LOCKED")
-	if errors.Is(err, pgx.ErrNoRows) { // another replica was first
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var now time.Time
-	if err := tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
-		return err
-	}
-	next, err := s.following(now)
-	if err != nil {
-		return fmt.Errorf("the stored schedule: %w", err)
-	}
-	if _, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true", next); err != nil {
-		return err
-	}
-	return startPending(ctx, tx, s)
-}
-
-// startPending starts the scheduled run; while another run is active, it stays pending.
-func startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
-	run, err := insertRun(ctx, tx, Request{MaxDuration: s.MaxDuration, RequestedBy: scheduler})
-	if err != nil || run == nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, "UPDATE cleanupd.schedule SET pending = false, last_run_id = $1::text::uuid", run.ID)
-	return err
-}
-
-// lockPending locks the schedule, which comes before any other lock when a run ends, and returns it if a scheduled run is
-// pending; nil if none is, or this replica does not keep the schedule.
-func (m *Manager) lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error) {
-	if !m.keepSchedule {
-		return nil, nil
-	}
-	if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.schedule FOR UPDATE"); err != nil {
-		return nil, err
-	}
-	s, err := readSchedule(ctx, tx, "WHERE pending")
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	return s, err
 }
