@@ -2,6 +2,8 @@ package runs
 
 import (
 	"errors"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // time zones where the system has none
@@ -21,7 +23,11 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	if strings.Contains(expression, "=") { // the library would read a time zone there
 		return nil, errors.New("has five fields: minute, hour, day of the month, month, day of the week")
 	}
-	parsed, err := fiveFields.Parse(expression)
+	fields := strings.Fields(expression)
+	if len(fields) == 5 {
+		fields[4] = sundayAsZero(fields[4])
+	}
+	parsed, err := fiveFields.Parse(strings.Join(fields, " "))
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +41,34 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 		return nil, errors.New("never comes")
 	}
 	return &recurring{spec, zone}, nil
+}
+
+// toSeven is a part of a field of days of the week that is 7, or a range that ends there.
+var toSeven = regexp.MustCompile(`^(?:([0-7])-)?7(?:/([1-9]\d{0,2}))?$`)
+
+// sundayAsZero lists the days of such parts, for the library knows Sunday as 0 alone.
+func sundayAsZero(days string) string {
+	parts := strings.Split(days, ",")
+	for i, part := range parts {
+		bounds := toSeven.FindStringSubmatch(part)
+		if bounds == nil {
+			continue
+		}
+		first, err := strconv.Atoi(bounds[1])
+		if err != nil { // 7 alone
+			first = 7
+		}
+		step, err := strconv.Atoi(bounds[2])
+		if err != nil { // none
+			step = 1
+		}
+		var list []string
+		for day := first; day <= 7; day += step {
+			list = append(list, strconv.Itoa(day%7))
+		}
+		parts[i] = strings.Join(list, ",")
+	}
+	return strings.Join(parts, ",")
 }
 
 // star is the bit by which the library marks a field that is an asterisk.

@@ -59,9 +59,25 @@ func TestCron(t *testing.T) {
 			}
 		}
 	}
-	for _, wrong := range []string{"", "nonsense", "0 4 * *", "0 0 4 * * *", "60 4 * * *", "0 24 * * *", "0 4 30 2 *", "@daily", "@every 1h", "TZ=UTC 0 4 * * *", "TZ=0", "CRON_TZ=", "0 4 * * 7", "*/0 4 * * *", "5-1 4 * * *"} {
+	for _, wrong := range []string{"", "nonsense", "0 4 * *", "0 0 4 * * *", "60 4 * * *", "0 24 * * *", "0 4 30 2 *", "@daily", "@every 1h", "TZ=UTC 0 4 * * *", "TZ=0", "CRON_TZ=", "0 4 * * 8", "0 4 * * 8-7", "0 4 * * 1-7/0", "0 4 * * 77", "7 24 * * *", "*/0 4 * * *", "5-1 4 * * *"} {
 		if _, err := parseCron(wrong, time.UTC); err == nil {
 			t.Errorf("%q is taken for a cron expression", wrong)
+		}
+	}
+}
+
+// Sunday is 7 as well as 0, alone, in lists, and as the end of ranges.
+func TestSunday(t *testing.T) {
+	t.Parallel()
+	for days, want := range map[string]string{"7": "0", "6,7": "0,6", "0,7": "0", "5-7": "0,5,6", "0-7": "0-6", "1-7": "0-6", "7-7": "0", "1-7/2": "0,1,3,5", "2-7/2": "2,4,6", "0-7/7": "0",
+		"7/2": "0", "1,4-7/3": "0,1,4", "sat,7": "0,6", "*/2": "0,2,4,6", "1/2": "1,3,5", "1-7/100": "1"} {
+		got, err := parseCron("0 4 * * "+days, time.UTC)
+		if err != nil {
+			t.Errorf("%s: %v", days, err)
+			continue
+		}
+		if equal, err := parseCron("0 4 * * "+want, time.UTC); err != nil || got.Dow != equal.Dow {
+			t.Errorf("%s is %b, want %s (%v)", days, got.Dow, want, err)
 		}
 	}
 }

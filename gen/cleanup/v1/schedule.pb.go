@@ -28,9 +28,9 @@ const (
 // one run makes up for them. A time that comes while a run is active starts a run right after that one.
 type Schedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Five fields: minute, hour, day of the month, month, day of the week; `0 4 * * *` if `once` is absent, too. A
-	// time that is skipped by a change to daylight saving comes right after the change, and one that is repeated by the
-	// change back comes once; an hour of `*` means every hour that passes.
+	// Five fields: minute, hour, day of the month, month, day of the week (0 or 7 is Sunday); `0 4 * * *` if `once` is
+	// absent, too. A time that is skipped by a change to daylight saving comes right after the change, and one that is
+	// repeated by the change back comes once; an hour of `*` means every hour that passes.
 	Cron string `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
 	// A single time instead of `cron`. It must be in the future when an enabled schedule is stored.
 	Once *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=once,proto3" json:"once,omitempty"`
