@@ -355,7 +355,7 @@ func TestAudit(t *testing.T) {
 	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":77}`)
 	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":0}`)
 	ask("operator", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":78}`)
-	ask("admin", "PUT", "/v1/schedule", `{"cron":"5 4 * * *","enabled":true}`)
+	ask("admin", "PUT", "/v1/schedule", `{"cron":"5 4 * * *","timeZone":"UTC","enabled":true}`)
 	ask("operator", "POST", "/v1/runs", `{"tasks":["rejects"]}`)
 	ask("operator", "POST", "/v1/runs", `{"tasks":["import-rejects"]}`)
 	run := s.db.Strings("SELECT id::text FROM cleanupd.run")[0]

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 func (s *server) schedule(t *testing.T) *cleanupv1.Schedule {
@@ -25,17 +26,20 @@ func (s *server) schedule(t *testing.T) *cleanupv1.Schedule {
 
 func TestSchedule(t *testing.T) {
 	t.Parallel()
-	s := campaign(t)
-	if got, want := s.schedule(t), (&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "UTC"}); !proto.Equal(got, want) {
+	db := pgtest.Campaign(t)
+	db.Superuser("ALTER DATABASE " + db.Name + " SET timezone = 'Asia/Tokyo'")
+	db.Reset()
+	s := serve(t, db, false)
+	if got, want := s.schedule(t), (&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo"}); !proto.Equal(got, want) {
 		t.Errorf("before one was stored: %v", got)
 	}
 	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	for _, c := range []struct{ given, want *cleanupv1.Schedule }{
-		{&cleanupv1.Schedule{}, &cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "UTC"}},
+		{&cleanupv1.Schedule{}, &cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo"}},
 		{&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute)},
 			&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute)}},
 		{&cleanupv1.Schedule{Once: timestamppb.New(once), Enabled: true, LastRunId: "passed over", NextRunTime: timestamppb.New(time.Unix(0, 0))},
-			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "UTC", Enabled: true}},
+			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "Asia/Tokyo", Enabled: true}},
 	} {
 		out, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: c.given})
 		if err != nil {
@@ -71,6 +75,7 @@ func TestInvalidSchedules(t *testing.T) {
 		{&cleanupv1.Schedule{Cron: "0 4 30 2 *"}, []string{"schedule.cron"}},
 		{&cleanupv1.Schedule{Cron: "TZ=UTC 0 4 * * *"}, []string{"schedule.cron"}},
 		{&cleanupv1.Schedule{TimeZone: "Local"}, []string{"schedule.time_zone"}},
+		{&cleanupv1.Schedule{TimeZone: "localtime"}, []string{"schedule.time_zone"}},
 		{&cleanupv1.Schedule{TimeZone: "../../etc/passwd"}, []string{"schedule.time_zone"}},
 		{&cleanupv1.Schedule{Cron: "0 4 * * *", Once: soon}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{Once: timestamppb.New(time.Now().Add(-time.Minute)), Enabled: true}, []string{"schedule.once"}},

@@ -90,7 +90,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&c.httpListen, "http-listen", c.httpListen, "the address for REST; port 0 picks a free one")
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account; may be repeated")
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
-	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 UTC until SetSchedule says otherwise")
+	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise")
 	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
 	f.DurationVar(&c.batches.Target, "batch-target", c.batches.Target, "how long a batch should take on the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
 	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers, "how many batches may run at once on a large table, 1 to 16: all while the server is otherwise idle, else one, or all if together they get half as much again done")

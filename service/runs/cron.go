@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // time zones where the system has none
 
 	"github.com/robfig/cron/v3"
 )

@@ -22,9 +22,7 @@ func (m *Manager) keep(ctx context.Context) error {
 		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING')) FROM cleanupd.schedule`, slots(false)).Scan(&due, &left)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		daily := defaultSchedule
-		daily.Enabled = true
-		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return storeSchedule(ctx, tx, daily, "DO NOTHING") })
+		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return storeSchedule(ctx, tx, Schedule{Enabled: true}, "DO NOTHING") })
 	case err != nil:
 		return err
 	case due:

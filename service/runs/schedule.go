@@ -41,20 +41,31 @@ func (s *Schedule) String() string {
 	return when
 }
 
-// defaultSchedule holds until another one is stored.
-var defaultSchedule = Schedule{Cron: "0 4 * * *", TimeZone: "UTC"}
+// defaultCron is when runs start if nothing else is said.
+const defaultCron = "0 4 * * *"
 
-// complete fills in what was omitted and sets the next time after now, or fails with InvalidError.
-func (s *Schedule) complete(now time.Time) error {
+// complete fills in what was omitted, by the database's clock and time zone, and sets the next time, or fails with
+// InvalidError.
+func (s *Schedule) complete(ctx context.Context, db campaign.Querier) error {
+	var now time.Time
+	var setting string
+	if err := db.QueryRow(ctx, "SELECT clock_timestamp(), current_setting('TimeZone')").Scan(&now, &setting); err != nil {
+		return err
+	}
+	return s.completeAt(now, setting)
+}
+
+// completeAt is complete at a moment in a database with this TimeZone setting.
+func (s *Schedule) completeAt(now time.Time, setting string) error {
 	var wrong InvalidError
 	say := func(field string, problem any) {
 		wrong = append(wrong, Violation{"schedule." + field, fmt.Sprint(problem)})
 	}
 	if s.TimeZone == "" {
-		s.TimeZone = defaultSchedule.TimeZone
+		s.TimeZone = zoneOf(setting)
 	}
-	zone, err := time.LoadLocation(s.TimeZone)
-	if err != nil || s.TimeZone == "Local" {
+	zone, err := loadZone(s.TimeZone)
+	if err != nil {
 		say("time_zone", fmt.Sprintf("%q is not an IANA time zone, such as Europe/Berlin", s.TimeZone))
 		zone = time.UTC
 	}
@@ -71,7 +82,7 @@ func (s *Schedule) complete(now time.Time) error {
 		}
 	default:
 		if s.Cron == "" {
-			s.Cron = defaultSchedule.Cron
+			s.Cron = defaultCron
 		}
 		times, err := parseCron(s.Cron, zone)
 		if err != nil {
@@ -107,12 +118,12 @@ func (s *Schedule) following(now time.Time) (*time.Time, error) {
 	return &next, nil
 }
 
-// Schedule reads the schedule.
+// Schedule reads the schedule: the default one, not enabled, if there is none yet.
 func (m *Manager) Schedule(ctx context.Context) (*Schedule, error) {
 	s, err := readSchedule(ctx, m.pool, "")
 	if errors.Is(err, pgx.ErrNoRows) {
-		none := defaultSchedule
-		return &none, nil
+		s = &Schedule{}
+		err = s.complete(ctx, m.pool)
 	}
 	return s, err
 }
@@ -155,11 +166,7 @@ func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule
 
 // storeSchedule inserts the schedule; orElse is what to do if there is one.
 func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) error {
-	var now time.Time
-	if err := tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
-		return err
-	}
-	if err := s.complete(now); err != nil {
+	if err := s.complete(ctx, tx); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, once, time_zone, enabled, max_duration, next_run_time)

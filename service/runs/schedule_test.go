@@ -2,9 +2,11 @@ package runs_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks"
 )
@@ -30,6 +32,12 @@ func setSchedule(t *testing.T, m *runs.Manager, s runs.Schedule) *runs.Schedule 
 	return got
 }
 
+// inZone sets a database's time zone, for later sessions.
+func inZone(db *pgtest.DB, zone string) {
+	db.Superuser(fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", db.Name, zone))
+	db.Reset()
+}
+
 func schedule(t *testing.T, m *runs.Manager) *runs.Schedule {
 	t.Helper()
 	s, err := m.Schedule(t.Context())
@@ -39,22 +47,37 @@ func schedule(t *testing.T, m *runs.Manager) *runs.Schedule {
 	return s
 }
 
-// The first replica that keeps the schedule stores it: daily at 04:00, and earlier times are not made up for.
+// The first replica that keeps the schedule stores it: daily at 04:00 in the database's time zone, or in UTC if that is none of
+// IANA's, and earlier times are not made up for.
 func TestTheDefaultSchedule(t *testing.T) {
 	t.Parallel()
-	db := database(t)
-	m, work, _ := replica(t, db, "a", keeps)
-	if s := schedule(t, m); s.Cron != "0 4 * * *" || s.TimeZone != "UTC" || s.Enabled || s.NextRunTime != nil || db.Int(stored) != 0 {
-		t.Errorf("before it was stored: %+v", s)
-	}
-	work()
-	db.Until(stored)
-	s := schedule(t, m)
-	if s.Cron != "0 4 * * *" || s.TimeZone != "UTC" || !s.Enabled || s.NextRunTime == nil || s.LastRunID != "" {
-		t.Fatalf("stored: %+v", s)
-	}
-	if next := s.NextRunTime.UTC(); next.Format("15:04:05.000") != "04:00:00.000" || !next.After(time.Now()) || time.Until(next) > 24*time.Hour || db.Int(someRun) != 0 {
-		t.Errorf("next: %s", next)
+	for setting, zone := range map[string]string{"asia/tokyo": "Asia/Tokyo", "Etc/UTC": "Etc/UTC", "<+05>-05": "UTC"} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			inZone(db, setting)
+			m, work, _ := replica(t, db, "a", keeps)
+			if s := schedule(t, m); s.Cron != "0 4 * * *" || s.TimeZone != zone || s.Enabled || s.NextRunTime != nil || db.Int(stored) != 0 {
+				t.Errorf("before it was stored: %+v", s)
+			}
+			work()
+			db.Until(stored)
+			s := schedule(t, m)
+			if s.Cron != "0 4 * * *" || s.TimeZone != zone || !s.Enabled || s.NextRunTime == nil || s.LastRunID != "" {
+				t.Fatalf("stored: %+v", s)
+			}
+			there, err := time.LoadLocation(zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next := s.NextRunTime.In(there); next.Format("15:04:05.000") != "04:00:00.000" || !next.After(time.Now()) || time.Until(next) > 24*time.Hour || db.Int(someRun) != 0 {
+				t.Errorf("next: %s", next)
+			}
+			inZone(db, "Europe/Rome")
+			if s := schedule(t, m); s.TimeZone != zone {
+				t.Errorf("the stored zone became %s", s.TimeZone)
+			}
+		})
 	}
 }
 

@@ -34,7 +34,8 @@ type Schedule struct {
 	Cron string `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
 	// A single time instead of `cron`. It must be in the future when an enabled schedule is stored.
 	Once *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=once,proto3" json:"once,omitempty"`
-	// The IANA name of the time zone of `cron`; `UTC` by default.
+	// The IANA name of the time zone of `cron`. By default that of the database's TimeZone setting (as `SHOW timezone` says
+	// for the service's role) when it was stored, or `UTC` if that is none of IANA's, such as an offset.
 	TimeZone string `protobuf:"bytes,3,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	// Whether runs start automatically. False by default.
 	Enabled bool `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`
