@@ -30,16 +30,16 @@ func TestSchedule(t *testing.T) {
 	db.Superuser("ALTER DATABASE " + db.Name + " SET timezone = 'Asia/Tokyo'")
 	db.Reset()
 	s := serve(t, db, false)
-	if got, want := s.schedule(t), (&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo"}); !proto.Equal(got, want) {
+	if got, want := s.schedule(t), (&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}); !proto.Equal(got, want) {
 		t.Errorf("before one was stored: %v", got)
 	}
 	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	for _, c := range []struct{ given, want *cleanupv1.Schedule }{
-		{&cleanupv1.Schedule{}, &cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo"}},
-		{&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute)},
-			&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute)}},
+		{&cleanupv1.Schedule{}, &cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}},
+		{&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)},
+			&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)}},
 		{&cleanupv1.Schedule{Once: timestamppb.New(once), Enabled: true, LastRunId: "passed over", NextRunTime: timestamppb.New(time.Unix(0, 0))},
-			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "Asia/Tokyo", Enabled: true}},
+			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}},
 	} {
 		out, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: c.given})
 		if err != nil {
@@ -110,13 +110,21 @@ func TestScheduleOverREST(t *testing.T) {
 	}
 	got := s.call(t, "GET", "/v1/schedule", "")
 	if got.code != 200 || at(got.lines[0], "schedule", "cron") != "30 3 * * 0" || at(got.lines[0], "schedule", "timeZone") != "Europe/Berlin" ||
-		at(got.lines[0], "schedule", "enabled") != true || at(got.lines[0], "schedule", "lastRunId") != "" || at(got.lines[0], "schedule", "nextRunTime") == nil {
+		at(got.lines[0], "schedule", "enabled") != true || at(got.lines[0], "schedule", "lastRunId") != "" || at(got.lines[0], "schedule", "nextRunTime") == nil ||
+		at(got.lines[0], "schedule", "continueOnError") != true {
 		t.Errorf("GET: %d %s", got.code, got.body)
 	}
 	// What was read may be written again.
 	body := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(got.body), `{"schedule":`), "}")
 	if again := s.call(t, "PUT", "/v1/schedule", body); again.code != 200 || again.body != got.body {
 		t.Errorf("PUT of what was read: %d %s", again.code, again.body)
+	}
+	off := strings.Replace(body, `"continueOnError":true`, `"continueOnError":false`, 1)
+	if got := s.call(t, "PUT", "/v1/schedule", off); got.code != 200 || at(got.lines[0], "schedule", "continueOnError") != false {
+		t.Errorf("PUT %s: %d %s", off, got.code, got.body)
+	}
+	if again := s.call(t, "PUT", "/v1/schedule", given); again.body != got.body {
+		t.Errorf("PUT without continueOnError: %s", again.body)
 	}
 	for _, c := range []struct {
 		method, path, body string

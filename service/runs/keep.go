@@ -22,7 +22,9 @@ func (m *Manager) keep(ctx context.Context) error {
 		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING')) FROM cleanupd.schedule`, slots(false)).Scan(&due, &left)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return storeSchedule(ctx, tx, Schedule{Enabled: true}, "DO NOTHING") })
+		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+			return storeSchedule(ctx, tx, Schedule{Enabled: true, ContinueOnError: true}, "DO NOTHING")
+		})
 	case err != nil:
 		return err
 	case due:
@@ -65,7 +67,7 @@ func fire(ctx context.Context, tx pgx.Tx) error {
 
 // startPending starts the scheduled run; while another run is active, it stays pending.
 func startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
-	run, err := insertRun(ctx, tx, Request{MaxDuration: s.MaxDuration, RequestedBy: scheduler})
+	run, err := insertRun(ctx, tx, Request{ContinueOnError: s.ContinueOnError, MaxDuration: s.MaxDuration, RequestedBy: scheduler})
 	if err != nil || run == nil {
 		return err
 	}

@@ -14,11 +14,12 @@ import (
 
 // Schedule says when runs of the whole pipeline start automatically.
 type Schedule struct {
-	Cron        string     // five fields; empty: Once
-	Once        *time.Time // nil: Cron
-	TimeZone    string     // of Cron, an IANA name
-	Enabled     bool
-	MaxDuration time.Duration // of its runs; 0: no limit
+	Cron            string     // five fields; empty: Once
+	Once            *time.Time // nil: Cron
+	TimeZone        string     // of Cron, an IANA name
+	Enabled         bool
+	MaxDuration     time.Duration // of its runs; 0: no limit
+	ContinueOnError bool          // whether its runs go on after a failed task
 
 	NextRunTime *time.Time // nil: none is due
 	LastRunID   string     // empty: none, or it has been deleted
@@ -37,6 +38,9 @@ func (s *Schedule) String() string {
 	}
 	if s.MaxDuration > 0 {
 		when += ", for " + s.MaxDuration.String() + " at most"
+	}
+	if !s.ContinueOnError {
+		when += ", until a task fails"
 	}
 	return when
 }
@@ -122,7 +126,7 @@ func (s *Schedule) following(now time.Time) (*time.Time, error) {
 func (m *Manager) Schedule(ctx context.Context) (*Schedule, error) {
 	s, err := readSchedule(ctx, m.pool, "")
 	if errors.Is(err, pgx.ErrNoRows) {
-		s = &Schedule{}
+		s = &Schedule{ContinueOnError: true}
 		err = s.complete(ctx, m.pool)
 	}
 	return s, err
@@ -132,8 +136,8 @@ func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Sche
 	s := &Schedule{}
 	var microseconds int64
 	err := db.QueryRow(ctx, `SELECT COALESCE(cron, ''), once, time_zone, enabled, COALESCE(extract(epoch FROM max_duration) * 1000000, 0)::bigint,
-		next_run_time, COALESCE(last_run_id::text, '') FROM cleanupd.schedule `+which).
-		Scan(&s.Cron, &s.Once, &s.TimeZone, &s.Enabled, &microseconds, &s.NextRunTime, &s.LastRunID)
+		continue_on_error, next_run_time, COALESCE(last_run_id::text, '') FROM cleanupd.schedule `+which).
+		Scan(&s.Cron, &s.Once, &s.TimeZone, &s.Enabled, &microseconds, &s.ContinueOnError, &s.NextRunTime, &s.LastRunID)
 	s.MaxDuration = time.Duration(microseconds) * time.Microsecond
 	return s, err
 }
@@ -150,7 +154,7 @@ func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule
 			return err
 		}
 		if err := storeSchedule(ctx, tx, s, `DO UPDATE SET cron = excluded.cron, once = excluded.once, time_zone = excluded.time_zone, enabled = excluded.enabled,
-			max_duration = excluded.max_duration, next_run_time = excluded.next_run_time, pending = schedule.pending AND excluded.enabled`); err != nil {
+			max_duration = excluded.max_duration, continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time, pending = schedule.pending AND excluded.enabled`); err != nil {
 			return err
 		}
 		if stored, err = readSchedule(ctx, tx, ""); err != nil {
@@ -169,8 +173,8 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) er
 	if err := s.complete(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, once, time_zone, enabled, max_duration, next_run_time)
-		VALUES (NULLIF($1, ''), $2, $3, $4, $5::bigint * interval '1 microsecond', $6) ON CONFLICT (only_row) `+orElse,
-		s.Cron, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.NextRunTime)
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, once, time_zone, enabled, max_duration, continue_on_error, next_run_time)
+		VALUES (NULLIF($1, ''), $2, $3, $4, $5::bigint * interval '1 microsecond', $6, $7) ON CONFLICT (only_row) `+orElse,
+		s.Cron, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.ContinueOnError, s.NextRunTime)
 	return err
 }

@@ -63,7 +63,7 @@ func TestTheDefaultSchedule(t *testing.T) {
 			work()
 			db.Until(stored)
 			s := schedule(t, m)
-			if s.Cron != "0 4 * * *" || s.TimeZone != zone || !s.Enabled || s.NextRunTime == nil || s.LastRunID != "" {
+			if s.Cron != "0 4 * * *" || s.TimeZone != zone || !s.Enabled || !s.ContinueOnError || s.NextRunTime == nil || s.LastRunID != "" {
 				t.Fatalf("stored: %+v", s)
 			}
 			there, err := time.LoadLocation(zone)
@@ -78,6 +78,34 @@ func TestTheDefaultSchedule(t *testing.T) {
 				t.Errorf("the stored zone became %s", s.TimeZone)
 			}
 		})
+	}
+}
+
+// Its runs go on after a failed task, or end there, as it says.
+func TestErrorsOfTheSchedule(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 1)
+	db.Do("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$; CREATE TRIGGER refuse BEFORE DELETE ON XtkSessionInfo EXECUTE FUNCTION refuse()")
+	m, work, _ := replica(t, db, "a", keeps)
+	work()
+	for _, c := range []struct {
+		s    runs.Schedule
+		want tasks.State
+	}{
+		{runs.Schedule{Enabled: true, ContinueOnError: true}, tasks.Succeeded},
+		{runs.Schedule{Enabled: true}, tasks.NotRun},
+	} {
+		db.Do("DELETE FROM cleanupd.run")
+		if s := setSchedule(t, m, c.s); s.ContinueOnError != c.s.ContinueOnError {
+			t.Errorf("stored: %+v", s)
+		}
+		db.Do(due)
+		db.Until(allEnded)
+		run, err := m.Get(t.Context(), schedule(t, m).LastRunID)
+		if err != nil || run.State != runs.Failed || run.Result("sessions").State != tasks.Failed || run.Result("expired-events").State != c.want {
+			t.Errorf("%+v: %+v, %v", c.s, run, err)
+		}
 	}
 }
 

@@ -42,6 +42,8 @@ type Schedule struct {
 	// The run stops after the batch during which this has passed since it began; the next one continues with what it left.
 	// From a microsecond to 36500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
+	// Whether its runs go on with the next task after one has failed. True by default.
+	ContinueOnError *bool `protobuf:"varint,8,opt,name=continue_on_error,json=continueOnError,proto3,oneof" json:"continue_on_error,omitempty"`
 	// Output only. When the next run is due, if a replica keeps the schedule (--schedule); absent if none is due.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
 	// Output only. The last run that the schedule started; empty if there is none, or if it has been deleted.
@@ -115,6 +117,13 @@ func (x *Schedule) GetMaxDuration() *durationpb.Duration {
 	return nil
 }
 
+func (x *Schedule) GetContinueOnError() bool {
+	if x != nil && x.ContinueOnError != nil {
+		return *x.ContinueOnError
+	}
+	return false
+}
+
 func (x *Schedule) GetNextRunTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.NextRunTime
@@ -134,15 +143,17 @@ var File_cleanup_v1_schedule_proto protoreflect.FileDescriptor
 const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/schedule.proto\x12\n" +
-	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x02\n" +
+	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x02\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04cron\x18\x01 \x01(\tR\x04cron\x12.\n" +
 	"\x04once\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04once\x12\x1b\n" +
 	"\ttime_zone\x18\x03 \x01(\tR\btimeZone\x12\x18\n" +
 	"\aenabled\x18\x04 \x01(\bR\aenabled\x12<\n" +
-	"\fmax_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x12>\n" +
+	"\fmax_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x12/\n" +
+	"\x11continue_on_error\x18\b \x01(\bH\x00R\x0fcontinueOnError\x88\x01\x01\x12>\n" +
 	"\rnext_run_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vnextRunTime\x12\x1e\n" +
-	"\vlast_run_id\x18\a \x01(\tR\tlastRunIdB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\vlast_run_id\x18\a \x01(\tR\tlastRunIdB\x14\n" +
+	"\x12_continue_on_errorB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_schedule_proto_rawDescOnce sync.Once
@@ -178,6 +189,7 @@ func file_cleanup_v1_schedule_proto_init() {
 	if File_cleanup_v1_schedule_proto != nil {
 		return
 	}
+	file_cleanup_v1_schedule_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
