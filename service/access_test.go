@@ -355,7 +355,7 @@ func TestAudit(t *testing.T) {
 	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":77}`)
 	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":0}`)
 	ask("operator", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":78}`)
-	ask("admin", "PUT", "/v1/schedule", `{"cron":"5 4 * * *","timeZone":"UTC","enabled":true,"continueOnError":false}`)
+	ask("admin", "PUT", "/v1/schedule", `{"cron":"5 4 * * *","moreCrons":["30 12 * * *"],"timeZone":"UTC","enabled":true,"continueOnError":false}`)
 	ask("operator", "POST", "/v1/runs", `{"tasks":["rejects"]}`)
 	ask("operator", "POST", "/v1/runs", `{"tasks":["import-rejects"]}`)
 	run := s.db.Strings("SELECT id::text FROM cleanupd.run")[0]
@@ -367,7 +367,7 @@ func TestAudit(t *testing.T) {
 		`the-admin admin token 127.0.0.1 CleanupService/SetOptions OK {"rejects_purge_delay_days": {"to": 77, "from": 180}}`,
 		`the-admin admin token 127.0.0.1 CleanupService/SetOptions INVALID_ARGUMENT {}`,
 		`the-operator operator token 127.0.0.1 CleanupService/SetOptions PERMISSION_DENIED {}`,
-		`the-admin admin token 127.0.0.1 CleanupService/SetSchedule OK {"to": "5 4 * * * UTC, until a task fails", "from": "none"}`,
+		`the-admin admin token 127.0.0.1 CleanupService/SetSchedule OK {"to": "5 4 * * * and 30 12 * * * UTC, until a task fails", "from": "none"}`,
 		`the-operator operator token 127.0.0.1 CleanupService/RunCleanup INVALID_ARGUMENT {}`,
 		`the-operator operator token 127.0.0.1 CleanupService/RunCleanup OK {"tasks": ["import-rejects"], "run_id": "` + run + `"}`,
 		`the-operator operator token 127.0.0.1 CleanupService/CancelRun OK {"run_id": "` + run + `"}`,

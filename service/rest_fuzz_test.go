@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,7 +129,7 @@ func FuzzRunCleanupBody(f *testing.F) {
 
 // The stored options and schedule are what the body says, and a body that is not understood changes nothing.
 func FuzzSettingsBody(f *testing.F) {
-	for _, c := range [][2]string{{`{"visitorPurgeDelayDays": 60}`, `{"cron": "0 4 * * *"}`}, {`{"visitorPurgeDelayDays": null}`, `{"timeZone": "Europe/Berlin", "enabled": true}`}, {`{"visitorPurgeDelayDays": 5}`, `{"continueOnError": false}`}, {`{"visitorPurgeDelayDays": 1e1}`, `{"once": "2090-01-01T00:00:00.123456Z"}`}, {`{"visitorPurgeDelayDays": "7"}`, `{"maxDuration": "0.000001s"}`},
+	for _, c := range [][2]string{{`{"visitorPurgeDelayDays": 60}`, `{"cron": "0 4 * * *"}`}, {`{"visitorPurgeDelayDays": null}`, `{"timeZone": "Europe/Berlin", "enabled": true}`}, {`{"visitorPurgeDelayDays": 5}`, `{"continueOnError": false}`}, {`{"visitorPurgeDelayDays": 6}`, `{"cron": "0 4 * * *", "moreCrons": ["30 12 * * *", "30 12 * * 6-7"]}`}, {`{"visitorPurgeDelayDays": 8}`, `{"moreCrons": [""]}`}, {`{"visitorPurgeDelayDays": 1e1}`, `{"once": "2090-01-01T00:00:00.123456Z"}`}, {`{"visitorPurgeDelayDays": "7"}`, `{"maxDuration": "0.000001s"}`},
 		{`{"visitorPurgeDelayDays": 24855}`, `{"maxDuration": "0.000000001s"}`}, {`{"visitorPurgeDelayDays": 24856}`, `{"maxDuration": "-1s"}`}, {`{"visitorPurgeDelayDays": 2147483648}`, `{"nextRunTime": "2026-01-01T00:00:00Z"}`}, {`{"storageOptimization": "STORAGE_OPTIMIZATION_NONE"}`, `{"once": "9999-12-31T23:59:59.9999999Z"}`},
 		{`{"storageOptimization": 3}`, `{"once": "0001-01-01T00:00:00Z"}`}, {`{"storageOptimization": 0}`, `{"once": "2090-01-01T00:00:00.123456789Z", "enabled": true}`}, {`{"lastCleanupTime": "2026-01-01T00:00:00Z"}`, `{"lastRunId": "x"}`}, {`{"visitorPurgeDelayDays": 3, "visitor_purge_delay_days": 4}`, `{"cron": ""}`}, {"{}", "{}"}, {"", ""}, {"null", "null"}, {`{} x`, `{} x`}} {
 		f.Add(c[0], c[1])
@@ -165,7 +166,7 @@ func FuzzSettingsBody(f *testing.F) {
 				t.Fatal(err)
 			}
 			now := set.GetSchedule()
-			if put.GetCron() != "" && now.GetCron() != put.GetCron() || put.GetTimeZone() != "" && now.GetTimeZone() != put.GetTimeZone() || now.GetEnabled() != put.GetEnabled() || now.GetContinueOnError() != (put.ContinueOnError == nil || put.GetContinueOnError()) ||
+			if put.GetCron() != "" && now.GetCron() != put.GetCron() || !slices.Equal(now.GetMoreCrons(), put.GetMoreCrons()) || put.GetTimeZone() != "" && now.GetTimeZone() != put.GetTimeZone() || now.GetEnabled() != put.GetEnabled() || now.GetContinueOnError() != (put.ContinueOnError == nil || put.GetContinueOnError()) ||
 				now.GetMaxDuration().AsDuration() != put.GetMaxDuration().AsDuration().Truncate(time.Microsecond) || put.Once != nil && !now.GetOnce().AsTime().Equal(put.GetOnce().AsTime().Truncate(time.Microsecond)) {
 				t.Errorf("schedule %q: %s", schedule, answer)
 			}

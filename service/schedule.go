@@ -24,7 +24,7 @@ func (s *Service) SetSchedule(ctx context.Context, in *cleanupv1.SetScheduleRequ
 	if given == nil {
 		return nil, runs.InvalidError{{Field: "schedule", Problem: "is missing"}}
 	}
-	schedule := runs.Schedule{Cron: given.GetCron(), TimeZone: given.GetTimeZone(), Enabled: given.GetEnabled(), MaxDuration: maxDuration(given.GetMaxDuration()),
+	schedule := runs.Schedule{Cron: given.GetCron(), MoreCrons: given.GetMoreCrons(), TimeZone: given.GetTimeZone(), Enabled: given.GetEnabled(), MaxDuration: maxDuration(given.GetMaxDuration()),
 		ContinueOnError: given.ContinueOnError == nil || given.GetContinueOnError()}
 	if once := given.GetOnce(); once != nil {
 		if err := once.CheckValid(); err != nil {
@@ -41,7 +41,7 @@ func (s *Service) SetSchedule(ctx context.Context, in *cleanupv1.SetScheduleRequ
 }
 
 func scheduleMessage(s *runs.Schedule) *cleanupv1.Schedule {
-	out := &cleanupv1.Schedule{Cron: s.Cron, Once: moment(s.Once), TimeZone: s.TimeZone, Enabled: s.Enabled,
+	out := &cleanupv1.Schedule{Cron: s.Cron, MoreCrons: s.MoreCrons, Once: moment(s.Once), TimeZone: s.TimeZone, Enabled: s.Enabled,
 		ContinueOnError: &s.ContinueOnError, NextRunTime: moment(s.NextRunTime), LastRunId: s.LastRunID}
 	if s.MaxDuration > 0 {
 		out.MaxDuration = durationpb.New(s.MaxDuration)

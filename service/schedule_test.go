@@ -38,6 +38,8 @@ func TestSchedule(t *testing.T) {
 		{&cleanupv1.Schedule{}, &cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}},
 		{&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)},
 			&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)}},
+		{&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10), Enabled: true},
+			&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}},
 		{&cleanupv1.Schedule{Once: timestamppb.New(once), Enabled: true, LastRunId: "passed over", NextRunTime: timestamppb.New(time.Unix(0, 0))},
 			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}},
 	} {
@@ -78,6 +80,10 @@ func TestInvalidSchedules(t *testing.T) {
 		{&cleanupv1.Schedule{TimeZone: "localtime"}, []string{"schedule.time_zone"}},
 		{&cleanupv1.Schedule{TimeZone: "../../etc/passwd"}, []string{"schedule.time_zone"}},
 		{&cleanupv1.Schedule{Cron: "0 4 * * *", Once: soon}, []string{"schedule.once"}},
+		{&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *"}, 21)}, []string{"schedule.more_crons"}},
+		{&cleanupv1.Schedule{Cron: "nonsense", MoreCrons: []string{"30 12 * * *", "", "0 4 30 2 *", "@daily"}}, []string{"schedule.cron", "schedule.more_crons[1]", "schedule.more_crons[2]", "schedule.more_crons[3]"}},
+		{&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}}, []string{"schedule.cron"}},
+		{&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}, Once: soon}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{Once: timestamppb.New(time.Now().Add(-time.Minute)), Enabled: true}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{Once: &timestamppb.Timestamp{Nanos: -1}}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{MaxDuration: durationpb.New(-time.Second)}, []string{"schedule.max_duration"}},
@@ -104,12 +110,12 @@ func TestInvalidSchedules(t *testing.T) {
 func TestScheduleOverREST(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	const given = `{"cron": "30 3 * * 0", "timeZone": "Europe/Berlin", "enabled": true, "maxDuration": "7200s"}`
+	const given = `{"cron": "30 3 * * 0", "moreCrons": ["30 12 * * 1-5"], "timeZone": "Europe/Berlin", "enabled": true, "maxDuration": "7200s"}`
 	if got := s.call(t, "PUT", "/v1/schedule", given); got.code != 200 || at(got.lines[0], "schedule", "maxDuration") != "7200s" {
 		t.Errorf("PUT: %d %s", got.code, got.body)
 	}
 	got := s.call(t, "GET", "/v1/schedule", "")
-	if got.code != 200 || at(got.lines[0], "schedule", "cron") != "30 3 * * 0" || at(got.lines[0], "schedule", "timeZone") != "Europe/Berlin" ||
+	if got.code != 200 || at(got.lines[0], "schedule", "cron") != "30 3 * * 0" || !strings.Contains(got.body, `"moreCrons":["30 12 * * 1-5"]`) || at(got.lines[0], "schedule", "timeZone") != "Europe/Berlin" ||
 		at(got.lines[0], "schedule", "enabled") != true || at(got.lines[0], "schedule", "lastRunId") != "" || at(got.lines[0], "schedule", "nextRunTime") == nil ||
 		at(got.lines[0], "schedule", "continueOnError") != true {
 		t.Errorf("GET: %d %s", got.code, got.body)
@@ -132,6 +138,9 @@ func TestScheduleOverREST(t *testing.T) {
 	}{
 		{"PUT", "/v1/schedule", `{"cron": "nonsense"}`, 400},
 		{"PUT", "/v1/schedule", `{"cron": "0 4 * * *", "once": "2999-01-01T00:00:00Z"}`, 400},
+		{"PUT", "/v1/schedule", `{"cron": "0 4 * * *", "moreCrons": ["nonsense"]}`, 400},
+		{"PUT", "/v1/schedule", `{"moreCrons": ["0 4 * * *"]}`, 400},
+		{"PUT", "/v1/schedule", `{"cron": "0 4 * * *", "moreCrons": "30 12 * * *"}`, 400},
 		{"PUT", "/v1/schedule", `{"at": "4"}`, 400},
 		{"PUT", "/v1/schedule", `{"once": "tomorrow"}`, 400},
 		{"PUT", "/v1/schedule", "", 400},

@@ -66,6 +66,38 @@ func TestCron(t *testing.T) {
 	}
 }
 
+// The times of several expressions come in order, and those that fall on the same minute once, as does what a change to daylight
+// saving moves there.
+func TestSeveralExpressions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		crons       []string
+		zone, after string
+		want        []string
+	}{
+		{[]string{"0 4 * * *", "30 12 * * *"}, "UTC", "2026-03-01T00:00:00Z", []string{"2026-03-01T04:00:00Z", "2026-03-01T12:30:00Z", "2026-03-02T04:00:00Z", "2026-03-02T12:30:00Z"}},
+		{[]string{"30 12 * * *", "0 4 * * *", "30 12 * * *", "30 4,12 * * 0"}, "UTC", "2026-02-28T12:00:00Z", []string{"2026-02-28T12:30:00Z", "2026-03-01T04:00:00Z", "2026-03-01T04:30:00Z", "2026-03-01T12:30:00Z", "2026-03-02T04:00:00Z"}},
+		{[]string{"30 2 * * *", "0 3 * * *"}, "Europe/Berlin", "2026-03-28T01:00:00Z", []string{"2026-03-28T01:30:00Z", "2026-03-28T02:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
+		{[]string{"30 2 * * *", "0 3 * * *"}, "Europe/Berlin", "2026-10-25T00:00:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-25T02:00:00Z", "2026-10-26T01:30:00Z"}},
+		{[]string{"30 2 * * *", "0 * * * 0"}, "Europe/Berlin", "2026-10-25T00:00:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"}},
+	} {
+		at, err := time.Parse(time.RFC3339, c.after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Schedule{Cron: c.crons[0], MoreCrons: c.crons[1:], TimeZone: c.zone}
+		for _, want := range c.want {
+			next, err := s.following(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at = *next; at.UTC().Format(time.RFC3339) != want {
+				t.Errorf("%v in %s: %s, want %s", c.crons, c.zone, at.UTC(), want)
+			}
+		}
+	}
+}
+
 // Sunday is 7 as well as 0, alone, in lists, and as the end of ranges.
 func TestSunday(t *testing.T) {
 	t.Parallel()

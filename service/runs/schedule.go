@@ -1,9 +1,12 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,8 +18,9 @@ import (
 // Schedule says when runs of the whole pipeline start automatically.
 type Schedule struct {
 	Cron            string     // five fields; empty: Once
+	MoreCrons       []string   // beside Cron
 	Once            *time.Time // nil: Cron
-	TimeZone        string     // of Cron, an IANA name
+	TimeZone        string     // of Cron and MoreCrons, an IANA name
 	Enabled         bool
 	MaxDuration     time.Duration // of its runs; 0: no limit
 	ContinueOnError bool          // whether its runs go on after a failed task
@@ -26,7 +30,7 @@ type Schedule struct {
 }
 
 func (s *Schedule) String() string {
-	when := fmt.Sprintf("%s %s", s.Cron, s.TimeZone)
+	when := strings.Join(s.crons(), " and ") + " " + s.TimeZone
 	if s.Once != nil {
 		when = "once at " + s.Once.Format(time.RFC3339)
 	}
@@ -45,8 +49,14 @@ func (s *Schedule) String() string {
 	return when
 }
 
+// crons are all of its expressions.
+func (s *Schedule) crons() []string { return slices.Concat([]string{s.Cron}, s.MoreCrons) }
+
 // defaultCron is when runs start if nothing else is said.
 const defaultCron = "0 4 * * *"
+
+// mostCrons is how many expressions a schedule may have beside the first one.
+const mostCrons = 20
 
 // complete fills in what was omitted, by the database's clock and time zone, and sets the next time, or fails with
 // InvalidError.
@@ -78,23 +88,21 @@ func (s *Schedule) completeAt(now time.Time, setting string) error {
 	}
 	next := s.Once
 	switch {
-	case s.Cron != "" && s.Once != nil:
-		say("once", "is another way to say when than cron: only one may be given")
+	case s.Once != nil && (s.Cron != "" || len(s.MoreCrons) > 0):
+		say("once", "is another way to say when than cron and more_crons: only one may be given")
 	case s.Once != nil:
 		if s.Enabled && !s.Once.After(now) {
 			say("once", "must be in the future")
 		}
+	case len(s.MoreCrons) > mostCrons:
+		say("more_crons", fmt.Sprintf("has %d expressions: %d at most", len(s.MoreCrons), mostCrons))
+	case s.Cron == "" && len(s.MoreCrons) > 0:
+		say("cron", "must be given where more_crons is")
 	default:
-		if s.Cron == "" {
-			s.Cron = defaultCron
-		}
-		times, err := parseCron(s.Cron, zone)
-		if err != nil {
-			say("cron", err)
-			break
-		}
-		first := times.next(now)
-		next = &first
+		s.Cron = cmp.Or(s.Cron, defaultCron)
+		var crons InvalidError
+		next, crons = s.earliest(now, zone)
+		wrong = append(wrong, crons...)
 	}
 	if wrong != nil {
 		return wrong
@@ -103,6 +111,25 @@ func (s *Schedule) completeAt(now time.Time, setting string) error {
 		s.NextRunTime = nil
 	}
 	return nil
+}
+
+// earliest is the first time of any of the expressions after now, and what is wrong with them; nil: nothing.
+func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Time, wrong InvalidError) {
+	for i, expression := range s.crons() {
+		field := "schedule.cron"
+		if i > 0 {
+			field = fmt.Sprintf("schedule.more_crons[%d]", i-1)
+		}
+		times, err := parseCron(expression, zone)
+		if err != nil {
+			wrong = append(wrong, Violation{field, err.Error()})
+			continue
+		}
+		if next := times.next(now); first == nil || next.Before(*first) {
+			first = &next
+		}
+	}
+	return first, wrong
 }
 
 // following is the next time of a stored schedule after now; nil when there is none.
@@ -114,12 +141,11 @@ func (s *Schedule) following(now time.Time) (*time.Time, error) {
 	if err != nil {
 		return nil, err
 	}
-	times, err := parseCron(s.Cron, zone)
-	if err != nil {
-		return nil, err
+	next, wrong := s.earliest(now, zone)
+	if wrong != nil {
+		return nil, wrong
 	}
-	next := times.next(now)
-	return &next, nil
+	return next, nil
 }
 
 // Schedule reads the schedule: the default one, not enabled, if there is none yet.
@@ -135,9 +161,9 @@ func (m *Manager) Schedule(ctx context.Context) (*Schedule, error) {
 func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Schedule, error) {
 	s := &Schedule{}
 	var microseconds int64
-	err := db.QueryRow(ctx, `SELECT COALESCE(cron, ''), once, time_zone, enabled, COALESCE(extract(epoch FROM max_duration) * 1000000, 0)::bigint,
+	err := db.QueryRow(ctx, `SELECT COALESCE(cron, ''), more_crons, once, time_zone, enabled, COALESCE(extract(epoch FROM max_duration) * 1000000, 0)::bigint,
 		continue_on_error, next_run_time, COALESCE(last_run_id::text, '') FROM cleanupd.schedule `+which).
-		Scan(&s.Cron, &s.Once, &s.TimeZone, &s.Enabled, &microseconds, &s.ContinueOnError, &s.NextRunTime, &s.LastRunID)
+		Scan(&s.Cron, &s.MoreCrons, &s.Once, &s.TimeZone, &s.Enabled, &microseconds, &s.ContinueOnError, &s.NextRunTime, &s.LastRunID)
 	s.MaxDuration = time.Duration(microseconds) * time.Microsecond
 	return s, err
 }
@@ -153,7 +179,7 @@ func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule
 		if err != nil {
 			return err
 		}
-		if err := storeSchedule(ctx, tx, s, `DO UPDATE SET cron = excluded.cron, once = excluded.once, time_zone = excluded.time_zone, enabled = excluded.enabled,
+		if err := storeSchedule(ctx, tx, s, `DO UPDATE SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once, time_zone = excluded.time_zone, enabled = excluded.enabled,
 			max_duration = excluded.max_duration, continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time, pending = schedule.pending AND excluded.enabled`); err != nil {
 			return err
 		}
@@ -173,8 +199,8 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) er
 	if err := s.complete(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, once, time_zone, enabled, max_duration, continue_on_error, next_run_time)
-		VALUES (NULLIF($1, ''), $2, $3, $4, $5::bigint * interval '1 microsecond', $6, $7) ON CONFLICT (only_row) `+orElse,
-		s.Cron, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.ContinueOnError, s.NextRunTime)
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error, next_run_time)
+		VALUES (NULLIF($1, ''), COALESCE($2, '{}'::text[]), $3, $4, $5, $6::bigint * interval '1 microsecond', $7, $8) ON CONFLICT (only_row) `+orElse,
+		s.Cron, s.MoreCrons, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.ContinueOnError, s.NextRunTime)
 	return err
 }

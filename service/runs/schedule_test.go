@@ -145,6 +145,27 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 	}
 }
 
+// Of several expressions each starts its own runs, and all that were missed start one.
+func TestSeveralTimesADay(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", keeps)
+	now := db.Strings("SELECT to_char(h, 'MI HH24 * * *') FROM generate_series(now() AT TIME ZONE 'UTC' + interval '2 h', now() AT TIME ZONE 'UTC' + interval '6 h', '4 h') h")
+	s := runs.Schedule{Cron: now[1], MoreCrons: []string{now[0], now[1], now[0]}, TimeZone: "UTC", Enabled: true}
+	want := *setSchedule(t, m, s).NextRunTime
+	if in := time.Until(want); in < time.Hour || in > 3*time.Hour {
+		t.Errorf("the next time is in %s", in)
+	}
+	work()
+	for i := range 2 {
+		db.Do(due)
+		db.Until("SELECT (count(end_time) = $1)::int FROM cleanupd.run", i+1)
+		if got := schedule(t, m); !got.NextRunTime.Equal(want) || db.Int(someRun) != int64(i)+1 || got.String() != s.String() {
+			t.Errorf("%d runs; %v, want %v", db.Int(someRun), got, want)
+		}
+	}
+}
+
 func TestASingleTime(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -32,9 +32,12 @@ type Schedule struct {
 	// absent, too. A time that is skipped by a change to daylight saving comes right after the change, and one that is
 	// repeated by the change back comes once; an hour of `*` means every hour that passes.
 	Cron string `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	// A single time instead of `cron`. It must be in the future when an enabled schedule is stored.
+	// Further expressions like `cron`, which must then be given, too; 20 at most. The next time is the earliest of all, and
+	// times that fall on the same minute start one run.
+	MoreCrons []string `protobuf:"bytes,9,rep,name=more_crons,json=moreCrons,proto3" json:"more_crons,omitempty"`
+	// A single time instead of `cron` and `more_crons`. It must be in the future when an enabled schedule is stored.
 	Once *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=once,proto3" json:"once,omitempty"`
-	// The IANA name of the time zone of `cron`. By default that of the database's TimeZone setting (as `SHOW timezone` says
+	// The IANA name of the time zone of `cron` and `more_crons`. By default that of the database's TimeZone setting (as `SHOW timezone` says
 	// for the service's role) when it was stored, or `UTC` if that is none of IANA's, such as an offset.
 	TimeZone string `protobuf:"bytes,3,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	// Whether runs start automatically. False by default.
@@ -87,6 +90,13 @@ func (x *Schedule) GetCron() string {
 		return x.Cron
 	}
 	return ""
+}
+
+func (x *Schedule) GetMoreCrons() []string {
+	if x != nil {
+		return x.MoreCrons
+	}
+	return nil
 }
 
 func (x *Schedule) GetOnce() *timestamppb.Timestamp {
@@ -143,9 +153,11 @@ var File_cleanup_v1_schedule_proto protoreflect.FileDescriptor
 const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/schedule.proto\x12\n" +
-	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x02\n" +
+	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x03\n" +
 	"\bSchedule\x12\x12\n" +
-	"\x04cron\x18\x01 \x01(\tR\x04cron\x12.\n" +
+	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1d\n" +
+	"\n" +
+	"more_crons\x18\t \x03(\tR\tmoreCrons\x12.\n" +
 	"\x04once\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04once\x12\x1b\n" +
 	"\ttime_zone\x18\x03 \x01(\tR\btimeZone\x12\x18\n" +
 	"\aenabled\x18\x04 \x01(\bR\aenabled\x12<\n" +
