@@ -372,43 +372,6 @@ func TestDryRunOfALockedTable(t *testing.T) {
 	}
 }
 
-func TestStatistics(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		option string
-		says   []string
-		never  string
-	}{
-		{"", []string{"INFO:  vacuuming", "nmsvisitor"}, ""},
-		{"0", []string{"INFO:  vacuuming", "nmsvisitor"}, ""},
-		{"1", []string{"Option 'XtkCleanup_NoStats' is set to '1'"}, "INFO:  "},
-		{"2", []string{"INFO:  analyzing", "nmsvisitor"}, "vacuuming"},
-		{"9", []string{"WARNING", "stored as 9"}, "INFO:  "},
-	} {
-		t.Run("option "+c.option, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Campaign(t)
-			db.Superuser("CREATE TABLE owned_by_postgres ()")
-			if c.option != "" {
-				db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', " + c.option + ")")
-			}
-			if j := mustRun(t, db, dry, "statistics"); j.said("INFO:  ") {
-				t.Error("a dry run did it")
-			}
-			j := mustRun(t, db, nil, "statistics")
-			if !j.said(c.says...) {
-				t.Errorf("not said: %q", c.says)
-			}
-			if c.never != "" && j.said(c.never) {
-				t.Errorf("said: %q", c.never)
-			}
-			if j.said("owned_by_postgres") {
-				t.Error("touched a table that is not the role's")
-			}
-		})
-	}
-}
-
 func TestNoCampaignDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -1,0 +1,122 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// storage is a table or a materialized view.
+type storage struct {
+	Schema, Name string
+	Parent       bool // partitioned: its rows are its partitions'
+}
+
+// Quoted is its name for an SQL statement, with its schema.
+func (s storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanitize() }
+
+// command is what a mode of the task statistics means for it, without its name. VACUUM of a parent would do its partitions
+// again. So does ANALYZE, which it needs since autovacuum never does parents, before version 18.
+func (s storage) command(mode, version int) string {
+	switch {
+	case s.Parent && version >= 180_000:
+		return "ANALYZE (VERBOSE, SKIP_LOCKED) ONLY"
+	case s.Parent || mode == campaign.AnalyzeOnly:
+		return "ANALYZE (VERBOSE, SKIP_LOCKED)"
+	}
+	return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED)"
+}
+
+// storagesByOwner are those in the application's schema and in the service's own, those that the role may vacuum ($2), or the
+// others: first those that were emptied ($3), in their order, and parents after their partitions. A parent of foreign tables is
+// left out, since ANALYZE would read these from their server. None of this waits for a lock, as pg_partition_tree would.
+const storagesByOwner = `
+SELECT n.nspname, c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN unnest($3::text[]) WITH ORDINALITY AS emptied (name, place) ON to_regclass(emptied.name) = c.oid
+WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind IN ('r', 'm', 'p') AND c.relpersistence <> 't' AND pg_has_role(c.relowner, 'USAGE') = $2
+  AND NOT EXISTS (SELECT FROM pg_class f, pg_partition_ancestors(f.oid) a WHERE f.relkind = 'f' AND a.relid = c.oid)
+ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*) FROM pg_partition_ancestors(c.oid)) END DESC NULLS FIRST, emptied.place, n.nspname, c.relname`
+
+func (e *Env) storages(ctx context.Context, ours bool, emptied []string) ([]storage, error) {
+	rows, err := e.Pool.Query(ctx, storagesByOwner, e.Catalog.Schema, ours, emptied)
+	if err != nil {
+		return nil, fmt.Errorf("list the tables: %w", err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storage])
+	if err != nil {
+		return nil, fmt.Errorf("list the tables: %w", err)
+	}
+	return tables, nil
+}
+
+// vacuum does what a mode of the task statistics says with tables: all of them, or those that a previous worker has left.
+func (e *Env) vacuum(ctx context.Context, mode int, tables []storage) error {
+	conn, said, err := verboseConn(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	done := slices.IndexFunc(tables, func(t storage) bool { return t.Quoted() == e.Cursor.Unit })
+	for _, t := range tables[done+1:] {
+		name, command := t.Quoted(), t.command(mode, e.Catalog.Version)
+		e.journal.At(t.Schema+"."+t.Name, -1)
+		var sizes []purge.Space
+		if !t.Parent {
+			sizes = append(sizes, purge.Space{Relation: name})
+		}
+		err := e.vacuumed(ctx, name, sizes...)
+		if err == nil {
+			_, err = conn.Exec(ctx, command+" "+name)
+		}
+		if lines := said(); len(lines) > 0 {
+			e.log(ctx, Info, lines...)
+		}
+		switch {
+		case endsRun(err):
+			return err
+		case sqlstate.Is(err, pgerrcode.LockNotAvailable): // or an index of it, or a partition
+			e.log(ctx, Warning, name+" is locked by someone: passed over")
+		case err != nil && !vanished(err):
+			return fmt.Errorf("%s %s: %w", command, name, err)
+		}
+		e.Cursor.Unit = name
+	}
+	return e.vacuumed(ctx, "the last table")
+}
+
+// vacuumed records which table was done last, and the size of the next one, for whose lock it waits only briefly.
+func (e *Env) vacuumed(ctx context.Context, what string, next ...purge.Space) error {
+	return e.inBatch(ctx, what, func(tx Tx) (purge.Delta, error) {
+		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100")
+		return purge.Delta{Space: next, Cursor: e.Cursor}, err
+	})
+}
+
+// verboseConn opens a connection that collects PostgreSQL's notices. It is not from the pool, since the handler of notices is
+// set when connecting.
+func verboseConn(ctx context.Context, e *Env) (conn *pgx.Conn, said func() []string, err error) {
+	var lines []string
+	config := e.Pool.Config().ConnConfig
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		lines = append(lines, n.Severity+":  "+n.Message)
+	}
+	// A large table may take hours, but waiting for a lock must not.
+	config.RuntimeParams["statement_timeout"], config.RuntimeParams["lock_timeout"] = "24h", "2s"
+	conn, err = pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
+	}
+	return conn, func() []string {
+		out := lines
+		lines = nil
+		return out
+	}, nil
+}
