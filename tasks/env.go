@@ -106,10 +106,13 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 		return Failed, later
 	case !done:
 		return Skipped, nil
-	case t.After == nil || e.DryRun || e.left:
-		return Succeeded, nil
 	}
-	return Succeeded, e.inBatch(ctx, t.Name, func(tx Tx) (purge.Delta, error) { return purge.Delta{}, t.After(ctx, tx, e) })
+	if t.After != nil && !e.DryRun && !e.left {
+		if err := e.inBatch(ctx, t.Name, func(tx Tx) (purge.Delta, error) { return purge.Delta{}, t.After(ctx, tx, e) }); err != nil {
+			return Failed, err
+		}
+	}
+	return Succeeded, e.vacuumEmptied(ctx, t.Name)
 }
 
 // begin fixes the task's set and plans its steps. Without the ids of the set, which take a scan of its table, the plan says

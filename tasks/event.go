@@ -47,8 +47,9 @@ type Journal interface {
 	Count(ctx context.Context, d purge.Delta) error
 	// Proceed fails as Commit does when the run must stop, or is no longer this worker's.
 	Proceed(ctx context.Context) error
-	// Emptied returns the quoted names of the tables that the run has deleted rows from, those with the most rows first.
-	Emptied(ctx context.Context) ([]string, error)
+	// Emptied returns the quoted names of the tables that a task of the run, or any (if it is empty), has deleted rows from,
+	// those with the most rows first.
+	Emptied(ctx context.Context, task string) ([]string, error)
 	// At reports the current table, and how many rows the task is expected to have deleted at its end (negative:
 	// unknown).
 	At(object string, expected int64)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ type journal struct {
 	expected map[string]int64
 	batches  []purge.Delta
 	logs     []string
-	emptied  []string
+	emptied  map[string][]string
 	cursor   purge.Cursor // of the current task, as last committed
 	// loseAt is the batch at which the worker dies, before its commit or after it; 0: never.
 	loseAt int
@@ -62,6 +63,11 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 		return cmp.Or(j.onFailure, err)
 	}
 	j.cursor = d.Cursor
+	for _, s := range d.Space {
+		if s.Rows > 0 && !slices.Contains(j.emptied[j.task], s.Relation) {
+			j.emptied[j.task] = append(j.emptied[j.task], s.Relation)
+		}
+	}
 	j.deleted[j.task] += d.Deleted + d.Dropped
 	j.updated[j.task] += d.Updated
 	j.batches = append(j.batches, d)
@@ -89,7 +95,12 @@ func (j *journal) Proceed(context.Context) error {
 	return nil
 }
 
-func (j *journal) Emptied(context.Context) ([]string, error) { return j.emptied, nil }
+func (j *journal) Emptied(_ context.Context, task string) ([]string, error) {
+	if task == "" {
+		return slices.Concat(slices.Collect(maps.Values(j.emptied))...), nil
+	}
+	return j.emptied[task], nil
+}
 
 func (j *journal) At(_ string, expected int64) { j.expected[j.task] = expected }
 
@@ -119,7 +130,7 @@ func (j *journal) said(parts ...string) bool {
 }
 
 func newJournal(db *pgtest.DB) *journal {
-	return &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}, updated: map[string]int64{}, expected: map[string]int64{}}
+	return &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}, updated: map[string]int64{}, expected: map[string]int64{}, emptied: map[string][]string{}}
 }
 
 // run executes the named tasks, or all if there are no names.

@@ -12,7 +12,7 @@ import (
 var statistics = Task{
 	Name:        "statistics",
 	Title:       "Statistics and storage",
-	Description: "Deletes nothing: vacuums and analyzes the tables after the cleanup, as option XtkCleanup_NoStats says.",
+	Description: "Deletes nothing: vacuums and analyzes the tables after the cleanup, as option XtkCleanup_NoStats says. The tasks behind it then do the same with what they empty.",
 	Options:     []campaign.Option{campaign.NoStats},
 	Do:          optimizeStorage,
 }
@@ -28,15 +28,15 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 		e.log(ctx, Info, "Option 'XtkCleanup_NoStats' is set to '1'")
 		return true, nil
 	}
-	emptied, err := e.journal.Emptied(ctx)
+	emptied, err := e.journal.Emptied(ctx, "")
 	if err != nil {
 		return false, fmt.Errorf("list the tables: %w", err)
 	}
-	tables, err := e.storages(ctx, true, emptied)
+	tables, err := e.storages(ctx, true, emptied, true)
 	if err != nil {
 		return false, err
 	}
-	others, err := e.storages(ctx, false, nil)
+	others, err := e.storages(ctx, false, nil, true)
 	if err != nil {
 		return false, err
 	}

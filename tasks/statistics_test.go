@@ -1,12 +1,15 @@
 package tasks_test
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
 )
 
 func TestStatistics(t *testing.T) {
@@ -79,4 +82,78 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the tasks behind statistics empty is vacuumed by them, and its parents analyzed, if statistics has succeeded in this run.
+func TestTheTasksBehindStatistics(t *testing.T) {
+	t.Parallel()
+	behind := []string{"app-subscriptions", "sessions", "expired-events", "reactions"}
+	after := func(c *tasks.Config) { c.Succeeded = map[string]bool{"statistics": true} }
+	for _, c := range []struct {
+		name, option string
+		change       func(*tasks.Config)
+		want         []string
+	}{
+		{"vacuum", "0", after, []string{"vacuuming xtksessioninfo", "analyzing xtksessioninfo", "vacuuming rtevent_old", "analyzing rtevent_old", "analyzing nmsrtevent"}},
+		{"analyze", "2", after, []string{"analyzing xtksessioninfo", "analyzing rtevent_old", "analyzing nmsrtevent"}},
+		{"nothing", "1", after, nil},
+		{"without statistics", "0", nil, nil},
+		{"dry", "0", func(c *tasks.Config) { after(c); dry(c) }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(`DROP TABLE NmsRtEvent; CREATE TABLE NmsRtEvent (iRtEventId bigint, tsLastModified timestamptz) PARTITION BY RANGE (tsLastModified);
+				CREATE TABLE rtevent_old PARTITION OF NmsRtEvent FOR VALUES FROM ('2000-01-01') TO ('2026-02-15'); CREATE TABLE rtevent_new PARTITION OF NmsRtEvent FOR VALUES FROM ('2026-02-15') TO ('2100-01-01');
+				INSERT INTO NmsRtEvent VALUES (1, '2025-01-01'), (2, '2026-02-14'), (3, '2026-02-16');
+				INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('x', '2000-01-01');
+				INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', ` + c.option + ")")
+			j := mustRun(t, db, c.change, behind...)
+			if j.deleted["sessions"] != 1 || j.deleted["expired-events"] != 1 {
+				t.Fatalf("%v", j.deleted)
+			}
+			// Before version 18, ANALYZE of a parent does its partitions again, whatever they are.
+			if got := slices.DeleteFunc(j.vacuumed(), func(line string) bool { return line == "analyzing rtevent_new" }); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// Whenever the worker of such a task dies, another one vacuums all that both have emptied.
+func TestResumingATaskBehindStatistics(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		for at, died := 1, true; died; at++ {
+			db := pgtest.Campaign(t)
+			db.Do("INSERT INTO NmsRtEvent (iRtEventId, tsLastModified) VALUES (1, '2000-01-01'); INSERT INTO NmsBatchEvent (iBatchEventId, tsLastModified) VALUES (1, '2000-01-01')")
+			j := newJournal(db)
+			j.loseAt, j.after = at, after
+			succeeded := func(c *tasks.Config) { c.Succeeded = map[string]bool{"statistics": true} }
+			err := runWith(t, j, succeeded, "expired-events")
+			if died = errors.Is(err, tasks.ErrLost); died {
+				j.loseAt = 0
+				err = runWith(t, j, func(c *tasks.Config) { succeeded(c); c.Cursor = j.cursor }, "expired-events")
+			}
+			want := []string{"analyzing nmsbatchevent", "analyzing nmsrtevent", "vacuuming nmsbatchevent", "vacuuming nmsrtevent"}
+			if got := slices.Sorted(slices.Values(j.vacuumed())); err != nil || j.deleted["expired-events"] != 2 || !slices.Equal(got, want) {
+				t.Errorf("batch %d: %v, %d deleted, %q", at, err, j.deleted["expired-events"], got)
+			}
+			if at > 20 {
+				t.Fatal("it never comes to its end")
+			}
+		}
+	}
+}
+
+// vacuumed is what was vacuumed and analyzed, in order, each once.
+func (j *journal) vacuumed() []string {
+	var done []string
+	for _, line := range j.logs {
+		m := regexp.MustCompile(`INFO:  (vacuuming|analyzing) "(?:\w+\.)?public\.(\w+)"`).FindStringSubmatch(line)
+		if m != nil && !slices.Contains(done, m[1]+" "+m[2]) {
+			done = append(done, m[1]+" "+m[2])
+		}
+	}
+	return done
 }

@@ -36,17 +36,19 @@ func (s storage) command(mode, version int) string {
 }
 
 // storagesByOwner are those in the application's schema and in the service's own, those that the role may vacuum ($2), or the
-// others: first those that were emptied ($3), in their order, and parents after their partitions. A parent of foreign tables is
-// left out, since ANALYZE would read these from their server. None of this waits for a lock, as pg_partition_tree would.
+// others: first those that were emptied ($3), in their order, and parents after their partitions; all of them ($4), or only
+// those that were emptied, with their parents. A parent of foreign tables is left out, since ANALYZE would read these from their
+// server. None of this waits for a lock, as pg_partition_tree would.
 const storagesByOwner = `
-SELECT n.nspname, c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN unnest($3::text[]) WITH ORDINALITY AS emptied (name, place) ON to_regclass(emptied.name) = c.oid
+WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place))
+SELECT n.nspname, c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN emptied ON emptied.oid = c.oid
 WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind IN ('r', 'm', 'p') AND c.relpersistence <> 't' AND pg_has_role(c.relowner, 'USAGE') = $2
   AND NOT EXISTS (SELECT FROM pg_class f, pg_partition_ancestors(f.oid) a WHERE f.relkind = 'f' AND a.relid = c.oid)
+  AND ($4 OR c.oid IN (SELECT oid FROM emptied UNION SELECT a.relid FROM emptied, pg_partition_ancestors(emptied.oid) a))
 ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*) FROM pg_partition_ancestors(c.oid)) END DESC NULLS FIRST, emptied.place, n.nspname, c.relname`
 
-func (e *Env) storages(ctx context.Context, ours bool, emptied []string) ([]storage, error) {
-	rows, err := e.Pool.Query(ctx, storagesByOwner, e.Catalog.Schema, ours, emptied)
+func (e *Env) storages(ctx context.Context, ours bool, emptied []string, all bool) ([]storage, error) {
+	rows, err := e.Pool.Query(ctx, storagesByOwner, e.Catalog.Schema, ours, emptied, all)
 	if err != nil {
 		return nil, fmt.Errorf("list the tables: %w", err)
 	}
@@ -55,6 +57,24 @@ func (e *Env) storages(ctx context.Context, ours bool, emptied []string) ([]stor
 		return nil, fmt.Errorf("list the tables: %w", err)
 	}
 	return tables, nil
+}
+
+// vacuumEmptied does with what a task behind statistics has emptied, if anything, what that task would have done.
+func (e *Env) vacuumEmptied(ctx context.Context, task string) error {
+	mode, _ := e.Options.Statistics() // the task statistics has said what is wrong with it
+	if mode == campaign.NoStatistics || e.DryRun || !e.Succeeded[statistics.Name] {
+		return nil
+	}
+	emptied, err := e.journal.Emptied(ctx, task)
+	if err != nil {
+		return fmt.Errorf("list the tables: %w", err)
+	}
+	tables, err := e.storages(ctx, true, emptied, false)
+	if err != nil || len(tables) == 0 {
+		return err
+	}
+	e.Cursor = purge.Cursor{} // it was that of a sweep
+	return e.vacuum(ctx, mode, tables)
 }
 
 // vacuum does what a mode of the task statistics says with tables: all of them, or those that a previous worker has left.

@@ -132,9 +132,9 @@ func large(ctx context.Context, tx pgx.Tx, id string) ([]Event, error) {
 }
 
 // Emptied implements tasks.Journal.
-func (j *journal) Emptied(ctx context.Context) ([]string, error) {
-	rows, err := j.m.pool.Query(ctx, `SELECT relation FROM cleanupd.space WHERE run_id = $1::text::uuid AND rows_deleted > 0
-		GROUP BY relation ORDER BY sum(rows_deleted) DESC, relation`, j.claim.id)
+func (j *journal) Emptied(ctx context.Context, task string) ([]string, error) {
+	rows, err := j.m.pool.Query(ctx, `SELECT relation FROM cleanupd.space WHERE run_id = $1::text::uuid AND $2 IN ('', task) AND rows_deleted > 0
+		GROUP BY relation ORDER BY sum(rows_deleted) DESC, relation`, j.claim.id, task)
 	if err != nil {
 		return nil, err
 	}

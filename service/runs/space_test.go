@@ -85,6 +85,40 @@ func TestSpace(t *testing.T) {
 	}
 }
 
+// What a task behind statistics empties is vacuumed once more, at its end and in its name; nothing else is.
+func TestSpaceBehindStatistics(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	sessions(db, 100)
+	db.Do("ANALYZE XtkSessionInfo; INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
+	m, work, _ := replica(t, db, "a", nil)
+	work()
+	for _, c := range []struct {
+		tasks []string
+		lines int
+	}{{[]string{"audit-trail", "statistics", "sessions"}, 1}, {[]string{"audit-trail", "sessions"}, 0}} {
+		run := start(t, m, runs.Request{Tasks: c.tasks})
+		events := watch(t, m, run.ID)
+		lines := 0
+		for _, e := range events {
+			if e.Kind == runs.LogLine && e.Task == "sessions" && strings.Contains(e.Message, "  vacuuming") {
+				lines++
+				if !strings.Contains(e.Message, "xtksessioninfo") {
+					t.Errorf("the task sessions says: %s", e.Message)
+				}
+			}
+		}
+		ended := events[len(events)-1].Run
+		if ended.State != runs.Succeeded || lines != c.lines {
+			t.Errorf("%v: %s, vacuumed %d times", c.tasks, ended.State, lines)
+		}
+		if space := ended.Result("sessions").Space; len(space) != 1 || space[0].RowsDeleted != 100 || (*space[0].DeadBytes == 0) != (c.lines == 1) {
+			t.Errorf("%v: %+v", c.tasks, space)
+		}
+		sessions(db, 100)
+	}
+}
+
 // The task statistics skips a table that someone keeps locked, and does the others.
 func TestStatisticsOfALockedTable(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// StorageOptimization says what the task `statistics` does with the tables.
+// StorageOptimization says what the task `statistics` does with the tables, and the tasks behind it with those that they
+// empty.
 type StorageOptimization int32
 
 const (
