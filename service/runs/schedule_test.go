@@ -145,6 +145,26 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 	}
 }
 
+// A schedule that an earlier version stored stays as it was, but for its runs, which go on after a failed task.
+func TestAScheduleFromBefore(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	db.Do(`ALTER TABLE cleanupd.schedule DROP more_crons, DROP continue_on_error; UPDATE cleanupd.schema_version SET version = 6;
+		INSERT INTO cleanupd.schedule (cron, time_zone, enabled) VALUES ('30 3 * * *', 'Europe/Berlin', true)`)
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := runs.Migrate(t.Context(), conn.Conn()); err != nil {
+		t.Fatal(err)
+	}
+	m, _, _ := replica(t, db, "a", nil)
+	if s := schedule(t, m); s.Cron != "30 3 * * *" || len(s.MoreCrons) != 0 || s.TimeZone != "Europe/Berlin" || !s.Enabled || !s.ContinueOnError {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Of several expressions each starts its own runs, and all that were missed start one.
 func TestSeveralTimesADay(t *testing.T) {
 	t.Parallel()
