@@ -48,7 +48,7 @@ func optimizeStorage(ctx context.Context, e *Env) (bool, error) {
 	}
 	commands := map[string]int{}
 	for _, t := range tables {
-		commands[t.command(mode, e.Catalog.Version)]++
+		commands[e.command(t, mode)]++
 	}
 	for _, command := range slices.Sorted(maps.Keys(commands)) {
 		e.log(ctx, Info, fmt.Sprintf("would run %s on %d tables", command, commands[command]))

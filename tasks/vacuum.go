@@ -16,6 +16,7 @@ import (
 
 // storage is a table or a materialized view.
 type storage struct {
+	OID          uint32
 	Schema, Name string
 	Parent       bool // partitioned: its rows are its partitions'
 }
@@ -24,12 +25,16 @@ type storage struct {
 func (s storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanitize() }
 
 // command is what a mode of the task statistics means for it, without its name. VACUUM of a parent would do its partitions
-// again. So does ANALYZE, which it needs since autovacuum never does parents, before version 18.
-func (s storage) command(mode, version int) string {
+// again. So does ANALYZE, which it needs since autovacuum never does parents, before version 18. Citus passes on no ANALYZE
+// with SKIP_LOCKED.
+func (e *Env) command(s storage, mode int) string {
+	analyzed := s.Parent || mode == campaign.AnalyzeOnly
 	switch {
-	case s.Parent && version >= 180_000:
+	case analyzed && e.Catalog.Elsewhere[s.OID] == campaign.Distributed:
+		return "ANALYZE (VERBOSE)"
+	case s.Parent && e.Catalog.Version >= 180_000:
 		return "ANALYZE (VERBOSE, SKIP_LOCKED) ONLY"
-	case s.Parent || mode == campaign.AnalyzeOnly:
+	case analyzed:
 		return "ANALYZE (VERBOSE, SKIP_LOCKED)"
 	}
 	return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED)"
@@ -41,7 +46,7 @@ func (s storage) command(mode, version int) string {
 // server. None of this waits for a lock, as pg_partition_tree would.
 const storagesByOwner = `
 WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place))
-SELECT n.nspname, c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN emptied ON emptied.oid = c.oid
+SELECT c.oid, n.nspname, c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN emptied ON emptied.oid = c.oid
 WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind IN ('r', 'm', 'p') AND c.relpersistence <> 't' AND pg_has_role(c.relowner, 'USAGE') = $2
   AND NOT EXISTS (SELECT FROM pg_class f, pg_partition_ancestors(f.oid) a WHERE f.relkind = 'f' AND a.relid = c.oid)
   AND ($4 OR c.oid IN (SELECT oid FROM emptied UNION SELECT a.relid FROM emptied, pg_partition_ancestors(emptied.oid) a))
@@ -86,7 +91,7 @@ func (e *Env) vacuum(ctx context.Context, mode int, tables []storage) error {
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	done := slices.IndexFunc(tables, func(t storage) bool { return t.Quoted() == e.Cursor.Unit })
 	for _, t := range tables[done+1:] {
-		name, command := t.Quoted(), t.command(mode, e.Catalog.Version)
+		name, command := t.Quoted(), e.command(t, mode)
 		e.journal.At(t.Schema+"."+t.Name, -1)
 		var sizes []purge.Space
 		if !t.Parent {

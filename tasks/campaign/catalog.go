@@ -35,8 +35,10 @@ type Catalog struct {
 	Role string
 	// Version is the server's, as a number: 150004 is 15.4.
 	Version int
-	tables  map[string]*Table
-	mapped  map[string][]string // what the delivery mappings name, by their columns, as far as read
+	// Elsewhere is that of relations, by their object ids.
+	Elsewhere map[uint32]string
+	tables    map[string]*Table
+	mapped    map[string][]string // what the delivery mappings name, by their columns, as far as read
 }
 
 // Table is an ordinary, partitioned or foreign table. A partition is not a Table of its own.
@@ -129,7 +131,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	c := &Catalog{Schema: schema, tables: map[string]*Table{}, mapped: map[string][]string{}}
+	c := &Catalog{Schema: schema, Elsewhere: elsewhere, tables: map[string]*Table{}, mapped: map[string][]string{}}
 	defer rows.Close()
 	for rows.Next() {
 		t := &Table{Schema: schema, places: elsewhere}
