@@ -15,9 +15,9 @@ import (
 
 var defaults = &cleanupv1.Options{
 	StorageOptimization:        cleanupv1.StorageOptimization_STORAGE_OPTIMIZATION_VACUUM_ANALYZE.Enum(),
-	TrackingStatPurgeDelayDays: proto.Int32(360), TrackingLogPurgeDelayDays: proto.Int32(360), BroadLogPurgeDelayDays: proto.Int32(180),
+	TrackingStatPurgeDelayDays: proto.Int32(365), TrackingLogPurgeDelayDays: proto.Int32(365), BroadLogPurgeDelayDays: proto.Int32(180),
 	RecycledDeliveryPurgeDelayDays: proto.Int32(7), RejectsPurgeDelayDays: proto.Int32(180), VisitorPurgeDelayDays: proto.Int32(30),
-	PropositionPurgeDelayDays: proto.Int32(360), EventPurgeDelayDays: proto.Int32(30), EventHistoPurgeDelayDays: proto.Int32(360),
+	PropositionPurgeDelayDays: proto.Int32(365), EventPurgeDelayDays: proto.Int32(30), EventHistoPurgeDelayDays: proto.Int32(365),
 	AuditTrailPurgeDelayDays: proto.Int32(180), AppSubscriptionRcpPurgeDelayDays: proto.Int32(180),
 }
 

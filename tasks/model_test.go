@@ -222,7 +222,7 @@ func (m *model) run() {
 	m.remove("NmsEmailError", func(r rec) bool { return unknown(r.int("iMXIP")) })
 	m.remove("NmsMxDomain", func(r rec) bool { return unknown(r.int("iMXIP")) })
 	for _, t := range m.propositionTables() {
-		m.old(t, "tsLastModified", "NmsCleanup_PropositionPurgeDelay", 360, 0, nil)
+		m.old(t, "tsLastModified", "NmsCleanup_PropositionPurgeDelay", 365, 0, nil)
 	}
 	m.drop("wksimu_", "NmsSimulation", "iSimulationId", func(rec) bool { return true })
 	m.old("XtkAudit", "tsChanged", "XtkCleanup_AuditTrailPurgeDelay", 180, 0, nil)
@@ -235,7 +235,7 @@ func (m *model) run() {
 	m.remove("XtkSessionInfo", func(r rec) bool { return r.before("tsExpiration", m.now) })
 	m.old("NmsRtEvent", "tsLastModified", "NmsCleanup_EventPurgeDelay", 30, 0, nil)
 	m.old("NmsBatchEvent", "tsLastModified", "NmsCleanup_EventPurgeDelay", 30, 0, nil)
-	m.old("NmsEventHisto", "tsLastModified", "NmsCleanup_EventHistoPurgeDelay", 360, 0, nil)
+	m.old("NmsEventHisto", "tsLastModified", "NmsCleanup_EventHistoPurgeDelay", 365, 0, nil)
 	orphanHypothesis := m.orphan("NmsRemaHypothesis", "iRemaHypothesisId", false)
 	m.remove("NmsRemaMatchRcp", func(r rec) bool { return orphanHypothesis(r.int("iHypothesisId")) })
 }
@@ -503,7 +503,7 @@ func (m *model) store(name string, when time.Time) {
 }
 
 func (m *model) tracking() {
-	if cutoff, ok := m.cutoff("NmsCleanup_TrackingLogPurgeDelay", 360, 0); ok {
+	if cutoff, ok := m.cutoff("NmsCleanup_TrackingLogPurgeDelay", 365, 0); ok {
 		gone := map[int64]bool{}
 		for _, log := range m.trackingLogs() {
 			m.remove(log, func(r rec) bool {
@@ -514,7 +514,7 @@ func (m *model) tracking() {
 		}
 		m.removeLinked("NmsWebTrackingLog", "iWebTrackingLogId", gone)
 	}
-	m.old("NmsTrackingStats", "tsStart", "NmsCleanup_TrackingStatPurgeDelay", 360, 0, nil)
+	m.old("NmsTrackingStats", "tsStart", "NmsCleanup_TrackingStatPurgeDelay", 365, 0, nil)
 }
 
 func (m *model) coalesce() {

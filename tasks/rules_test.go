@@ -122,7 +122,7 @@ b" (i int); CREATE TABLE wkf0_1 (i int); CREATE TABLE wkf007_1 (i int); CREATE T
 		"SELECT iAddressId::text FROM NmsAddress ORDER BY iAddressId", []string{"0", "1", "4", "5", "6", "7"}},
 	{"subscriptions", 0, `INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) VALUES (0, 0, 0), (0, 1, 1), (1, 1, 0), (1, 2, 2), (1, 3, -1), (-1, 4, 0)`,
 		"SELECT iServiceId || '/' || iRecipientId FROM NmsSubscription ORDER BY 1", []string{"-1/4", "0/0", "1/1"}},
-	{"tracking-logs", 360, mappings + `INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) VALUES (0, OLD), (1, OLD), (2, EDGE), (3, YOUNG), (4, NULL), (-5, OLD);
+	{"tracking-logs", 365, mappings + `INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) VALUES (0, OLD), (1, OLD), (2, EDGE), (3, YOUNG), (4, NULL), (-5, OLD);
 		INSERT INTO CusTrackingLogStore (iTrackingLogId, tsLog) VALUES (0, OLD), (1, OLD), (11, OLD), (12, YOUNG);
 		INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (0), (1), (2), (3), (-5), (11), (12), (77);
 		INSERT INTO NmsTrackingStats (iTrackingStatsId, tsStart, tsEnd) VALUES (0, OLD, NULL), (1, OLD, YOUNG), (2, EDGE, OLD), (3, NULL, OLD)`,
@@ -143,7 +143,7 @@ b" (i int); CREATE TABLE wkf0_1 (i int); CREATE TABLE wkf007_1 (i int); CREATE T
 	{"mx-domains", 0, `INSERT INTO NmsEmailErrorStat (iMXIP, tsDate) VALUES (7, NOW);
 		INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (0, ''), (7, 'a'), (7, 'b'), (9, 'c'), (-7, 'd')`,
 		"SELECT sDomain FROM NmsMxDomain ORDER BY 1", []string{"", "a", "b"}},
-	{"propositions", 360, `INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (0, OLD), (1, OLD), (2, EDGE), (3, NULL), (-4, OLD);
+	{"propositions", 365, `INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (0, OLD), (1, OLD), (2, EDGE), (3, NULL), (-4, OLD);
 		INSERT INTO NmsPropositionVisitor (iPropositionId, tsLastModified) VALUES (0, OLD), (1, OLD), (2, YOUNG);
 		CREATE TABLE nmspropositionrcp_2024 (LIKE NmsPropositionRcp INCLUDING ALL); INSERT INTO nmspropositionrcp_2024 (iPropositionId, tsLastModified) VALUES (1, OLD);
 		CREATE TABLE nmspropositionother (iId integer, tsLastModified timestamptz); INSERT INTO nmspropositionother VALUES (1, OLD)`,
@@ -165,7 +165,7 @@ b" (i int); CREATE TABLE wkf0_1 (i int); CREATE TABLE wkf007_1 (i int); CREATE T
 		"SELECT sKey FROM XtkSessionInfo ORDER BY 1", []string{"b", "c", "d"}},
 	{"expired-events", 30, `INSERT INTO NmsRtEvent (iRtEventId, tsLastModified) VALUES (0, OLD), (1, OLD), (2, EDGE), (3, NULL);
 		INSERT INTO NmsBatchEvent (iBatchEventId, tsLastModified, tsCreated) VALUES (0, OLD, OLD), (-1, OLD, NULL), (2, YOUNG, OLD);
-		INSERT INTO NmsEventHisto (biEventHistoId, tsLastModified) VALUES (0, OLD), (1, OLD), (2, timestamptz '2026-03-01 12:00Z' - interval '8640 hours 1 second'), (3, timestamptz '2026-03-01 12:00Z' - interval '8640 hours')`,
+		INSERT INTO NmsEventHisto (biEventHistoId, tsLastModified) VALUES (0, OLD), (1, OLD), (2, timestamptz '2026-03-01 12:00Z' - interval '8760 hours 1 second'), (3, timestamptz '2026-03-01 12:00Z' - interval '8760 hours')`,
 		`SELECT x FROM (SELECT 'rt ' || iRtEventId AS x FROM NmsRtEvent UNION ALL SELECT 'batch ' || iBatchEventId FROM NmsBatchEvent UNION ALL SELECT 'histo ' || biEventHistoId FROM NmsEventHisto) q ORDER BY 1`,
 		[]string{"batch 0", "batch 2", "histo 0", "histo 1", "histo 3", "rt 0", "rt 2", "rt 3"}},
 	{"reactions", 0, `INSERT INTO NmsRemaHypothesis VALUES (0), (7); INSERT INTO NmsRemaMatchRcp (iHypothesisId, iBroadLogId) VALUES (0, 1), (7, 2), (99, 3), (98, 3), (-7, 4)`,

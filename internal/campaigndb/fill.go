@@ -121,7 +121,7 @@ func id(i int) int64 {
 
 // ages are days before now on both sides of which there must be dates: the default delays, and those in the rules of
 // deliveries.
-var ages = []int{0, 7, 15, 30, 180, 185, 360}
+var ages = []int{0, 7, 15, 30, 180, 185, 365}
 
 // date is a moment at an age, just older or just younger; or any in the last two years or the next days; or NULL.
 func (g *generator) date() any {

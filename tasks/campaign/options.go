@@ -36,15 +36,15 @@ const (
 // The options, each in its own words on Adobe's page.
 var (
 	NoStats               = Option{"XtkCleanup_NoStats", VacuumAnalyze, code}
-	TrackingStatPurge     = Option{"NmsCleanup_TrackingStatPurgeDelay", 360, delay}
-	TrackingLogPurge      = Option{"NmsCleanup_TrackingLogPurgeDelay", 360, delay}
+	TrackingStatPurge     = Option{"NmsCleanup_TrackingStatPurgeDelay", 365, delay}
+	TrackingLogPurge      = Option{"NmsCleanup_TrackingLogPurgeDelay", 365, delay}
 	BroadLogPurge         = Option{"NmsCleanup_BroadLogPurgeDelay", 180, delay}
 	RecycledDeliveryPurge = Option{"NmsCleanup_RecycledDeliveryPurgeDelay", 7, delay}
 	RejectsPurge          = Option{"NmsCleanup_RejectsPurgeDelay", 180, delay}
 	VisitorPurge          = Option{"NmsCleanup_VisitorPurgeDelay", 30, delay}
-	PropositionPurge      = Option{"NmsCleanup_PropositionPurgeDelay", 360, delay}
+	PropositionPurge      = Option{"NmsCleanup_PropositionPurgeDelay", 365, delay}
 	EventPurge            = Option{"NmsCleanup_EventPurgeDelay", 30, delay}
-	EventHistoPurge       = Option{"NmsCleanup_EventHistoPurgeDelay", 360, delay}
+	EventHistoPurge       = Option{"NmsCleanup_EventHistoPurgeDelay", 365, delay}
 	AuditTrailPurge       = Option{"XtkCleanup_AuditTrailPurgeDelay", 180, delay}
 	AppSubscriptionPurge  = Option{"NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, delay}
 	LastCleanup           = Option{"NmsCleanup_LastCleanup", 0, moment}

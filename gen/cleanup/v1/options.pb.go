@@ -85,9 +85,9 @@ type Options struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// XtkCleanup_NoStats. Default: VACUUM_ANALYZE.
 	StorageOptimization *StorageOptimization `protobuf:"varint,1,opt,name=storage_optimization,json=storageOptimization,proto3,enum=cleanup.v1.StorageOptimization,oneof" json:"storage_optimization,omitempty"`
-	// NmsCleanup_TrackingStatPurgeDelay: days to keep tracking statistics. Default: 360.
+	// NmsCleanup_TrackingStatPurgeDelay: days to keep tracking statistics. Default: 365.
 	TrackingStatPurgeDelayDays *int32 `protobuf:"varint,2,opt,name=tracking_stat_purge_delay_days,json=trackingStatPurgeDelayDays,proto3,oneof" json:"tracking_stat_purge_delay_days,omitempty"`
-	// NmsCleanup_TrackingLogPurgeDelay: days to keep tracking logs. Default: 360.
+	// NmsCleanup_TrackingLogPurgeDelay: days to keep tracking logs. Default: 365.
 	TrackingLogPurgeDelayDays *int32 `protobuf:"varint,3,opt,name=tracking_log_purge_delay_days,json=trackingLogPurgeDelayDays,proto3,oneof" json:"tracking_log_purge_delay_days,omitempty"`
 	// NmsCleanup_BroadLogPurgeDelay: days to keep delivery and exclusion logs. Default: 180.
 	BroadLogPurgeDelayDays *int32 `protobuf:"varint,4,opt,name=broad_log_purge_delay_days,json=broadLogPurgeDelayDays,proto3,oneof" json:"broad_log_purge_delay_days,omitempty"`
@@ -97,11 +97,11 @@ type Options struct {
 	RejectsPurgeDelayDays *int32 `protobuf:"varint,6,opt,name=rejects_purge_delay_days,json=rejectsPurgeDelayDays,proto3,oneof" json:"rejects_purge_delay_days,omitempty"`
 	// NmsCleanup_VisitorPurgeDelay: days to keep anonymous visitors. Default: 30.
 	VisitorPurgeDelayDays *int32 `protobuf:"varint,7,opt,name=visitor_purge_delay_days,json=visitorPurgeDelayDays,proto3,oneof" json:"visitor_purge_delay_days,omitempty"`
-	// NmsCleanup_PropositionPurgeDelay: days to keep offer propositions. Default: 360.
+	// NmsCleanup_PropositionPurgeDelay: days to keep offer propositions. Default: 365.
 	PropositionPurgeDelayDays *int32 `protobuf:"varint,8,opt,name=proposition_purge_delay_days,json=propositionPurgeDelayDays,proto3,oneof" json:"proposition_purge_delay_days,omitempty"`
 	// NmsCleanup_EventPurgeDelay: days to keep Message Center events. Default: 30.
 	EventPurgeDelayDays *int32 `protobuf:"varint,9,opt,name=event_purge_delay_days,json=eventPurgeDelayDays,proto3,oneof" json:"event_purge_delay_days,omitempty"`
-	// NmsCleanup_EventHistoPurgeDelay: days to keep archived Message Center events. Default: 360.
+	// NmsCleanup_EventHistoPurgeDelay: days to keep archived Message Center events. Default: 365.
 	EventHistoPurgeDelayDays *int32 `protobuf:"varint,10,opt,name=event_histo_purge_delay_days,json=eventHistoPurgeDelayDays,proto3,oneof" json:"event_histo_purge_delay_days,omitempty"`
 	// XtkCleanup_AuditTrailPurgeDelay: days to keep the audit trail. Default: 180.
 	AuditTrailPurgeDelayDays *int32 `protobuf:"varint,11,opt,name=audit_trail_purge_delay_days,json=auditTrailPurgeDelayDays,proto3,oneof" json:"audit_trail_purge_delay_days,omitempty"`
