@@ -75,8 +75,8 @@ FROM (VALUES
   ('SELECT, DELETE', :'list_tables'),
   ('SELECT, DELETE, INSERT', 'XtkJobLog NmsEmailErrorStat'),         -- an entry for purged mirror pages; sums of deleted rows
   ('SELECT, DELETE, UPDATE', 'NmsDelivery NmsGroup NmsBroadLogMid'), -- states; a list is locked before it is deleted
-  ('SELECT (iOptionId, sName, iLongValue, tsTimeStampValue), UPDATE (iLongValue, tsTimeStampValue),
-    INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE', 'XtkOption') -- numbers and timestamps, no texts
+  ('SELECT (iOptionId, sName, iDataType, iLongValue, sStringValue, tsTimeStampValue), UPDATE (iLongValue, sStringValue, tsTimeStampValue),
+    INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE', 'XtkOption') -- a number may be stored as a text; no memos
 ) AS n (privileges, names)
 JOIN pg_class c ON c.relname = ANY (regexp_split_to_array(lower(n.names), '\s+'))
 WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p');

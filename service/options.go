@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -190,32 +191,38 @@ func optionsAnswer(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 		if stored.Stored(f.option) {
 			out.Customized.Paths = append(out.Customized.Paths, f.name)
 		}
-		if f.outputOnly {
-			continue
-		}
 		value, err := inForce(stored, f.option)
 		if err != nil {
 			out.Invalid = append(out.Invalid, &cleanupv1.InvalidOption{
 				Field: f.name, Option: f.option.Name, StoredValue: stored.Number(f.option), Reason: err.Error(),
 			})
 		}
+		if f.outputOnly {
+			continue
+		}
 		if err == nil || !f.option.IsDelay() {
 			setField(out.Options, f.name, value)
 		}
 		setField(out.Defaults, f.name, f.option.Default)
 	}
-	out.Options.LastCleanupTime = moment(stored.Moment(campaign.LastCleanup))
-	out.Options.LastErrorStatCoalesceTime = moment(stored.Moment(campaign.LastErrorStatCoalesce))
+	last, _ := stored.Moment(campaign.LastCleanup) // errors are those told above
+	out.Options.LastCleanupTime = moment(last)
+	coalesced, _ := stored.Moment(campaign.LastErrorStatCoalesce)
+	out.Options.LastErrorStatCoalesceTime = moment(coalesced)
 	return out
 }
 
-// inForce is the value that tasks use: days for a delay.
+// inForce is the value that tasks use: days for a delay, 0 for a moment. It fails if they do not use what is stored.
 func inForce(stored *campaign.Options, o campaign.Option) (int, error) {
-	if !o.IsDelay() {
-		return stored.Statistics()
+	switch {
+	case o.IsDelay():
+		delay, err := stored.Delay(o)
+		return int(delay / campaign.Day), err
+	case o.IsMoment():
+		_, err := stored.Moment(o)
+		return 0, err
 	}
-	delay, err := stored.Delay(o)
-	return int(delay / campaign.Day), err
+	return stored.Statistics()
 }
 
 func setField(o *cleanupv1.Options, name string, value int) {
@@ -232,7 +239,7 @@ func etag(stored *campaign.Options) string {
 	var all strings.Builder
 	for _, f := range fields {
 		if !f.outputOnly {
-			fmt.Fprintln(&all, f.option.Name, stored.Stored(f.option), stored.Number(f.option))
+			fmt.Fprintln(&all, f.option.Name, stored.Stored(f.option), stored.Number(f.option), strconv.Quote(stored.Text(f.option)))
 		}
 	}
 	sum := sha256.Sum256([]byte(all.String()))

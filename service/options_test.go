@@ -90,6 +90,35 @@ func TestSetOptions(t *testing.T) {
 	set(&cleanupv1.SetOptionsRequest{}) // nothing to change
 }
 
+// An option that is stored as a text keeps its type, and what is set takes effect.
+func TestOptionsInTexts(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 6, ' 172800 ', 30), (2, 'NmsCleanup_BroadLogPurgeDelay', 6, 'a year', 86400),
+		(3, 'XtkCleanup_NoStats', 6, '2', 0), (4, 'NmsCleanup_LastCleanup', 6, '2026-01-01', 0), (5, 'NmsCleanup_EventPurgeDelay', 3, '1', 86400), (6, 'NmsCleanup_RejectsPurgeDelay', 6, NULL, 86400)`)
+	got := s.options(t)
+	o := got.GetOptions()
+	if o.GetVisitorPurgeDelayDays() != 2 || o.BroadLogPurgeDelayDays != nil || o.RejectsPurgeDelayDays != nil || o.GetEventPurgeDelayDays() != 1 || o.GetLastCleanupTime() != nil ||
+		o.GetStorageOptimization() != cleanupv1.StorageOptimization_STORAGE_OPTIMIZATION_ANALYZE {
+		t.Errorf("in force: %v", o)
+	}
+	var invalid []string
+	for _, i := range got.GetInvalid() {
+		invalid = append(invalid, i.GetField())
+	}
+	if want := []string{"broad_log_purge_delay_days", "rejects_purge_delay_days", "last_cleanup_time"}; !slices.Equal(invalid, want) || !strings.Contains(got.GetInvalid()[0].GetReason(), `"a year"`) {
+		t.Errorf("invalid: %v", got.GetInvalid())
+	}
+	set, err := s.SetOptions(t.Context(), &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{BroadLogPurgeDelayDays: proto.Int32(9), EventPurgeDelayDays: proto.Int32(8)}})
+	if err != nil || set.GetOptions().GetBroadLogPurgeDelayDays() != 9 || set.GetOptions().GetEventPurgeDelayDays() != 8 || set.GetEtag() == got.GetEtag() {
+		t.Errorf("set: %v, %v", set, err)
+	}
+	rows := s.db.Strings("SELECT concat_ws(' ', iOptionId, iDataType, sStringValue) FROM XtkOption WHERE iOptionId IN (2, 5) ORDER BY 1")
+	if want := []string{"2 6 777600", "5 3 1"}; !slices.Equal(rows, want) {
+		t.Errorf("stored: %q", rows)
+	}
+}
+
 func TestSetOptionsFromTheApplicationsSequence(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

@@ -109,7 +109,12 @@ func (c *condition) expand(ctx context.Context, sql string, r Rule) (string, err
 		c.plan.note(Warning, "row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is", c.table.Name)
 		return "", nil
 	}
-	values := map[string]argument{"@now": {c.env.Now, "timestamptz"}, "@last_cleanup": {c.env.Options.Moment(campaign.LastCleanup), "timestamptz"}}
+	last, err := c.env.Options.Moment(campaign.LastCleanup)
+	if err != nil && strings.Contains(sql, "@last_cleanup") {
+		c.plan.note(Warning, "%v; %s is left as it is", err, c.table.Name)
+		return "", nil
+	}
+	values := map[string]argument{"@now": {c.env.Now, "timestamptz"}, "@last_cleanup": {last, "timestamptz"}}
 	if strings.Contains(sql, "@cutoff") {
 		delay, err := c.env.Options.Delay(r.Option)
 		if err != nil {

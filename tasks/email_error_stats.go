@@ -39,10 +39,15 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 		e.log(ctx, Info, "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps up to when statistics are coalesced: skipped")
 		return false, nil
 	}
+	kept, err := e.Options.Moment(campaign.LastErrorStatCoalesce)
+	if err != nil {
+		e.log(ctx, Warning, fmt.Sprintf("%v; %s is left as it is", err, t.Name))
+		return false, nil
+	}
 	var start pgtype.Timestamptz
 	var rows int64
 	if err := e.engine.Retry(ctx, t.Name, func() error {
-		if kept := e.Options.Moment(campaign.LastErrorStatCoalesce); kept != nil {
+		if kept != nil {
 			start = pgtype.Timestamptz{Time: *kept, Valid: true}
 		} else if err := e.Pool.QueryRow(ctx, "SELECT min(tsDate)::timestamptz FROM "+t.Quoted()).Scan(&start); err != nil {
 			return err

@@ -129,11 +129,20 @@ func (m *model) option(name string) *rec {
 	return nil
 }
 
+// isText reports whether an option's value is a text.
+func (r *rec) isText() bool { return r != nil && r.int("iDataType") == 6 }
+
 // cutoff is the moment before which rows are older than a delay. ok is false if the stored delay is too small.
 func (m *model) cutoff(name string, days int, extra time.Duration) (time.Time, bool) {
 	delay := time.Duration(days) * day
 	if o := m.option(name); o != nil {
 		delay = time.Duration(o.int("iLongValue")) * time.Second
+		if o.isText() {
+			delay = 0
+			if seconds, err := strconv.Atoi(strings.TrimSpace(o.text("sStringValue"))); err == nil {
+				delay = time.Duration(seconds) * time.Second
+			}
+		}
 	}
 	return m.now.Add(-delay - extra), delay >= day
 }
@@ -474,6 +483,9 @@ func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
 }
 
 func (m *model) npai() {
+	if m.option("NmsCleanup_LastCleanup").isText() {
+		return
+	}
 	last := time.Time{}
 	if o := m.option("NmsCleanup_LastCleanup"); o != nil && o.date("tsTimeStampValue") != nil {
 		last = *o.date("tsTimeStampValue")
@@ -519,7 +531,7 @@ func (m *model) tracking() {
 
 func (m *model) coalesce() {
 	t := m.db.Table("NmsEmailErrorStat")
-	if t == nil {
+	if t == nil || m.option("NmsLastErrorStatCoalesce").isText() {
 		return
 	}
 	m.coalesced = true

@@ -147,15 +147,27 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 		}
 		options.Rows = append(options.Rows, r.row)
 	}
+	write := func(text string) { // the option added last is a text
+		r := rec{options, options.Rows[len(options.Rows)-1]}
+		r.set("iDataType", int64(6))
+		r.set("sStringValue", text)
+	}
 	for _, name := range []string{"TrackingStat", "TrackingLog", "BroadLog", "RecycledDelivery", "Rejects", "Visitor", "Proposition", "Event", "EventHisto", "AppSubscriptionRcp"} {
 		if rng.IntN(3) == 0 {
-			add("NmsCleanup_"+name+"PurgeDelay", []int64{30, 86_399, 86_400, 100_000, 40 * 86_400, 2_147_483_647}[rng.IntN(6)], nil)
+			seconds := []int64{30, 86_399, 86_400, 100_000, 40 * 86_400, 2_147_483_647}
+			add("NmsCleanup_"+name+"PurgeDelay", seconds[rng.IntN(6)], nil)
+			if rng.IntN(4) == 0 {
+				write([]string{"", "x", "30 days", " 100000 ", "86400", "3456000.0", "99999999999999999999"}[rng.IntN(7)])
+			}
 		}
 	}
 	when := func() any { return now.Add(-time.Duration(rng.IntN(60*24)) * time.Hour) }
 	for _, name := range []string{"NmsCleanup_LastCleanup", "NmsLastErrorStatCoalesce", "NmsMidSourcing_LastBroadLog_name 1", "NmsMidSourcing_LastBroadLog_name 2"} {
 		if rng.IntN(2) == 0 {
 			add(name, 0, when())
+			if rng.IntN(8) == 0 {
+				write("2026-01-01")
+			}
 		}
 	}
 	add("XtkCleanup_NoStats", int64(1+rng.IntN(2)), nil) // analyzing changes no row, and takes less time

@@ -178,7 +178,7 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	for _, sql := range []string{
 		"SELECT FROM NmsRecipient", "DELETE FROM NmsRecipient", "SELECT FROM NmsRecipient FOR UPDATE", "COPY NmsRecipient TO STDOUT", // a mapping names it
 		"SELECT FROM XtkOperatorGroup", "DELETE FROM XtkOperatorGroup", "SELECT sPassword FROM NmsExtAccount", "SELECT a FROM NmsExtAccount a",
-		"SELECT sStringValue FROM XtkOption", "UPDATE XtkOption SET mMemoValue = ''", "UPDATE XtkOption SET sName = ''",
+		"SELECT mMemoValue FROM XtkOption", "UPDATE XtkOption SET iDataType = 6", "UPDATE XtkOption SET mMemoValue = ''", "UPDATE XtkOption SET sName = ''",
 		"SELECT FROM grp500002", "SELECT FROM wkf99001_1", "DELETE FROM wkf12_3",
 		"DELETE FROM XtkJob", "DELETE FROM XtkWorkflow", "UPDATE NmsExtAccount SET iActive = 1", "UPDATE NmsDeliveryMapping SET sBroadLogSchema = 'nms:recipient'",
 		"UPDATE NmsVisitor SET sExternalId = ''", "INSERT INTO NmsVisitor DEFAULT VALUES", "INSERT INTO NmsDelivery DEFAULT VALUES", "UPDATE XtkAudit SET tsChanged = now()",
@@ -220,7 +220,7 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	db.Superuser("GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO " + clerk +
 		"; GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO " + clerk)
 	for _, grant := range []string{
-		"SELECT (iOptionId, sName, iLongValue, tsTimeStampValue), UPDATE (iLongValue, tsTimeStampValue), INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE ON XtkOption",
+		"SELECT (iOptionId, sName, iDataType, iLongValue, sStringValue, tsTimeStampValue), UPDATE (iLongValue, sStringValue, tsTimeStampValue), INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE ON XtkOption",
 		"SELECT (iExtAccountId, sName, iActive) ON NmsExtAccount", "SELECT, INSERT, DELETE ON NmsEmailErrorStat", "INSERT ON XtkJobLog", "USAGE ON SEQUENCE XtkNewId, XtkJobLogId", "SELECT, UPDATE, DELETE ON CusBroadLogPart_rest",
 	} {
 		db.Do("GRANT " + grant + " TO " + clerk)

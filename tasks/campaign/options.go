@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,8 +30,8 @@ type Option struct {
 type kind int
 
 const (
-	delay  kind = iota // seconds in iLongValue
-	code               // a number in iLongValue
+	delay  kind = iota // seconds in iLongValue, or in sStringValue if the row's type is text
+	code               // a number there
 	moment             // tsTimeStampValue
 )
 
@@ -67,6 +69,9 @@ const (
 // IsDelay reports whether the option is a number of days.
 func (o Option) IsDelay() bool { return o.kind == delay }
 
+// IsMoment reports whether the option is a moment.
+func (o Option) IsMoment() bool { return o.kind == moment }
+
 // Check returns what is wrong with a value to be stored: days for a delay, the code for NoStats. nil: nothing.
 func (o Option) Check(value int) error {
 	switch {
@@ -82,6 +87,7 @@ func (o Option) Check(value int) error {
 type Options struct {
 	numbers map[string]int64
 	moments map[string]time.Time
+	texts   map[string]string // of rows whose type is text; a number among them is in numbers, too
 	stored  map[string]bool
 	hidden  string // why stored numbers cannot be read; empty: they can
 }
@@ -95,9 +101,9 @@ func Nearest(moment string) string {
 // ReadOptions reads XtkOption. A database without that table has no stored options. If there may be some that cannot be read,
 // no delay is in force: the defaults might delete too much.
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
-	o := &Options{numbers: map[string]int64{}, moments: map[string]time.Time{}, stored: map[string]bool{}}
+	o := &Options{numbers: map[string]int64{}, moments: map[string]time.Time{}, texts: map[string]string{}, stored: map[string]bool{}}
 	t := c.Table("XtkOption")
-	number, moment := "NULL", "NULL"
+	number, moment, text := "NULL", "NULL", "NULL"
 	switch {
 	case t == nil:
 		return o, nil
@@ -116,7 +122,13 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	if !t.Has("sName") {
 		return o, nil
 	}
-	rows, err := db.Query(ctx, "SELECT sName, "+number+"::bigint, "+moment+"::timestamptz FROM "+t.Quoted()+" WHERE sName = ANY ($1)", optionNames)
+	switch {
+	case t.Has("iDataType", "sStringValue"):
+		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN COALESCE(sStringValue, '') END", typeText)
+	case t.Has("iDataType"):
+		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN '' END", typeText)
+	}
+	rows, err := db.Query(ctx, "SELECT sName, "+number+"::bigint, "+moment+"::timestamptz, "+text+"::text FROM "+t.Quoted()+" WHERE sName = ANY ($1)", optionNames)
 	if err != nil {
 		return nil, fmt.Errorf("read XtkOption: %w", err)
 	}
@@ -124,9 +136,17 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 		name  string
 		value *int64
 		when  *time.Time
+		words *string
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &value, &when}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &value, &when, &words}, func() error {
 		o.stored[name] = true
+		if words != nil {
+			o.texts[name] = *words
+			if number, err := strconv.ParseInt(strings.TrimSpace(*words), 10, 64); err == nil {
+				o.numbers[name] = number
+			}
+			return nil
+		}
 		if value != nil {
 			o.numbers[name] = *value
 		}
@@ -144,25 +164,44 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 // Stored reports whether the option has a row.
 func (o *Options) Stored(opt Option) bool { return o.stored[opt.Name] }
 
-// Number is the stored number as it is: seconds for a delay, the code for NoStats.
+// Number is the stored number as it is: seconds for a delay, the code for NoStats; 0 when there is none.
 func (o *Options) Number(opt Option) int64 { return o.numbers[opt.Name] }
 
-// Moment is a stored moment, clamped to the years 1 to 9999; nil when there is none.
-func (o *Options) Moment(opt Option) *time.Time {
-	if t, ok := o.moments[opt.Name]; ok {
-		return &t
+// Text is what is stored where the row's type is text; empty when it is not.
+func (o *Options) Text(opt Option) string { return o.texts[opt.Name] }
+
+// noNumber fails if the option is stored as a text that is no number.
+func (o *Options) noNumber(opt Option) error {
+	text, isText := o.texts[opt.Name]
+	if _, ok := o.numbers[opt.Name]; isText && !ok {
+		return fmt.Errorf("option %s is stored as the text %.40q, which is no number", opt.Name, text)
 	}
 	return nil
 }
 
-// Delay is the delay in force. It fails if the stored one cannot be read, is less than a day, or exceeds 32 bits of seconds:
-// such a delay is never used.
+// Moment is a stored moment, clamped to the years 1 to 9999; nil when there is none. It fails if the row's type is text, of
+// which none is read: without a lower bound more would be deleted.
+func (o *Options) Moment(opt Option) (*time.Time, error) {
+	if _, isText := o.texts[opt.Name]; isText {
+		return nil, fmt.Errorf("option %s is stored as a text (iDataType %d) and not as a date: not used; delete its row, or make it a date", opt.Name, typeText)
+	}
+	if t, ok := o.moments[opt.Name]; ok {
+		return &t, nil
+	}
+	return nil, nil
+}
+
+// Delay is the delay in force. It fails if the stored one cannot be read, is no number, is less than a day, or exceeds 32 bits of
+// seconds: such a delay is never used.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
 	if o.hidden != "" {
 		return 0, fmt.Errorf("%s: option %s can not be read", o.hidden, opt.Name)
 	}
 	if !o.stored[opt.Name] {
 		return time.Duration(opt.Default) * Day, nil
+	}
+	if err := o.noNumber(opt); err != nil {
+		return 0, fmt.Errorf("%w: not used", err)
 	}
 	seconds := o.numbers[opt.Name]
 	switch {
@@ -182,6 +221,9 @@ func (o *Options) Statistics() (int, error) {
 	}
 	if !o.stored[NoStats.Name] {
 		return NoStats.Default, nil
+	}
+	if err := o.noNumber(NoStats); err != nil {
+		return NoStatistics, fmt.Errorf("%w: acts as 1, nothing is done", err)
 	}
 	value := o.numbers[NoStats.Name]
 	if value < VacuumAnalyze || value > AnalyzeOnly {

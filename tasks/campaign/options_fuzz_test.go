@@ -40,7 +40,9 @@ func FuzzStoredOption(f *testing.F) {
 		if code, err := o.Statistics(); err == nil && int64(code) != number || code < 0 || code > 2 {
 			t.Errorf("the code %d is %d, %v", number, code, err)
 		}
-		if m := o.Moment(campaign.LastCleanup); m != nil {
+		if m, err := o.Moment(campaign.LastCleanup); err != nil {
+			t.Error(err)
+		} else if m != nil {
 			if err := timestamppb.New(*m).CheckValid(); err != nil {
 				t.Errorf("%s can not be told to a caller: %v", when, err)
 			}

@@ -26,6 +26,7 @@ func (c *Catalog) KeepsMoments() bool {
 // Types of a value in XtkOption.iDataType.
 const (
 	typeNumber = 3
+	typeText   = 6
 	typeMoment = 7
 )
 
@@ -56,7 +57,7 @@ func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	return err
 }
 
-// store updates the option's row, or inserts one. Others may insert it, or take the new id, in between: then the
+// store updates the option's row, or inserts one. A row keeps its type: a number is written as a text, too, if that is it. Others may insert it, or take the new id, in between: then the
 // insert is rolled back and everything tried again.
 func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string, dataType int, value any) error {
 	t := c.Table("XtkOption")
@@ -64,8 +65,12 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 		return ErrNoOptionTable
 	}
 	cast := map[int]string{typeNumber: "$2::bigint", typeMoment: "$2::timestamptz"}[dataType]
+	set := column + " = " + cast
+	if dataType == typeNumber && t.Has("sStringValue") {
+		set += fmt.Sprintf(", sStringValue = CASE WHEN iDataType = %d THEN %s::text ELSE sStringValue END", typeText, cast)
+	}
 	for range clashes {
-		tag, err := tx.Exec(ctx, fmt.Sprintf("UPDATE %s SET %s = %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), column, cast), opt.Name, value)
+		tag, err := tx.Exec(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), set), opt.Name, value)
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
 		}

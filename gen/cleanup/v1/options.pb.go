@@ -250,7 +250,7 @@ type InvalidOption struct {
 	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
 	// The name of the XtkOption row.
 	Option string `protobuf:"bytes,2,opt,name=option,proto3" json:"option,omitempty"`
-	// What is stored: seconds for a delay, the code for storage_optimization.
+	// What is stored: seconds for a delay, the code for storage_optimization; 0 where the row holds no number, as in a text.
 	StoredValue int64 `protobuf:"varint,3,opt,name=stored_value,json=storedValue,proto3" json:"stored_value,omitempty"`
 	// Why it is not used, and what happens instead.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
