@@ -2,10 +2,10 @@
 -- database that is cleaned (and in those of mid-sourcing servers), and again after an update of cleanupd and when the
 -- application gets a new delivery mapping or partition:
 --
---   psql -d campaign [-v role=cleanupd] [-v schema=public] [-v list_tables='TABLE …'] -f role.sql
+--   psql -d campaign [-v role=cleanupd] [-v schema=public] [-v list_tables='TABLE …'] [-v included_tables='TABLE …'] -f role.sql
 --
 -- role is the role's name, schema the schema of the application's tables, list_tables are those that serve is given as
--- --related-list-table. No password is set: use \password cleanupd.
+-- --related-list-table, included_tables those in its --include. No password is set: use \password cleanupd.
 --
 -- What the role may do with the application's data afterwards, whatever it was granted before:
 --   * read the tables that the pipeline's rules depend on, delete from those that it cleans, and write where it does;
@@ -30,6 +30,10 @@
 \if :{?list_tables}
 \else
   \set list_tables ''
+\endif
+\if :{?included_tables}
+\else
+  \set included_tables ''
 \endif
 
 BEGIN;
@@ -72,7 +76,7 @@ FROM (VALUES
     NmsTrackingUrl NmsDeliveryStat NmsDeliveryLogStats NmsProviderMsgId NmsWebTrackingLog NmsTrackingStats XtkReject
     XtkWorkflowLog XtkWorkflowTask XtkWorkflowEvent XtkWorkflowLogin NmsVisitor NmsAddress NmsSubscription NmsEmailError
     NmsMxDomain XtkAudit XtkSessionInfo NmsRtEvent NmsBatchEvent NmsEventHisto NmsRemaMatchRcp'),
-  ('SELECT, DELETE', :'list_tables'),
+  ('SELECT, DELETE', :'list_tables'), ('SELECT, DELETE', :'included_tables'),
   ('SELECT, DELETE, INSERT', 'XtkJobLog NmsEmailErrorStat'),         -- an entry for purged mirror pages; sums of deleted rows
   ('SELECT, DELETE, UPDATE', 'NmsDelivery NmsGroup NmsBroadLogMid'), -- states; a list is locked before it is deleted
   ('SELECT (iOptionId, sName, iDataType, iLongValue, sStringValue, tsTimeStampValue), UPDATE (iLongValue, sStringValue, tsTimeStampValue),
@@ -90,7 +94,8 @@ WHERE k.contype = 'f' AND k.confrelid = to_regclass(format('%I.nmsgroup', :'sche
 -- they must have.
 CREATE TEMPORARY TABLE named (name text, columns name[], privileges text) ON COMMIT DROP;
 INSERT INTO named VALUES
-  ('nmsproposition[a-z0-9]*', '{ipropositionid}', 'SELECT, DELETE'), ('nmsappsubscription[a-z0-9]*', '{imobileappid, idisabled}', 'SELECT, DELETE');
+  ('nmsproposition[a-z0-9]*', '{ipropositionid}', 'SELECT, DELETE'), ('nmsproposition[a-z0-9]*', '{bipropositionid}', 'SELECT, DELETE'),
+  ('nmsappsubscription[a-z0-9]*', '{imobileappid, idisabled}', 'SELECT, DELETE');
 SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(format('%I.nmsdeliverymapping', :'schema')) AND relkind IN ('r', 'p')) AS mapped \gset
 \if :mapped
 LOCK TABLE :"schema".nmsdeliverymapping IN ACCESS SHARE MODE; -- it stays what it is found to be: a table, and its columns texts

@@ -17,6 +17,7 @@ var installations = []struct {
 	{4, func(db *pgtest.DB) { db.Do("ALTER TABLE NmsGroup DROP tsExpirationDate") }},
 	{6, func(db *pgtest.DB) { db.Do("DROP INDEX NmsRemaMatchRcp_id") }},
 	{6, version6},
+	{6, fromStandard},
 	{4, primaryKeys},
 	{6, wideIDs},
 }
@@ -41,6 +42,11 @@ func wideIDs(db *pgtest.DB) {
 		JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'integer'::regtype AND attname LIKE '%id' GROUP BY attrelid`) {
 		db.Do(alter)
 	}
+}
+
+// fromStandard gives propositions the 64-bit keys of a database that came from Campaign Standard.
+func fromStandard(db *pgtest.DB) {
+	db.Do(`ALTER TABLE NmsPropositionRcp RENAME iPropositionId TO biPropositionId; ALTER TABLE NmsPropositionRcp ALTER biPropositionId TYPE bigint`)
 }
 
 // withoutZone makes all dates those of an old installation.

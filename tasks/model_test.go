@@ -20,6 +20,7 @@ type model struct {
 	coalesced bool                // email-error-stats had something to do
 	// references are the foreign keys.
 	references []reference
+	include    map[string][]string
 	// The account that the run should give.
 	deleted, updated, dropped int64
 }
@@ -222,7 +223,7 @@ func (m *model) run() {
 	m.npai()
 	m.remove("NmsSubscription", func(r rec) bool { return r.int("iDeleteStatus") != 0 })
 	m.tracking()
-	for _, log := range m.allLogs() {
+	for _, log := range append(m.allLogs(), m.include["delivery-logs"]...) {
 		m.old(log, "tsLastModified", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
 	}
 	m.old("NmsProviderMsgId", "tsCreated", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
@@ -525,6 +526,9 @@ func (m *model) tracking() {
 			})
 		}
 		m.removeLinked("NmsWebTrackingLog", "iWebTrackingLogId", gone)
+	}
+	for _, log := range m.include["tracking-logs"] {
+		m.old(log, "tsLog", "NmsCleanup_TrackingLogPurgeDelay", 365, 0, nil)
 	}
 	m.old("NmsTrackingStats", "tsStart", "NmsCleanup_TrackingStatPurgeDelay", 365, 0, nil)
 }

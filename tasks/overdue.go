@@ -24,9 +24,9 @@ type aged struct {
 
 // Overdue returns how long the oldest row of each table has been obsolete, by the tables' stored names; 0: none is. It covers
 // the tables whose rule is a date alone, if an index or the planner's statistics have it. cleaned is the clock of the last run
-// in which a task succeeded, by the task's name: statistics may be older than that.
-func Overdue(ctx context.Context, pool *pgxpool.Pool, cleaned map[string]time.Time) (map[string]time.Duration, error) {
-	e := &Env{Config: Config{Pool: pool, DryRun: true}, engine: purge.New(purge.Engine{Pool: pool})}
+// in which a task succeeded, by the task's name: statistics may be older than that. include is as in Config.
+func Overdue(ctx context.Context, pool *pgxpool.Pool, include map[string][]string, cleaned map[string]time.Time) (map[string]time.Duration, error) {
+	e := &Env{Config: Config{Pool: pool, DryRun: true, Include: include}, engine: purge.New(purge.Engine{Pool: pool})}
 	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&e.Now); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ func TestOverdue(t *testing.T) {
 	db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
 		INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_BroadLogPurgeDelay', 10 * 86400), (2, 'NmsCleanup_PropositionPurgeDelay', 30);
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified) VALUES (0, '1970-01-01'), (1, now() - interval '13 days'), (2, now());
+		INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastModified) VALUES (1, now() - interval '14 days');
 		INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (1, '2000-01-01');
 		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, now());
 		INSERT INTO NmsRtEvent (iRtEventId, tsLastModified) VALUES (1, '2000-01-01'), (2, '2000-01-01');
@@ -29,7 +30,7 @@ func TestOverdue(t *testing.T) {
 	cleaned := map[string]time.Time{"expired-events": time.Now().Add(-time.Hour)}
 	ask := func() map[string]time.Duration {
 		t.Helper()
-		ages, err := tasks.Overdue(t.Context(), db.Pool, cleaned)
+		ages, err := tasks.Overdue(t.Context(), db.Pool, map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}}, cleaned)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +38,7 @@ func TestOverdue(t *testing.T) {
 		return ages
 	}
 	const day = 24 * time.Hour
-	want := map[string]time.Duration{"nmsbroadlogrcp": 3 * day, "nmsrtevent": time.Hour, "nmsbatchevent": 2 * day}
+	want := map[string]time.Duration{"nmsbroadlogrcp": 3 * day, "nmsrtevent": time.Hour, "nmsbatchevent": 2 * day, "nmsbroadlogeventhisto": 4 * day}
 	got := ask()
 	for table, age := range want {
 		if (got[table] - age).Abs() > 10*time.Minute {

@@ -34,6 +34,9 @@ func TestRandomDatabases(t *testing.T) {
 			m := randomDatabase(t, db, seed, now)
 			rng := rand.New(rand.NewPCG(seed, 2))
 			limit := []int{0, 7, 100}[rng.IntN(3)]
+			if rng.IntN(2) == 0 {
+				m.include = map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}, "tracking-logs": {"nmstrackinglogeventhisto"}}
+			}
 			original := m.keys()
 			m.run()
 			want := m.contents(original)
@@ -42,10 +45,10 @@ func TestRandomDatabases(t *testing.T) {
 				if which == "first" && rng.IntN(2) == 0 { // the worker dies at some batch, and another continues
 					j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
 				}
-				err := runWith(t, j, func(c *tasks.Config) { c.MaxRows = limit })
+				err := runWith(t, j, func(c *tasks.Config) { c.MaxRows, c.Include = limit, m.include })
 				if errors.Is(err, tasks.ErrLost) {
 					j.loseAt = 0
-					err = runWith(t, j, func(c *tasks.Config) { goOn(c, j); c.MaxRows = limit })
+					err = runWith(t, j, func(c *tasks.Config) { goOn(c, j); c.MaxRows, c.Include = limit, m.include })
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -43,6 +43,8 @@ type Config struct {
 	MidSourcing map[string]*pgxpool.Pool
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
+	// Include are further tables that tasks take in, by the tasks' names: stored names.
+	Include map[string][]string
 }
 
 // Run executes the tasks and reports to the journal. Its error is that of the failed tasks, ErrStopped, or

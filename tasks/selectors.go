@@ -35,16 +35,11 @@ func tables(names ...string) Selector {
 	}
 }
 
-// matching selects the tables of a family that is listed nowhere, by their stored names, if they have these
-// columns. what names them for people.
-func matching(what string, pattern *regexp.Regexp, columns ...string) Selector {
+// matching selects the tables of a family that is listed nowhere, by their stored names, if they look like it. what names them
+// for people.
+func matching(what string, pattern *regexp.Regexp, looks func(t *campaign.Table) bool) Selector {
 	return func(_ context.Context, e *Env, p *plan) ([]*campaign.Table, error) {
-		var found []*campaign.Table
-		for _, t := range e.Catalog.Matching(pattern) {
-			if t.Has(columns...) {
-				found = append(found, t)
-			}
-		}
+		found := e.Catalog.Tables(func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && looks(t) })
 		if found == nil {
 			p.note(Info, "there are no %s: skipped", what)
 		}

@@ -24,7 +24,7 @@ func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 	t.Helper()
 	role = db.Name + "_least"
 	for range 2 {
-		if out, err := psql(t, db, append([]string{"-v", "role=" + role, "-v", "list_tables=CusListNote NmsNotThere"}, more...)...); err != nil {
+		if out, err := psql(t, db, append([]string{"-v", "role=" + role, "-v", "list_tables=CusListNote NmsNotThere", "-v", "included_tables=NmsBroadLogEventHisto"}, more...)...); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -80,7 +80,7 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	now := time.Now().Add(30 * time.Minute) // no row becomes obsolete between the two runs
 	run := func(url string) *replica {
 		t.Helper()
-		r := serve(t, "--database-url", url, "--related-list-table", "CusListNote")
+		r := serve(t, "--database-url", url, "--related-list-table", "CusListNote", "--include", "delivery-logs=NmsBroadLogEventHisto")
 		if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
@@ -225,7 +225,7 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	} {
 		db.Do("GRANT " + grant + " TO " + clerk)
 	}
-	r := serve(t, "--database-url", db.As(clerk), "--related-list-table", "CusListNote")
+	r := serve(t, "--database-url", db.As(clerk), "--related-list-table", "CusListNote", "--include", "delivery-logs=NmsBroadLogEventHisto")
 	for {
 		code, out, errs := cleanupd(t, "run", "--server", r.grpc)
 		grants := regexp.MustCompile(`GRANT [A-Z, ]+ ON "public"\."\w+" TO "\w+"`).FindAllString(errs, -1)

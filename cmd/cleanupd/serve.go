@@ -31,6 +31,7 @@ type serveConfig struct {
 	batches     purge.Settings
 	midSourcing []string // NAME=URL
 	listTables  []string
+	include     []string // TASK=TABLE
 	forms       formsConfig
 	access      accessConfig
 	tracer      pgx.QueryTracer // of the databases' connections; nil: none
@@ -90,6 +91,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&c.httpListen, "http-listen", c.httpListen, "the address for REST; port 0 picks a free one")
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account; may be repeated")
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
+	f.StringArrayVar(&c.include, "include", nil, "TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or app-subscriptions, for that task alone; may be repeated")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise")
 	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
 	f.DurationVar(&c.batches.Target, "batch-target", c.batches.Target, "how long a batch should take on the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
@@ -156,6 +158,10 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err != nil {
 		return nil, err
 	}
+	include, err := parseInclude(c.include)
+	if err != nil {
+		return nil, err
+	}
 	forms, err := c.forms.check()
 	if err != nil {
 		return nil, err
@@ -188,6 +194,9 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err := warnOfOpenSchemas(ctx, log, s.pool); err != nil {
 		return nil, err
 	}
+	if err := checkInclude(ctx, s.pool, include); err != nil {
+		return nil, err
+	}
 	if err := s.connectOthers(ctx, others, c.tracer); err != nil {
 		return nil, err
 	}
@@ -201,7 +210,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	}
 	hostname, _ := os.Hostname() // informational
 	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: s.others, RelatedListTables: c.listTables})
+		MidSourcing: s.others, RelatedListTables: c.listTables, Include: include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager), service.NewUserData(streams, s.forms), door)

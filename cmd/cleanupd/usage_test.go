@@ -14,7 +14,7 @@ func TestHelp(t *testing.T) {
 	for command, parts := range map[string][]string{
 		"": {"serve", "migrate", "run", "runs", "demo", "version"},
 		"serve": {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers",
-			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--related-list-table", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
+			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--related-list-table", "--include", "$CLEANUPD_INCLUDE", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
 			"--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim", "--insecure"},
 		"migrate":        {"--database-url", "$CLEANUPD_DATABASE_URL", "(required without --forms-database-url)"},
 		"run":            {"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--continue-on-error", "--max-duration", "--detach", "--tls", "--tls-ca", "--client-cert", "--client-key", "$CLEANUPD_TOKEN"},

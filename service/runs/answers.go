@@ -121,7 +121,7 @@ func (a *answers) tables(ctx context.Context) error {
 	if _, err := pgx.ForEachRow(rows, []any{&task, &at}, func() error { cleaned[task] = at; return nil }); err != nil {
 		return err
 	}
-	ages, err := tasks.Overdue(ctx, a.m.pool, cleaned)
+	ages, err := tasks.Overdue(ctx, a.m.pool, a.m.include, cleaned)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,8 @@ type Config struct {
 	MidSourcing map[string]*pgxpool.Pool
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
+	// Include are further tables that tasks take in, as in tasks.Config.
+	Include map[string][]string
 }
 
 // Manager starts, executes, watches and cancels runs. Work and Listen must be running while its other methods are used.
@@ -59,6 +61,7 @@ type Manager struct {
 
 	midSourcing       map[string]*pgxpool.Pool
 	relatedListTables []string
+	include           map[string][]string
 
 	mu     sync.Mutex
 	tails  map[string]*tail
@@ -69,7 +72,7 @@ type Manager struct {
 func New(c Config) *Manager {
 	m := &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), settings: c.Settings, wake: make(chan struct{}, 1),
-		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, tails: map[string]*tail{}, atWork: map[string]bool{}, measured: prometheus.NewRegistry()}
+		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, tails: map[string]*tail{}, atWork: map[string]bool{}, measured: prometheus.NewRegistry()}
 	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m.metrics = newMetrics(m.measured)
 	measurePool(m.measured, m.pool)

@@ -189,7 +189,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		}
 	}
 	return tasks.Run(ctx, tasks.Config{Pool: m.pool, Lock: c.lock(), Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
-		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables}, j)
+		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include}, j)
 }
 
 // giveUp fails the current task, or the next one, after too many setbacks.

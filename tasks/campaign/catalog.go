@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -189,11 +188,11 @@ func (c *Catalog) ByOID(oid uint32) *Table {
 	return nil
 }
 
-// Matching returns the tables whose stored names match, ordered by name.
-func (c *Catalog) Matching(pattern *regexp.Regexp) []*Table {
+// Tables returns the tables of a kind, ordered by name.
+func (c *Catalog) Tables(kind func(t *Table) bool) []*Table {
 	var found []*Table
-	for name, t := range c.tables {
-		if pattern.MatchString(name) {
+	for _, t := range c.tables {
+		if kind(t) {
 			found = append(found, t)
 		}
 	}

@@ -23,6 +23,23 @@ var (
 	trackingLogs  = logFamily{"sTrackingLogSchema", "iTrackingLogId", []string{"iDeliveryId", "tsLog"}}
 )
 
+func (t *Table) is(family logFamily) bool {
+	return t.Has(family.columns...) && slices.Contains(t.keys, strings.ToLower(family.key))
+}
+
+// IsDeliveryLog reports whether the table has the unique key and the columns of a delivery or exclusion log.
+func (t *Table) IsDeliveryLog() bool { return t.is(deliveryLogs) }
+
+// IsTrackingLog reports whether the table has the unique key and the columns of a tracking log.
+func (t *Table) IsTrackingLog() bool { return t.is(trackingLogs) }
+
+// HasPropositions reports whether the table has the id of a proposition: of 32 bits, or the 64 bits of a database that came from
+// Campaign Standard.
+func (t *Table) HasPropositions() bool { return t.Has("iPropositionId") || t.Has("biPropositionId") }
+
+// HasAppSubscriptions reports whether the table has the columns of mobile subscriptions.
+func (t *Table) HasAppSubscriptions() bool { return t.Has("iMobileAppId", "iDisabled") }
+
 // schemaForm is the form of a schema's name. Beyond ASCII, PostgreSQL's lower case would differ from ours.
 var schemaForm = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):([A-Za-z0-9_]+)$`)
 
@@ -105,7 +122,7 @@ func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, probl
 	if t = c.Table(name); t == nil {
 		return nil, fmt.Sprintf("%s in a delivery mapping is %q, which names no table: passed over", family.mappingColumn, schemaName)
 	}
-	if missing := t.Missing(family.columns...); missing != nil || !slices.Contains(t.keys, strings.ToLower(family.key)) {
+	if !t.is(family) {
 		return t, fmt.Sprintf("table %s (%s %q in a delivery mapping) does not look like such a log (a unique key %s and the columns %s): left alone",
 			t.Name, family.mappingColumn, schemaName, family.key, strings.Join(family.columns, ", "))
 	}

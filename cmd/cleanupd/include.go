@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// parseInclude parses TASK=TABLE of tables that tasks take in, and returns the tables' stored names by task.
+func parseInclude(given []string) (map[string][]string, error) {
+	include := map[string][]string{}
+	for _, entry := range given {
+		task, table, _ := strings.Cut(entry, "=")
+		if task == "" || table == "" {
+			return nil, usagef("--include is TASK=TABLE, not %q", entry)
+		}
+		include[task] = append(include[task], strings.ToLower(table))
+	}
+	return include, nil
+}
+
+// checkInclude refuses tables that are missing, or do not look like those of the task.
+func checkInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]string) error {
+	if len(include) == 0 {
+		return nil
+	}
+	err := tasks.CheckInclude(ctx, pool, include)
+	if errors.Is(err, tasks.ErrInclude) || errors.Is(err, campaign.ErrNotCampaign) {
+		return usagef("--include: %w", err)
+	}
+	return err
+}
