@@ -37,7 +37,7 @@ var deliverySteps = []Step{
 var deliveries = Task{
 	Name:        "deliveries",
 	Title:       "Deleted deliveries",
-	Description: "Deliveries marked as deleted or recycled for longer than their delay, with all that belongs to them, on their mid-sourcing servers first.",
+	Description: "Deliveries marked as deleted or recycled for longer than their delay, with all that the published rules name, on their mid-sourcing servers first. Seed members, relations to assets and simulations, snapshots, validation logs and volumes stay.",
 	Set: &Set{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: []Rule{
 		{Where: "iDeleteStatus <> 0 AND COALESCE(tsDelete, tsLastModified) < @cutoff", Option: campaign.RecycledDeliveryPurge},
 	}},
