@@ -42,7 +42,9 @@ func TestMidSourcing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer gone.Close()
-	configured := func(c *tasks.Config) { c.MidSourcing = map[string]*pgxpool.Pool{"far": there.Pool, "lost": gone} }
+	configured := func(c *tasks.Config) {
+		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool, "lost": gone}
+	}
 	if j, err := run(t, here, func(c *tasks.Config) { configured(c); c.DryRun = true }, "deliveries"); err == nil || here.Int("SELECT count(*) FROM NmsDelivery") != 6 || there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 {
 		t.Errorf("a dry run: %v, %q", err, j.logs)
 	}
@@ -73,7 +75,7 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 		return nil
 	}
 	err := runWith(t, j, func(c *tasks.Config) {
-		c.MidSourcing, c.Limits = map[string]*pgxpool.Pool{"far": there.Pool}, purge.Limits{RowsPerSecond: 1}
+		c.MidSourcing.Databases, c.Limits = map[string]*pgxpool.Pool{"far": there.Pool}, purge.Limits{RowsPerSecond: 1}
 	}, "deliveries")
 	if !errors.Is(err, tasks.ErrStopped) || j.states["deliveries"] != "" || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
 		t.Errorf("the task is %s: %v", j.states["deliveries"], err)
@@ -83,9 +85,26 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
-	j := mustRun(t, here, func(c *tasks.Config) { c.MidSourcing = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
+	j := mustRun(t, here, func(c *tasks.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
 	if got := here.Strings(deliveriesLeft); !slices.Equal(got, []string{"4"}) || !j.said("WARNING", `"lost"`, "here alone") {
 		t.Errorf("left here: %v; %q", got, j.logs)
+	}
+}
+
+// The deliveries of an account may be kept, with all that belongs to them.
+func TestMidSourcingThatIsKept(t *testing.T) {
+	t.Parallel()
+	for _, dryRun := range []bool{true, false} {
+		here, there := midSourced(t)
+		j := mustRun(t, here, func(c *tasks.Config) {
+			c.MidSourcing, c.DryRun = tasks.MidSourcing{Databases: map[string]*pgxpool.Pool{"far": there.Pool}, Keep: []string{"lost", "other"}}, dryRun
+		}, "deliveries")
+		if j.states["deliveries"] != tasks.Succeeded || j.deleted["deliveries"] != 8 || !j.said("INFO", "1 deliveries", `"lost"`, "kept") || j.said("WARNING") {
+			t.Errorf("%s, %d rows: %q", j.states["deliveries"], j.deleted["deliveries"], j.logs)
+		}
+		if got := here.Strings(deliveriesLeft); !dryRun && (!slices.Equal(got, []string{"2", "4"}) || !slices.Equal(here.Strings(logsLeft), got)) {
+			t.Errorf("left here: %v", got)
+		}
 	}
 }
 
@@ -94,7 +113,7 @@ func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	there.Do("DROP TABLE NmsDeliveryMapping")
-	j := mustRun(t, here, func(c *tasks.Config) { c.MidSourcing = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
+	j := mustRun(t, here, func(c *tasks.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
 	if !j.said(`"far"`, "NmsDeliveryMapping is missing") {
 		t.Errorf("the run says %q", j.logs)
 	}
@@ -105,7 +124,7 @@ func TestMidSourcingWithALockedRow(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
-	mustRun(t, here, func(c *tasks.Config) { c.MidSourcing = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
+	mustRun(t, here, func(c *tasks.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
 	if got := here.Strings(deliveriesLeft); !slices.Equal(got, []string{"1", "4"}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
 		t.Errorf("left here: %v", got)
 	}
@@ -120,7 +139,7 @@ func TestMainDatabaseIsNoMidSourcingServer(t *testing.T) {
 	if err := tasks.CheckMidSourcing(t.Context(), here.Pool, there.Pool); err != nil {
 		t.Error(err)
 	}
-	if j, err := run(t, here, func(c *tasks.Config) { c.MidSourcing = map[string]*pgxpool.Pool{"far": here.Pool} }, "deliveries"); err == nil || here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId IN (1, 6)") != 2 {
+	if j, err := run(t, here, func(c *tasks.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} }, "deliveries"); err == nil || here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId IN (1, 6)") != 2 {
 		t.Errorf("the main database was purged as another: %q", j.logs)
 	}
 }

@@ -39,8 +39,8 @@ type Config struct {
 	purge.Settings
 	// Lock is the advisory lock that the run's batches share; 0: none.
 	Lock int64
-	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts.
-	MidSourcing map[string]*pgxpool.Pool
+	// MidSourcing says what is done about the deliveries of mid-sourcing servers.
+	MidSourcing MidSourcing
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
 	// Include are further tables that tasks take in, by the tasks' names: stored names.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -12,24 +13,28 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// parseMidSourcing parses NAME=URL of the databases of mid-sourcing servers without connecting.
-func parseMidSourcing(given []string) (map[string]*pgxpool.Config, error) {
-	others := map[string]*pgxpool.Config{}
+// keepHere is given instead of a URL where deliveries are to be kept.
+const keepHere = "keep"
+
+// parseMidSourcing parses NAME=URL of the databases of mid-sourcing servers without connecting, and NAME=keep.
+func parseMidSourcing(given []string) (others map[string]*pgxpool.Config, keep []string, err error) {
+	others = map[string]*pgxpool.Config{}
 	for _, entry := range given {
 		name, url, _ := strings.Cut(entry, "=")
-		if name == "" || url == "" {
-			return nil, usagef("--mid-sourcing is NAME=URL")
+		switch {
+		case name == "" || url == "":
+			return nil, nil, usagef("--mid-sourcing is NAME=URL or NAME=%s", keepHere)
+		case others[name] != nil || slices.Contains(keep, name):
+			return nil, nil, usagef("--mid-sourcing: %s is given twice", name)
+		case url == keepHere:
+			keep = append(keep, name)
+			continue
 		}
-		if others[name] != nil {
-			return nil, usagef("--mid-sourcing: %s is given twice", name)
+		if others[name], err = parseDatabaseURL("--mid-sourcing "+name, url); err != nil {
+			return nil, nil, err
 		}
-		config, err := parseDatabaseURL("--mid-sourcing "+name, url)
-		if err != nil {
-			return nil, err
-		}
-		others[name] = config
 	}
-	return others, nil
+	return others, keep, nil
 }
 
 // connectOthers creates the pools of the mid-sourcing databases. One that does not answer now may do so during a run; one

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
@@ -29,7 +30,7 @@ type serveConfig struct {
 	schedule    bool
 	history     time.Duration
 	batches     purge.Settings
-	midSourcing []string // NAME=URL
+	midSourcing []string // NAME=URL or NAME=keep
 	listTables  []string
 	include     []string // TASK=TABLE
 	forms       formsConfig
@@ -89,7 +90,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&c.databaseURL, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required)")
 	f.StringVar(&c.grpcListen, "grpc-listen", c.grpcListen, "the address for gRPC; port 0 picks a free one")
 	f.StringVar(&c.httpListen, "http-listen", c.httpListen, "the address for REST; port 0 picks a free one")
-	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account; may be repeated")
+	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are purged first; NAME=keep: keep its deliveries; may be repeated")
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
 	f.StringArrayVar(&c.include, "include", nil, "TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or app-subscriptions, for that task alone; may be repeated")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise")
@@ -154,7 +155,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err := checkLimits(c.batches.Limits); err != nil {
 		return nil, err
 	}
-	others, err := parseMidSourcing(c.midSourcing)
+	others, keep, err := parseMidSourcing(c.midSourcing)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +211,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	}
 	hostname, _ := os.Hostname() // informational
 	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: s.others, RelatedListTables: c.listTables, Include: include})
+		MidSourcing: tasks.MidSourcing{Databases: s.others, Keep: keep}, RelatedListTables: c.listTables, Include: include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager), service.NewUserData(streams, s.forms), door)

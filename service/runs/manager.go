@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -38,8 +39,8 @@ type Config struct {
 	History time.Duration
 	// Settings configure batches; Workers is DefaultWorkers if 0.
 	purge.Settings
-	// MidSourcing are the databases of mid-sourcing servers, by the names of their accounts (NmsExtAccount.sName).
-	MidSourcing map[string]*pgxpool.Pool
+	// MidSourcing says what is done about the deliveries of mid-sourcing servers.
+	MidSourcing tasks.MidSourcing
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
 	// Include are further tables that tasks take in, as in tasks.Config.
@@ -59,7 +60,7 @@ type Manager struct {
 	metrics      *metrics
 	measured     *prometheus.Registry
 
-	midSourcing       map[string]*pgxpool.Pool
+	midSourcing       tasks.MidSourcing
 	relatedListTables []string
 	include           map[string][]string
 
