@@ -21,6 +21,8 @@ type Delta struct {
 	Deleted int64
 	Updated int64
 	Dropped int64
+	// Recorded is how many rows Also wrote about those that were deleted.
+	Recorded int64
 	// Statements is how many statements changed rows, and Largest the most rows that one of them touched.
 	Statements, Largest int64
 	// Space is what the batch did to tables whose size is to be reported.

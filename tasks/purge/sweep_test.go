@@ -399,6 +399,30 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 	}
 }
 
+// What accompanies a deletion is written for exactly the rows that go, whether others of them are locked, or kept by a trigger.
+func TestAlsoRecordsWhatGoes(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 10_000)
+	db.Do(`CREATE TABLE noted (id int PRIMARY KEY, by int); CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE WHEN OLD.id = 9996 THEN NULL ELSE OLD END; END';
+		CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep(); CREATE TABLE before AS SELECT id FROM t`)
+	db.Hold("SELECT FROM t WHERE id = 2 FOR UPDATE")
+	s := obsolete
+	s.Also, s.SetArgs = &purge.Also{Returning: "r.id AS what", SQL: "INSERT INTO noted SELECT gone.what, $1::int FROM gone WHERE gone.what % 4 = 0"}, []any{7}
+	e, a := engine(db)
+	e.LockTimeout, e.Workers = 20*time.Millisecond, 4
+	result, err := e.Run(t.Context(), s, purge.Cursor{})
+	var recorded int64
+	for _, d := range a.batches {
+		recorded += d.Recorded
+	}
+	if err != nil || result != (purge.Result{Locked: 1, Kept: 1}) || a.deleted() != 4_998 || recorded != 2_499 || a.biggest() > 500 {
+		t.Errorf("result %+v, error %v, %d rows deleted, %d recorded", result, err, a.deleted(), recorded)
+	}
+	if n := db.Int("SELECT count(*) FROM noted n FULL JOIN (SELECT id FROM before EXCEPT SELECT id FROM t) g USING (id) WHERE by = 7 AND g.id IS NOT NULL OR n.id IS NULL AND g.id % 4 <> 0"); n != 4_998 {
+		t.Errorf("what was noted is right for %d rows", n)
+	}
+}
+
 // The action of a DO ALSO rule is done, whether there is one block or many, and whether rows are locked or not. With twins
 // nothing is deleted.
 func TestSweepHeedsWhatARuleAdds(t *testing.T) {

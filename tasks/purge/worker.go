@@ -108,7 +108,7 @@ func (w *worker) adapt() {
 
 // went is what the statements of a batch did.
 type went struct {
-	picked, gone, twins int64
+	picked, gone, twins int64      // twins: what Also wrote, if it is given
 	statements, largest int64      // those that changed rows, and the most rows of one
 	last                pgtype.TID // of the rows picked
 	filenode            uint32
@@ -179,8 +179,12 @@ func (sw *sweep) delta(n went) Delta {
 	case n.gone == 0:
 		return Delta{}
 	}
-	d := Delta{Deleted: n.gone + n.twins, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: sw.Relation, Rows: n.gone}}}
-	if sw.Twin != nil && n.twins > 0 {
+	d := Delta{Deleted: n.gone, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: sw.Relation, Rows: n.gone}}}
+	switch {
+	case sw.Also != nil:
+		d.Recorded = n.twins
+	case n.twins > 0:
+		d.Deleted += n.twins
 		d.Space = append(d.Space, Space{Relation: sw.Twin.Relation, Rows: n.twins})
 	}
 	return d
