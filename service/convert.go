@@ -27,6 +27,7 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 		Task: t.Task, State: cleanupv1.TaskState(cleanupv1.TaskState_value["TASK_STATE_"+string(t.State)]),
 		RowsDeleted: t.RowsDeleted, RowsUpdated: t.RowsUpdated, TablesDropped: t.TablesDropped, Batches: t.Batches,
 		StartTime: moment(t.StartTime), EndTime: moment(t.EndTime), Error: t.Error,
+		RemoteDeliveriesLeft: t.RemoteDeliveriesLeft,
 	}
 	for _, s := range t.Space {
 		out.Space = append(out.Space, &cleanupv1.TableSpace{

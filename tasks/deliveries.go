@@ -31,7 +31,7 @@ var deliverySteps = []Step{
 	{On: tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"), Link: "iDeliveryId", Limit: 20_000},
 	{On: table("XtkJobLog"), Link: "iJobId", Limit: 20_000}, // a delivery is a job
 	{On: tables("NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl"), Link: "iDeliveryId"},
-	{On: table("NmsDelivery"), OfSet: true},
+	{On: table("NmsDelivery"), OfSet: true, Also: recordLeftovers},
 }
 
 var deliveries = Task{

@@ -252,12 +252,12 @@ func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
 		e.log(ctx, Info, u.Name+": all of the partition was to go: dropped")
 	}
 	if r.Locked > 0 || r.Kept > 0 || r.TableLocked {
-		e.leave(ctx, u)
+		e.leaveRows(ctx, u)
 	}
 }
 
-// leave records that obsolete rows of a sweep are left.
-func (e *Env) leave(ctx context.Context, u unit) {
+// leaveRows records that obsolete rows of a sweep are left.
+func (e *Env) leaveRows(ctx context.Context, u unit) {
 	e.left = true
 	if u.step.dependent() {
 		e.holdBack(ctx, u)

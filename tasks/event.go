@@ -50,6 +50,9 @@ type Journal interface {
 	// Emptied returns the quoted names of the tables that a task of the run, or any (if it is empty), has deleted rows from,
 	// those with the most rows first.
 	Emptied(ctx context.Context, task string) ([]string, error)
+	// Record returns a statement that records deliveries which stay on mid-sourcing servers. It is part of the statement that
+	// deletes them here. The columns of query are account (empty: none), there and here (the ids), and label.
+	Record(query string) string
 	// At reports the current table, and how many rows the task is expected to have deleted at its end (negative:
 	// unknown).
 	At(object string, expected int64)

@@ -231,8 +231,11 @@ func (s *scene) underFaults(program string, seed uint64, move func(t *testing.T,
 	m.run()
 	app.adjust(t)
 	compare(t, "attacked", contents(t, s.db, m, original), m.contents(original))
+	compare(t, "attacked", s.db.Strings("SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery"), m.left)
 	var account, want [4]int64
+	left := int64(0)
 	for _, r := range run.GetResults() {
+		left += r.GetRemoteDeliveriesLeft()
 		account[0] += r.GetRowsDeleted()
 		account[1] += r.GetRowsUpdated()
 		account[2] += r.GetTablesDropped()
@@ -242,6 +245,9 @@ func (s *scene) underFaults(program string, seed uint64, move func(t *testing.T,
 	}
 	if want = [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; account != want {
 		t.Errorf("deleted, updated, dropped, and deleted table by table %v by the account, %v in truth", account, want)
+	}
+	if left != int64(len(m.left)) {
+		t.Errorf("%d deliveries are counted as left on mid-sourcing servers, want %d", left, len(m.left))
 	}
 	if t.Failed() {
 		for _, e := range events {

@@ -38,7 +38,9 @@ func purgeMidSourced(ctx context.Context, e *Env) (later, err error) {
 			continue
 		}
 		if pool == nil {
-			e.log(ctx, Warning, fmt.Sprintf("no database is configured for the mid-sourcing account %q: its %d deliveries are purged here alone", name, len(m)))
+			if err := e.leave(ctx, name, m); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		err := e.purgeThere(ctx, name, pool, m)
@@ -63,10 +65,7 @@ func (e *Env) midSourced(ctx context.Context) (map[string]midSourced, error) {
 		e.log(ctx, Info, fmt.Sprintf("%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone", t.Name, missing[0]))
 		return nil, nil
 	}
-	name, join := "''", ""
-	if accounts := e.Catalog.Table("NmsExtAccount"); accounts != nil && accounts.Has("iExtAccountId", "sName") {
-		name, join = "COALESCE(a.sName, '')", " LEFT JOIN "+accounts.Quoted()+" AS a ON a.iExtAccountId = r.iDeliveryProviderId AND a.iExtAccountId <> 0"
-	}
+	name, join := e.accountOf("r.iDeliveryProviderId")
 	rows, err := e.Pool.Query(ctx, fmt.Sprintf("SELECT %s, r.iMidRemoteId::bigint, r.iDeliveryId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND r.iMidRemoteId <> 0 AND r.iDeliveryId = ANY ($1) ORDER BY 3",
 		name, t.Quoted(), join), e.set.ids)
 	if err != nil {
@@ -87,6 +86,15 @@ func (e *Env) midSourced(ctx context.Context) (map[string]midSourced, error) {
 	return servers, err
 }
 
+// accountOf is the SQL of the name of the external account with an id, empty where there is none, and the join that it needs.
+func (e *Env) accountOf(id string) (name, join string) {
+	accounts := e.Catalog.Table("NmsExtAccount")
+	if accounts == nil || !accounts.Has("iExtAccountId", "sName") {
+		return "''", ""
+	}
+	return "COALESCE(a.sName, '')", fmt.Sprintf(" LEFT JOIN %s AS a ON a.iExtAccountId = %s AND a.iExtAccountId <> 0", accounts.Quoted(), id)
+}
+
 // stopHere stops those of a server's deliveries that are active in the main database. One whose row is locked is left for
 // the next run.
 func (e *Env) stopHere(ctx context.Context, m midSourced) error {
@@ -96,9 +104,9 @@ func (e *Env) stopHere(ctx context.Context, m midSourced) error {
 	if err := e.carryOut(ctx, []Step{stopDelivery}); err != nil {
 		return err
 	}
-	held := slices.DeleteFunc(slices.Clone(before), func(id int64) bool { return slices.Contains(e.set.ids, id) })
-	maps.DeleteFunc(m, func(here, _ int64) bool { return slices.Contains(held, here) })
+	stopped := idSet(e.set.ids)
+	maps.DeleteFunc(m, func(here, _ int64) bool { return !stopped[here] })
 	e.set.ids = whole
-	e.keep(held)
+	e.keep(slices.DeleteFunc(before, func(id int64) bool { return stopped[id] }))
 	return nil
 }

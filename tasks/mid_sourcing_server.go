@@ -71,7 +71,8 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	if err := errors.Join(there.carryOut(ctx, deliverySteps), there.refused); err != nil {
 		return err
 	}
-	maps.DeleteFunc(m, func(_, id int64) bool { return slices.Contains(there.set.ids, id) })
+	gone := idSet(there.set.ids)
+	maps.DeleteFunc(m, func(_, id int64) bool { return gone[id] })
 	e.keep(slices.Collect(maps.Keys(m))) // those that were held back there
 	what := "purged"
 	if e.DryRun {

@@ -89,6 +89,9 @@ func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	if got := here.Strings(deliveriesLeft); !slices.Equal(got, []string{"4"}) || !j.said("WARNING", `"lost"`, "here alone") {
 		t.Errorf("left here: %v; %q", got, j.logs)
 	}
+	if got := leftovers(here); !slices.Equal(got, []string{"lost 102 2 "}) || j.left != 1 || j.deleted["deliveries"] != 10 {
+		t.Errorf("left there: %q, %d of %d rows by the account", got, j.left, j.deleted["deliveries"])
+	}
 }
 
 // The deliveries of an account may be kept, with all that belongs to them.

@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -23,6 +24,8 @@ type model struct {
 	include    map[string][]string
 	// The account that the run should give.
 	deleted, updated, dropped int64
+	// What stays on mid-sourcing servers: account, id there, id here, label.
+	left []string
 }
 
 // relation is a table or view other than those with rows.
@@ -299,6 +302,9 @@ func (m *model) deliveries() {
 	if !ok {
 		return
 	}
+	accounts := map[int64]string{}
+	m.each("NmsExtAccount", func(r rec) { accounts[r.int("iExtAccountId")] = r.text("sName") })
+	delete(accounts, 0)
 	doomed := map[int64]bool{}
 	m.each("NmsDelivery", func(r rec) {
 		deleted := r.date("tsDelete")
@@ -307,6 +313,9 @@ func (m *model) deliveries() {
 		}
 		if r.int("iDeleteStatus") != 0 && deleted != nil && deleted.Before(cutoff) {
 			doomed[r.int("iDeliveryId")] = true
+			if r.int("iDeliveryId") != 0 && r.int("iDeliveryMode") == 4 && r.int("iMidRemoteId") != 0 {
+				m.left = append(m.left, fmt.Sprint(accounts[r.int("iDeliveryProviderId")], " ", r.int("iMidRemoteId"), " ", r.int("iDeliveryId"), " ", r.text("sLabel")))
+			}
 			if slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) { // stopped first
 				m.updated++
 			}

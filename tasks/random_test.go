@@ -59,6 +59,7 @@ func TestRandomDatabases(t *testing.T) {
 					}
 				}
 				compare(t, which, contents(t, db, m, original), want)
+				compare(t, which, leftovers(db), m.left)
 				var sum [4]int64
 				for _, d := range j.batches {
 					sum[0], sum[1], sum[2] = sum[0]+d.Deleted, sum[1]+d.Updated, sum[2]+d.Dropped
@@ -68,6 +69,9 @@ func TestRandomDatabases(t *testing.T) {
 				}
 				if account := [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; which == "first" && sum != account {
 					t.Errorf("deleted, updated, dropped, and deleted table by table: %d, want %d", sum, account)
+				}
+				if which == "first" && j.left != int64(len(m.left)) {
+					t.Errorf("%d deliveries are counted as left on mid-sourcing servers, want %d", j.left, len(m.left))
 				}
 			}
 		})
@@ -186,6 +190,16 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 		for _, row := range t.Rows {
 			if rng.IntN(10) == 0 {
 				rec{t, row}.set("sText", "Delivery cancelled")
+			}
+		}
+	}
+	if t := d.Table("NmsDelivery"); t != nil {
+		for _, row := range t.Rows {
+			if rng.IntN(2) == 0 {
+				rec{t, row}.set("iMidRemoteId", int64(rng.IntN(10)))
+			}
+			if rng.IntN(4) == 0 {
+				rec{t, row}.set("iDeliveryMode", int64(4))
 			}
 		}
 	}

@@ -20,6 +20,8 @@ type fixedSet struct {
 	where string
 	args  []any
 	ids   []int64
+	// leftovers are the ids of deliveries that stay on their mid-sourcing servers.
+	leftovers []int64
 }
 
 // fix returns a task's set without its ids; nil, with notes, if it is not applicable to this database.
@@ -52,11 +54,17 @@ func (s *fixedSet) read(ctx context.Context, db campaign.Querier) error {
 
 // keep removes parents from the task's set: they, and what depends on them, are left alone in this run.
 func (e *Env) keep(ids []int64) {
-	stays := map[int64]bool{}
-	for _, id := range ids {
-		stays[id] = true
-	}
+	stays := idSet(ids)
 	e.set.ids = slices.DeleteFunc(slices.Clone(e.set.ids), func(id int64) bool { return stays[id] })
+}
+
+// idSet is ids to look up.
+func idSet(ids []int64) map[int64]bool {
+	set := map[int64]bool{}
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
 }
 
 // inSet is the condition that a row is one of the set, or depends on one; empty, with a note, when it is not applicable.

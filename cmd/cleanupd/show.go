@@ -156,17 +156,18 @@ func soFar(p *cleanupv1.TaskProgress) string {
 func summary(r *cleanupv1.TaskResult, dry bool) string {
 	text := stateName("TASK_STATE_", r.GetState())
 	for _, count := range []struct {
-		n            int64
-		what, became string
-	}{{r.GetRowsDeleted(), "row", "deleted"}, {r.GetRowsUpdated(), "row", "updated"}, {r.GetTablesDropped(), "table", "dropped"}} {
+		n                 int64
+		one, many, became string
+	}{{r.GetRowsDeleted(), "row", "rows", "deleted"}, {r.GetRowsUpdated(), "row", "rows", "updated"}, {r.GetTablesDropped(), "table", "tables", "dropped"},
+		{r.GetRemoteDeliveriesLeft(), "delivery", "deliveries", "left on mid-sourcing servers"}} {
 		if dry {
 			count.became = "would be " + count.became
 		}
 		switch {
 		case count.n == 1:
-			text += fmt.Sprintf(", 1 %s %s", count.what, count.became)
+			text += fmt.Sprintf(", 1 %s %s", count.one, count.became)
 		case count.n > 1:
-			text += fmt.Sprintf(", %d %ss %s", count.n, count.what, count.became)
+			text += fmt.Sprintf(", %d %s %s", count.n, count.many, count.became)
 		}
 	}
 	if r.GetError() != "" {

@@ -10,6 +10,26 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
+// What a task did is told as far as it did anything.
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		r    *cleanupv1.TaskResult
+		dry  bool
+		says string
+	}{
+		{&cleanupv1.TaskResult{}, false, "succeeded"},
+		{&cleanupv1.TaskResult{RowsDeleted: 1, RowsUpdated: 2, TablesDropped: 3}, false, "succeeded, 1 row deleted, 2 rows updated, 3 tables dropped"},
+		{&cleanupv1.TaskResult{RowsDeleted: 9, RemoteDeliveriesLeft: 1}, false, "succeeded, 9 rows deleted, 1 delivery left on mid-sourcing servers"},
+		{&cleanupv1.TaskResult{RemoteDeliveriesLeft: 2, Error: "why"}, true, "succeeded, 2 deliveries would be left on mid-sourcing servers: why"},
+	} {
+		c.r.State = cleanupv1.TaskState_TASK_STATE_SUCCEEDED
+		if got := summary(c.r, c.dry); got != c.says {
+			t.Errorf("got %q, want %q", got, c.says)
+		}
+	}
+}
+
 // On a terminal progress stays on one line, however narrow, whatever is known about what is left; it says why a batch waits.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,7 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 			return err
 		}
 		if got.dryRun { // has no cursor: the current task is counted again from its beginning
-			if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0
+			if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0, remote_deliveries_left = 0
 				WHERE run_id = $1::text::uuid AND state = 'RUNNING'`, got.id); err != nil {
 				return err
 			}

@@ -155,7 +155,7 @@ func (j *journal) Proceed(ctx context.Context) error {
 func (j *journal) idle(d purge.Delta) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return d.Empty() && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && d.Cursor.Pending == nil && j.cursor.Pending == nil && time.Since(j.written) < checkEvery
+	return d.Empty() && d.Recorded == 0 && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && d.Cursor.Pending == nil && j.cursor.Pending == nil && time.Since(j.written) < checkEvery
 }
 
 // orFail ends a statement that returns the reason to stop: it divides by zero if there is no such run of this epoch.
@@ -166,7 +166,7 @@ const askSQL = "SELECT max(reason) FROM (SELECT " + stopReason + " AS reason) AS
 
 const accountSQL = withSpace + `, account AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
-    tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8
+    tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8, remote_deliveries_left = remote_deliveries_left + $13
   WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
 SELECT max(reason) FROM account` + orFail
 
@@ -175,7 +175,7 @@ func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql str
 	sql, args := askSQL, []any{j.claim.id, j.claim.epoch}
 	idle := j.idle(d)
 	if !idle {
-		sql, args = accountSQL, slices.Concat(args, []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space))
+		sql, args = accountSQL, slices.Concat(args, []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space), []any{d.Recorded})
 	}
 	var reason *string
 	if err := write(sql, args, &reason); err != nil {

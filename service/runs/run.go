@@ -64,6 +64,8 @@ type Result struct {
 	EndTime       *time.Time
 	Error         string
 	Space         []Space `json:",omitempty"`
+	// RemoteDeliveriesLeft is how many deliveries stay on mid-sourcing servers that no database is configured for.
+	RemoteDeliveriesLeft int64 `json:",omitempty"`
 }
 
 // Result is the account of the task of this name; nil when there is none.

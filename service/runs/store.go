@@ -22,7 +22,7 @@ import (
 const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause, last_sequence,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated', rows_updated, 'TablesDropped', tables_dropped,
-      'Batches', batches, 'StartTime', start_time, 'EndTime', end_time, 'Error', error) ORDER BY position)
+      'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_left, 'StartTime', start_time, 'EndTime', end_time, 'Error', error) ORDER BY position)
     FROM cleanupd.task WHERE run_id = r.id),
   (SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted, 'TableBytesBefore', table_bytes_before, 'IndexBytesBefore', index_bytes_before,
       'TableBytesAfter', table_bytes_after, 'IndexBytesAfter', index_bytes_after, 'DeadBytes', dead_bytes, 'FreeBytes', free_bytes) ORDER BY rows_deleted DESC, by_all DESC, relation)

@@ -372,9 +372,12 @@ type TaskResult struct {
 	Error string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
 	// The tables that it deleted from, those with the most rows first; for the task `statistics`, those that the run deleted
 	// from, and those that VACUUM made smaller. Known when the task has ended; a dry run has none.
-	Space         []*TableSpace `protobuf:"bytes,10,rep,name=space,proto3" json:"space,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Space []*TableSpace `protobuf:"bytes,10,rep,name=space,proto3" json:"space,omitempty"`
+	// Deliveries deleted here that stay on mid-sourcing servers, since no database is configured for these; in a dry run, those
+	// that would. Only the task `deliveries` has any.
+	RemoteDeliveriesLeft int64 `protobuf:"varint,11,opt,name=remote_deliveries_left,json=remoteDeliveriesLeft,proto3" json:"remote_deliveries_left,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *TaskResult) Reset() {
@@ -475,6 +478,13 @@ func (x *TaskResult) GetSpace() []*TableSpace {
 		return x.Space
 	}
 	return nil
+}
+
+func (x *TaskResult) GetRemoteDeliveriesLeft() int64 {
+	if x != nil {
+		return x.RemoteDeliveriesLeft
+	}
+	return 0
 }
 
 // TableSpace is the size of a table before and after a task. Deleting does not shrink files: the rows are dead until
@@ -2314,7 +2324,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x120\n" +
 	"\aresults\x18\t \x03(\v2\x16.cleanup.v1.TaskResultR\aresults\x12\x14\n" +
 	"\x05error\x18\n" +
-	" \x01(\tR\x05error\"\x8a\x03\n" +
+	" \x01(\tR\x05error\"\xc0\x03\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -2328,7 +2338,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x14\n" +
 	"\x05error\x18\t \x01(\tR\x05error\x12,\n" +
 	"\x05space\x18\n" +
-	" \x03(\v2\x16.cleanup.v1.TableSpaceR\x05space\"\xdf\x02\n" +
+	" \x03(\v2\x16.cleanup.v1.TableSpaceR\x05space\x124\n" +
+	"\x16remote_deliveries_left\x18\v \x01(\x03R\x14remoteDeliveriesLeft\"\xdf\x02\n" +
 	"\n" +
 	"TableSpace\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12!\n" +

@@ -1,0 +1,78 @@
+package runs_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// midSourced makes obsolete deliveries, every second of them on a mid-sourcing server that no database is configured for.
+func midSourced(db *pgtest.DB, n int) {
+	db.Do("INSERT INTO NmsExtAccount (iExtAccountId, sName) VALUES (1, 'far')")
+	db.Do(`INSERT INTO NmsDelivery (iDeliveryId, sLabel, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId)
+		SELECT i, 'label ' || i, 1, '2000-01-01', 4 * (i % 2), 1000 + i, i % 3 FROM generate_series(1, $1::int) i`, n)
+}
+
+// wrong is how many entries there are for deliveries that are still here, or not, for deliveries that are gone, of n.
+const wrong = `SELECT count(*) FROM generate_series(1, $1::int) i LEFT JOIN NmsDelivery d ON d.iDeliveryId = i LEFT JOIN cleanupd.remote_delivery r ON r.delivery_id = i
+	WHERE (r.delivery_id IS NOT NULL) <> (d.iDeliveryId IS NULL AND i % 2 = 1)
+	OR r.delivery_id IS NOT NULL AND (account, remote_id, label, run_id) IS DISTINCT FROM (CASE i % 3 WHEN 1 THEN 'far' ELSE '' END, 1000 + i, 'label ' || i, (SELECT id FROM cleanupd.run))`
+
+// Deliveries that stay on mid-sourcing servers have an entry as soon as they are gone here, and only then, whichever replica
+// deletes them; they are counted exactly.
+func TestLeftoversOfATakeover(t *testing.T) {
+	t.Parallel()
+	const n = 3_000
+	db := database(t)
+	midSourced(db, n)
+	a, workA, stopA := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour })
+	b, workB, _ := replica(t, db, "b", nil)
+	run := start(t, a, runs.Request{Tasks: []string{"deliveries"}})
+	workA()
+	db.Until("SELECT count(*) FROM cleanupd.remote_delivery")
+	for range 10 {
+		if bad := db.Int(wrong, n); bad != 0 {
+			t.Fatalf("%d entries are wrong while the run works", bad)
+		}
+	}
+	if db.Int("SELECT count(*) FROM NmsDelivery") == 0 {
+		t.Fatal("the first replica was through before the run was taken over")
+	}
+	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'") // as if it had not been renewed
+	workB()
+	events := watch(t, b, run.ID)
+	stopA()
+	checkFinished(t, events, n)
+	result := events[len(events)-1].Run.Result("deliveries")
+	if bad := db.Int(wrong, n); bad != 0 || result.RemoteDeliveriesLeft != n/2 {
+		t.Errorf("%d entries are wrong; %d deliveries are counted as left there, want %d", bad, result.RemoteDeliveriesLeft, n/2)
+	}
+	if db.Int("SELECT epoch FROM cleanupd.run") < 2 || !said(events, "WARNING", `"far"`, "left there") {
+		t.Errorf("the log: %q", logs(events))
+	}
+}
+
+// A dry run counts deliveries that would stay on mid-sourcing servers, also after a takeover, and records none; a delivery whose row
+// was restored is left there once.
+func TestLeftoversOfDryAndLaterRuns(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	midSourced(db, 10)
+	m, work, _ := replica(t, db, "a", nil)
+	work()
+	var left []int64
+	for _, dry := range []bool{true, false, true, false} {
+		run := start(t, m, runs.Request{Tasks: []string{"deliveries"}, DryRun: dry})
+		events := watch(t, m, run.ID)
+		left = append(left, events[len(events)-1].Run.Result("deliveries").RemoteDeliveriesLeft, db.Int("SELECT count(*) FROM cleanupd.remote_delivery"))
+		if !dry && len(left) == 4 {
+			db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) SELECT i, 1, '2000-01-01', 4, 1000 + i, i % 3 FROM generate_series(1, 2) i")
+		}
+	}
+	if want := []int64{5, 0, 5, 5, 2, 5, 2, 6}; !slices.Equal(left, want) {
+		t.Errorf("counted as left there, and recorded, run by run: %v, want %v", left, want)
+	}
+}
