@@ -63,6 +63,7 @@ var calls = []call{
 	{rpc: "CleanupService/SetOptions", role: access.Admin, method: "PATCH", path: "/v1/options", body: "{}"},
 	{rpc: "CleanupService/GetSchedule", role: access.Viewer, method: "GET", path: "/v1/schedule"},
 	{rpc: "CleanupService/SetSchedule", role: access.Admin, method: "PUT", path: "/v1/schedule", body: "{}"},
+	{rpc: "CleanupService/ListRemoteDeliveries", role: access.Viewer, method: "GET", path: "/v1/mid-sourcing/leftovers"},
 	{rpc: "UserDataService/FindUserData", role: access.Admin, method: "POST", path: "/v1/userdata:find"},
 	{rpc: "UserDataService/EraseUserData", role: access.Admin, method: "POST", path: "/v1/userdata:erase"},
 	{rpc: "UserDataService/EraseUserData", role: access.Admin, request: &cleanupv1.EraseUserDataRequest{DryRun: true}, method: "POST", path: "/v1/userdata:erase", body: `{"dryRun":true}`},

@@ -39,16 +39,17 @@ type rule struct {
 
 // rules are the rules of all RPCs, by full name.
 var rules = map[string]rule{
-	cleanupv1.CleanupService_RunCleanup_FullMethodName:  {role: access.Operator, dryRun: access.Viewer, audited: true},
-	cleanupv1.CleanupService_WatchRun_FullMethodName:    {role: access.Viewer},
-	cleanupv1.CleanupService_GetRun_FullMethodName:      {role: access.Viewer},
-	cleanupv1.CleanupService_ListRuns_FullMethodName:    {role: access.Viewer},
-	cleanupv1.CleanupService_CancelRun_FullMethodName:   {role: access.Operator, audited: true},
-	cleanupv1.CleanupService_ListTasks_FullMethodName:   {role: access.Viewer},
-	cleanupv1.CleanupService_GetOptions_FullMethodName:  {role: access.Viewer},
-	cleanupv1.CleanupService_SetOptions_FullMethodName:  {role: access.Admin, audited: true},
-	cleanupv1.CleanupService_GetSchedule_FullMethodName: {role: access.Viewer},
-	cleanupv1.CleanupService_SetSchedule_FullMethodName: {role: access.Admin, audited: true},
+	cleanupv1.CleanupService_RunCleanup_FullMethodName:           {role: access.Operator, dryRun: access.Viewer, audited: true},
+	cleanupv1.CleanupService_WatchRun_FullMethodName:             {role: access.Viewer},
+	cleanupv1.CleanupService_GetRun_FullMethodName:               {role: access.Viewer},
+	cleanupv1.CleanupService_ListRuns_FullMethodName:             {role: access.Viewer},
+	cleanupv1.CleanupService_CancelRun_FullMethodName:            {role: access.Operator, audited: true},
+	cleanupv1.CleanupService_ListTasks_FullMethodName:            {role: access.Viewer},
+	cleanupv1.CleanupService_GetOptions_FullMethodName:           {role: access.Viewer},
+	cleanupv1.CleanupService_SetOptions_FullMethodName:           {role: access.Admin, audited: true},
+	cleanupv1.CleanupService_GetSchedule_FullMethodName:          {role: access.Viewer},
+	cleanupv1.CleanupService_SetSchedule_FullMethodName:          {role: access.Admin, audited: true},
+	cleanupv1.CleanupService_ListRemoteDeliveries_FullMethodName: {role: access.Viewer},
 
 	cleanupv1.UserDataService_FindUserData_FullMethodName:  {role: access.Admin, audited: true},
 	cleanupv1.UserDataService_EraseUserData_FullMethodName: {role: access.Admin, audited: true},

@@ -84,6 +84,7 @@ var queryParameters = map[string][]string{
 	"GET /v1/runs":                   {"page_size", "pageSize", "page_token", "pageToken"},
 	"GET /v1/runs/{run_id=*}/events": {"after_sequence", "afterSequence"},
 	"PATCH /v1/options":              {"etag"},
+	"GET /v1/mid-sourcing/leftovers": {"page_size", "pageSize", "page_token", "pageToken", "account"},
 	"GET /v1/userdata/receipts":      {"page_size", "pageSize", "page_token", "pageToken"},
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// limitFlag adds the flag that limits how many entries are listed.
-func limitFlag(f *pflag.FlagSet, limit *int32) {
-	f.Int32Var(limit, "limit", service.DefaultPageSize, fmt.Sprintf("how many of the newest to list at most, 1 to %d", service.MaxPageSize))
+// limitFlag adds the flag that limits how many entries are listed; which says which ones those are.
+func limitFlag(f *pflag.FlagSet, limit *int32, which string) {
+	f.Int32Var(limit, "limit", service.DefaultPageSize, fmt.Sprintf("how many %s to list at most, 1 to %d", which, service.MaxPageSize))
 }
 
 // checkLimit refuses a limit that is out of range.

@@ -67,6 +67,7 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 	if err := campaigndb.Fill(t.Context(), conn.Conn(), 20_000, 1, now); err != nil {
 		t.Fatal(err)
 	}
+	db.Do("UPDATE NmsDelivery SET iDeliveryMode = 4, iMidRemoteId = iDeliveryId WHERE iDeleteStatus <> 0")
 	db.Do(`INSERT INTO NmsDeliveryMapping VALUES (3, 'mapPart', 'cus:broadLogPart', NULL, NULL), (4, 'mapStrange', 'nms:recipient', NULL, 'nms:nowhere');
 		CREATE TABLE CusListMember AS SELECT iGroupId, iGroupId * 2 AS iMember FROM NmsGroup; CREATE INDEX ON CusListMember (iGroupId);
 		ALTER TABLE CusListMember ADD FOREIGN KEY (iGroupId) REFERENCES NmsGroup (iGroupId)`)
@@ -107,7 +108,8 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	}
 	least := ours.For(role)
 	for what, sql := range map[string]string{
-		"tasks":    "SELECT concat_ws(' ', name, state, rows_deleted, rows_updated, tables_dropped) FROM cleanupd.task ORDER BY position",
+		"tasks":    "SELECT concat_ws(' ', name, state, rows_deleted, rows_updated, tables_dropped, remote_deliveries_left) FROM cleanupd.task ORDER BY position",
+		"left":     "SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery ORDER BY 1",
 		"warnings": "SELECT body->>'Message' FROM cleanupd.event WHERE body->>'Level' = 'WARNING' ORDER BY 1",
 	} {
 		if theirs, ours := theirs.Strings(sql), least.Strings(sql); !slices.Equal(theirs, ours) || len(ours) == 0 {

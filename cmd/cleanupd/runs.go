@@ -45,8 +45,8 @@ func newRuns() *cobra.Command {
 		RunE: listRuns,
 	}
 	server.flags(cmd)
-	limitFlag(cmd.Flags(), &limit)
-	limitFlag(list.Flags(), &limit)
+	limitFlag(cmd.Flags(), &limit, "of the newest")
+	limitFlag(list.Flags(), &limit, "of the newest")
 	cmd.AddCommand(
 		list,
 		&cobra.Command{

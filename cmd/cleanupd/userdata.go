@@ -302,6 +302,6 @@ func newReceipts(server *target) *cobra.Command {
 			return table.Flush()
 		}),
 	}
-	limitFlag(cmd.Flags(), &limit)
+	limitFlag(cmd.Flags(), &limit, "of the newest")
 	return cmd
 }

@@ -30,6 +30,25 @@ func FuzzPageToken(f *testing.F) {
 	})
 }
 
+// So is a page token of the deliveries on mid-sourcing servers.
+func FuzzRemoteToken(f *testing.F) {
+	for _, plain := range []string{"", " ", "1 2", "1 2 ", "1 2 far", "-1 -9223372036854775808 far away", "1 9223372036854775808 x", "01 2 x", "+1 2 x", "1  2 x", "1 2 x\x00", "1 2 \xff", "a b c"} {
+		f.Add(base64.RawURLEncoding.EncodeToString([]byte(plain)))
+		f.Add(base64.URLEncoding.EncodeToString([]byte(plain)) + "\n=")
+	}
+	db := migrated(f)
+	m := New(Config{Pool: db.Pool})
+	f.Fuzz(func(t *testing.T, token string) {
+		d, err := parseRemoteToken(token)
+		if err == nil && token != "" && formatRemoteToken(d) != token {
+			t.Errorf("%q is taken for %+v", token, d)
+		}
+		if _, _, listed := m.RemoteDeliveries(t.Context(), nil, 1, token); !errors.Is(listed, err) {
+			t.Errorf("the page of %q: %v", token, listed)
+		}
+	})
+}
+
 // An id that is not a run's is ErrNotFound, whatever it holds.
 func FuzzRunID(f *testing.F) {
 	for _, id := range []string{"", "x", "01a1fde2-f3f9-7404-bf12-c82939b07280", "urn:uuid:01a1fde2-f3f9-7404-bf12-c82939b07280", "{01a1fde2-f3f9-7404-bf12-c82939b07280}", "01a1fde2f3f97404bf12c82939b07280", "x\x00", "\xff"} {

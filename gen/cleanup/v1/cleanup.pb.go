@@ -374,7 +374,7 @@ type TaskResult struct {
 	// from, and those that VACUUM made smaller. Known when the task has ended; a dry run has none.
 	Space []*TableSpace `protobuf:"bytes,10,rep,name=space,proto3" json:"space,omitempty"`
 	// Deliveries deleted here that stay on mid-sourcing servers, since no database is configured for these; in a dry run, those
-	// that would. Only the task `deliveries` has any.
+	// that would. Only the task `deliveries` has any; ListRemoteDeliveries lists them.
 	RemoteDeliveriesLeft int64 `protobuf:"varint,11,opt,name=remote_deliveries_left,json=remoteDeliveriesLeft,proto3" json:"remote_deliveries_left,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -2305,6 +2305,216 @@ func (x *SetScheduleResponse) GetSchedule() *Schedule {
 	return nil
 }
 
+// ListRemoteDeliveriesRequest asks for a page of deliveries that stay on mid-sourcing servers.
+type ListRemoteDeliveriesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The most deliveries to return: 1 to 1000; 0, the default, means 50. More than 1000 is taken as 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the previous page; empty for the first.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only deliveries of this account; empty: of those without one. Absent: of all.
+	Account       *string `protobuf:"bytes,3,opt,name=account,proto3,oneof" json:"account,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRemoteDeliveriesRequest) Reset() {
+	*x = ListRemoteDeliveriesRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRemoteDeliveriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRemoteDeliveriesRequest) ProtoMessage() {}
+
+func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRemoteDeliveriesRequest.ProtoReflect.Descriptor instead.
+func (*ListRemoteDeliveriesRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListRemoteDeliveriesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRemoteDeliveriesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListRemoteDeliveriesRequest) GetAccount() string {
+	if x != nil && x.Account != nil {
+		return *x.Account
+	}
+	return ""
+}
+
+// ListRemoteDeliveriesResponse is a page of deliveries, by account, then by their ids there.
+type ListRemoteDeliveriesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deliveries.
+	Deliveries []*RemoteDelivery `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
+	// For the next page; empty when there is none.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRemoteDeliveriesResponse) Reset() {
+	*x = ListRemoteDeliveriesResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRemoteDeliveriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRemoteDeliveriesResponse) ProtoMessage() {}
+
+func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRemoteDeliveriesResponse.ProtoReflect.Descriptor instead.
+func (*ListRemoteDeliveriesResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListRemoteDeliveriesResponse) GetDeliveries() []*RemoteDelivery {
+	if x != nil {
+		return x.Deliveries
+	}
+	return nil
+}
+
+func (x *ListRemoteDeliveriesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// RemoteDelivery is a delivery that stays on a mid-sourcing server, and is gone here.
+type RemoteDelivery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the server's external account (NmsExtAccount.sName); empty: there was none.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// Its id there (NmsDelivery.iMidRemoteId here).
+	RemoteId int64 `protobuf:"varint,2,opt,name=remote_id,json=remoteId,proto3" json:"remote_id,omitempty"`
+	// Its label here.
+	Label string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
+	// Its id here.
+	DeliveryId int64 `protobuf:"varint,4,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// The run that deleted it here; it may be forgotten already.
+	RunId string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// When that was.
+	LeaveTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=leave_time,json=leaveTime,proto3" json:"leave_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteDelivery) Reset() {
+	*x = RemoteDelivery{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteDelivery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteDelivery) ProtoMessage() {}
+
+func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteDelivery.ProtoReflect.Descriptor instead.
+func (*RemoteDelivery) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RemoteDelivery) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *RemoteDelivery) GetRemoteId() int64 {
+	if x != nil {
+		return x.RemoteId
+	}
+	return 0
+}
+
+func (x *RemoteDelivery) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *RemoteDelivery) GetDeliveryId() int64 {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return 0
+}
+
+func (x *RemoteDelivery) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *RemoteDelivery) GetLeaveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeaveTime
+	}
+	return nil
+}
+
 var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
@@ -2461,7 +2671,28 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x12SetScheduleRequest\x120\n" +
 	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"G\n" +
 	"\x13SetScheduleResponse\x120\n" +
-	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule*\x9a\x01\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"\x84\x01\n" +
+	"\x1bListRemoteDeliveriesRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1d\n" +
+	"\aaccount\x18\x03 \x01(\tH\x00R\aaccount\x88\x01\x01B\n" +
+	"\n" +
+	"\b_account\"\x82\x01\n" +
+	"\x1cListRemoteDeliveriesResponse\x12:\n" +
+	"\n" +
+	"deliveries\x18\x01 \x03(\v2\x1a.cleanup.v1.RemoteDeliveryR\n" +
+	"deliveries\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd0\x01\n" +
+	"\x0eRemoteDelivery\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1b\n" +
+	"\tremote_id\x18\x02 \x01(\x03R\bremoteId\x12\x14\n" +
+	"\x05label\x18\x03 \x01(\tR\x05label\x12\x1f\n" +
+	"\vdelivery_id\x18\x04 \x01(\x03R\n" +
+	"deliveryId\x12\x15\n" +
+	"\x06run_id\x18\x05 \x01(\tR\x05runId\x129\n" +
+	"\n" +
+	"leave_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime*\x9a\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n" +
@@ -2482,7 +2713,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLOG_LEVEL_INFO\x10\x01\x12\x15\n" +
 	"\x11LOG_LEVEL_WARNING\x10\x02\x12\x13\n" +
-	"\x0fLOG_LEVEL_ERROR\x10\x032\xfe\x05\n" +
+	"\x0fLOG_LEVEL_ERROR\x10\x032\xe9\x06\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -2496,7 +2727,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"SetOptions\x12\x1d.cleanup.v1.SetOptionsRequest\x1a\x1e.cleanup.v1.SetOptionsResponse\x12N\n" +
 	"\vGetSchedule\x12\x1e.cleanup.v1.GetScheduleRequest\x1a\x1f.cleanup.v1.GetScheduleResponse\x12N\n" +
-	"\vSetSchedule\x12\x1e.cleanup.v1.SetScheduleRequest\x1a\x1f.cleanup.v1.SetScheduleResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\vSetSchedule\x12\x1e.cleanup.v1.SetScheduleRequest\x1a\x1f.cleanup.v1.SetScheduleResponse\x12i\n" +
+	"\x14ListRemoteDeliveries\x12'.cleanup.v1.ListRemoteDeliveriesRequest\x1a(.cleanup.v1.ListRemoteDeliveriesResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_cleanup_proto_rawDescOnce sync.Once
@@ -2511,61 +2743,64 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
-	(RunState)(0),                 // 0: cleanup.v1.RunState
-	(TaskState)(0),                // 1: cleanup.v1.TaskState
-	(LogLevel)(0),                 // 2: cleanup.v1.LogLevel
-	(*Run)(nil),                   // 3: cleanup.v1.Run
-	(*TaskResult)(nil),            // 4: cleanup.v1.TaskResult
-	(*TableSpace)(nil),            // 5: cleanup.v1.TableSpace
-	(*RunEvent)(nil),              // 6: cleanup.v1.RunEvent
-	(*RunStarted)(nil),            // 7: cleanup.v1.RunStarted
-	(*TaskStarted)(nil),           // 8: cleanup.v1.TaskStarted
-	(*TaskProgress)(nil),          // 9: cleanup.v1.TaskProgress
-	(*TaskFinished)(nil),          // 10: cleanup.v1.TaskFinished
-	(*LogEntry)(nil),              // 11: cleanup.v1.LogEntry
-	(*RunFinished)(nil),           // 12: cleanup.v1.RunFinished
-	(*Task)(nil),                  // 13: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),     // 14: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),    // 15: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),       // 16: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 17: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),         // 18: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 19: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),       // 20: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 21: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),      // 22: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 23: cleanup.v1.CancelRunResponse
-	(*ListTasksRequest)(nil),      // 24: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 25: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),     // 26: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),    // 27: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),     // 28: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),    // 29: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),    // 30: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),   // 31: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),    // 32: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),   // 33: cleanup.v1.SetScheduleResponse
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
-	(*Options)(nil),               // 36: cleanup.v1.Options
-	(*fieldmaskpb.FieldMask)(nil), // 37: google.protobuf.FieldMask
-	(*InvalidOption)(nil),         // 38: cleanup.v1.InvalidOption
-	(*Schedule)(nil),              // 39: cleanup.v1.Schedule
+	(RunState)(0),                        // 0: cleanup.v1.RunState
+	(TaskState)(0),                       // 1: cleanup.v1.TaskState
+	(LogLevel)(0),                        // 2: cleanup.v1.LogLevel
+	(*Run)(nil),                          // 3: cleanup.v1.Run
+	(*TaskResult)(nil),                   // 4: cleanup.v1.TaskResult
+	(*TableSpace)(nil),                   // 5: cleanup.v1.TableSpace
+	(*RunEvent)(nil),                     // 6: cleanup.v1.RunEvent
+	(*RunStarted)(nil),                   // 7: cleanup.v1.RunStarted
+	(*TaskStarted)(nil),                  // 8: cleanup.v1.TaskStarted
+	(*TaskProgress)(nil),                 // 9: cleanup.v1.TaskProgress
+	(*TaskFinished)(nil),                 // 10: cleanup.v1.TaskFinished
+	(*LogEntry)(nil),                     // 11: cleanup.v1.LogEntry
+	(*RunFinished)(nil),                  // 12: cleanup.v1.RunFinished
+	(*Task)(nil),                         // 13: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),            // 14: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),           // 15: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),              // 16: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),             // 17: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),                // 18: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),               // 19: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),              // 20: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),             // 21: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),             // 22: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),            // 23: cleanup.v1.CancelRunResponse
+	(*ListTasksRequest)(nil),             // 24: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 25: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),            // 26: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 27: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 28: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 29: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 30: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 31: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 32: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 33: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 34: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 35: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 36: cleanup.v1.RemoteDelivery
+	(*timestamppb.Timestamp)(nil),        // 37: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 38: google.protobuf.Duration
+	(*Options)(nil),                      // 39: cleanup.v1.Options
+	(*fieldmaskpb.FieldMask)(nil),        // 40: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 41: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 42: cleanup.v1.Schedule
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	34, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	34, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	34, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	34, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	37, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	37, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	37, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	37, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	4,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
 	1,  // 6: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	34, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	34, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	37, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	37, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
 	5,  // 9: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	34, // 10: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	37, // 10: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	7,  // 11: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
 	8,  // 12: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
 	9,  // 13: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
@@ -2576,51 +2811,55 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	4,  // 18: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,  // 19: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
 	3,  // 20: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	35, // 21: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	38, // 21: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
 	6,  // 22: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
 	6,  // 23: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
 	3,  // 24: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
 	3,  // 25: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
 	3,  // 26: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
 	13, // 27: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	36, // 28: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	36, // 29: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	37, // 30: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	38, // 31: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	36, // 32: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	37, // 33: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	36, // 34: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	36, // 35: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	37, // 36: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	38, // 37: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	39, // 38: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	39, // 39: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	39, // 40: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	14, // 41: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	16, // 42: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	18, // 43: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	20, // 44: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	22, // 45: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	24, // 46: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	26, // 47: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	28, // 48: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	30, // 49: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	32, // 50: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	15, // 51: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	17, // 52: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	19, // 53: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	21, // 54: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	23, // 55: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	25, // 56: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	27, // 57: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	29, // 58: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	31, // 59: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	33, // 60: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	51, // [51:61] is the sub-list for method output_type
-	41, // [41:51] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	39, // 28: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	39, // 29: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	40, // 30: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	41, // 31: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	39, // 32: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	40, // 33: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	39, // 34: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	39, // 35: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	40, // 36: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	41, // 37: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	42, // 38: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	42, // 39: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	42, // 40: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	36, // 41: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	37, // 42: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	14, // 43: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	16, // 44: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	18, // 45: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	20, // 46: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	22, // 47: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	24, // 48: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	26, // 49: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	28, // 50: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	30, // 51: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	32, // 52: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	34, // 53: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	15, // 54: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	17, // 55: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	19, // 56: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	21, // 57: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	23, // 58: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	25, // 59: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	27, // 60: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	29, // 61: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	31, // 62: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	33, // 63: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	35, // 64: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	54, // [54:65] is the sub-list for method output_type
+	43, // [43:54] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -2640,13 +2879,14 @@ func file_cleanup_v1_cleanup_proto_init() {
 		(*RunEvent_RunFinished)(nil),
 	}
 	file_cleanup_v1_cleanup_proto_msgTypes[6].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -361,6 +361,41 @@ func local_request_CleanupService_SetSchedule_0(ctx context.Context, marshaler r
 	return msg, metadata, err
 }
 
+var filter_CleanupService_ListRemoteDeliveries_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
+
+func request_CleanupService_ListRemoteDeliveries_0(ctx context.Context, marshaler runtime.Marshaler, client CleanupServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ListRemoteDeliveriesRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_CleanupService_ListRemoteDeliveries_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ListRemoteDeliveries(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_CleanupService_ListRemoteDeliveries_0(ctx context.Context, marshaler runtime.Marshaler, server CleanupServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ListRemoteDeliveriesRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_CleanupService_ListRemoteDeliveries_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	msg, err := server.ListRemoteDeliveries(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 // RegisterCleanupServiceHandlerServer registers the http handlers for service CleanupService to "mux".
 // UnaryRPC     :call CleanupServiceServer directly.
 // StreamingRPC :currently unsupported pending https://github.com/grpc/grpc-go/issues/906.
@@ -539,6 +574,26 @@ func RegisterCleanupServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 			return
 		}
 		forward_CleanupService_SetSchedule_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+	mux.Handle(http.MethodGet, pattern_CleanupService_ListRemoteDeliveries_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/cleanup.v1.CleanupService/ListRemoteDeliveries", runtime.WithHTTPPathPattern("/v1/mid-sourcing/leftovers"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_CleanupService_ListRemoteDeliveries_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_CleanupService_ListRemoteDeliveries_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 
 	return nil
@@ -750,31 +805,50 @@ func RegisterCleanupServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_CleanupService_SetSchedule_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_CleanupService_ListRemoteDeliveries_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/cleanup.v1.CleanupService/ListRemoteDeliveries", runtime.WithHTTPPathPattern("/v1/mid-sourcing/leftovers"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_CleanupService_ListRemoteDeliveries_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_CleanupService_ListRemoteDeliveries_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	return nil
 }
 
 var (
-	pattern_CleanupService_RunCleanup_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "runs"}, ""))
-	pattern_CleanupService_WatchRun_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "runs", "run_id", "events"}, ""))
-	pattern_CleanupService_GetRun_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "runs", "run_id"}, ""))
-	pattern_CleanupService_ListRuns_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "runs"}, ""))
-	pattern_CleanupService_CancelRun_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "runs", "run_id"}, "cancel"))
-	pattern_CleanupService_ListTasks_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "tasks"}, ""))
-	pattern_CleanupService_GetOptions_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "options"}, ""))
-	pattern_CleanupService_SetOptions_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "options"}, ""))
-	pattern_CleanupService_GetSchedule_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "schedule"}, ""))
-	pattern_CleanupService_SetSchedule_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "schedule"}, ""))
+	pattern_CleanupService_RunCleanup_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "runs"}, ""))
+	pattern_CleanupService_WatchRun_0             = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "runs", "run_id", "events"}, ""))
+	pattern_CleanupService_GetRun_0               = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "runs", "run_id"}, ""))
+	pattern_CleanupService_ListRuns_0             = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "runs"}, ""))
+	pattern_CleanupService_CancelRun_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "runs", "run_id"}, "cancel"))
+	pattern_CleanupService_ListTasks_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "tasks"}, ""))
+	pattern_CleanupService_GetOptions_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "options"}, ""))
+	pattern_CleanupService_SetOptions_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "options"}, ""))
+	pattern_CleanupService_GetSchedule_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "schedule"}, ""))
+	pattern_CleanupService_SetSchedule_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "schedule"}, ""))
+	pattern_CleanupService_ListRemoteDeliveries_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"v1", "mid-sourcing", "leftovers"}, ""))
 )
 
 var (
-	forward_CleanupService_RunCleanup_0  = runtime.ForwardResponseStream
-	forward_CleanupService_WatchRun_0    = runtime.ForwardResponseStream
-	forward_CleanupService_GetRun_0      = runtime.ForwardResponseMessage
-	forward_CleanupService_ListRuns_0    = runtime.ForwardResponseMessage
-	forward_CleanupService_CancelRun_0   = runtime.ForwardResponseMessage
-	forward_CleanupService_ListTasks_0   = runtime.ForwardResponseMessage
-	forward_CleanupService_GetOptions_0  = runtime.ForwardResponseMessage
-	forward_CleanupService_SetOptions_0  = runtime.ForwardResponseMessage
-	forward_CleanupService_GetSchedule_0 = runtime.ForwardResponseMessage
-	forward_CleanupService_SetSchedule_0 = runtime.ForwardResponseMessage
+	forward_CleanupService_RunCleanup_0           = runtime.ForwardResponseStream
+	forward_CleanupService_WatchRun_0             = runtime.ForwardResponseStream
+	forward_CleanupService_GetRun_0               = runtime.ForwardResponseMessage
+	forward_CleanupService_ListRuns_0             = runtime.ForwardResponseMessage
+	forward_CleanupService_CancelRun_0            = runtime.ForwardResponseMessage
+	forward_CleanupService_ListTasks_0            = runtime.ForwardResponseMessage
+	forward_CleanupService_GetOptions_0           = runtime.ForwardResponseMessage
+	forward_CleanupService_SetOptions_0           = runtime.ForwardResponseMessage
+	forward_CleanupService_GetSchedule_0          = runtime.ForwardResponseMessage
+	forward_CleanupService_SetSchedule_0          = runtime.ForwardResponseMessage
+	forward_CleanupService_ListRemoteDeliveries_0 = runtime.ForwardResponseMessage
 )

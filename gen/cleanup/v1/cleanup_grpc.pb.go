@@ -19,16 +19,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CleanupService_RunCleanup_FullMethodName  = "/cleanup.v1.CleanupService/RunCleanup"
-	CleanupService_WatchRun_FullMethodName    = "/cleanup.v1.CleanupService/WatchRun"
-	CleanupService_GetRun_FullMethodName      = "/cleanup.v1.CleanupService/GetRun"
-	CleanupService_ListRuns_FullMethodName    = "/cleanup.v1.CleanupService/ListRuns"
-	CleanupService_CancelRun_FullMethodName   = "/cleanup.v1.CleanupService/CancelRun"
-	CleanupService_ListTasks_FullMethodName   = "/cleanup.v1.CleanupService/ListTasks"
-	CleanupService_GetOptions_FullMethodName  = "/cleanup.v1.CleanupService/GetOptions"
-	CleanupService_SetOptions_FullMethodName  = "/cleanup.v1.CleanupService/SetOptions"
-	CleanupService_GetSchedule_FullMethodName = "/cleanup.v1.CleanupService/GetSchedule"
-	CleanupService_SetSchedule_FullMethodName = "/cleanup.v1.CleanupService/SetSchedule"
+	CleanupService_RunCleanup_FullMethodName           = "/cleanup.v1.CleanupService/RunCleanup"
+	CleanupService_WatchRun_FullMethodName             = "/cleanup.v1.CleanupService/WatchRun"
+	CleanupService_GetRun_FullMethodName               = "/cleanup.v1.CleanupService/GetRun"
+	CleanupService_ListRuns_FullMethodName             = "/cleanup.v1.CleanupService/ListRuns"
+	CleanupService_CancelRun_FullMethodName            = "/cleanup.v1.CleanupService/CancelRun"
+	CleanupService_ListTasks_FullMethodName            = "/cleanup.v1.CleanupService/ListTasks"
+	CleanupService_GetOptions_FullMethodName           = "/cleanup.v1.CleanupService/GetOptions"
+	CleanupService_SetOptions_FullMethodName           = "/cleanup.v1.CleanupService/SetOptions"
+	CleanupService_GetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/GetSchedule"
+	CleanupService_SetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/SetSchedule"
+	CleanupService_ListRemoteDeliveries_FullMethodName = "/cleanup.v1.CleanupService/ListRemoteDeliveries"
 )
 
 // CleanupServiceClient is the client API for CleanupService service.
@@ -74,6 +75,9 @@ type CleanupServiceClient interface {
 	//
 	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
 	SetSchedule(ctx context.Context, in *SetScheduleRequest, opts ...grpc.CallOption) (*SetScheduleResponse, error)
+	// ListRemoteDeliveries returns the deliveries that stay on mid-sourcing servers, since no database was configured for these when
+	// the deliveries were deleted here; by account, then by their ids there. An entry goes once its delivery is gone there.
+	ListRemoteDeliveries(ctx context.Context, in *ListRemoteDeliveriesRequest, opts ...grpc.CallOption) (*ListRemoteDeliveriesResponse, error)
 }
 
 type cleanupServiceClient struct {
@@ -202,6 +206,16 @@ func (c *cleanupServiceClient) SetSchedule(ctx context.Context, in *SetScheduleR
 	return out, nil
 }
 
+func (c *cleanupServiceClient) ListRemoteDeliveries(ctx context.Context, in *ListRemoteDeliveriesRequest, opts ...grpc.CallOption) (*ListRemoteDeliveriesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRemoteDeliveriesResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ListRemoteDeliveries_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CleanupServiceServer is the server API for CleanupService service.
 // All implementations must embed UnimplementedCleanupServiceServer
 // for forward compatibility.
@@ -245,6 +259,9 @@ type CleanupServiceServer interface {
 	//
 	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
 	SetSchedule(context.Context, *SetScheduleRequest) (*SetScheduleResponse, error)
+	// ListRemoteDeliveries returns the deliveries that stay on mid-sourcing servers, since no database was configured for these when
+	// the deliveries were deleted here; by account, then by their ids there. An entry goes once its delivery is gone there.
+	ListRemoteDeliveries(context.Context, *ListRemoteDeliveriesRequest) (*ListRemoteDeliveriesResponse, error)
 	mustEmbedUnimplementedCleanupServiceServer()
 }
 
@@ -284,6 +301,9 @@ func (UnimplementedCleanupServiceServer) GetSchedule(context.Context, *GetSchedu
 }
 func (UnimplementedCleanupServiceServer) SetSchedule(context.Context, *SetScheduleRequest) (*SetScheduleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetSchedule not implemented")
+}
+func (UnimplementedCleanupServiceServer) ListRemoteDeliveries(context.Context, *ListRemoteDeliveriesRequest) (*ListRemoteDeliveriesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRemoteDeliveries not implemented")
 }
 func (UnimplementedCleanupServiceServer) mustEmbedUnimplementedCleanupServiceServer() {}
 func (UnimplementedCleanupServiceServer) testEmbeddedByValue()                        {}
@@ -472,6 +492,24 @@ func _CleanupService_SetSchedule_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_ListRemoteDeliveries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRemoteDeliveriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ListRemoteDeliveries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ListRemoteDeliveries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ListRemoteDeliveries(ctx, req.(*ListRemoteDeliveriesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CleanupService_ServiceDesc is the grpc.ServiceDesc for CleanupService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -510,6 +548,10 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetSchedule",
 			Handler:    _CleanupService_SetSchedule_Handler,
+		},
+		{
+			MethodName: "ListRemoteDeliveries",
+			Handler:    _CleanupService_ListRemoteDeliveries_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
