@@ -83,7 +83,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 		e.Cursor = purge.Cursor{}
 	}
 	var later error
-	if t.Prepare != nil && e.set != nil && len(e.set.ids) > 0 {
+	if t.Prepare != nil && e.set != nil {
 		if later, err = t.Prepare(ctx, e); err != nil {
 			return Failed, err
 		}

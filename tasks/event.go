@@ -53,6 +53,10 @@ type Journal interface {
 	// Record returns a statement that records deliveries which stay on mid-sourcing servers. It is part of the statement that
 	// deletes them here. The columns of query are account (empty: none), there and here (the ids), and label.
 	Record(query string) string
+	// Leftovers returns the recorded deliveries of an account, by their ids there.
+	Leftovers(ctx context.Context, account string) ([]int64, error)
+	// Forget removes recorded deliveries of an account, by their ids there: they are gone there, too.
+	Forget(ctx context.Context, account string, ids []int64) error
 	// At reports the current table, and how many rows the task is expected to have deleted at its end (negative:
 	// unknown).
 	At(object string, expected int64)

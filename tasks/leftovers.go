@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -38,4 +40,32 @@ func recordLeftovers(_ context.Context, c *condition) (*alsoSQL, error) {
 		sql: c.env.journal.Record(fmt.Sprintf("SELECT %s AS account, gone.there, gone.here, gone.label FROM gone%s WHERE gone.there <> 0 AND (gone.here IN (SELECT unnest(%s))) IS TRUE",
 			name, join, c.bind(left, "bigint[]"))),
 	}, nil
+}
+
+// leftovers are the deliveries that earlier runs have left on a server, by their ids there, without those that a delivery here
+// has again: its row was restored, and they go with it.
+func (e *Env) leftovers(ctx context.Context, account string) ([]int64, error) {
+	left, err := e.journal.Leftovers(ctx, account)
+	if err != nil {
+		return nil, fmt.Errorf("read what was left on mid-sourcing servers: %w", err)
+	}
+	t := e.set.table
+	if len(left) == 0 || t.Missing(midColumns...) != nil {
+		return left, nil
+	}
+	name, join := e.accountOf("r.iDeliveryProviderId")
+	rows, err := e.Pool.Query(ctx, fmt.Sprintf("SELECT r.iMidRemoteId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND r.iMidRemoteId = ANY ($1::bigint[]) AND %s = $2",
+		t.Quoted(), join, name), left, account)
+	if err != nil {
+		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
+	}
+	again := idSet(ids)
+	if len(again) > 0 {
+		e.log(ctx, Info, fmt.Sprintf("%d deliveries that were left on the mid-sourcing server %q are here again: they stay there as long as here", len(again), account))
+	}
+	return slices.DeleteFunc(left, func(id int64) bool { return again[id] }), nil
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -88,10 +90,26 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 	return nil
 }
 
-// Record implements tasks.Journal with a table of its own.
+// recording makes a table of the test's own for deliveries that stay on mid-sourcing servers.
+const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there bigint, here bigint, label text)"
+
 func (j *journal) Record(query string) string {
-	j.db.Do("CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there bigint, here bigint, label text)")
+	j.db.Do(recording)
 	return "INSERT INTO kept.delivery " + query
+}
+
+func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error) {
+	j.db.Do(recording)
+	rows, err := j.db.Query(ctx, "SELECT there FROM kept.delivery WHERE account = $1", account)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+func (j *journal) Forget(ctx context.Context, account string, ids []int64) error {
+	_, err := j.db.Exec(ctx, "DELETE FROM kept.delivery WHERE account = $1 AND there = ANY ($2)", account, ids)
+	return err
 }
 
 // leftovers are the deliveries that were recorded: account, id there, id here, label.

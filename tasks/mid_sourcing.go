@@ -23,45 +23,61 @@ type MidSourcing struct {
 // midSourced is what to purge on a server: its ids of deliveries, by the ids that they have here.
 type midSourced map[int64]int64
 
-// purgeMidSourced purges the deliveries of the set on their mid-sourcing servers, before they are purged here. If that fails
-// for a server, its deliveries stay here, too, and the task fails at its end.
+// purgeMidSourced purges the deliveries of the set on their mid-sourcing servers, before they are purged here, together with
+// those that earlier runs have left there. If that fails for a server, its deliveries stay here, too, and the task fails at its
+// end.
 func purgeMidSourced(ctx context.Context, e *Env) (later, err error) {
 	servers, err := e.midSourced(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		m, pool := servers[name], e.MidSourcing.Databases[name]
-		if pool == nil && slices.Contains(e.MidSourcing.Keep, name) {
+		m := servers[name]
+		switch {
+		case e.MidSourcing.Databases[name] != nil: // follows
+		case slices.Contains(e.MidSourcing.Keep, name):
 			e.log(ctx, Info, fmt.Sprintf("%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them", len(m), name))
 			e.keep(slices.Collect(maps.Keys(m)))
-			continue
-		}
-		if pool == nil {
+		default:
 			if err := e.leave(ctx, name, m); err != nil {
 				return nil, err
 			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.MidSourcing.Databases)) {
+		left, err := e.leftovers(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		m := servers[name]
+		if len(m)+len(left) == 0 {
 			continue
 		}
-		err := e.purgeThere(ctx, name, pool, m)
+		err = e.purgeThere(ctx, name, m, left)
 		if errors.Is(err, errMain) || ctx.Err() != nil {
 			return nil, err
 		}
 		if err != nil {
 			e.keep(slices.Collect(maps.Keys(m)))
 			// Not wrapped: the loss of another database's connection must not count as that of the main one.
-			err = fmt.Errorf("mid-sourcing server %q, whose %d deliveries stay here too: %s", name, len(m), err.Error()) //nolint:errorlint // see above
+			err = fmt.Errorf("mid-sourcing server %q, whose %d deliveries stay here too, and %d that were left there: %s", name, len(m), len(left), err.Error()) //nolint:errorlint // see above
 			later = errors.Join(later, err)
 		}
 	}
 	return later, nil
 }
 
+// midColumns are those that tell the deliveries of mid-sourcing servers.
+var midColumns = []string{"iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId"}
+
 // midSourced groups the mid-sourced deliveries of the set by the names of their servers; the name is empty where a
 // delivery has none.
 func (e *Env) midSourced(ctx context.Context) (map[string]midSourced, error) {
 	t := e.set.table
-	if missing := t.Missing("iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId"); missing != nil {
+	if len(e.set.ids) == 0 {
+		return nil, nil
+	}
+	if missing := t.Missing(midColumns...); missing != nil {
 		e.log(ctx, Info, fmt.Sprintf("%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone", t.Name, missing[0]))
 		return nil, nil
 	}

@@ -34,8 +34,10 @@ func CheckMidSourcing(ctx context.Context, main, other *pgxpool.Pool) error {
 	return nil
 }
 
-// purgeThere purges deliveries on a mid-sourcing server, with the same steps, whatever their delete status there.
-func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m midSourced) error {
+// purgeThere purges deliveries on a mid-sourcing server, with the same steps, whatever their delete status there: those of the
+// set, and some that were left there (their ids there), whose entries go with them.
+func (e *Env) purgeThere(ctx context.Context, name string, m midSourced, left []int64) error {
+	pool := e.MidSourcing.Databases[name]
 	if err := CheckMidSourcing(ctx, e.Pool, pool); err != nil {
 		return err
 	}
@@ -49,15 +51,20 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 		return err
 	}
 	table := there.Catalog.Table("NmsDelivery")
-	if table == nil {
+	switch {
+	case table == nil:
 		return campaign.ErrNotCampaign
+	case table.RowSecurity: // what is hidden would be taken for gone
+		return errors.New("row security may hide rows of NmsDelivery")
 	}
 	if !e.DryRun { // an active one is stopped here, too, before anything of it is deleted anywhere
 		if err := e.stopHere(ctx, m); err != nil {
 			return fmt.Errorf("%w: %w", errMain, err)
 		}
 	}
-	there.set = &fixedSet{Set: Set{Parent: "NmsDelivery", Key: "iDeliveryId"}, table: table, ids: slices.Compact(slices.Sorted(maps.Values(m)))}
+	ids := slices.Concat(slices.Collect(maps.Values(m)), left)
+	slices.Sort(ids)
+	there.set = &fixedSet{Set: Set{Parent: "NmsDelivery", Key: "iDeliveryId"}, table: table, ids: slices.Compact(ids)}
 	p, err := there.plan(ctx, numbered(deliverySteps))
 	if err != nil {
 		return err
@@ -77,8 +84,11 @@ func (e *Env) purgeThere(ctx context.Context, name string, pool *pgxpool.Pool, m
 	what := "purged"
 	if e.DryRun {
 		what = "would purge"
+	} else if err := e.journal.Forget(ctx, name, there.set.ids); err != nil {
+		return fmt.Errorf("%w: %w", errMain, err)
 	}
-	e.log(ctx, Info, fmt.Sprintf("mid-sourcing server %q: %s %d deliveries: %d rows deleted, %d updated", name, what, len(there.set.ids), j.deleted, j.updated))
+	left = slices.DeleteFunc(left, func(id int64) bool { return !gone[id] })
+	e.log(ctx, Info, fmt.Sprintf("mid-sourcing server %q: %s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated", name, what, len(gone), len(left), j.deleted, j.updated))
 	return nil
 }
 

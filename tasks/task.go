@@ -17,8 +17,8 @@ type Task struct {
 	Description string
 	// Set is the parent rows that are deleted together with everything that depends on them; nil: the steps are independent.
 	Set *Set
-	// Prepare is called when the set is known and not empty, and may narrow it; nil: nothing to prepare. later fails
-	// the task when the steps are done, err at once.
+	// Prepare is called when the set is known, and may narrow it; nil: nothing to prepare. later fails the task when the
+	// steps are done, err at once.
 	Prepare func(ctx context.Context, e *Env) (later, err error)
 	// Steps are executed in order, those that depend on the set first.
 	Steps []Step

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
@@ -74,5 +76,28 @@ func TestLeftoversOfDryAndLaterRuns(t *testing.T) {
 	}
 	if want := []int64{5, 0, 5, 5, 2, 5, 2, 6}; !slices.Equal(left, want) {
 		t.Errorf("counted as left there, and recorded, run by run: %v, want %v", left, want)
+	}
+}
+
+// What was left on a server goes from the list once it is purged there: of all runs, and of no other server.
+func TestLeftoversArePurged(t *testing.T) {
+	t.Parallel()
+	db, there := database(t), pgtest.Campaign(t)
+	midSourced(db, 9)
+	there.Do("INSERT INTO NmsDelivery (iDeliveryId) SELECT 1000 + i FROM generate_series(0, 9) i")
+	a, workA, stopA := replica(t, db, "a", nil)
+	workA()
+	watch(t, a, start(t, a, runs.Request{Tasks: []string{"deliveries"}}).ID)
+	stopA()
+	db.Do("INSERT INTO cleanupd.remote_delivery SELECT 'other', remote_id, delivery_id, '', run_id FROM cleanupd.remote_delivery WHERE account = 'far'")
+	b, workB, _ := replica(t, db, "b", func(c *runs.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} })
+	workB()
+	events := watch(t, b, start(t, b, runs.Request{Tasks: []string{"deliveries"}}).ID)
+	checkFinished(t, events, 0)
+	if left := db.Strings("SELECT account || remote_id FROM cleanupd.remote_delivery ORDER BY 1"); !slices.Equal(left, []string{"1003", "1005", "1009", "other1001", "other1007"}) {
+		t.Errorf("recorded: %v; %q", left, logs(events))
+	}
+	if left := there.Strings("SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1"); !slices.Equal(left, []string{"1000", "1002", "1003", "1004", "1005", "1006", "1008", "1009"}) {
+		t.Errorf("there: %v", left)
 	}
 }

@@ -1,0 +1,137 @@
+package tasks_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// leftThere are the databases of midSourced after a run that knew of no server: 101 and 199 of "far" are left there, and 102 of "lost".
+func leftThere(t *testing.T) (here, there *pgtest.DB, knowing func(*tasks.Config)) {
+	t.Helper()
+	here, there = midSourced(t)
+	here.Do("UPDATE NmsDelivery SET sLabel = 'Sale ' || iDeliveryId WHERE iDeliveryId < 6")
+	mustRun(t, here, nil, "deliveries")
+	if got := leftovers(here); !slices.Equal(got, []string{"far 101 1 Sale 1", "far 199 6 ", "lost 102 2 Sale 2"}) {
+		t.Fatalf("recorded: %q", got)
+	}
+	return here, there, func(c *tasks.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
+}
+
+const leftOfLost = "lost 102 2 Sale 2"
+
+// What was left on a server is purged there once its database is configured, also if there is nothing to delete here.
+func TestLeftoversArePurged(t *testing.T) {
+	t.Parallel()
+	here, there, knowing := leftThere(t)
+	before := leftovers(here)
+	j := mustRun(t, here, func(c *tasks.Config) { knowing(c); dry(c) }, "deliveries")
+	if !slices.Equal(leftovers(here), before) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 || j.deleted["deliveries"]+j.left != 0 || !j.said("INFO", `"far"`, "would purge 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated") {
+		t.Errorf("a dry run: %q; %q", leftovers(here), j.logs)
+	}
+	j = mustRun(t, here, knowing, "deliveries")
+	if got := leftovers(here); !slices.Equal(got, []string{leftOfLost}) || j.deleted["deliveries"]+j.updated["deliveries"]+j.left != 0 || !j.said("INFO", `"far"`, "purged 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated") {
+		t.Errorf("recorded after that: %q, %d rows by the account; %q", got, j.deleted["deliveries"], j.logs)
+	}
+	if got := there.Strings(deliveriesLeft); !slices.Equal(got, []string{"0", "1", "102", "103", "104"}) || there.Int("SELECT count(*) FROM NmsBroadLogMid") != 5 || there.Int("SELECT count(*) FROM NmsDeliveryPart") != 1 {
+		t.Errorf("there: %v", got)
+	}
+	if j = mustRun(t, here, knowing, "deliveries"); j.said("deliveries") {
+		t.Errorf("another run: %q", j.logs)
+	}
+}
+
+// What cannot be purged there stays recorded, and fails the task after it has done the others.
+func TestLeftoversThatStay(t *testing.T) {
+	t.Parallel()
+	for name, hinder := range map[string]func(here, there *pgtest.DB, c *tasks.Config){
+		"no answer": func(_, there *pgtest.DB, _ *tasks.Config) {
+			there.Superuser("ALTER DATABASE " + there.Name + " CONNECTION LIMIT 0")
+			there.Reset()
+		},
+		"row security": func(_, there *pgtest.DB, _ *tasks.Config) {
+			there.Do("ALTER TABLE NmsDelivery ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
+		},
+		"no rights":         func(_, there *pgtest.DB, _ *tasks.Config) { there.Do("REVOKE DELETE ON NmsDelivery FROM neolane") },
+		"no deliveries":     func(_, there *pgtest.DB, _ *tasks.Config) { there.Do("DROP TABLE NmsDelivery") },
+		"the main database": func(here, _ *pgtest.DB, c *tasks.Config) { c.MidSourcing.Databases["far"] = here.Pool },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			here, there, knowing := leftThere(t)
+			before := leftovers(here)
+			here.Do(`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (7, 1, '2000-01-01', 4, 104, 1), (8, 1, '2000-01-01', 1, 0, 0)`)
+			j, err := run(t, here, func(c *tasks.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
+			if err == nil || j.states["deliveries"] != tasks.Failed || !strings.Contains(j.problems["deliveries"], `"far", whose 1 deliveries stay here too, and 2 that were left there: `) {
+				t.Errorf("%s: %s; %v", j.states["deliveries"], j.problems["deliveries"], err)
+			}
+			if got := here.Strings(deliveriesLeft); !slices.Equal(got, []string{"4", "7"}) || !slices.Equal(leftovers(here), before) {
+				t.Errorf("here: %v, recorded: %q", got, leftovers(here))
+			}
+		})
+	}
+}
+
+// A delivery that is held back there stays recorded.
+func TestLeftoversThatAreHeldBack(t *testing.T) {
+	t.Parallel()
+	here, there, knowing := leftThere(t)
+	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
+	mustRun(t, here, knowing, "deliveries")
+	if got := leftovers(here); !slices.Equal(got, []string{"far 101 1 Sale 1", leftOfLost}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
+		t.Errorf("recorded: %q", got)
+	}
+}
+
+// A delivery whose row is here again, from a backup, stays there as long as here.
+func TestLeftoversThatAreHereAgain(t *testing.T) {
+	t.Parallel()
+	here, there, knowing := leftThere(t)
+	before := leftovers(here)
+	here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (1, 4, 101, 1), (9, 4, 102, 1), (10, 1, 199, 1)")
+	j := mustRun(t, here, knowing, "deliveries")
+	if got := leftovers(here); !slices.Equal(got, []string{before[0], leftOfLost}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 || !j.said("INFO", "1 deliveries", `"far"`, "here again") {
+		t.Errorf("recorded: %q; %q", got, j.logs)
+	}
+	here.Do("UPDATE NmsDelivery SET iDeleteStatus = 1, tsDelete = '2000-01-01' WHERE iDeliveryId = 1")
+	mustRun(t, here, knowing, "deliveries")
+	if got := leftovers(here); !slices.Equal(got, []string{leftOfLost}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 0 {
+		t.Errorf("recorded after it was deleted here, too: %q", got)
+	}
+}
+
+// A run that is interrupted after the purge there, and before the entries go, is made up for by the next.
+func TestLeftoversOfAnInterruptedRun(t *testing.T) {
+	t.Parallel()
+	here, there, knowing := leftThere(t)
+	here.Do(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''57P01''; END'; CREATE TRIGGER fail BEFORE DELETE ON kept.delivery EXECUTE FUNCTION fail()`)
+	if _, err := run(t, here, knowing, "deliveries"); !tasks.Lost(err) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 0 || len(leftovers(here)) != 3 {
+		t.Fatalf("the run ended with %v, recorded: %q", err, leftovers(here))
+	}
+	here.Do("DROP TRIGGER fail ON kept.delivery")
+	mustRun(t, here, knowing, "deliveries")
+	if got := leftovers(here); !slices.Equal(got, []string{leftOfLost}) {
+		t.Errorf("recorded: %q", got)
+	}
+}
+
+// Without labels, or accounts, deliveries are recorded all the same; without the columns that tell them, none is.
+func TestLeftoversWithLessColumns(t *testing.T) {
+	t.Parallel()
+	for without, want := range map[string][]string{
+		"ALTER TABLE NmsDelivery DROP sLabel":       {"far 101 1 ", "far 199 6 ", "lost 102 2 "},
+		"DROP TABLE NmsExtAccount":                  {" 101 1 ", " 102 2 ", " 199 6 "},
+		"ALTER TABLE NmsDelivery DROP iMidRemoteId": nil,
+	} {
+		here, _ := midSourced(t)
+		here.Do(without)
+		if mustRun(t, here, nil, "deliveries"); !slices.Equal(leftovers(here), want) {
+			t.Errorf("%s: recorded %q", without, leftovers(here))
+		}
+	}
+}
