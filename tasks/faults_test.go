@@ -30,7 +30,7 @@ var (
 // settings are where the logs of a database are that is attacked, on which server, if it may be restarted.
 var settings = map[string]struct {
 	database func(t *testing.T) (*pgtest.DB, *localpg.Server)
-	move     func(t *testing.T, db *pgtest.DB, rng *rand.Rand) // nil: they stay where they are
+	move     func(db *pgtest.DB, m *model, rng *rand.Rand) // nil: they stay where they are
 }{
 	"here":              {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, nil},
 	"in foreign tables": {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, toForeignTables},
@@ -166,13 +166,13 @@ func TestFaults(t *testing.T) {
 
 // underFaults makes a random database, attacks its run, and checks the result. It returns the faults that the run
 // encountered.
-func (s *scene) underFaults(program string, seed uint64, move func(t *testing.T, db *pgtest.DB, rng *rand.Rand)) map[string]int {
+func (s *scene) underFaults(program string, seed uint64, move func(db *pgtest.DB, m *model, rng *rand.Rand)) map[string]int {
 	t := s.t
 	// The dates are relative to a moment shortly before the run, whose cutoffs are a little later.
 	m := randomDatabase(t, s.db, seed, time.Now().Add(30*time.Minute).Truncate(time.Microsecond))
 	original := m.keys()
 	if move != nil {
-		move(t, s.db, s.rng)
+		move(s.db, m, s.rng)
 	}
 	s.db.Do("CREATE TABLE elsewhere.application (token bigint)")
 	for range 2 {

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 12, "how many random databases TestRandomDatabases makes")
+	seeds     = flag.Int("seeds", 12, "how many random databases TestRandomDatabases makes; a third of it with logs elsewhere, in each of some ways")
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
 )
 

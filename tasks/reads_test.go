@@ -18,7 +18,7 @@ func TestHowOftenDeliveriesAreRead(t *testing.T) {
 	db.Do("VACUUM ANALYZE NmsDelivery")
 	read := func() int64 { // what sessions have reported by their end
 		db.Reset()
-		db.Until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' HAVING count(*) = 1")
+		db.Until("SELECT (count(*) = 1)::int FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'")
 		return db.Int("SELECT heap_blks_read + heap_blks_hit FROM pg_statio_user_tables WHERE relname = 'nmsdelivery'")
 	}
 	before := read()

@@ -24,6 +24,9 @@ var citus struct {
 	why    string   // there is none
 }
 
+// citusDatabases bounds how many databases there are at once: each has background workers on each node.
+var citusDatabases = make(chan struct{}, 2)
+
 // Citus is a new database with the Campaign tables, all of them local, on the coordinator of a Citus cluster with two workers.
 // The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER names, or
 // shared/citus/citus-cluster beside the repository.
@@ -33,6 +36,8 @@ func Citus(t testing.TB) *DB {
 	if citus.why != "" {
 		t.Skip("no Citus cluster: " + citus.why)
 	}
+	citusDatabases <- struct{}{}
+	t.Cleanup(func() { <-citusDatabases })
 	db := &DB{t: t, Name: fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1)), address: onCoordinator}
 	join := "SELECT citus_set_coordinator_host('127.0.0.1', " + citus.nodes[0] + ")"
 	for i, port := range citus.nodes {

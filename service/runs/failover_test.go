@@ -340,7 +340,7 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if v := db.Int("SELECT version FROM cleanupd.schema_version"); v != 7 {
+	if v := db.Int("SELECT version FROM cleanupd.schema_version"); v != 8 {
 		t.Errorf("the schema is at version %d", v)
 	}
 	db.Do("UPDATE cleanupd.schema_version SET version = 99")
