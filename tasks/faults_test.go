@@ -25,6 +25,7 @@ import (
 var (
 	faultSeeds  = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes; a third of it with logs elsewhere, in each of some ways")
 	faultsWhere = flag.String("faults-where", "", "only where the logs are thus: here, in foreign tables, on Citus")
+	onlyFault   = flag.String("only-fault", "", "this fault alone, again and again, by its name")
 )
 
 // settings are where the logs of a database are that is attacked, on which server, if it may be restarted.
@@ -263,6 +264,9 @@ func (s *scene) underFaults(program string, seed uint64, move func(db *pgtest.DB
 // attack causes one fault after another until the run has ended, or there have been enough.
 func (s *scene) attack(ctx context.Context, met map[string]int) {
 	names := slices.Sorted(maps.Keys(faults))
+	if *onlyFault != "" {
+		names = []string{*onlyFault}
+	}
 	for range 12 {
 		select {
 		case <-ctx.Done():

@@ -54,9 +54,14 @@ func Citus(t testing.TB) *DB {
 	return db
 }
 
+// distributing is held while a table is distributed: Citus then alters its owner's role, which all databases share.
+var distributing sync.Mutex
+
 // Distribute distributes a table over the workers by a column.
 func (db *DB) Distribute(table, column string) {
 	db.t.Helper()
+	distributing.Lock()
+	defer distributing.Unlock()
 	db.Do("SELECT create_distributed_table($1::text::regclass, $2, shard_count := 4)", table, column)
 }
 

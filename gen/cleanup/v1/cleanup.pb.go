@@ -912,8 +912,8 @@ type TaskProgress struct {
 	// Why the next batch waits: `replica lag`, `replica lag can not be seen: GRANT pg_monitor`, `active sessions`, `sessions
 	// waiting for locks`, `others wait for our locks`, `WAL per second`, `rows per second`; empty: it does not.
 	ThrottledBy string `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
-	// How the rows of the current table are found: `table` (block by block), `index NAME`, or `drop of the partition`;
-	// empty: none of these.
+	// How the rows of the current table are found: `table` (block by block), `index NAME`, `drop of the partition`, or
+	// `key NAME` where they are on another server; empty: none of these.
 	Way           string `protobuf:"bytes,10,opt,name=way,proto3" json:"way,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
