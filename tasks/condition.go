@@ -27,7 +27,8 @@ type argument struct {
 	sqlType string
 }
 
-// alsoSQL is a statement that accompanies a batch's, as purge.Also. what names for people what it writes.
+// alsoSQL is a statement that accompanies a batch's, as purge.Also. what names for people what it writes, if the rows may be
+// changed without that; empty: they may not.
 type alsoSQL struct{ what, returning, sql string }
 
 var (

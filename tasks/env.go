@@ -206,7 +206,7 @@ func (e *Env) sweep(ctx context.Context, steps []numberedStep) error {
 			continue
 		}
 		result, err := e.engine.Run(ctx, u.Sweep, e.Cursor)
-		if u.Also != nil && sqlstate.Of(err) != "" && !Lost(err) {
+		if u.also != "" && sqlstate.Of(err) != "" && !Lost(err) {
 			if err := e.sweepAlone(ctx, u, err); err != nil {
 				return err
 			}

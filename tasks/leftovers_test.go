@@ -135,3 +135,18 @@ func TestLeftoversWithLessColumns(t *testing.T) {
 		}
 	}
 }
+
+// A delivery whose entry cannot be written is not deleted: nothing is forgotten.
+func TestLeftoversThatCanNotBeRecorded(t *testing.T) {
+	t.Parallel()
+	here, _ := midSourced(t)
+	here.Do(recording)
+	here.Do("ALTER TABLE kept.delivery ADD CHECK (there <> 102)")
+	j, err := run(t, here, nil, "deliveries")
+	if err == nil || j.states["deliveries"] != tasks.Failed {
+		t.Errorf("the task is %s", j.states["deliveries"])
+	}
+	if here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 2") != 1 || slices.Contains(leftovers(here), "lost 102 2 ") {
+		t.Errorf("recorded %q", leftovers(here))
+	}
+}

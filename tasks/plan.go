@@ -27,7 +27,7 @@ type unit struct {
 	step    numberedStep
 	parents string // as in condition
 	place   string // where its rows are; empty: here
-	also    string // what Also writes, for people
+	also    string // what Also writes, as in alsoSQL
 }
 
 // numberedStep is a step with its number in the task, from 1.
