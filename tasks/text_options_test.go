@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -53,5 +54,16 @@ func TestDelayInATextThatIsMissing(t *testing.T) {
 		if n := db.Int("SELECT count(*) FROM NmsVisitor"); n != left {
 			t.Errorf("without %s %d rows are left; %q", column, n, j.logs)
 		}
+	}
+}
+
+// A role that may not read the types and the texts of options is told the GRANT, before anything is deleted.
+func TestOptionsThatTheRoleMayNotRead(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	role := db.Role("service")
+	db.Do("GRANT SELECT (sName, iLongValue, tsTimeStampValue) ON XtkOption TO " + role)
+	if _, err := run(t, db.For(role), nil, "visitors"); err == nil || !strings.Contains(err.Error(), `GRANT SELECT (idatatype, sstringvalue) ON "public"."xtkoption" TO "`+role) {
+		t.Errorf("the run ended with %v", err)
 	}
 }

@@ -200,6 +200,16 @@ func (c *Catalog) Tables(kind func(t *Table) bool) []*Table {
 	return found
 }
 
+// Unreadable returns those of the columns, stored as lower case, that the table has and the role may not read.
+func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) ([]string, error) {
+	rows, err := db.Query(ctx, `SELECT attname::text FROM pg_attribute WHERE attrelid = $1 AND attname = ANY ($2) AND attnum > 0 AND NOT attisdropped
+		AND NOT has_column_privilege(attrelid, attnum, 'SELECT') ORDER BY attname`, t.OID, columns)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
 // Empty reports whether the table has no row at all.
 func (t *Table) Empty(ctx context.Context, db Querier) (bool, error) {
 	var any bool

@@ -122,7 +122,12 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	if !t.Has("sName") {
 		return o, nil
 	}
+	hidden, err := t.Unreadable(ctx, db, "sname", "ilongvalue", "tstimestampvalue", "idatatype", "sstringvalue")
 	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read XtkOption: %w", err)
+	case len(hidden) > 0:
+		return nil, fmt.Errorf("read XtkOption: the role may not: GRANT SELECT (%s) ON %s TO %s", strings.Join(hidden, ", "), t.Quoted(), pgx.Identifier{c.Role}.Sanitize())
 	case t.Has("iDataType", "sStringValue"):
 		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN COALESCE(sStringValue, '') END", typeText)
 	case t.Has("iDataType"):
