@@ -233,3 +233,15 @@ func TestForeignRowsThatWouldMove(t *testing.T) {
 		t.Errorf("left %q, want %q", got, want)
 	}
 }
+
+// Keys may be any numbers of their type.
+func TestForeignTableWithExtremeKeys(t *testing.T) {
+	t.Parallel()
+	here := pgtest.Campaign(t)
+	here.Do(`INSERT INTO NmsEventHisto (biEventHistoId, tsLastModified) SELECT k, '2000-01-01' FROM unnest(ARRAY[-9223372036854775808, -9223372036854775807, -2147483648, -1, 0, 1, 2147483647, 9223372036854775806, 9223372036854775807]::bigint[]) AS k`)
+	here.MoveAway(here.Far(), "nmseventhisto")
+	j := mustRun(t, here, nil, "expired-events")
+	if got := here.Strings("SELECT biEventHistoId::text FROM NmsEventHisto"); !slices.Equal(got, []string{"0"}) || j.deleted["expired-events"] != 8 {
+		t.Errorf("left %v, %d accounted for", got, j.deleted["expired-events"])
+	}
+}

@@ -93,13 +93,15 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 		next = max(next, from.Place)
 	}
 	most, target := min(sw.mostRows, mostByKey), cmp.Or(sw.Target, DefaultTarget)
-	limit, width := min(firstRows, most), int64(firstKeys)
+	limit, width := min(firstRows, most), uint64(firstKeys)
 	for next <= last {
 		if err := sw.Polite(ctx); err != nil {
 			return err
 		}
-		begun := time.Now()
-		end := min(next+width, last+1)
+		begun, end := time.Now(), last
+		if uint64(last-next) > width {
+			end = next + int64(width)
+		}
 		keys, err := sw.findKeys(ctx, next, end, limit)
 		if len(keys) == limit {
 			keys, end = wholeKeys(keys)
@@ -124,7 +126,10 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 		case took < target:
 			width, limit = min(2*width, mostKeys), min(2*limit, most)
 		}
-		next = end
+		if end == last { // there may be no number after it
+			break
+		}
+		next = end + 1
 	}
 	return nil
 }
@@ -140,14 +145,14 @@ func (sw *sweep) findRoot(ctx context.Context) error {
 	return sw.read(ctx, []any{&sw.stuck}, "SELECT relkind = 'f' FROM pg_class WHERE oid = $1::text::regclass", sw.Relation)
 }
 
-// wholeKeys are the keys but the last one, of which there may be more rows, and where these begin; or all, if there is one key
-// alone.
-func wholeKeys(keys []int64) (whole []int64, next int64) {
+// wholeKeys are the keys but the last one, of which there may be more rows, and the end of the window without these; or all, if
+// there is one key alone.
+func wholeKeys(keys []int64) (whole []int64, end int64) {
 	last := keys[len(keys)-1]
 	if i, _ := slices.BinarySearch(keys, last); i > 0 {
-		return keys[:i], last
+		return keys[:i], last - 1
 	}
-	return keys, last + 1
+	return keys, last
 }
 
 // keys are the first and the last key of the table; the last is below the first if there is none.
@@ -156,10 +161,10 @@ func (sw *sweep) keys(ctx context.Context) (first, last int64, err error) {
 	return first, last, err
 }
 
-// findKeys returns the keys of obsolete rows from one key to before another, no more than limit, in order: one for each row.
+// findKeys returns the keys of obsolete rows from one key to another, no more than limit, in order: one for each row.
 func (sw *sweep) findKeys(ctx context.Context, from, to int64, limit int) (keys []int64, err error) {
 	n := len(sw.Args)
-	sql := fmt.Sprintf("SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s >= $%[3]d AND r.%[1]s < $%[4]d AND (%[5]s) ORDER BY r.%[1]s LIMIT $%[6]d",
+	sql := fmt.Sprintf("SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s >= $%[3]d AND r.%[1]s <= $%[4]d AND (%[5]s) ORDER BY r.%[1]s LIMIT $%[6]d",
 		sw.ByKey, sw.Relation, n+1, n+2, sw.Where, n+3)
 	err = sw.Retry(ctx, sw.Name, func() error {
 		return sw.inBatch(ctx, findByKey, func(tx pgx.Tx) error {

@@ -24,7 +24,7 @@ type Pending struct {
 // batchTimeout is how long a statement of such a batch may take. Locks on another server have no other limit.
 const batchTimeout = 10 * time.Second
 
-// batchByKey deletes or updates the rows of some keys, which are from one key to before another.
+// batchByKey deletes or updates the rows of some keys, which are from one key to another.
 func (sw *sweep) batchByKey(ctx context.Context, keys []int64, from, to int64) error {
 	if sw.stuck {
 		return &RefusedError{Reason: "its rows may have to move to another partition, which those of a foreign table can not"}
