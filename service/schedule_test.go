@@ -40,6 +40,7 @@ func TestSchedule(t *testing.T) {
 			&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)}},
 		{&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10), Enabled: true},
 			&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}},
+		{&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}}, &cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: []string{"30 12 * * *"}, TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}},
 		{&cleanupv1.Schedule{Once: timestamppb.New(once), Enabled: true, LastRunId: "passed over", NextRunTime: timestamppb.New(time.Unix(0, 0))},
 			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}},
 	} {
@@ -82,7 +83,6 @@ func TestInvalidSchedules(t *testing.T) {
 		{&cleanupv1.Schedule{Cron: "0 4 * * *", Once: soon}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *"}, 21)}, []string{"schedule.more_crons"}},
 		{&cleanupv1.Schedule{Cron: "nonsense", MoreCrons: []string{"30 12 * * *", "", "0 4 30 2 *", "@daily"}}, []string{"schedule.cron", "schedule.more_crons[1]", "schedule.more_crons[2]", "schedule.more_crons[3]"}},
-		{&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}}, []string{"schedule.cron"}},
 		{&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}, Once: soon}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{Once: timestamppb.New(time.Now().Add(-time.Minute)), Enabled: true}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{Once: &timestamppb.Timestamp{Nanos: -1}}, []string{"schedule.once"}},
@@ -139,7 +139,6 @@ func TestScheduleOverREST(t *testing.T) {
 		{"PUT", "/v1/schedule", `{"cron": "nonsense"}`, 400},
 		{"PUT", "/v1/schedule", `{"cron": "0 4 * * *", "once": "2999-01-01T00:00:00Z"}`, 400},
 		{"PUT", "/v1/schedule", `{"cron": "0 4 * * *", "moreCrons": ["nonsense"]}`, 400},
-		{"PUT", "/v1/schedule", `{"moreCrons": ["0 4 * * *"]}`, 400},
 		{"PUT", "/v1/schedule", `{"cron": "0 4 * * *", "moreCrons": "30 12 * * *"}`, 400},
 		{"PUT", "/v1/schedule", `{"at": "4"}`, 400},
 		{"PUT", "/v1/schedule", `{"once": "tomorrow"}`, 400},

@@ -96,8 +96,6 @@ func (s *Schedule) completeAt(now time.Time, setting string) error {
 		}
 	case len(s.MoreCrons) > mostCrons:
 		say("more_crons", fmt.Sprintf("has %d expressions: %d at most", len(s.MoreCrons), mostCrons))
-	case s.Cron == "" && len(s.MoreCrons) > 0:
-		say("cron", "must be given where more_crons is")
 	default:
 		s.Cron = cmp.Or(s.Cron, defaultCron)
 		var crons InvalidError

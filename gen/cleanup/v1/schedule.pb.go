@@ -32,8 +32,8 @@ type Schedule struct {
 	// absent, too. A time that is skipped by a change to daylight saving comes right after the change, and one that is
 	// repeated by the change back comes once; an hour of `*` means every hour that passes.
 	Cron string `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	// Further expressions like `cron`, which must then be given, too; 20 at most. The next time is the earliest of all, and
-	// times that fall on the same minute start one run.
+	// Further expressions like `cron`, which keeps its default beside them; 20 at most. The next time is the earliest of all,
+	// and times that fall on the same minute start one run.
 	MoreCrons []string `protobuf:"bytes,9,rep,name=more_crons,json=moreCrons,proto3" json:"more_crons,omitempty"`
 	// A single time instead of `cron` and `more_crons`. It must be in the future when an enabled schedule is stored.
 	Once *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=once,proto3" json:"once,omitempty"`
