@@ -35,7 +35,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newServe(), newMigrate(), newRun(), newRuns(), newMidSourcing(), newUserData(), newAudit(), newDemo(), newBench(), newVersion())
+	root.AddCommand(newServe(), newMigrate(), newRun(), newRuns(), newMidSourcing(), newUserData(), newAudit(), newDemo(), newVersion())
 	for _, cmd := range root.Commands() {
 		offerEnvironment(cmd)
 	}

@@ -3,17 +3,12 @@ package localpg
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-
-	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
 // ErrNoPostgres says that no PostgreSQL could be found or downloaded, and what to install.
@@ -73,40 +68,20 @@ func version(dir string) (int, error) {
 	return strconv.Atoi(major)
 }
 
-// fetch lets embedded-postgres download the programs and unpack them into the user's cache. It has no call for
-// that alone: a server is started and stopped.
+// fetch lets a program of this module download one, which says where it is: only those who need one link what that takes.
 func fetch() (string, error) {
-	cache, err := os.UserCacheDir()
+	dir, err := output("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cleanupd/cleanupd")
 	if err != nil {
 		return "", err
 	}
-	base := filepath.Join(cache, "cleanupd", "postgres-"+runtime.GOARCH)
-	bin := filepath.Join(base, "bin")
-	if _, err := version(bin); err == nil {
-		return bin, nil
-	}
-	port, err := freePort()
-	if err != nil {
-		return "", err
-	}
-	runtimeDir, err := os.MkdirTemp("", "cleanupd-pg-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(runtimeDir) }()
-	pg := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().Version(embeddedpostgres.V17).Port(uint32(port)).
-		BinariesPath(base).CachePath(filepath.Join(cache, "cleanupd")).RuntimePath(runtimeDir).Logger(io.Discard))
-	if err := pg.Start(); err != nil {
-		return "", err
-	}
-	return bin, pg.Stop()
+	return output("go", "-C", dir, "run", "./internal/localpg/fetch")
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// output is what a command prints, without the newline; its error has what it complains of.
+func output(name string, arguments ...string) (string, error) {
+	out, err := exec.Command(name, arguments...).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return "", fmt.Errorf("%s %s: %w: %s", name, arguments[0], err, strings.TrimSpace(string(exit.Stderr)))
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return strings.TrimSpace(string(out)), err
 }

@@ -1,6 +1,6 @@
-// Package bench compares ways to delete old rows from a large table, side by side on one server: one unbatched DELETE,
+// Command bench compares ways to delete old rows from a large table, side by side on one server: one unbatched DELETE,
 // the published statement, those that job queues use, and the service itself.
-package bench
+package main
 
 import (
 	"context"

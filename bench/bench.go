@@ -1,8 +1,7 @@
-package bench
+package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -25,9 +24,6 @@ type Options struct {
 	Alone   bool          // no application runs at the same time
 	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation advises.
 	SharedBuffers string
-	// Service starts the real service on a database, with a tracer on its connections, and returns functions to run a task
-	// and to stop it. With tight it gives way to others.
-	Service func(ctx context.Context, url string, tight bool, tracer pgx.QueryTracer) (run func(ctx context.Context, task string) error, stop func() error, err error)
 }
 
 // Result is a method on a cell: medians of its repeats.
@@ -166,15 +162,15 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	statements := &Statements{}
 	clean := func(ctx context.Context) error { return m.run(ctx, url, &statements.took) }
 	if m.statement == "" {
-		run, stop, err := o.Service(ctx, url, m.tight, statements)
+		s, err := startService(ctx, url, m.tight, statements)
 		if err != nil {
 			return r, err
 		}
-		defer func() { err = errors.Join(err, stop()) }()
-		if err := run(ctx, "sessions"); err != nil { // so that the service is warmed up
+		defer s.close()
+		if err := s.run(ctx, "sessions"); err != nil { // so that the service is warmed up
 			return r, err
 		}
-		clean = func(ctx context.Context) error { return run(ctx, task) }
+		clean = func(ctx context.Context) error { return s.run(ctx, task) }
 	}
 	endBeside := func() ([]time.Duration, error) { return nil, nil }
 	if !o.Alone {

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// service is a replica that works on a database.
+type service struct {
+	manager *runs.Manager
+	pool    *pgxpool.Pool
+	stop    context.CancelFunc
+	working sync.WaitGroup
+}
+
+// startService starts a replica with a tracer on its connections. With tight it gives way to others.
+func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryTracer) (*service, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.ConnConfig.Tracer, config.ConnConfig.RuntimeParams["application_name"], config.MaxConns = tracer, "cleanupd", 16
+	settings := purge.Settings{Target: purge.DefaultTarget, Workers: runs.DefaultWorkers, Limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10}}
+	if tight {
+		settings.Target, settings.Workers = 5*time.Millisecond, 1
+		settings.Limits.ActiveSessions, settings.Limits.WALPerSecond, settings.Limits.RowsPerSecond = 1, 32<<20, 200_000
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	err = runs.Migrate(ctx, conn)
+	_ = conn.Close(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{manager: runs.New(runs.Config{Pool: pool, Replica: "bench", Log: slog.New(slog.DiscardHandler), Settings: settings}), pool: pool}
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.working.Go(func() { s.manager.Work(ctx) })
+	s.working.Go(func() { s.manager.Listen(ctx) })
+	return s, nil
+}
+
+// run runs a task to its end.
+func (s *service) run(ctx context.Context, task string) error {
+	started, err := s.manager.Start(ctx, runs.Request{Tasks: []string{task}, RequestedBy: "bench"})
+	if err != nil {
+		return err
+	}
+	ended, err := s.manager.Watch(ctx, started.ID, 0, func(runs.Event) error { return nil })
+	if err == nil && ended.State != runs.Succeeded {
+		err = fmt.Errorf("the run is %s: %s", ended.State, ended.Error)
+	}
+	return err
+}
+
+// close stops the replica after its current batch.
+func (s *service) close() {
+	s.stop()
+	s.working.Wait()
+	s.pool.Close()
+}
