@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,9 +93,10 @@ func (r rule) needs(req any) access.Role {
 	return r.role
 }
 
-// gate lets calls through to a server, or refuses them, and logs each.
+// gate lets calls through to a server, or refuses them, before a request is read, and logs each.
 type gate struct {
 	identify func(ctx context.Context) (access.Caller, error)
+	limits   *limits
 	db       audit.DB
 	log      *slog.Logger
 }
@@ -110,11 +112,17 @@ func caller(ctx context.Context) access.Caller {
 // requestHeader is the response header with the id of a call, which its log lines contain: the trace id, if there is one.
 const requestHeader = "request-id"
 
-// admit authenticates a call. It returns a context that carries the caller, and a function to call when the call has ended.
-func (g *gate) admit(ctx context.Context, method string) (admitted context.Context, end func(error), err error) {
+// admit authenticates a call, and counts it as one of its caller's. It returns a context that carries the caller, and a function
+// to call when the call has ended.
+func (g *gate) admit(ctx context.Context, method string, kind resource) (admitted context.Context, end func(error), err error) {
 	r := rules[method]
 	if r.role == access.Nobody {
-		return ctx, func(error) {}, nil
+		address := ""
+		if p, ok := peer.FromContext(ctx); ok {
+			address = hostOf(p.Addr.String())
+		}
+		_, leave, err := g.limits.enter(address, aCheck)
+		return ctx, func(error) { leave() }, err
 	}
 	begun, id := time.Now(), rand.Text()
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
@@ -123,13 +131,20 @@ func (g *gate) admit(ctx context.Context, method string) (admitted context.Conte
 	_ = grpc.SetHeader(ctx, metadata.Pairs(requestHeader, id)) // fails only if headers have been sent
 	c, err := g.identify(ctx)
 	ctx = context.WithValue(ctx, callerKey{}, c)
-	log := g.log.With("request_id", id)
+	log, leave := g.log.With("request_id", id), func() {}
 	end = func(err error) {
+		leave()
 		settle(ctx, err)
 		log.Log(ctx, levelOf(status.Code(err)), "call", "rpc", short(method), "subject", c.Subject, "address", c.Address, "code", nameOf(err), "error", said(method, err), "took", time.Since(begun))
 	}
 	if err != nil {
 		return ctx, end, denied(err)
+	}
+	if err := g.limits.introduce(ctx, c.String()); err != nil {
+		return ctx, end, err
+	}
+	if _, leave, err = g.limits.enter(c.String(), kind); err != nil {
+		return ctx, end, err
 	}
 	if r.audited {
 		ctx = audit.Begin(ctx, g.db, log, c, short(method))
@@ -186,25 +201,47 @@ func short(method string) string {
 // settle records the result of a call, once.
 func settle(ctx context.Context, err error) { audit.Settle(ctx, nameOf(err)) }
 
-func (g *gate) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	ctx, end, err := g.admit(ctx, info.FullMethod)
-	defer func() { end(err) }()
-	if err == nil {
-		err = permit(ctx, info.FullMethod, req)
+// guarded registers services with a server behind a gate.
+type guarded struct {
+	*grpc.Server
+	*gate
+}
+
+// RegisterService implements grpc.ServiceRegistrar. Interceptors of unary calls come too late: their request has been read.
+func (g guarded) RegisterService(service *grpc.ServiceDesc, impl any) {
+	behind := *service
+	behind.Methods = slices.Clone(service.Methods)
+	for i, m := range behind.Methods {
+		behind.Methods[i].Handler = g.unary("/"+service.ServiceName+"/"+m.MethodName, m.Handler)
 	}
-	if err != nil {
-		return nil, err
+	g.Server.RegisterService(&behind, impl)
+}
+
+func (g *gate) unary(method string, next grpc.MethodHandler) grpc.MethodHandler {
+	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (resp any, err error) {
+		ctx, end, err := g.admit(ctx, method, aCall)
+		defer func() { end(err) }()
+		if err != nil {
+			return nil, err
+		}
+		wait := await(ctx, method)
+		return next(srv, ctx, func(req any) error {
+			defer wait.Stop()
+			if err := decode(req); err != nil {
+				return err
+			}
+			return permit(ctx, method, req)
+		}, interceptor)
 	}
-	return handler(ctx, req)
 }
 
 func (g *gate) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	ctx, end, err := g.admit(stream.Context(), info.FullMethod)
+	ctx, end, err := g.admit(stream.Context(), info.FullMethod, aStream)
 	defer func() { end(err) }()
 	if err != nil {
 		return err
 	}
-	return handler(srv, &admitted{stream, ctx, info.FullMethod})
+	return handler(srv, &admitted{stream, ctx, info.FullMethod, await(ctx, info.FullMethod)})
 }
 
 // admitted is a stream whose caller is known. Its requests are checked when they are received.
@@ -212,6 +249,7 @@ type admitted struct {
 	grpc.ServerStream
 	ctx    context.Context
 	method string
+	wait   *time.Timer
 }
 
 // Context implements grpc.ServerStream.
@@ -219,10 +257,10 @@ func (s *admitted) Context() context.Context { return s.ctx }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *admitted) RecvMsg(m any) error {
+	defer s.wait.Stop()
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	arrived(s.ctx)
 	return permit(s.ctx, s.method, m)
 }
 
@@ -275,9 +313,15 @@ func byGateway(ctx context.Context) (c access.Caller, err error) {
 }
 
 // only lets requests through whose caller has at least a role.
-func only(guard *access.Guard, log *slog.Logger, role access.Role, next http.Handler) http.Handler {
+func only(guard *access.Guard, limits *limits, log *slog.Logger, role access.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := overHTTP(guard, r)
+		if err == nil {
+			if err := limits.introduce(r.Context(), c.String()); err != nil {
+				writeError(w, r, err)
+				return
+			}
+		}
 		switch {
 		case err != nil:
 			log.Warn("refused", "path", r.URL.Path, "address", c.Address, "error", err)

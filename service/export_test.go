@@ -10,8 +10,12 @@ func Hurry(headers, body, stall time.Duration) (restore func()) {
 	return func() { headerTimeout, bodyTimeout, stallTimeout = before[0], before[1], before[2] }
 }
 
-// MaxCalls and MaxWatchers are how many calls and streams a caller may have in progress.
-const (
-	MaxCalls    = maxCalls
-	MaxWatchers = maxWatchers
+// MaxCalls, MaxWatchers and MaxChecks are how many calls, streams and health checks a caller may have in progress.
+var (
+	MaxCalls    = most[aCall].n
+	MaxWatchers = most[aStream].n
+	MaxChecks   = most[aCheck].n
 )
+
+// MaxOfNetwork is how many connections from one network may be strangers.
+const MaxOfNetwork = maxOfNetwork

@@ -16,7 +16,7 @@ import (
 )
 
 // handler handles all HTTP requests: those for the gateway, and those of probes and scrapers.
-func (s *Server) handler(svc *Service, registry *prometheus.Registry, c ServerConfig) (http.Handler, error) {
+func (s *Server) handler(svc *Service, limits *limits, registry *prometheus.Registry, c ServerConfig) (http.Handler, error) {
 	gateway, err := s.gateway()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (s *Server) handler(svc *Service, registry *prometheus.Registry, c ServerCo
 		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
 	})
 	mux := http.NewServeMux()
-	mux.Handle("/", otelhttp.NewHandler(only(c.Guard, c.Log, access.Viewer, known), "HTTP", otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
+	mux.Handle("/", otelhttp.NewHandler(only(c.Guard, limits, c.Log, access.Viewer, known), "HTTP", otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", onlyGet(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)

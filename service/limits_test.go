@@ -160,7 +160,7 @@ func TestTooManyHealthStreams(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	refused := make(chan error)
-	for range service.MaxWatchers + 1 {
+	for range service.MaxChecks + 1 {
 		stream, err := healthv1.NewHealthClient(s.conn).Watch(ctx, &healthv1.HealthCheckRequest{})
 		if err != nil {
 			t.Fatal(err)

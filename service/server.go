@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -60,48 +62,64 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	}
 	measure := grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))))
 	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
-	limits := newLimits()
-	build := func(identify func(context.Context) (access.Caller, error), inner bool) (*grpc.Server, error) {
-		g := &gate{identify, s.pool, c.Log}
-		options := []grpc.ServerOption{measure, passEncoded(), grpc.ChainUnaryInterceptor(g.unary, unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors)}
-		if c.TLS != nil && !inner {
-			options = append(options, grpc.Creds(credentials.NewTLS(c.TLS)))
-		}
-		server := grpc.NewServer(append(options, limits.options(inner)...)...)
-		cleanupv1.RegisterCleanupServiceServer(server, s)
-		cleanupv1.RegisterUserDataServiceServer(server, u)
-		healthv1.RegisterHealthServer(server, out.health)
-		reflection.Register(server)
+	limits := &limits{accounts: map[string]*account{}}
+	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
+		g := &gate{identify, limits, s.pool, c.Log}
+		server := grpc.NewServer(append(more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxAnswer), grpc.MaxHeaderListSize(maxHeaders),
+			grpc.UnaryInterceptor(unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors, waiting))...)
+		behind := guarded{server, g}
+		cleanupv1.RegisterCleanupServiceServer(behind, s)
+		cleanupv1.RegisterUserDataServiceServer(behind, u)
+		healthv1.RegisterHealthServer(behind, out.health)
+		reflection.Register(behind)
 		return server, checkRules(server)
 	}
-	if out.grpc, err = build(overGRPC(c.Guard), false); err != nil {
+	if out.grpc, err = build(overGRPC(c.Guard), outside(c.TLS)...); err != nil {
 		return nil, err
 	}
-	if out.inner, err = build(byGateway, true); err != nil {
+	if out.inner, err = build(byGateway); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.UserDataService_ServiceDesc.ServiceName} {
 		out.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
 	}
-	handler, err := out.handler(s, registry, c)
+	handler, err := out.handler(s, limits, registry, c)
 	if err != nil {
 		return nil, err
 	}
-	out.http = &http.Server{Handler: patient(handler), TLSConfig: c.TLS, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeaders, IdleTimeout: 2 * time.Minute}
+	out.http = &http.Server{Handler: patient(handler), TLSConfig: c.TLS, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeaders, IdleTimeout: 2 * time.Minute,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return peer.NewContext(ctx, &peer.Peer{Addr: conn.RemoteAddr()})
+		}}
 	return out, nil
+}
+
+// outside are the options of the server that others reach. The gateway's connection has no limit on streams, since it carries
+// those of all callers.
+func outside(own *tls.Config) []grpc.ServerOption {
+	options := []grpc.ServerOption{
+		grpc.InTapHandle(cuttable), grpc.MaxConcurrentStreams(uint32(most[aCall].n + most[aStream].n)), grpc.ConnectionTimeout(headerTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, Time: time.Minute, Timeout: 20 * time.Second}),
+	}
+	if own != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(own)))
+	}
+	return options
 }
 
 // Serve serves both listeners until the context ends or one of them fails, and then lets calls in progress finish. Streams
 // must end by themselves (when the context given to New does).
 func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
+	entrance := &lobby{}
 	serve := s.http.Serve
 	if s.http.TLSConfig != nil {
 		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 	}
-	group.Go(func() error { return unlessStopped(s.grpc.Serve(grpcListener)) })
+	group.Go(func() error { return unlessStopped(s.grpc.Serve(doors{grpcListener, entrance})) })
 	group.Go(func() error { return unlessStopped(s.inner.Serve(s.pipe)) })
-	group.Go(func() error { return unlessStopped(serve(httpListener)) })
+	group.Go(func() error { return unlessStopped(serve(doors{httpListener, entrance})) })
 	group.Go(func() error {
 		<-ctx.Done()
 		s.stop()
