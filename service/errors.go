@@ -68,6 +68,8 @@ func toStatus(ctx context.Context, err error) error {
 		return status.FromContextError(ctx.Err()).Err()
 	case tasks.Lost(err): // including timeouts of our own
 		return status.Error(codes.Unavailable, "the database does not answer: "+err.Error())
+	case sqlstate.Is(err, pgerrcode.QueryCanceled):
+		return status.Error(codes.Unavailable, "the database takes too long; try again: "+err.Error())
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		return status.Error(codes.Unavailable, "the rows are locked by someone; try again: "+err.Error())
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege):

@@ -81,7 +81,7 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 
 // queryParameters are those that routes accept, by method and pattern.
 var queryParameters = map[string][]string{
-	"GET /v1/runs":                   {"page_size", "pageSize", "page_token", "pageToken"},
+	"GET /v1/runs":                   {"page_size", "pageSize", "page_token", "pageToken", "view"},
 	"GET /v1/runs/{run_id=*}/events": {"after_sequence", "afterSequence"},
 	"PATCH /v1/options":              {"etag"},
 	"GET /v1/mid-sourcing/leftovers": {"page_size", "pageSize", "page_token", "pageToken", "account"},

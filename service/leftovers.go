@@ -12,7 +12,7 @@ import (
 
 // ListRemoteDeliveries implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListRemoteDeliveries(ctx context.Context, in *cleanupv1.ListRemoteDeliveriesRequest) (*cleanupv1.ListRemoteDeliveriesResponse, error) {
-	size, err := pageSize(in.GetPageSize())
+	size, err := pageSize(in.GetPageSize(), MaxRemoteDeliveries)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,17 @@
 package service
 
 import (
+	"context"
+	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
 // MaxAnswer is the most bytes of a response. The largest is that of FindUserData, about a person with many process instances.
@@ -50,10 +56,20 @@ var most = [...]struct {
 	what string
 }{aCall: {100, "calls"}, aStream: {2000, "streams"}, aConnection: {1000, "connections"}, aCheck: {50, "health checks"}}
 
+// How many calls of a caller may be at work on the database at once, and how long the next one waits. A turn rests for some times
+// as long as a call took it, so that a caller who asks all the time has the database a quarter of the time, and the runs the rest.
+const (
+	turns        = 2
+	rests        = 7
+	longestRest  = 2 * time.Second
+	turnPatience = 10 * time.Second
+)
+
 // account is what a caller has at the moment.
 type account struct {
 	underWay [len(most)]int
 	bytes    *rate.Limiter
+	turns    chan struct{}
 }
 
 // limits are the accounts of callers.
@@ -68,7 +84,7 @@ func (l *limits) enter(who string, r resource) (a *account, leave func(), err er
 	defer l.mu.Unlock()
 	a = l.accounts[who]
 	if a == nil {
-		a = &account{bytes: callersPace.limiter()}
+		a = &account{bytes: callersPace.limiter(), turns: make(chan struct{}, turns)}
 		l.accounts[who] = a
 	}
 	if a.underWay[r] >= most[r].n {
@@ -84,5 +100,31 @@ func (l *limits) leave(who string, r resource) {
 	a := l.accounts[who]
 	if a.underWay[r]--; a.underWay == [len(most)]int{} {
 		delete(l.accounts, who)
+	}
+}
+
+// inTurn lets only so many unary calls of a caller work on the database at once. It fails with RESOURCE_EXHAUSTED if the others
+// take too long.
+func (l *limits) inTurn(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if !strings.HasPrefix(info.FullMethod, "/"+cleanupv1.CleanupService_ServiceDesc.ServiceName+"/") {
+		return handler(ctx, req)
+	}
+	who := caller(ctx).String()
+	l.mu.Lock()
+	free := l.accounts[who].turns
+	l.mu.Unlock()
+	late := time.NewTimer(turnPatience)
+	defer late.Stop()
+	select {
+	case free <- struct{}{}:
+		begun := time.Now()
+		defer func() {
+			time.AfterFunc(min(rests*time.Since(begun), longestRest), func() { <-free })
+		}()
+		return handler(ctx, req)
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	case <-late.C:
+		return nil, status.Errorf(codes.ResourceExhausted, "%s has %d other calls at work since %s: try again", who, turns, turnPatience)
 	}
 }

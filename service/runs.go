@@ -13,10 +13,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// DefaultPageSize is the size of a page if a request gives none, and MaxPageSize the greatest.
+// DefaultPageSize is the size of a page if a request gives none, the others are the greatest, by what is listed.
 const (
 	DefaultPageSize = 50
-	MaxPageSize     = 1000
+	MaxRuns         = 100
+	MaxReceipts     = 1000
+
+	MaxRemoteDeliveries = 1000
 )
 
 // RunCleanup implements cleanupv1.CleanupServiceServer.
@@ -86,11 +89,15 @@ func (s *Service) GetRun(ctx context.Context, in *cleanupv1.GetRunRequest) (*cle
 
 // ListRuns implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (*cleanupv1.ListRunsResponse, error) {
-	size, err := pageSize(in.GetPageSize())
+	size, err := pageSize(in.GetPageSize(), MaxRuns)
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := s.runs.List(ctx, size, in.GetPageToken())
+	view, err := viewOf(in)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.runs.List(ctx, view, size, in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -101,15 +108,29 @@ func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (
 	return out, nil
 }
 
+// viewOf is the requested view of runs.
+func viewOf(in *cleanupv1.ListRunsRequest) (runs.View, error) {
+	if in.View == nil {
+		return runs.Basic, nil
+	}
+	switch in.GetView() {
+	case cleanupv1.RunView_RUN_VIEW_BASIC:
+		return runs.Basic, nil
+	case cleanupv1.RunView_RUN_VIEW_FULL:
+		return runs.Full, nil
+	}
+	return "", runs.InvalidError{{Field: "view", Problem: "must be RUN_VIEW_BASIC or RUN_VIEW_FULL"}}
+}
+
 // pageSize is the size of a requested page.
-func pageSize(asked int32) (int, error) {
+func pageSize(asked int32, most int) (int, error) {
 	switch {
 	case asked < 0:
 		return 0, runs.InvalidError{{Field: "page_size", Problem: "must not be negative"}}
 	case asked == 0:
 		return DefaultPageSize, nil
 	}
-	return min(int(asked), MaxPageSize), nil
+	return min(int(asked), most), nil
 }
 
 // CancelRun implements cleanupv1.CleanupServiceServer.

@@ -318,9 +318,48 @@ func TestListRuns(t *testing.T) {
 	if err != nil || one.GetRun().GetId() != ids[0] || len(one.GetRun().GetResults()) != len(tasks.Pipeline) {
 		t.Errorf("%v, %v", one, err)
 	}
-	for _, req := range []*cleanupv1.ListRunsRequest{{PageSize: -1}, {PageToken: "x"}, {PageToken: "MjAyNg=="}} {
+	for _, req := range []*cleanupv1.ListRunsRequest{{PageSize: -1}, {PageToken: "x"}, {PageToken: "MjAyNg=="}, {View: cleanupv1.RunView_RUN_VIEW_UNSPECIFIED.Enum()}, {View: cleanupv1.RunView(7).Enum()}} {
 		_, err := s.ListRuns(t.Context(), req)
 		wantCode(t, err, codes.InvalidArgument)
+	}
+}
+
+// A list has at most 100 runs, and no tables unless it is asked for them.
+func TestViewsOfRuns(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	s.db.Do(`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by) SELECT gen_random_uuid(), 0, 'SUCCEEDED', false, false, 'x' FROM generate_series(1, 101);
+		INSERT INTO cleanupd.task (run_id, position, name, chosen, state) SELECT id, 1, 'rejects', true, 'SUCCEEDED' FROM cleanupd.run;
+		INSERT INTO cleanupd.space SELECT run_id, name, 'nmsbroadlogmsg', 1, 2, 2, 1, 1 FROM cleanupd.task`)
+	for query, want := range map[string][2]int{"": {50, 0}, "?page_size=1000": {100, 0}, "?view=RUN_VIEW_BASIC": {50, 0}, "?page_size=101&view=RUN_VIEW_FULL": {100, 100}} {
+		got := s.call(t, "GET", "/v1/runs"+query, "")
+		if listed, spaces := strings.Count(got.body, `"requestedBy"`), strings.Count(got.body, `"nmsbroadlogmsg"`); got.code != 200 || listed != want[0] || spaces != want[1] {
+			t.Errorf("%s: %d: %d runs, %d tables", query, got.code, listed, spaces)
+		}
+	}
+	for _, view := range []string{"RUN_VIEW_UNSPECIFIED", "FULL", "7"} {
+		if got := s.call(t, "GET", "/v1/runs?view="+view, ""); got.code != 400 {
+			t.Errorf("%s: %d", view, got.code)
+		}
+	}
+	one := s.call(t, "GET", "/v1/runs/"+s.db.Strings("SELECT id::text FROM cleanupd.run")[0], "")
+	if !strings.Contains(one.body, `"nmsbroadlogmsg"`) {
+		t.Error(one.body)
+	}
+}
+
+// However often somebody asks whether a server is ready, it asks the database once a second.
+func TestReadyzAsksRarely(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pgtest.Campaign(t), true)
+	begun, before := time.Now(), s.db.Stat().AcquireCount()
+	for range 200 {
+		if got := s.call(t, "GET", "/readyz", ""); got.code != 200 {
+			t.Fatal(got.code)
+		}
+	}
+	if asked := s.db.Stat().AcquireCount() - before; asked < 1 || asked > 1+int64(time.Since(begun)/time.Second) {
+		t.Errorf("it asked %d times in %s", asked, time.Since(begun))
 	}
 }
 

@@ -66,7 +66,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
 		g := &gate{identify, limits, s.pool, c.Log}
 		server := grpc.NewServer(append(more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxAnswer), grpc.MaxHeaderListSize(maxHeaders),
-			grpc.UnaryInterceptor(unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors, waiting))...)
+			grpc.ChainUnaryInterceptor(limits.inTurn, unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors, waiting))...)
 		behind := guarded{server, g}
 		cleanupv1.RegisterCleanupServiceServer(behind, s)
 		cleanupv1.RegisterUserDataServiceServer(behind, u)

@@ -143,7 +143,7 @@ func (s *UserData) ListReceipts(ctx context.Context, in *cleanupv1.ListReceiptsR
 	if s.forms == nil {
 		return nil, errNoForms
 	}
-	size, err := pageSize(in.GetPageSize())
+	size, err := pageSize(in.GetPageSize(), MaxReceipts)
 	if err != nil {
 		return nil, err
 	}

@@ -64,8 +64,23 @@ func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if config.ConnConfig.ValidateConnect == nil { // of several hosts use the primary, even after a failover
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	config.MaxConns = max(config.MaxConns, 10) // for runs and calls
+	config.MaxConns = max(config.MaxConns, 10) // for runs
 	return config, nil
+}
+
+// callConns is how many connections there are for callers' calls, and callTimeout how long a statement of one may take,
+// whatever the URL says.
+const (
+	callConns   = 8
+	callTimeout = "5s"
+)
+
+// forCalls is the configuration of the pool for callers' calls.
+func forCalls(config *pgxpool.Config) *pgxpool.Config {
+	config = config.Copy()
+	config.MaxConns, config.MinConns, config.MinIdleConns = callConns, 0, 0
+	config.ConnConfig.RuntimeParams["statement_timeout"] = callTimeout
+	return config
 }
 
 // migrateDatabase connects, checks that the server will do, and brings the schema cleanupd up to date.

@@ -15,15 +15,19 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
@@ -164,5 +168,90 @@ func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 		stop()
 		wg.Wait()
 		over2.CloseIdleConnections()
+	}
+}
+
+// Callers who list runs all the time, a hundred at once, cost a run neither its lease nor much of its speed.
+func TestFloodOfReaders(t *testing.T) {
+	t.Parallel()
+	took := map[bool]time.Duration{}
+	for _, flooded := range []bool{false, true} {
+		db := pgtest.Campaign(t)
+		conn, err := db.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := campaigndb.Fill(t.Context(), conn.Conn(), 200_000, 1, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		conn.Release()
+		r := serve(t, "--database-url", db.URL(), "--token-file", tokens(t), "--lease", "2s")
+		db.Do(`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, error) SELECT gen_random_uuid(), 0, 'FAILED', false, false, 'x', '2000-01-01', repeat('x', 200) FROM generate_series(1, 1000);
+			INSERT INTO cleanupd.task (run_id, position, name, chosen, state) SELECT id, i, 'task-' || i, true, 'SUCCEEDED' FROM cleanupd.run, generate_series(1, 26) i;
+			INSERT INTO cleanupd.space SELECT run_id, name, 'table-' || position, 1, 2, 2, 1, 1 FROM cleanupd.task`)
+		viewer, viewing := r.as(t, "viewer")
+		admin, ctx := r.as(t, "admin")
+		viewing, calm := context.WithCancel(viewing)
+		var wg sync.WaitGroup
+		var lists atomic.Int64
+		if flooded {
+			for range 100 {
+				wg.Go(func() {
+					for viewing.Err() == nil {
+						if _, err := viewer.ListRuns(viewing, &cleanupv1.ListRunsRequest{PageSize: 1000}); err == nil {
+							lists.Add(1)
+						}
+					}
+				})
+			}
+		}
+		stream, err := admin.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{})
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		calm()
+		wg.Wait()
+		if err != io.EOF {
+			t.Error(err)
+		}
+		took[flooded] = time.Duration(db.Int("SELECT (extract(epoch FROM end_time - start_time) * 1000000)::bigint FROM cleanupd.run WHERE state = 'SUCCEEDED'")) * time.Microsecond
+		t.Logf("the run took %s beside %d lists", took[flooded], lists.Load())
+		if got := db.Strings("SELECT concat_ws(' ', epoch, setbacks) FROM cleanupd.run WHERE state = 'SUCCEEDED'"); got[0] != "1 0" {
+			t.Errorf("epoch and setbacks: %s", got[0])
+		}
+	}
+	t.Logf("%.2f times", float64(took[true])/float64(took[false]))
+}
+
+// A read that would take long ends after five seconds, and takes nothing from the run beside it, or from the probes.
+func TestSlowReads(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	r := serve(t, "--database-url", db.URL(), "--token-file", tokens(t))
+	tx := db.Hold("LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE")
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	viewer, ctx := r.as(t, "viewer")
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			_, err := viewer.GetSchedule(ctx, &cleanupv1.GetScheduleRequest{})
+			if code := status.Code(err); code != codes.Unavailable && code != codes.ResourceExhausted {
+				t.Error(err)
+			}
+		})
+	}
+	db.Until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--token", "operator-secret", "--task", "audit-trail"); code != 0 {
+		t.Errorf("a run: %d %s %s", code, out, errs)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(r.http + "/readyz")
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
+	wg.Wait()
+	if took := time.Since(begun); took > 25*time.Second {
+		t.Errorf("the reads took %s", took)
 	}
 }

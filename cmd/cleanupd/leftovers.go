@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service"
 )
 
 func newMidSourcing() *cobra.Command {
@@ -38,7 +39,7 @@ func newLeftovers(server *target) *cobra.Command {
 			"--mid-sourcing ACCOUNT=URL; or hand the list to whoever runs that server.",
 		Args: noArguments,
 		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			if err := checkLimit(limit); err != nil {
+			if err := checkLimit(limit, service.MaxRemoteDeliveries); err != nil {
 				return err
 			}
 			in := &cleanupv1.ListRemoteDeliveriesRequest{PageSize: limit}
@@ -49,12 +50,12 @@ func newLeftovers(server *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer tellOfMore(cmd.ErrOrStderr(), out.GetNextPageToken())
+			defer tellOfMore(cmd.ErrOrStderr(), out.GetNextPageToken(), service.MaxRemoteDeliveries)
 			return printLeftovers(cmd.OutOrStdout(), out.GetDeliveries())
 		}),
 	}
 	cmd.Flags().StringVar(&account, "account", "", "only the deliveries of this account; empty: those without one (default all)")
-	limitFlag(cmd.Flags(), &limit, "deliveries")
+	limitFlag(cmd.Flags(), &limit, "deliveries", service.MaxRemoteDeliveries)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service"
 )
 
 func newRuns() *cobra.Command {
@@ -17,14 +18,14 @@ func newRuns() *cobra.Command {
 		limit  int32
 	)
 	listRuns := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-		if err := checkLimit(limit); err != nil {
+		if err := checkLimit(limit, service.MaxRuns); err != nil {
 			return err
 		}
 		out, err := client.ListRuns(cmd.Context(), &cleanupv1.ListRunsRequest{PageSize: limit})
 		if err != nil {
 			return err
 		}
-		defer tellOfMore(cmd.ErrOrStderr(), out.GetNextPageToken())
+		defer tellOfMore(cmd.ErrOrStderr(), out.GetNextPageToken(), service.MaxRuns)
 		return printRuns(cmd.OutOrStdout(), out.GetRuns())
 	})
 	list := &cobra.Command{
@@ -45,8 +46,8 @@ func newRuns() *cobra.Command {
 		RunE: listRuns,
 	}
 	server.flags(cmd)
-	limitFlag(cmd.Flags(), &limit, "of the newest")
-	limitFlag(list.Flags(), &limit, "of the newest")
+	limitFlag(cmd.Flags(), &limit, "of the newest", service.MaxRuns)
+	limitFlag(list.Flags(), &limit, "of the newest", service.MaxRuns)
 	cmd.AddCommand(
 		list,
 		&cobra.Command{

@@ -124,7 +124,8 @@ func checkLimits(l purge.Limits) error {
 
 // server is a replica that is ready to serve.
 type server struct {
-	pool       *pgxpool.Pool
+	pool       *pgxpool.Pool            // of work
+	calls      *pgxpool.Pool            // of callers, on the same database
 	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
 	forms      *userdata.Database       // nil: none
 	manager    *runs.Manager
@@ -192,6 +193,9 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
+	if s.calls, err = pgxpool.NewWithConfig(ctx, forCalls(config)); err != nil {
+		return nil, err
+	}
 	if err := warnOfOpenSchemas(ctx, log, s.pool); err != nil {
 		return nil, err
 	}
@@ -210,11 +214,11 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		}
 	}
 	hostname, _ := os.Hostname() // informational
-	s.manager = runs.New(runs.Config{Pool: s.pool, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: tasks.MidSourcing{Databases: s.others, Keep: keep}, RelatedListTables: c.listTables, Include: include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.server, err = service.NewServer(service.New(streams, s.pool, s.manager), service.NewUserData(streams, s.forms), door)
+	s.server, err = service.NewServer(service.New(streams, s.calls, s.manager), service.NewUserData(streams, s.forms), door)
 	return s, err
 }
 
@@ -258,8 +262,10 @@ func (s *server) close() {
 	if s.forms != nil {
 		s.forms.Pool.Close()
 	}
-	if s.pool != nil {
-		s.pool.Close()
+	for _, pool := range []*pgxpool.Pool{s.pool, s.calls} {
+		if pool != nil {
+			pool.Close()
+		}
 	}
 }
 

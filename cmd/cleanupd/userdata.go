@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service"
 )
 
 func newUserData() *cobra.Command {
@@ -285,14 +286,14 @@ func newReceipts(server *target) *cobra.Command {
 		Short: "List the receipts of erasures, newest first",
 		Args:  noArguments,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
-			if err := checkLimit(limit); err != nil {
+			if err := checkLimit(limit, service.MaxReceipts); err != nil {
 				return err
 			}
 			list, err := cleanupv1.NewUserDataServiceClient(conn).ListReceipts(cmd.Context(), &cleanupv1.ListReceiptsRequest{PageSize: limit})
 			if err != nil {
 				return err
 			}
-			defer tellOfMore(cmd.ErrOrStderr(), list.GetNextPageToken())
+			defer tellOfMore(cmd.ErrOrStderr(), list.GetNextPageToken(), service.MaxReceipts)
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, "RECEIPT\tWHEN\tWHO\tINSTANCES\tTASKS\tFILES\tSUCCEEDED")
 			for _, r := range list.GetReceipts() {
@@ -302,6 +303,6 @@ func newReceipts(server *target) *cobra.Command {
 			return table.Flush()
 		}),
 	}
-	limitFlag(cmd.Flags(), &limit, "of the newest")
+	limitFlag(cmd.Flags(), &limit, "of the newest", service.MaxReceipts)
 	return cmd
 }

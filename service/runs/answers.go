@@ -91,7 +91,7 @@ func (a *answers) runs(ctx context.Context) error {
 		all, some, queued, running, queuedDry, runningDry, enabled float64
 		next                                                       *float64
 	)
-	if err := a.m.pool.QueryRow(ctx, standing).Scan(&all, &some, &queued, &running, &queuedDry, &runningDry, &enabled, &next); err != nil {
+	if err := a.m.calls.QueryRow(ctx, standing).Scan(&all, &some, &queued, &running, &queuedDry, &runningDry, &enabled, &next); err != nil {
 		return err
 	}
 	a.gauge(lastSuccess, all, "all")
@@ -108,7 +108,7 @@ func (a *answers) runs(ctx context.Context) error {
 }
 
 func (a *answers) tables(ctx context.Context) error {
-	rows, err := a.m.pool.Query(ctx, `SELECT t.name, max(r.reference_time) FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
+	rows, err := a.m.calls.Query(ctx, `SELECT t.name, max(r.reference_time) FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
 		WHERE t.state = 'SUCCEEDED' AND NOT r.dry_run GROUP BY t.name`)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (a *answers) tables(ctx context.Context) error {
 	if _, err := pgx.ForEachRow(rows, []any{&task, &at}, func() error { cleaned[task] = at; return nil }); err != nil {
 		return err
 	}
-	ages, err := tasks.Overdue(ctx, a.m.pool, a.m.include, cleaned)
+	ages, err := tasks.Overdue(ctx, a.m.calls, a.m.include, cleaned)
 	if err != nil {
 		return err
 	}

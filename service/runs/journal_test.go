@@ -39,7 +39,7 @@ func TestNothingIsCommittedForAnother(t *testing.T) {
 func TestNobodyEndsAnothersRun(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	m := &Manager{pool: db.Pool}
+	m := New(Config{Pool: db.Pool})
 	run, err := m.Start(t.Context(), Request{})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 func TestMeasuringALockedTable(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	run, err := (&Manager{pool: db.Pool}).Start(t.Context(), Request{Tasks: []string{"sessions"}})
+	run, err := New(Config{Pool: db.Pool}).Start(t.Context(), Request{Tasks: []string{"sessions"}})
 	if err != nil {
 		t.Fatal(err)
 	}

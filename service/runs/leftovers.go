@@ -29,7 +29,7 @@ func (m *Manager) RemoteDeliveries(ctx context.Context, account *string, size in
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := m.pool.Query(ctx, `SELECT account, remote_id, delivery_id, label, run_id::text, leave_time FROM cleanupd.remote_delivery
+	rows, err := m.calls.Query(ctx, `SELECT account, remote_id, delivery_id, label, run_id::text, leave_time FROM cleanupd.remote_delivery
 		WHERE ($1::text IS NULL OR account = $1) AND ($2 OR (account, remote_id, delivery_id) > ($3, $4, $5)) ORDER BY account, remote_id, delivery_id LIMIT $6`,
 		account, token == "", after.Account, after.RemoteID, after.DeliveryID, size+1)
 	if err != nil {

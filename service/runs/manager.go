@@ -26,8 +26,11 @@ const (
 
 // Config configures a Manager.
 type Config struct {
-	// Pool is that of the database to clean.
+	// Pool is that of the database to clean: work, its leases and the schedule use it.
 	Pool *pgxpool.Pool
+	// Calls is another pool of that database, for what callers ask: however many do, the connections of Pool are left to work.
+	// nil: Pool.
+	Calls *pgxpool.Pool
 	// Lease is how long a silent replica keeps its run; 0: DefaultLease.
 	Lease time.Duration
 	// Replica is this process's name, for people.
@@ -49,7 +52,7 @@ type Config struct {
 
 // Manager starts, executes, watches and cancels runs. Work and Listen must be running while its other methods are used.
 type Manager struct {
-	pool         *pgxpool.Pool
+	pool, calls  *pgxpool.Pool
 	lease        time.Duration
 	replica      string
 	log          *slog.Logger
@@ -71,18 +74,24 @@ type Manager struct {
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	m := &Manager{pool: c.Pool, lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
+	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), settings: c.Settings, wake: make(chan struct{}, 1),
 		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, tails: map[string]*tail{}, atWork: map[string]bool{}, measured: prometheus.NewRegistry()}
 	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m.metrics = newMetrics(m.measured)
-	measurePool(m.measured, m.pool)
+	measurePools(m.measured, m.pool, m.calls)
 	m.measured.MustRegister(&answers{m: m})
 	return m
 }
 
 // Metrics are what this replica measures of its own work, and what the database says about that of all replicas.
 func (m *Manager) Metrics() prometheus.Collector { return m.measured }
+
+// Ready fails if the database does not answer, or lacks the service's schema.
+func (m *Manager) Ready(ctx context.Context) error {
+	_, err := m.pool.Exec(ctx, "SELECT FROM cleanupd.run LIMIT 1")
+	return err
+}
 
 // Cancel requests that a run be stopped after its current batch, and returns the run. A run that no replica holds is
 // ended here; one that has ended is returned as it is. It fails with ErrNotFound.
@@ -93,7 +102,7 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 	}
 	id = run.ID
 	var ended *Run // here; nil: it was not
-	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if _, err := m.lockPending(ctx, tx); err != nil { // first, as whenever a run ends
 			return err
 		}

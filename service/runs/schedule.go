@@ -148,10 +148,10 @@ func (s *Schedule) following(now time.Time) (*time.Time, error) {
 
 // Schedule reads the schedule: the default one, not enabled, if there is none yet.
 func (m *Manager) Schedule(ctx context.Context) (*Schedule, error) {
-	s, err := readSchedule(ctx, m.pool, "")
+	s, err := readSchedule(ctx, m.calls, "")
 	if errors.Is(err, pgx.ErrNoRows) {
 		s = &Schedule{ContinueOnError: true}
-		err = s.complete(ctx, m.pool)
+		err = s.complete(ctx, m.calls)
 	}
 	return s, err
 }
@@ -169,7 +169,7 @@ func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Sche
 // SetSchedule replaces the schedule, and returns it as stored. It fails with InvalidError. A run that became due during
 // another one stays due, unless the schedule is disabled.
 func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule, err error) {
-	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		before, err := readSchedule(ctx, tx, "FOR UPDATE")
 		if errors.Is(err, pgx.ErrNoRows) {
 			before, err = &Schedule{}, nil

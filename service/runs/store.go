@@ -17,22 +17,29 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// selectRun selects runs in one consistent snapshot, with the results of their tasks, and the tables that a task deleted
-// from, or made smaller.
+// selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
 const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause, last_sequence,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated', rows_updated, 'TablesDropped', tables_dropped,
       'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_left, 'StartTime', start_time, 'EndTime', end_time, 'Error', error) ORDER BY position)
-    FROM cleanupd.task WHERE run_id = r.id),
-  (SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted, 'TableBytesBefore', table_bytes_before, 'IndexBytesBefore', index_bytes_before,
-      'TableBytesAfter', table_bytes_after, 'IndexBytesAfter', index_bytes_after, 'DeadBytes', dead_bytes, 'FreeBytes', free_bytes) ORDER BY rows_deleted DESC, by_all DESC, relation)
-    FROM (SELECT *, sum(rows_deleted) OVER (PARTITION BY relation) AS by_all FROM cleanupd.space WHERE run_id = r.id) AS s
-    WHERE table_bytes_after IS NOT NULL AND (by_all > 0 OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before))
+    FROM cleanupd.task WHERE run_id = r.id), %s
 FROM cleanupd.run AS r `
 
+// View is how much of a run is read.
+type View string
+
+// Full has the tables that a task deleted from, or made smaller; Basic leaves them out.
+const (
+	Basic View = "NULL::json"
+	Full  View = `(SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted, 'TableBytesBefore', table_bytes_before, 'IndexBytesBefore', index_bytes_before,
+      'TableBytesAfter', table_bytes_after, 'IndexBytesAfter', index_bytes_after, 'DeadBytes', dead_bytes, 'FreeBytes', free_bytes) ORDER BY rows_deleted DESC, by_all DESC, relation)
+    FROM (SELECT *, sum(rows_deleted) OVER (PARTITION BY relation) AS by_all FROM cleanupd.space WHERE run_id = r.id) AS s
+    WHERE table_bytes_after IS NOT NULL AND (by_all > 0 OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before))`
+)
+
 // load reads runs with their results.
-func load(ctx context.Context, db campaign.Querier, where string, args ...any) ([]*Run, error) {
-	rows, err := db.Query(ctx, selectRun+where, args...)
+func load(ctx context.Context, db campaign.Querier, v View, where string, args ...any) ([]*Run, error) {
+	rows, err := db.Query(ctx, fmt.Sprintf(selectRun, v)+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +65,7 @@ func get(ctx context.Context, db campaign.Querier, id string) (*Run, error) {
 	if err != nil {
 		return nil, ErrNotFound
 	}
-	list, err := load(ctx, db, "WHERE id = $1::text::uuid", key.String()) // PostgreSQL does not read all the forms that Parse does
+	list, err := load(ctx, db, Full, "WHERE id = $1::text::uuid", key.String()) // PostgreSQL does not read all the forms that Parse does
 	if err != nil {
 		return nil, err
 	}
@@ -69,14 +76,14 @@ func get(ctx context.Context, db campaign.Querier, id string) (*Run, error) {
 }
 
 // Get reads one run; ErrNotFound when there is none.
-func (m *Manager) Get(ctx context.Context, id string) (*Run, error) { return get(ctx, m.pool, id) }
+func (m *Manager) Get(ctx context.Context, id string) (*Run, error) { return get(ctx, m.calls, id) }
 
 // ErrPageToken says that a page token is not one of this service's.
 var ErrPageToken = errors.New("not a page token of this service")
 
 // List reads a page of runs, newest first, and the token of the next page; empty when there is none. It fails with
 // ErrPageToken.
-func (m *Manager) List(ctx context.Context, size int, token string) ([]*Run, string, error) {
+func (m *Manager) List(ctx context.Context, v View, size int, token string) ([]*Run, string, error) {
 	where, args := "", []any{size + 1}
 	if token != "" {
 		created, id, err := parseToken(token)
@@ -85,7 +92,7 @@ func (m *Manager) List(ctx context.Context, size int, token string) ([]*Run, str
 		}
 		where, args = "WHERE (create_time, id) < ($2, $3::text::uuid) ", append(args, created, id)
 	}
-	list, err := load(ctx, m.pool, where+"ORDER BY create_time DESC, id DESC LIMIT $1", args...)
+	list, err := load(ctx, m.calls, v, where+"ORDER BY create_time DESC, id DESC LIMIT $1", args...)
 	if err != nil || len(list) <= size {
 		return list, "", err
 	}
@@ -121,7 +128,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 	}
 	for {
 		var run *Run
-		err := pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) (err error) {
+		err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
 			if run, err = insertRun(ctx, tx, req); err != nil || run == nil {
 				return err
 			}
@@ -134,7 +141,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 		if run != nil {
 			return run, nil
 		}
-		active, err := load(ctx, m.pool, "WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot", slots(req.DryRun))
+		active, err := load(ctx, m.calls, Basic, "WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot", slots(req.DryRun))
 		if err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func (m *Manager) Watch(ctx context.Context, id string, after int64, send func(E
 			return ended, err
 		}
 		if events == nil && more == nil { // fell behind the ring
-			if events, err = readEvents(ctx, m.pool, run.ID, after, pageSize); err != nil {
+			if events, err = readEvents(ctx, m.calls, run.ID, after, pageSize); err != nil {
 				return nil, err
 			}
 			if len(events) == 0 { // deleted in the meantime, with their run
@@ -106,7 +106,7 @@ func (m *Manager) unfollow(t *tail) {
 func (m *Manager) read(ctx context.Context, t *tail) {
 	for {
 		reading, stop := context.WithTimeout(ctx, patience)
-		events, err := readEvents(reading, m.pool, t.runID, t.ring.last(), pageSize)
+		events, err := readEvents(reading, m.calls, t.runID, t.ring.last(), pageSize)
 		stop()
 		switch {
 		case ctx.Err() != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -105,7 +106,9 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 			return
 		}
 		log.Warn("set back", "reason", err)
-		m.pool.Reset() // other connections may be as bad, or lead to a server that is no longer the primary
+		for _, pool := range []*pgxpool.Pool{m.pool, m.calls} { // other connections may be as bad, or lead to a server that is no longer the primary
+			pool.Reset()
+		}
 		c = m.retake(ctx, c, err, pause, log)
 	}
 }

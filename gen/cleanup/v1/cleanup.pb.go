@@ -219,6 +219,59 @@ func (LogLevel) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{2}
 }
 
+// RunView says how much of a run is returned.
+type RunView int32
+
+const (
+	// No request may carry it.
+	RunView_RUN_VIEW_UNSPECIFIED RunView = 0
+	// Everything but the `space` of results.
+	RunView_RUN_VIEW_BASIC RunView = 1
+	// Everything, as GetRun does.
+	RunView_RUN_VIEW_FULL RunView = 2
+)
+
+// Enum value maps for RunView.
+var (
+	RunView_name = map[int32]string{
+		0: "RUN_VIEW_UNSPECIFIED",
+		1: "RUN_VIEW_BASIC",
+		2: "RUN_VIEW_FULL",
+	}
+	RunView_value = map[string]int32{
+		"RUN_VIEW_UNSPECIFIED": 0,
+		"RUN_VIEW_BASIC":       1,
+		"RUN_VIEW_FULL":        2,
+	}
+)
+
+func (x RunView) Enum() *RunView {
+	p := new(RunView)
+	*p = x
+	return p
+}
+
+func (x RunView) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunView) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_cleanup_proto_enumTypes[3].Descriptor()
+}
+
+func (RunView) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_cleanup_proto_enumTypes[3]
+}
+
+func (x RunView) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunView.Descriptor instead.
+func (RunView) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
+}
+
 // Run is one execution of the pipeline.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1582,10 +1635,12 @@ func (x *GetRunResponse) GetRun() *Run {
 // ListRunsRequest asks for a page of runs.
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The most runs to return: 1 to 1000; 0, the default, means 50. More than 1000 is taken as 1000.
+	// The most runs to return: 1 to 100; 0, the default, means 50. More than 100 is taken as 100.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the previous page; empty for the first.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// How much of each run to return; absent: RUN_VIEW_BASIC.
+	View          *RunView `protobuf:"varint,3,opt,name=view,proto3,enum=cleanup.v1.RunView,oneof" json:"view,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1632,6 +1687,13 @@ func (x *ListRunsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListRunsRequest) GetView() RunView {
+	if x != nil && x.View != nil {
+		return *x.View
+	}
+	return RunView_RUN_VIEW_UNSPECIFIED
 }
 
 // ListRunsResponse is a page of runs, newest first.
@@ -2628,11 +2690,13 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\rGetRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\"3\n" +
 	"\x0eGetRunResponse\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"M\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\x84\x01\n" +
 	"\x0fListRunsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"_\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12,\n" +
+	"\x04view\x18\x03 \x01(\x0e2\x13.cleanup.v1.RunViewH\x00R\x04view\x88\x01\x01B\a\n" +
+	"\x05_view\"_\n" +
 	"\x10ListRunsResponse\x12#\n" +
 	"\x04runs\x18\x01 \x03(\v2\x0f.cleanup.v1.RunR\x04runs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
@@ -2713,7 +2777,11 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLOG_LEVEL_INFO\x10\x01\x12\x15\n" +
 	"\x11LOG_LEVEL_WARNING\x10\x02\x12\x13\n" +
-	"\x0fLOG_LEVEL_ERROR\x10\x032\xe9\x06\n" +
+	"\x0fLOG_LEVEL_ERROR\x10\x03*J\n" +
+	"\aRunView\x12\x18\n" +
+	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xe9\x06\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -2742,124 +2810,126 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_cleanup_proto_rawDescData
 }
 
-var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
 	(LogLevel)(0),                        // 2: cleanup.v1.LogLevel
-	(*Run)(nil),                          // 3: cleanup.v1.Run
-	(*TaskResult)(nil),                   // 4: cleanup.v1.TaskResult
-	(*TableSpace)(nil),                   // 5: cleanup.v1.TableSpace
-	(*RunEvent)(nil),                     // 6: cleanup.v1.RunEvent
-	(*RunStarted)(nil),                   // 7: cleanup.v1.RunStarted
-	(*TaskStarted)(nil),                  // 8: cleanup.v1.TaskStarted
-	(*TaskProgress)(nil),                 // 9: cleanup.v1.TaskProgress
-	(*TaskFinished)(nil),                 // 10: cleanup.v1.TaskFinished
-	(*LogEntry)(nil),                     // 11: cleanup.v1.LogEntry
-	(*RunFinished)(nil),                  // 12: cleanup.v1.RunFinished
-	(*Task)(nil),                         // 13: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),            // 14: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),           // 15: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),              // 16: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),             // 17: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),                // 18: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),               // 19: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),              // 20: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),             // 21: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),             // 22: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),            // 23: cleanup.v1.CancelRunResponse
-	(*ListTasksRequest)(nil),             // 24: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 25: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),            // 26: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 27: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 28: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 29: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 30: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 31: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 32: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 33: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 34: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 35: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 36: cleanup.v1.RemoteDelivery
-	(*timestamppb.Timestamp)(nil),        // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 38: google.protobuf.Duration
-	(*Options)(nil),                      // 39: cleanup.v1.Options
-	(*fieldmaskpb.FieldMask)(nil),        // 40: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 41: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 42: cleanup.v1.Schedule
+	(RunView)(0),                         // 3: cleanup.v1.RunView
+	(*Run)(nil),                          // 4: cleanup.v1.Run
+	(*TaskResult)(nil),                   // 5: cleanup.v1.TaskResult
+	(*TableSpace)(nil),                   // 6: cleanup.v1.TableSpace
+	(*RunEvent)(nil),                     // 7: cleanup.v1.RunEvent
+	(*RunStarted)(nil),                   // 8: cleanup.v1.RunStarted
+	(*TaskStarted)(nil),                  // 9: cleanup.v1.TaskStarted
+	(*TaskProgress)(nil),                 // 10: cleanup.v1.TaskProgress
+	(*TaskFinished)(nil),                 // 11: cleanup.v1.TaskFinished
+	(*LogEntry)(nil),                     // 12: cleanup.v1.LogEntry
+	(*RunFinished)(nil),                  // 13: cleanup.v1.RunFinished
+	(*Task)(nil),                         // 14: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),            // 15: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),           // 16: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),              // 17: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),             // 18: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),                // 19: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),               // 20: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),              // 21: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),             // 22: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),             // 23: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),            // 24: cleanup.v1.CancelRunResponse
+	(*ListTasksRequest)(nil),             // 25: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 26: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),            // 27: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 28: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 29: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 30: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 31: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 32: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 33: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 34: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 35: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 36: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 37: cleanup.v1.RemoteDelivery
+	(*timestamppb.Timestamp)(nil),        // 38: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 39: google.protobuf.Duration
+	(*Options)(nil),                      // 40: cleanup.v1.Options
+	(*fieldmaskpb.FieldMask)(nil),        // 41: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 42: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 43: cleanup.v1.Schedule
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	37, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	37, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	37, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	37, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	4,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
+	38, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	38, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	38, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	38, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	5,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
 	1,  // 6: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	37, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	37, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	5,  // 9: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	37, // 10: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	7,  // 11: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	8,  // 12: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	9,  // 13: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	10, // 14: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	11, // 15: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	12, // 16: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	3,  // 17: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	4,  // 18: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	38, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	38, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	6,  // 9: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	38, // 10: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	8,  // 11: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	9,  // 12: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	10, // 13: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	11, // 14: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	12, // 15: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	13, // 16: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	4,  // 17: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	5,  // 18: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,  // 19: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	3,  // 20: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	38, // 21: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	6,  // 22: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	6,  // 23: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	3,  // 24: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	3,  // 25: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	3,  // 26: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	13, // 27: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	39, // 28: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	39, // 29: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	40, // 30: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	41, // 31: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	39, // 32: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	40, // 33: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	39, // 34: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	39, // 35: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	40, // 36: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	41, // 37: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	42, // 38: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	42, // 39: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	42, // 40: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	36, // 41: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	37, // 42: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	14, // 43: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	16, // 44: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	18, // 45: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	20, // 46: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	22, // 47: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	24, // 48: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	26, // 49: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	28, // 50: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	30, // 51: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	32, // 52: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	34, // 53: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	15, // 54: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	17, // 55: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	19, // 56: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	21, // 57: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	23, // 58: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	25, // 59: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	27, // 60: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	29, // 61: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	31, // 62: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	33, // 63: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	35, // 64: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	54, // [54:65] is the sub-list for method output_type
-	43, // [43:54] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	4,  // 20: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	39, // 21: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	7,  // 22: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	7,  // 23: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	4,  // 24: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	3,  // 25: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	4,  // 26: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	4,  // 27: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	14, // 28: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	40, // 29: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	40, // 30: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	41, // 31: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	42, // 32: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	40, // 33: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	41, // 34: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	40, // 35: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	40, // 36: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	41, // 37: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	42, // 38: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	43, // 39: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	43, // 40: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	43, // 41: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	37, // 42: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	38, // 43: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	15, // 44: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	17, // 45: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	19, // 46: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	21, // 47: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	23, // 48: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	25, // 49: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	27, // 50: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	29, // 51: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	31, // 52: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	33, // 53: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	35, // 54: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	16, // 55: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	18, // 56: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	20, // 57: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	22, // 58: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	24, // 59: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	26, // 60: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	28, // 61: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	30, // 62: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	32, // 63: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	34, // 64: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	36, // 65: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	55, // [55:66] is the sub-list for method output_type
+	44, // [44:55] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -2879,13 +2949,14 @@ func file_cleanup_v1_cleanup_proto_init() {
 		(*RunEvent_RunFinished)(nil),
 	}
 	file_cleanup_v1_cleanup_proto_msgTypes[6].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[17].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,

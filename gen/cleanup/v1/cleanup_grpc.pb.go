@@ -55,7 +55,8 @@ type CleanupServiceClient interface {
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
 	// GetRun returns one run. NOT_FOUND for an unknown one.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
-	// ListRuns returns the runs, newest first.
+	// ListRuns returns the runs, newest first. INVALID_ARGUMENT for a negative `page_size`, a `page_token` that is not one of this
+	// service's, and an unknown `view`.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// CancelRun stops a run after its current batch. A run that has ended is returned as it is.
 	// NOT_FOUND for an unknown one.
@@ -239,7 +240,8 @@ type CleanupServiceServer interface {
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
 	// GetRun returns one run. NOT_FOUND for an unknown one.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)
-	// ListRuns returns the runs, newest first.
+	// ListRuns returns the runs, newest first. INVALID_ARGUMENT for a negative `page_size`, a `page_token` that is not one of this
+	// service's, and an unknown `view`.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// CancelRun stops a run after its current batch. A run that has ended is returned as it is.
 	// NOT_FOUND for an unknown one.
