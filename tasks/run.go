@@ -1,9 +1,11 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -45,6 +48,8 @@ type Config struct {
 	RelatedListTables []string
 	// Include are further tables that tasks take in, by the tasks' names: stored names.
 	Include map[string][]string
+	// Log is told of panics, with their stacks; nil: slog.Default().
+	Log *slog.Logger
 }
 
 // Run executes the tasks and reports to the journal. Its error is that of the failed tasks, ErrStopped, or
@@ -78,6 +83,7 @@ func run(ctx context.Context, c Config, j Journal) error {
 		}
 		problem := ""
 		if err != nil {
+			rescue.Log(cmp.Or(c.Log, slog.Default()), "task "+t.Name, err)
 			state, problem = Failed, Explain(err)
 			failed = errors.Join(failed, fmt.Errorf("task %s failed: %s", t.Name, problem))
 		}

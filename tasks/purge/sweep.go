@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
@@ -214,9 +215,10 @@ func (sw *sweep) to(ctx context.Context, end int64) error {
 	}
 	sw.crowd, sw.paced = newCrowd(workers), newPace(sw.mostRows, sw.axis, sw.Target)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return (&worker{sweep: sw, session: sw.session}).work(ctx, end) })
+	spawn := func(work func() error) { group.Go(func() error { return rescue.Call(work) }) }
+	spawn(func() error { return (&worker{sweep: sw, session: sw.session}).work(ctx, end) })
 	for range workers - 1 {
-		group.Go(func() error {
+		spawn(func() error {
 			if err := sw.crowd.enter(ctx); err != nil {
 				return err
 			}

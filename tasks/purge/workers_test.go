@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,5 +191,25 @@ func TestWorkersMakeRoom(t *testing.T) {
 		if left := db.Int("SELECT count(*) FROM t WHERE old"); len(workers) != test.workers || left != 0 {
 			t.Errorf("%s: %d workers instead of %d, %d rows are left", test.name, len(workers), test.workers, left)
 		}
+	}
+}
+
+// A panic in any of the workers is the error of the sweep: the others end, and the next sweep has all connections.
+func TestWorkerThatPanics(t *testing.T) {
+	t.Parallel()
+	db, e, a := alone(t, 3, 2_000)
+	var batches atomic.Int64
+	a.before = func(pgx.Tx) error {
+		if batches.Add(1) > 5 { // by then there are several
+			panic("PLANTED")
+		}
+		return nil
+	}
+	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); err == nil || !strings.Contains(err.Error(), "cleanupd itself") {
+		t.Error(err)
+	}
+	a.before = nil
+	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); err != nil || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
+		t.Errorf("%v; %d rows are left", err, db.Int("SELECT count(*) FROM t WHERE old"))
 	}
 }

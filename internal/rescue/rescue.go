@@ -1,0 +1,39 @@
+// Package rescue turns panics into errors, so that a mistake in one piece of work does not end the process, and with it all the
+// others.
+package rescue
+
+import (
+	"errors"
+	"log/slog"
+	"runtime/debug"
+)
+
+// Panic is a panic as an error. Its text, which may go to callers, reveals nothing of what happened: that is for the log.
+type Panic struct {
+	value any
+	stack []byte
+}
+
+// Error implements error.
+func (p *Panic) Error() string {
+	return "cleanupd itself made a mistake (a panic): the log of the replica has the details; please report it"
+}
+
+// Call calls fn, and returns its error, or a *Panic.
+func Call(fn func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &Panic{value, debug.Stack()}
+		}
+	}()
+	return fn()
+}
+
+// Log logs the panic that an error is, or wraps, with its stack: once, where the error is dealt with. It does nothing about
+// other errors.
+func Log(log *slog.Logger, what string, err error) {
+	var p *Panic
+	if errors.As(err, &p) {
+		log.Error("panic", "in", what, "panic", p.value, "stack", string(p.stack))
+	}
+}

@@ -1,0 +1,40 @@
+package rescue_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
+)
+
+func stumble() error { panic("PLANTED") }
+
+// The error of a panic reveals nothing; the log has what it was, and where. Other errors are returned as they are, and not
+// logged.
+func TestRescue(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	err := fmt.Errorf("a step: %w", rescue.Call(stumble))
+	if strings.Contains(err.Error(), "PLANTED") || !strings.HasPrefix(err.Error(), "a step: cleanupd itself") {
+		t.Error(err)
+	}
+	rescue.Log(log, "a test", err)
+	for _, part := range []string{"level=ERROR", `in="a test"`, "panic=PLANTED", "rescue_test.stumble"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("the log lacks %s: %s", part, out.String())
+		}
+	}
+	out.Reset()
+	for _, want := range []error{nil, errors.New("other")} {
+		got := rescue.Call(func() error { return want })
+		rescue.Log(log, "a test", got)
+		if !errors.Is(got, want) || out.Len() > 0 {
+			t.Errorf("%v became %v; logged: %s", want, got, out.String())
+		}
+	}
+}

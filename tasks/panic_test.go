@@ -1,0 +1,72 @@
+package tasks_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// A task that panics fails, wherever it does, and is logged with its stack; the run goes on as after any failed task.
+func TestTaskThatPanics(t *testing.T) {
+	t.Parallel()
+	rejects := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline, func(t tasks.Task) bool { return t.Name == "import-rejects" })]
+	inCommit := func(context.Context, tasks.Tx, purge.Delta) error { panic("PLANTED") }
+	for name, c := range map[string]struct {
+		stumbling    func(tasks.Task) tasks.Task
+		beforeCommit func(context.Context, tasks.Tx, purge.Delta) error
+	}{
+		"Do": {stumbling: func(task tasks.Task) tasks.Task {
+			task.Do = func(context.Context, *tasks.Env) (bool, error) { panic("PLANTED") }
+			return task
+		}},
+		"After": {stumbling: func(task tasks.Task) tasks.Task {
+			task.After = func(context.Context, tasks.Tx, *tasks.Env) error {
+				var none map[string]int
+				none["PLANTED"] = 1
+				return nil
+			}
+			return task
+		}},
+		"a worker's batch": {stumbling: func(task tasks.Task) tasks.Task { return task }, beforeCommit: inCommit},
+	} {
+		for _, goesOn := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.Campaign(t)
+				db.Do("INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
+				var out bytes.Buffer
+				j := newJournal(db)
+				j.beforeCommit = func(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+					if c.beforeCommit != nil && j.task == rejects.Name {
+						return c.beforeCommit(ctx, tx, d)
+					}
+					return nil
+				}
+				err := runWith(t, j, func(config *tasks.Config) {
+					config.Todo = append([]tasks.Task{c.stumbling(rejects)}, config.Todo...)
+					config.ContinueOnError, config.Log = goesOn, slog.New(slog.NewTextHandler(&out, nil))
+				}, "sessions")
+				problem := j.problems[rejects.Name]
+				if err == nil || j.states[rejects.Name] != tasks.Failed || !strings.Contains(problem, "cleanupd itself") || strings.Contains(problem+err.Error(), "PLANTED") {
+					t.Errorf("%v; %s: %s", err, j.states[rejects.Name], problem)
+				}
+				if _, ran := j.states["sessions"]; ran != goesOn {
+					t.Errorf("the next task ran: %t", ran)
+				}
+				if log := out.String(); !strings.Contains(log, "task import-rejects") || !strings.Contains(log, "panic_test.go") || strings.Count(log, "\n") != 1 {
+					t.Errorf("logged: %s", log)
+				}
+				if acquired := db.Stat().AcquiredConns(); acquired != 0 {
+					t.Errorf("%d connections were not released", acquired)
+				}
+			})
+		}
+	}
+}
