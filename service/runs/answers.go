@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -65,7 +66,8 @@ func (a *answers) Collect(ch chan<- prometheus.Metric) {
 // ask reads some of the metrics, and records whether that failed.
 func (a *answers) ask(ctx context.Context, what string, tell func(context.Context) error) {
 	failed := 0.0
-	if err := tell(ctx); err != nil {
+	if err := rescue.Call(func() error { return tell(ctx) }); err != nil {
+		rescue.Log(a.m.log, "read metrics", err)
 		a.m.log.Warn("the database does not tell metrics", "of", what, "error", err)
 		failed = 1
 	}

@@ -7,12 +7,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
 // Listen receives the replicas' notifications until the context ends. While it is disconnected, polling replaces them.
 func (m *Manager) Listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := m.listen(ctx)
+		err := rescue.Call(func() error { return m.listen(ctx) })
+		rescue.Log(m.log, "listen for notifications", err)
 		if ctx.Err() != nil {
 			return
 		}

@@ -88,7 +88,7 @@ func measured(t *testing.T, m *runs.Manager, name, value string) float64 {
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if family.GetName() == name && (value == "" || metric.GetLabel()[0].GetValue() == value) {
-				return metric.GetCounter().GetValue()
+				return metric.GetCounter().GetValue() + metric.GetGauge().GetValue() // it is either
 			}
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
 // ringSize is how many of a run's newest events a replica keeps in memory; a watcher further behind reads pages.
@@ -84,7 +86,7 @@ func (m *Manager) follow(runID string, after int64) *tail {
 		ctx, stop := context.WithCancel(context.Background())
 		t = &tail{runID: runID, wake: make(chan struct{}, 1), stop: stop, ring: newRing(after)}
 		m.tails[runID] = t
-		go m.read(ctx, t)
+		go m.keepReading(ctx, t)
 	}
 	t.watchers++
 	return t
@@ -102,39 +104,47 @@ func (m *Manager) unfollow(t *tail) {
 	}
 }
 
+// keepReading reads a tail to its end. If it cannot, the tail's watchers are told, and the next one starts a new tail.
+func (m *Manager) keepReading(ctx context.Context, t *tail) {
+	if err := rescue.Call(func() error { return m.read(ctx, t) }); err != nil {
+		what := "read the events of run " + t.runID
+		rescue.Log(m.log, what, err)
+		m.forget(t)
+		t.ring.fail(fmt.Errorf("%s: %w", what, err))
+	}
+}
+
 // read fills the tail's ring until it is stopped or the run has ended.
-func (m *Manager) read(ctx context.Context, t *tail) {
+func (m *Manager) read(ctx context.Context, t *tail) error {
 	for {
 		reading, stop := context.WithTimeout(ctx, patience)
 		events, err := readEvents(reading, m.calls, t.runID, t.ring.last(), pageSize)
 		stop()
 		switch {
 		case ctx.Err() != nil:
-			return
+			return nil
 		case err == nil:
 			t.failures = time.Time{}
 			t.ring.add(events)
 		case t.failures.IsZero():
 			t.failures = time.Now()
 		case time.Since(t.failures) > patience:
-			m.forget(t)
-			t.ring.fail(fmt.Errorf("read the events of run %s: %w", t.runID, err))
-			return
+			return err
 		}
 		if n := len(events); n > 0 && events[n-1].Kind == RunFinished {
-			return
+			return nil
 		}
 		if len(events) == pageSize {
 			continue
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(m.pause(t)):
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-t.wake:
 		case <-time.After(tailPoll):
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -40,12 +41,14 @@ func (m *Manager) Work(ctx context.Context) {
 		wg.Go(func() { m.every(ctx, pollEvery, "keep the schedule", m.keep) })
 	}
 	for ctx.Err() == nil {
-		c, err := m.take(ctx)
+		var c *claim
+		err := rescue.Call(func() (err error) { c, err = m.take(ctx); return err })
+		rescue.Log(m.log, "take a run", err)
 		if err == nil && c != nil {
 			m.setAtWork(c.id, true)
 			wg.Go(func() {
 				defer m.setAtWork(c.id, false)
-				m.work(ctx, c)
+				rescue.Log(m.log, "run "+c.id, rescue.Call(func() error { m.work(ctx, c); return nil }))
 			})
 			continue
 		}
@@ -73,7 +76,9 @@ func (m *Manager) setAtWork(id string, atWork bool) {
 // every does something at once, and then again after each pause, until the context ends.
 func (m *Manager) every(ctx context.Context, pause time.Duration, what string, do func(context.Context) error) {
 	for {
-		if err := do(ctx); err != nil && ctx.Err() == nil {
+		err := rescue.Call(func() error { return do(ctx) })
+		rescue.Log(m.log, what, err)
+		if err != nil && ctx.Err() == nil {
 			m.log.Warn("cannot "+what, "error", err)
 		}
 		select {
@@ -95,7 +100,10 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 		if c.setbacks <= 1 {
 			pause.Reset()
 		}
-		err := c.traced(ctx, func(ctx context.Context) error { return m.attempt(ctx, c) })
+		err := c.traced(ctx, func(ctx context.Context) error {
+			return rescue.Call(func() error { return m.attempt(ctx, c) })
+		})
+		rescue.Log(log, "an attempt at the run", err)
 		switch {
 		case err == nil:
 			log.Info("the run has ended")
@@ -144,9 +152,17 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	j := &journal{m: m, claim: c, stopping: ctx.Done()}
 	var wg sync.WaitGroup
 	beside, stop := context.WithCancel(untraced(working))
-	wg.Go(func() { m.renew(beside, c, lose) })
-	wg.Go(func() { j.tell(beside) })
-	err := m.execute(working, c, j)
+	besides := func(do func()) {
+		wg.Go(func() {
+			if err := rescue.Call(func() error { do(); return nil }); err != nil {
+				lose(err)
+			}
+		})
+	}
+	besides(func() { m.renew(beside, c, lose) })
+	besides(func() { j.tell(beside) })
+	err := rescue.Call(func() error { return m.execute(working, c, j) })
+	rescue.Log(m.log, "run "+c.id, err)
 	stop()
 	wg.Wait()
 	if cause := context.Cause(working); cause != nil {
@@ -192,7 +208,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		}
 	}
 	return tasks.Run(ctx, tasks.Config{Pool: m.pool, Lock: c.lock(), Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
-		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include}, j)
+		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include, Log: m.log.With("run_id", c.id)}, j)
 }
 
 // giveUp fails the current task, or the next one, after too many setbacks.

@@ -1,0 +1,153 @@
+package runs_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// trap is a tracer that panics, once, where a certain statement is sent, or where a connection is taken.
+type trap struct {
+	on     string       // a part of the statement; empty: none
+	taken  atomic.Int64 // when so many connections more have been taken; 0: never
+	sprung atomic.Bool
+}
+
+func (p *trap) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if p.on != "" && strings.Contains(data.SQL, p.on) && p.sprung.CompareAndSwap(false, true) {
+		panic("PLANTED")
+	}
+	return ctx
+}
+
+func (p *trap) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (p *trap) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
+	if p.taken.Add(-1) == 0 {
+		panic("PLANTED")
+	}
+	return ctx
+}
+
+func (p *trap) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcquireEndData) {}
+
+// lines is a log that several goroutines write, and another reads.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// trapped is a replica whose connections panic on a statement; empty: on none.
+func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func(), log *lines, p *trap) {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, p = &lines{}, &trap{on: on}
+	config.ConnConfig.Tracer, config.MaxConns = p, 8
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	m, work, _ = replica(t, db, "a", func(c *runs.Config) {
+		c.Pool, c.Log, c.KeepSchedule, c.MaxRows = pool, slog.New(slog.NewTextHandler(log, nil)), true, 1
+	})
+	return m, work, log, p
+}
+
+// Wherever a panic comes, beside a run or in it, the replica goes on: the run ends as it should, and the log has the stack.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		on      string
+		state   runs.State
+		deleted int64
+	}{
+		"the lookout for runs":   {"WITH waiting AS", runs.Succeeded, 300},
+		"the listener":           {"LISTEN ", runs.Succeeded, 300},
+		"the removal of old":     {"DELETE FROM cleanupd.run WHERE", runs.Succeeded, 300},
+		"the schedule":           {"INSERT INTO cleanupd.schedule", runs.Succeeded, 300},
+		"the renewal of a lease": {"UPDATE cleanupd.run SET lease_until = clock_timestamp() + $3", runs.Succeeded, 300},
+		"the end of a run":       {"UPDATE cleanupd.run SET state = $2", runs.Succeeded, 300},
+		"the end of a task":      {"UPDATE cleanupd.task SET state = $4", runs.Failed, 300},
+		"what precedes tasks":    {"SELECT pg_advisory_xact_lock", runs.Failed, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			sessions(db, 300)
+			m, work, log, p := trapped(t, db, c.on)
+			run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+			db.Do("UPDATE cleanupd.run SET epoch = 1") // as though another replica had begun
+			work()
+			events := watch(t, m, run.ID)
+			ended := events[len(events)-1].Run
+			if ended.State != c.state || ended.Result("sessions").RowsDeleted != c.deleted || db.Int("SELECT count(*) FROM XtkSessionInfo") != 300-c.deleted {
+				t.Errorf("%s, %d rows: %s", ended.State, ended.Result("sessions").RowsDeleted, ended.Error)
+			}
+			for begin := time.Now(); !p.sprung.Load() || !strings.Contains(log.String(), "panic=PLANTED"); time.Sleep(time.Millisecond) {
+				if time.Since(begin) > time.Minute {
+					t.Fatalf("sprung: %t; logged: %s", p.sprung.Load(), log)
+				}
+			}
+			if !strings.Contains(log.String(), "TraceQueryStart") {
+				t.Errorf("the log lacks the stack: %s", log)
+			}
+			if told := db.Int("SELECT (SELECT count(*) FROM cleanupd.event WHERE body::text LIKE '%PLANTED%') + (SELECT count(*) FROM cleanupd.run WHERE error LIKE '%PLANTED%')"); told != 0 {
+				t.Error("the panic is told")
+			}
+		})
+	}
+}
+
+// Where the reader of a run's events panics its watchers are told, and the next one is served.
+func TestPanicOfAWatchedRunsReader(t *testing.T) {
+	t.Parallel()
+	m, work, log, p := trapped(t, database(t), "")
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	p.taken.Store(2) // after the watcher has found the run
+	_, err := m.Watch(t.Context(), run.ID, 0, func(runs.Event) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "cleanupd itself") || !strings.Contains(log.String(), "panic=PLANTED") {
+		t.Errorf("%v; logged: %s", err, log)
+	}
+	work()
+	watch(t, m, run.ID)
+}
+
+// Where the collection of a metric panics the others are served.
+func TestPanicOfAMetric(t *testing.T) {
+	t.Parallel()
+	m, _, log, p := trapped(t, database(t), "")
+	p.taken.Store(1)
+	if failed := measured(t, m, "cleanupd_scrape_error", "runs"); failed != 1 || !strings.Contains(log.String(), "panic=PLANTED") {
+		t.Errorf("cleanupd_scrape_error is %g; logged: %s", failed, log)
+	}
+	if failed := measured(t, m, "cleanupd_scrape_error", "tables"); failed != 0 {
+		t.Errorf("cleanupd_scrape_error of tables is %g", failed)
+	}
+}
