@@ -205,6 +205,7 @@ func settle(ctx context.Context, err error) { audit.Settle(ctx, nameOf(err)) }
 type guarded struct {
 	*grpc.Server
 	*gate
+	survivor survivor
 }
 
 // RegisterService implements grpc.ServiceRegistrar. Interceptors of unary calls come too late: their request has been read.
@@ -212,7 +213,8 @@ func (g guarded) RegisterService(service *grpc.ServiceDesc, impl any) {
 	behind := *service
 	behind.Methods = slices.Clone(service.Methods)
 	for i, m := range behind.Methods {
-		behind.Methods[i].Handler = g.unary("/"+service.ServiceName+"/"+m.MethodName, m.Handler)
+		name := "/" + service.ServiceName + "/" + m.MethodName
+		behind.Methods[i].Handler = g.survivor.method(name, g.unary(name, m.Handler))
 	}
 	g.Server.RegisterService(&behind, impl)
 }

@@ -1,6 +1,10 @@
 package service
 
-import "time"
+import (
+	"log/slog"
+	"net/http"
+	"time"
+)
 
 // Hurry gives clients little time, until the function that it returns is called. Meanwhile no other server than the test's may
 // be running.
@@ -19,3 +23,8 @@ var (
 
 // MaxOfNetwork is how many connections from one network may be strangers.
 const MaxOfNetwork = maxOfNetwork
+
+// Surviving is a handler whose panics end a request alone.
+func Surviving(next http.Handler) http.Handler {
+	return survivor{slog.New(slog.DiscardHandler)}.handler(next)
+}

@@ -62,12 +62,12 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	}
 	measure := grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))))
 	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
-	limits := &limits{accounts: map[string]*account{}}
+	limits, survivor := &limits{accounts: map[string]*account{}}, survivor{c.Log}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
 		g := &gate{identify, limits, s.pool, c.Log}
 		server := grpc.NewServer(append(more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxAnswer), grpc.MaxHeaderListSize(maxHeaders),
-			grpc.ChainUnaryInterceptor(limits.inTurn, unaryErrors), grpc.ChainStreamInterceptor(g.stream, streamErrors, waiting))...)
-		behind := guarded{server, g}
+			grpc.ChainUnaryInterceptor(limits.inTurn, unaryErrors, survivor.unary), grpc.ChainStreamInterceptor(survivor.stream, g.stream, streamErrors, waiting, survivor.stream))...)
+		behind := guarded{server, g, survivor}
 		cleanupv1.RegisterCleanupServiceServer(behind, s)
 		cleanupv1.RegisterUserDataServiceServer(behind, u)
 		healthv1.RegisterHealthServer(behind, out.health)
