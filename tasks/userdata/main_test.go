@@ -53,10 +53,13 @@ func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *forms {
 }
 
 // work carries out erasures until the function that it returns is called, or the test ends.
-func (f *forms) work() (stop func()) {
+func (f *forms) work() (stop func()) { return f.workAnd(slog.New(slog.DiscardHandler)) }
+
+// workAnd is work with a log.
+func (f *forms) workAnd(log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { f.Work(ctx, slog.New(slog.DiscardHandler)) })
+	wg.Go(func() { f.Work(ctx, log) })
 	stop = func() { cancel(); wg.Wait() }
 	f.t.Cleanup(stop)
 	return stop

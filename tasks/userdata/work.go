@@ -10,6 +10,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
 // lookEvery is how often a replica looks for an erasure that nobody works on.
@@ -21,7 +23,9 @@ func (d *Database) Work(ctx context.Context, log *slog.Logger) {
 	pause.MaxInterval = 10 * time.Second
 	for ctx.Err() == nil {
 		wait := lookEvery
-		if err := d.workOnce(ctx); err != nil && ctx.Err() == nil {
+		err := rescue.Call(func() error { return d.workOnce(ctx, log) })
+		rescue.Log(log, "look for erasures", err)
+		if err != nil && ctx.Err() == nil {
 			log.Warn("an erasure is interrupted; it is taken up again", "error", err)
 			wait = pause.NextBackOff()
 		} else {
@@ -37,22 +41,34 @@ func (d *Database) Work(ctx context.Context, log *slog.Logger) {
 
 // workOnce carries out each erasure that has not ended and that no other replica works on, which would hold a lock as long as
 // its connection lives. An erasure that is interrupted does not hold up the next ones.
-func (d *Database) workOnce(ctx context.Context) error {
+func (d *Database) workOnce(ctx context.Context, log *slog.Logger) error {
 	ids, err := collect(ctx, d.Pool, pgx.RowTo[string], "SELECT id::text FROM cleanupd.erasure WHERE state = 'RUNNING' ORDER BY id")
 	if err != nil {
 		return err
 	}
 	var problems error
 	for _, id := range ids {
-		if err := d.hold(ctx, id); err != nil {
+		if err := d.carryOut(ctx, id, log); err != nil {
 			problems = errors.Join(problems, fmt.Errorf("erasure %s: %w", id, err))
 		}
 	}
 	return problems
 }
 
-// hold carries out an erasure while holding its lock; it does nothing if another replica has it, or the erasure has ended.
-func (d *Database) hold(ctx context.Context, id string) (err error) {
+// carryOut does what an erasure has left to do. If that panics the erasure fails, so that it does not panic again at every
+// replica.
+func (d *Database) carryOut(ctx context.Context, id string, log *slog.Logger) error {
+	err := rescue.Call(func() error { return d.hold(ctx, id, (*erasure).run) })
+	var panicked *rescue.Panic
+	if !errors.As(err, &panicked) {
+		return err
+	}
+	rescue.Log(log, "erasure "+id, err)
+	return d.hold(ctx, id, func(e *erasure, ctx context.Context) error { return e.abandon(ctx, panicked) })
+}
+
+// hold works on an erasure while holding its lock; it does nothing if another replica has it, or the erasure has ended.
+func (d *Database) hold(ctx context.Context, id string, work func(*erasure, context.Context) error) (err error) {
 	conn, err := d.Pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -75,5 +91,5 @@ func (d *Database) hold(ctx context.Context, id string) (err error) {
 	if err := conn.QueryRow(ctx, "SELECT state <> 'RUNNING' FROM cleanupd.erasure WHERE id = $1::text::uuid", id).Scan(&ended); err != nil || ended {
 		return err
 	}
-	return (&erasure{d, id, conn}).run(ctx)
+	return work(&erasure{d, id, conn}, ctx)
 }
