@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/pflag"
 
+	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
 
@@ -29,7 +30,7 @@ func (c *formsConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.databaseURL, "forms-database-url", "", "the database of an AEM Forms server, in which user data is found and erased; without it UserDataService refuses every call")
 	f.StringVar(&c.folder, "forms-gds-dir", "", "the folder of its document storage (GDS)")
 	f.BoolVar(&c.inDatabase, "forms-gds-in-database", false, "its document storage is in the database")
-	f.StringVar(&c.serverURL, "forms-server-url", "", "the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager, which terminates and purges process instances; without it only the database is changed: do that only while the Forms server is shut down")
+	f.StringVar(&c.serverURL, "forms-server-url", "", "the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager (http only without a password, or on this machine; redirects are not followed), which terminates and purges process instances; without it only the database is changed: do that only while the Forms server is shut down")
 	f.StringVar(&c.serverUser, "forms-server-user", "", "the user of the web service")
 	f.StringVar(&c.serverPassword, "forms-server-password", "", "the user's password; better set by the environment variable")
 	f.StringVar(&c.serverCA, "forms-server-ca", "", "a file with the certificate authorities of the web service (default those of the system)")
@@ -103,6 +104,9 @@ func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 	}
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, usagef("--forms-server-url is no http or https address: http[s]://HOST[:PORT]/PATH") // it may hold a password
+	}
+	if _, within := u.User.Password(); u.Scheme == "http" && (within || c.serverPassword != "") && !access.IsLoopback(u.Host) {
+		return nil, usagef("--forms-server-url: a password goes over https only, or to this machine: https://%s", u.Host)
 	}
 	server := userdata.ServerConfig{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
 	if c.serverCA != "" {

@@ -2,8 +2,11 @@ package main
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -89,6 +92,28 @@ func TestRowSecurityOfForms(t *testing.T) {
 	for _, args := range []string{"find ann", "erase --task 1000001 --yes"} {
 		if code, out, errs := cleanupd(t, append(strings.Fields("userdata "+args), "--server", s.grpc)...); code != 1 || !strings.Contains(out+errs, "row-level security") {
 			t.Errorf("%s: %d %s %s", args, code, out, errs)
+		}
+	}
+}
+
+// A Forms server that answers with what no client expects does not bring the server down, nor one that starts later.
+func TestFormsServerThatAnswersStrangely(t *testing.T) {
+	t.Parallel()
+	forms := formsOf(t, 5, "")
+	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/xml")
+		_, _ = io.WriteString(w, `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><attachments>x</attachments></soap:Envelope>`)
+	}))
+	t.Cleanup(strange.Close)
+	ended := forms.Strings("SELECT id::text FROM tb_process_instance WHERE status = 2 LIMIT 1")[0]
+	for range 2 {
+		s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database",
+			"--forms-server-url", strange.URL, "--forms-server-user", "administrator", "--forms-server-password", "secret")
+		if code, out, errs := cleanupd(t, "userdata", "erase", "--instance", ended, "--yes", "--server", s.grpc); code != 1 || !strings.Contains(out, "no SOAP message") && !strings.Contains(out, "not an envelope") {
+			t.Errorf("%d %s %s", code, out, errs)
+		}
+		if code, _, errs := cleanupd(t, "userdata", "erase", "--task", "99999", "--yes", "--server", s.grpc); code != 0 {
+			t.Errorf("the next erasure: %d %s", code, errs)
 		}
 	}
 }

@@ -65,16 +65,31 @@ const longest = 1000
 
 // clean turns a message, which may quote a server's response, into one line of text that the database can store.
 func clean(message string) string {
-	text := []rune(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, message)) // this also replaces invalid UTF-8
+	text := []rune(printable(message))
 	if len(text) > longest {
 		text = append(text[:longest-1], '…')
 	}
 	return string(text)
+}
+
+// printable replaces what cannot be printed, or would change how the rest is: control characters, also those that turn the
+// direction of writing, and what is not UTF-8.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// cut shortens a text to a number of bytes.
+func cut(text string, most int) string {
+	const more = "…"
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
 // append writes events to an erasure's log. The erasure's row stays locked until the transaction ends, so that sequences

@@ -1,0 +1,235 @@
+package userdata_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/cleanupd/cleanupd/tasks/userdata"
+)
+
+// soap is an answer as it goes over the wire.
+func soap(status, body string) string {
+	return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
+}
+
+// Parts of answers.
+const (
+	opened = `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/">`
+	purged = `<purgeProcessInstanceResponse xmlns="http://adobe.com/idp/services"/>`
+	good   = opened + `<soap:Body>` + purged + `</soap:Body></soap:Envelope>`
+)
+
+// nasty are answers that are no success, whatever they look like.
+var nasty = map[string]string{
+	"attachments outside of a body":  soap("200 OK", opened+`<attachments>x</attachments></soap:Envelope>`),
+	"attachments beside a body":      soap("200 OK", opened+`<soap:Body>`+purged+`</soap:Body><attachments/></soap:Envelope>`),
+	"nothing":                        "",
+	"no HTTP":                        "\x00\x01\x02\xff\xfe",
+	"no body":                        soap("200 OK", ""),
+	"no content":                     "HTTP/1.1 204 No Content\r\n\r\n",
+	"cut off":                        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + good,
+	"an envelope without a body":     soap("200 OK", opened+`</soap:Envelope>`),
+	"an empty body":                  soap("200 OK", opened+`<soap:Body/></soap:Envelope>`),
+	"two bodies":                     soap("200 OK", opened+`<soap:Body>`+purged+`</soap:Body><soap:Body>`+purged+`</soap:Body></soap:Envelope>`),
+	"two headers":                    soap("200 OK", opened+`<soap:Header/><soap:Header/><soap:Body>`+purged+`</soap:Body></soap:Envelope>`),
+	"two envelopes":                  soap("200 OK", good+good),
+	"text before":                    soap("200 OK", "x"+good),
+	"text after":                     soap("200 OK", good+"x"),
+	"text between":                   soap("200 OK", opened+`x<soap:Body>`+purged+`</soap:Body></soap:Envelope>`),
+	"text in the body":               soap("200 OK", opened+`<soap:Body>x`+purged+`</soap:Body></soap:Envelope>`),
+	"both an answer and a fault":     soap("200 OK", opened+`<soap:Body>`+purged+`<soap:Fault/></soap:Body></soap:Envelope>`),
+	"an empty fault":                 soap("200 OK", opened+`<soap:Body><soap:Fault/></soap:Body></soap:Envelope>`),
+	"an answer to something else":    soap("200 OK", strings.ReplaceAll(good, "purgeProcessInstance", "terminateProcess")),
+	"an answer in no namespace":      soap("200 OK", strings.ReplaceAll(good, ` xmlns="http://adobe.com/idp/services"`, "")),
+	"another SOAP":                   soap("200 OK", strings.ReplaceAll(good, "http://schemas.xmlsoap.org/soap/envelope/", "http://www.w3.org/2003/05/soap-envelope")),
+	"no namespace at all":            soap("200 OK", "<Envelope><Body><purgeProcessInstanceResponse/></Body></Envelope>"),
+	"an undeclared prefix":           soap("200 OK", "<soap:Envelope><soap:Body>"+purged+"</soap:Body></soap:Envelope>"),
+	"a DTD":                          soap("200 OK", `<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>`+good),
+	"a DTD within":                   soap("200 OK", opened+`<!DOCTYPE x>`+strings.TrimPrefix(good, opened)),
+	"an entity":                      soap("200 OK", opened+`<soap:Body>&e;`+purged+`</soap:Body></soap:Envelope>`),
+	"a processing instruction":       soap("200 OK", `<?xml-stylesheet href="x"?>`+good),
+	"a second declaration":           soap("200 OK", `<?xml version="1.0"?><?xml version="1.0"?>`+good),
+	"another encoding":               soap("200 OK", `<?xml version="1.0" encoding="utf-7"?>`+good),
+	"not UTF-8":                      soap("200 OK", strings.Replace(good, "<soap:Body>", "<soap:Body><!-- \xff -->", 1)),
+	"nested deeply":                  soap("200 OK", opened+`<soap:Body>`+strings.Repeat("<a>", 100_000)+strings.Repeat("</a>", 100_000)+`</soap:Body></soap:Envelope>`),
+	"not closed":                     soap("200 OK", strings.TrimSuffix(good, "</soap:Envelope>")),
+	"closed wrongly":                 soap("200 OK", strings.Replace(good, "</soap:Body>", "</soap:Corpse>", 1)),
+	"a web page":                     soap("200 OK", "<!doctype html><p>Please log in"),
+	"success, refused":               soap("403 Forbidden", good),
+	"success, failed":                soap("500 Internal Server Error", good),
+	"accepted":                       soap("202 Accepted", good),
+	"larger than 1 MiB":              soap("200 OK", good+strings.Repeat(" ", 1<<20)),
+	"a long fault":                   soap("500 Oh no", opened+`<soap:Body><soap:Fault><faultstring>`+strings.Repeat("\u202elong\x7f", 50_000)+`</faultstring></soap:Fault></soap:Body></soap:Envelope>`),
+	"an error that is no text":       soap("500 \x1b[2J", "\x1b[31m\u202e\xff\r\n"),
+	"many headers":                   "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 200) + "\r\n" + good,
+	"compressed without being asked": "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00",
+}
+
+// answering serves whatever answer gives for the body of a request, and returns its address.
+func answering(t testing.TB, answer func(request string) string) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer func() { _ = conn.Close() }()
+				if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					body, _ := io.ReadAll(r.Body)
+					_, _ = io.WriteString(conn, answer(string(body)))
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	return "http://" + l.Addr().String()
+}
+
+// wantBrief checks that an error can be shown to people.
+func wantBrief(t *testing.T, err error) {
+	t.Helper()
+	if text := err.Error(); text == "" || len(text) > 1<<10 || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("the error is %d bytes: %q", len(text), text)
+	}
+}
+
+// No answer is taken for success but the one that says so. An erasure reports what it gets, and the next one is carried out.
+func TestNastyAnswers(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	var names []string
+	for name := range nasty {
+		names = append(names, name)
+	}
+	url := answering(t, func(request string) string {
+		i := slices.IndexFunc(names, func(name string) bool { return strings.Contains(request, "<invocationId>"+name+"</invocationId>") })
+		if i < 0 {
+			return soap("200 OK", good)
+		}
+		return nasty[names[i]]
+	})
+	server := userdata.NewServer(userdata.ServerConfig{URL: url})
+	if err := server.PurgeProcessInstance(t.Context(), "other"); err != nil {
+		t.Errorf("a good answer: %v", err)
+	}
+	request := userdata.Request{}
+	for i, name := range names {
+		if err := server.PurgeProcessInstance(t.Context(), name); err == nil {
+			t.Errorf("%s: it is taken for success", name)
+		} else {
+			wantBrief(t, err)
+		}
+		f.db.Do("INSERT INTO tb_process_instance VALUES ($1, $2, 2)", i+1, name)
+		request.Instances = append(request.Instances, int64(i+1))
+	}
+	f.config.Manager = server
+	f.Database = userdata.New(f.config)
+	f.work()
+	if _, receipt := f.erase(request); receipt.Succeeded || len(receipt.Problems) != len(names) {
+		t.Errorf("%d of %d are problems: %+v", len(receipt.Problems), len(names), receipt)
+	}
+	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0)")
+	if _, receipt := f.erase(userdata.Request{Tasks: []int64{1}}); !receipt.Succeeded {
+		t.Errorf("the next one: %+v", receipt)
+	}
+}
+
+// An answer without an end is not read to it.
+func TestEndlessAnswer(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for chunk := bytes.Repeat([]byte(" "), 64<<10); ; {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(web.Close)
+	if err := userdata.NewServer(userdata.ServerConfig{URL: web.URL}).PurgeProcessInstance(t.Context(), "one"); err == nil || !strings.Contains(err.Error(), "1 MiB") {
+		t.Error(err)
+	}
+}
+
+// A redirect is not followed: the password is for the server that was named.
+func TestRedirect(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		t.Errorf("it was followed, with %q %q", user, password)
+	}))
+	t.Cleanup(other.Close)
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		web := httptest.NewServer(http.RedirectHandler(other.URL, code))
+		err := userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"}).TerminateProcess(t.Context(), "one")
+		web.Close()
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprint(code)) {
+			t.Errorf("%d: %v", code, err)
+		}
+	}
+}
+
+// An id reaches the server as it is, or not at all.
+func TestInvocationIDs(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Value
+	server := userdata.NewServer(userdata.ServerConfig{URL: answering(t, func(request string) string {
+		asked.Store(request)
+		return soap("200 OK", good)
+	})})
+	for id, want := range map[string]string{"a&b<c>": "<invocationId>a&amp;b&lt;c&gt;</invocationId>", "é": "<invocationId>é</invocationId>", "a\x01": "", "a\xff": ""} {
+		asked.Store("")
+		err := server.PurgeProcessInstance(t.Context(), id)
+		if sent := asked.Load().(string); (err == nil) != (want != "") || !strings.Contains(sent, want) || want == "" && sent != "" {
+			t.Errorf("%q: %v; sent: %s", id, err, sent)
+		}
+	}
+}
+
+// Whatever a server answers: it is taken for success only if it says so, and an error can be shown to people.
+func FuzzAnswer(f *testing.F) {
+	for _, answer := range nasty {
+		if len(answer) < 10_000 {
+			f.Add([]byte(answer))
+		}
+	}
+	f.Add([]byte(soap("200 OK", good)))
+	f.Add([]byte(soap("200 OK", `<?xml version="1.0" encoding="UTF-8"?>`+"\n<!-- c -->"+good+"\n")))
+	var current atomic.Value
+	server := userdata.NewServer(userdata.ServerConfig{URL: answering(f, func(string) string { return current.Load().(string) })})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		answer := string(raw)
+		current.Store(answer)
+		err := server.PurgeProcessInstance(t.Context(), "one")
+		if err != nil {
+			wantBrief(t, err)
+			return
+		}
+		for _, part := range []string{" 200", "Envelope", "http://schemas.xmlsoap.org/soap/envelope/", "Body", "purgeProcessInstanceResponse", "http://adobe.com/idp/services"} {
+			if !strings.Contains(answer, part) {
+				t.Errorf("%q is taken for success", answer)
+			}
+		}
+	})
+}
