@@ -1,21 +1,22 @@
--- Creates the least-privileged role for `cleanupd serve`, or brings it up to date. Run it with psql as a superuser, in the
--- database that is cleaned (and in those of mid-sourcing servers), and again after an update of cleanupd and when the
--- application gets a new delivery mapping or partition:
+-- Creates the least-privileged role for `cleanupd serve`, or brings it up to date: the part for a superuser. Run it with psql in the
+-- database that is cleaned (and in those of mid-sourcing servers), and again after an update of cleanupd. Then run rights.sql as the
+-- application's role: it grants what the service may do with the application's tables.
 --
---   psql -d campaign [-v role=cleanupd] [-v schema=public] [-v list_tables='TABLE …'] [-v included_tables='TABLE …'] -f role.sql
+--   psql -X -d campaign [-v role=cleanupd] [-v schema=public] -f role.sql
+--   psql -X -d campaign -U neolane [-v role=cleanupd] [-v schema=public] … -f rights.sql
 --
--- role is the role's name, schema the schema of the application's tables, list_tables are those that serve is given as
--- --related-list-table, included_tables those in its --include. No password is set: use \password cleanupd.
+-- role is the role's name, schema the schema of the application's tables. No password is set: use \password cleanupd.
 --
--- What the role may do with the application's data afterwards, whatever it was granted before:
---   * read the tables that the pipeline's rules depend on, delete from those that it cleans, and write where it does;
---   * drop the application's work tables, only by cleanupd.drop_work_tables, and not read them.
--- In addition it owns the schema cleanupd, in which serve creates its tables, and sees what other sessions do
--- (pg_read_all_stats), including the text of their statements: otherwise batches would wait neither for them nor for replicas.
+-- The role owns the schema cleanupd, in which serve creates its tables; others lose what rights they have on that schema. It drops the
+-- application's work tables only by cleanupd.drop_work_tables, and cannot read them. It sees what other sessions do (pg_read_all_stats),
+-- including the text of their statements: otherwise batches would wait neither for them nor for replicas.
 --
 -- It may not VACUUM the application's tables. PostgreSQL 14 to 16 let only a table's owner do so, and whoever may act as the
 -- owner may do everything else, too. They are left to autovacuum, and the task statistics says so. If the service should
 -- nevertheless do it, GRANT it the application's role.
+--
+-- Whoever owns a table can run code with the rights of whoever reads, plans over or writes it: by indexes, statistics, constraints,
+-- defaults, rules and triggers. So this script touches no table of the application: it reads the catalog alone.
 --
 -- On PostgreSQL 14 everyone may create tables in the schema public, unless that right has been revoked.
 \set ON_ERROR_STOP on
@@ -27,110 +28,48 @@
 \else
   \set schema public
 \endif
-\if :{?list_tables}
-\else
-  \set list_tables ''
-\endif
-\if :{?included_tables}
-\else
-  \set included_tables ''
-\endif
 
-BEGIN;
+BEGIN ISOLATION LEVEL REPEATABLE READ; -- what is created below was not there when it was looked for
 SET LOCAL client_min_messages = warning;
 SET LOCAL search_path = pg_catalog, pg_temp; -- this is a superuser's session: it must not call functions of others
 
 -- The application's role owns NmsDelivery. Work tables are dropped as that role, so it must not be a superuser.
-SELECT max(o.rolname::text) AS owner FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
+SELECT coalesce(max(o.rolname::text), '') AS owner FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :'schema') AND c.relname = 'nmsdelivery' AND c.relkind IN ('r', 'p') AND NOT o.rolsuper \gset
-\if :{?owner}
-\else
-  DO $$ BEGIN RAISE 'there is no table NmsDelivery in that schema, or it belongs to a superuser: the application must have a role of its own'; END $$;
-\endif
-SELECT :'role' = :'owner' OR EXISTS (SELECT FROM pg_roles WHERE rolname = :'role' AND rolsuper) AS taken \gset
-\if :taken
-  DO $$ BEGIN RAISE 'that role is the application''s own, or a superuser: the service must have another one'; END $$;
-\endif
+
+-- What another role made is not adopted: it would keep its grants and dependencies, and its triggers would run with the service's rights.
+WITH ours AS (SELECT n.oid, nspowner AS owner, r.rolname AS owner_name FROM pg_namespace n JOIN pg_roles r ON r.oid = nspowner WHERE nspname = 'cleanupd'),
+  held (what, owner) AS (
+    SELECT oid::regclass::text, relowner FROM pg_class WHERE relnamespace = (SELECT oid FROM ours)
+    UNION ALL SELECT oid::regtype::text, typowner FROM pg_type WHERE typnamespace = (SELECT oid FROM ours)
+    UNION ALL SELECT oid::regoperator::text, oprowner FROM pg_operator WHERE oprnamespace = (SELECT oid FROM ours)
+    UNION ALL SELECT oid::regprocedure::text, proowner FROM pg_proc WHERE pronamespace = (SELECT oid FROM ours) AND NOT (proname = 'drop_work_tables' AND pg_get_userbyid(proowner) = :'owner')
+    UNION ALL SELECT format('the function of the trigger %I on %s', tgname, tgrelid::regclass), p.proowner
+      FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid JOIN pg_proc p ON p.oid = tgfoid WHERE c.relnamespace = (SELECT oid FROM ours) AND NOT tgisinternal),
+  refused (why) AS (
+    SELECT 'there is no table NmsDelivery in that schema, or it belongs to a superuser: the application must have a role of its own' WHERE :'owner' = ''
+    UNION ALL SELECT 'that role is the application''s own, or a superuser: the service must have another one'
+      WHERE :'role' = :'owner' OR EXISTS (SELECT FROM pg_roles WHERE rolname = :'role' AND rolsuper)
+    UNION ALL SELECT format('the application''s role is a member of that role, and would see what all sessions do: REVOKE %I FROM %I', :'role', :'owner')
+      FROM pg_roles r JOIN pg_roles o ON pg_has_role(o.oid, r.oid, 'MEMBER') WHERE r.rolname = :'role' AND o.rolname = :'owner' AND r.oid <> o.oid
+    UNION ALL SELECT format('the event trigger %I would call a function of %I with your rights: drop or disable it', evtname, pg_get_userbyid(proowner))
+      FROM pg_event_trigger JOIN pg_proc p ON p.oid = evtfoid JOIN pg_roles o ON o.oid = proowner WHERE NOT o.rolsuper AND evtenabled <> 'D'
+    UNION ALL SELECT format('the schema cleanupd belongs to %I, not to %I: ALTER SCHEMA cleanupd RENAME TO cleanupd_before keeps what is in it, out of the way', owner_name, :'role')
+      FROM ours WHERE owner_name <> :'role'
+    UNION ALL SELECT format('in the schema cleanupd, which belongs to %I, %s belongs to %I: drop it', owner_name, what, pg_get_userbyid(held.owner))
+      FROM ours JOIN held ON held.owner <> ours.owner)
+SELECT format('DO %L', format('BEGIN RAISE USING MESSAGE = %L; END', why)) FROM refused LIMIT 1 \gexec
 
 SELECT format('CREATE ROLE %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = :'role') \gexec
 ALTER ROLE :"role" LOGIN INHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
 GRANT CONNECT ON DATABASE :"DBNAME" TO :"role";
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT pg_read_all_stats TO :"role";
-
--- The service's own schema, which another role may have created.
-CREATE SCHEMA IF NOT EXISTS cleanupd;
-ALTER SCHEMA cleanupd OWNER TO :"role";
-SELECT format('ALTER TABLE %s OWNER TO %I', oid::regclass, :'role') FROM pg_class WHERE relnamespace = 'cleanupd'::regnamespace AND relkind IN ('r', 'p') \gexec
-
--- The relations where privileges are needed.
-CREATE TEMPORARY TABLE needed (relation regclass, privileges text) ON COMMIT DROP;
-
--- Tables by name, if they exist.
-INSERT INTO needed
-SELECT c.oid, n.privileges
-FROM (VALUES
-  ('SELECT (iExtAccountId, sName, iActive)', 'NmsExtAccount'), -- not the passwords
-  ('SELECT', 'NmsDeliveryMapping NmsBroadLogMsg XtkJob XtkWorkflow NmsService NmsMobileApp NmsSimulation NmsRemaHypothesis'),
-  ('SELECT, DELETE', 'NmsRcpGrpRel NmsDeliveryPart NmsDlvExclusion NmsCouponValue NmsMirrorPageInfo NmsMirrorPageSearch NmsAttachments
-    NmsTrackingUrl NmsDeliveryStat NmsDeliveryLogStats NmsProviderMsgId NmsWebTrackingLog NmsTrackingStats XtkReject
-    XtkWorkflowLog XtkWorkflowTask XtkWorkflowEvent XtkWorkflowLogin NmsVisitor NmsAddress NmsSubscription NmsEmailError
-    NmsMxDomain XtkAudit XtkSessionInfo NmsRtEvent NmsBatchEvent NmsEventHisto NmsRemaMatchRcp'),
-  ('SELECT, DELETE', :'list_tables'), ('SELECT, DELETE', :'included_tables'),
-  ('SELECT, DELETE, INSERT', 'XtkJobLog NmsEmailErrorStat'),         -- an entry for purged mirror pages; sums of deleted rows
-  ('SELECT, DELETE, UPDATE', 'NmsDelivery NmsGroup NmsBroadLogMid'), -- states; a list is locked before it is deleted
-  ('SELECT (iOptionId, sName, iDataType, iLongValue, sStringValue, tsTimeStampValue), UPDATE (iLongValue, sStringValue, tsTimeStampValue),
-    INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE', 'XtkOption') -- a number may be stored as a text; no memos
-) AS n (privileges, names)
-JOIN pg_class c ON c.relname = ANY (regexp_split_to_array(lower(n.names), '\s+'))
-WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p');
-
--- Tables with a foreign key to lists.
-INSERT INTO needed
-SELECT k.conrelid, 'SELECT, DELETE' FROM pg_constraint k JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
-WHERE k.contype = 'f' AND k.confrelid = to_regclass(format('%I.nmsgroup', :'schema')) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid';
-
--- Tables of modules and of customers: which names they may have, including those in the delivery mappings, and which columns
--- they must have.
-CREATE TEMPORARY TABLE named (name text, columns name[], privileges text) ON COMMIT DROP;
-INSERT INTO named VALUES
-  ('nmsproposition[a-z0-9]*', '{ipropositionid}', 'SELECT, DELETE'), ('nmsproposition[a-z0-9]*', '{bipropositionid}', 'SELECT, DELETE'),
-  ('nmsappsubscription[a-z0-9]*', '{imobileappid, idisabled}', 'SELECT, DELETE');
-SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(format('%I.nmsdeliverymapping', :'schema')) AND relkind IN ('r', 'p')) AS mapped \gset
-\if :mapped
-LOCK TABLE :"schema".nmsdeliverymapping IN ACCESS SHARE MODE; -- it stays what it is found to be: a table, and its columns texts
-SELECT format('INSERT INTO named SELECT lower(replace(%1$I, '':'', '''')), %2$L, %3$L FROM %4$s WHERE %1$I ~ ''^\w+:\w+$''', f.schema, f.columns, f.privileges, m.oid::regclass)
-FROM (VALUES
-  ('sbroadlogschema', '{ibroadlogid, ideliveryid, istatus, tslastmodified}', 'SELECT, DELETE, UPDATE'),
-  ('sbroadlogexclschema', '{ibroadlogid, ideliveryid, istatus, tslastmodified}', 'SELECT, DELETE'),
-  ('strackinglogschema', '{itrackinglogid, ideliveryid, tslog}', 'SELECT, DELETE')) AS f (schema, columns, privileges)
-JOIN pg_class m ON m.oid = to_regclass(format('%I.nmsdeliverymapping', :'schema')) AND m.relkind IN ('r', 'p')
-JOIN pg_attribute a ON a.attrelid = m.oid AND a.attname = f.schema AND a.atttypid IN ('text'::regtype, 'varchar'::regtype) \gexec
-\endif
-INSERT INTO needed
-SELECT c.oid, n.privileges FROM named n JOIN pg_class c ON c.relname ~ ('^' || n.name || '$')
-WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p')
-  AND n.columns <@ ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped);
-
--- The rows of a partitioned table are deleted from its partitions.
-INSERT INTO needed
-WITH RECURSIVE tree AS (TABLE needed UNION SELECT i.inhrelid, tree.privileges FROM pg_inherits i JOIN tree ON i.inhparent = tree.relation)
-TABLE tree EXCEPT TABLE needed;
-
-REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM :"role";
-SELECT format('GRANT %s ON %s TO %I', privileges, relation, :'role') FROM needed \gexec
-
--- Skipping rows that others have locked needs the right to update one column, whichever: the first.
-SELECT format('GRANT UPDATE (%I) ON %s TO %I', a.attname, n.relation, :'role') FROM needed n
-CROSS JOIN LATERAL (SELECT attname FROM pg_attribute WHERE attrelid = n.relation AND attnum > 0 AND NOT attisdropped ORDER BY attnum LIMIT 1) a
-WHERE n.privileges LIKE 'SELECT, DELETE%' \gexec
-
--- New ids come from the application's own sequences, as far as it has them.
-SELECT format('GRANT USAGE ON SEQUENCE %s TO %I', oid::regclass, :'role') FROM pg_class
-WHERE relnamespace = quote_ident(:'schema')::regnamespace AND relname IN ('xtknewid', 'xtkjoblogid', 'xtkoptionid') AND relkind = 'S' \gexec
+SELECT format('CREATE SCHEMA cleanupd AUTHORIZATION %I', :'role') WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd') \gexec
 
 -- Work tables come and go, and only their owner may drop them: this function does so as the owner, for work tables only.
-CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(relations regclass[]) RETURNS void
+DROP FUNCTION IF EXISTS cleanupd.drop_work_tables(regclass[]);
+CREATE FUNCTION cleanupd.drop_work_tables(relations regclass[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   others text;
@@ -150,8 +89,15 @@ BEGIN
     EXECUTE command;
   END LOOP;
 END $$;
-ALTER FUNCTION cleanupd.drop_work_tables OWNER TO :"owner";
-REVOKE ALL ON FUNCTION cleanupd.drop_work_tables FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO :"role";
+ALTER FUNCTION cleanupd.drop_work_tables(regclass[]) OWNER TO :"owner";
+
+-- Nobody else has rights on either, by earlier grants or by default.
+SELECT format('REVOKE ALL ON %s FROM %s CASCADE', what, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
+FROM (
+  SELECT 'SCHEMA cleanupd', nspowner, nspacl FROM pg_namespace WHERE nspname = 'cleanupd'
+  UNION ALL SELECT format('FUNCTION %s', oid::regprocedure), proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc WHERE oid = 'cleanupd.drop_work_tables(regclass[])'::regprocedure
+) AS o (what, owner, acl) CROSS JOIN LATERAL aclexplode(acl) WHERE grantee <> owner \gexec
+GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables(regclass[]) TO :"role";
 
 COMMIT;
+\echo Now run rights.sql as the role of the application.
