@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -101,21 +100,6 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 		return err
 	}
 	return runs.Migrate(ctx, conn)
-}
-
-// warnOfOpenSchemas warns of schemas on the role's search path in which every user of the database may create objects: functions
-// and operators there, and triggers of tables that are named like the application's, could run with the role's rights.
-func warnOfOpenSchemas(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
-	rows, err := pool.Query(ctx, "SELECT n.nspname::text, format('REVOKE CREATE ON SCHEMA %I FROM PUBLIC', n.nspname) FROM pg_namespace n WHERE n.nspname = ANY (current_schemas(false)) AND has_schema_privilege('public', n.oid, 'CREATE')")
-	if err != nil {
-		return err
-	}
-	var schema, remedy string
-	_, err = pgx.ForEachRow(rows, []any{&schema, &remedy}, func() error {
-		log.Warn("every user of the database may create objects in a schema that this role uses: they could run code with its rights", "database", pool.Config().ConnConfig.Database, "schema", schema, "remedy", remedy)
-		return nil
-	})
-	return err
 }
 
 // errPooler says that sessions are shared, which breaks advisory locks and notifications.

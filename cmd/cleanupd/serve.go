@@ -196,7 +196,10 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if s.calls, err = pgxpool.NewWithConfig(ctx, forCalls(config)); err != nil {
 		return nil, err
 	}
-	if err := warnOfOpenSchemas(ctx, log, s.pool); err != nil {
+	if err := warnOfSuperuser(ctx, log, s.pool); err != nil {
+		return nil, err
+	}
+	if err := warnOfOpenSchemas(ctx, log, s.pool, "nmsdelivery"); err != nil {
 		return nil, err
 	}
 	if err := checkInclude(ctx, s.pool, include); err != nil {
@@ -209,7 +212,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		if s.forms, err = forms.open(ctx, c.tracer); err != nil {
 			return nil, err
 		}
-		if err := warnOfOpenSchemas(ctx, log, s.forms.Pool); err != nil {
+		if err := warnOfOpenSchemas(ctx, log, s.forms.Pool, "tb_process_instance"); err != nil {
 			return nil, err
 		}
 	}

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -29,28 +27,6 @@ func TestServingThatEndsAtOnce(t *testing.T) {
 		}
 		if err := s.serve(ctx); fails != (err != nil) {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// Everyone's right to create objects where the role looks for its own is warned of, with what revokes it.
-func TestOpenSchemaIsWarnedOf(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	for _, sql := range []string{"", "GRANT CREATE ON SCHEMA public TO PUBLIC"} {
-		db.Superuser(sql)
-		var log bytes.Buffer
-		s, err := newServer(t.Context(), onFreePorts(db.URL()), slog.New(slog.NewTextHandler(&log, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		stopped, stop := context.WithCancel(t.Context())
-		stop()
-		if err := s.serve(stopped); err != nil {
-			t.Error(err)
-		}
-		if strings.Contains(log.String(), `remedy="REVOKE CREATE ON SCHEMA public FROM PUBLIC"`) != (sql != "") {
-			t.Errorf("%q: %s", sql, &log)
 		}
 	}
 }
