@@ -160,6 +160,11 @@ func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 		{name: "JWT of another issuer", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "iss": "http://127.0.0.1:1"})}},
 		{name: "JWT signed by a stranger", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, stranger, map[string]any{"roles": "admin"})}},
 		{name: "JWT of tomorrow", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": time.Now().Add(time.Hour).Unix()})}},
+		{name: "JWT that begins in two minutes", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": time.Now().Add(2 * time.Minute).Unix()})}},
+		{name: "JWT that begins beyond all integers", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": 1e30})}},
+		{name: "viewer's JWT that begins just now by the issuer's clock", role: access.Viewer, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "viewer", "nbf": time.Now().Add(40 * time.Second).Unix()})}},
+		{name: "JWT without a subject", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "sub": nil})}},
+		{name: "JWT with an empty subject", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "sub": ""})}},
 
 		{name: "viewer's certificate", role: access.Viewer, certificate: cert(ca.Client("grafana"))},
 		{name: "operator's certificate, by its DNS name", role: access.Operator, certificate: cert(ca.Client("somebody", "other.example", "ops.example"))},

@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,6 +81,18 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 	}
 	if err != nil {
 		return "", Nobody, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if verified.Subject == "" {
+		return "", Nobody, fmt.Errorf("%w: the JWT has no sub", ErrInvalid)
+	}
+	var begins struct { // go-oidc lets clocks differ by five minutes here
+		NotBefore json.Number `json:"nbf"`
+	}
+	if err := verified.Claims(&begins); err != nil {
+		return "", Nobody, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if from, err := begins.NotBefore.Float64(); begins.NotBefore != "" && (err != nil || from > float64(time.Now().Add(skew).Unix())) {
+		return "", Nobody, fmt.Errorf("%w: the JWT is not valid yet", ErrInvalid)
 	}
 	var claims map[string]any
 	if err := verified.Claims(&claims); err != nil {
