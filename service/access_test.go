@@ -370,19 +370,19 @@ func TestAudit(t *testing.T) {
 	s.db.Until("SELECT (count(*) >= 8)::int FROM cleanupd.audit")
 	got := s.db.Strings("SELECT concat_ws(' ', subject, role, by, address, rpc, result, details) FROM cleanupd.audit ORDER BY id")
 	want := []string{
-		`the-admin admin token 127.0.0.1 CleanupService/SetOptions OK {"rejects_purge_delay_days": {"to": 77, "from": 180}}`,
-		`the-admin admin token 127.0.0.1 CleanupService/SetOptions INVALID_ARGUMENT {}`,
-		`the-operator operator token 127.0.0.1 CleanupService/SetOptions PERMISSION_DENIED {}`,
-		`the-admin admin token 127.0.0.1 CleanupService/SetSchedule OK {"to": "5 4 * * * and 30 12 * * * UTC, until a task fails", "from": "none"}`,
-		`the-operator operator token 127.0.0.1 CleanupService/RunCleanup INVALID_ARGUMENT {}`,
-		`the-operator operator token 127.0.0.1 CleanupService/RunCleanup OK {"tasks": ["import-rejects"], "run_id": "` + run + `"}`,
-		`the-operator operator token 127.0.0.1 CleanupService/CancelRun OK {"run_id": "` + run + `"}`,
-		`the-admin admin token 127.0.0.1 UserDataService/FindUserData FAILED_PRECONDITION {}`,
+		`token:the-admin admin token 127.0.0.1 CleanupService/SetOptions OK {"rejects_purge_delay_days": {"to": 77, "from": 180}}`,
+		`token:the-admin admin token 127.0.0.1 CleanupService/SetOptions INVALID_ARGUMENT {}`,
+		`token:the-operator operator token 127.0.0.1 CleanupService/SetOptions PERMISSION_DENIED {}`,
+		`token:the-admin admin token 127.0.0.1 CleanupService/SetSchedule OK {"to": "5 4 * * * and 30 12 * * * UTC, until a task fails", "from": "none"}`,
+		`token:the-operator operator token 127.0.0.1 CleanupService/RunCleanup INVALID_ARGUMENT {}`,
+		`token:the-operator operator token 127.0.0.1 CleanupService/RunCleanup OK {"tasks": ["import-rejects"], "run_id": "` + run + `"}`,
+		`token:the-operator operator token 127.0.0.1 CleanupService/CancelRun OK {"run_id": "` + run + `"}`,
+		`token:the-admin admin token 127.0.0.1 UserDataService/FindUserData FAILED_PRECONDITION {}`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if by := s.db.Strings("SELECT requested_by FROM cleanupd.run"); by[0] != "the-operator" {
+	if by := s.db.Strings("SELECT requested_by FROM cleanupd.run"); by[0] != "token:the-operator" {
 		t.Errorf("requested by %s", by[0])
 	}
 }

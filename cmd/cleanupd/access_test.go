@@ -61,7 +61,7 @@ func TestAccess(t *testing.T) {
 	if !strings.Contains(out, `e\x1b[31m`) {
 		t.Errorf("a terminal would act on it: %q", out)
 	}
-	if code != 0 || !strings.Contains(out, "the-operator  operator  127.0.0.1  CleanupService/RunCleanup") || !strings.Contains(out, "PERMISSION_DENIED") {
+	if code != 0 || !strings.Contains(out, "token:the-operator  operator  127.0.0.1  CleanupService/RunCleanup") || !strings.Contains(out, "PERMISSION_DENIED") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	code, out, errs = cleanupd(t, "audit", "--database-url", db.URL(), "--json", "--limit", "2")
@@ -69,7 +69,7 @@ func TestAccess(t *testing.T) {
 	if err := json.Unmarshal([]byte(out[strings.Index(out, "\n")+1:]), &last); err != nil || code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(errs, "There may be more") || last.RPC != "UserDataService/FindUserData" || last.Result != "PERMISSION_DENIED" {
 		t.Errorf("%d %s %s: %v", code, out, errs, err)
 	}
-	if log := r.log.wait(t.Context(), `msg=audit request_id=\S+ rpc=CleanupService/RunCleanup subject=the-operator .*result=OK`)[0]; log == "" || strings.Contains(log, "sesame") {
+	if log := r.log.wait(t.Context(), `msg=audit request_id=\S+ rpc=CleanupService/RunCleanup subject=token:the-operator .*result=OK`)[0]; log == "" || strings.Contains(log, "sesame") {
 		t.Errorf("the log says %q", log)
 	}
 }

@@ -37,7 +37,9 @@ func ParseRole(name string) (Role, error) {
 
 // Caller is who makes a call.
 type Caller struct {
-	Subject string // empty without authentication
+	// Subject is token:NAME, cert:NAME or jwt:ISSUER#SUB, so that callers of different kinds are never taken for each other; empty
+	// without authentication.
+	Subject string
 	Role    Role
 	By      string // the credentials: certificate, token or jwt; empty without authentication
 	Address string // the host that the call came from
@@ -136,7 +138,7 @@ func (g *Guard) bearer(ctx context.Context, authorization []string) (subject str
 	}
 	if g.tokens != nil {
 		if t, ok := find(g.tokens.get(), secret); ok {
-			return t.name, t.role, "token", nil
+			return "token:" + t.name, t.role, "token", nil
 		}
 	}
 	if g.issuer == nil {

@@ -103,20 +103,20 @@ func TestTokensAreReadAgain(t *testing.T) {
 			t.Errorf("got %q, want %q and %q", got, one, two)
 		}
 	}
-	want("old viewer", "nobody")
+	want("token:old viewer", "nobody")
 	write(t, path, "viewer old "+hashOf("one")+"\nadmin new "+hashOf("two"))
-	want("old viewer", "new admin")
+	want("token:old viewer", "token:new admin")
 	write(t, path, "viewer old secret-three")
-	want("old viewer", "new admin")
+	want("token:old viewer", "token:new admin")
 	if !strings.Contains(log.String(), "line 1") || strings.Contains(log.String(), "secret-three") {
 		t.Errorf("the log says %s", log.String())
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	want("old viewer", "new admin")
+	want("token:old viewer", "token:new admin")
 	write(t, path, "operator new "+hashOf("two"))
-	want("nobody", "new operator")
+	want("nobody", "token:new operator")
 }
 
 // A new certificate is used without a restart, and only with its own key.
@@ -190,7 +190,7 @@ func TestCertificatesNamedAfterRoles(t *testing.T) {
 				t.Fatal(err)
 			}
 			c, err := guard.Identify(t.Context(), "host", []*x509.Certificate{ca.Client(name).Leaf}, nil)
-			if err != nil || c.Role != want || c.Subject != name {
+			if err != nil || c.Role != want || c.Subject != "cert:"+name {
 				t.Errorf("%s with %q: %+v, %v", name, given, c, err)
 			}
 		}
@@ -233,7 +233,7 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 	}
 	up.Store(true)
 	guard.issuer.asked = time.Time{} // some seconds have passed
-	if c, err := ask(0); err != nil || c.Subject != "jane" || c.Role != Operator || c.By != "jwt" {
+	if c, err := ask(0); err != nil || c.Subject != "jwt:"+web.URL+"#jane" || c.Role != Operator || c.By != "jwt" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if _, err := ask(1); !errors.Is(err, ErrInvalid) {
@@ -344,4 +344,43 @@ func FuzzTokens(f *testing.F) {
 			t.Errorf("%q is not found after it was added", secret)
 		}
 	})
+}
+
+// Callers who have the same name by different kinds of credentials, or one that looks like that of another kind, are not the same.
+func TestSubjectsOfDifferentKinds(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "0", Algorithm: oidc.RS256}}}
+	web := httptest.NewServer(server)
+	defer web.Close()
+	server.SetIssuer(web.URL)
+	ca := testca.New(t)
+	guard, err := Open(t.Context(), Config{Issuer: web.URL, Audience: "me", ClientCA: ca.File(), TokenFile: write(t, "", "viewer ops "+hashOf("one")+"\nviewer cert:ops "+hashOf("two")), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwt := func(subject string) []string {
+		return []string{"Bearer " + oidctest.SignIDToken(key, "0", oidc.RS256, fmt.Sprintf(`{"iss": %q, "aud": "me", "sub": %q, "exp": %d}`, web.URL, subject, time.Now().Add(time.Hour).Unix()))}
+	}
+	for want, shows := range map[string]struct {
+		certificate   string
+		authorization []string
+	}{
+		"token:ops":                     {"", []string{"Bearer one"}},
+		"token:cert:ops":                {"", []string{"Bearer two"}},
+		"cert:ops":                      {"ops", nil},
+		"cert:token:ops":                {"token:ops", nil},
+		"jwt:" + web.URL + "#ops":       {"", jwt("ops")},
+		"jwt:" + web.URL + "#token:ops": {"", jwt("token:ops")},
+	} {
+		var shown []*x509.Certificate
+		if shows.certificate != "" {
+			shown = append(shown, ca.Client(shows.certificate).Leaf)
+		}
+		if c, err := guard.Identify(t.Context(), "host", shown, shows.authorization); err != nil || c.Subject != want || c.String() != want {
+			t.Errorf("%q: %q, %v", want, c.Subject, err)
+		}
+	}
 }

@@ -71,7 +71,7 @@ func (c *certificates) identify(shown []*x509.Certificate) (subject string, role
 			subject, role = name, c.roles[name]
 		}
 	}
-	return subject, role, nil
+	return "cert:" + subject, role, nil
 }
 
 // ServerTLS returns the configuration of a listener whose certificate and key are in files, which are reloaded when they

@@ -98,7 +98,7 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 	if err := verified.Claims(&claims); err != nil {
 		return "", Nobody, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return verified.Subject, roleOf(at(claims, i.claim)), nil
+	return "jwt:" + i.url + "#" + verified.Subject, roleOf(at(claims, i.claim)), nil
 }
 
 // at is a claim by its name, or by its path with dots.
