@@ -33,7 +33,6 @@ func TestAccess(t *testing.T) {
 	r := serve(t, "--database-url", db.URL(), "--grpc-listen", "0.0.0.0:0", "--http-listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key,
 		"--token-file", tokenFile(t, "operator", "open sesame"), "--tls-client-ca", ca.File(), "--tls-client-role", "grafana=viewer")
 	server := strings.Replace(r.grpc, "[::]", "127.0.0.1", 1)
-	db.Do(`INSERT INTO cleanupd.audit (subject, role, by, address, rpc, details, result) VALUES (E'e\x1b[31m', 'viewer', 'token', '', '', '{}', 'OK')`)
 	for _, test := range []struct {
 		args, token string
 		code        int
@@ -58,9 +57,6 @@ func TestAccess(t *testing.T) {
 		}
 	}
 	code, out, errs := cleanupd(t, "audit", "--database-url", db.URL())
-	if !strings.Contains(out, `e\x1b[31m`) {
-		t.Errorf("a terminal would act on it: %q", out)
-	}
 	if code != 0 || !strings.Contains(out, "token:the-operator  operator  127.0.0.1  CleanupService/RunCleanup") || !strings.Contains(out, "PERMISSION_DENIED") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

@@ -48,8 +48,11 @@ func newAudit() *cobra.Command {
 				})
 			}
 			if asJSON {
-				out := json.NewEncoder(cmd.OutOrStdout())
-				err = list(func(e audit.Entry) error { return out.Encode(e) })
+				err = list(func(e audit.Entry) error {
+					line, err := json.Marshal(e)
+					fmt.Fprintln(cmd.OutOrStdout(), printableJSON(line))
+					return err
+				})
 			} else {
 				err = printAudit(cmd.OutOrStdout(), list)
 			}
@@ -73,7 +76,11 @@ func printAudit(w io.Writer, list func(each func(audit.Entry) error) error) erro
 	fmt.Fprintln(table, "TIME\tWHO\tROLE\tFROM\tWHAT\tRESULT\tDETAILS")
 	if err := list(func(e audit.Entry) error {
 		details, err := json.Marshal(e.Details)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.UTC().Format(time.RFC3339), printable(e.Subject), e.Role, e.Address, e.RPC, e.Result, details)
+		fmt.Fprint(table, e.Time.UTC().Format(time.RFC3339))
+		for _, text := range []string{e.Subject, e.Role, e.Address, e.RPC, e.Result, string(details)} {
+			fmt.Fprint(table, "\t", printable(text))
+		}
+		fmt.Fprintln(table)
 		return err
 	}); err != nil {
 		return err

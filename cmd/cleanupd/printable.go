@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -27,6 +29,23 @@ func printable(text string) string {
 	}
 	quoted := strconv.Quote(text)
 	return quoted[1 : len(quoted)-1]
+}
+
+// printableJSON escapes in JSON what is not printable, which can be in its strings only.
+func printableJSON(raw []byte) string {
+	var out strings.Builder
+	for _, r := range string(raw) {
+		switch {
+		case unicode.IsPrint(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
 }
 
 // makePrintable makes all strings of a message printable.
