@@ -281,7 +281,7 @@ type Run struct {
 	State RunState `protobuf:"varint,2,opt,name=state,proto3,enum=cleanup.v1.RunState" json:"state,omitempty"`
 	// It changes nothing: the counts are of what would be deleted, updated and dropped.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Who requested it: the name of a token, a certificate or a JWT's subject; the address if the server does not authenticate
+	// Who requested it: token:NAME, cert:NAME (of a certificate) or jwt:ISSUER#SUB; the address if the server does not authenticate
 	// callers; "schedule" for scheduled runs.
 	RequestedBy string `protobuf:"bytes,4,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	// The run's `now`, read once from the database when the run began; every cutoff is relative to it.

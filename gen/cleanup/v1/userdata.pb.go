@@ -1010,7 +1010,7 @@ type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The erasure's id; empty in a dry run.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Who requested it: the name of a token, a certificate or a JWT's subject; the address if the server does not authenticate
+	// Who requested it: token:NAME, cert:NAME (of a certificate) or jwt:ISSUER#SUB; the address if the server does not authenticate
 	// callers.
 	RequestedBy string `protobuf:"bytes,2,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	// When it was requested.
