@@ -241,6 +241,7 @@ func (s shown) overREST(t *testing.T, client *http.Client, url string, c call) i
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Header.Set("Content-Type", "application/json")
 	r.Header["Authorization"] = s.authorization
 	if s.header != "" {
 		r.Header.Set("Cleanupd-Caller-Bin", s.header)
@@ -350,6 +351,7 @@ func TestAudit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer secret-"+who)
 		answer, err := client.Do(r)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -92,7 +93,8 @@ var queryParameters = map[string][]string{
 var bodies = []string{"POST /v1/runs", "PATCH /v1/options", "PUT /v1/schedule", "POST /v1/userdata:find", "POST /v1/userdata:erase"}
 
 // strictRoute refuses query parameters that the route does not accept (the gateway would ignore them: a dry_run
-// misplaced there would start a real run), a body where the route takes none, and the verb :cancel with a method that has none.
+// misplaced there would start a real run), a body where the route takes none, one that is not said to be JSON where it takes one
+// (a browser sends other types to any site without asking it first), and the verb :cancel with a method that has none.
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		pattern, _ := runtime.HTTPPattern(r.Context())
@@ -103,6 +105,10 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 		}
 		if err != nil {
 			writeError(w, r, status.Error(codes.InvalidArgument, err.Error()))
+			return
+		}
+		if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); slices.Contains(bodies, route) && given != "application/json" {
+			writeStatus(w, r, http.StatusUnsupportedMediaType, status.New(codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json"))
 			return
 		}
 		if strings.HasSuffix(params["run_id"], ":cancel") {

@@ -25,6 +25,7 @@ func (s *server) call(t *testing.T, method, path, body string, headers ...string
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i] == "Host" {
 			req.Host = headers[i+1]
@@ -41,6 +42,9 @@ func (s *server) call(t *testing.T, method, path, body string, headers ...string
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%s %s may be taken for another type", method, path)
 	}
 	out := answer{header: resp.Header, code: resp.StatusCode, body: string(raw)}
 	for scanner := bufio.NewScanner(strings.NewReader(out.body)); scanner.Scan(); {
@@ -69,7 +73,7 @@ func TestRunOverREST(t *testing.T) {
 	s := campaign(t)
 	s.db.Do(oldRows)
 	for _, body := range []string{"{}", ""} {
-		got := s.call(t, "POST", "/v1/runs", body, "Content-Type", "application/x-www-form-urlencoded")
+		got := s.call(t, "POST", "/v1/runs", body, "Content-Type", "Application/JSON; charset=utf-8")
 		if got.code != 200 || len(got.lines) != strings.Count(got.body, "\n") {
 			t.Fatalf("%d %s", got.code, got.body)
 		}
@@ -193,6 +197,13 @@ func refusals(t *testing.T, s *server) {
 		{"a fetch of another site", "POST", "/v1/runs", `{}`, []string{"Sec-Fetch-Site", "cross-site"}, 403, true},
 		{"a cross-origin GET", "GET", "/v1/runs", "", []string{"Origin", "https://example.com"}, 403, false},
 		{"a foreign host", "POST", "/v1/runs", `{}`, []string{"Host", "rebound.example.com"}, 403, true},
+		{"a run as a form", "POST", "/v1/runs", `{}`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, true},
+		{"a run as text", "POST", "/v1/runs", `{}`, []string{"Content-Type", "text/plain"}, 415, true},
+		{"a run of no type", "POST", "/v1/runs", "", []string{"Content-Type", ""}, 415, true},
+		{"a malformed type", "PATCH", "/v1/options", `{}`, []string{"Content-Type", "application/json; application/json"}, 400, false},
+		{"a type that begins like JSON", "PUT", "/v1/schedule", `{}`, []string{"Content-Type", "application/json-patch+json"}, 415, false},
+		{"a person searched for as text", "POST", "/v1/userdata:find", `{"userId": "x"}`, []string{"Content-Type", "text/plain"}, 415, false},
+		{"an erasure as text", "POST", "/v1/userdata:erase", `{"userId": "x"}`, []string{"Content-Type", "text/plain"}, 415, true},
 		{"an output-only option", "PATCH", "/v1/options", `{"lastCleanupTime": "2026-01-01T00:00:00Z"}`, nil, 400, false},
 		{"an option too small", "PATCH", "/v1/options", `{"visitorPurgeDelayDays": 0}`, nil, 400, false},
 		{"an unknown option", "PATCH", "/v1/options", `{"visitor": 1}`, nil, 400, false},

@@ -40,7 +40,7 @@ func (s *Server) handler(svc *Service, limits *limits, registry *prometheus.Regi
 		}
 		writeText(w, "text/plain", "ok\n")
 	}))
-	return http.MaxBytesHandler(onlyOwn(mux, c.HTTPLoopback), maxRequest), nil
+	return http.MaxBytesHandler(asTyped(onlyOwn(mux, c.HTTPLoopback)), maxRequest), nil
 }
 
 // readiness is the result of a check, which is at most a second old, however often it is asked for.
@@ -76,6 +76,14 @@ func onlyGet(next http.HandlerFunc) http.Handler {
 			return
 		}
 		next(w, r)
+	})
+}
+
+// asTyped forbids browsers to take a response for anything but what it says it is.
+func asTyped(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		next.ServeHTTP(w, r)
 	})
 }
 

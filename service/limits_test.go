@@ -224,8 +224,8 @@ func TestSlowClients(t *testing.T) {
 		for _, c := range []struct{ address, begin string }{
 			{rest, ""},
 			{rest, "GET /v1/schedule HTTP/1.1\r\nHost: localhost\r\nX-Slow: "},
-			{rest, "PUT /v1/schedule HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"},
-			{rest, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"},
+			{rest, "PUT /v1/schedule HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"},
+			{rest, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"},
 			{s.conn.Target(), ""},
 			{s.conn.Target(), "PRI * HTTP/2.0\r\n"},
 		} {

@@ -46,6 +46,7 @@ func (s *server) ask(t *testing.T, method, path, body string) (code int, answer 
 	if err != nil {
 		return 0, nil
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatalf("%s %q %q: %v", method, path, body, err)

@@ -115,7 +115,7 @@ func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
 	fmt.Fprintf(w, `
 The database:  psql '%[1]s'
 Over gRPC:     grpcurl -plaintext -d '{}' %[2]s cleanup.v1.CleanupService/RunCleanup
-Over REST:     curl -N -X POST http://%[3]s/v1/runs -d '{}'
+Over REST:     curl -N -X POST http://%[3]s/v1/runs -H 'content-type: application/json' -d '{}'
                curl http://%[3]s/v1/tasks
                curl http://%[3]s/v1/options
 

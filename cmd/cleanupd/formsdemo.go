@@ -48,7 +48,7 @@ func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
 		}
 		return printFound(w, found)
 	}
-	fmt.Fprintf(w, "\nOver REST:     curl -X POST http://%s/v1/userdata:find -d '{\"userId\": \"%s\"}'\n", s.http.Addr(), formsUser)
+	fmt.Fprintf(w, "\nOver REST:     curl -X POST http://%s/v1/userdata:find -H 'content-type: application/json' -d '{\"userId\": \"%s\"}'\n", s.http.Addr(), formsUser)
 	if err := find(); err != nil {
 		return err
 	}

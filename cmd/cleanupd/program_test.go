@@ -350,6 +350,7 @@ func TestScheduleOfReplicas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		req.Header.Set("Content-Type", "application/json")
 		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 		if err != nil || resp.StatusCode != 200 {
 			t.Fatalf("%v, %v", resp, err)

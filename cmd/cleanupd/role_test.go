@@ -123,6 +123,7 @@ func TestLeastPrivilegedRole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		req.Header.Set("Content-Type", "application/json")
 		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %v, %v", body, resp, err)

@@ -44,6 +44,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		q.Header.Set("Content-Type", "application/json")
 		q.Header.Set("Authorization", "Bearer "+token)
 		answer, err := http.DefaultClient.Do(q)
 		if err != nil {
