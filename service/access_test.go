@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -399,4 +400,39 @@ func TestNoChangeWithoutAudit(t *testing.T) {
 	if n := s.db.Int("SELECT count(*) FROM cleanupd.run"); n != 0 {
 		t.Error("the run was started")
 	}
+}
+
+// However often a caller is refused, the audit and the log say so once, and later how often.
+func TestRefusalsFillNothing(t *testing.T) {
+	t.Parallel()
+	guard, err := access.Open(t.Context(), access.Config{TokenFile: tokenFile(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log lines
+	s := serveAs(t, pgtest.Campaign(t), true, nil, service.ServerConfig{Guard: guard, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for token, want := range map[string]codes.Code{"secret-viewer": codes.PermissionDenied, "secret-nobody": codes.Unauthenticated} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
+		for range 200 {
+			_, err := s.SetOptions(ctx, &cleanupv1.SetOptionsRequest{})
+			wantCode(t, err, want)
+			if got := s.call(t, "PATCH", "/v1/options", "{}", "Authorization", "Bearer "+token); got.code != 401 && got.code != 403 {
+				t.Errorf("%d %s", got.code, got.body)
+			}
+		}
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit"); n != 1 {
+		t.Errorf("%d rows in the audit", n)
+	}
+	if n := log.n.Load(); n != 4 { // of the viewer: audit and call; of nobody: over gRPC and over REST
+		t.Errorf("%d lines in the log", n)
+	}
+}
+
+// lines counts the lines of a log.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.n.Add(1)
+	return len(p), nil
 }

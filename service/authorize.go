@@ -97,6 +97,7 @@ func (r rule) needs(req any) access.Role {
 type gate struct {
 	identify func(ctx context.Context) (access.Caller, error)
 	limits   *limits
+	refusals *refusals
 	db       audit.DB
 	log      *slog.Logger
 }
@@ -131,11 +132,19 @@ func (g *gate) admit(ctx context.Context, method string, kind resource) (admitte
 	_ = grpc.SetHeader(ctx, metadata.Pairs(requestHeader, id)) // fails only if headers have been sent
 	c, err := g.identify(ctx)
 	ctx = context.WithValue(ctx, callerKey{}, c)
-	log, leave := g.log.With("request_id", id), func() {}
+	log, leave, stranger := g.log.With("request_id", id), func() {}, err != nil
 	end = func(err error) {
 		leave()
-		settle(ctx, err)
-		log.Log(ctx, levelOf(status.Code(err)), "call", "rpc", short(method), "subject", c.Subject, "address", c.Address, "code", nameOf(err), "error", said(method, err), "took", time.Since(begun))
+		code := status.Code(err)
+		tell := func() {
+			settle(ctx, err)
+			log.Log(ctx, levelOf(code), "call", "rpc", short(method), "subject", c.Subject, "address", c.Address, "code", nameOf(code), "error", said(method, err), "took", time.Since(begun))
+		}
+		if !stranger && !cheap(code) {
+			tell()
+			return
+		}
+		g.refusals.report(refusal{c.String(), method, code}, tell, g.again(c, method, code, r.audited && !stranger))
 	}
 	if err != nil {
 		return ctx, end, denied(err)
@@ -150,6 +159,16 @@ func (g *gate) admit(ctx context.Context, method string, kind resource) (admitte
 		ctx = audit.Begin(ctx, g.db, log, c, short(method))
 	}
 	return ctx, end, permit(ctx, method, nil)
+}
+
+// again reports calls that were refused some more times. It does not hold on to any of them.
+func (g *gate) again(c access.Caller, method string, code codes.Code, audited bool) func(who string, times int) {
+	return func(who string, times int) {
+		if audited {
+			audit.Repeat(g.db, g.log, c, short(method), nameOf(code), times)
+		}
+		g.log.Warn("calls", "rpc", short(method), "who", who, "code", nameOf(code), "times", times)
+	}
 }
 
 // levelOf is the log level of a call with a status code.
@@ -173,8 +192,8 @@ func said(method string, err error) string {
 	return status.Convert(err).Message()
 }
 
-// nameOf is the name of an error's code.
-func nameOf(err error) string { return code.Code(status.Code(err)).String() }
+// nameOf is the name of a code.
+func nameOf(c codes.Code) string { return code.Code(c).String() }
 
 // permit fails if the caller may not make this request.
 func permit(ctx context.Context, method string, req any) error {
@@ -199,7 +218,7 @@ func short(method string) string {
 }
 
 // settle records the result of a call, once.
-func settle(ctx context.Context, err error) { audit.Settle(ctx, nameOf(err)) }
+func settle(ctx context.Context, err error) { audit.Settle(ctx, nameOf(status.Code(err))) }
 
 // guarded registers services with a server behind a gate.
 type guarded struct {
@@ -315,26 +334,29 @@ func byGateway(ctx context.Context) (c access.Caller, err error) {
 }
 
 // only lets requests through whose caller has at least a role.
-func only(guard *access.Guard, limits *limits, log *slog.Logger, role access.Role, next http.Handler) http.Handler {
+func only(guard *access.Guard, limits *limits, refusals *refusals, log *slog.Logger, role access.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := overHTTP(guard, r)
-		if err == nil {
-			if err := limits.introduce(r.Context(), c.String()); err != nil {
-				writeError(w, r, err)
-				return
-			}
-		}
 		switch {
 		case err != nil:
-			log.Warn("refused", "path", r.URL.Path, "address", c.Address, "error", err)
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			writeError(w, r, denied(err))
+			err = denied(err)
 		case c.Role < role:
-			log.Warn("refused", "path", r.URL.Path, "subject", c.Subject, "address", c.Address, "error", "needs the role "+role.String())
-			writeError(w, r, status.Errorf(codes.PermissionDenied, "%s needs the role %s", r.URL.Path, role))
+			err = status.Errorf(codes.PermissionDenied, "%s needs the role %s", r.URL.Path, role)
 		default:
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
+			err = limits.introduce(r.Context(), c.String())
 		}
+		if err == nil {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
+			return
+		}
+		code := status.Code(err)
+		refusals.report(refusal{c.String(), "", code}, func() {
+			log.Warn("refused", "path", r.URL.Path, "subject", c.Subject, "address", c.Address, "error", status.Convert(err).Message())
+		}, func(who string, times int) {
+			log.Warn("refused", "who", who, "code", nameOf(code), "times", times)
+		})
+		writeError(w, r, err)
 	})
 }
 

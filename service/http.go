@@ -17,7 +17,7 @@ import (
 )
 
 // handler handles all HTTP requests: those for the gateway, and those of probes and scrapers.
-func (s *Server) handler(svc *Service, limits *limits, registry *prometheus.Registry, c ServerConfig) (http.Handler, error) {
+func (s *Server) handler(svc *Service, limits *limits, refusals *refusals, registry *prometheus.Registry, c ServerConfig) (http.Handler, error) {
 	gateway, err := s.gateway()
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (s *Server) handler(svc *Service, limits *limits, registry *prometheus.Regi
 		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
 	})
 	mux := http.NewServeMux()
-	mux.Handle("/", otelhttp.NewHandler(survivor{c.Log}.handler(only(c.Guard, limits, c.Log, access.Viewer, known)), "HTTP", otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
+	mux.Handle("/", otelhttp.NewHandler(survivor{c.Log}.handler(only(c.Guard, limits, refusals, c.Log, access.Viewer, known)), "HTTP", otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	ready := &readiness{check: svc.runs.Ready}
 	mux.Handle("/readyz", onlyGet(func(w http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,13 @@ var (
 	callersPace   = pace{4 << 20, 256 << 10}
 )
 
+// A caller may make this many calls and streams at once, and so many a second from then on: a thousand watchers may come again
+// at once.
+const (
+	callsAtOnce            = 2500
+	callsEach   rate.Limit = 50
+)
+
 func (p pace) limiter() *rate.Limiter { return rate.NewLimiter(p.second, p.burst) }
 
 // resource is what a caller may have only so much of at a time.
@@ -69,26 +77,40 @@ const (
 type account struct {
 	underWay [len(most)]int
 	bytes    *rate.Limiter
+	calls    *rate.Limiter
 	turns    chan struct{}
+}
+
+// idle reports whether nothing would be forgotten with an account.
+func (a *account) idle() bool {
+	return a.underWay == [len(most)]int{} && a.calls.Tokens() >= float64(callsAtOnce)
 }
 
 // limits are the accounts of callers.
 type limits struct {
 	mu       sync.Mutex
 	accounts map[string]*account
+	swept    time.Time // when idle accounts were last forgotten
 }
 
 // enter counts one more until leave is called, or fails with RESOURCE_EXHAUSTED if it is one too many.
 func (l *limits) enter(who string, r resource) (a *account, leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if time.Since(l.swept) > time.Second {
+		maps.DeleteFunc(l.accounts, func(_ string, a *account) bool { return a.idle() })
+		l.swept = time.Now()
+	}
 	a = l.accounts[who]
 	if a == nil {
-		a = &account{bytes: callersPace.limiter(), turns: make(chan struct{}, turns)}
+		a = &account{bytes: callersPace.limiter(), calls: rate.NewLimiter(callsEach, callsAtOnce), turns: make(chan struct{}, turns)}
 		l.accounts[who] = a
 	}
 	if a.underWay[r] >= most[r].n {
 		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s has %d %s under way, as many as one caller may: wait until one ends", who, most[r].n, most[r].what)
+	}
+	if (r == aCall || r == aStream) && !a.calls.Allow() {
+		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s makes more than %v calls a second", who, callsEach)
 	}
 	a.underWay[r]++
 	return a, sync.OnceFunc(func() { l.leave(who, r) }), nil
@@ -97,10 +119,7 @@ func (l *limits) enter(who string, r resource) (a *account, leave func(), err er
 func (l *limits) leave(who string, r resource) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.accounts[who]
-	if a.underWay[r]--; a.underWay == [len(most)]int{} {
-		delete(l.accounts, who)
-	}
+	l.accounts[who].underWay[r]--
 }
 
 // inTurn lets only so many unary calls of a caller work on the database at once. It fails with RESOURCE_EXHAUSTED if the others

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, c
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	config.HTTPLoopback, config.Log = true, log
+	config.HTTPLoopback, config.Log = true, cmp.Or(config.Log, log)
 	manager := runs.New(runs.Config{Pool: db.Pool, Lease: 2 * time.Second, Replica: "test", Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	srv, err := service.NewServer(service.New(ctx, db.Pool, manager), service.NewUserData(ctx, forms), config)

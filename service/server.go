@@ -62,9 +62,9 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	}
 	measure := grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))))
 	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
-	limits, survivor := &limits{accounts: map[string]*account{}}, survivor{c.Log}
+	limits, refusals, survivor := &limits{accounts: map[string]*account{}}, &refusals{more: map[refusal]int{}}, survivor{c.Log}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
-		g := &gate{identify, limits, s.pool, c.Log}
+		g := &gate{identify, limits, refusals, s.pool, c.Log}
 		server := grpc.NewServer(append(more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxAnswer), grpc.MaxHeaderListSize(maxHeaders),
 			grpc.ChainUnaryInterceptor(limits.inTurn, unaryErrors, survivor.unary), grpc.ChainStreamInterceptor(survivor.stream, g.stream, streamErrors, waiting, survivor.stream))...)
 		behind := guarded{server, g, survivor}
@@ -83,7 +83,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	for _, name := range []string{cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.UserDataService_ServiceDesc.ServiceName} {
 		out.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
 	}
-	handler, err := out.handler(s, limits, registry, c)
+	handler, err := out.handler(s, limits, refusals, registry, c)
 	if err != nil {
 		return nil, err
 	}

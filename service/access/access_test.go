@@ -240,11 +240,52 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 		t.Errorf("with a key that the issuer does not have: %v", err)
 	}
 	server.PublicKeys = append(server.PublicKeys, oidctest.PublicKey{PublicKey: keys[1].Public(), KeyID: "1", Algorithm: oidc.RS256})
+	if _, err := ask(1); !errors.Is(err, ErrInvalid) {
+		t.Errorf("with a key that the issuer has had since it was last asked: %v", err)
+	}
+	guard.issuer.keys.asked = time.Time{} // some seconds have passed
 	_, err = ask(1)
 	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); _, err = ask(1) { // the previous result may still be cached
 	}
 	if err != nil {
 		t.Errorf("with the issuer's new key: %v", err)
+	}
+}
+
+// JWTs that are signed with keys that do not exist do not make the server ask for them each time.
+func TestUnknownKeys(t *testing.T) {
+	t.Parallel()
+	var keys []*rsa.PrivateKey
+	for range 2 {
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	server := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: keys[0].Public(), KeyID: "0", Algorithm: oidc.RS256}}}
+	var asked atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		server.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	server.SetIssuer(web.URL)
+	guard, err := Open(t.Context(), Config{Issuer: web.URL, Audience: "me", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, before := time.Now(), asked.Load()
+	for i := range 200 {
+		n := min(i%100, 1) // every hundredth is signed with the issuer's
+		claims := fmt.Sprintf(`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`, web.URL, time.Now().Add(time.Hour).Unix())
+		_, err := guard.Identify(t.Context(), "host", nil, []string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(i%100), oidc.RS256, claims)})
+		if n == 0 && err != nil || n == 1 && !errors.Is(err, ErrInvalid) {
+			t.Errorf("key %d: %v", i%100, err)
+		}
+	}
+	if n := asked.Load() - before; n > 1+int64(time.Since(begun)/askKeysEvery) {
+		t.Errorf("it was asked %d times in %s", n, time.Since(begun))
 	}
 }
 

@@ -21,7 +21,35 @@ const (
 	issuerTimeout = 10 * time.Second
 	askAgainEvery = 5 * time.Second
 	skew          = time.Minute
+
+	askKeysEvery = 10 * time.Second // whether or not it has answered
 )
+
+// errKnownKeys says that a JWT is signed with none of the issuer's keys, which were just fetched.
+var errKnownKeys = errors.New("the issuer has no such key")
+
+// seldom lets the issuer's keys be fetched now and then only, however many JWTs with unknown keys come.
+type seldom struct {
+	mu       sync.Mutex
+	asked    time.Time
+	answered bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case time.Since(s.asked) >= askKeysEvery:
+	case s.answered:
+		return nil, errKnownKeys
+	default:
+		return nil, errors.New("the issuer did not answer")
+	}
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	s.asked, s.answered = time.Now(), err == nil && answer.StatusCode == http.StatusOK
+	return answer, err
+}
 
 // issuer verifies the JWTs of an OpenID Connect issuer. Its keys are fetched when first needed, and again when a token is
 // signed with an unknown key.
@@ -32,6 +60,7 @@ type issuer struct {
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil: not discovered yet
 	asked    time.Time             // when the last request ended, with an answer or without
+	keys     seldom
 }
 
 func newIssuer(ctx context.Context, c Config) (*issuer, error) {
@@ -65,6 +94,7 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx = oidc.ClientContext(ctx, &http.Client{Timeout: issuerTimeout, Transport: &i.keys})
 	i.verifier = provider.VerifierContext(ctx, &oidc.Config{ClientID: i.audience, Now: func() time.Time { return time.Now().Add(-skew) }})
 	return i.verifier, nil
 }
@@ -76,7 +106,7 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 		return "", Nobody, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	verified, err := verifier.Verify(ctx, raw)
-	if err != nil && strings.HasPrefix(err.Error(), "failed to verify signature: fetching keys") { // go-oidc wraps no error here
+	if err != nil && strings.HasPrefix(err.Error(), "failed to verify signature: fetching keys") && !strings.Contains(err.Error(), errKnownKeys.Error()) { // go-oidc wraps no error here
 		return "", Nobody, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err != nil {

@@ -72,6 +72,15 @@ func Settle(ctx context.Context, result string) {
 		return
 	}
 	a.settled = true
+	a.record(ctx, result)
+}
+
+// Repeat records that a call of an RPC was made some more times, with the same result, though not each of them.
+func Repeat(db DB, log *slog.Logger, caller access.Caller, rpc, result string, times int) {
+	(&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{"times": times}}).record(context.Background(), result)
+}
+
+func (a *act) record(ctx context.Context, result string) {
 	if result != OK || !a.noted {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()

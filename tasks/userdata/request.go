@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -66,8 +67,13 @@ func unique(ids []int64) []int64 {
 	return slices.Compact(slices.Sorted(slices.Values(ids)))
 }
 
-// hash hides a user id: comparing it with a guess is possible, but expensive.
+// hashing is held while a user id is hashed, which takes 64 MiB.
+var hashing sync.Mutex
+
+// hash hides a user id: comparing it with a guess is possible, but expensive. One is hashed at a time.
 func hash(user string, salt []byte) string {
+	hashing.Lock()
+	defer hashing.Unlock()
 	return hex.EncodeToString(argon2.IDKey([]byte(user), salt, 1, 64<<10, 4, 32))
 }
 

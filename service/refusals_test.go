@@ -1,0 +1,86 @@
+package service
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// A flood of refusals is reported at once, and then with a count, once a minute; a later one is the first again.
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &refusals{more: map[refusal]int{}}
+		var told []string
+		refuse := func(who string, times int) {
+			for range times {
+				r.report(refusal{who, "it", codes.PermissionDenied}, func() { told = append(told, who) }, func(who string, times int) { told = append(told, fmt.Sprint(who, " ", times)) })
+			}
+		}
+		refuse("jane", 1000)
+		refuse("joe", 1)
+		time.Sleep(90 * time.Second)
+		refuse("jane", 500)
+		refuse("joe", 1)
+		time.Sleep(5 * time.Minute)
+		refuse("jane", 1)
+		if want := []string{"jane", "joe", "jane 999", "joe", "jane 500", "jane"}; !slices.Equal(told, want) {
+			t.Errorf("got %q, want %q", told, want)
+		}
+		time.Sleep(5 * time.Minute)
+		if len(r.more) > 0 {
+			t.Errorf("%v is kept", r.more)
+		}
+	})
+}
+
+// Strangers from everywhere are not all remembered.
+func TestRefusalsOfManyStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, told := &refusals{more: map[refusal]int{}}, 0
+		for i := range 10 * maxRefusals {
+			r.report(refusal{fmt.Sprint(i), "it", codes.Unauthenticated}, func() { told++ }, func(who string, times int) {
+				if who != others || times != 9*maxRefusals-1 {
+					t.Errorf("%s %d", who, times)
+				}
+				told++
+			})
+		}
+		time.Sleep(5 * time.Minute)
+		if told != maxRefusals+2 {
+			t.Errorf("%d reports", told)
+		}
+	})
+}
+
+// A caller may make many calls at once, and then so many a second; nothing is remembered of one who made none for a while.
+func TestCallsASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &limits{accounts: map[string]*account{}}
+		call := func(who string, times int) (served int) {
+			for range times {
+				_, leave, err := l.enter(who, aCall)
+				if leave(); err == nil {
+					served++
+				}
+			}
+			return served
+		}
+		for _, c := range []struct{ pause, want int }{{0, callsAtOnce}, {1, 50}, {2, 100}, {3600, callsAtOnce}} {
+			time.Sleep(time.Duration(c.pause) * time.Second)
+			if got := call("jane", 2*callsAtOnce); got != c.want {
+				t.Errorf("after %d s: %d calls, want %d", c.pause, got, c.want)
+			}
+		}
+		if call("joe", 1) != 1 {
+			t.Error("another caller is refused")
+		}
+		time.Sleep(time.Hour)
+		if call("jim", 1); len(l.accounts) != 1 {
+			t.Errorf("%d accounts are kept", len(l.accounts))
+		}
+	})
+}
