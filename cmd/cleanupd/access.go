@@ -22,6 +22,7 @@ func (c *accessConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.certificate, "tls-cert", "", "the certificate of both listeners, with its chain: a PEM file, reloaded when it changes; without it they speak plain text")
 	f.StringVar(&c.key, "tls-key", "", "the key of --tls-cert: a PEM file, reloaded when it changes")
 	f.StringVar(&c.ClientCA, "tls-client-ca", "", "the authorities of client certificates: a PEM file, reloaded when it changes; without it none are accepted")
+	f.StringVar(&c.ClientCRL, "tls-client-crl", "", "what the authorities of --tls-client-ca have revoked: a PEM file of CRLs, reloaded when it changes; with it, a client certificate whose issuer has no CRL in force there is refused, too")
 	f.StringArrayVar(&c.ClientRoles, "tls-client-role", nil, "NAME=ROLE: the role of the client certificates with this common name or subject alternative name: viewer, operator or admin; may be repeated (default: the names viewer, operator and admin have the role of that name)")
 	f.StringVar(&c.TokenFile, "token-file", "", `static tokens: a file with a line "ROLE NAME SHA256-OF-TOKEN" each, reloaded when it changes; callers send authorization: Bearer TOKEN`)
 	f.StringVar(&c.Issuer, "oidc-issuer", "", "the URL of an OpenID Connect issuer, whose JWTs are accepted: authorization: Bearer JWT")
@@ -35,7 +36,7 @@ func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http ne
 	c.Log = log
 	out = service.ServerConfig{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}
 	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
-		return out, usagef("--tls-client-ca, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w", err)
+		return out, usagef("--tls-client-ca, --tls-client-crl, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w", err)
 	}
 	switch {
 	case (c.certificate == "") != (c.key == ""):

@@ -28,7 +28,7 @@ type CA struct {
 func New(t testing.TB) *CA {
 	t.Helper()
 	ca := &CA{t: t}
-	ca.cert, ca.key = ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	ca.cert, ca.key = ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign})
 	return ca
 }
 
@@ -102,6 +102,20 @@ func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 		ca.t.Fatal(err)
 	}
 	return ca.write("cert.pem", "CERTIFICATE", pair.Certificate[0]), ca.write("key.pem", "PRIVATE KEY", der)
+}
+
+// CRL is a PEM file with a list of the certificates that the authority has revoked, which is in force until a time.
+func (ca *CA) CRL(until time.Time, revoked ...tls.Certificate) string {
+	ca.t.Helper()
+	template := &x509.RevocationList{Number: big.NewInt(time.Now().UnixNano()), ThisUpdate: until.Add(-24 * time.Hour), NextUpdate: until}
+	for _, r := range revoked {
+		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: r.Leaf.SerialNumber, RevocationTime: time.Now()})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, template, ca.cert, ca.key)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	return ca.write("crl.pem", "X509 CRL", der)
 }
 
 func (ca *CA) write(name, kind string, der []byte) string {

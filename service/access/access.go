@@ -64,6 +64,9 @@ var (
 type Config struct {
 	// ClientCA is a PEM file with the certificate authorities of client certificates; empty: none are accepted.
 	ClientCA string
+	// ClientCRL is a PEM file with certificate revocation lists. With it, a client certificate is refused if it, or an intermediate one,
+	// is revoked, or its issuer has no list in force there; empty: revocation is not checked.
+	ClientCRL string
 	// ClientRoles are NAME=ROLE, for the common name, or a subject alternative name, of a client certificate; none: the names
 	// viewer, operator and admin have the role of that name.
 	ClientRoles []string
@@ -90,8 +93,8 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 		if g.certificates, err = newCertificates(c); err != nil {
 			return nil, err
 		}
-	} else if len(c.ClientRoles) > 0 {
-		return nil, errors.New("roles of client certificates are of no use without their authorities")
+	} else if len(c.ClientRoles) > 0 || c.ClientCRL != "" {
+		return nil, errors.New("roles of client certificates, and what is revoked, are of no use without their authorities")
 	}
 	if c.TokenFile != "" {
 		if g.tokens, err = open(c.Log, parseTokens, c.TokenFile); err != nil {

@@ -12,7 +12,8 @@ import (
 // certificates are the client certificates that are accepted.
 type certificates struct {
 	authorities *file[*x509.CertPool]
-	roles       map[string]Role // by name
+	revocations *file[revocations] // nil: nothing is known to be revoked
+	roles       map[string]Role    // by name
 }
 
 func newCertificates(c Config) (*certificates, error) {
@@ -35,7 +36,12 @@ func newCertificates(c Config) (*certificates, error) {
 		out.roles[entry[:at]] = role
 	}
 	var err error
-	out.authorities, err = open(c.Log, parsePool, c.ClientCA)
+	if out.authorities, err = open(c.Log, parsePool, c.ClientCA); err != nil {
+		return nil, err
+	}
+	if c.ClientCRL != "" {
+		out.revocations, err = open(c.Log, parseRevocations, c.ClientCRL)
+	}
 	return out, err
 }
 
@@ -55,7 +61,16 @@ func (c *certificates) identify(shown []*x509.Certificate) (subject string, role
 		between.AddCert(cert)
 	}
 	own := shown[0]
-	if _, err := own.Verify(x509.VerifyOptions{Roots: c.authorities.get(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	chains, err := own.Verify(x509.VerifyOptions{Roots: c.authorities.get(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err == nil && c.revocations != nil {
+		lists := c.revocations.get()
+		for _, chain := range chains { // one is enough
+			if err = lists.check(chain); err == nil {
+				break
+			}
+		}
+	}
+	if err != nil {
 		return "", Nobody, fmt.Errorf("%w: the client certificate: %w", ErrInvalid, err)
 	}
 	names := append([]string{own.Subject.CommonName}, own.DNSNames...)
