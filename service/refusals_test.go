@@ -3,6 +3,8 @@ package service
 import (
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,23 +16,32 @@ import (
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &refusals{more: map[refusal]int{}}
+		var mu sync.Mutex
 		var told []string
+		tell := func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, text)
+		}
 		refuse := func(who string, times int) {
 			for range times {
-				r.report(refusal{who, "it", codes.PermissionDenied}, func() { told = append(told, who) }, func(who string, times int) { told = append(told, fmt.Sprint(who, " ", times)) })
+				r.report(refusal{who, "it", codes.PermissionDenied}, func() { tell(who) }, func(who string, times int) { tell(fmt.Sprint(who, " ", times)) })
 			}
 		}
 		refuse("jane", 1000)
 		refuse("joe", 1)
 		time.Sleep(90 * time.Second)
+		synctest.Wait()
 		refuse("jane", 500)
 		refuse("joe", 1)
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		refuse("jane", 1)
 		if want := []string{"jane", "joe", "jane 999", "joe", "jane 500", "jane"}; !slices.Equal(told, want) {
 			t.Errorf("got %q, want %q", told, want)
 		}
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		if len(r.more) > 0 {
 			t.Errorf("%v is kept", r.more)
 		}
@@ -40,17 +51,19 @@ func TestRefusals(t *testing.T) {
 // Strangers from everywhere are not all remembered.
 func TestRefusalsOfManyStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, told := &refusals{more: map[refusal]int{}}, 0
+		r := &refusals{more: map[refusal]int{}}
+		var told atomic.Int64
 		for i := range 10 * maxRefusals {
-			r.report(refusal{fmt.Sprint(i), "it", codes.Unauthenticated}, func() { told++ }, func(who string, times int) {
+			r.report(refusal{fmt.Sprint(i), "it", codes.Unauthenticated}, func() { told.Add(1) }, func(who string, times int) {
 				if who != others || times != 9*maxRefusals-1 {
 					t.Errorf("%s %d", who, times)
 				}
-				told++
+				told.Add(1)
 			})
 		}
 		time.Sleep(5 * time.Minute)
-		if told != maxRefusals+2 {
+		synctest.Wait()
+		if told := told.Load(); told != maxRefusals+2 {
 			t.Errorf("%d reports", told)
 		}
 	})
@@ -71,6 +84,7 @@ func TestCallsASecond(t *testing.T) {
 		}
 		for _, c := range []struct{ pause, want int }{{0, callsAtOnce}, {1, 50}, {2, 100}, {3600, callsAtOnce}} {
 			time.Sleep(time.Duration(c.pause) * time.Second)
+			synctest.Wait()
 			if got := call("jane", 2*callsAtOnce); got != c.want {
 				t.Errorf("after %d s: %d calls, want %d", c.pause, got, c.want)
 			}
@@ -79,6 +93,7 @@ func TestCallsASecond(t *testing.T) {
 			t.Error("another caller is refused")
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if call("jim", 1); len(l.accounts) != 1 {
 			t.Errorf("%d accounts are kept", len(l.accounts))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -211,7 +212,7 @@ func TestFloodOfReaders(t *testing.T) {
 		}
 		calm()
 		wg.Wait()
-		if err != io.EOF {
+		if !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
 		took[flooded] = time.Duration(db.Int("SELECT (extract(epoch FROM end_time - start_time) * 1000000)::bigint FROM cleanupd.run WHERE state = 'SUCCEEDED'")) * time.Microsecond

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -204,22 +203,6 @@ func TestDemo(t *testing.T) {
 	pgtest.Empty(t) // skips where there is no PostgreSQL
 	code, out, errs := cleanupd(t, "demo", "--rows", "3000")
 	if code != 0 || !strings.Contains(out, "grpcurl -plaintext") || !strings.Contains(out, "curl -N -X POST http://127.0.0.1:") || !regexp.MustCompile(`nmsvisitor +[1-9]\d* +[1-9]\d*\n`).MatchString(out) {
-		t.Errorf("%d %s %s", code, out, errs)
-	}
-}
-
-func TestBench(t *testing.T) {
-	t.Parallel()
-	pgtest.Empty(t)
-	if _, err := exec.LookPath("pgbench"); err != nil {
-		t.Skip(err)
-	}
-	chart := filepath.Join(t.TempDir(), "chart.svg")
-	code, out, errs := cleanupd(t, "bench", "--rows", "20000", "--repeats", "1", "--cell", "2", "--chart", chart)
-	if drawn, err := os.ReadFile(chart); code != 0 || err != nil || !bytes.Contains(drawn, []byte("<svg")) || !regexp.MustCompile(`\none DELETE +\d+ +1\.00 `).MatchString(out) || !strings.Contains(out, "\ncleanupd ") {
-		t.Errorf("%d %s %s %v", code, out, errs, err)
-	}
-	if code, out, errs := cleanupd(t, "bench", "--shared-buffers", "nonsense"); code != 1 || out != "" || !strings.Contains(errs, `"shared_buffers": "nonsense"`) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }

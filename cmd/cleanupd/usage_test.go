@@ -27,7 +27,6 @@ func TestHelp(t *testing.T) {
 		"userdata erase":         {"--instance", "--task", "--principal", "--variable", "--dry-run", "--yes"},
 		"audit":                  {"--database-url", "--since", "--limit", "--json"},
 		"demo":                   {"--rows", "--keep", "--forms"},
-		"bench":                  {"--rows", "--repeats", "--limit", "--alone", "--shared-buffers", "--full", "--chart", "--cell"},
 		"version":                {"version"},
 	} {
 		code, out, errs := cleanupd(t, append(strings.Fields(command), "--help")...)
