@@ -59,7 +59,7 @@ FROM (VALUES
     INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE', 'XtkOption') -- a number may be stored as a text; no memos
 ) AS n (privileges, names)
 JOIN pg_class c ON c.relname = ANY (regexp_split_to_array(lower(n.names), '\s+'))
-WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p');
+WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p', 'f');
 
 -- Tables with a foreign key to lists.
 INSERT INTO needed
@@ -85,7 +85,7 @@ JOIN pg_attribute a ON a.attrelid = m.oid AND a.attname = f.schema AND a.atttypi
 \endif
 INSERT INTO needed
 SELECT c.oid, n.privileges FROM named n JOIN pg_class c ON c.relname ~ ('^' || n.name || '$')
-WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p')
+WHERE c.relnamespace = quote_ident(:'schema')::regnamespace AND c.relkind IN ('r', 'p', 'f')
   AND n.columns <@ ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped);
 
 -- The rows of a partitioned table are deleted from its partitions.
