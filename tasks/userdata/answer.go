@@ -34,7 +34,9 @@ type faultError struct {
 }
 
 // Error implements error.
-func (f *faultError) Error() string { return fmt.Sprintf("it answered with a fault: %s (%s)", f.Reason, f.Code) }
+func (f *faultError) Error() string {
+	return fmt.Sprintf("it answered with a fault: %s (%s)", f.Reason, f.Code)
+}
 
 // judge returns nil if an answer is one envelope with one body, which holds the wanted element and nothing else; a *faultError if
 // the body holds just that; or what is wrong with the answer.
