@@ -108,6 +108,27 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 	}
 }
 
+// Folders that are nested too deep end the walk, since a marker in them may keep a document: nothing is deleted until they are gone.
+func TestDeepFolders(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "one", "one.session_wfattach1", strings.Repeat("a/", 64)+"two", strings.Repeat("b/", 65)+"three")
+	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1)")
+	f.work()
+	request := userdata.Request{Tasks: []int64{1}}
+	if foretold := f.preview(request); foretold.Succeeded || len(foretold.Problems) != 1 || !strings.Contains(foretold.Problems[0], "nested more than 64 deep") {
+		t.Errorf("%+v", foretold)
+	}
+	if _, receipt := f.erase(request); receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "nested more than 64 deep") || len(f.files()) != 4 {
+		t.Errorf("%+v; left %v", receipt, f.files())
+	}
+	if err := os.RemoveAll(filepath.Join(f.folder, "b")); err != nil {
+		t.Fatal(err)
+	}
+	if _, receipt := f.erase(request); !receipt.Succeeded || len(receipt.Files) != 2 || len(f.files()) != 1 {
+		t.Errorf("%+v; left %v", receipt, f.files())
+	}
+}
+
 // A file that cannot be deleted fails the erasure; the next attempt finds nothing in the database, and still deletes the file.
 // It may be requested by ids or by the user.
 func TestFilesThatStayAreDeletedNextTime(t *testing.T) {

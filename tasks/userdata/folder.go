@@ -45,7 +45,7 @@ func (e *erasure) files(ctx context.Context) error {
 	if err := e.recall(ctx, root); err != nil {
 		return err
 	}
-	documents, looked, err := walk(root, sessions)
+	documents, looked, err := walk(ctx, root, sessions)
 	if err != nil {
 		return e.tellUnreadable(ctx, err)
 	}
@@ -138,7 +138,7 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 	if err != nil {
 		return nil, err
 	}
-	marked, unread := marks(root, documents) // outside of a transaction, which must not be idle while large folders are read
+	marked, unread := marks(ctx, root, documents) // outside of a transaction, which must not be idle while large folders are read
 	err = e.transact(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '5min'"); err != nil { // the file system may be slow
 			return err

@@ -1,6 +1,7 @@
 package userdata
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/cleanupd/cleanupd/tasks"
 )
@@ -42,22 +42,14 @@ type document struct {
 	files []file // to delete: the document first, unless it stays, since it could not be found without its markers
 }
 
-// directories opens the directories below a root. A pipe that has replaced one is refused; opening it would block.
-type directories struct{ root *os.Root }
-
-// Open implements fs.FS.
-func (d directories) Open(name string) (fs.File, error) {
-	if !fs.ValidPath(name) {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
-	}
-	return d.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
-}
-
 // walk searches the folder once for the documents that sessions refer to, and reports what it has searched. A
 // document stays if another marker keeps it: markers are named by its guid, whatever folder they are in. Links are not
 // followed, and nothing outside is reached. A subfolder that cannot be read ends the walk, since a marker in it may
-// keep a document; one that has vanished had none, nor has the file system's own lost+found.
-func walk(root *os.Root, sessions []string) (documents []document, told Event, err error) {
+// keep a document, and so does a walk beyond its bounds; one that has vanished had none, nor has the file system's own
+// lost+found.
+func walk(ctx context.Context, root *os.Root, sessions []string) (documents []document, told Event, err error) {
+	ctx, stop := context.WithTimeoutCause(ctx, mostTime, errSlow)
+	defer stop()
 	var (
 		looked int
 		order  []string
@@ -65,7 +57,7 @@ func walk(root *os.Root, sessions []string) (documents []document, told Event, e
 		kept   = map[string]bool{}   // the guids of documents that another marker refers to
 		sought = set(sessions)
 	)
-	err = fs.WalkDir(directories{root}, ".", func(name string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(directories{ctx, root}, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case name == "lost+found" && entry.IsDir():
 			return fs.SkipDir
@@ -73,6 +65,8 @@ func walk(root *os.Root, sessions []string) (documents []document, told Event, e
 			return nil
 		case err != nil:
 			return err
+		case entry.IsDir() && strings.Count(name, "/") >= mostDepth:
+			return errDeep
 		}
 		if !entry.IsDir() {
 			looked++
@@ -121,7 +115,9 @@ func walk(root *os.Root, sessions []string) (documents []document, told Event, e
 
 // marks reads the markers beside documents again, just before deletion, since the Forms server may have added some: the
 // documents that they refer to stay. It also returns which folders cannot be read.
-func marks(root *os.Root, documents []document) (marked map[string]bool, unread map[string]error) {
+func marks(ctx context.Context, root *os.Root, documents []document) (marked map[string]bool, unread map[string]error) {
+	ctx, stop := context.WithTimeoutCause(ctx, mostTime, errSlow)
+	defer stop()
 	known, folders := map[string]bool{}, map[string]bool{}
 	for _, d := range documents {
 		folders[path.Dir(d.name)] = true
@@ -131,7 +127,7 @@ func marks(root *os.Root, documents []document) (marked map[string]bool, unread 
 	}
 	marked, unread = map[string]bool{}, map[string]error{}
 	for folder := range folders {
-		entries, err := fs.ReadDir(directories{root}, folder)
+		entries, err := fs.ReadDir(directories{ctx, root}, folder)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			unread[folder] = err
 		}

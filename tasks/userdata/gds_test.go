@@ -1,11 +1,14 @@
 package userdata
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A pipe that has replaced a folder is refused, though nobody writes to it.
@@ -20,10 +23,38 @@ func TestPipeInAFoldersPlace(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fs.ReadDir(directories{root}, "pipe"); err == nil {
+	folders := directories{t.Context(), root}
+	if _, err := fs.ReadDir(folders, "pipe"); err == nil {
 		t.Error("it was read")
 	}
-	if entries, err := fs.ReadDir(directories{root}, "."); err != nil || len(entries) != 1 {
+	if entries, err := fs.ReadDir(folders, "."); err != nil || len(entries) != 1 {
 		t.Error(entries, err)
+	}
+}
+
+// A walk that takes too long, or whose server is stopped, ends with the reason, without having found anything.
+func TestWalkThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "one"), nil, 0o600), os.WriteFile(filepath.Join(dir, "one.session_wfattach1"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	sessions := []string{"_wfattach1"}
+	if documents, _, err := walk(t.Context(), root, sessions); err != nil || len(documents) != 1 {
+		t.Fatal(documents, err)
+	}
+	ctx, stop := context.WithDeadlineCause(t.Context(), time.Now(), errSlow)
+	defer stop()
+	documents, _, err := walk(ctx, root, sessions)
+	if !errors.Is(err, errSlow) || documents != nil {
+		t.Error(documents, err)
+	}
+	if _, unread := marks(ctx, root, []document{{name: "one"}}); !errors.Is(unread["."], errSlow) {
+		t.Error(unread)
 	}
 }

@@ -110,7 +110,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 		return err
 	}
 	if d.Folder != "" {
-		events, err := wouldGo(d.Folder, sessions)
+		events, err := wouldGo(ctx, d.Folder, sessions)
 		if err != nil {
 			events = []Event{unreadable(err)}
 		}
@@ -124,13 +124,13 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 }
 
 // wouldGo are the events about the files in a folder that an erasure of sessions would delete.
-func wouldGo(folder string, sessions []string) ([]Event, error) {
+func wouldGo(ctx context.Context, folder string, sessions []string) ([]Event, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	documents, looked, err := walk(root, sessions)
+	documents, looked, err := walk(ctx, root, sessions)
 	events := []Event{looked}
 	for _, d := range documents {
 		for _, f := range d.files {
