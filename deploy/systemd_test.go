@@ -58,7 +58,7 @@ func unitVariables(t *testing.T, known map[string]bool) {
 	for _, pair := range strings.Fields(strings.Join(options["Environment"], " ")) {
 		name, value, _ := strings.Cut(pair, "=")
 		credential := strings.TrimPrefix(value, "%d/")
-		if !known[name] || !slices.Contains(options["LoadCredential"], credential+":/etc/cleanupd/"+credential) {
+		if !known[name] && name != "PGPASSFILE" || !slices.Contains(options["LoadCredential"], credential+":/etc/cleanupd/"+credential) {
 			t.Errorf("%s is no variable of serve, or no credential", pair)
 		}
 	}
@@ -74,6 +74,9 @@ func unitVariables(t *testing.T, known map[string]bool) {
 		if !known[name] {
 			t.Errorf("%s is no variable of serve", name)
 		}
+	}
+	if !strings.Contains(read(t, unitFile), "PGPASSFILE=%d/pgpass") || strings.Contains(read(t, "cleanupd.env.example"), ":PASSWORD@") {
+		t.Error("a password of a database is in the environment")
 	}
 	if !slices.Contains(given, "CLEANUPD_DATABASE_URL") {
 		t.Errorf("the example gives %v", given)

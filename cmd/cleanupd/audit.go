@@ -63,7 +63,7 @@ func newAudit() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&url, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required)")
+	f.StringVar(&url, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that ?passfile= or PGPASSFILE names")
 	f.DurationVar(&since, "since", 30*24*time.Hour, "how far to look back; 30 days by default")
 	f.IntVar(&limit, "limit", 1000, "how many of the newest entries to list at most, 1 or more")
 	f.BoolVar(&asJSON, "json", false, "write one JSON object per line instead of a table")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ const oldestServer = 140000
 // the role, whatever the environment of this process says: columns without a zone are read in it.
 func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if address == "" {
-		return nil, usagef("%s is required: postgres://USER:PASSWORD@HOST/DATABASE", flag)
+		return nil, usagef("%s is required: postgres://USER@HOST/DATABASE", flag)
 	}
 	// pgx takes one with a = in it for a parameter of the session, which the server's refusal would quote.
 	if scheme, _, isURL := strings.Cut(address, "://"); isURL && scheme != "postgres" && scheme != "postgresql" && !strings.Contains(scheme, "=") {
@@ -46,6 +47,11 @@ func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	}
 	if err != nil {
 		return nil, usagef("%s: %w", flag, err) // pgx leaves passwords out
+	}
+	if file := passwordFile(address); file != "" && config.ConnConfig.Password == "" { // pgx would go on without the file
+		if _, err := os.ReadFile(file); err != nil {
+			return nil, usagef("%s: the password file: %w", flag, err)
+		}
 	}
 	for name := range config.ConnConfig.RuntimeParams {
 		if strings.EqualFold(name, "timezone") {
@@ -80,6 +86,14 @@ func forCalls(config *pgxpool.Config) *pgxpool.Config {
 	config.MaxConns, config.MinConns, config.MinIdleConns = callConns, 0, 0
 	config.ConnConfig.RuntimeParams["statement_timeout"] = callTimeout
 	return config
+}
+
+// passwordFile is the file that holds the password of a database, as its URL or the environment says; empty: neither does.
+func passwordFile(address string) string {
+	if u, err := url.Parse(address); err == nil && u.Query().Has("passfile") {
+		return u.Query().Get("passfile")
+	}
+	return os.Getenv("PGPASSFILE")
 }
 
 // migrateDatabase connects, checks that the server will do, and brings the schema cleanupd up to date.

@@ -41,7 +41,7 @@ func newMigrate() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&url, "database-url", "", "the database to clean: postgres://USER:PASSWORD@HOST/DATABASE (required without --forms-database-url)")
+	cmd.Flags().StringVar(&url, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required without --forms-database-url); the password is in it, or in the file that ?passfile= or PGPASSFILE names")
 	cmd.Flags().StringVar(&forms, "forms-database-url", "", "the database of an AEM Forms server")
 	return cmd
 }
