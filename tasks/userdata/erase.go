@@ -85,7 +85,7 @@ func (e *erasure) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.files(ctx); err != nil {
+	if err := e.documents(ctx); err != nil {
 		return err
 	}
 	return e.finish(ctx)
@@ -149,16 +149,22 @@ func (e *erasure) orphansOrFail(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// done records that items are done, what was deleted, and the sessions whose documents must be deleted from the folder.
+// count records how many rows were deleted.
+func (e *erasure) count(ctx context.Context, tx pgx.Tx, counts Rows) error {
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
+		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`, e.id, counts)
+	return err
+}
+
+// done records that items are done, what was deleted, and the sessions whose documents must be deleted afterwards.
 func (e *erasure) done(ctx context.Context, tx pgx.Tx, kind string, ids []int64, counts Rows, sessions []session, itemOf func(session) int64, events ...Event) error {
 	if err := e.mark(ctx, tx, "DONE", kind, ids...); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
-		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`, e.id, counts); err != nil {
+	if err := e.count(ctx, tx, counts); err != nil {
 		return err
 	}
-	if e.Folder != "" {
+	if !e.InDatabase {
 		var sessionIDs []string
 		var items []int64
 		for _, s := range sessions {
@@ -268,7 +274,7 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 		}
 		counts := Rows{}
 		if e.InDatabase {
-			if counts, err = r.documents(ctx, sessions); err != nil {
+			if counts, err = r.documents(ctx, idsOf(sessions)); err != nil {
 				return err
 			}
 		}
@@ -307,33 +313,4 @@ func sortTasks(ctx context.Context, tx pgx.Tx, ids, gone []int64, lock string) (
 		}
 	}
 	return orphans, events, nil
-}
-
-// finish ends the erasure: it has failed if an item has, or if files are left.
-func (e *erasure) finish(ctx context.Context) error {
-	return e.transact(ctx, func(tx pgx.Tx) error { return e.end(ctx, tx, false) })
-}
-
-// abandon ends the erasure, as failed, before it is through.
-func (e *erasure) abandon(ctx context.Context, problem error) error {
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND state IN ('PENDING', 'PURGING')", e.id); err != nil {
-			return err
-		}
-		if err := e.append(ctx, tx, logged(tasks.Error, "the erasure ended early; what is not reported as erased stays, or its end is not known: "+problem.Error())); err != nil {
-			return err
-		}
-		return e.end(ctx, tx, true)
-	})
-}
-
-func (e *erasure) end(ctx context.Context, tx pgx.Tx, failed bool) error {
-	tag, err := tx.Exec(ctx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
-		OR EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE')
-		OR EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)
-		THEN 'FAILED' ELSE 'SUCCEEDED' END WHERE id = $1::text::uuid AND state = 'RUNNING'`, e.id, failed)
-	if err != nil || tag.RowsAffected() == 0 {
-		return err
-	}
-	return e.append(ctx, tx, Event{Ended: true})
 }

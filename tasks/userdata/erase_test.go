@@ -51,12 +51,12 @@ func (f *forms) said(events []userdata.Event, parts ...string) bool {
 }
 
 // A task's marker is not that of another task whose number begins with it, a document that another session refers to stays,
-// and no link is followed.
+// and no link is followed. A document or a marker that is no regular file fails the erasure, until it is gone.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach12", "two", "two.session_wfattach123", "three", "three.session_wftask7", "three.session_other",
 		"sub/dir/four", "sub/dir/four.session_wftaskformid7", "four", "five.session_wfattach12", "six.session_wfattach12.bak", ".session_wfattach12",
-		"nine.session_other", "nine.session_other.session_wfattach12", "...session_wfattach12", "sub/...session_wfattach12")
+		"nine.session_other", "nine.session_other.session_wfattach12", "...session_wfattach12", "sub/...session_wfattach12", "ten/inside", "ten.session_wfattach12")
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.WriteFile(outside, []byte("stays"), 0o600); err != nil {
 		t.Fatal(err)
@@ -68,13 +68,29 @@ func TestFolder(t *testing.T) {
 	}
 	f.db.Do("INSERT INTO tb_task VALUES (12, 1, 'P0', 0), (123, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 12), (8, 123)")
 	f.work()
-	events, receipt := f.erase(userdata.Request{Tasks: []int64{12}})
-	if !f.said(events, "7 documents are of erased tasks; 2 of them stay") {
+	request := userdata.Request{Tasks: []int64{12}}
+	events, receipt := f.erase(request)
+	if !f.said(events, "9 documents are of erased tasks") {
 		t.Errorf("%+v", *events[1].Log)
 	}
-	want := []string{".session_wfattach12", "eight", "eight.session_wfattach12", "four", "link", "nine.session_other", "nine.session_other.session_wfattach12", "seven", "six.session_wfattach12.bak", "three", "three.session_other", "two", "two.session_wfattach123"}
-	if got := f.files(); !slices.Equal(got, want) || !receipt.Succeeded {
-		t.Errorf("%t: left %v, want %v", receipt.Succeeded, got, want)
+	others := []string{".session_wfattach12", "four", "link", "nine.session_other", "nine.session_other.session_wfattach12", "six.session_wfattach12.bak", "three", "three.session_other", "two", "two.session_wfattach123"}
+	strange := []string{"eight", "eight.session_wfattach12", "seven", "seven.session_wfattach12", "ten.session_wfattach12", "ten/inside"}
+	if got := f.files(); !slices.Equal(got, slices.Sorted(slices.Values(slices.Concat(others, strange)))) || receipt.Succeeded || len(receipt.Problems) != 3 {
+		t.Errorf("%+v; left %v", receipt, got)
+	}
+	for i, name := range []string{"eight", "seven", "ten"} {
+		if !strings.Contains(receipt.Problems[i], "document "+name+" stays") {
+			t.Errorf("%s is not told: %s", name, receipt.Problems[i])
+		}
+	}
+	if foretold := f.preview(request); foretold.Succeeded || !slices.Equal(foretold.Problems, receipt.Problems) || len(foretold.Files) != 0 {
+		t.Errorf("a second attempt is foretold: %+v", foretold)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(f.folder, "seven")), os.Remove(filepath.Join(f.folder, "eight.session_wfattach12")), os.Remove(filepath.Join(f.folder, "eight")), os.RemoveAll(filepath.Join(f.folder, "ten"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, receipt := f.erase(request); !receipt.Succeeded || !slices.Equal(f.files(), others) {
+		t.Errorf("a second attempt: %+v; left %v", receipt, f.files())
 	}
 	if content, err := os.ReadFile(outside); err != nil || string(content) != "stays" {
 		t.Error("a link was followed")
@@ -136,10 +152,9 @@ func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 	for _, byUser := range []bool{false, true} {
 		t.Run(fmt.Sprint(byUser), func(t *testing.T) {
 			t.Parallel()
-			f := bareForms(t, "one.session_wfattach12", "one/inside", "two", "two.session_wftask7")
+			f := bareForms(t, "one", "one.session_wfattach12", "two", "two.session_wftask7")
 			f.db.Do("INSERT INTO tb_task VALUES (12, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 12)")
 			f.work()
-			// A marker that is a folder is none, so the storage's folder itself is moved away for the first attempt.
 			away := f.folder + ".away"
 			if err := os.Rename(f.folder, away); err != nil {
 				t.Fatal(err)
@@ -163,7 +178,7 @@ func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 			if !slices.Equal(foretold.Files, receipt.Files) {
 				t.Errorf("foretold: %v; done: %v", foretold.Files, receipt.Files)
 			}
-			if got := f.files(); !receipt.Succeeded || len(receipt.Files) != 3 || !slices.Equal(got, []string{"one/inside"}) {
+			if got := f.files(); !receipt.Succeeded || len(receipt.Files) != 4 || len(got) != 0 {
 				t.Errorf("%+v; left %v", receipt, got)
 			}
 			if f.db.Int("SELECT count(*) FROM cleanupd.erasure_session") != 0 {
@@ -333,6 +348,63 @@ func TestTaskThatCanNotGo(t *testing.T) {
 		t.Errorf("left %v; %+v", left, receipt)
 	}
 	if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "orphan task 5 could not be erased") || !strings.Contains(receipt.Problems[0], "not this one") {
+		t.Errorf("%+v", receipt)
+	}
+}
+
+// While it is not known where documents are, an erasure fails that leaves some, and says whose; it is told beforehand. Once that is
+// known, the next one deletes them, from wherever they are.
+func TestDocumentsOfAnUnknownStorage(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]func(*userdata.Config, string){
+		"in a folder":     func(c *userdata.Config, folder string) { c.Folder = folder },
+		"in the database": func(c *userdata.Config, _ string) { c.InDatabase = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := bareForms(t, "one", "one.session_wfattach1", "one.session_wftask12")
+			f.db.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', CASE i WHEN 1 THEN 7 ELSE 0 END FROM generate_series(1, 3) i; INSERT INTO tb_process_instance VALUES (7, 'seven', 2); INSERT INTO tb_form_data VALUES (12, 1), (13, 2);
+				TRUNCATE tb_dm_chunk, tb_dm_session_reference; INSERT INTO tb_dm_chunk VALUES ('a', 0, ''), ('b', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('a', '_wftask12'), ('a', '_wfattach1'), ('b', 'other')`)
+			unknown := f.config
+			unknown.Folder, unknown.InDatabase = "", false
+			blind := &forms{Database: userdata.New(unknown), t: t, db: f.db, config: unknown}
+			stop := blind.work()
+			if _, receipt := blind.erase(userdata.Request{Tasks: []int64{3}}); !receipt.Succeeded {
+				t.Errorf("without documents: %+v", receipt)
+			}
+			request := userdata.Request{Instances: []int64{7}, Tasks: []int64{2}}
+			foretold := blind.preview(request)
+			_, receipt := blind.erase(request)
+			if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 1 || !slices.Equal(foretold.Problems, receipt.Problems) || !strings.Contains(receipt.Problems[0], "_wfattach1, _wfattach2, _wftask12, _wftask13, _wftaskformid12, _wftaskformid13;") {
+				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+			}
+			stop()
+			c := unknown
+			known(&c, f.folder)
+			seeing := &forms{Database: userdata.New(c), t: t, db: f.db, config: c, folder: f.folder}
+			seeing.work()
+			foretold = seeing.preview(request)
+			_, receipt = seeing.erase(request)
+			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) || !maps.Equal(foretold.Rows, receipt.Rows) || f.db.Int("SELECT count(*) FROM cleanupd.erasure_session") != 0 {
+				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+			}
+			if c.InDatabase && (receipt.Rows["tb_dm_chunk"] != 1 || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != 1) || !c.InDatabase && len(f.files()) != 0 {
+				t.Errorf("%+v; left %v", receipt, f.files())
+			}
+		})
+	}
+}
+
+// A document that a trigger keeps fails its task or process instance, whose references to it stay, too.
+func TestDocumentThatATriggerKeeps(t *testing.T) {
+	t.Parallel()
+	f := newForms(t, 0, 0, false)
+	f.db.Do(`TRUNCATE tb_task, tb_form_data, tb_dm_chunk, tb_dm_session_reference; INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1);
+		INSERT INTO tb_dm_chunk VALUES ('a', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('a', '_wftask1');
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER keep BEFORE DELETE ON tb_dm_chunk FOR EACH ROW EXECUTE FUNCTION keep()`)
+	f.work()
+	_, receipt := f.erase(userdata.Request{Tasks: []int64{1}})
+	if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "tb_dm_chunk: a trigger") || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != 1 || f.db.Int("SELECT count(*) FROM tb_task") != 1 {
 		t.Errorf("%+v", receipt)
 	}
 }

@@ -27,13 +27,9 @@ func (e *erasure) lockFolder(ctx context.Context) error {
 	return err
 }
 
-// files deletes the files of the erasure's sessions, walking through the folder once. What cannot be deleted is reported,
-// and its sessions are kept for the next attempt.
-func (e *erasure) files(ctx context.Context) error {
-	sessions, err := collect(ctx, e.Pool, pgx.RowTo[string], "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid", e.id)
-	if err != nil || len(sessions) == 0 {
-		return err
-	}
+// files deletes the files of sessions, walking through the folder once. What cannot be deleted is reported, and its sessions are
+// kept for the next attempt.
+func (e *erasure) files(ctx context.Context, sessions []string) error {
 	root, err := os.OpenRoot(e.Folder)
 	if err != nil {
 		return e.tellUnreadable(ctx, err)
@@ -49,7 +45,7 @@ func (e *erasure) files(ctx context.Context) error {
 	if err != nil {
 		return e.tellUnreadable(ctx, err)
 	}
-	if err := e.transact(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, looked) }); err != nil {
+	if err := e.tell(ctx, looked); err != nil {
 		return err
 	}
 	var failed []string
@@ -60,10 +56,7 @@ func (e *erasure) files(ctx context.Context) error {
 		}
 		failed = append(failed, stuck...)
 	}
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid AND session_id = ANY ($2) AND session_id <> ALL ($3)", e.id, sessions, append([]string{}, failed...))
-		return err
-	})
+	return e.transact(ctx, func(tx pgx.Tx) error { return e.forget(ctx, tx, sessions, failed) })
 }
 
 // unreadable is the event that nothing can be done in the folder.
@@ -72,7 +65,7 @@ func unreadable(problem error) Event {
 }
 
 func (e *erasure) tellUnreadable(ctx context.Context, problem error) error {
-	return e.transact(ctx, func(tx pgx.Tx) error { return e.append(ctx, tx, unreadable(problem)) })
+	return e.tell(ctx, unreadable(problem))
 }
 
 // recall reports the files that a previous attempt deleted without having reported them. Whether the others must be deleted is
@@ -126,6 +119,9 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 	err = e.transact(ctx, func(tx pgx.Tx) error {
 		names = nil
 		for _, d := range documents {
+			if d.strange {
+				continue
+			}
 			for _, f := range d.files {
 				if _, err := root.Lstat(f.name); !errors.Is(err, fs.ErrNotExist) {
 					names = append(names, f.name)
@@ -154,6 +150,11 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 		var events []Event
 		failed = nil
 		for _, d := range documents {
+			if d.strange {
+				events = append(events, d.stays())
+				failed = append(failed, sessionsOfFiles(d.files)...)
+				continue
+			}
 			if err := unread[path.Dir(d.name)]; err != nil {
 				events = append(events, logged(tasks.Error, "a document could not be deleted: "+err.Error()))
 				failed = append(failed, sessionsOfFiles(d.files)...)

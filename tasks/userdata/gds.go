@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks"
@@ -40,6 +39,13 @@ type file struct {
 type document struct {
 	name  string // its path, which is that of its markers without their suffixes
 	files []file // to delete: the document first, unless it stays, since it could not be found without its markers
+	// strange says that it, or one of its markers, is no regular file. Then nothing of it is deleted: what it is, is not known.
+	strange bool
+}
+
+// stays is the event about a strange document.
+func (d document) stays() Event {
+	return logged(tasks.Error, fmt.Sprintf("document %s stays: it, or a marker of it, is no regular file; find out what it is, remove it, and erase again", d.name))
 }
 
 // walk searches the folder once for the documents that sessions refer to, and reports what it has searched. A
@@ -55,6 +61,7 @@ func walk(ctx context.Context, root *os.Root, sessions []string) (documents []do
 		order  []string
 		found  = map[string][]file{} // markers, by the document's path
 		kept   = map[string]bool{}   // the guids of documents that another marker refers to
+		linked = map[string]bool{}   // the paths of documents with a marker that is no regular file
 		sought = set(sessions)
 	)
 	err = fs.WalkDir(directories{ctx, root}, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -75,11 +82,12 @@ func walk(ctx context.Context, root *os.Root, sessions []string) (documents []do
 		switch {
 		case entry.IsDir() || !ok:
 			return nil
-		case !entry.Type().IsRegular() || !sought[session]:
+		case !sought[session]:
 			kept[guid] = true
 			return nil
 		}
-		at := path.Join(path.Dir(name), guid)
+		at := strings.TrimSuffix(name, ".session"+session)
+		linked[at] = linked[at] || !entry.Type().IsRegular()
 		if found[at] == nil {
 			order = append(order, at)
 		}
@@ -90,10 +98,9 @@ func walk(ctx context.Context, root *os.Root, sessions []string) (documents []do
 		return nil, told, err
 	}
 	documents = make([]document, len(order))
-	strange := 0
 	for i, at := range order {
-		documents[i] = document{at, found[at]}
-		if kept[path.Base(at)] || !filepath.IsLocal(at) { // as by the guid ".."
+		documents[i] = document{at, found[at], linked[at]}
+		if linked[at] || kept[path.Base(at)] || !fs.ValidPath(at) { // as by the guid ".."
 			continue
 		}
 		info, err := root.Lstat(at)
@@ -101,16 +108,12 @@ func walk(ctx context.Context, root *os.Root, sessions []string) (documents []do
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err == nil && !info.Mode().IsRegular():
-			strange++
+			documents[i].strange = true
 			continue
 		} // what cannot be read cannot be deleted either, which will be reported
 		documents[i].files = append([]file{{at, sessionsOfFiles(found[at])}}, found[at]...)
 	}
-	text := fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))
-	if strange > 0 {
-		return documents, logged(tasks.Warning, fmt.Sprintf("%s; %d of them stay, since they are no regular files", text, strange)), nil
-	}
-	return documents, logged(tasks.Info, text), nil
+	return documents, logged(tasks.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))), nil
 }
 
 // marks reads the markers beside documents again, just before deletion, since the Forms server may have added some: the

@@ -3,6 +3,7 @@ package userdata
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,18 +52,14 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	if err != nil {
 		return err
 	}
-	var sessions []string
+	var earlierSessions []string
 	for _, l := range left {
-		sessions = append(sessions, l.Session)
+		earlierSessions = append(earlierSessions, l.Session)
 	}
+	sessions := slices.Clone(earlierSessions)
 	var events []Event
 	err = pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		remover := &remover{tx: tx, dry: true}
-		note := func(list []session) {
-			for _, s := range list {
-				sessions = append(sessions, s.id)
-			}
-		}
 		for _, id := range r.Instances {
 			in, err := readInstance(ctx, tx, id, "")
 			if err != nil {
@@ -76,8 +73,8 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 			if err != nil {
 				return err
 			}
-			if in != nil || d.Manager == nil {
-				note(found)
+			if d.Manager == nil || in != nil && d.Folder != "" { // the Forms server deletes its documents itself
+				sessions = append(sessions, idsOf(found)...)
 			}
 			events = append(events, d.erased(id, in, counts)...)
 		}
@@ -90,9 +87,9 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 		if err != nil {
 			return err
 		}
-		note(found)
+		sessions = append(sessions, idsOf(found)...)
 		if d.InDatabase {
-			counts, err := remover.documents(ctx, found)
+			counts, err := remover.documents(ctx, slices.Concat(idsOf(found), earlierSessions))
 			if err != nil {
 				return err
 			}
@@ -109,12 +106,18 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	if err := emit(events...); err != nil {
 		return err
 	}
-	if d.Folder != "" {
+	switch {
+	case d.Folder != "":
 		events, err := wouldGo(ctx, d.Folder, sessions)
 		if err != nil {
 			events = []Event{unreadable(err)}
 		}
 		if err := emit(events...); err != nil {
+			return err
+		}
+	case !d.InDatabase && len(sessions) > 0:
+		slices.Sort(sessions)
+		if err := emit(unknown(sessions)); err != nil {
 			return err
 		}
 	}
@@ -133,6 +136,10 @@ func wouldGo(ctx context.Context, folder string, sessions []string) ([]Event, er
 	documents, looked, err := walk(ctx, root, sessions)
 	events := []Event{looked}
 	for _, d := range documents {
+		if d.strange {
+			events = append(events, d.stays())
+			continue
+		}
 		for _, f := range d.files {
 			events = append(events, deleted(f.name))
 		}

@@ -44,6 +44,14 @@ type session struct {
 	task int64
 }
 
+// idsOf are the ids of sessions.
+func idsOf(sessions []session) (ids []string) {
+	for _, s := range sessions {
+		ids = append(ids, s.id)
+	}
+	return ids
+}
+
 // formData removes the form data of tasks, counts it by task, and returns the session ids of its documents. It deletes
 // exactly what it has read: form data that came a moment later would otherwise be deleted without its documents.
 func (r *remover) formData(ctx context.Context, tasks []int64) (counts map[int64]int64, sessions []session, err error) {
@@ -117,7 +125,7 @@ func (r *remover) tasks(ctx context.Context, instance int64, ids []int64) (count
 
 // documents removes the documents of sessions from the storage in the database, unless another session refers to them.
 // Meanwhile nobody can add such a reference.
-func (r *remover) documents(ctx context.Context, sessions []session) (Rows, error) {
+func (r *remover) documents(ctx context.Context, sessions []string) (Rows, error) {
 	if len(sessions) == 0 {
 		return Rows{}, nil
 	}
@@ -126,24 +134,29 @@ func (r *remover) documents(ctx context.Context, sessions []session) (Rows, erro
 			return nil, err
 		}
 	}
-	var ids []string
-	for _, s := range sessions {
-		ids = append(ids, s.id)
-	}
-	r.sessions = append(r.sessions, ids...)
+	r.sessions = append(r.sessions, sessions...)
 	counts := Rows{}
 	for _, step := range []struct {
 		table, where string
 		args         []any
 	}{
 		{"tb_dm_chunk", `r.documentid IN (SELECT documentid FROM tb_dm_session_reference WHERE sessionid = ANY ($1))
-			AND NOT EXISTS (SELECT FROM tb_dm_session_reference AS o WHERE o.documentid = r.documentid AND (o.sessionid <> ALL ($2)) IS NOT FALSE)`, []any{ids, r.sessions}},
-		{"tb_dm_session_reference", "r.sessionid = ANY ($1)", []any{ids}},
-		{"tb_dm_deletion", "r.sessionid = ANY ($1)", []any{ids}},
+			AND NOT EXISTS (SELECT FROM tb_dm_session_reference AS o WHERE o.documentid = r.documentid AND (o.sessionid <> ALL ($2)) IS NOT FALSE)`, []any{sessions, r.sessions}},
+		{"tb_dm_session_reference", "r.sessionid = ANY ($1)", []any{sessions}},
+		{"tb_dm_deletion", "r.sessionid = ANY ($1)", []any{sessions}},
 	} {
 		gone, err := r.remove(ctx, step.table, "0", step.where, step.args...)
 		if err != nil {
 			return nil, err
+		}
+		if step.table == "tb_dm_chunk" && !r.dry { // without its references nobody would find it again
+			var left bool
+			if err := r.tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM tb_dm_chunk AS r WHERE "+step.where+")", step.args...).Scan(&left); err != nil {
+				return nil, err
+			}
+			if left {
+				return nil, fmt.Errorf("tb_dm_chunk: %w", errKept)
+			}
 		}
 		if gone[0] > 0 {
 			counts[step.table] = gone[0]
@@ -192,7 +205,7 @@ func (r *remover) instance(ctx context.Context, id int64, inDatabase bool) (coun
 		counts.add(gone)
 	}
 	if inDatabase {
-		gone, err := r.documents(ctx, sessions)
+		gone, err := r.documents(ctx, idsOf(sessions))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -32,9 +32,6 @@ const (
 
 // settle turns a request into ids, and returns the events about what it leaves out.
 func (d *Database) settle(ctx context.Context, r *Request) (said []Event, err error) {
-	if d.Folder == "" && !d.InDatabase {
-		said = append(said, logged(tasks.Warning, "the document storage (GDS) is not known here: documents of tasks stay in it"))
-	}
 	if r.Query == nil {
 		r.Instances, r.Tasks = unique(r.Instances), unique(r.Tasks)
 		return said, d.check(ctx, d.Pool)

@@ -1017,7 +1017,8 @@ type Receipt struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it ended; absent while it is in progress.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Whether everything that should be erased was: a task that belongs to a process instance is kept, with a problem, but does
+	// Whether everything that should be erased was, documents included, also those in a document storage that the server does not
+	// know: a task that belongs to a process instance is kept, with a problem, but does
 	// not count.
 	Succeeded bool `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	// Whether it was a dry run, of which no receipt is kept.

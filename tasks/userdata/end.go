@@ -1,0 +1,38 @@
+package userdata
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// finish ends the erasure: it has failed if an item has, or if files are left.
+func (e *erasure) finish(ctx context.Context) error {
+	return e.transact(ctx, func(tx pgx.Tx) error { return e.end(ctx, tx, false) })
+}
+
+// abandon ends the erasure, as failed, before it is through.
+func (e *erasure) abandon(ctx context.Context, problem error) error {
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND state IN ('PENDING', 'PURGING')", e.id); err != nil {
+			return err
+		}
+		if err := e.append(ctx, tx, logged(tasks.Error, "the erasure ended early; what is not reported as erased stays, or its end is not known: "+problem.Error())); err != nil {
+			return err
+		}
+		return e.end(ctx, tx, true)
+	})
+}
+
+func (e *erasure) end(ctx context.Context, tx pgx.Tx, failed bool) error {
+	tag, err := tx.Exec(ctx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
+		OR EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE')
+		OR EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)
+		THEN 'FAILED' ELSE 'SUCCEEDED' END WHERE id = $1::text::uuid AND state = 'RUNNING'`, e.id, failed)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	return e.append(ctx, tx, Event{Ended: true})
+}
