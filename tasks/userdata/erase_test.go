@@ -465,7 +465,11 @@ func TestErasureThatIsStuck(t *testing.T) {
 		t.Errorf("%+v", receipt)
 	}
 	f.db.Do("DROP TRIGGER refuse ON cleanupd.erasure_item")
-	if _, receipt := f.watch(stuck); !receipt.Succeeded {
+	_, receipt := f.watch(stuck)
+	if !receipt.Succeeded { // the trigger went during an attempt, whose failure is then recorded
+		_, receipt = f.erase(userdata.Request{Tasks: []int64{1}})
+	}
+	if !receipt.Succeeded {
 		t.Errorf("%+v", receipt)
 	}
 }
