@@ -60,7 +60,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	measure := grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))))
+	measure := grpc.StatsHandler(discreet{otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))))})
 	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
 	limits, refusals, survivor := &limits{accounts: map[string]*account{}}, &refusals{more: map[refusal]int{}}, survivor{c.Log}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {

@@ -95,6 +95,46 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	traced(t, spans, "batch", "task import-rejects", "run", "cleanup.v1.CleanupService/RunCleanup")
 }
 
+// Traces say of calls about user data that they failed, and with which code; their errors, which callers get, may name a person.
+func TestTracesOfUserData(t *testing.T) {
+	t.Setenv("OTEL_TRACES_EXPORTER", "console")
+	forms := formsOf(t, 5, "")
+	r := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database", "--log-level", "debug")
+	ask := func(want, path, body string) {
+		t.Helper()
+		answer, err := http.Post(r.http+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || !strings.HasPrefix(answer.Status, want) || !strings.Contains(string(text), planted) {
+			t.Errorf("%s: %s %s %v", path, answer.Status, text, err)
+		}
+	}
+	ask("404", "/v1/userdata:find", `{"userId": "ann", "variables": [{"application": "PLANTED", "workflow": "apply"}]}`)
+	ask("404", "/v1/userdata:erase", `{"userId": "ann", "variables": [{"application": "PLANTED", "workflow": "apply"}]}`)
+	forms.Do(`UPDATE edcprincipalentity SET canonicalname = 'PLANTED'; ALTER TABLE edcprincipalentity RENAME TO hidden;
+		CREATE FUNCTION tell(text) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE ''%'', $1; END'; CREATE VIEW edcprincipalentity AS SELECT * FROM hidden WHERE tell(canonicalname)`)
+	ask("500", "/v1/userdata:find", `{"userId": "PLANTED"}`)
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(r.log.text.String() + r.out.text.String()) {
+		if strings.Contains(line, planted) {
+			t.Errorf("it is told: %s", line)
+		}
+	}
+	for _, part := range []string{"UserDataService/EraseUserData", `"NOT_FOUND"`, `"INTERNAL"`, "FROM edcprincipalentity", `"Code":"Error"`} { // it is really about the calls that failed
+		if !strings.Contains(r.out.text.String(), part) {
+			t.Errorf("the traces lack %s", part)
+		}
+	}
+}
+
 // traced checks that there is a chain of spans, each below the next.
 func traced(t *testing.T, spans string, names ...string) {
 	t.Helper()

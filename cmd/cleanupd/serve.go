@@ -36,6 +36,7 @@ type serveConfig struct {
 	forms       formsConfig
 	access      accessConfig
 	tracer      pgx.QueryTracer // of the databases' connections; nil: none
+	formsTracer pgx.QueryTracer // of the Forms database's
 }
 
 // defaults is the default configuration of a server.
@@ -70,12 +71,11 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			tracer, stopTracing, err := startTracing(cmd.Context())
-			if err != nil {
+			var stopTracing func()
+			if c.tracer, c.formsTracer, stopTracing, err = startTracing(cmd.Context()); err != nil {
 				return err
 			}
 			defer stopTracing()
-			c.tracer = tracer
 			s, err := newServer(cmd.Context(), c, log)
 			if err != nil && cmd.Context().Err() != nil { // stopped before it served
 				return nil
@@ -209,7 +209,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	if forms != nil {
-		if s.forms, err = forms.open(ctx, c.tracer); err != nil {
+		if s.forms, err = forms.open(ctx, c.formsTracer); err != nil {
 			return nil, err
 		}
 		if err := warnOfOpenSchemas(ctx, log, s.forms.Pool, "tb_process_instance"); err != nil {

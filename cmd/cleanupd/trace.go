@@ -19,28 +19,28 @@ import (
 // tracing are the environment variables of OpenTelemetry of which any enables traces.
 var tracing = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 
-// startTracing sends traces where OpenTelemetry's environment variables say, and returns the tracer of database connections;
-// nil without any of them. stop sends what is left.
-func startTracing(ctx context.Context) (tracer pgx.QueryTracer, stop func(), err error) {
+// startTracing sends traces where OpenTelemetry's environment variables say, and returns the tracers of connections to databases,
+// and to a Forms database; nil without any of them. stop sends what is left.
+func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func(), err error) {
 	asked := false
 	for _, name := range tracing {
 		asked = asked || os.Getenv(name) != ""
 	}
 	if !asked {
-		return nil, func() {}, nil
+		return nil, nil, func() {}, nil
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, nil, usagef("%s: %w", tracing[0], err)
+		return nil, nil, nil, usagef("%s: %w", tracing[0], err)
 	}
 	what, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(attribute.String("service.name", "cleanupd")), resource.WithFromEnv())
 	if err != nil {
-		return nil, nil, usagef("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+		return nil, nil, nil, usagef("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(what))
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
-	return otelpgx.NewTracer(), func() {
+	return otelpgx.NewTracer(), otelpgx.NewTracer(otelpgx.WithTracerProvider(discreetProvider{provider})), func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
