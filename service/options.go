@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -74,7 +75,7 @@ func (s *Service) SetOptions(ctx context.Context, in *cleanupv1.SetOptionsReques
 	var before, now *cleanupv1.GetOptionsResponse
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(%d)", optionsLock)); err != nil {
-			return err
+			return advisory.Tell(ctx, s.pool, optionsLock, err)
 		}
 		stored, err := campaign.ReadOptions(ctx, tx, catalog)
 		if err != nil {

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -199,4 +200,17 @@ func TestEtag(t *testing.T) {
 	s.db.Do("DROP TABLE XtkOption")
 	_, err = s.SetOptions(t.Context(), &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(1)}})
 	wantCode(t, err, codes.FailedPrecondition)
+}
+
+// Who keeps the options from being changed, by their lock, is told.
+func TestSquattedOptions(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	mallory := s.db.Role("mallory")
+	pid := s.db.For(mallory).Hold("SELECT pg_advisory_xact_lock(x'6f7074696f6e73'::bigint)").Conn().PgConn().PID()
+	_, err := s.SetOptions(t.Context(), &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(60)}})
+	wantCode(t, err, codes.Unavailable)
+	if told := fmt.Sprintf("process %d of the role %q", pid, mallory); err == nil || !strings.Contains(err.Error(), told) {
+		t.Errorf("%v, want %s", err, told)
+	}
 }

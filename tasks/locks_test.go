@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -150,4 +151,17 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 		t.Errorf("%d transactions for %d tables", len(j.batches), n)
 	}
 	t.Logf("%d transactions for %d tables", len(j.batches), n)
+}
+
+// Who keeps the batches of a run from its lock is told.
+func TestSquattedRun(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
+	mallory := db.Role("mallory")
+	pid := db.For(mallory).Hold("SELECT pg_advisory_xact_lock(-7)").Conn().PgConn().PID()
+	j, err := run(t, db, func(c *tasks.Config) { c.Lock = -7 }, "audit-trail")
+	if told := fmt.Sprintf("process %d of the role %q", pid, mallory); err == nil || !strings.Contains(j.problems["audit-trail"], told) || db.Int("SELECT count(*) FROM XtkAudit") != 1 {
+		t.Errorf("%v: %q, want %s", err, j.problems, told)
+	}
 }

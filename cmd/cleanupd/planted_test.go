@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -62,5 +63,17 @@ func TestSuperuserIsWarnedOf(t *testing.T) {
 		if n := strings.Count(log.String(), "is a superuser"); n != c.warned {
 			t.Errorf("%s: %s", c.role, &log)
 		}
+	}
+}
+
+// Who keeps the schema from being updated, by its lock, is told.
+func TestSquattedSchema(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	mallory := db.Role("mallory")
+	pid := db.For(mallory).Hold("SELECT pg_advisory_xact_lock(x'636c65616e757064'::bigint)").Conn().PgConn().PID()
+	told := fmt.Sprintf("process %d of the role %q", pid, mallory)
+	if code, out, errs := cleanupd(t, "migrate", "--database-url", db.URL()+"&lock_timeout=100ms"); code != 1 || !strings.Contains(errs, told) {
+		t.Errorf("%d %s %s, want %s", code, out, errs, told)
 	}
 }

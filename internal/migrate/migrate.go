@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/tern/v2/migrate"
+
+	"github.com/cleanupd/cleanupd/internal/advisory"
 )
 
 // schemaLock is the advisory lock that makes replicas that start at the same time take turns: "cleanupd" in ASCII.
@@ -34,7 +36,7 @@ func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable stri
 
 func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) (err error) {
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(schemaLock)); err != nil {
-		return err
+		return advisory.Tell(ctx, conn, schemaLock, err)
 	}
 	defer func() {
 		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(schemaLock))

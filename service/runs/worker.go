@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -229,17 +230,15 @@ func (c *claim) lock() int64 {
 	return int64(binary.BigEndian.Uint64(id[8:]))
 }
 
-// holders are the server processes that hold an advisory lock.
-const holders = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid <> pg_backend_pid()
-	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-	AND classid::bigint = $1::bigint >> 32 & 4294967295 AND objid::bigint = $1::bigint & 4294967295`
-
 // outlast terminates a batch that the previous worker may still have open, and waits until it has ended: its locks would be
 // taken for those of others. The server notices a cut connection only after the statement, and a frozen worker's batch lasts
 // until its idle timeout.
 func (m *Manager) outlast(ctx context.Context, c *claim) error {
 	// If this role may not terminate it, waiting is enough.
-	_, _ = m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+holders+") AS h", c.lock())
+	_, _ = m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", c.lock())
+	if err := advisory.Squatted(ctx, m.pool, c.lock(), false); err != nil {
+		m.log.Warn("a run waits for its previous worker", "run", c.id, "error", err)
+	}
 	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)", c.lock()))
 		return err

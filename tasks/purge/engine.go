@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/advisory"
 )
 
 // countBlocks is how many blocks a statement that only counts reads: 32 MiB.
@@ -131,6 +133,11 @@ func (e *Engine) Retry(ctx context.Context, what string, batch func() error) err
 			return err
 		}
 		if try >= Tries[pgErr.Code] {
+			if e.Lock != 0 && pgErr.Code == pgerrcode.LockNotAvailable {
+				if who := advisory.Squatted(ctx, e.Pool, e.Lock, true); who != nil {
+					err = who // in place of the SQLSTATE, by which rows would be passed over as locked
+				}
+			}
 			return fmt.Errorf("%w (%d times): %w", errPersists, try, err)
 		}
 		e.Warn(fmt.Sprintf("%s: %s (SQLSTATE %s); it is tried %d times at most", what, pgErr.Message, pgErr.Code, Tries[pgErr.Code]))

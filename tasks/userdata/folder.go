@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -21,8 +22,11 @@ const documentsAtOnce = 100
 // would each leave a document that both refer to to the other.
 const folderLock = 0x666f6c646572
 
-// lockFolder waits until no other erasure works in the folder. The lock is released with the erasure's own.
+// lockFolder waits until no other erasure works in the folder, unless it is another role's session that is in the way. The lock is released with the erasure's own.
 func (e *erasure) lockFolder(ctx context.Context) error {
+	if err := advisory.Squatted(ctx, e.conn, folderLock, false); err != nil {
+		return err
+	}
 	_, err := e.conn.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_lock(%d)", folderLock))
 	return err
 }

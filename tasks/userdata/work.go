@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
@@ -77,8 +78,11 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 	key := fnv.New64a()
 	_, _ = key.Write([]byte(id)) // never fails
 	var mine bool
-	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(key.Sum64())).Scan(&mine); err != nil || !mine {
+	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(key.Sum64())).Scan(&mine); err != nil {
 		return err
+	}
+	if !mine {
+		return advisory.Squatted(ctx, conn, int64(key.Sum64()), false)
 	}
 	defer func() {
 		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock_all()")

@@ -1,0 +1,53 @@
+// Package advisory says who holds the service's advisory locks. Whoever may connect to the database can take them.
+package advisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+)
+
+// Holders are the server processes that hold the advisory lock $1, other than the session's own.
+const Holders = `SELECT pid, mode FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid <> pg_backend_pid()
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+	AND classid::bigint = $1::bigint >> 32 & 4294967295 AND objid::bigint = $1::bigint & 4294967295`
+
+const squatter = `SELECT pid, a.usename::text, session_user::text FROM (` + Holders + `) AS h JOIN pg_stat_activity a USING (pid) WHERE a.usename <> session_user AND NOT (mode = 'ShareLock' AND $2) LIMIT 1`
+
+// DB is a connection or a pool.
+type DB interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Squatted returns an error with the process and the role if another role than the session's holds the lock; with shared, in such a
+// way that it cannot be shared.
+func Squatted(ctx context.Context, db DB, lock int64, shared bool) error {
+	var (
+		pid          int
+		theirs, ours string
+	)
+	err := db.QueryRow(ctx, squatter, lock, shared).Scan(&pid, &theirs, &ours)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("process %d of the role %q holds an advisory lock of this service, whose role is %q: unless it is a replica, SELECT pg_terminate_backend(%[1]d)", pid, theirs, ours)
+}
+
+// Tell adds to an error, if it is that of waiting too long, the process and the role of another role's session that holds the lock.
+func Tell(ctx context.Context, db DB, lock int64, err error) error {
+	if !sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) {
+		return err
+	}
+	if who := Squatted(ctx, db, lock, false); who != nil {
+		return fmt.Errorf("%w: %w", who, err)
+	}
+	return err
+}

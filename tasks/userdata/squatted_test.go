@@ -1,0 +1,41 @@
+package userdata_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/userdata"
+)
+
+// Who keeps erasures from the folder by its lock is told, and the erasures are taken up again afterwards.
+func TestSquattedFolder(t *testing.T) {
+	t.Parallel()
+	f, ids := sharedDocuments(t, 2)
+	mallory := f.db.Role("mallory")
+	squatter := f.db.For(mallory).Hold("SELECT pg_advisory_xact_lock(x'666f6c646572'::bigint)")
+	told, log := io.Pipe()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ended := make(chan struct{})
+	go func() {
+		userdata.New(f.config).Work(ctx, slog.New(slog.NewTextHandler(log, nil)))
+		_ = log.Close()
+		close(ended)
+	}()
+	line := make([]byte, 4096)
+	n, err := told.Read(line)
+	if want := fmt.Sprintf("process %d of the role", squatter.Conn().PgConn().PID()); err != nil || !strings.Contains(string(line[:n]), want) || !strings.Contains(string(line[:n]), mallory) {
+		t.Errorf("%v %s", err, line[:n])
+	}
+	go func() { _, _ = io.Copy(io.Discard, told) }()
+	if err := squatter.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.allErased(ids)
+	cancel()
+	<-ended
+}
