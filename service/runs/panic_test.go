@@ -60,7 +60,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// trapped is a replica whose connections panic on a statement; empty: on none.
+// trapped is a replica whose connections panic on a statement; empty: on none. It deletes 300 rows a second.
 func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func(), log *lines, p *trap) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.URL())
@@ -75,7 +75,7 @@ func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func
 	}
 	t.Cleanup(pool.Close)
 	m, work, _ = replica(t, db, "a", func(c *runs.Config) {
-		c.Pool, c.Log, c.KeepSchedule, c.MaxRows = pool, slog.New(slog.NewTextHandler(log, nil)), true, 1
+		c.Pool, c.Log, c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = pool, slog.New(slog.NewTextHandler(log, nil)), true, 1, 300
 	})
 	return m, work, log, p
 }
