@@ -31,16 +31,17 @@ func (e *Env) settle(ctx context.Context, p *plan) error {
 	return err
 }
 
-// refuse reports that rows that are elsewhere could not be deleted or updated, and makes the task fail at its end, unless there
-// are none.
+// refuse reports that rows that are elsewhere could not be deleted or updated, and makes the task fail at its end, unless none
+// are left.
 func (e *Env) refuse(ctx context.Context, u unit, refusal error) {
-	rows, err := int64(0), error(nil)
-	err = e.engine.Count(ctx, u.Sweep, func(_ context.Context, n int64) error { rows += n; return nil })
+	var rows int64
+	err := e.engine.Count(ctx, u.Sweep, func(_ context.Context, n int64) error { rows += n; return nil })
 	many := fmt.Sprintf("%d obsolete rows are", rows)
 	switch {
 	case err != nil:
 		many = "obsolete rows may be"
 	case rows == 0:
+		e.log(ctx, Warning, fmt.Sprintf("%s is %s, and no obsolete row is left there, after a refusal: %v", u.Name, u.place, refusal))
 		return
 	}
 	message := fmt.Sprintf("%s is %s, and it could not be cleaned: %v; %s left", u.Name, u.place, refusal, many)
