@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -80,39 +81,26 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// queryParameters are those that routes accept, by method and pattern.
-var queryParameters = map[string][]string{
-	"GET /v1/runs":                   {"page_size", "pageSize", "page_token", "pageToken", "view"},
-	"GET /v1/runs/{run_id=*}/events": {"after_sequence", "afterSequence"},
-	"PATCH /v1/options":              {"etag"},
-	"GET /v1/mid-sourcing/leftovers": {"page_size", "pageSize", "page_token", "pageToken", "account"},
-	"GET /v1/userdata/receipts":      {"page_size", "pageSize", "page_token", "pageToken"},
-}
-
-// bodies are the routes that take a body.
-var bodies = []string{"POST /v1/runs", "PATCH /v1/options", "PUT /v1/schedule", "POST /v1/userdata:find", "POST /v1/userdata:erase"}
-
 // strictRoute refuses query parameters that the route does not accept (the gateway would ignore them: a dry_run
 // misplaced there would start a real run), a body where the route takes none, one that is not said to be JSON where it takes one
 // (a browser sends other types to any site without asking it first), and the verb :cancel with a method that has none.
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
-		pattern, _ := runtime.HTTPPattern(r.Context())
-		route := r.Method + " " + pattern.String()
-		err := checkAddress(r.URL, queryParameters[route])
-		if err == nil && !slices.Contains(bodies, route) {
+		route, ok := operationsOf(r.URL)[r.Method]
+		err := checkAddress(r.URL, route.query)
+		if err == nil && !route.body {
 			err = checkNoBody(r.Body)
 		}
-		if err != nil {
+		given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		switch {
+		case !ok:
+			routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
+			return
+		case err != nil:
 			writeError(w, r, status.Error(codes.InvalidArgument, err.Error()))
 			return
-		}
-		if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); slices.Contains(bodies, route) && given != "application/json" {
+		case route.body && given != "application/json":
 			writeStatus(w, r, http.StatusUnsupportedMediaType, status.New(codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json"))
-			return
-		}
-		if strings.HasSuffix(params["run_id"], ":cancel") {
-			routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
 			return
 		}
 		next(w, r, params)
@@ -155,6 +143,9 @@ func checkNoBody(body io.Reader) error {
 func routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
 	switch code {
 	case http.StatusMethodNotAllowed:
+		if others := operationsOf(r.URL); others != nil {
+			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(others)), ", "))
+		}
 		writeStatus(w, r, code, status.Newf(codes.Unimplemented, "%s is not allowed on %s", r.Method, r.URL.Path))
 	case http.StatusNotFound:
 		writeStatus(w, r, code, status.Newf(codes.NotFound, "there is no %s", r.URL.Path))
@@ -179,16 +170,10 @@ func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Sta
 	if err != nil {
 		body = []byte(`{"code":13,"message":"the error can not be written as JSON"}`)
 	}
-	if streams(r) {
+	if operationsOf(r.URL)[r.Method].stream {
 		body = slices.Concat([]byte(`{"error":`), body, []byte("}"))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(append(body, '\n'))
-}
-
-// streams reports whether the route of a request answers with a stream.
-func streams(r *http.Request) bool {
-	return r.Method == http.MethodPost && (r.URL.Path == "/v1/runs" || r.URL.Path == "/v1/userdata:erase") ||
-		r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/runs/") && strings.HasSuffix(r.URL.Path, "/events")
 }

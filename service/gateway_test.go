@@ -228,6 +228,27 @@ func refusals(t *testing.T, s *server) {
 	}
 }
 
+// A client that used a wrong method is told which ones there are.
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	for _, c := range []struct{ method, path, allow string }{
+		{"DELETE", "/v1/runs", "GET, POST"},
+		{"PUT", "/v1/runs/x", "GET"},
+		{"GET", "/v1/runs/x:cancel", "POST"},
+		{"POST", "/v1/runs/x/events", "GET"},
+		{"DELETE", "/v1/options", "GET, PATCH"},
+		{"POST", "/v1/schedule", "GET, PUT"},
+		{"GET", "/v1/userdata:erase", "POST"},
+		{"POST", "/healthz", "GET, HEAD"},
+		{"POST", "/metrics", "GET, HEAD"},
+	} {
+		if got := s.call(t, c.method, c.path, ""); got.code != 405 || got.header.Get("Allow") != c.allow {
+			t.Errorf("%s %s: %d, Allow: %q, want %q", c.method, c.path, got.code, got.header.Get("Allow"), c.allow)
+		}
+	}
+}
+
 func TestActiveRunOverREST(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

@@ -72,6 +72,7 @@ func writeText(w http.ResponseWriter, contentType, text string) {
 func onlyGet(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
 			routingError(r.Context(), nil, nil, w, r, http.StatusMethodNotAllowed)
 			return
 		}

@@ -1,0 +1,73 @@
+package service
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cleanupd/cleanupd"
+)
+
+// operation is what the API's description says of one method of a path.
+type operation struct {
+	query  []string // the names of its query parameters, in both spellings
+	body   bool     // it takes one
+	stream bool     // it answers with one
+}
+
+// path is a path of the API with its operations by method.
+type path struct {
+	template   string
+	pattern    *regexp.Regexp
+	operations map[string]operation
+}
+
+// paths are those of the API, with the longest template first: /v1/runs/{runId}:cancel before /v1/runs/{runId}, which matches it, too.
+var paths = readPaths(cleanupd.OpenAPI)
+
+var (
+	placeholder = regexp.MustCompile(`\{\w+\}`)
+	capital     = regexp.MustCompile(`[A-Z]`)
+)
+
+func readPaths(description string) (list []path) {
+	var api struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name, In string }
+			Responses  map[string]struct{ Schema struct{ Title string } }
+		}
+	}
+	if err := json.Unmarshal([]byte(description), &api); err != nil {
+		panic(err)
+	}
+	for template, methods := range api.Paths {
+		p := path{template, regexp.MustCompile("^" + placeholder.ReplaceAllString(template, "[^/]+") + "$"), map[string]operation{}}
+		for method, described := range methods {
+			o := operation{stream: strings.HasPrefix(described.Responses["200"].Schema.Title, "Stream result of")}
+			for _, parameter := range described.Parameters {
+				switch parameter.In {
+				case "body":
+					o.body = true
+				case "query":
+					o.query = append(o.query, parameter.Name, strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")))
+				}
+			}
+			p.operations[strings.ToUpper(method)] = o
+		}
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b path) int { return len(b.template) - len(a.template) })
+	return list
+}
+
+// operationsOf returns the operations of a path by method; nil if the API has no such path.
+func operationsOf(u *url.URL) map[string]operation {
+	for _, p := range paths {
+		if p.pattern.MatchString(u.EscapedPath()) {
+			return p.operations
+		}
+	}
+	return nil
+}
