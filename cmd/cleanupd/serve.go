@@ -101,7 +101,7 @@ func newServe() *cobra.Command {
 	c.forms.flags(f)
 	c.access.flags(f)
 	logging.flags(f)
-	f.DurationVar(&c.lease, "lease", c.lease, "how long a silent replica keeps its run, 1s or more")
+	f.DurationVar(&c.lease, "lease", c.lease, "how long a silent replica keeps its run, or its erasure, 1s or more")
 	return cmd
 }
 
@@ -209,6 +209,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	if forms != nil {
+		forms.Lease = c.lease
 		if s.forms, err = forms.open(ctx, c.formsTracer); err != nil {
 			return nil, err
 		}

@@ -118,19 +118,26 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	}
 }
 
-// killed has a server erase every process instance, kills it at a moment, and has another one finish.
-func killed(t *testing.T, forms *pgtest.DB, moment func(), storage ...string) (second *replica) {
+// erasing has a server erase every process instance. ended receives the status of the client; args are the server's.
+func erasing(t *testing.T, forms *pgtest.DB, storage ...string) (first *replica, ended chan int, args []string) {
 	t.Helper()
-	args := append([]string{"--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL()}, storage...)
-	first := serve(t, args...)
+	args = append([]string{"--lease", "1s", "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL()}, storage...)
+	first = serve(t, args...)
 	erase := []string{"userdata", "erase", "--yes", "--server", first.grpc}
 	for _, id := range forms.Strings("SELECT id::text FROM tb_process_instance") {
 		erase = append(erase, "--instance", id)
 	}
-	ended := make(chan int, 1)
+	ended = make(chan int, 1)
 	go func() {
 		ended <- run(t.Context(), erase, &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})})
 	}()
+	return first, ended, args
+}
+
+// killed has a server erase every process instance, kills it at a moment, and has another one finish.
+func killed(t *testing.T, forms *pgtest.DB, moment func(), storage ...string) (second *replica) {
+	t.Helper()
+	first, ended, args := erasing(t, forms, storage...)
 	moment()
 	if err := first.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -145,6 +152,37 @@ func killed(t *testing.T, forms *pgtest.DB, moment func(), storage ...string) (s
 	second = serve(t, args...)
 	forms.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
 	return second
+}
+
+// A server that is frozen during an erasure keeps its connection, and the locks on it. Another one takes over all the same, and what
+// the first one does when it wakes up counts for nothing.
+func TestErasureOfAFrozenServer(t *testing.T) {
+	t.Parallel()
+	forms := formsOf(t, 300, "")
+	forms.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
+	tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
+	first, ended, args := erasing(t, forms, "--forms-gds-in-database")
+	forms.Until("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Instance'")
+	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if forms.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
+		t.Fatal("the erasure was through before its server was frozen")
+	}
+	serve(t, args...)
+	forms.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
+	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-ended; code != 0 {
+		t.Errorf("the client of the frozen server ended with %d", code)
+	}
+	if n := forms.Int("SELECT rows FROM cleanupd.erasure_rows WHERE relation = 'tb_task'"); n != tasks {
+		t.Errorf("%d tasks are accounted for, of %d", n, tasks)
+	}
+	if n := forms.Int("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Instance'"); n != 300 {
+		t.Errorf("%d process instances were told of", n)
+	}
 }
 
 // A server that is killed during an erasure finishes it after its next start.

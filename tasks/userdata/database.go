@@ -1,10 +1,12 @@
 package userdata
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -33,7 +35,12 @@ type Config struct {
 	InDatabase bool
 	// Manager is the Forms server's; nil: only its database is changed.
 	Manager ProcessManager
+	// Lease is how long a silent replica keeps its erasure; 0: DefaultLease.
+	Lease time.Duration
 }
+
+// DefaultLease is Config's.
+const DefaultLease = 15 * time.Second
 
 // Database is a Forms database with its document storage.
 type Database struct {
@@ -42,7 +49,10 @@ type Database struct {
 }
 
 // New returns a database to work on. It does not connect.
-func New(c Config) *Database { return &Database{Config: c, wake: make(chan struct{}, 1)} }
+func New(c Config) *Database {
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	return &Database{Config: c, wake: make(chan struct{}, 1)}
+}
 
 // needed are the tables without which nothing can be found; stored are those of a document storage in the database.
 var (

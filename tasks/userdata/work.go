@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/rescue"
@@ -82,7 +84,7 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 		return err
 	}
 	if !mine {
-		return advisory.Squatted(ctx, conn, int64(key.Sum64()), false)
+		return errors.Join(advisory.Squatted(ctx, conn, int64(key.Sum64()), false), d.depose(ctx, conn, id, int64(key.Sum64())))
 	}
 	defer func() {
 		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock_all()")
@@ -95,5 +97,38 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 	if err := conn.QueryRow(ctx, "SELECT state <> 'RUNNING' FROM cleanupd.erasure WHERE id = $1::text::uuid", id).Scan(&ended); err != nil || ended {
 		return err
 	}
+	if _, err := conn.Exec(ctx, heartbeat, id); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	beating, stop := context.WithCancel(ctx)
+	defer stop()
+	wg.Go(func() { d.beat(beating, id) })
 	return work(&erasure{d, id, conn}, ctx)
+}
+
+const heartbeat = "UPDATE cleanupd.erasure SET heartbeat = clock_timestamp() WHERE id = $1::text::uuid"
+
+// beat says that this replica is alive while it works on an erasure, whatever statement is running. If that cannot be written, the
+// next beat may be, or another replica takes over.
+func (d *Database) beat(ctx context.Context, id string) {
+	ticker := time.NewTicker(d.Lease / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			_, _ = d.Pool.Exec(ctx, heartbeat, id)
+		}
+	}
+}
+
+// depose ends the session that holds an erasure's lock if its replica has been silent for longer than a lease: a frozen one keeps its
+// connection. What it had begun there is rolled back, and its next statement fails.
+func (d *Database) depose(ctx context.Context, conn *pgxpool.Conn, id string, lock int64) error {
+	_, err := conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+`) AS h
+		WHERE EXISTS (SELECT FROM cleanupd.erasure WHERE id = $2::text::uuid AND heartbeat < clock_timestamp() - $3::bigint * interval '1 microsecond')`, lock, id, d.Lease.Microseconds())
+	return err
 }
