@@ -38,11 +38,11 @@ func unknown(sessions []string) Event {
 // rowsOf deletes the documents of sessions from the database. Those of the erasure's own items went with these.
 func (e *erasure) rowsOf(ctx context.Context, sessions []string) error {
 	problem := e.transact(ctx, func(tx pgx.Tx) error {
-		counts, err := (&remover{tx: tx}).documents(ctx, sessions)
-		if err != nil {
+		gone := &removal{rows: map[int64]Rows{}}
+		if err := (&remover{tx: tx}).documents(ctx, gone, ofNone(sessions)); err != nil {
 			return err
 		}
-		if err := e.count(ctx, tx, counts); err != nil {
+		if err := e.count(ctx, tx, gone.total()); err != nil {
 			return err
 		}
 		return e.forget(ctx, tx, sessions, nil)
@@ -51,6 +51,14 @@ func (e *erasure) rowsOf(ctx context.Context, sessions []string) error {
 		return problem
 	}
 	return e.tell(ctx, logged(tasks.Error, "documents that an earlier erasure left could not be deleted: "+tasks.Explain(problem)))
+}
+
+// ofNone are sessions whose process instances or tasks are gone already.
+func ofNone(ids []string) (sessions []session) {
+	for _, id := range ids {
+		sessions = append(sessions, session{id: id})
+	}
+	return sessions
 }
 
 // forget removes sessions from the record, but for some.

@@ -25,8 +25,9 @@ type erasure struct {
 	conn *pgxpool.Conn // holds the advisory locks of the replica that works on it, and does the work: it ends when they are lost
 }
 
-// tasksAtOnce is how many orphan tasks are erased in one transaction.
-const tasksAtOnce = 500
+// atOnce is how many process instances, or orphan tasks, are erased in one transaction: where an index is missing, each transaction
+// reads the whole table.
+const atOnce = 100
 
 // lockTimeout is how long a statement waits for what the Forms server has locked.
 const lockTimeout = 5 * time.Second
@@ -68,22 +69,15 @@ func (e *erasure) transactUpTo(ctx context.Context, tries uint, fn func(tx pgx.T
 
 // run does what an erasure has left to do. It fails only if the database is lost: the erasure must then be resumed.
 func (e *erasure) run(ctx context.Context) error {
-	ids, err := e.pending(ctx, anInstance)
-	if err != nil {
+	erase, together := e.instances, atOnce
+	if e.Manager != nil {
+		erase, together = e.instanceByServer, 1
+	}
+	if err := e.items(ctx, anInstance, together, erase); err != nil {
 		return err
 	}
-	for _, id := range ids {
-		if err := e.orFail(ctx, anInstance, id, e.instance(ctx, id)); err != nil {
-			return err
-		}
-	}
-	if ids, err = e.pending(ctx, aTask); err != nil {
+	if err := e.items(ctx, aTask, atOnce, e.orphans); err != nil {
 		return err
-	}
-	for chunk := range slices.Chunk(ids, tasksAtOnce) {
-		if err := e.orphansOrFail(ctx, chunk); err != nil {
-			return err
-		}
 	}
 	if err := e.documents(ctx); err != nil {
 		return err
@@ -91,8 +85,18 @@ func (e *erasure) run(ctx context.Context) error {
 	return e.finish(ctx)
 }
 
-func (e *erasure) pending(ctx context.Context, kind string) ([]int64, error) {
-	return collect(ctx, e.Pool, pgx.RowTo[int64], "SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id", e.id, kind)
+// items erases the items of a kind that are not settled yet, some of them together.
+func (e *erasure) items(ctx context.Context, kind string, together int, erase func(ctx context.Context, ids []int64) error) error {
+	ids, err := collect(ctx, e.Pool, pgx.RowTo[int64], "SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id", e.id, kind)
+	if err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(ids, together) {
+		if err := e.orFail(ctx, kind, chunk, erase); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errTaken says that another replica works on the erasure. It guards what it deletes and reports: the connection that does the
@@ -104,16 +108,24 @@ func endsWork(ctx context.Context, problem error) bool {
 	return ctx.Err() != nil || tasks.Lost(problem) || errors.Is(problem, errTaken)
 }
 
-// orFail records that an item failed, unless the problem ends the work.
-func (e *erasure) orFail(ctx context.Context, kind string, id int64, problem error) error {
+// orFail erases items together or, if one of them cannot be erased, in halves, so that the others are, and records which failed. It
+// fails only by what ends the work.
+func (e *erasure) orFail(ctx context.Context, kind string, ids []int64, erase func(ctx context.Context, ids []int64) error) error {
+	problem := erase(ctx, ids)
 	if problem == nil || endsWork(ctx, problem) {
 		return problem
 	}
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		if err := e.mark(ctx, tx, "FAILED", kind, id); err != nil {
+	if half := len(ids) / 2; half > 0 {
+		if err := e.orFail(ctx, kind, ids[:half], erase); err != nil {
 			return err
 		}
-		return e.append(ctx, tx, failed(kind, id, problem))
+		return e.orFail(ctx, kind, ids[half:], erase)
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		if err := e.mark(ctx, tx, "FAILED", kind, ids...); err != nil {
+			return err
+		}
+		return e.append(ctx, tx, failed(kind, ids[0], problem))
 	})
 }
 
@@ -135,20 +147,6 @@ func failed(kind string, id int64, problem error) Event {
 	return logged(tasks.Error, fmt.Sprintf("%s %d could not be erased: %s", what, id, tasks.Explain(problem)))
 }
 
-// orphansOrFail erases orphan tasks together or, if one of them cannot be erased, one by one, so that the others are.
-func (e *erasure) orphansOrFail(ctx context.Context, ids []int64) error {
-	problem := e.orphans(ctx, ids)
-	if len(ids) == 1 || problem == nil || endsWork(ctx, problem) {
-		return e.orFail(ctx, aTask, ids[0], problem)
-	}
-	for _, id := range ids {
-		if err := e.orFail(ctx, aTask, id, e.orphans(ctx, []int64{id})); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // count records how many rows were deleted.
 func (e *erasure) count(ctx context.Context, tx pgx.Tx, counts Rows) error {
 	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
@@ -157,51 +155,59 @@ func (e *erasure) count(ctx context.Context, tx pgx.Tx, counts Rows) error {
 }
 
 // done records that items are done, what was deleted, and the sessions whose documents must be deleted afterwards.
-func (e *erasure) done(ctx context.Context, tx pgx.Tx, kind string, ids []int64, counts Rows, sessions []session, itemOf func(session) int64, events ...Event) error {
+func (e *erasure) done(ctx context.Context, tx pgx.Tx, kind string, ids []int64, gone *removal, events ...Event) error {
 	if err := e.mark(ctx, tx, "DONE", kind, ids...); err != nil {
 		return err
 	}
-	if err := e.count(ctx, tx, counts); err != nil {
+	if err := e.count(ctx, tx, gone.total()); err != nil {
 		return err
 	}
 	if !e.InDatabase {
-		var sessionIDs []string
+		var sessions []string
 		var items []int64
-		for _, s := range sessions {
-			sessionIDs, items = append(sessionIDs, s.id), append(items, itemOf(s))
+		for _, s := range gone.sessions {
+			sessions, items = append(sessions, s.id), append(items, s.item)
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id) SELECT s, $1::text::uuid, $2, i FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
-			ON CONFLICT (session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, e.id, kind, sessionIDs, items); err != nil {
+			ON CONFLICT (session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, e.id, kind, sessions, items); err != nil {
 			return err
 		}
 	}
 	return e.append(ctx, tx, events...)
 }
 
-// instance erases a process instance.
-func (e *erasure) instance(ctx context.Context, id int64) error {
-	if e.Manager != nil {
-		return e.instanceByServer(ctx, id)
+// patience is how often a transaction about some items is tried, and how it locks their rows: several do not wait for one that is
+// locked.
+func patience(ids []int64) (tries uint, lock string) {
+	if len(ids) > 1 {
+		return 1, " FOR UPDATE NOWAIT"
 	}
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		item := func(session) int64 { return id }
-		in, err := readInstance(ctx, tx, id, " FOR UPDATE")
+	return maxTries, " FOR UPDATE"
+}
+
+// instances erases process instances.
+func (e *erasure) instances(ctx context.Context, ids []int64) error {
+	tries, lock := patience(ids)
+	return e.transactUpTo(ctx, tries, func(tx pgx.Tx) error {
+		there, err := readInstances(ctx, tx, ids, lock)
 		if err != nil {
 			return err
 		}
-		if in != nil && !ended(in.Status) {
-			if _, err := tx.Exec(ctx, "UPDATE tb_process_instance SET status = $2 WHERE id = $1", id, terminated); err != nil {
-				return err
+		if _, err := tx.Exec(ctx, "UPDATE tb_process_instance SET status = $2 WHERE id = ANY ($1) AND (status IN ($2, $3)) IS NOT TRUE", ids, terminated, complete); err != nil {
+			return err
+		}
+		gone, err := (&remover{tx: tx}).instances(ctx, ids, e.InDatabase)
+		if err != nil {
+			return err
+		}
+		var events []Event
+		for _, id := range ids {
+			if there[id] != nil && gone.rows[id]["tb_process_instance"] == 0 {
+				return errKept
 			}
+			events = append(events, e.erased(id, there[id], gone.rows[id])...)
 		}
-		counts, sessions, err := (&remover{tx: tx}).instance(ctx, id, e.InDatabase)
-		if err != nil {
-			return err
-		}
-		if in != nil && counts["tb_process_instance"] == 0 {
-			return errKept
-		}
-		return e.done(ctx, tx, anInstance, []int64{id}, counts, sessions, item, e.erased(id, in, counts)...)
+		return e.done(ctx, tx, anInstance, ids, gone, events...)
 	})
 }
 
@@ -220,14 +226,15 @@ func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
 	return []Event{logged(tasks.Info, fmt.Sprintf("process instance %d is gone itself; the rows that are left of it go", id)), {Instance: &InstanceErased{ID: id, Rows: counts}}}
 }
 
-// instanceByServer has the Forms server erase a process instance. The request is recorded first, so that an instance that is
+// instanceByServer has the Forms server erase the one process instance of ids. The request is recorded first, so that an instance that is
 // gone after a crash counts as erased.
-func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
+func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
+	id := ids[0]
 	var state string
 	if err := e.Pool.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id).Scan(&state); err != nil {
 		return err
 	}
-	in, err := readInstance(ctx, e.Pool, id, "")
+	in, err := readInstance(ctx, e.Pool, id)
 	if err != nil {
 		return err
 	}
@@ -242,75 +249,38 @@ func (e *erasure) instanceByServer(ctx context.Context, id int64) error {
 		in = &Instance{ID: id, Status: terminated}
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		var left Rows
+		left := &removal{}
 		if in == nil {
-			if left, _, err = (&remover{tx: tx, dry: true}).instance(ctx, id, e.InDatabase); err != nil {
+			if left, err = (&remover{tx: tx, dry: true}).instances(ctx, ids, e.InDatabase); err != nil {
 				return err
 			}
 		}
-		return e.done(ctx, tx, anInstance, []int64{id}, Rows{}, nil, nil, e.erased(id, in, left)...)
+		return e.done(ctx, tx, anInstance, ids, &removal{}, e.erased(id, in, left.rows[id])...)
 	})
 }
 
 // errKept says that a row was not deleted.
 var errKept = errors.New("a trigger or rule of its table keeps it")
 
-// orphans erases orphan tasks. One that by now belongs to a process instance, or does not exist, is reported. Several do not
-// wait for one that is locked.
+// orphans erases orphan tasks. One that by now belongs to a process instance, or does not exist, is reported.
 func (e *erasure) orphans(ctx context.Context, ids []int64) error {
-	tries, lock := uint(maxTries), " FOR UPDATE"
-	if len(ids) > 1 {
-		tries, lock = 1, " FOR UPDATE NOWAIT"
-	}
+	tries, lock := patience(ids)
 	return e.transactUpTo(ctx, tries, func(tx pgx.Tx) error {
-		erased, events, err := sortTasks(ctx, tx, ids, nil, lock)
-		if err != nil {
-			return err
-		}
 		r := &remover{tx: tx}
-		byTask, sessions, err := r.tasks(ctx, 0, erased)
+		orphans, events, err := r.sort(ctx, ids, lock)
 		if err != nil {
 			return err
 		}
-		counts := Rows{}
-		if e.InDatabase {
-			if counts, err = r.documents(ctx, idsOf(sessions)); err != nil {
-				return err
-			}
+		gone, err := r.orphans(ctx, orphans, e.InDatabase)
+		if err != nil {
+			return err
 		}
-		for _, id := range erased {
-			if byTask[id]["tb_task"] == 0 {
+		for _, o := range orphans {
+			if o.there && gone.rows[o.id]["tb_task"] == 0 {
 				return errKept
 			}
-			counts.add(byTask[id])
-			events = append(events, Event{Task: &TaskErased{ID: id, Rows: byTask[id]}})
+			events = append(events, Event{Task: &TaskErased{ID: o.id, Rows: gone.rows[o.id]}})
 		}
-		return e.done(ctx, tx, aTask, ids, counts, sessions, func(s session) int64 { return s.task }, events...)
+		return e.done(ctx, tx, aTask, ids, gone, events...)
 	})
-}
-
-// sortTasks finds out which tasks are orphans, and reports why the others stay. Tasks in gone have already been erased.
-func sortTasks(ctx context.Context, tx pgx.Tx, ids, gone []int64, lock string) (orphans []int64, events []Event, err error) {
-	type task struct {
-		ID       int64
-		Instance *int64
-	}
-	there, err := collect(ctx, tx, pgx.RowToStructByPos[task], "SELECT id::bigint, process_instance_id::bigint FROM tb_task WHERE id = ANY ($1) AND id <> ALL ($2) ORDER BY id"+lock, ids, append([]int64{}, gone...))
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, id := range ids {
-		i := slices.IndexFunc(there, func(t task) bool { return t.ID == id })
-		switch {
-		case i < 0:
-			events = append(events, logged(tasks.Info, fmt.Sprintf("there is no task %d", id)))
-		case there[i].Instance == nil:
-			events = append(events, logged(tasks.Warning, fmt.Sprintf("task %d stays: it is not known whether it belongs to a process instance", id)))
-		case *there[i].Instance != 0:
-			events = append(events, logged(tasks.Warning, fmt.Sprintf("task %d stays: it belongs to process instance %d", id, *there[i].Instance)))
-		default:
-			orphans = append(orphans, id)
-		}
-	}
-	return orphans, events, nil
 }

@@ -363,14 +363,17 @@ func TestDocumentsOfAnUnknownStorage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := bareForms(t, "one", "one.session_wfattach1", "one.session_wftask12")
-			f.db.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', CASE i WHEN 1 THEN 7 ELSE 0 END FROM generate_series(1, 3) i; INSERT INTO tb_process_instance VALUES (7, 'seven', 2); INSERT INTO tb_form_data VALUES (12, 1), (13, 2);
+			f.db.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', CASE i WHEN 1 THEN 7 ELSE 0 END FROM generate_series(1, 3) i; INSERT INTO tb_process_instance VALUES (7, 'seven', 2), (8, 'eight', 2); INSERT INTO tb_form_data VALUES (12, 1), (13, 2);
 				TRUNCATE tb_dm_chunk, tb_dm_session_reference; INSERT INTO tb_dm_chunk VALUES ('a', 0, ''), ('b', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('a', '_wftask12'), ('a', '_wfattach1'), ('b', 'other')`)
 			unknown := f.config
 			unknown.Folder, unknown.InDatabase = "", false
 			blind := &forms{Database: userdata.New(unknown), t: t, db: f.db, config: unknown}
 			stop := blind.work()
-			if _, receipt := blind.erase(userdata.Request{Tasks: []int64{3}}); !receipt.Succeeded {
-				t.Errorf("without documents: %+v", receipt)
+			if _, receipt := blind.erase(userdata.Request{Instances: []int64{8}}); !receipt.Succeeded {
+				t.Errorf("without tasks: %+v", receipt)
+			}
+			if _, receipt := blind.erase(userdata.Request{Tasks: []int64{3}}); receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "_wfattach3;") { // an attachment needs no form data
+				t.Errorf("a task without form data: %+v", receipt)
 			}
 			request := userdata.Request{Instances: []int64{7}, Tasks: []int64{2}}
 			foretold := blind.preview(request)
@@ -385,13 +388,108 @@ func TestDocumentsOfAnUnknownStorage(t *testing.T) {
 			seeing.work()
 			foretold = seeing.preview(request)
 			_, receipt = seeing.erase(request)
-			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) || !maps.Equal(foretold.Rows, receipt.Rows) || f.db.Int("SELECT count(*) FROM cleanupd.erasure_session") != 0 {
+			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) || !maps.Equal(foretold.Rows, receipt.Rows) || f.db.Int("SELECT count(*) FROM cleanupd.erasure_session WHERE item_id <> 3") != 0 {
 				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 			}
 			if c.InDatabase && (receipt.Rows["tb_dm_chunk"] != 1 || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != 1) || !c.InDatabase && len(f.files()) != 0 {
 				t.Errorf("%+v; left %v", receipt, f.files())
 			}
 		})
+	}
+}
+
+// A task's attachments go with it whether or not it has form data: of an orphan and of a process instance, from a folder and from
+// the database.
+func TestAttachmentsWithoutFormData(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]func(*userdata.Config){
+		"in a folder":     func(*userdata.Config) {},
+		"in the database": func(c *userdata.Config) { c.Folder, c.InDatabase = "", true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := bareForms(t, "one", "one.session_wfattach1", "two", "two.session_wfattach2", "other", "other.session_wfattach22")
+			f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 7), (2, 1, 'P0', 0); INSERT INTO tb_process_instance VALUES (7, 'seven', 2);
+				TRUNCATE tb_dm_chunk, tb_dm_session_reference; INSERT INTO tb_dm_chunk VALUES ('one', 0, ''), ('two', 0, ''), ('other', 0, '');
+				INSERT INTO tb_dm_session_reference VALUES ('one', '_wfattach1'), ('two', '_wfattach2'), ('other', '_wfattach22')`)
+			known(&f.config)
+			f.Database = userdata.New(f.config)
+			f.work()
+			request := userdata.Request{Instances: []int64{7}, Tasks: []int64{2}}
+			foretold := f.preview(request)
+			_, receipt := f.erase(request)
+			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) || !maps.Equal(foretold.Rows, receipt.Rows) {
+				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+			}
+			want := []string{"other", "other.session_wfattach22"}
+			if f.config.InDatabase {
+				if left := f.db.Strings("SELECT documentid FROM tb_dm_chunk UNION ALL SELECT documentid || '.session' || sessionid FROM tb_dm_session_reference"); !slices.Equal(left, want) {
+					t.Errorf("left %v", left)
+				}
+			} else if left := f.files(); !slices.Equal(left, want) {
+				t.Errorf("left %v", left)
+			}
+		})
+	}
+}
+
+// What is left of an orphan task that is gone itself is erased, unless it belongs to a process instance, or that is not known.
+func TestOrphanThatIsGone(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t, "one", "one.session_wftask5")
+	f.db.Do(`INSERT INTO tb_assignment VALUES (1, 1, 1, 0), (2, 1, 1, 0), (3, 2, 1, 7), (4, 3, 1, NULL), (5, 3, 1, 0), (6, 5, 1, 0); INSERT INTO tb_form_data VALUES (5, 1), (6, 4); INSERT INTO tb_task_acl VALUES (1), (2), (3)`)
+	f.work()
+	request := userdata.Request{Tasks: []int64{1, 2, 3, 4, 6}}
+	foretold := f.preview(request)
+	events, receipt := f.erase(request)
+	if !receipt.Succeeded || !maps.Equal(foretold.Rows, receipt.Rows) || !slices.Equal(foretold.Files, receipt.Files) || len(receipt.Files) != 2 || len(receipt.Problems) != 2 ||
+		!maps.Equal(receipt.Rows, userdata.Rows{"tb_assignment": 2, "tb_form_data": 2, "tb_task_acl": 1}) {
+		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+	}
+	for _, said := range []string{"task 1 is gone itself", "task 2 stays: it belongs to process instance 7", "task 3 stays: it is not known", "task 4 is gone itself", "there is no task 6"} {
+		if !f.said(events, said) {
+			t.Errorf("not said: %s", said)
+		}
+	}
+	if left := f.db.Strings("SELECT id::text FROM tb_assignment ORDER BY id"); !slices.Equal(left, []string{"3", "4", "5", "6"}) || f.db.Int("SELECT count(*) FROM tb_task_acl") != 2 {
+		t.Errorf("left %v", left)
+	}
+}
+
+// Many process instances are erased with few statements, each of which reads a table without an index once; one that cannot go
+// stays alone.
+func TestManyInstances(t *testing.T) {
+	t.Parallel()
+	f := bareForms(t)
+	f.db.Do(`INSERT INTO tb_process_instance SELECT i, 'i' || i, i % 5 FROM generate_series(1, 5000) i; INSERT INTO tb_101 (process_instance_id) SELECT i % 5000 + 1 FROM generate_series(1, 50000) i;
+		INSERT INTO tb_task SELECT i, 1, 'P0', i % 5000 + 1 FROM generate_series(1, 10000) i; ANALYZE;
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 3210 THEN RAISE ''not this one''; END IF; RETURN OLD; END';
+		CREATE TRIGGER refuse BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	config, err := pgxpool.ParseConfig(f.db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := &counter{}
+	config.ConnConfig.Tracer = statements
+	if f.config.Pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.config.Pool.Close)
+	f.Database = userdata.New(f.config)
+	f.work()
+	var ids []int64
+	for id := range int64(5_000) {
+		ids = append(ids, id+1)
+	}
+	events, receipt := f.erase(userdata.Request{Instances: ids})
+	if n := statements.n.Load(); n > 3_000 {
+		t.Errorf("%d statements", n)
+	}
+	if told := slices.DeleteFunc(slices.Clone(events), func(e userdata.Event) bool { return e.Instance == nil }); len(told) != 4_999 || receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "process instance 3210 could not be erased") {
+		t.Errorf("%d process instances were told of; %+v", len(told), receipt.Problems)
+	}
+	if left := f.db.Strings("SELECT DISTINCT process_instance_id::text FROM tb_101"); !slices.Equal(left, []string{"3210"}) || receipt.Rows["tb_101"] != 49_990 || receipt.Rows["tb_task"] != 9_998 {
+		t.Errorf("left %v; %+v", left, receipt.Rows)
 	}
 }
 

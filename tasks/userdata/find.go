@@ -161,17 +161,13 @@ func (f *finding) list(ctx context.Context, tx pgx.Tx) ([]Instance, error) {
 		byID[id] = Instance{ID: id, Reasons: reasons}
 	}
 	ids := slices.Sorted(maps.Keys(byID))
-	rows, err := tx.Query(ctx, instances, ids)
+	there, err := readInstances(ctx, tx, ids, "")
 	if err != nil {
-		return nil, err
-	}
-	var there Instance
-	if _, err := pgx.ForEachRow(rows, []any{&there.ID, &there.Invocation, &there.Status}, func() error {
-		there.Reasons = byID[there.ID].Reasons
-		byID[there.ID] = there
-		return nil
-	}); err != nil {
 		return nil, fmt.Errorf("read the process instances: %w", err)
+	}
+	for id, in := range there {
+		in.Reasons = byID[id].Reasons
+		byID[id] = *in
 	}
 	var list []Instance
 	for _, id := range ids {

@@ -12,17 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// sessionsOf are the session ids of a task's documents, by the ids of its form data.
-func sessionsOf(task int64, formData ...int64) (ids []string) {
-	for _, fd := range formData {
-		ids = append(ids, fmt.Sprintf("_wftask%d", fd), fmt.Sprintf("_wftaskformid%d", fd))
-	}
-	if len(formData) > 0 {
-		ids = append(ids, fmt.Sprintf("_wfattach%d", task))
-	}
-	return ids
-}
-
 // marker parses a marker file's name: the document, and the session that refers to it.
 func marker(name string) (guid, session string, ok bool) {
 	guid, session, ok = strings.Cut(name, ".session")

@@ -37,15 +37,26 @@ var errNoInvocation = errors.New("it has no long-lived invocation id, by which t
 // errStillRuns says that a process instance did not end.
 var errStillRuns = errors.New("it was told to terminate, and still ran five minutes later")
 
-// readInstance reads a process instance; nil if it does not exist.
-func readInstance(ctx context.Context, db querier, id int64, lock string) (*Instance, error) {
-	in := &Instance{}
-	err := db.QueryRow(ctx, "SELECT id::bigint, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0)::int FROM tb_process_instance WHERE id = $1"+lock, id).
-		Scan(&in.ID, &in.Invocation, &in.Status)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+// readInstances reads those of some process instances that exist, by their ids.
+func readInstances(ctx context.Context, db querier, ids []int64, lock string) (map[int64]*Instance, error) {
+	rows, err := db.Query(ctx, instances+" ORDER BY id"+lock, ids)
+	if err != nil {
+		return nil, err
 	}
-	return in, err
+	there := map[int64]*Instance{}
+	var in Instance
+	_, err = pgx.ForEachRow(rows, []any{&in.ID, &in.Invocation, &in.Status}, func() error {
+		found := in
+		there[in.ID] = &found
+		return nil
+	})
+	return there, err
+}
+
+// readInstance reads a process instance; nil if it does not exist.
+func readInstance(ctx context.Context, db querier, id int64) (*Instance, error) {
+	there, err := readInstances(ctx, db, []int64{id}, "")
+	return there[id], err
 }
 
 // purgeByServer has the Forms server erase a process instance.
@@ -65,13 +76,13 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 			case <-limited.Done():
 				return context.Cause(limited)
 			}
-			if in, err = readInstance(ctx, e.Pool, in.ID, ""); err != nil || in == nil {
+			if in, err = readInstance(ctx, e.Pool, in.ID); err != nil || in == nil {
 				return err
 			}
 		}
 	}
 	problem := e.Manager.PurgeProcessInstance(ctx, in.Invocation)
-	if in, err = readInstance(ctx, e.Pool, in.ID, ""); err != nil || in == nil { // gone, even if the answer was lost
+	if in, err = readInstance(ctx, e.Pool, in.ID); err != nil || in == nil { // gone, even if the answer was lost
 		return err
 	}
 	if problem != nil {

@@ -114,9 +114,11 @@ func (m *model) find(user string, principals []string) (reasons map[int64][]stri
 // sessions are those of tasks' documents.
 func (m *model) sessions(tasks []int64) map[string]bool {
 	sessions := map[string]bool{}
+	for _, task := range tasks {
+		sessions[fmt.Sprintf("_wfattach%d", task)] = true
+	}
 	for _, fd := range m.Table("tb_form_data").Rows {
 		if slices.Contains(tasks, fd[1].(int64)) {
-			sessions[fmt.Sprintf("_wfattach%d", fd[1])] = true
 			sessions[fmt.Sprintf("_wftask%d", fd[0])] = true
 			sessions[fmt.Sprintf("_wftaskformid%d", fd[0])] = true
 		}

@@ -60,43 +60,53 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	var events []Event
 	err = pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		remover := &remover{tx: tx, dry: true}
-		for _, id := range r.Instances {
-			in, err := readInstance(ctx, tx, id, "")
+		for chunk := range slices.Chunk(r.Instances, atOnce) {
+			there, err := readInstances(ctx, tx, chunk, "")
 			if err != nil {
 				return err
 			}
-			if d.Manager != nil && in != nil && in.Invocation == "" {
-				events = append(events, failed(anInstance, id, errNoInvocation))
-				continue
+			if d.Manager != nil { // the Forms server purges only what it knows
+				chunk = slices.DeleteFunc(slices.Clone(chunk), func(id int64) bool {
+					unknown := there[id] != nil && there[id].Invocation == ""
+					if unknown {
+						events = append(events, failed(anInstance, id, errNoInvocation))
+					}
+					return unknown
+				})
 			}
-			counts, found, err := remover.instance(ctx, id, d.InDatabase)
+			gone, err := remover.instances(ctx, chunk, d.InDatabase)
 			if err != nil {
 				return err
 			}
-			if d.Manager == nil || in != nil && d.Folder != "" { // the Forms server deletes its documents itself
-				sessions = append(sessions, idsOf(found)...)
+			for _, s := range gone.sessions {
+				if d.Manager == nil || there[s.item] != nil && d.Folder != "" { // the Forms server deletes its documents itself
+					sessions = append(sessions, s.id)
+				}
 			}
-			events = append(events, d.erased(id, in, counts)...)
+			for _, id := range chunk {
+				events = append(events, d.erased(id, there[id], gone.rows[id])...)
+			}
 		}
-		orphans, others, err := sortTasks(ctx, tx, r.Tasks, remover.counted.tasks, "")
+		orphans, others, err := remover.sort(ctx, r.Tasks, "")
 		if err != nil {
 			return err
 		}
 		events = append(events, others...)
-		byTask, found, err := remover.tasks(ctx, 0, orphans)
+		gone, err := remover.orphans(ctx, orphans, false)
 		if err != nil {
 			return err
 		}
-		sessions = append(sessions, idsOf(found)...)
 		if d.InDatabase {
-			counts, err := remover.documents(ctx, slices.Concat(idsOf(found), earlierSessions))
-			if err != nil {
+			if err := remover.documents(ctx, gone, append(ofNone(earlierSessions), gone.sessions...)); err != nil {
 				return err
 			}
-			out.Rows.add(counts)
+			out.Rows.add(gone.rows[0])
 		}
-		for _, id := range orphans {
-			events = append(events, Event{Task: &TaskErased{id, byTask[id]}})
+		for _, s := range gone.sessions {
+			sessions = append(sessions, s.id)
+		}
+		for _, o := range orphans {
+			events = append(events, Event{Task: &TaskErased{o.id, gone.rows[o.id]}})
 		}
 		return nil
 	})

@@ -3,6 +3,9 @@ package userdata
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -17,205 +20,240 @@ type remover struct {
 	sessions []string
 }
 
-// remove deletes the rows of a table, with alias r, that match a condition, and counts them by a key.
-func (r *remover) remove(ctx context.Context, table, key, where string, args ...any) (map[int64]int64, error) {
-	sql := fmt.Sprintf("SELECT %[2]s AS key FROM %[1]s AS r WHERE %[3]s", table, key, where)
+// session is a session id, and the process instance or orphan task that its documents belong to.
+type session struct {
+	id   string
+	item int64
+}
+
+// removal is what goes of some process instances or orphan tasks.
+type removal struct {
+	rows     map[int64]Rows // by item
+	sessions []session      // whose documents must go, too
+}
+
+// add adds rows of a table, counted by item.
+func (g *removal) add(table string, counts map[int64]int64) {
+	for item, n := range counts {
+		if g.rows[item] == nil {
+			g.rows[item] = Rows{}
+		}
+		g.rows[item][table] += n
+	}
+}
+
+// total is all of its rows.
+func (g *removal) total() Rows {
+	total := Rows{}
+	for _, rows := range g.rows {
+		total.add(rows)
+	}
+	return total
+}
+
+// doomed says which rows of a table go, and by which number they are counted. The table's alias is r; it is joined with another
+// relation unless with is empty.
+type doomed struct{ table, with, where, key string }
+
+// remove deletes the rows that it says, and counts them by their key.
+func (r *remover) remove(ctx context.Context, m doomed, args ...any) (map[int64]int64, error) {
+	from, also := m.table+" AS r", ""
+	if m.with != "" {
+		from, also = from+", "+m.with, " USING "+m.with
+	}
+	sql := fmt.Sprintf("SELECT %s AS key FROM %s WHERE %s", m.key, from, m.where)
 	if !r.dry {
-		sql = fmt.Sprintf("DELETE FROM %s AS r WHERE %s RETURNING %s AS key", table, where, key)
+		sql = fmt.Sprintf("DELETE FROM %s AS r%s WHERE %s RETURNING %s AS key", m.table, also, m.where, m.key)
 	}
 	rows, err := r.tx.Query(ctx, "WITH gone AS ("+sql+") SELECT COALESCE(key, 0), count(*) FROM gone GROUP BY key", args...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", table, err)
+		return nil, fmt.Errorf("%s: %w", m.table, err)
 	}
 	counts := map[int64]int64{}
-	var id, n int64
-	if _, err := pgx.ForEachRow(rows, []any{&id, &n}, func() error {
-		counts[id] += n
+	var key, n int64
+	if _, err := pgx.ForEachRow(rows, []any{&key, &n}, func() error {
+		counts[key] += n
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("%s: %w", table, err)
+		return nil, fmt.Errorf("%s: %w", m.table, err)
 	}
 	return counts, nil
 }
 
-// session is a session id and the task that it belongs to.
-type session struct {
-	id   string
-	task int64
+// optional are the tables about tasks that not every version has.
+var optional = []string{"tb_task_acl", "tb_task_attachment"}
+
+// there are the tables of some that exist.
+func there(ctx context.Context, tx pgx.Tx, tables []string) ([]string, error) {
+	return collect(ctx, tx, pgx.RowTo[string], "SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass(name) IS NOT NULL", tables)
 }
 
-// idsOf are the ids of sessions.
-func idsOf(sessions []session) (ids []string) {
-	for _, s := range sessions {
-		ids = append(ids, s.id)
-	}
-	return ids
-}
-
-// formData removes the form data of tasks, counts it by task, and returns the session ids of its documents. It deletes
-// exactly what it has read: form data that came a moment later would otherwise be deleted without its documents.
-func (r *remover) formData(ctx context.Context, tasks []int64) (counts map[int64]int64, sessions []session, err error) {
-	sql := "SELECT task_id::bigint AS task, id::bigint AS id FROM tb_form_data WHERE task_id = ANY ($1)"
-	if !r.dry {
-		sql = "DELETE FROM tb_form_data WHERE task_id = ANY ($1) RETURNING task_id::bigint AS task, id::bigint AS id"
-	}
-	rows, err := r.tx.Query(ctx, "WITH gone AS ("+sql+") SELECT task, array_agg(id ORDER BY id) FROM gone GROUP BY task ORDER BY task", tasks)
-	if err != nil {
-		return nil, nil, fmt.Errorf("tb_form_data: %w", err)
-	}
-	counts = map[int64]int64{}
-	var (
-		task int64
-		ids  []int64
-	)
-	if _, err := pgx.ForEachRow(rows, []any{&task, &ids}, func() error {
-		counts[task] = int64(len(ids))
-		for _, id := range sessionsOf(task, ids...) {
-			sessions = append(sessions, session{id, task})
+// tasks removes locked tasks with everything that depends on them. items says of which process instance each task is, or that it is
+// an orphan, by its own id; instances are what tb_task says.
+func (r *remover) tasks(ctx context.Context, g *removal, items map[int64]int64, instances []int64) error {
+	ids := slices.Sorted(maps.Keys(items))
+	remove := func(m doomed, args ...any) error {
+		byTask, err := r.remove(ctx, m, args...)
+		for task, n := range byTask {
+			g.add(m.table, map[int64]int64{items[task]: n})
 		}
-		return nil
-	}); err != nil {
-		return nil, nil, fmt.Errorf("tb_form_data: %w", err)
-	}
-	return counts, sessions, nil
-}
-
-// tasks removes locked tasks of a process instance (0: orphans), with everything that depends on them. The rows of each
-// are counted by table. The documents of the returned sessions must be deleted, too.
-func (r *remover) tasks(ctx context.Context, instance int64, ids []int64) (counts map[int64]Rows, sessions []session, err error) {
-	counts = map[int64]Rows{}
-	for _, id := range ids {
-		counts[id] = Rows{}
-	}
-	add := func(table string, gone map[int64]int64) {
-		for id, n := range gone {
-			counts[id][table] = n
-		}
-	}
-	remove := func(table, key, where string, args ...any) error {
-		gone, err := r.remove(ctx, table, key, where, args...)
-		add(table, gone)
 		return err
 	}
-	for _, table := range []string{"tb_task_acl", "tb_task_attachment"} {
-		var exists bool
-		if err := r.tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&exists); err != nil {
-			return nil, nil, err
-		}
-		if !exists {
-			continue
-		}
-		if err := remove(table, "r.task_id::bigint", "r.task_id = ANY ($1)", ids); err != nil {
-			return nil, nil, err
-		}
-	}
-	gone, sessions, err := r.formData(ctx, ids)
+	tables, err := there(ctx, r.tx, optional)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	add("tb_form_data", gone)
-	if err := remove("tb_assignment", "r.task_id::bigint", "r.task_id = ANY ($1) AND (r.process_instance_id <> ALL ($2)) IS NOT FALSE", ids, r.counted.instances); err != nil {
-		return nil, nil, err
+	for _, table := range tables {
+		if err := remove(doomed{table: table, where: "r.task_id = ANY ($1)", key: "r.task_id::bigint"}, ids); err != nil {
+			return err
+		}
+	}
+	if err := r.formData(ctx, g, items); err != nil {
+		return err
+	}
+	if err := remove(doomed{table: "tb_assignment", where: "r.task_id = ANY ($1) AND (r.process_instance_id <> ALL ($2)) IS NOT FALSE", key: "r.task_id::bigint"}, ids, r.counted.instances); err != nil {
+		return err
 	}
 	if r.dry {
 		r.counted.tasks = append(r.counted.tasks, ids...)
 	}
-	return counts, sessions, remove("tb_task", "r.id::bigint", "r.id = ANY ($1) AND r.process_instance_id = $2", ids, instance)
+	return remove(doomed{table: "tb_task", where: "r.id = ANY ($1) AND r.process_instance_id = ANY ($2)", key: "r.id::bigint"}, ids, instances)
+}
+
+// formData removes the form data of tasks, and adds the sessions of their documents. It deletes exactly what it has read: form data
+// that came a moment later would otherwise be deleted without its documents.
+func (r *remover) formData(ctx context.Context, g *removal, items map[int64]int64) error {
+	sql := "SELECT task_id::bigint AS task, id::bigint AS id FROM tb_form_data AS r WHERE task_id = ANY ($1)"
+	if !r.dry {
+		sql = "DELETE FROM tb_form_data AS r WHERE task_id = ANY ($1) RETURNING task_id::bigint AS task, id::bigint AS id"
+	}
+	ids := slices.Sorted(maps.Keys(items))
+	rows, err := r.tx.Query(ctx, sql, ids)
+	if err != nil {
+		return fmt.Errorf("tb_form_data: %w", err)
+	}
+	var task, id int64
+	if _, err := pgx.ForEachRow(rows, []any{&task, &id}, func() error {
+		g.add("tb_form_data", map[int64]int64{items[task]: 1})
+		g.sessions = append(g.sessions, session{fmt.Sprintf("_wftask%d", id), items[task]}, session{fmt.Sprintf("_wftaskformid%d", id), items[task]})
+		return nil
+	}); err != nil {
+		return fmt.Errorf("tb_form_data: %w", err)
+	}
+	for _, task := range ids { // attachments need no form data
+		g.sessions = append(g.sessions, session{fmt.Sprintf("_wfattach%d", task), items[task]})
+	}
+	return nil
 }
 
 // documents removes the documents of sessions from the storage in the database, unless another session refers to them.
-// Meanwhile nobody can add such a reference.
-func (r *remover) documents(ctx context.Context, sessions []string) (Rows, error) {
+// Meanwhile nobody can add such a reference. One that several items share is counted with the last of these.
+func (r *remover) documents(ctx context.Context, g *removal, sessions []session) error {
 	if len(sessions) == 0 {
-		return Rows{}, nil
+		return nil
 	}
 	if !r.dry {
 		if _, err := r.tx.Exec(ctx, "LOCK TABLE tb_dm_session_reference IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	r.sessions = append(r.sessions, sessions...)
-	counts := Rows{}
-	for _, step := range []struct {
-		table, where string
-		args         []any
-	}{
-		{"tb_dm_chunk", `r.documentid IN (SELECT documentid FROM tb_dm_session_reference WHERE sessionid = ANY ($1))
-			AND NOT EXISTS (SELECT FROM tb_dm_session_reference AS o WHERE o.documentid = r.documentid AND (o.sessionid <> ALL ($2)) IS NOT FALSE)`, []any{sessions, r.sessions}},
-		{"tb_dm_session_reference", "r.sessionid = ANY ($1)", []any{sessions}},
-		{"tb_dm_deletion", "r.sessionid = ANY ($1)", []any{sessions}},
-	} {
-		gone, err := r.remove(ctx, step.table, "0", step.where, step.args...)
-		if err != nil {
-			return nil, err
-		}
-		if step.table == "tb_dm_chunk" && !r.dry { // without its references nobody would find it again
-			var left bool
-			if err := r.tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM tb_dm_chunk AS r WHERE "+step.where+")", step.args...).Scan(&left); err != nil {
-				return nil, err
-			}
-			if left {
-				return nil, fmt.Errorf("tb_dm_chunk: %w", errKept)
-			}
-		}
-		if gone[0] > 0 {
-			counts[step.table] = gone[0]
-		}
+	ids, items := make([]string, len(sessions)), make([]int64, len(sessions))
+	for i, s := range sessions {
+		ids[i], items[i] = s.id, s.item
 	}
-	return counts, nil
-}
-
-// instance removes a process instance that has ended and is locked: its rows in the workflows' tables, its tasks, and
-// itself.
-func (r *remover) instance(ctx context.Context, id int64, inDatabase bool) (counts Rows, sessions []session, err error) {
-	counts = Rows{}
-	add := func(name, table, where string, args ...any) error {
-		gone, err := r.remove(ctx, table, "0", where, args...)
-		if gone[0] > 0 {
-			counts[name] += gone[0]
-		}
+	r.sessions = append(r.sessions, ids...)
+	const (
+		given    = "(SELECT id, max(item) AS item FROM unnest($1::text[], $2::bigint[]) AS u (id, item) GROUP BY id) AS s"
+		referred = "(SELECT o.documentid, max(s.item) AS item FROM tb_dm_session_reference AS o JOIN " + given + " ON o.sessionid = s.id GROUP BY o.documentid) AS d"
+	)
+	chunks := doomed{"tb_dm_chunk", referred, `r.documentid = d.documentid
+		AND NOT EXISTS (SELECT FROM tb_dm_session_reference AS o WHERE o.documentid = r.documentid AND (o.sessionid <> ALL ($3)) IS NOT FALSE)`, "d.item"}
+	gone, err := r.remove(ctx, chunks, ids, items, r.sessions)
+	if err != nil {
 		return err
 	}
+	g.add(chunks.table, gone)
+	if !r.dry { // without its references nobody would find it again
+		var left bool
+		if err := r.tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM tb_dm_chunk AS r, "+referred+" WHERE "+chunks.where+")", ids, items, r.sessions).Scan(&left); err != nil {
+			return err
+		}
+		if left {
+			return fmt.Errorf("tb_dm_chunk: %w", errKept)
+		}
+	}
+	for _, table := range []string{"tb_dm_session_reference", "tb_dm_deletion"} {
+		gone, err := r.remove(ctx, doomed{table, given, "r.sessionid = s.id", "s.item"}, ids, items)
+		if err != nil {
+			return err
+		}
+		g.add(table, gone)
+	}
+	return nil
+}
+
+// instances removes process instances that have ended and are locked: their rows in the workflows' tables, their tasks, and
+// themselves.
+func (r *remover) instances(ctx context.Context, ids []int64, inDatabase bool) (*removal, error) {
+	g := &removal{rows: map[int64]Rows{}}
 	type table struct {
 		OID                uint32
 		Name, Quoted, Type string
 	}
 	tables, err := collect(ctx, r.tx, pgx.RowToStructByPos[table], workflowTables+" ORDER BY name")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = strconv.FormatInt(id, 10)
 	}
 	for _, t := range tables {
-		if err := add(t.Name, t.Quoted, "r.process_instance_id = $1::text::"+t.Type, fmt.Sprint(id)); err != nil {
-			return nil, nil, err
+		gone, err := r.remove(ctx, doomed{table: t.Quoted, where: "r.process_instance_id = ANY ($1::text[]::" + t.Type + "[])", key: "r.process_instance_id::text::numeric::bigint"}, texts)
+		if err != nil {
+			return nil, err
 		}
+		g.add(t.Name, gone)
 	}
 	lock := " FOR UPDATE"
 	if r.dry {
 		lock = ""
 	}
-	ids, err := collect(ctx, r.tx, pgx.RowTo[int64], "SELECT id::bigint FROM tb_task WHERE process_instance_id = $1 ORDER BY id"+lock, id)
+	rows, err := r.tx.Query(ctx, "SELECT id::bigint, process_instance_id::bigint FROM tb_task WHERE process_instance_id = ANY ($1) ORDER BY id"+lock, ids)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	byTask, sessions, err := r.tasks(ctx, id, ids)
-	if err != nil {
-		return nil, nil, err
+	items := map[int64]int64{}
+	var task, instance int64
+	if _, err := pgx.ForEachRow(rows, []any{&task, &instance}, func() error {
+		items[task] = instance
+		return nil
+	}); err != nil {
+		return nil, err
 	}
-	for _, gone := range byTask {
-		counts.add(gone)
+	if err := r.tasks(ctx, g, items, ids); err != nil {
+		return nil, err
 	}
 	if inDatabase {
-		gone, err := r.documents(ctx, idsOf(sessions))
-		if err != nil {
-			return nil, nil, err
+		if err := r.documents(ctx, g, g.sessions); err != nil {
+			return nil, err
 		}
-		counts.add(gone)
 	}
-	if err := add("tb_assignment", "tb_assignment", "r.process_instance_id = $1 AND (r.task_id <> ALL ($2)) IS NOT FALSE", id, r.counted.tasks); err != nil {
-		return nil, nil, err
+	for _, m := range []struct {
+		doomed
+		args []any
+	}{
+		{doomed{table: "tb_assignment", where: "r.process_instance_id = ANY ($1) AND (r.task_id <> ALL ($2)) IS NOT FALSE", key: "r.process_instance_id::bigint"}, []any{ids, r.counted.tasks}},
+		{doomed{table: "tb_process_instance", where: "r.id = ANY ($1)", key: "r.id::bigint"}, []any{ids}},
+	} {
+		gone, err := r.remove(ctx, m.doomed, m.args...)
+		if err != nil {
+			return nil, err
+		}
+		g.add(m.table, gone)
 	}
 	if r.dry {
-		r.counted.instances = append(r.counted.instances, id)
+		r.counted.instances = append(r.counted.instances, ids...)
 	}
-	return counts, sessions, add("tb_process_instance", "tb_process_instance", "r.id = $1", id)
+	return g, nil
 }
