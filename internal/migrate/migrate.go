@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -19,7 +20,9 @@ import (
 const schemaLock = 0x636c65616e757064
 
 // Up brings the schema cleanupd to the newest of the migrations; versionTable is the table in it that holds the version. If
-// there is nothing to do, it needs no right to change the schema.
+// there is nothing to do, it needs no right to change the schema. It leaves a newer schema as it is, and fails if that lacks what
+// these migrations made: a migration that takes something away says in the table's column oldest up to which version programs
+// need it.
 func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) error {
 	err := locked(ctx, conn, migrations, "cleanupd."+versionTable)
 	var pgErr *pgconn.PgError
@@ -67,11 +70,22 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 		return err
 	}
 	newest := int32(len(migrator.Migrations))
-	if version > newest {
-		return fmt.Errorf("the database is at version %d, this program knows %d: use the program that made it, or a newer one", version, newest)
-	}
 	if version == newest {
 		return nil
+	}
+	table := pgx.Identifier(strings.Split(versionTable, ".")).Sanitize()
+	if version > newest {
+		var oldest int32
+		if err := conn.QueryRow(ctx, "SELECT oldest FROM "+table).Scan(&oldest); err != nil {
+			return err
+		}
+		if oldest > newest {
+			return fmt.Errorf("the database is at version %d, for programs that know %d or more; this one knows %d: use a newer one", version, oldest, newest)
+		}
+		return nil
+	}
+	if _, err := conn.Exec(ctx, "ALTER TABLE "+table+" ADD COLUMN IF NOT EXISTS oldest int NOT NULL DEFAULT 0"); err != nil {
+		return err
 	}
 	return migrator.Migrate(ctx)
 }
