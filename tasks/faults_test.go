@@ -44,6 +44,7 @@ type scene struct {
 	rng      *rand.Rand
 	db       *pgtest.DB
 	server   *localpg.Server
+	disk     *pgtest.Disk // of the database; nil: none that can be filled
 	networks []*badnet.Proxy
 	replicas []*replica
 	revivals sync.WaitGroup
@@ -68,6 +69,8 @@ var faults = map[string]func(s *scene, i int) bool{
 	"backends terminated":         always((*scene).terminate),
 	"server restarted, fast":      func(s *scene, _ int) bool { return s.restart(true) },
 	"server restarted, immediate": func(s *scene, _ int) bool { return s.restart(false) },
+	"standby away for a while":    func(s *scene, _ int) bool { return s.stall() },
+	"disk full for a while":       func(s *scene, _ int) bool { return s.fill() },
 }
 
 func (s *scene) within(from, to int) time.Duration {
@@ -128,6 +131,36 @@ func (s *scene) restart(fast bool) bool {
 	return true
 }
 
+// stall makes COMMITs wait, for longer than a lease, for a synchronous standby that is not there.
+func (s *scene) stall() bool {
+	if s.server == nil { // it is that of other tests, too
+		return false
+	}
+	for _, name := range []string{"nobody", ""} {
+		s.superuser("ALTER SYSTEM SET synchronous_standby_names = '" + name + "'")
+		s.superuser("SELECT pg_reload_conf()")
+		if name != "" {
+			time.Sleep(s.within(200, 4000))
+		}
+	}
+	return true
+}
+
+// fill leaves no room for the tables, for longer than a lease.
+func (s *scene) fill() bool {
+	if s.disk == nil {
+		return false
+	}
+	if err := s.disk.Fill(); err != nil {
+		s.t.Error(err)
+	}
+	time.Sleep(s.within(200, 4000))
+	if err := s.disk.Free(); err != nil {
+		s.t.Error(err)
+	}
+	return true
+}
+
 // Whatever happens to the replicas, their network and the database, a run ends; it has deleted what is obsolete by the
 // rules at its clock, and nothing else; its account is exact; and every watcher sees every event once.
 func TestFaults(t *testing.T) {
@@ -151,6 +184,12 @@ func TestFaults(t *testing.T) {
 					t.Parallel()
 					s := &scene{t: t, rng: rand.New(rand.NewPCG(seed, 4))}
 					s.db, s.server = setting.database(t)
+					if s.server != nil {
+						var err error
+						if s.disk, err = pgtest.OnDisk(t, s.db, s.server); err != nil {
+							t.Logf("the disk does not fill up: %v", err)
+						}
+					}
 					for name, n := range s.underFaults(program, seed, setting.move) {
 						mu.Lock()
 						met[name] += n

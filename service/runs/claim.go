@@ -1,11 +1,13 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,8 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// patience is how long a short transaction of the service's own may take: a connection that does not answer must not block
-// a replica forever.
+// patience is how long a short transaction of the service's own may take, or half the lease if that is shorter: a connection that
+// does not answer must not block a replica forever.
 const patience = 10 * time.Second
 
 // claim is a run that this replica holds.
@@ -32,9 +34,11 @@ type claim struct {
 	failed          bool // a task of it has
 	gaveUp          bool // after too many setbacks
 	cursor          purge.Cursor
-	setbacks        int    // how often in a row it was resumed without progress
-	reason          string // why it was last resumed
-	traceParent     string // the span of the call that requested it
+	setbacks        int         // how often in a row it was resumed without progress
+	reason          string      // why it was last resumed
+	leaseUntil      time.Time   // by the database's clock, as claimed
+	progressed      atomic.Bool // here, since it was claimed
+	traceParent     string      // the span of the call that requested it
 }
 
 // position is a task's place among the chosen ones, from 1.
@@ -61,30 +65,88 @@ func (m *Manager) take(ctx context.Context) (*claim, error) {
 	m.mu.Lock()
 	atWork := slices.AppendSeq([]string{}, maps.Keys(m.atWork))
 	m.mu.Unlock()
-	return m.claim(ctx, waiting, "", atWork)
+	var waits bool
+	if err := m.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE (state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()) AND id <> ALL ($1::text[]::uuid[]))", atWork).Scan(&waits); err != nil || !waits {
+		return nil, err
+	}
+	if err := m.writable(ctx); err != nil { // or the claim would stand, and nothing follow
+		return nil, err
+	}
+	return m.claim(ctx, waiting, "", "", atWork)
 }
 
 // claim makes a run this replica's, and says so in the run's log; nil when there is none. reason is why the run is resumed;
-// empty: another replica had it.
-func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) (c *claim, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+// empty: another replica had it. One that was told last is not told again.
+func (m *Manager) claim(ctx context.Context, which, reason, told string, args ...any) (*claim, error) {
+	asked := time.Now()
+	var c *claim
+	err := m.within(ctx, m.patience, func(ctx context.Context) (err error) {
+		c, err = m.tryClaim(ctx, which, reason, told, args...)
+		return err
+	})
+	if err != nil && c != nil {
+		err = m.verify(ctx, c, asked.Add(m.lease), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c != nil && c.reason != told {
+		m.metrics.setbacks.Inc()
+	}
+	return c, nil
+}
+
+// verify finds out whether a claim stands of which the COMMIT was not answered, for as long as its lease lasts. It returns nil, or
+// the claim's error.
+func (m *Manager) verify(ctx context.Context, c *claim, until time.Time, err error) error {
+	errMine := errors.New("it stands")
+	for time.Now().Before(until) && ctx.Err() == nil {
+		found := m.within(ctx, m.patience, func(ctx context.Context) error {
+			return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { // which ends in a ROLLBACK: a COMMIT might wait as well
+				var mine bool
+				// The lock waits until the claim's transaction has ended.
+				err := tx.QueryRow(ctx, "SELECT epoch = $2 AND holder = $3 AND lease_until = $4 FROM cleanupd.run WHERE id = $1::text::uuid FOR UPDATE", c.id, c.epoch, m.replica, c.leaseUntil).Scan(&mine)
+				if mine {
+					return errMine
+				}
+				return cmp.Or(err, pgx.ErrNoRows)
+			})
+		})
+		switch {
+		case errors.Is(found, errMine):
+			m.log.Warn("a claim stands, though its COMMIT was not answered", "run_id", c.id, "error", err)
+			return nil
+		case errors.Is(found, pgx.ErrNoRows):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(m.lease / 50):
+		}
+	}
+	return err
+}
+
+// progressNow is the SQL for a hash of a run's progress. The column progress has that of when its worker confirmed its start; it is
+// empty if none did since the run was claimed.
+const progressNow = `(SELECT md5(string_agg(concat_ws(' ', t.state, t.batches, t.cursor), ',' ORDER BY t.position)) FROM cleanupd.task t WHERE t.run_id = run.id)`
+
+// tryClaim is a claim's transaction. It returns the claim even if only the COMMIT fails, or is not answered.
+func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args ...any) (c *claim, err error) {
 	err = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		got := &claim{}
 		var state State
 		var holder string
-		// A run that its replica released was not set back.
+		// A run that its replica released was not set back; nor was one whose replica has not confirmed its start.
 		err := tx.QueryRow(ctx, `
 			WITH waiting AS (SELECT id, state, holder FROM cleanupd.run WHERE `+which+`)
-			UPDATE cleanupd.run r SET state = 'RUNNING', epoch = epoch + 1, lease_until = clock_timestamp() + $1::bigint * interval '1 microsecond', holder = $2,
+			UPDATE cleanupd.run SET state = 'RUNNING', epoch = epoch + 1, lease_until = clock_timestamp() + $1::bigint * interval '1 microsecond', holder = $2,
 				start_time = COALESCE(start_time, now()), reference_time = COALESCE(reference_time, now()),
-				setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN r.progress = now.progress THEN r.setbacks + 1 ELSE 1 END, progress = now.progress
-			FROM waiting, LATERAL (SELECT md5(string_agg(concat_ws(' ', t.state, t.batches, t.cursor), ',' ORDER BY t.position)) AS progress
-				FROM cleanupd.task t WHERE t.run_id = waiting.id) AS now
-			WHERE r.id = waiting.id
-			RETURNING r.id::text, epoch, dry_run, continue_on_error, reference_time, setbacks, trace_parent, waiting.state, waiting.holder`,
+				setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN progress = '' THEN setbacks WHEN progress = `+progressNow+` THEN setbacks + 1 ELSE 1 END, progress = ''
+			FROM waiting WHERE run.id = waiting.id
+			RETURNING run.id::text, epoch, lease_until, dry_run, continue_on_error, reference_time, setbacks, trace_parent, waiting.state, waiting.holder`,
 			append([]any{m.lease.Microseconds(), m.replica}, args...)...).
-			Scan(&got.id, &got.epoch, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.setbacks, &got.traceParent, &state, &holder)
+			Scan(&got.id, &got.epoch, &got.leaseUntil, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.setbacks, &got.traceParent, &state, &holder)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -109,22 +171,20 @@ func (m *Manager) claim(ctx context.Context, which, reason string, args ...any) 
 			}
 			event = Event{Kind: RunStarted, Run: run}
 		case holder != "":
-			if got.reason = reason; reason == "" {
-				got.reason = "replica " + holder + " fell silent"
+			if got.reason = cmp.Or(reason, "replica "+holder+" fell silent"); got.reason == told {
+				c = got
+				return nil
 			}
 			event.Level = tasks.Warning
 			event.Message = fmt.Sprintf("%s; %s (without progress: %d of at most %d times)", got.reason, event.Message, got.setbacks, maxSetbacks)
 		}
+		if err := appendEvents(ctx, tx, got.id, got.epoch, event); err != nil {
+			return err
+		}
 		c = got
-		return appendEvents(ctx, tx, got.id, got.epoch, event)
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if c != nil && c.reason != "" {
-		m.metrics.setbacks.Inc()
-	}
-	return c, nil
+	return c, err
 }
 
 // takeTasks sets the epoch of the run's tasks, and reads them. It waits for a batch that the previous worker is just

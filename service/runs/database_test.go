@@ -300,7 +300,7 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 	}{
 		"40P01": {"run the cleanup at a quieter hour", runs.CauseInternal},
 		"57014": {"look for a slow trigger", runs.CauseInternal},
-		"53100": {"given up after 11 setbacks without progress", runs.CauseUnavailable},
+		"53200": {"given up after 11 setbacks without progress", runs.CauseUnavailable},
 		"P0001": {"a trigger or function of the application refuses", runs.CauseInternal},
 		"23503": {"rows of another table refer to these", runs.CauseInternal},
 	} {

@@ -188,6 +188,13 @@ func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql str
 	return j.halt(reason)
 }
 
+// progressed says that the database took what the run wrote: it waits for nothing any more.
+func (j *journal) progressed() {
+	if !j.claim.progressed.Swap(true) {
+		j.m.waits(j.claim.id, "")
+	}
+}
+
 func batches(d purge.Delta) int64 {
 	if d.Empty() {
 		return 0
@@ -200,6 +207,7 @@ func (j *journal) add(d purge.Delta, written bool) {
 	defer j.mu.Unlock()
 	if written {
 		j.written, j.cursor = time.Now(), d.Cursor
+		j.progressed()
 	}
 	p := &j.progress
 	p.RowsDeleted += d.Deleted
@@ -273,6 +281,7 @@ func (j *journal) TaskFinished(ctx context.Context, state tasks.State, problem s
 		return append(events, Event{Kind: TaskFinished, Result: result}), nil
 	})
 	if err == nil {
+		j.progressed()
 		j.m.metrics.taskEnded(run, result)
 	}
 	return err

@@ -54,12 +54,14 @@ type Config struct {
 type Manager struct {
 	pool, calls  *pgxpool.Pool
 	lease        time.Duration
+	patience     time.Duration
 	replica      string
 	log          *slog.Logger
 	keepSchedule bool
 	history      time.Duration
 	settings     purge.Settings
 	wake         chan struct{} // a run may be waiting
+	pulse        pulse
 	metrics      *metrics
 	measured     *prometheus.Registry
 
@@ -69,14 +71,15 @@ type Manager struct {
 
 	mu     sync.Mutex
 	tails  map[string]*tail
-	atWork map[string]bool // runs, by their ids
+	atWork map[string]string // what its runs wait for, by their ids; empty: they go on
 }
 
 // New returns a Manager.
 func New(c Config) *Manager {
 	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), settings: c.Settings, wake: make(chan struct{}, 1),
-		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, tails: map[string]*tail{}, atWork: map[string]bool{}, measured: prometheus.NewRegistry()}
+		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
+	m.patience = min(patience, m.lease/2) // of a claim that was waited for in vain, some of the lease is left
 	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m.metrics = newMetrics(m.measured)
 	measurePools(m.measured, m.pool, m.calls)
@@ -86,12 +89,6 @@ func New(c Config) *Manager {
 
 // Metrics are what this replica measures of its own work, and what the database says about that of all replicas.
 func (m *Manager) Metrics() prometheus.Collector { return m.measured }
-
-// Ready fails if the database does not answer, or lacks the service's schema.
-func (m *Manager) Ready(ctx context.Context) error {
-	_, err := m.pool.Exec(ctx, "SELECT FROM cleanupd.run LIMIT 1")
-	return err
-}
 
 // Cancel requests that a run be stopped after its current batch, and returns the run. A run that no replica holds is
 // ended here; one that has ended is returned as it is. It fails with ErrNotFound.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -46,9 +47,9 @@ func (m *Manager) Work(ctx context.Context) {
 		err := rescue.Call(func() (err error) { c, err = m.take(ctx); return err })
 		rescue.Log(m.log, "take a run", err)
 		if err == nil && c != nil {
-			m.setAtWork(c.id, true)
+			m.waits(c.id, "")
 			wg.Go(func() {
-				defer m.setAtWork(c.id, false)
+				defer m.left(c.id)
 				rescue.Log(m.log, "run "+c.id, rescue.Call(func() error { m.work(ctx, c); return nil }))
 			})
 			continue
@@ -64,14 +65,11 @@ func (m *Manager) Work(ctx context.Context) {
 	}
 }
 
-func (m *Manager) setAtWork(id string, atWork bool) {
+// left forgets a run that is no longer worked on here.
+func (m *Manager) left(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if atWork {
-		m.atWork[id] = true
-	} else {
-		delete(m.atWork, id)
-	}
+	delete(m.atWork, id)
 }
 
 // every does something at once, and then again after each pause, until the context ends.
@@ -98,9 +96,6 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 	pause.InitialInterval, pause.MaxInterval, pause.Multiplier = m.lease/50, m.lease, 2
 	for c != nil {
 		log.Info("working on the run", "dry_run", c.dryRun, "epoch", c.epoch)
-		if c.setbacks <= 1 {
-			pause.Reset()
-		}
 		err := c.traced(ctx, func(ctx context.Context) error {
 			return rescue.Call(func() error { return m.attempt(ctx, c) })
 		})
@@ -115,6 +110,9 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 			return
 		}
 		log.Warn("set back", "reason", err)
+		if c.progressed.Load() {
+			pause.Reset()
+		}
 		for _, pool := range []*pgxpool.Pool{m.pool, m.calls} { // other connections may be as bad, or lead to a server that is no longer the primary
 			pool.Reset()
 		}
@@ -122,9 +120,19 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 	}
 }
 
-// retake claims a run again that the database set back; nil if another replica has it, or this one is stopping.
+// retake claims a run again that the database set back, as soon as it can be written; nil if another replica has it, or this one
+// is stopping. What the database had to be waited for does not count as a setback.
 func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause backoff.BackOff, log *slog.Logger) *claim {
-	for {
+	text, what, told, then := tasks.Explain(reason), waitsFor(reason), "", ""
+	if what != "" {
+		text = what + ": " + text
+		told = c.reason
+		m.waits(c.id, what)
+	}
+	for excused := what == ""; ; {
+		if !excused {
+			excused = m.excuse(ctx, c) == nil
+		}
 		select {
 		case <-ctx.Done():
 			log.Warn("left the run", "reason", errHandover)
@@ -132,15 +140,41 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 			return nil
 		case <-time.After(pause.NextBackOff()):
 		}
-		again, err := m.claim(ctx, setBack, tasks.Explain(reason), c.id, c.epoch)
-		if err == nil {
-			if again == nil {
-				log.Warn("left the run", "reason", errFenced)
+		err := m.writable(ctx)
+		if err != nil {
+			then = err.Error()
+			m.waits(c.id, then)
+		} else if excused {
+			full := text
+			if then != "" && then != what {
+				full += "; then: " + then
 			}
-			return again
+			var again *claim
+			if again, err = m.claim(ctx, setBack, full, told, c.id, c.epoch); err == nil {
+				if again == nil {
+					log.Warn("left the run", "reason", errFenced)
+				}
+				return again
+			}
 		}
 		log.Warn("cannot take the run up again", "error", err)
 	}
+}
+
+// excuse makes a claim one whose worker has not confirmed its start, so that whoever claims the run next counts no setback. It
+// counts as progress what there was. It waits for no standby.
+func (m *Manager) excuse(ctx context.Context, c *claim) error {
+	return m.within(ctx, m.patience, func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = off")
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, `UPDATE cleanupd.run SET progress = '', setbacks = CASE WHEN progress = `+progressNow+` THEN setbacks ELSE 0 END
+				WHERE id = $1::text::uuid AND epoch = $2 AND progress <> ''`, c.id, c.epoch)
+			return err
+		})
+	})
 }
 
 // attempt executes a run to its end, or returns what prevented that.
@@ -150,6 +184,9 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	defer context.AfterFunc(ctx, func() { // when the replica stops, the current statement may finish within the grace
 		time.AfterFunc(grace, func() { lose(errHandover) })
 	})()
+	if err := m.confirm(working, c); err != nil {
+		return err
+	}
 	j := &journal{m: m, claim: c, stopping: ctx.Done()}
 	var wg sync.WaitGroup
 	beside, stop := context.WithCancel(untraced(working))
@@ -245,6 +282,36 @@ func (m *Manager) outlast(ctx context.Context, c *claim) error {
 	})
 }
 
+// confirm says that the worker has started: from then on it is a setback if it does not get on. A database that lets it claim
+// the run and nothing else does not use up attempts.
+func (m *Manager) confirm(ctx context.Context, c *claim) error {
+	if err := m.prolong(ctx, m.lease, c, ", progress = "+progressNow); err != nil {
+		return fmt.Errorf("%w: the start could not be recorded: %w", tasks.ErrLost, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.atWork[c.id] != awaited[pgerrcode.DiskFull] { // there is room for this, but maybe for no more
+		m.atWork[c.id] = ""
+	}
+	return nil
+}
+
+// prolong renews the lease, and sets further columns.
+func (m *Manager) prolong(ctx context.Context, limit time.Duration, c *claim, more string) error {
+	return m.within(ctx, limit, func(ctx context.Context) error {
+		tag, err := m.pool.Exec(ctx, "UPDATE cleanupd.run SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'"+more+`
+			WHERE id = $1::text::uuid AND epoch = $2 AND state = 'RUNNING'`, c.id, c.epoch, m.lease.Microseconds())
+		switch {
+		case err != nil:
+			return err
+		case tag.RowsAffected() == 0:
+			return errFenced
+		}
+		m.pulse.answered()
+		return nil
+	})
+}
+
 // renew renews the lease, whatever statement is running, and ends the work if it cannot.
 func (m *Manager) renew(ctx context.Context, c *claim, lose context.CancelCauseFunc) {
 	ticker := time.NewTicker(m.lease / 3)
@@ -257,14 +324,11 @@ func (m *Manager) renew(ctx context.Context, c *claim, lose context.CancelCauseF
 		case <-ticker.C:
 		}
 		asked := time.Now()
-		attempt, cancel := context.WithTimeout(ctx, m.lease/3)
-		tag, err := m.pool.Exec(attempt, `UPDATE cleanupd.run SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'
-			WHERE id = $1::text::uuid AND epoch = $2 AND state = 'RUNNING'`, c.id, c.epoch, m.lease.Microseconds())
-		cancel()
+		err := m.prolong(ctx, m.lease/3, c, "")
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil && tag.RowsAffected() == 0:
+		case errors.Is(err, errFenced):
 			lose(errFenced)
 			return
 		case err == nil:

@@ -1,0 +1,173 @@
+package runs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/badnet"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// standbyAway makes every synchronous COMMIT of a private server wait for a standby that is not there, or none of them.
+func standbyAway(db *pgtest.DB, away bool) {
+	name := map[bool]string{true: "nobody", false: ""}[away]
+	db.Superuser(fmt.Sprintf("ALTER SYSTEM SET synchronous_standby_names = '%s'", name))
+	db.Superuser("SELECT pg_reload_conf()")
+	db.Until("SELECT (current_setting('synchronous_standby_names') = $1)::int", name)
+}
+
+// unready waits until a replica is not ready, and says so with this word.
+func unready(t *testing.T, m *runs.Manager, word string) {
+	t.Helper()
+	end := time.Now().Add(time.Minute)
+	err := m.Ready(t.Context())
+	for ; err == nil || !strings.Contains(err.Error(), word); err = m.Ready(t.Context()) {
+		if time.Now().After(end) {
+			t.Fatalf("it is ready, or not for this: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// stalled makes two replicas work on a run of 600 rows, 100 a second, of which the first logs.
+func stalled(t *testing.T, db *pgtest.DB) (a, b *runs.Manager, run *runs.Run, log *lines) {
+	t.Helper()
+	sessions(db, 600)
+	log = &lines{}
+	slow := func(c *runs.Config) {
+		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(t, db.URL()), 1, 100, slog.New(slog.NewTextHandler(log, nil))
+	}
+	a, work, _ := replica(t, db, "a", slow)
+	b, workB, _ := replica(t, db, "b", slow)
+	run = start(t, a, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	workB()
+	db.Until("SELECT (sum(rows_deleted) >= 100)::int FROM cleanupd.task")
+	return a, b, run, log
+}
+
+// While a synchronous standby is away, for much longer than a lease, a run waits, without using up attempts; the replicas are not
+// ready, and their log and the run's say why.
+func TestAStandbyThatIsAway(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	a, b, run, log := stalled(t, db)
+	standbyAway(db, true)
+	unready(t, a, "SyncRep")
+	unready(t, b, "SyncRep")
+	time.Sleep(20 * time.Second)
+	unready(t, a, "SyncRep")
+	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {
+		t.Errorf("%d setbacks are counted", n)
+	}
+	standbyAway(db, false)
+	events := watch(t, b, run.ID)
+	checkFinished(t, events, 600)
+	if !said(events, tasks.Warning, "waits for a synchronous standby (SyncRep)", "goes on after the last committed batch", "without progress: 0 of") {
+		t.Errorf("nothing was told of it: %q", logs(events))
+	}
+	if !strings.Contains(log.String(), "waits for a synchronous standby (SyncRep)") {
+		t.Errorf("nothing was logged of it: %s", log)
+	}
+	for _, m := range []*runs.Manager{a, b} {
+		if err := m.Ready(t.Context()); err != nil {
+			t.Errorf("it is not ready again: %v", err)
+		}
+	}
+}
+
+// onClaim does something once, before a claim.
+type onClaim struct {
+	sync.Once
+	do func()
+}
+
+func (o *onClaim) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "WITH waiting AS") {
+		o.Do(o.do)
+	}
+	return ctx
+}
+
+func (o *onClaim) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A claim of which the COMMIT is not answered stands: the replica goes on with it, and no setback is counted.
+func TestAClaimWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	for name, lease := range map[string]time.Duration{"waits for a standby": time.Second, "is cut": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, _ := migrated(t)
+			sessions(db, 100)
+			network := badnet.New(t, db.URL(), 0)
+			config, err := pgxpool.ParseConfig(network.URL(db.URL()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var beside sync.WaitGroup
+			defer beside.Wait()
+			config.ConnConfig.Tracer = &onClaim{do: func() {
+				if lease == time.Hour {
+					network.CutAtCommit(badnet.AfterCommit)
+					return
+				}
+				standbyAway(db, true)
+				beside.Go(func() {
+					time.Sleep(12 * time.Second)
+					standbyAway(db, false)
+				})
+			}}
+			own, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(own.Close)
+			_, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.Lease = own, lease })
+			watcher, _, _ := replica(t, db, "b", nil)
+			run := start(t, watcher, runs.Request{Tasks: []string{"sessions"}})
+			work()
+			events := watch(t, watcher, run.ID)
+			checkFinished(t, events, 100)
+			if said(events, tasks.Warning, "fell silent") || db.Int("SELECT setbacks FROM cleanupd.run") != 0 {
+				t.Errorf("it was set back: %q", logs(events))
+			}
+		})
+	}
+}
+
+// While the disk is full a run waits, without using up attempts, and says so.
+func TestADiskThatIsFull(t *testing.T) {
+	t.Parallel()
+	db, server := migrated(t)
+	disk, err := pgtest.OnDisk(t, db, server)
+	if err != nil {
+		t.Skip(err)
+	}
+	a, b, run, log := stalled(t, db)
+	if err := disk.Fill(); err != nil {
+		t.Fatal(err)
+	}
+	unready(t, a, "the disk of the database server is full")
+	time.Sleep(20 * time.Second)
+	if err := disk.Free(); err != nil {
+		t.Fatal(err)
+	}
+	events := watch(t, b, run.ID)
+	checkFinished(t, events, 600)
+	if !said(events, tasks.Warning, "the disk of the database server is full") || !strings.Contains(log.String(), "53100") {
+		t.Errorf("nothing was told of it: %q, %s", logs(events), log)
+	}
+	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {
+		t.Errorf("%d setbacks are counted", n)
+	}
+}
