@@ -1,10 +1,7 @@
 package service
 
 import (
-	"context"
 	"net/http"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -32,36 +29,14 @@ func (s *Server) handler(svc *Service, limits *limits, refusals *refusals, regis
 	mux := http.NewServeMux()
 	mux.Handle("/", otelhttp.NewHandler(survivor{c.Log}.handler(only(c.Guard, limits, refusals, c.Log, access.Viewer, known)), "HTTP", otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
-	ready := &readiness{check: svc.runs.Ready}
 	mux.Handle("/readyz", onlyGet(func(w http.ResponseWriter, r *http.Request) {
-		if ready.get() != nil {
-			writeError(w, r, status.Error(codes.Unavailable, "the database does not answer"))
+		if err := svc.runs.Ready(r.Context()); err != nil {
+			writeError(w, r, status.Error(codes.Unavailable, err.Error()))
 			return
 		}
 		writeText(w, "text/plain", "ok\n")
 	}))
 	return http.MaxBytesHandler(asTyped(onlyOwn(mux, c.HTTPLoopback)), maxRequest), nil
-}
-
-// readiness is the result of a check, which is at most a second old, however often it is asked for.
-type readiness struct {
-	check func(context.Context) error
-
-	mu    sync.Mutex
-	asked time.Time
-	err   error
-}
-
-func (r *readiness) get() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Since(r.asked) >= time.Second {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		r.err = r.check(ctx)
-		r.asked = time.Now()
-	}
-	return r.err
 }
 
 func writeText(w http.ResponseWriter, contentType, text string) {

@@ -385,6 +385,41 @@ func TestReflectionAndHealth(t *testing.T) {
 	}
 }
 
+// A replica whose database can not be written is not ready, however it is asked, and says why; those who watch its health are told.
+func TestHealthWhileNothingCanBeWritten(t *testing.T) {
+	t.Parallel()
+	db, _ := pgtest.Private(t)
+	s := serve(t, db, true)
+	stream, err := healthv1.NewHealthClient(s.conn).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		standby string
+		code    int
+		body    string
+		status  healthv1.HealthCheckResponse_ServingStatus
+	}{
+		{"", 200, "ok", healthv1.HealthCheckResponse_SERVING},
+		{"nobody", 503, "the commit waits for a synchronous standby (SyncRep)", healthv1.HealthCheckResponse_NOT_SERVING},
+		{"", 200, "ok", healthv1.HealthCheckResponse_SERVING},
+	} {
+		db.Superuser("ALTER SYSTEM SET synchronous_standby_names = '" + c.standby + "'")
+		db.Superuser("SELECT pg_reload_conf()")
+		if got, err := stream.Recv(); err != nil || got.GetStatus() != c.status {
+			t.Fatalf("the health is %s, want %s: %v", got.GetStatus(), c.status, err)
+		}
+		if got := s.call(t, "GET", "/readyz", ""); got.code != c.code || !strings.Contains(got.body, c.body) {
+			t.Errorf("/readyz: %d %s", got.code, got.body)
+		}
+		for _, name := range []string{"", "cleanup.v1.CleanupService"} {
+			if got, err := healthv1.NewHealthClient(s.conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: name}); err != nil || got.GetStatus() != c.status {
+				t.Errorf("%q is %s, want %s: %v", name, got.GetStatus(), c.status, err)
+			}
+		}
+	}
+}
+
 // healthy asks for the health of the server, and of the service.
 func healthy(ctx context.Context, conn *grpc.ClientConn) error {
 	for _, name := range []string{"", "cleanup.v1.CleanupService"} {

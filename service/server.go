@@ -35,7 +35,7 @@ const stopTimeout = 5 * time.Second
 // Server is both listeners, gRPC and HTTP, and the gateway between them.
 type Server struct {
 	grpc, inner *grpc.Server
-	health      *health.Server
+	health      healthServer
 	pipe        *bufconn.Listener
 	toInner     *grpc.ClientConn // the gateway's
 	http        *http.Server
@@ -61,7 +61,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	measure := grpc.StatsHandler(discreet{otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))))})
-	out := &Server{health: health.NewServer(), pipe: bufconn.Listen(1 << 20)}
+	out := &Server{health: healthServer{health.NewServer(), s.runs.Ready, c.Log}, pipe: bufconn.Listen(1 << 20)}
 	limits, refusals, survivor := &limits{accounts: map[string]*account{}}, &refusals{more: map[refusal]int{}}, survivor{c.Log}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
 		g := &gate{identify, limits, refusals, s.pool, c.Log}
@@ -79,9 +79,6 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	}
 	if out.inner, err = build(byGateway); err != nil {
 		return nil, err
-	}
-	for _, name := range []string{cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.UserDataService_ServiceDesc.ServiceName} {
-		out.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
 	}
 	handler, err := out.handler(s, limits, refusals, registry, c)
 	if err != nil {
