@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/jackc/pgx/v5"
 
@@ -92,4 +93,31 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 		return run, err
 	}
 	return run, startPending(ctx, tx, pending)
+}
+
+// ended records the outcome of a run that this replica ended, once its last transaction is committed.
+func (m *Manager) ended(r *Run) {
+	m.metrics.runEnded(r)
+	level := map[State]slog.Level{Succeeded: slog.LevelInfo, Cancelled: slog.LevelWarn, Failed: slog.LevelError}[r.State]
+	var deleted, updated int64
+	for _, t := range r.Results {
+		deleted += t.RowsDeleted
+		updated += t.RowsUpdated
+	}
+	attributes := []any{"run_id", r.ID, "state", r.State, "dry_run", r.DryRun, "rows_deleted", deleted, "rows_updated", updated}
+	if r.StartTime != nil { // it was not cancelled before
+		attributes = append(attributes, "duration", r.EndTime.Sub(*r.StartTime))
+	}
+	if r.Error != "" {
+		attributes = append(attributes, "error", r.Error)
+	}
+	m.log.Log(context.Background(), level, "the run has ended", attributes...)
+}
+
+// stood reports whether a run's last transaction is committed of which the COMMIT was not answered.
+func (m *Manager) stood(ctx context.Context, ended *Run) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	run, err := m.Get(ctx, ended.ID)
+	return err == nil && run.EndTime != nil && run.EndTime.Equal(*ended.EndTime)
 }

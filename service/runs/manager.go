@@ -128,11 +128,11 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 		ended, err = m.finish(ctx, tx, id, epoch, outcome{Cancelled, stopCancelled, CauseCancelled})
 		return err
 	})
+	if ended != nil && (err == nil || m.stood(ctx, ended)) {
+		m.ended(ended)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if ended != nil {
-		m.metrics.runEnded(ended)
 	}
 	return m.Get(ctx, id)
 }

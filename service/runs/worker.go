@@ -102,7 +102,6 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 		rescue.Log(log, "an attempt at the run", err)
 		switch {
 		case err == nil:
-			log.Info("the run has ended")
 			return
 		case errors.Is(err, errFenced) || ctx.Err() != nil:
 			log.Warn("left the run", "reason", err)
@@ -150,15 +149,48 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 				full += "; then: " + then
 			}
 			var again *claim
-			if again, err = m.claim(ctx, setBack, full, told, c.id, c.epoch); err == nil {
-				if again == nil {
-					log.Warn("left the run", "reason", errFenced)
-				}
+			if again, err = m.claim(ctx, setBack, full, told, c.id, c.epoch); again != nil {
 				return again
+			}
+			if err == nil {
+				if err = m.part(ctx, c, full); err == nil {
+					log.Warn("left the run", "reason", errFenced)
+					return nil
+				}
 			}
 		}
 		log.Warn("cannot take the run up again", "error", err)
 	}
+}
+
+// part leaves a run that another replica has by now, or that has ended: its log is told why, which this replica could not say
+// before. If it ended here, by a COMMIT that was not answered, the end is recorded as if it had been.
+func (m *Manager) part(ctx context.Context, c *claim, reason string) error {
+	var here *Run
+	err := m.within(ctx, m.patience, func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+			var (
+				state State
+				epoch int64
+			)
+			err := tx.QueryRow(ctx, "SELECT state, epoch FROM cleanupd.run WHERE id = $1::text::uuid FOR UPDATE", c.id).Scan(&state, &epoch)
+			switch {
+			case errors.Is(err, pgx.ErrNoRows): // forgotten
+				return nil
+			case err != nil:
+				return err
+			case state.Active():
+				return appendEvents(ctx, tx, c.id, epoch, Event{Kind: LogLine, Level: tasks.Warning, Task: c.atWork(), Message: fmt.Sprintf("replica %s let go of the run: %s", m.replica, reason)})
+			case epoch == c.epoch:
+				here, err = get(ctx, tx, c.id)
+			}
+			return err
+		})
+	})
+	if err == nil && here != nil {
+		m.ended(here)
+	}
+	return err
 }
 
 // excuse makes a claim one whose worker has not confirmed its start, so that whoever claims the run next counts no setback. It
@@ -216,7 +248,7 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	var run *Run
 	err = pgx.BeginFunc(working, m.pool, func(tx pgx.Tx) (err error) { run, err = m.finish(working, tx, c.id, c.epoch, o); return err })
 	if err == nil {
-		m.metrics.runEnded(run)
+		m.ended(run)
 	}
 	return err
 }
