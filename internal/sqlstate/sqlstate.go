@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -19,3 +20,14 @@ func Of(err error) string {
 
 // Is reports whether an error has one of these SQLSTATEs.
 func Is(err error, states ...string) bool { return slices.Contains(states, Of(err)) }
+
+// ofRow are the classes of errors by which a trigger, a constraint or a view refuses a row: those of triggers and of the
+// functions that they call, cardinality, data, integrity, views with a check option, the class that SQL leaves to
+// applications, and PL/pgSQL. None is about locks, resources, rights, the connection, or what a statement is made of.
+var ofRow = []string{"09", "20", "21", "22", "23", "27", "38", "39", "44", "45", "P0"}
+
+// OfRow reports whether an error may be that of one row alone: a statement on the others may well succeed.
+func OfRow(err error) bool {
+	state := Of(err)
+	return state == pgerrcode.TransactionIntegrityConstraintViolation || len(state) == 5 && slices.Contains(ofRow, state[:2])
+}

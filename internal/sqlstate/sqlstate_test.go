@@ -22,6 +22,16 @@ func TestSQLState(t *testing.T) {
 			t.Errorf("%v is one of two: %t", err, got)
 		}
 	}
+	for state, want := range map[string]bool{
+		pgerrcode.RaiseException: true, pgerrcode.ForeignKeyViolation: true, pgerrcode.DivisionByZero: true, pgerrcode.WithCheckOptionViolation: true,
+		pgerrcode.TriggeredDataChangeViolation: true, pgerrcode.TransactionIntegrityConstraintViolation: true, "45000": true,
+		pgerrcode.SerializationFailure: false, pgerrcode.LockNotAvailable: false, pgerrcode.QueryCanceled: false, pgerrcode.DiskFull: false, pgerrcode.InsufficientPrivilege: false,
+		pgerrcode.UndefinedColumn: false, pgerrcode.ReadOnlySQLTransaction: false, pgerrcode.AdminShutdown: false, pgerrcode.DataCorrupted: false, "": false,
+	} {
+		if got := sqlstate.OfRow(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: state})); got != want {
+			t.Errorf("%q may be of a row: %t", state, got)
+		}
+	}
 	if sqlstate.Is(wrapped, pgerrcode.QueryCanceled) {
 		t.Error("it is another one")
 	}
