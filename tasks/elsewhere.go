@@ -47,5 +47,5 @@ func (e *Env) refuse(ctx context.Context, u unit, refusal error) {
 	message := fmt.Sprintf("%s is %s, and it could not be cleaned: %v; %s left", u.Name, u.place, refusal, many)
 	e.log(ctx, Warning, message)
 	e.refused = errors.Join(e.refused, errors.New(message))
-	e.leaveRows(ctx, u)
+	e.leaveRows(ctx, u, purge.Left{Tables: 1})
 }

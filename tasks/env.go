@@ -21,11 +21,12 @@ type Env struct {
 	Catalog *campaign.Catalog
 	Options *campaign.Options
 
-	set      *fixedSet // of the current task; nil when it has none
-	looked   bool      // the next task need not look again
-	left     bool      // the current task had to leave obsolete rows
-	refused  error     // what the current task could not do elsewhere
-	expected int64     // rows that the current task will delete or update; negative when unknown
+	set      *fixedSet  // of the current task; nil when it has none
+	looked   bool       // the next task need not look again
+	left     purge.Left // the obsolete rows that the current task had to leave
+	refusal  error      // the first by which a row refused in it; nil: none did, here
+	refused  error      // what it could not do to the end
+	expected int64      // rows that the current task will delete or update; negative when unknown
 	engine   *purge.Engine
 	journal  Journal
 
@@ -82,6 +83,10 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	if t.Set != nil { // a cursor does not include the set: the task starts over
 		e.Cursor = purge.Cursor{}
 	}
+	e.left, e.refusal, e.refused = purge.Left{}, nil, nil
+	if slices.ContainsFunc(p.units, func(u unit) bool { return u.Unit == e.Cursor.Unit }) {
+		e.left = e.Cursor.Before
+	}
 	var later error
 	if t.Prepare != nil && e.set != nil {
 		if later, err = t.Prepare(ctx, e); err != nil {
@@ -89,7 +94,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 		}
 	}
 	done := len(p.units) > 0
-	e.expected, e.left, e.refused = e.estimate(ctx, p.units), false, nil
+	e.expected = e.estimate(ctx, p.units)
 	if err := e.carryOut(ctx, t.Steps); err != nil {
 		return Failed, err
 	}
@@ -100,14 +105,14 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 		}
 		done = done || more
 	}
-	later = errors.Join(later, e.refused)
+	later = errors.Join(later, e.refused, e.tooMany())
 	switch {
 	case later != nil:
 		return Failed, later
 	case !done:
 		return Skipped, nil
 	}
-	if t.After != nil && !e.DryRun && !e.left {
+	if t.After != nil && !e.DryRun && e.left == (purge.Left{}) {
 		if err := e.inBatch(ctx, t.Name, func(tx Tx) (purge.Delta, error) { return purge.Delta{}, t.After(ctx, tx, e) }); err != nil {
 			return Failed, err
 		}
@@ -205,7 +210,9 @@ func (e *Env) sweep(ctx context.Context, steps []numberedStep) error {
 			}
 			continue
 		}
-		result, err := e.engine.Run(ctx, u.Sweep, e.Cursor)
+		from := e.Cursor
+		from.Before = e.left
+		result, err := e.engine.Run(ctx, u.Sweep, from)
 		if u.also != "" && sqlstate.Of(err) != "" && !Lost(err) {
 			if err := e.sweepAlone(ctx, u, err); err != nil {
 				return err
@@ -238,32 +245,6 @@ func (e *Env) sweepAlone(ctx context.Context, u unit, refusal error) error {
 	return err
 }
 
-func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
-	if r.Locked > 0 {
-		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows stayed locked by others; left for the next run", u.Name, r.Locked))
-	}
-	if r.TableLocked {
-		e.log(ctx, Warning, u.Name+": someone keeps the whole table locked; the rest of it is left for the next run")
-	}
-	if r.Kept > 0 {
-		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left", u.Name, r.Kept))
-	}
-	if r.Dropped {
-		e.log(ctx, Info, u.Name+": all of the partition was to go: dropped")
-	}
-	if r.Locked > 0 || r.Kept > 0 || r.TableLocked {
-		e.leaveRows(ctx, u)
-	}
-}
-
-// leaveRows records that obsolete rows of a sweep are left.
-func (e *Env) leaveRows(ctx context.Context, u unit) {
-	e.left = true
-	if u.step.dependent() {
-		e.holdBack(ctx, u)
-	}
-}
-
 // inBatch runs fn in a batch's transaction, with the account of what it did, and again after transient errors. what names it
 // for people.
 func (e *Env) inBatch(ctx context.Context, what string, fn func(tx Tx) (purge.Delta, error)) error {
@@ -285,7 +266,7 @@ func (e *Env) once(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) err
 	if err != nil {
 		return err
 	}
-	d.Begun = begun
+	d.Begun, d.Cursor.Before = begun, e.left
 	if err := e.engine.Commit(ctx, tx, d); err != nil {
 		return err
 	}

@@ -25,6 +25,17 @@ const (
 	Cancelled State = "CANCELLED"
 )
 
+// Outcome is how a task ended.
+type Outcome struct {
+	State State
+	// Problem is why it failed; empty: it did not.
+	Problem string
+	// Left is how many obsolete rows it left.
+	Left purge.Left
+	// Detail says in words what it left, or why it was not run; empty: neither.
+	Detail string
+}
+
 // Level is the severity of a log line.
 type Level string
 
@@ -68,6 +79,8 @@ type Journal interface {
 	Retried(state string)
 	// Log writes messages for people.
 	Log(ctx context.Context, level Level, messages ...string) error
-	// TaskFinished reports that the current task has ended; problem is why it failed.
-	TaskFinished(ctx context.Context, state State, problem string) error
+	// Done returns how many rows the current task has deleted and updated so far, in this run.
+	Done() int64
+	// TaskFinished reports that the current task has ended.
+	TaskFinished(ctx context.Context, o Outcome) error
 }

@@ -1,13 +1,15 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -73,17 +75,51 @@ func deleteLists(ctx context.Context, e *Env) (bool, error) {
 		return false, err
 	}
 	hasType := e.set.table.Has("iType")
+	var refused int64
 	for _, id := range e.set.ids {
-		if err := e.deleteList(ctx, id, where, args, hasType); err != nil {
+		err := e.deleteList(ctx, id, where, args, hasType)
+		if stays := listStays(err); stays != (purge.Left{}) {
+			e.left, refused = e.left.Plus(stays), refused+stays.Refused
+			if stays.Refused == 0 || refused <= purge.RefusedShown {
+				e.log(ctx, Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", id, purge.Message(err)))
+			}
+			if stays.Refused > 0 {
+				e.refusal = cmp.Or(e.refusal, err)
+			}
+			if e.left.Refused > purge.MostRefused {
+				e.giveUp(ctx, e.set.table.Name)
+				break
+			}
+		} else if err != nil && !errors.Is(err, errGone) {
 			return false, err
 		}
 	}
+	if refused > 0 {
+		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", e.set.table.Name, refused))
+	}
 	return true, nil
+}
+
+// listStays is how a list is left that could not be deleted; it is not left if the error is about more than this list. A foreign
+// key that forbids the deletion is no fault.
+func listStays(err error) purge.Left {
+	switch {
+	case errors.Is(err, errForeign) || errors.Is(err, errKept) || sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
+		return purge.Left{Kept: 1}
+	case sqlstate.OfRow(err):
+		return purge.Left{Refused: 1}
+	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
+		return purge.Left{Locked: 1}
+	case sqlstate.Of(err) != "" && !endsDrops(err):
+		return purge.Left{Kept: 1}
+	}
+	return purge.Left{}
 }
 
 // errGone says that a list is no longer to be deleted.
 var errGone = errors.New("the list is no longer to be deleted")
 
+// deleteList deletes a list with its table.
 func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any, hasType bool) error {
 	e.journal.At(fmt.Sprintf("%s %d", e.set.table.Name, id), e.expected)
 	list := fmt.Sprintf("%s AS r WHERE r.iGroupId = $%d AND %s", e.set.table.Quoted(), len(args)+1, where)
@@ -127,27 +163,10 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 			if err == nil {
 				err = e.journal.Count(ctx, d)
 			}
-			return passOver(err)
+			return err
 		})
 	}
-	err := e.inBatch(ctx, fmt.Sprintf("list %d", id), work)
-	var pgErr *pgconn.PgError
-	switch {
-	case errors.As(err, &pgErr) && !endsDrops(err):
-		e.log(ctx, Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", id, pgErr.Message))
-		return nil
-	case errors.Is(err, errForeign) || errors.Is(err, errKept):
-		e.log(ctx, Warning, fmt.Sprintf("list %d stays: %v", id, err))
-		return nil
-	}
-	return passOver(err)
-}
-
-func passOver(err error) error {
-	if errors.Is(err, errGone) || errors.Is(err, errForeign) {
-		return nil
-	}
-	return err
+	return e.inBatch(ctx, fmt.Sprintf("list %d", id), work)
 }
 
 // errKept says that a list cannot be deleted.

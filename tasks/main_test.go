@@ -29,7 +29,10 @@ type journal struct {
 	states   map[string]tasks.State
 	problems map[string]string
 	deleted  map[string]int64
+	rows     map[string]int64 // deleted, without the tables dropped
 	updated  map[string]int64
+	stays    map[string]purge.Left
+	details  map[string]string
 	expected map[string]int64
 	left     int64
 	batches  []purge.Delta
@@ -73,6 +76,7 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 	}
 	j.left += d.Recorded
 	j.deleted[j.task] += d.Deleted + d.Dropped
+	j.rows[j.task] += d.Deleted
 	j.updated[j.task] += d.Updated
 	j.batches = append(j.batches, d)
 	if dies {
@@ -152,8 +156,10 @@ func (j *journal) Log(_ context.Context, level tasks.Level, messages ...string) 
 	return nil
 }
 
-func (j *journal) TaskFinished(_ context.Context, state tasks.State, problem string) error {
-	j.states[j.task], j.problems[j.task] = state, problem
+func (j *journal) Done() int64 { return j.rows[j.task] + j.updated[j.task] }
+
+func (j *journal) TaskFinished(_ context.Context, o tasks.Outcome) error {
+	j.states[j.task], j.problems[j.task], j.stays[j.task], j.details[j.task] = o.State, o.Problem, o.Left, o.Detail
 	return nil
 }
 
@@ -165,7 +171,7 @@ func (j *journal) said(parts ...string) bool {
 }
 
 func newJournal(db *pgtest.DB) *journal {
-	return &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}, updated: map[string]int64{}, expected: map[string]int64{}, emptied: map[string][]string{}}
+	return &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}, rows: map[string]int64{}, updated: map[string]int64{}, stays: map[string]purge.Left{}, details: map[string]string{}, expected: map[string]int64{}, emptied: map[string][]string{}}
 }
 
 // run executes the named tasks, or all if there are no names.

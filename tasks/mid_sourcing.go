@@ -58,7 +58,7 @@ func purgeMidSourced(ctx context.Context, e *Env) (later, err error) {
 			return nil, err
 		}
 		if err != nil {
-			e.keep(slices.Collect(maps.Keys(m)))
+			e.bind(slices.Collect(maps.Keys(m)))
 			// Not wrapped: the loss of another database's connection must not count as that of the main one.
 			err = fmt.Errorf("mid-sourcing server %q, whose %d deliveries stay here too, and %d that were left there: %s", name, len(m), len(left), err.Error()) //nolint:errorlint // see above
 			later = errors.Join(later, err)

@@ -80,7 +80,7 @@ func (e *Env) purgeThere(ctx context.Context, name string, m midSourced, left []
 	}
 	gone := idSet(there.set.ids)
 	maps.DeleteFunc(m, func(_, id int64) bool { return gone[id] })
-	e.keep(slices.Collect(maps.Keys(m))) // those that were held back there
+	e.bind(slices.Collect(maps.Keys(m))) // those that were held back there
 	what := "purged"
 	if e.DryRun {
 		what = "would purge"

@@ -108,14 +108,16 @@ func (e *Env) planTable(ctx context.Context, p *plan, step numberedStep, table *
 		p.note(Info, "%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}
+	s.SetArgs = args[len(s.Args):]
 	what := ""
 	if step.Also != nil {
+		before := len(args)
 		also, err := step.Also(ctx, c)
 		if err != nil {
 			return err
 		}
 		if also != nil {
-			what, s.Also = also.what, &purge.Also{Returning: also.returning, SQL: also.sql}
+			what, s.Also = also.what, &purge.Also{Returning: also.returning, SQL: also.sql, Args: args[before:]}
 		}
 	}
 	right := "DELETE"
@@ -123,7 +125,6 @@ func (e *Env) planTable(ctx context.Context, p *plan, step numberedStep, table *
 		right = "UPDATE"
 	}
 	e.needs(p, table, "SELECT", right)
-	s.SetArgs = args[len(s.Args):]
 	leaves, err := table.Leaves(ctx, e.Pool)
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (e *Env) planTable(ctx context.Context, p *plan, step numberedStep, table *
 		if c.elsewhere {
 			place = cmp.Or(place, "judged by a table "+campaign.Distributed)
 		}
-		s.Elsewhere, s.ByKey = place != "", cmp.Or(step.ByKey, table.Key)
+		s.Elsewhere, s.Key, s.ByKey = place != "", table.Key, cmp.Or(step.ByKey, table.Key)
 		if step.OfSet {
 			s.ByKey, s.Keys = e.set.Key, e.set.ids
 		}

@@ -75,28 +75,26 @@ func run(ctx context.Context, c Config, j Journal) error {
 		if err := j.TaskStarted(ctx, t.Name); err != nil {
 			return unwritten(err)
 		}
-		var state State
-		e.warned = map[string]bool{}
-		err := e.retry(ctx, t.Name, func() (err error) { state, err = e.traced(ctx, t); return err })
+		var o Outcome
+		e.warned, e.left = map[string]bool{}, purge.Left{}
+		err := e.retry(ctx, t.Name, func() (err error) { o.State, err = e.traced(ctx, t); return err })
 		if endsRun(err) || Lost(err) || ctx.Err() != nil {
 			return err
 		}
-		problem := ""
 		if err != nil {
 			rescue.Log(cmp.Or(c.Log, slog.Default()), "task "+t.Name, err)
-			state, problem = Failed, Explain(err)
-			failed = errors.Join(failed, fmt.Errorf("task %s failed: %s", t.Name, problem))
+			o.State, o.Problem = Failed, Explain(err)
+			failed = errors.Join(failed, fmt.Errorf("task %s failed: %s", t.Name, o.Problem))
 		}
-		if err := j.TaskFinished(ctx, state, problem); err != nil {
+		o.Left, o.Detail = e.left, inWords(e.left)
+		if err := j.TaskFinished(ctx, o); err != nil {
 			return unwritten(err)
 		}
 		if failed != nil && !c.ContinueOnError {
 			break
 		}
 		e.Cursor = purge.Cursor{}
-		if state == Succeeded {
-			e.Succeeded[t.Name] = true
-		}
+		e.Succeeded[t.Name] = o.State == Succeeded
 	}
 	return failed
 }

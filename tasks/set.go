@@ -52,6 +52,13 @@ func (s *fixedSet) read(ctx context.Context, db campaign.Querier) error {
 	return nil
 }
 
+// bind keeps parents, and counts them as left.
+func (e *Env) bind(ids []int64) {
+	before := len(e.set.ids)
+	e.keep(ids)
+	e.left.Bound += int64(before - len(e.set.ids))
+}
+
 // keep removes parents from the task's set: they, and what depends on them, are left alone in this run.
 func (e *Env) keep(ids []int64) {
 	stays := idSet(ids)
@@ -127,7 +134,7 @@ func (e *Env) holdBack(ctx context.Context, u unit) {
 	if len(ids) == 0 { // a locked table may have had no such rows
 		return
 	}
-	e.keep(ids)
+	e.bind(ids)
 	e.log(ctx, Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both", len(ids), e.set.table.Name, u.Name))
 }
 

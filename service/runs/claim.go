@@ -32,7 +32,7 @@ type claim struct {
 	begun           bool     // the first of those has been started
 	succeeded       map[string]bool
 	failed          bool // a task of it has
-	gaveUp          bool // after too many setbacks
+	gaveUp          bool            // after too many setbacks
 	cursor          purge.Cursor
 	setbacks        int         // how often in a row it was resumed without progress
 	reason          string      // why it was last resumed
@@ -157,7 +157,8 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 			return err
 		}
 		if got.dryRun { // has no cursor: the current task is counted again from its beginning
-			if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0, remote_deliveries_left = 0
+			if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0, remote_deliveries_left = 0,
+				rows_refused = 0, rows_locked = 0, rows_kept = 0, rows_bound = 0, tables_left = 0
 				WHERE run_id = $1::text::uuid AND state = 'RUNNING'`, got.id); err != nil {
 				return err
 			}

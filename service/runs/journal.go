@@ -166,16 +166,20 @@ const askSQL = "SELECT max(reason) FROM (SELECT " + stopReason + " AS reason) AS
 
 const accountSQL = withSpace + `, account AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
-    tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8, remote_deliveries_left = remote_deliveries_left + $13
+    tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8, remote_deliveries_left = remote_deliveries_left + $13,
+    rows_refused = $14, rows_locked = $15, rows_kept = $16, rows_bound = $17, tables_left = $18
   WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
 SELECT max(reason) FROM account` + orFail
+
+// leftArgs are the parameters for the rows that a task left.
+func leftArgs(l purge.Left) []any { return []any{l.Refused, l.Locked, l.Kept, l.Bound, l.Tables} }
 
 // account writes the account of a batch, if there is any, by write, and fails if the run must stop.
 func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql string, args []any, reason **string) error) error {
 	sql, args := askSQL, []any{j.claim.id, j.claim.epoch}
 	idle := j.idle(d)
 	if !idle {
-		sql, args = accountSQL, slices.Concat(args, []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space), []any{d.Recorded})
+		sql, args = accountSQL, slices.Concat(args, []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space), []any{d.Recorded}, leftArgs(d.Cursor.Stays()))
 	}
 	var reason *string
 	if err := write(sql, args, &reason); err != nil {
@@ -258,8 +262,15 @@ func (j *journal) Log(ctx context.Context, level tasks.Level, messages ...string
 	})
 }
 
+// Done implements tasks.Journal.
+func (j *journal) Done() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.progress.RowsDeleted + j.progress.RowsUpdated
+}
+
 // TaskFinished implements tasks.Journal.
-func (j *journal) TaskFinished(ctx context.Context, state tasks.State, problem string) error {
+func (j *journal) TaskFinished(ctx context.Context, o tasks.Outcome) error {
 	var run *Run
 	var result *Result
 	err := j.write(ctx, func(tx pgx.Tx) ([]Event, error) {
@@ -267,8 +278,10 @@ func (j *journal) TaskFinished(ctx context.Context, state tasks.State, problem s
 		if err != nil {
 			return nil, err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, end_time = clock_timestamp()
-			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`, j.claim.id, j.task, j.claim.epoch, string(state), problem); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, detail = $6, rows_refused = $7, rows_locked = $8, rows_kept = $9, rows_bound = $10, tables_left = $11,
+				end_time = clock_timestamp()
+			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`,
+			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), o.Problem, o.Detail}, leftArgs(o.Left))...); err != nil {
 			return nil, err
 		}
 		if run, err = get(ctx, tx, j.claim.id); err != nil {

@@ -66,6 +66,13 @@ type Result struct {
 	Space         []Space `json:",omitempty"`
 	// RemoteDeliveriesLeft is how many deliveries stay on mid-sourcing servers that no database is configured for.
 	RemoteDeliveriesLeft int64 `json:",omitempty"`
+	// RowsRefused is how many obsolete rows refused with an error, and RowsLeft how many stay for whatever reason; but for those of
+	// TablesLeft tables that could not be done to their end.
+	RowsRefused int64 `json:",omitempty"`
+	RowsLeft    int64 `json:",omitempty"`
+	TablesLeft  int64 `json:",omitempty"`
+	// Detail says in words what the task left, or why it was not run; empty: neither.
+	Detail string `json:",omitempty"`
 }
 
 // Result is the account of the task of this name; nil when there is none.

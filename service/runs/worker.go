@@ -286,7 +286,7 @@ func (c *claim) giveUp(ctx context.Context, j *journal) error {
 	if err := j.TaskStarted(ctx, c.todo[0]); err != nil {
 		return err
 	}
-	if err := j.TaskFinished(ctx, tasks.Failed, fmt.Sprintf("given up after %d setbacks without progress, the last one: %s", c.setbacks, c.reason)); err != nil {
+	if err := j.TaskFinished(ctx, tasks.Outcome{State: tasks.Failed, Left: c.cursor.Stays(), Problem: fmt.Sprintf("given up after %d setbacks without progress, the last one: %s", c.setbacks, c.reason)}); err != nil {
 		return err
 	}
 	c.failed, c.gaveUp, c.todo, c.cursor = true, true, c.todo[1:], purge.Cursor{}

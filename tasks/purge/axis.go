@@ -52,6 +52,14 @@ func (a axis) placesBehind(rows uint16, from, to int64) []any {
 	return []any{pgtype.TID{BlockNumber: uint32(from), OffsetNumber: rows + 1, Valid: true}, pgtype.TID{BlockNumber: uint32(to), Valid: true}}
 }
 
+// only are the parameters of a window of one row.
+func (a axis) only(row pgtype.TID) []any {
+	if a.found != nil {
+		return []any{[]pgtype.TID{row}}
+	}
+	return []any{row, pgtype.TID{BlockNumber: row.BlockNumber, OffsetNumber: row.OffsetNumber + 1, Valid: true}}
+}
+
 // past is the position from which on there may be more rows when row was the last of a batch; on blocks, after an offset.
 func (a axis) past(row pgtype.TID) (place int64, rows uint16) {
 	if a.found == nil {

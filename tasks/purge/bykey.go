@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,9 +92,11 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 	}
 	if from.Unit == sw.Unit {
 		next = max(next, from.Place)
+		sw.leave(next, from.Left)
 	}
-	most, target := min(sw.mostRows, mostByKey), cmp.Or(sw.Target, DefaultTarget)
-	limit, width := min(firstRows, most), uint64(firstKeys)
+	var sift sieve
+	mostRows, target := min(sw.mostRows, mostByKey), cmp.Or(sw.Target, DefaultTarget)
+	limit, width := min(firstRows, mostRows), uint64(firstKeys)
 	for next <= last {
 		if err := sw.Polite(ctx); err != nil {
 			return err
@@ -102,12 +105,14 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 		if uint64(last-next) > width {
 			end = next + int64(width)
 		}
-		keys, err := sw.findKeys(ctx, next, end, limit)
-		if len(keys) == limit {
+		most := sift.limit(limit)
+		keys, err := sw.findKeys(ctx, next, end, most)
+		if len(keys) == most {
 			keys, end = wholeKeys(keys)
 		}
+		var refusal error
 		if err == nil && len(keys) > 0 {
-			err = sw.batchByKey(ctx, keys, next, end)
+			refusal, err = sw.batchByKey(ctx, keys, next, end)
 		}
 		slow := sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable)
 		switch took := time.Since(begun); {
@@ -118,13 +123,29 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 			limit = max(min(limit, len(keys))/10, 1)
 			continue
 		case slow && len(keys) == 1: // all rows of one key
-			sw.result.Locked++
+			sw.leave(end+1, Left{Locked: 1})
+		case refusal != nil && len(keys) > 1:
+			sift.refused(len(keys))
+			continue
+		case refusal != nil:
+			rows, err := sw.countKeys(ctx, keys)
+			if err != nil {
+				return err
+			}
+			sift.passedOver()
+			sw.refuseRows(strconv.FormatInt(keys[0], 10), rows, end+1, refusal)
 		case err != nil:
 			return err
 		case took > 4*target:
 			width, limit = max(width/2, leastKeys), max(limit/2, 1)
 		case took < target:
-			width, limit = min(2*width, mostKeys), min(2*limit, most)
+			width, limit = min(2*width, mostKeys), min(2*limit, mostRows)
+		}
+		if refusal == nil {
+			sift.passed(len(keys), limit)
+		}
+		if sw.over() {
+			return nil
 		}
 		if end == last { // there may be no number after it
 			break

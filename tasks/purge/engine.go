@@ -53,7 +53,13 @@ type Cursor struct {
 	Place    int64  `json:"place,omitempty"` // a block; a key where the sweep goes by one
 	// Pending is what Settle has to settle first; nil: nothing.
 	Pending *Pending `json:"pending,omitempty"`
+	// Before is what earlier sweeps of the caller left, and Left what this one left below the place.
+	Before Left `json:"before,omitzero"`
+	Left   Left `json:"left,omitzero"`
 }
+
+// Stays is all that was left up to the cursor.
+func (c Cursor) Stays() Left { return c.Before.Plus(c.Left) }
 
 // DefaultTarget is how long a batch should take by default.
 const DefaultTarget = 50 * time.Millisecond

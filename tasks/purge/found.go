@@ -50,7 +50,7 @@ func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 		if err == nil {
 			err = sw.visit(ctx, about)
 		}
-		if err != nil || sw.gone == there || sw.result.TableLocked {
+		if err != nil || sw.gone+int64(len(sw.refused)) == there || sw.over() {
 			return true, err
 		}
 	}
@@ -59,14 +59,14 @@ func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 	for again := true; ; {
 		sw.gone = 0
 		x, err := sw.extent(ctx)
-		sw.result = Result{}
+		sw.again()
 		if err == nil && x.rows > 0 {
 			err = sw.clear(ctx, x, t.enough, most)
 		}
 		switch {
 		case errors.Is(err, errSlow):
 			return false, nil
-		case err != nil || sw.gone == x.rows || sw.result.TableLocked:
+		case err != nil || sw.gone+int64(len(sw.refused)) == x.rows || sw.over():
 			return true, err
 		case sw.gone > 0 && x.rows > most: // the next ones
 		case again:
@@ -178,6 +178,7 @@ func (sw *sweep) listed(ctx context.Context, most int64) ([]pgtype.TID, error) {
 		found, err = pgx.AppendRows(found[:0], rows, pgx.RowTo[pgtype.TID])
 		return err
 	})
+	found = slices.DeleteFunc(found, func(row pgtype.TID) bool { return sw.refused[row] })
 	slices.SortFunc(found, compareTIDs)
 	return found, err
 }

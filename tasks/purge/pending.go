@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,37 +25,45 @@ type Pending struct {
 // batchTimeout is how long a statement of such a batch may take. Locks on another server have no other limit.
 const batchTimeout = 10 * time.Second
 
-// batchByKey deletes or updates the rows of some keys, which are from one key to another.
-func (sw *sweep) batchByKey(ctx context.Context, keys []int64, from, to int64) error {
+// batchByKey deletes or updates the rows of some keys, which are from one key to another. It returns apart whether a row refused
+// that; then none was changed.
+func (sw *sweep) batchByKey(ctx context.Context, keys []int64, from, to int64) (refusal, err error) {
 	if sw.stuck {
-		return &RefusedError{Reason: "its rows may have to move to another partition, which those of a foreign table can not"}
+		return nil, &RefusedError{Reason: "its rows may have to move to another partition, which those of a foreign table can not"}
 	}
 	p := &Pending{Keys: keys}
-	err := sw.inBatch(ctx, batchTimeout, func(tx pgx.Tx) (err error) {
+	err = sw.inBatch(ctx, batchTimeout, func(tx pgx.Tx) (err error) {
 		if p.Twins, err = sw.twins(ctx, tx, keys); err != nil {
 			return err
 		}
-		return sw.Commit(ctx, tx, Delta{Cursor: Cursor{Unit: sw.Unit, Place: from, Pending: p}})
+		return sw.Commit(ctx, tx, Delta{Cursor: sw.atKey(from, p)})
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	changed, sure := 0, true
-	err = sw.Retry(ctx, sw.Name, func() (err error) {
+	refusal, err = sw.try(ctx, func() (err error) {
 		changed, err = sw.settle(ctx, p, to, true, sure)
 		sure = false
 		return err
 	})
-	if sqlstate.Of(err) != "" { // it has ended here; what went elsewhere all the same is counted
+	if failed := cmp.Or(refusal, err); sqlstate.Of(failed) != "" { // it has ended here; what went elsewhere all the same is counted
 		if _, unsettled := sw.settle(ctx, p, from, false, false); unsettled != nil {
-			return &unsettledError{err, len(keys)}
+			return nil, &unsettledError{failed, len(keys)}
 		}
-		return err
+		return refusal, err
 	}
 	if err == nil && changed < len(keys) {
-		err = sw.countKept(ctx, keys)
+		var kept int64
+		kept, err = sw.countKeys(ctx, keys)
+		sw.leave(to+1, Left{Kept: kept})
 	}
-	return err
+	return nil, err
+}
+
+// atKey is the cursor at a key.
+func (sw *sweep) atKey(key int64, p *Pending) Cursor {
+	return Cursor{Unit: sw.Unit, Place: key, Pending: p, Before: sw.before, Left: sw.leftBelow(key)}
 }
 
 // unsettledError is an error after which some rows may be gone without being in the account.
@@ -69,6 +78,8 @@ func (e *unsettledError) Unwrap() error { return e.error }
 // where it has not ended elsewhere, its locks are waited for.
 func (e *Engine) Settle(ctx context.Context, s Sweep, from Cursor) error {
 	return e.open(ctx, []Sweep{s}, func(sw *sweep) error {
+		sw.before = from.Before
+		sw.leave(from.Place, from.Left)
 		if err := sw.findRoot(ctx); err != nil {
 			return err
 		}
@@ -109,7 +120,7 @@ func (sw *sweep) settle(ctx context.Context, p *Pending, place int64, change, su
 		}
 		changed = len(gone)
 		d := sw.delta(went{gone: int64(len(gone)), twins: twins, statements: 1, largest: int64(len(gone))})
-		d.Cursor, d.Begun = Cursor{Unit: sw.Unit, Place: place}, begun
+		d.Cursor, d.Begun = sw.atKey(place, nil), begun
 		if err := sw.Commit(ctx, tx, d); err != nil {
 			return err
 		}
@@ -162,11 +173,9 @@ func (sw *sweep) deleteTwins(ctx context.Context, tx pgx.Tx, p *Pending, gone []
 	return int64(len(without(p.Twins, stay))), err
 }
 
-// countKept counts the rows of some keys that still match after they were to be deleted.
-func (sw *sweep) countKept(ctx context.Context, keys []int64) error {
-	var kept int64
-	err := sw.read(ctx, []any{&kept}, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY ($%d::bigint[]) AND (%s)", sw.Relation, sw.ByKey, len(sw.Args)+1, sw.Where),
+// countKeys counts the rows of some keys that still match.
+func (sw *sweep) countKeys(ctx context.Context, keys []int64) (rows int64, err error) {
+	err = sw.read(ctx, []any{&rows}, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY ($%d::bigint[]) AND (%s)", sw.Relation, sw.ByKey, len(sw.Args)+1, sw.Where),
 		append(slices.Clone(sw.Args), keys)...)
-	sw.result.Kept += kept
-	return err
+	return rows, err
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // afterSQL returns, after the statements of a batch, the table's filenode, which their lock keeps from changing, and how long
@@ -28,17 +30,20 @@ func (w *worker) directSQL() string {
 	return fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", w.verb(), w.window(len(w.Args)+len(w.SetArgs)), w.Where)
 }
 
-// picking selects up to limit rows of the window: their TIDs, and the ids that they share with twins. The parameters of the
+// picking selects up to limit rows of the window: their TIDs, the ids that they share with twins, and their keys. The parameters of the
 // limit and the window are numbered from after+1 on.
 func (w *worker) picking(after int) string {
-	id, lock := "0", ""
+	id, name, lock := "0", "NULL", ""
 	if w.passesOver() {
 		lock = " FOR UPDATE SKIP LOCKED"
 	}
 	if w.Twin != nil {
 		id = "r." + w.Twin.ID
 	}
-	return fmt.Sprintf("SELECT r.ctid AS place, %s AS id FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE LIMIT $%d%s", id, w.Relation, w.window(after+1), w.Where, after+1, lock)
+	if w.Key != "" {
+		name = "r." + pgx.Identifier{w.Key}.Sanitize()
+	}
+	return fmt.Sprintf("SELECT r.ctid AS place, %s AS id, %s::text AS name FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE LIMIT $%d%s", id, name, w.Relation, w.window(after+1), w.Where, after+1, lock)
 }
 
 // chosen is the command on those of the rows at some TIDs that still match. For IS TRUE see directSQL.
@@ -52,8 +57,8 @@ func (w *worker) chosen(places string) string {
 
 // pickSQL picks rows, deletes or updates those that still match, deletes their twins, counts all three, and returns the last
 // TID that it picked. The rows picked, not those gone, say whether the window may hold more: one that the application
-// changed in between stays.
-func (w *worker) pickSQL() string {
+// changed in between stays. The parameters of the limit and the window are numbered from after+1 on.
+func (w *worker) pickSQL(also *Also, after int) string {
 	id, free, chosen, twins, returning := "0", "", "SELECT place FROM pick", "SELECT 1 WHERE false", ""
 	if t := w.Twin; t != nil {
 		id = "r." + t.ID
@@ -63,12 +68,12 @@ func (w *worker) pickSQL() string {
 			chosen += fmt.Sprintf(" AS p WHERE p.id IN (SELECT id FROM free) OR NOT EXISTS (SELECT FROM %s AS t WHERE t.%s = p.id)", t.Relation, t.Key)
 		}
 	}
-	if w.Also != nil {
-		returning, twins = ", "+w.Also.Returning, w.Also.SQL+" RETURNING 1"
+	if also != nil {
+		returning, twins = ", "+also.Returning, also.SQL+" RETURNING 1"
 	}
 	return fmt.Sprintf(`WITH pick AS MATERIALIZED (%s),%s
 gone AS (%s RETURNING %s AS id%s),
 twins AS (%s)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM twins),
-  (SELECT max(place) FROM pick)`, w.picking(len(w.Args)+len(w.SetArgs)), free, w.chosen(chosen), id, returning, twins)
+  (SELECT max(place) FROM pick)`, w.picking(after), free, w.chosen(chosen), id, returning, twins)
 }

@@ -4,7 +4,7 @@ package purge
 func (sw *sweep) take(w *worker, end int64) bool {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	if sw.next >= end || sw.result.TableLocked {
+	if sw.next >= end || sw.result.TableLocked || sw.result.GaveUp {
 		return false
 	}
 	w.from, w.to = sw.next, sw.next+sw.share(end)
@@ -39,13 +39,14 @@ func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
 	if sw.found != nil || sw.part {
-		return Cursor{Unit: sw.Unit}
+		return Cursor{Unit: sw.Unit, Before: sw.before}
 	}
 	if sw.filenode != 0 && sw.filenode != filenode {
 		sw.next = 0
+		sw.forget()
 	}
 	sw.filenode = filenode
-	c := Cursor{Unit: sw.Unit, Filenode: filenode, Place: sw.next}
+	c := Cursor{Unit: sw.Unit, Filenode: filenode, Place: sw.next, Before: sw.before}
 	for other, first := range sw.undone {
 		if other != w {
 			c.Place = min(c.Place, first)
@@ -53,6 +54,7 @@ func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 			c.Place = min(c.Place, done)
 		}
 	}
+	c.Left = sw.leftBelow(c.Place)
 	return c
 }
 
@@ -70,9 +72,9 @@ func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	defer sw.mu.Unlock()
 	sw.gone, sw.paced = sw.gone+gone, w.pace
 	if w.passesOver() {
-		sw.result.Locked += left
+		sw.leave(done, Left{Locked: left})
 	} else {
-		sw.result.Kept += left
+		sw.leave(done, Left{Kept: left})
 	}
 	if w.from = done; done < w.to {
 		sw.undone[w] = done

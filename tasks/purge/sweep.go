@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgtype"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
@@ -27,7 +28,7 @@ type Sweep struct {
 	// Set is what an UPDATE assigns, in the same terms as Where, which must no longer match an updated row; nil: the rows
 	// are deleted.
 	Set []Assignment
-	// SetArgs are the parameters of Set and Also, numbered after those of Where.
+	// SetArgs are the parameters of Set, numbered after those of Where.
 	SetArgs []any
 	// Limit is the most rows one statement may touch.
 	Limit int
@@ -41,6 +42,8 @@ type Sweep struct {
 	Older *Older
 	// Partition says that the table is one of the partitions of the rule's table: one that is entirely older is dropped.
 	Partition bool
+	// Key is the integer column that names a row for people; empty: its TID does.
+	Key string
 	// Also is part of the batch's statement: it reads the deleted or updated rows from gone, which has the columns of
 	// Returning; nil: none.
 	Also *Also
@@ -59,8 +62,11 @@ type Older struct {
 	Key string
 }
 
-// Also is a data-modifying statement that accompanies that of a sweep.
-type Also struct{ Returning, SQL string }
+// Also is a data-modifying statement that accompanies that of a sweep. Its parameters are numbered after those of Set.
+type Also struct {
+	Returning, SQL string
+	Args           []any
+}
 
 // Twin is a table that shares its ids, one to one, with the swept table.
 type Twin struct {
@@ -74,13 +80,14 @@ type Twin struct {
 
 // Result is what a sweep could not delete, and whether it dropped the table.
 type Result struct {
-	// Locked is how many obsolete rows stayed because others had locked them.
-	Locked int64
+	Left
+	// Refusal is the first error by which a row refused here; nil: none did.
+	Refusal error
 	// TableLocked says that the sweep ended early because of a lock that could not be skipped, such as one on the whole
 	// table.
 	TableLocked bool
-	// Kept is how many obsolete rows stayed though they were not locked: a trigger or rule of the application keeps them.
-	Kept int64
+	// GaveUp says that the sweep ended early because more rows than MostRefused refused.
+	GaveUp bool
 	// Dropped says that the table was a partition that went with all of its rows.
 	Dropped bool
 }
@@ -88,8 +95,11 @@ type Result struct {
 // Run deletes or updates the rows of the sweep, from the cursor on if it sweeps the table.
 func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
 	err = e.open(ctx, []Sweep{s}, func(sw *sweep) error {
+		sw.before = from.Before
 		err := sw.run(ctx, from)
-		if result = sw.result; sqlstate.Is(err, pgerrcode.LockNotAvailable) { // not even its size can be read
+		result = sw.result
+		result.Left = sw.left()
+		if sqlstate.Is(err, pgerrcode.LockNotAvailable) { // not even its size can be read
 			result.TableLocked, err = true, nil
 		}
 		return err
@@ -111,7 +121,7 @@ func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(sw *sweep) e
 		if s.Elsewhere {
 			engine = &durable
 		}
-		if err := use(&sweep{Engine: engine, Sweep: s, session: session, axis: blocks, undone: map[*worker]int64{}}); err != nil {
+		if err := use(&sweep{Engine: engine, Sweep: s, session: session, axis: blocks, undone: map[*worker]int64{}, refused: map[pgtype.TID]bool{}}); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
@@ -142,7 +152,7 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 		return err
 	}
 	if t.instead {
-		return sw.each(ctx, func(_ context.Context, rows int64) error { sw.result.Kept += rows; return nil })
+		return sw.each(ctx, func(_ context.Context, rows int64) error { sw.leave(0, Left{Kept: rows}); return nil })
 	}
 	done, err := sw.byIndex(ctx, t)
 	if !done && err == nil {
@@ -154,9 +164,10 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 
 // byBlock sweeps the table, from the cursor on.
 func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
-	sw.axis, sw.next, sw.result = blocks, 0, Result{}
+	sw.axis, sw.next = blocks, 0
+	sw.forget()
 	if from.Unit == sw.Unit {
-		sw.next, sw.filenode = from.Place, from.Filenode
+		sw.next, sw.filenode, sw.stays, sw.counted = from.Place, from.Filenode, []stay{{from.Place, from.Left}}, from.Place
 	}
 	// The end of the table is read again when it is reached, for rows that moved there in the meantime. After a rewrite, rows
 	// from below the cursor may be anywhere.
@@ -167,9 +178,10 @@ func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
 		}
 		if sw.filenode != filenode {
 			sw.next, sw.filenode = 0, filenode
+			sw.forget()
 		}
 		if sw.next < end {
-			sw.next = max(sw.next-1, 0) // the last block may have got more rows, too
+			sw.next, sw.counted = max(sw.next-1, 0), sw.next // the last block may have got more rows, too
 			if err := sw.to(ctx, end); err != nil {
 				return err
 			}
@@ -203,8 +215,13 @@ type sweep struct {
 	undone   map[*worker]int64 // the first position of each worker's stretch that is not done
 	filenode uint32            // of the table as it was last seen; 0: not yet
 	gone     int64             // rows, since the sweep began on this axis
-	result   Result
-	paced    pace // as a worker had it last
+	before   Left              // what earlier sweeps of the caller left
+	stays    []stay
+	named    int                 // how many rows that refused were counted here
+	counted  int64               // below this position what stays was counted before
+	refused  map[pgtype.TID]bool // rows that refused
+	result   Result              // but for what is left
+	paced    pace                // as a worker had it last
 }
 
 // to sweeps up to the end of the axis.

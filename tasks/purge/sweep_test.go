@@ -407,7 +407,7 @@ func TestAlsoRecordsWhatGoes(t *testing.T) {
 		CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep(); CREATE TABLE before AS SELECT id FROM t`)
 	db.Hold("SELECT FROM t WHERE id = 2 FOR UPDATE")
 	s := obsolete
-	s.Also, s.SetArgs = &purge.Also{Returning: "r.id AS what", SQL: "INSERT INTO noted SELECT gone.what, $1::int FROM gone WHERE gone.what % 4 = 0"}, []any{7}
+	s.Also = &purge.Also{Returning: "r.id AS what", SQL: "INSERT INTO noted SELECT gone.what, $1::int FROM gone WHERE gone.what % 4 = 0", Args: []any{7}}
 	e, a := engine(db)
 	e.LockTimeout, e.Workers = 20*time.Millisecond, 4
 	result, err := e.Run(t.Context(), s, purge.Cursor{})
@@ -415,7 +415,7 @@ func TestAlsoRecordsWhatGoes(t *testing.T) {
 	for _, d := range a.batches {
 		recorded += d.Recorded
 	}
-	if err != nil || result != (purge.Result{Locked: 1, Kept: 1}) || a.deleted() != 4_998 || recorded != 2_499 || a.biggest() > 500 {
+	if err != nil || result != (purge.Result{Left: purge.Left{Locked: 1, Kept: 1}}) || a.deleted() != 4_998 || recorded != 2_499 || a.biggest() > 500 {
 		t.Errorf("result %+v, error %v, %d rows deleted, %d recorded", result, err, a.deleted(), recorded)
 	}
 	if n := db.Int("SELECT count(*) FROM noted n FULL JOIN (SELECT id FROM before EXCEPT SELECT id FROM t) g USING (id) WHERE by = 7 AND g.id IS NOT NULL OR n.id IS NULL AND g.id % 4 <> 0"); n != 4_998 {
@@ -450,7 +450,7 @@ func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 			e.LockTimeout = 20 * time.Millisecond
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
 			gone := test.rows/2 - test.locked - test.twins
-			if err != nil || result != (purge.Result{Locked: test.locked, Kept: 2 * test.twins}) || db.Int("SELECT count(*) FROM noted") != gone || db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
+			if err != nil || result != (purge.Result{Left: purge.Left{Locked: test.locked, Kept: 2 * test.twins}}) || db.Int("SELECT count(*) FROM noted") != gone || db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
 				t.Errorf("result %+v, error %v, %d rows noted, %d left", result, err, db.Int("SELECT count(*) FROM noted"), db.Int("SELECT count(*) FROM t WHERE old"))
 			}
 		})
@@ -468,7 +468,7 @@ func TestKeptRowsHideNoOthers(t *testing.T) {
 		e, a := engine(db)
 		e.MaxRows = most
 		result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
-		if err != nil || result != (purge.Result{Kept: kept}) || a.deleted() != 300-kept || a.biggest() > int64(most) {
+		if err != nil || result != (purge.Result{Left: purge.Left{Kept: kept}}) || a.deleted() != 300-kept || a.biggest() > int64(most) {
 			t.Errorf("at most %d at once: deleted %d rows of %d, result %+v, error %v", most, a.deleted(), 300-kept, result, err)
 		}
 	}

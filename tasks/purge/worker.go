@@ -22,8 +22,9 @@ type worker struct {
 	from, to int64 // [from, to) is still to be done
 	// skipLocked is the position below which rows that others have locked are skipped.
 	skipLocked int64
-	behind     uint16    // the offset in the stretch's first block up to which rows were picked already
-	refused    bool      // some rows that were picked stay, since the last count of those that do
+	behind     uint16 // the offset in the stretch's first block up to which rows were picked already
+	keeps      bool   // some rows that were picked stay, since the last count of those that do
+	sieve      sieve
 	narrowed   int       // consecutive batches that had too many rows
 	spanned    time.Time // when a batch was last traced
 }
@@ -42,7 +43,7 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 			}
 			defer w.session.end(ctx)
 		}
-		for w.from < w.to {
+		for w.from < w.to && !w.over() {
 			w.extend(w, end)
 			err := w.traced(ctx, w.step)
 			// Skipping locked rows needs the right to lock them (UPDATE), which the role may not have.
@@ -73,14 +74,33 @@ func (w *worker) passesOver() bool { return w.from < w.skipLocked }
 // reach is where the windows of a batch end.
 func (w *worker) reach() int64 { return min(w.from+w.width*w.together, w.to) }
 
-// step runs one batch, and makes the next one smaller, or skip locked rows, if it ran into a timeout.
+// next is where the first window of a batch ends.
+func (w *worker) next() int64 {
+	next := min(w.from+w.width, w.to)
+	if w.passesOver() {
+		next = min(next, w.skipLocked)
+	}
+	return next
+}
+
+// rows is the most rows that a statement of the next batch picks.
+func (w *worker) rows() int { return w.sieve.limit(w.limit) }
+
+// step runs one batch, and makes the next one smaller, or skip locked rows, if it ran into a timeout or rows refused it.
 func (w *worker) step(ctx context.Context) error {
 	if err := w.Polite(ctx); err != nil {
 		return err
 	}
 	w.adapt()
-	err := w.Retry(ctx, w.Name, func() error { return w.batch(ctx) })
+	var refusal, err error
+	if w.sieve.limit(w.limit) == 1 && w.sieve.active() {
+		err = w.Retry(ctx, w.Name, func() error { return w.one(ctx) })
+	} else {
+		refusal, err = w.try(ctx, func() error { return w.batch(ctx) })
+	}
 	switch {
+	case refusal != nil:
+		return w.narrow(ctx)
 	case sqlstate.Is(err, pgerrcode.QueryCanceled) && !w.smallest():
 		w.shrink(0.5, false)
 		w.Warn(fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit))
@@ -118,22 +138,19 @@ type went struct {
 // batch deletes or updates rows at the beginning of the stretch, in a transaction, and shortens the stretch.
 func (w *worker) batch(ctx context.Context) error {
 	begun := time.Now()
-	next := min(w.from+w.width, w.to)
-	if w.passesOver() {
-		next = min(next, w.skipLocked)
-	}
-	direct := w.simple && !w.passesOver() && w.narrowed < patience && (w.found != nil || next-w.from > 1)
-	statements, calls := w.pick, []string(nil)
-	switch {
-	case direct:
-		next = w.reach()
-		statements, calls = w.direct, []string{plannedOnce}
-	case w.ruled:
-		statements = w.pickApart
+	next, limit := w.next(), w.rows()
+	direct := w.simple && !w.passesOver() && !w.sieve.active() && w.narrowed < patience && (w.found != nil || next-w.from > 1)
+	var calls []string
+	if direct {
+		next, calls = w.reach(), []string{plannedOnce}
 	}
 	var n went
 	tx, err := w.session.begin(ctx, func(b *pgx.Batch) {
-		statements(b, next, &n)
+		if direct {
+			w.direct(b, next, &n)
+		} else {
+			w.picked(w.Also)(b, w.placesBehind(w.behind, w.from, next), limit, &n)
+		}
 		b.Queue(afterSQL, w.Relation).QueryRow(func(row pgx.Row) error { return row.Scan(&n.filenode, &n.took) })
 	}, calls...)
 	defer func() { _ = tx.Rollback(ctx) }()
@@ -145,27 +162,42 @@ func (w *worker) batch(ctx context.Context) error {
 		w.width, w.together = w.room(w.width, n.largest), 1
 		return nil
 	}
-	done, behind, refused := next, uint16(0), w.refused || n.gone < n.picked
-	if !direct && w.full(n.picked) {
+	done, behind, all := next, uint16(0), direct || n.picked < int64(limit)
+	if !all {
 		done, behind = w.past(n.last)
 	}
+	width, sifted := next-w.from, w.sieve.active()
+	if err := w.commit(ctx, tx, begun, n, done, behind); err != nil {
+		return err
+	}
+	if w.sieve.passed(int(n.picked), w.limit); sifted {
+		return nil
+	}
+	if all {
+		w.narrowed = 0
+	}
+	w.took(n.took, width, n.largest, direct)
+	w.crowd.took(begun, time.Since(begun), n.gone)
+	return nil
+}
+
+// commit commits a batch, with its account, after which the stretch is done up to a position and some rows behind it.
+func (w *worker) commit(ctx context.Context, tx pgx.Tx, begun time.Time, n went, done int64, behind uint16) error {
+	keeps := w.keeps || n.gone < n.picked
 	var left int64
-	if done > w.from && (w.passesOver() || refused) {
+	if from := w.uncounted(w.from); done > from && (w.passesOver() || keeps) {
 		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", w.Relation, w.window(len(w.Args)), w.Where),
-			slices.Concat(w.Args, w.places(w.from, done))...).Scan(&left); err != nil {
+			slices.Concat(w.Args, w.places(from, done))...).Scan(&left); err != nil {
 			return err
 		}
+		left = max(left-w.refusedIn(from, done), 0)
 	}
 	d := w.delta(n)
 	d.Cursor, d.Begun = w.cursor(w, done, n.filenode), begun
 	if err := w.Commit(ctx, tx, d); err != nil {
 		return err
 	}
-	if w.behind, w.refused = behind, refused && behind > 0; direct || !w.full(n.picked) {
-		w.narrowed = 0
-	}
-	w.took(n.took, next-w.from, n.largest, direct)
-	w.crowd.took(begun, time.Since(begun), n.gone)
+	w.behind, w.keeps = behind, keeps && behind > 0
 	w.committed(w, done, n.gone, left)
 	w.Spend(n.gone + n.twins)
 	return nil
@@ -190,20 +222,28 @@ func (sw *sweep) delta(n went) Delta {
 	return d
 }
 
-// pick queues the statement that picks rows first, up to the limit.
-func (w *worker) pick(b *pgx.Batch, next int64, n *went) {
-	b.Queue(w.pickSQL(), slices.Concat(w.Args, w.SetArgs, []any{w.limit}, w.placesBehind(w.behind, w.from, next))...).
-		QueryRow(func(row pgx.Row) error {
+// picked is what queues the statements that pick rows first, up to a limit, among those at some places.
+func (w *worker) picked(also *Also) func(b *pgx.Batch, places []any, limit int, n *went) {
+	if w.ruled {
+		return w.pickApart
+	}
+	args := slices.Concat(w.Args, w.SetArgs)
+	if also != nil {
+		args = append(args, also.Args...)
+	}
+	return func(b *pgx.Batch, places []any, limit int, n *went) {
+		b.Queue(w.pickSQL(also, len(args)), slices.Concat(args, []any{limit}, places)...).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&n.picked, &n.gone, &n.twins, &n.last)
 			n.statements, n.largest = 1, n.gone
 			return err
 		})
+	}
 }
 
 // pickApart queues a statement that counts the rows to be picked, and then the command, which with a DO ALSO rule cannot be
 // part of a WITH query.
-func (w *worker) pickApart(b *pgx.Batch, next int64, n *went) {
-	picked := append([]any{w.limit}, w.placesBehind(w.behind, w.from, next)...)
+func (w *worker) pickApart(b *pgx.Batch, places []any, limit int, n *went) {
+	picked := append([]any{limit}, places...)
 	b.Queue("SELECT count(*), max(place) FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, picked)...).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
 	b.Queue(w.chosen("SELECT place FROM ("+w.picking(len(w.Args)+len(w.SetArgs))+") AS pick"), slices.Concat(w.Args, w.SetArgs, picked)...).

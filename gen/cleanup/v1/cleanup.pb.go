@@ -429,8 +429,19 @@ type TaskResult struct {
 	// Deliveries deleted here that stay on mid-sourcing servers, since no database is configured for these; in a dry run, those
 	// that would. Only the task `deliveries` has any; ListRemoteDeliveries lists them.
 	RemoteDeliveriesLeft int64 `protobuf:"varint,11,opt,name=remote_deliveries_left,json=remoteDeliveriesLeft,proto3" json:"remote_deliveries_left,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// Obsolete rows that a trigger, a constraint or a view refused with an error: they were passed over. The log names the first 20
+	// of each table, with the errors. More than 1000, or than a tenth of the task's rows, fail the task. Always 0 in a dry run.
+	RowsRefused int64 `protobuf:"varint,12,opt,name=rows_refused,json=rowsRefused,proto3" json:"rows_refused,omitempty"`
+	// Obsolete rows that stay for whatever reason: those refused, those that others kept locked, those that a trigger or rule keeps
+	// without an error, and deliveries and lists of which such rows stay. The rows of `tables_left` are not counted.
+	RowsLeft int64 `protobuf:"varint,13,opt,name=rows_left,json=rowsLeft,proto3" json:"rows_left,omitempty"`
+	// Tables that could not be done to their end: somebody kept the table locked, too many rows refused, or another server did. How
+	// many rows stay there is not known.
+	TablesLeft int64 `protobuf:"varint,14,opt,name=tables_left,json=tablesLeft,proto3" json:"tables_left,omitempty"`
+	// What stays, in words; or why the task was not run; empty: neither.
+	Detail        string `protobuf:"bytes,15,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskResult) Reset() {
@@ -538,6 +549,34 @@ func (x *TaskResult) GetRemoteDeliveriesLeft() int64 {
 		return x.RemoteDeliveriesLeft
 	}
 	return 0
+}
+
+func (x *TaskResult) GetRowsRefused() int64 {
+	if x != nil {
+		return x.RowsRefused
+	}
+	return 0
+}
+
+func (x *TaskResult) GetRowsLeft() int64 {
+	if x != nil {
+		return x.RowsLeft
+	}
+	return 0
+}
+
+func (x *TaskResult) GetTablesLeft() int64 {
+	if x != nil {
+		return x.TablesLeft
+	}
+	return 0
+}
+
+func (x *TaskResult) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
 }
 
 // TableSpace is the size of a table before and after a task. Deleting does not shrink files: the rows are dead until
@@ -2596,7 +2635,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x120\n" +
 	"\aresults\x18\t \x03(\v2\x16.cleanup.v1.TaskResultR\aresults\x12\x14\n" +
 	"\x05error\x18\n" +
-	" \x01(\tR\x05error\"\xc0\x03\n" +
+	" \x01(\tR\x05error\"\xb9\x04\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -2611,7 +2650,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x05error\x18\t \x01(\tR\x05error\x12,\n" +
 	"\x05space\x18\n" +
 	" \x03(\v2\x16.cleanup.v1.TableSpaceR\x05space\x124\n" +
-	"\x16remote_deliveries_left\x18\v \x01(\x03R\x14remoteDeliveriesLeft\"\xdf\x02\n" +
+	"\x16remote_deliveries_left\x18\v \x01(\x03R\x14remoteDeliveriesLeft\x12!\n" +
+	"\frows_refused\x18\f \x01(\x03R\vrowsRefused\x12\x1b\n" +
+	"\trows_left\x18\r \x01(\x03R\browsLeft\x12\x1f\n" +
+	"\vtables_left\x18\x0e \x01(\x03R\n" +
+	"tablesLeft\x12\x16\n" +
+	"\x06detail\x18\x0f \x01(\tR\x06detail\"\xdf\x02\n" +
 	"\n" +
 	"TableSpace\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12!\n" +

@@ -1,0 +1,224 @@
+package purge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+)
+
+// A batch that a row refuses is rolled back. Smaller ones follow, down to that row alone, which is passed over.
+
+// MostRefused is how many rows of one caller's sweeps may refuse before a sweep gives up: then it is probably not the rows.
+const MostRefused = 1_000
+
+// RefusedShown is how many rows of a table are named that refuse.
+const RefusedShown = 20
+
+// messageShown is how many characters of an error's message are shown.
+const messageShown = 300
+
+// sieve sizes batches so that they close in on a row that refuses: the next is half of those that the row is among, and
+// afterwards they double. The zero sieve does not limit them.
+type sieve struct {
+	among int // a row among so many next ones refuses; 0: not known
+	most  int // rows of the next batch; 0: no limit
+}
+
+func (s *sieve) active() bool { return s.most > 0 }
+
+// limit is the most rows that the next batch may have.
+func (s *sieve) limit(rows int) int {
+	if s.active() {
+		return min(rows, s.most)
+	}
+	return rows
+}
+
+// refused says that a batch of some rows was refused.
+func (s *sieve) refused(rows int) {
+	s.among, s.most = rows, max(rows/2, 1)
+}
+
+// passed says that a batch of some rows was done, in place of the limit without a sieve.
+func (s *sieve) passed(rows, limit int) {
+	if !s.active() {
+		return
+	}
+	s.among = max(s.among-rows, 0)
+	switch {
+	case s.among > 0:
+		s.most = max(s.among/2, 1)
+	case s.most*2 < limit:
+		s.most *= 2
+	default:
+		s.most = 0
+	}
+}
+
+// passedOver says that a single row was refused and passed over.
+func (s *sieve) passedOver() { *s = sieve{most: 1} }
+
+// try runs a batch, and again after transient errors. It returns apart whether rows refused it, which the same batch would meet
+// again. The ids that Also takes may pass.
+func (sw *sweep) try(ctx context.Context, batch func() error) (refusal, err error) {
+	err = sw.Retry(ctx, sw.Name, func() error {
+		err := batch()
+		if sqlstate.OfRow(err) && (sw.Also == nil || !sqlstate.Is(err, pgerrcode.UniqueViolation)) {
+			refusal, err = err, nil
+		}
+		return err
+	})
+	return refusal, err
+}
+
+// narrow makes the next batch smaller after one that was refused.
+func (w *worker) narrow(ctx context.Context) error {
+	if w.sieve.among > 0 {
+		w.sieve.refused(w.rows())
+		return nil
+	}
+	var picked int
+	err := w.read(ctx, []any{&picked}, "SELECT count(*) FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, []any{w.rows()}, w.placesBehind(w.behind, w.from, w.next()))...)
+	w.sieve.refused(picked)
+	return err
+}
+
+// one deletes or updates the next row alone. If it refuses it is passed over, in the transaction that counts it.
+func (w *worker) one(ctx context.Context) error {
+	var (
+		n     = went{}
+		begun = time.Now()
+		next  = w.next()
+		name  *string
+		row   pgtype.TID
+	)
+	tx, err := w.session.begin(ctx, func(b *pgx.Batch) {
+		b.Queue("SELECT place, name FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, []any{1}, w.placesBehind(w.behind, w.from, next))...).
+			QueryRow(func(r pgx.Row) error {
+				if err := r.Scan(&row, &name); !errors.Is(err, pgx.ErrNoRows) {
+					return err
+				}
+				return nil
+			})
+		b.Queue(afterSQL, w.Relation).QueryRow(func(r pgx.Row) error { return r.Scan(&n.filenode, nil) })
+	})
+	defer func() { _ = tx.Rollback(ctx) }()
+	if err != nil {
+		return err
+	}
+	if !row.Valid {
+		w.sieve.passed(1, w.limit)
+		return w.commit(ctx, tx, begun, n, next, 0)
+	}
+	done, behind := w.past(row)
+	if w.hasRefused(row) {
+		return w.commit(ctx, tx, begun, n, done, behind)
+	}
+	refusal := w.alone(ctx, tx, row, w.Also, &n)
+	switch {
+	case refusal == nil:
+		err = w.commit(ctx, tx, begun, n, done, behind)
+		w.sieve.passed(1, w.limit)
+		return err
+	case !sqlstate.OfRow(refusal):
+		return refusal
+	case w.Also != nil: // which may be what is refused
+		if err := w.alone(ctx, tx, row, nil, &went{}); err == nil {
+			return refusal
+		} else if !sqlstate.OfRow(err) {
+			return err
+		}
+	}
+	if err := w.commit(ctx, tx, begun, went{filenode: n.filenode}, done, behind); err != nil {
+		return err
+	}
+	w.sieve.passedOver()
+	w.refuse(row, name, refusal)
+	return nil
+}
+
+// alone deletes or updates one row, in a part of the transaction that is undone if it fails. Deferred constraints are checked,
+// too.
+func (w *worker) alone(ctx context.Context, tx pgx.Tx, row pgtype.TID, also *Also, n *went) error {
+	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		w.picked(also)(b, w.only(row), 1, n)
+		b.Queue("SET CONSTRAINTS ALL IMMEDIATE")
+		return tx.SendBatch(ctx, b).Close()
+	})
+}
+
+// refuse records that a row was passed over. name is its key.
+func (sw *sweep) refuse(row pgtype.TID, name *string, refusal error) {
+	sw.mu.Lock()
+	sw.refused[row] = true
+	place, counted := sw.place(row), sw.counted
+	sw.mu.Unlock()
+	if place < counted {
+		return
+	}
+	what := fmt.Sprintf("at TID (%d,%d)", row.BlockNumber, row.OffsetNumber)
+	if name != nil {
+		what = *name
+	}
+	sw.refuseRows(what, 1, place+1, refusal)
+}
+
+// hasRefused reports whether a row was passed over before.
+func (sw *sweep) hasRefused(row pgtype.TID) bool {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	return sw.refused[row]
+}
+
+// refuseRows counts rows that refused, below a position, and names the first ones.
+func (sw *sweep) refuseRows(what string, rows, below int64, refusal error) {
+	sw.mu.Lock()
+	sw.leave(below, Left{Refused: rows})
+	sw.named++
+	named := sw.named
+	if sw.result.Refusal == nil {
+		sw.result.Refusal = refusal
+	}
+	sw.result.GaveUp = sw.before.Refused+sw.left().Refused > MostRefused
+	sw.mu.Unlock()
+	if named <= RefusedShown {
+		sw.Warn(fmt.Sprintf("%s: row %s refuses and stays: %s", sw.Name, what, Message(refusal)))
+	}
+}
+
+// over reports whether the sweep has ended early.
+func (sw *sweep) over() bool {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	return sw.result.TableLocked || sw.result.GaveUp
+}
+
+// Message is the message and the SQLSTATE of an error of PostgreSQL, on one line without control characters, and not too long.
+func Message(err error) string {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return err.Error()
+	}
+	text := []rune(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, pgErr.Message))
+	if len(text) > messageShown {
+		text = append(text[:messageShown], '…')
+	}
+	return fmt.Sprintf("%s (SQLSTATE %s)", string(text), pgErr.Code)
+}

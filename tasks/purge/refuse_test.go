@@ -1,0 +1,172 @@
+package purge_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// poison is how a row of t is made to refuse, and what with.
+var poison = map[string]string{
+	"a trigger": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
+		CREATE TRIGGER no BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION no()`,
+	"a trigger afterwards": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
+		CREATE TRIGGER no AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION no()`,
+	"a deferred trigger": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
+		CREATE CONSTRAINT TRIGGER no AFTER DELETE ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION no()`,
+	"a foreign key":          "ALTER TABLE poison ADD FOREIGN KEY (id) REFERENCES t",
+	"a deferred foreign key": "ALTER TABLE poison ADD FOREIGN KEY (id) REFERENCES t DEFERRABLE INITIALLY DEFERRED",
+	"a copy that is there": `CREATE TABLE copy AS SELECT id FROM poison; CREATE UNIQUE INDEX ON copy (id);
+		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO copy VALUES (OLD.id); RETURN OLD; END'; CREATE TRIGGER no BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION no()`,
+	"an error of data": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM 1 / count(*) FROM (SELECT OLD.id EXCEPT SELECT id FROM poison) AS good; RETURN OLD; END';
+		CREATE TRIGGER no BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION no()`,
+}
+
+const exactlyPoison = "SELECT count(*) FROM (SELECT id FROM t WHERE old) AS t FULL JOIN poison USING (id) WHERE t.id IS NULL OR poison.id IS NULL"
+
+// Exactly the rows that refuse stay, whatever it is that refuses, however large batches may be, and whether rows are found in
+// the table or by a key, and whatever goes with them; a second sweep counts them again, and deletes nothing.
+func TestRowsThatRefuse(t *testing.T) {
+	t.Parallel()
+	for what, sql := range poison {
+		for how, change := range map[string]func(db *pgtest.DB, e *purge.Engine, s *purge.Sweep){
+			"by block":        func(*pgtest.DB, *purge.Engine, *purge.Sweep) {},
+			"by four workers": func(_ *pgtest.DB, e *purge.Engine, _ *purge.Sweep) { e.Workers = 4 },
+			"one at a time":   func(_ *pgtest.DB, e *purge.Engine, _ *purge.Sweep) { e.MaxRows = 1 },
+			"three at a time": func(_ *pgtest.DB, e *purge.Engine, _ *purge.Sweep) { e.MaxRows = 3 },
+			"with twins": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
+				db.Do("CREATE TABLE twin AS SELECT id FROM t WHERE old")
+				s.Twin = &purge.Twin{Relation: "twin", Key: "id", ID: "id"}
+			},
+			"with a rule": func(db *pgtest.DB, _ *purge.Engine, _ *purge.Sweep) {
+				db.Do("CREATE TABLE noted (id int); CREATE RULE a AS ON DELETE TO t DO ALSO INSERT INTO noted VALUES (old.id)")
+			},
+			"by key": func(_ *pgtest.DB, _ *purge.Engine, s *purge.Sweep) { s.Elsewhere, s.ByKey = true, "id" },
+			"with what is also": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
+				db.Do("CREATE TABLE noted (id int, by int)")
+				s.Also = &purge.Also{Returning: "r.id AS what", SQL: "INSERT INTO noted SELECT gone.what, $1::int FROM gone", Args: []any{7}}
+			},
+		} {
+			if what == "a copy that is there" && how == "with what is also" { // which is what takes ids, that may be taken
+				continue
+			}
+			t.Run(what+", "+how, func(t *testing.T) {
+				t.Parallel()
+				db := rows(t, 2_000)
+				db.Do("CREATE TABLE poison (id int PRIMARY KEY); INSERT INTO poison VALUES (2), (4), (1000), (1002), (1500), (2000)")
+				e, a := engine(db)
+				s := obsolete
+				s.Key = "id"
+				change(db, e, &s)
+				db.Do(sql)
+				want := int64(994)
+				if s.Twin != nil {
+					want *= 2
+				}
+				for range 2 {
+					a.batches, a.warned = nil, nil
+					result, err := e.Run(t.Context(), s, purge.Cursor{})
+					if err != nil || result.Left != (purge.Left{Refused: 6}) || result.Refusal == nil || result.GaveUp || a.deleted() != want || db.Int(exactlyPoison) != 0 {
+						t.Errorf("deleted %d rows, result %+v, error %v, %d rows are wrong", a.deleted(), result, err, db.Int(exactlyPoison))
+					}
+					want = 0
+					if !slices.ContainsFunc(a.warned, func(w string) bool { return strings.HasPrefix(w, "t: row 1002 refuses and stays: ") }) || len(a.warned) < 6 {
+						t.Errorf("warned %q", a.warned)
+					}
+				}
+			})
+		}
+	}
+}
+
+// What refuses every statement ends the sweep soon.
+func TestAllRowsRefuse(t *testing.T) {
+	t.Parallel()
+	for how, elsewhere := range map[string]bool{"by block": false, "by key": true} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, 200_000)
+			db.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not at all''; END'; CREATE TRIGGER no BEFORE DELETE ON t EXECUTE FUNCTION no()`)
+			e, a := engine(db)
+			s := obsolete
+			s.Elsewhere, s.ByKey = elsewhere, "id"
+			result, err := e.Run(t.Context(), s, purge.Cursor{Before: purge.Left{Refused: 900}})
+			if err != nil || !result.GaveUp || result.Left != (purge.Left{Refused: 101}) || a.deleted() != 0 {
+				t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
+			}
+			if len(a.warned) != purge.RefusedShown || !strings.Contains(a.warned[0], "not at all (SQLSTATE P0001)") {
+				t.Errorf("warned %d times: %q", len(a.warned), a.warned[0])
+			}
+		})
+	}
+}
+
+// counter counts statements, also those of batches.
+type counter struct{ statements atomic.Int64 }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.statements.Add(1)
+	return ctx
+}
+
+func (*counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (*counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {
+	c.statements.Add(1)
+}
+
+func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// traced is a pool of connections with a tracer.
+func traced(t *testing.T, db *pgtest.DB, tracer pgx.QueryTracer) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.Tracer = tracer
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Rows that refuse cost statements by the logarithm of how far they are apart, and are not tried again in the same sweep.
+func TestRefusalsAreFoundQuickly(t *testing.T) {
+	t.Parallel()
+	for how, scattered := range map[string]bool{"scattered": true, "side by side": false} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, 200_000)
+			db.Do("CREATE TABLE poison AS SELECT id FROM t WHERE old AND CASE WHEN $1::bool THEN hashint4(id) ELSE id END IS NOT NULL ORDER BY CASE WHEN $1::bool THEN hashint4(id) ELSE id END LIMIT 1000", scattered)
+			db.Do("CREATE UNIQUE INDEX ON poison (id); " + poison["a trigger"])
+			e, a := engine(db)
+			count := &counter{}
+			e.Pool = traced(t, db, count)
+			s := obsolete
+			s.Limit = 5_000
+			result, err := e.Run(t.Context(), s, purge.Cursor{})
+			if err != nil || result.Left != (purge.Left{Refused: 1_000}) || result.GaveUp || a.deleted() != 99_000 || db.Int(exactlyPoison) != 0 {
+				t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
+			}
+			t.Logf("%d statements", count.statements.Load())
+			if most := int64(60_000); count.statements.Load() > most {
+				t.Errorf("more than %d statements", most)
+			}
+		})
+	}
+}
