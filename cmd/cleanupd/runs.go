@@ -92,7 +92,7 @@ func oneID(cmd *cobra.Command, args []string) error {
 
 func printRuns(w io.Writer, list []*cleanupv1.Run) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUN\tSTATE\tCREATED\tTOOK\tROWS DELETED\tERROR")
+	fmt.Fprintln(table, "RUN\tSTATE\tCREATED\tTOOK\tROWS DELETED\tLEFT\tERROR")
 	for _, r := range list {
 		var deleted int64
 		for _, t := range r.GetResults() {
@@ -106,7 +106,7 @@ func printRuns(w io.Writer, list []*cleanupv1.Run) error {
 		if r.GetDryRun() {
 			state += " (dry)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, deleted, oneLine(r.GetError()))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, deleted, left(r.GetResults()...), oneLine(r.GetError()))
 	}
 	return table.Flush()
 }

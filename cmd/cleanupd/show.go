@@ -170,23 +170,38 @@ func summary(r *cleanupv1.TaskResult, dry bool) string {
 			text += fmt.Sprintf(", %d %s %s", count.n, count.many, count.became)
 		}
 	}
+	if r.GetDetail() != "" {
+		text += "; " + r.GetDetail()
+	}
 	if r.GetError() != "" {
 		text += ": " + r.GetError()
 	}
 	return text
 }
 
+// left is how many obsolete rows the tasks left; with a plus where there may be more.
+func left(tasks ...*cleanupv1.TaskResult) string {
+	var rows, tables int64
+	for _, t := range tasks {
+		rows, tables = rows+t.GetRowsLeft(), tables+t.GetTablesLeft()
+	}
+	if tables > 0 {
+		return fmt.Sprintf("%d+", rows)
+	}
+	return fmt.Sprint(rows)
+}
+
 // printResults prints the table at the end of a run.
 func printResults(w io.Writer, r *cleanupv1.Run) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\nTASK\tSTATE\tDELETED\tUPDATED\tDROPPED\tBATCHES\tTOOK")
+	fmt.Fprintln(table, "\nTASK\tSTATE\tDELETED\tUPDATED\tDROPPED\tLEFT\tBATCHES\tTOOK")
 	for _, t := range r.GetResults() {
 		took := ""
 		if t.GetEndTime() != nil {
 			took = t.GetEndTime().AsTime().Sub(t.GetStartTime().AsTime()).Round(time.Millisecond).String()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", t.GetTask(), stateName("TASK_STATE_", t.GetState()),
-			t.GetRowsDeleted(), t.GetRowsUpdated(), t.GetTablesDropped(), t.GetBatches(), took)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%d\t%s\n", t.GetTask(), stateName("TASK_STATE_", t.GetState()),
+			t.GetRowsDeleted(), t.GetRowsUpdated(), t.GetTablesDropped(), left(t), t.GetBatches(), took)
 	}
 	if err := errors.Join(table.Flush(), printSpace(w, r)); err != nil {
 		return err

@@ -22,6 +22,7 @@ func TestSummary(t *testing.T) {
 		{&cleanupv1.TaskResult{RowsDeleted: 1, RowsUpdated: 2, TablesDropped: 3}, false, "succeeded, 1 row deleted, 2 rows updated, 3 tables dropped"},
 		{&cleanupv1.TaskResult{RowsDeleted: 9, RemoteDeliveriesLeft: 1}, false, "succeeded, 9 rows deleted, 1 delivery left on mid-sourcing servers"},
 		{&cleanupv1.TaskResult{RemoteDeliveriesLeft: 2, Error: "why"}, true, "succeeded, 2 deliveries would be left on mid-sourcing servers: why"},
+		{&cleanupv1.TaskResult{RowsDeleted: 9, RowsLeft: 1, Detail: "obsolete rows stay: 1 row refuses", Error: "why"}, false, "succeeded, 9 rows deleted; obsolete rows stay: 1 row refuses: why"},
 	} {
 		c.r.State = cleanupv1.TaskState_TASK_STATE_SUCCEEDED
 		if got := summary(c.r, c.dry); got != c.says {
