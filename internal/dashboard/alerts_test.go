@@ -86,6 +86,11 @@ cleanupd_last_success_timestamp_seconds{job="c",tasks="some"} 130000x3000`, 38 *
 cleanupd_oldest_obsolete_row_age_seconds{job="c",instance="b",table="t"} 172800+60x600`, 8 * time.Hour, true},
 		{"CleanupFallingBehind", "a day old, and growing", `cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 50000+60x600`, 8 * time.Hour, false},
 		{"CleanupFallingBehind", "old, but a run catches up", `cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 900000-600x600`, 8 * time.Hour, false},
+		{"CleanupRowsLeft", "a row, two nights in a row, told by two replicas", `cleanupd_rows_left{job="c",instance="a",task="visitors",reason="refused"} 1x3000
+cleanupd_rows_left{job="c",instance="b",task="visitors",reason="refused"} 1x3000`, 26 * time.Hour, true},
+		{"CleanupRowsLeft", "a table that is never done to its end", `cleanupd_rows_left{job="c",task="visitors",reason="locked"} 0x3000
+cleanupd_tables_left{job="c",task="visitors"} 1x3000`, 26 * time.Hour, true},
+		{"CleanupRowsLeft", "rows were locked one night", `cleanupd_rows_left{job="c",task="visitors",reason="locked"} 5x1439 0x3000`, 26 * time.Hour, false},
 		{"CleanupRunFailed", "one failed", `cleanupd_runs_total{job="c",instance="a",state="failed",dry_run="false"} 0x30 1x90
 cleanupd_runs_total{job="c",instance="b",state="failed",dry_run="false"} 0x120`, time.Hour, true},
 		{"CleanupRunFailed", "one failed two hours ago", `cleanupd_runs_total{job="c",state="failed",dry_run="false"} 0x30 1x300`, 3 * time.Hour, false},

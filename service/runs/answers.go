@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -36,12 +37,15 @@ var (
 	nextRun    = prometheus.NewDesc("cleanupd_schedule_next_run_timestamp_seconds", "When the next run of the schedule is due; none when nothing is.", nil, nil)
 	overdue    = prometheus.NewDesc("cleanupd_oldest_obsolete_row_age_seconds",
 		"For how long the oldest row of a table has been obsolete; 0: none is. Of tables without an index on the date it is an estimate from their last ANALYZE.", []string{"table"}, nil)
+	rowsLeft = prometheus.NewDesc("cleanupd_rows_left",
+		"Obsolete rows that the last run of a task left, on any replica, by reason: refused (with an error), locked (by others), kept (by a trigger or rule), bound (to rows that stay). Dry runs do not count.", []string{"task", "reason"}, nil)
+	tablesLeft  = prometheus.NewDesc("cleanupd_tables_left", "Tables that the last run of a task, on any replica, could not do to their end; rows that stay there are not counted. Dry runs do not count.", []string{"task"}, nil)
 	scrapeError = prometheus.NewDesc("cleanupd_scrape_error", "1 when the database did not tell these metrics within 2 seconds, otherwise 0: runs are all that are the same on every replica, but for tables, the age of rows.", []string{"of"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (a *answers) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lastSuccess, activeRuns, scheduled, nextRun, overdue, scrapeError} {
+	for _, d := range []*prometheus.Desc{lastSuccess, activeRuns, scheduled, nextRun, overdue, rowsLeft, tablesLeft, scrapeError} {
 		ch <- d
 	}
 }
@@ -53,7 +57,7 @@ func (a *answers) Collect(ch chan<- prometheus.Metric) {
 	if a.asked.IsZero() || time.Since(a.asked) >= askEvery {
 		ctx, stop := context.WithTimeout(context.Background(), askTimeout)
 		a.last = nil
-		a.ask(ctx, "runs", a.runs)
+		a.ask(ctx, "runs", func(ctx context.Context) error { return errors.Join(a.runs(ctx), a.left(ctx)) })
 		a.ask(ctx, "tables", a.tables)
 		stop()
 		a.asked = time.Now()
@@ -107,6 +111,28 @@ func (a *answers) runs(ctx context.Context) error {
 		a.gauge(nextRun, *next)
 	}
 	return nil
+}
+
+// left reads what the last run of each task left.
+func (a *answers) left(ctx context.Context) error {
+	rows, err := a.m.calls.Query(ctx, `SELECT DISTINCT ON (t.name) t.name, rows_refused::float8, rows_locked::float8, rows_kept::float8, rows_bound::float8, tables_left::float8
+		FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
+		WHERE NOT r.dry_run AND t.chosen AND t.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED') ORDER BY t.name, r.create_time DESC`)
+	if err != nil {
+		return err
+	}
+	var (
+		task                                   string
+		refused, locked, kept, bound, notToEnd float64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&task, &refused, &locked, &kept, &bound, &notToEnd}, func() error {
+		for reason, n := range map[string]float64{"refused": refused, "locked": locked, "kept": kept, "bound": bound} {
+			a.gauge(rowsLeft, n, task, reason)
+		}
+		a.gauge(tablesLeft, notToEnd, task)
+		return nil
+	})
+	return err
 }
 
 func (a *answers) tables(ctx context.Context) error {
