@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -63,42 +65,70 @@ func linkedToLists(ctx context.Context, e *Env, p *plan) ([]*campaign.Table, err
 	return found, nil
 }
 
-// deleteLists deletes the lists one by one, each with its table in one transaction.
+// lists are those to delete: the condition on their rows, and its parameters.
+type lists struct {
+	*campaign.Table
+	where string
+	args  []any
+}
+
+// deleteLists deletes the lists, each in one transaction with its table, and as many together as go quickly. Where one cannot go, fewer
+// are tried, down to that one.
 func deleteLists(ctx context.Context, e *Env) (bool, error) {
 	if e.set == nil {
 		return false, nil
 	}
-	var args []any
-	c := &condition{env: e, table: e.set.table, plan: &plan{}, args: &args}
-	where, err := c.any(ctx, e.set.Rules)
+	l := lists{Table: e.set.table}
+	where, err := (&condition{env: e, table: l.Table, plan: &plan{}, args: &l.args}).any(ctx, e.set.Rules)
 	if err != nil || where == "" {
 		return false, err
 	}
-	hasType := e.set.table.Has("iType")
+	l.where = where
+	most := mostLists
+	for _, limit := range []int{e.engine.MaxRows, e.engine.Limits.RowsPerSecond} {
+		if limit > 0 {
+			most = min(most, limit)
+		}
+	}
 	var refused int64
-	for _, id := range e.set.ids {
-		err := e.deleteList(ctx, id, where, args, hasType)
-		if stays := listStays(err); stays != (purge.Left{}) {
+	for left, size := e.set.ids, firstGroup; len(left) > 0; {
+		group, begun := left[:min(size, len(left), most)], time.Now()
+		e.journal.At(fmt.Sprintf("%s %d", l.Name, group[0]), e.expected)
+		err := e.deleteTogether(ctx, l, group)
+		switch stays := listStays(err); {
+		case err != nil && len(group) > 1 && !endsRun(err) && !endsDrops(err):
+			size = len(group) / 2
+			continue
+		case stays != (purge.Left{}):
 			e.left, refused = e.left.Plus(stays), refused+stays.Refused
 			if stays.Refused == 0 || refused <= purge.RefusedShown {
-				e.log(ctx, Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", id, purge.Message(err)))
+				e.log(ctx, Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", group[0], purge.Message(err)))
 			}
 			if stays.Refused > 0 {
 				e.refusal = cmp.Or(e.refusal, err)
 			}
-			if e.left.Refused > purge.MostRefused {
-				e.giveUp(ctx, e.set.table.Name)
-				break
-			}
-		} else if err != nil && !errors.Is(err, errGone) {
+		case err != nil && !errors.Is(err, errGone):
 			return false, err
+		}
+		if e.left.Refused > purge.MostRefused {
+			e.giveUp(ctx, l.Name)
+			break
+		}
+		left = left[len(group):]
+		if time.Since(begun) > groupTarget {
+			size = max(size/2, 1)
+		} else {
+			size = min(2*size, most)
 		}
 	}
 	if refused > 0 {
-		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", e.set.table.Name, refused))
+		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", l.Name, refused))
 	}
 	return true, nil
 }
+
+// mostLists is how many lists may be deleted in one transaction.
+const mostLists = 256
 
 // listStays is how a list is left that could not be deleted; it is not left if the error is about more than this list. A foreign
 // key that forbids the deletion is no fault.
@@ -116,48 +146,19 @@ func listStays(err error) purge.Left {
 	return purge.Left{}
 }
 
-// errGone says that a list is no longer to be deleted.
-var errGone = errors.New("the list is no longer to be deleted")
+// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; and errForeign that the relation
+// with the name of a list's table is not the application's.
+var (
+	errGone    = errors.New("the list is no longer to be deleted")
+	errKept    = errors.New("a trigger of the table prevents its deletion")
+	errForeign = errors.New("what has the name of its table is not a table of the application's owner")
+)
 
-// deleteList deletes a list with its table.
-func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any, hasType bool) error {
-	e.journal.At(fmt.Sprintf("%s %d", e.set.table.Name, id), e.expected)
-	list := fmt.Sprintf("%s AS r WHERE r.iGroupId = $%d AND %s", e.set.table.Quoted(), len(args)+1, where)
-	args = append(args[:len(args):len(args)], id)
-	isList := "(r.iType > 0) IS TRUE"
-	if !hasType { // unknown: it may have a table
-		isList = "true"
-	}
-	work := func(tx Tx) (d purge.Delta, err error) {
-		lock := " FOR UPDATE"
-		if e.DryRun {
-			lock = ""
-		}
-		var typed bool
-		err = tx.QueryRow(ctx, "SELECT "+isList+" FROM "+list+lock, args...).Scan(&typed)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return d, errGone
-		}
-		if err != nil {
-			return d, err
-		}
-		d.Deleted = 1
-		if !e.DryRun {
-			d.Space = []purge.Space{{Relation: e.set.table.Quoted(), Rows: 1}}
-			gone, err := tx.Exec(ctx, "DELETE FROM "+list, args...)
-			if err == nil && gone.RowsAffected() == 0 {
-				err = errKept
-			}
-			if err != nil {
-				return d, err
-			}
-		}
-		if typed { // last, since a drop has a short timeout
-			d.Dropped, err = e.dropListTable(ctx, tx, id)
-		}
-		return d, err
-	}
-	if e.DryRun {
+// deleteTogether deletes those of some lists that still are to be deleted, with their tables. Several do not wait for one that is locked.
+func (e *Env) deleteTogether(ctx context.Context, l lists, ids []int64) error {
+	work := func(tx Tx) (purge.Delta, error) { return e.deleteRows(ctx, tx, l, ids) }
+	switch {
+	case e.DryRun:
 		return pgx.BeginFunc(ctx, e.Pool, func(tx pgx.Tx) error {
 			d, err := work(tx)
 			if err == nil {
@@ -165,32 +166,99 @@ func (e *Env) deleteList(ctx context.Context, id int64, where string, args []any
 			}
 			return err
 		})
+	case len(ids) == 1:
+		return e.inBatch(ctx, fmt.Sprintf("list %d", ids[0]), work)
 	}
-	return e.inBatch(ctx, fmt.Sprintf("list %d", id), work)
+	return e.once(ctx, work)
 }
 
-// errKept says that a list cannot be deleted.
-var errKept = errors.New("a trigger of the table prevents its deletion")
-
-// errForeign says that the relation with the name of a list's table is not the application's.
-var errForeign = errors.New("what has the name of its table is not a table of the application's owner")
-
-// dropListTable drops the table of a list, if there is one.
-func (e *Env) dropListTable(ctx context.Context, tx Tx, id int64) (dropped int64, err error) {
-	name := campaign.WorkTableName("grp", id)
-	var exists bool
-	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f'))",
-		e.Catalog.Schema, name).Scan(&exists); err != nil || !exists {
-		return 0, err
+// deleteRows deletes lists in a transaction, and drops their tables last, since a drop has a short timeout.
+func (e *Env) deleteRows(ctx context.Context, tx Tx, l lists, ids []int64) (d purge.Delta, err error) {
+	lock, wait, timeout := " FOR UPDATE NOWAIT", groupLimit/10, groupLimit
+	if len(ids) == 1 {
+		lock, wait, timeout = " FOR UPDATE", dropLock, dropTimeout
 	}
-	w, err := e.Catalog.WorkTable(ctx, tx, "grp", id)
-	switch {
-	case err != nil:
-		return 0, err
-	case w == nil:
-		return 0, fmt.Errorf("%w: %s", errForeign, name)
-	case e.DryRun:
-		return 1, nil
+	if e.DryRun {
+		lock = ""
 	}
-	return 1, drop(ctx, tx, []campaign.WorkTable{*w}, dropLock, dropTimeout)
+	hasTable := "(r.iType > 0) IS TRUE"
+	if !l.Has("iType") { // unknown: it may have one
+		hasTable = "true"
+	}
+	from := fmt.Sprintf("%s AS r WHERE r.iGroupId = ANY ($%d::bigint[]) AND %s", l.Quoted(), len(l.args)+1, l.where)
+	args := append(l.args[:len(l.args):len(l.args)], ids)
+	rows, err := tx.Query(ctx, "SELECT r.iGroupId::bigint, "+hasTable+" FROM "+from+lock, args...)
+	if err != nil {
+		return d, err
+	}
+	var (
+		id    int64
+		typed bool
+		mayGo []int64 // the tables of these
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&id, &typed}, func() error {
+		d.Deleted++
+		if typed {
+			mayGo = append(mayGo, id)
+		}
+		return nil
+	}); err != nil {
+		return d, err
+	}
+	if d.Deleted == 0 {
+		return d, errGone
+	}
+	if !e.DryRun {
+		d.Space = []purge.Space{{Relation: l.Quoted(), Rows: d.Deleted}}
+		gone, err := tx.Exec(ctx, "DELETE FROM "+from, args...)
+		if err == nil && gone.RowsAffected() != d.Deleted {
+			err = errKept
+		}
+		if err != nil {
+			return d, err
+		}
+	}
+	tables, err := e.listTables(ctx, tx, mayGo)
+	d.Dropped = int64(len(tables))
+	if err != nil || e.DryRun {
+		return d, err
+	}
+	for _, view := range []bool{true, false} {
+		some := slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return w.View != view })
+		if len(some) == 0 {
+			continue
+		}
+		if err := drop(ctx, tx, some, wait, timeout); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// listTables are the tables of lists, of those that have one.
+func (e *Env) listTables(ctx context.Context, tx Tx, ids []int64) ([]campaign.WorkTable, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	tables, err := e.Catalog.WorkTablesOf(ctx, tx, "grp", ids)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, w := range tables {
+		known[w.Name] = true
+	}
+	var names []string
+	for _, id := range ids {
+		if name := campaign.WorkTableName("grp", id); !known[name] {
+			names = append(names, name)
+		}
+	}
+	var foreign string
+	err = tx.QueryRow(ctx, "SELECT COALESCE(min(c.relname), '') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+		e.Catalog.Schema, names).Scan(&foreign)
+	if err == nil && foreign != "" {
+		err = fmt.Errorf("%w: %s", errForeign, foreign)
+	}
+	return tables, err
 }

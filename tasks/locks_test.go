@@ -128,6 +128,33 @@ func TestDeliveriesGoInSets(t *testing.T) {
 	}
 }
 
+// Lists go together with their tables, many in a transaction; only one whose row is locked, one whose table is locked, one that a
+// trigger keeps, and one whose table is a stranger's stay.
+func TestListsGoInGroups(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	const n = 3_000
+	db.Do(`INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) SELECT i, i % 2, 1 FROM generate_series(1, 3000) i; INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (5000, 1);
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.iGroupId = 1003 THEN RETURN NULL; END IF; RETURN OLD; END'; CREATE TRIGGER keep BEFORE DELETE ON NmsGroup FOR EACH ROW EXECUTE FUNCTION keep();
+		DO $$ BEGIN FOR i IN 1 .. 1999 BY 2 LOOP EXECUTE format('CREATE TABLE grp%s (i int)', i); END LOOP; END $$`)
+	db.Superuser("CREATE TABLE grp2001 (i int)")
+	db.Hold("SELECT FROM NmsGroup WHERE iGroupId = 500 FOR UPDATE")
+	db.Hold("LOCK TABLE grp1501")
+	j := mustRun(t, db, nil, "lists-to-delete")
+	stays := []string{"500", "1003", "1501", "2001", "5000"}
+	if left := db.Strings("SELECT iGroupId::text FROM NmsGroup WHERE iGroupId <> 0 ORDER BY NmsGroup.iGroupId"); !slices.Equal(left, stays) {
+		t.Errorf("left %v", left)
+	}
+	if left := db.Strings("SELECT relname FROM pg_class WHERE relname ~ '^grp' ORDER BY oid"); !slices.Equal(left, []string{"grp1003", "grp1501", "grp2001"}) {
+		t.Errorf("left %v", left)
+	}
+	if deleted, transactions := j.rows["lists-to-delete"], len(j.batches); deleted != n-4 || transactions > n/5 {
+		t.Errorf("%d lists went in %d transactions", deleted, transactions)
+	} else {
+		t.Logf("%d lists went in %d transactions", deleted, transactions)
+	}
+}
+
 // Work tables are dropped in groups; only one that is locked, one that a view depends on, and one that is in use stay.
 func TestWorkTablesGoInGroups(t *testing.T) {
 	t.Parallel()

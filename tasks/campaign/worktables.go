@@ -64,14 +64,14 @@ const DropFunction = "cleanupd.drop_work_tables"
 const relations = `
 SELECT c.relname::text, c.relkind = 'v', NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p')
-WHERE n.nspname = $1 AND c.relname LIKE $2 AND c.relkind IN ('r', 'p', 'v') AND c.relpersistence <> 't' AND NOT c.relispartition
+WHERE n.nspname = $1 AND %s AND c.relkind IN ('r', 'p', 'v') AND c.relpersistence <> 't' AND NOT c.relispartition
   AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
 ORDER BY c.relkind = 'v' DESC, CASE WHEN c.relkind = 'v' THEN c.oid END DESC, c.relname`
 
 // WorkTables returns the relations with a prefix and an id. With bare, the id ends the name; otherwise more may follow after
 // an underscore. strange are names with the prefix that do not have this form.
 func (c *Catalog) WorkTables(ctx context.Context, db Querier, prefix string, bare bool) (found []WorkTable, strange []string, err error) {
-	all, err := c.owned(ctx, db, prefix, "%")
+	all, err := c.owned(ctx, db, "c.relname LIKE $2", strings.ReplaceAll(prefix, "_", `\_`)+"%")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,28 +88,32 @@ func (c *Catalog) WorkTables(ctx context.Context, db Querier, prefix string, bar
 	return found, strange, nil
 }
 
-// WorkTable returns the one whose name is the prefix and an id; nil when the application has none.
-func (c *Catalog) WorkTable(ctx context.Context, db Querier, prefix string, id int64) (*WorkTable, error) {
-	found, err := c.owned(ctx, db, WorkTableName(prefix, id), "")
-	if err != nil || len(found) == 0 {
-		return nil, err
+// WorkTablesOf returns those whose names are the prefix and one of some ids.
+func (c *Catalog) WorkTablesOf(ctx context.Context, db Querier, prefix string, ids []int64) ([]WorkTable, error) {
+	names, byName := make([]string, len(ids)), map[string]int64{}
+	for i, id := range ids {
+		names[i] = WorkTableName(prefix, id)
+		byName[names[i]] = id
 	}
-	found[0].ID = id
-	return &found[0], nil
+	found, err := c.owned(ctx, db, "c.relname = ANY ($2)", names)
+	for i := range found {
+		found[i].ID = byName[found[i].Name]
+	}
+	return found, err
 }
 
-// owned returns the application's relations whose name begins with a text and continues with a pattern.
-func (c *Catalog) owned(ctx context.Context, db Querier, begin, pattern string) ([]WorkTable, error) {
-	rows, err := db.Query(ctx, relations, c.Schema, strings.ReplaceAll(begin, "_", `\_`)+pattern)
+// owned returns the application's relations that match a condition on c.relname with the parameter $2.
+func (c *Catalog) owned(ctx context.Context, db Querier, named string, argument any) ([]WorkTable, error) {
+	rows, err := db.Query(ctx, fmt.Sprintf(relations, named), c.Schema, argument)
 	if err != nil {
-		return nil, fmt.Errorf("list the work tables %s…: %w", begin, err)
+		return nil, fmt.Errorf("list the work tables: %w", err)
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w WorkTable, err error) {
 		w.Schema = c.Schema
 		return w, row.Scan(&w.Name, &w.View, &w.ByFunction)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the work tables %s…: %w", begin, err)
+		return nil, fmt.Errorf("list the work tables: %w", err)
 	}
 	return found, nil
 }
