@@ -146,7 +146,7 @@ func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest)
 func (s *Service) ListTasks(context.Context, *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
 	out := &cleanupv1.ListTasksResponse{}
 	for _, t := range tasks.Pipeline {
-		out.Tasks = append(out.Tasks, &cleanupv1.Task{Name: t.Name, Title: t.Title, Description: t.Description, Options: t.OptionNames()})
+		out.Tasks = append(out.Tasks, &cleanupv1.Task{Name: t.Name, Title: t.Title, Description: t.Description, Options: t.OptionNames(), Needs: t.Requires})
 	}
 	return out, nil
 }

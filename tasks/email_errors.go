@@ -4,6 +4,7 @@ var emailErrors = Task{
 	Name:        "email-errors",
 	Title:       "E-mail errors",
 	Description: "Last error replies (NmsEmailError) of mail exchangers without statistics.",
+	Requires:    []string{"email-error-stats"},
 	Steps:       []Step{{On: table("NmsEmailError"), Rules: []Rule{{Orphan: exchanger}}}},
 }
 

@@ -38,6 +38,8 @@ type Config struct {
 	Cursor purge.Cursor
 	// Succeeded are the tasks of this run that have already succeeded.
 	Succeeded map[string]bool
+	// Failed are those that have failed, or were not run since one that they require did not succeed.
+	Failed map[string]bool
 	// Settings configure batches.
 	purge.Settings
 	// Lock is the advisory lock that the run's batches share; 0: none.
@@ -63,7 +65,7 @@ func Run(ctx context.Context, c Config, j Journal) error {
 }
 
 func run(ctx context.Context, c Config, j Journal) error {
-	c.Succeeded = maps.Collect(maps.All(c.Succeeded)) // never nil
+	c.Succeeded, c.Failed = maps.Collect(maps.All(c.Succeeded)), maps.Collect(maps.All(c.Failed)) // never nil
 	e := &Env{Config: c, journal: j, warned: map[string]bool{}}
 	e.engine = purge.New(purge.Engine{Pool: c.Pool, Commit: j.Commit, Settings: c.Settings, Lock: c.Lock,
 		Way: j.Way, Throttled: j.Throttled, Retried: j.Retried, Proceed: j.Proceed, Warn: func(message string) { e.warnOnce(ctx, message) }})
@@ -74,6 +76,13 @@ func run(ctx context.Context, c Config, j Journal) error {
 	for _, t := range c.Todo {
 		if err := j.TaskStarted(ctx, t.Name); err != nil {
 			return unwritten(err)
+		}
+		if missed := slices.IndexFunc(t.Requires, func(name string) bool { return e.Failed[name] }); missed >= 0 {
+			if err := j.TaskFinished(ctx, Outcome{State: NotRun, Detail: fmt.Sprintf("it needs the task %s, which did not succeed", t.Requires[missed])}); err != nil {
+				return unwritten(err)
+			}
+			e.Failed[t.Name], e.Cursor = true, purge.Cursor{}
+			continue
 		}
 		var o Outcome
 		e.warned, e.left = map[string]bool{}, purge.Left{}
@@ -94,7 +103,7 @@ func run(ctx context.Context, c Config, j Journal) error {
 			break
 		}
 		e.Cursor = purge.Cursor{}
-		e.Succeeded[t.Name] = o.State == Succeeded
+		e.Succeeded[t.Name], e.Failed[t.Name] = o.State == Succeeded, o.State == Failed
 	}
 	return failed
 }

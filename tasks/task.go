@@ -20,6 +20,9 @@ type Task struct {
 	// Prepare is called when the set is known, and may narrow it; nil: nothing to prepare. later fails the task when the
 	// steps are done, err at once.
 	Prepare func(ctx context.Context, e *Env) (later, err error)
+	// Requires are the names of earlier tasks without whose success it is not run, unless they were not to be run or there was
+	// nothing for them to work on.
+	Requires []string
 	// Steps are executed in order, those that depend on the set first.
 	Steps []Step
 	// Needs are the rights that it needs in addition to those of its steps.

@@ -31,7 +31,8 @@ type claim struct {
 	todo            []string // those still to be done
 	begun           bool     // the first of those has been started
 	succeeded       map[string]bool
-	failed          bool // a task of it has
+	failed          bool            // a task of it has
+	unmet           map[string]bool // its tasks that have failed, or were not run for want of another
 	gaveUp          bool            // after too many setbacks
 	cursor          purge.Cursor
 	setbacks        int         // how often in a row it was resumed without progress
@@ -201,11 +202,12 @@ func (c *claim) takeTasks(ctx context.Context, tx pgx.Tx) error {
 		state  tasks.State
 		cursor purge.Cursor
 	)
-	c.succeeded = map[string]bool{}
+	c.succeeded, c.unmet = map[string]bool{}, map[string]bool{}
 	_, err = pgx.ForEachRow(rows, []any{&name, &state, &cursor}, func() error {
 		c.chosen = append(c.chosen, name)
 		c.succeeded[name] = state == tasks.Succeeded
 		c.failed = c.failed || state == tasks.Failed
+		c.unmet[name] = state == tasks.Failed || state == tasks.NotRun
 		if state == tasks.Running {
 			c.begun, c.cursor = true, cursor
 		}

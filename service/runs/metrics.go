@@ -70,7 +70,7 @@ func (m *metrics) begin() {
 		m.runSeconds.WithLabelValues(dry)
 	}
 	for _, t := range tasks.Pipeline {
-		for _, state := range []tasks.State{tasks.Succeeded, tasks.Skipped, tasks.Failed, tasks.Cancelled} {
+		for _, state := range []tasks.State{tasks.Succeeded, tasks.Skipped, tasks.Failed, tasks.NotRun, tasks.Cancelled} {
 			m.tasks.WithLabelValues(t.Name, label(state))
 		}
 		for _, of := range []*prometheus.CounterVec{m.deleted, m.updated, m.dropped} {

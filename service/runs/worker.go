@@ -278,7 +278,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		}
 	}
 	return tasks.Run(ctx, tasks.Config{Pool: m.pool, Lock: c.lock(), Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
-		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include, Log: m.log.With("run_id", c.id)}, j)
+		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Failed: c.unmet, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include, Log: m.log.With("run_id", c.id)}, j)
 }
 
 // giveUp fails the current task, or the next one, after too many setbacks.
@@ -289,6 +289,7 @@ func (c *claim) giveUp(ctx context.Context, j *journal) error {
 	if err := j.TaskFinished(ctx, tasks.Outcome{State: tasks.Failed, Left: c.cursor.Stays(), Problem: fmt.Sprintf("given up after %d setbacks without progress, the last one: %s", c.setbacks, c.reason)}); err != nil {
 		return err
 	}
+	c.unmet[c.todo[0]] = true
 	c.failed, c.gaveUp, c.todo, c.cursor = true, true, c.todo[1:], purge.Cursor{}
 	return nil
 }

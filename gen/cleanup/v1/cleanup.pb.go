@@ -105,7 +105,7 @@ const (
 	TaskState_TASK_STATE_SKIPPED TaskState = 4
 	// Ended by an error; what was deleted before stays deleted.
 	TaskState_TASK_STATE_FAILED TaskState = 5
-	// Never started, because an earlier task failed or the run was stopped.
+	// Not done, because an earlier task failed or the run was stopped.
 	TaskState_TASK_STATE_NOT_RUN TaskState = 6
 	// Stopped mid-task with the run.
 	TaskState_TASK_STATE_CANCELLED TaskState = 7
@@ -1277,7 +1277,10 @@ type Task struct {
 	// What it deletes.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// The names of the XtkOption rows that it reads.
-	Options       []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
+	Options []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
+	// The names of earlier tasks that it needs: if one of them fails, or is not run for that reason, this one is not run, even if the
+	// run continues on errors.
+	Needs         []string `protobuf:"bytes,5,rep,name=needs,proto3" json:"needs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1340,6 +1343,13 @@ func (x *Task) GetOptions() []string {
 	return nil
 }
 
+func (x *Task) GetNeeds() []string {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
+
 // RunCleanupRequest says what to run.
 type RunCleanupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1349,7 +1359,7 @@ type RunCleanupRequest struct {
 	SkipTasks []string `protobuf:"bytes,2,rep,name=skip_tasks,json=skipTasks,proto3" json:"skip_tasks,omitempty"`
 	// Change nothing and lock nothing; count what would be deleted, updated and dropped.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Continue after a failed task. Without it the tasks after a failed one are not run.
+	// Continue after a failed task with those that do not need it. Without it the tasks after a failed one are not run.
 	ContinueOnError bool `protobuf:"varint,4,opt,name=continue_on_error,json=continueOnError,proto3" json:"continue_on_error,omitempty"`
 	// The run stops after the batch during which this has passed since it began, and ends CANCELLED with the error
 	// `max_duration reached`. From a microsecond to 36500 days; absent: no limit.
@@ -2710,12 +2720,13 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"0\n" +
 	"\vRunFinished\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"l\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\x82\x01\n" +
 	"\x04Task\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
-	"\aoptions\x18\x04 \x03(\tR\aoptions\"\xe3\x01\n" +
+	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x14\n" +
+	"\x05needs\x18\x05 \x03(\tR\x05needs\"\xe3\x01\n" +
 	"\x11RunCleanupRequest\x12\x14\n" +
 	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x1d\n" +
 	"\n" +

@@ -1,0 +1,53 @@
+package tasks_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// A task that needs another one is not run after that one failed, under whichever worker, however the run continues; every other
+// task is.
+func TestOnlyWhatNeedsAFailedTaskIsNotRun(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]map[string]bool{"it fails": nil, "it failed under a previous worker": {"email-error-stats": true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(`INSERT INTO NmsEmailErrorStat (iMXIP, tsDate) VALUES (1, '2000-01-01'); INSERT INTO NmsEmailError (iMXIP, iPublicId) VALUES (9, 1); INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (9, 'x');
+				INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); REVOKE DELETE ON NmsEmailErrorStat FROM neolane`)
+			names := []string{"email-error-stats", "email-errors", "mx-domains", "audit-trail"}
+			if before != nil {
+				names = names[1:]
+			}
+			j, err := run(t, db, func(c *tasks.Config) { c.ContinueOnError, c.Failed = true, before }, names...)
+			if (err == nil) != (before != nil) {
+				t.Errorf("the run ended with %v", err)
+			}
+			for task, want := range map[string]tasks.State{"email-errors": tasks.NotRun, "mx-domains": tasks.NotRun, "audit-trail": tasks.Succeeded} {
+				if j.states[task] != want {
+					t.Errorf("%s is %s, want %s", task, j.states[task], want)
+				}
+			}
+			if want := "it needs the task email-error-stats, which did not succeed"; j.details["mx-domains"] != want || db.Int("SELECT count(*) FROM NmsMxDomain") != 1 {
+				t.Errorf("mx-domains says %q", j.details["mx-domains"])
+			}
+		})
+	}
+}
+
+// A task needs only earlier ones.
+func TestWhatTasksNeedComesBefore(t *testing.T) {
+	t.Parallel()
+	var earlier []string
+	for _, task := range tasks.Pipeline {
+		for _, name := range task.Requires {
+			if !slices.Contains(earlier, name) {
+				t.Errorf("%s needs %s, which does not come before it", task.Name, name)
+			}
+		}
+		earlier = append(earlier, task.Name)
+	}
+}
