@@ -19,6 +19,8 @@ type condition struct {
 	parents string
 	// elsewhere says that the SQL reads a distributed table, which no statement by TIDs can.
 	elsewhere bool
+	// excepts says that rows stay although a rule names them.
+	excepts bool
 }
 
 // argument is the value of a parameter of a rule.

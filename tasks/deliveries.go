@@ -20,8 +20,8 @@ var stopDelivery = Step{
 // alone: there it means something else.
 var deliverySteps = []Step{
 	stopDelivery,
-	{On: table("NmsCouponValue"), Via: byMessage("iMessageId"), ByKey: "iMessageId"}, // before the logs
-	{On: only(propositionTables, knowMessage), Via: byMessage("iBroadLogId"), Limit: 20_000},
+	{On: table("NmsCouponValue"), Message: "iMessageId", ByKey: "iMessageId"}, // before the logs
+	{On: only(propositionTables, knowMessage), Message: "iBroadLogId", Limit: 20_000},
 	{On: table("NmsDlvExclusion"), Link: "iDeliveryId"},
 	{On: deliveryAndExclusionLogs, Link: "iDeliveryId", Limit: 20_000},
 	{On: only(propositionTables, knowDelivery), Link: "iDeliveryId", Limit: 20_000},
@@ -51,39 +51,37 @@ func knowMessage(t *campaign.Table) bool { return !t.Has("iDeliveryId") && t.Has
 
 func knowDelivery(t *campaign.Table) bool { return !knowMessage(t) }
 
-// byMessage is the condition that the log whose id is in a column is that of a message of a delivery of the set.
-func byMessage(column string) func(ctx context.Context, c *condition) (string, error) {
-	return func(ctx context.Context, c *condition) (string, error) {
-		if !c.table.Has(column) {
-			c.plan.note(Info, "%s has no column %s: skipped", c.table.Name, column)
-			return "", nil
-		}
-		logs, err := deliveryAndExclusionLogs(ctx, c.env, c.plan)
-		if err != nil {
-			return "", err
-		}
-		for _, log := range logs {
-			c.reads(log)
-		}
-		of, err := c.linked(ctx, "l.iDeliveryId")
-		if err != nil {
-			return "", err
-		}
-		var sides, parents []string
-		for _, log := range logs {
-			from := fmt.Sprintf("%s AS l WHERE l.iBroadLogId = r.%s", log.Quoted(), column)
-			parents = append(parents, "SELECT l.iDeliveryId FROM "+from)
-			if c.apart() {
-				sides = append(sides, fmt.Sprintf("r.%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", column, log.Quoted(), of))
-				continue
-			}
-			// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; with IS TRUE it hashes the set's ids once per batch.
-			sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AND (%s) IS TRUE OFFSET 0)", from, of))
-		}
-		if sides == nil {
-			return "", nil
-		}
-		c.parents = strings.Join(parents, " UNION ALL ")
-		return fmt.Sprintf("r.%s <> 0 AND (%s)", column, strings.Join(sides, " OR ")), nil
+// ofMessage is the condition that the log whose id is in a column is that of a message of a delivery of the set.
+func (c *condition) ofMessage(ctx context.Context, column string) (string, error) {
+	if !c.table.Has(column) {
+		c.plan.note(Info, "%s has no column %s: skipped", c.table.Name, column)
+		return "", nil
 	}
+	logs, err := deliveryAndExclusionLogs(ctx, c.env, c.plan)
+	if err != nil {
+		return "", err
+	}
+	for _, log := range logs {
+		c.reads(log)
+	}
+	of, err := c.linked(ctx, "l.iDeliveryId")
+	if err != nil {
+		return "", err
+	}
+	var sides, parents []string
+	for _, log := range logs {
+		from := fmt.Sprintf("%s AS l WHERE l.iBroadLogId = r.%s", log.Quoted(), column)
+		parents = append(parents, "SELECT l.iDeliveryId FROM "+from)
+		if c.apart() {
+			sides = append(sides, fmt.Sprintf("r.%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", column, log.Quoted(), of))
+			continue
+		}
+		// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; with IS TRUE it hashes the set's ids once per batch.
+		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AND (%s) IS TRUE OFFSET 0)", from, of))
+	}
+	if sides == nil {
+		return "", nil
+	}
+	c.parents = strings.Join(parents, " UNION ALL ")
+	return fmt.Sprintf("r.%s <> 0 AND (%s)", column, strings.Join(sides, " OR ")), nil
 }

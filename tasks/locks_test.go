@@ -86,6 +86,30 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	}
 }
 
+// The next run takes a delivery that had to stay with all of its coupons, although their logs are old enough to go: by nothing else
+// are they known to be the delivery's. Its other logs go.
+func TestCouponsOutliveTheirLogs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 0, NULL);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) VALUES (11, 1, '2000-01-01'), (12, 1, '2000-01-01'), (13, 1, '2000-01-01'), (21, 2, '2000-01-01');
+		INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) VALUES (1, 'a', 11), (1, 'b', 12), (1, 'c', 21)`)
+	locked := db.Hold("SELECT FROM NmsCouponValue WHERE iMessageId = 11 FOR UPDATE")
+	pipeline := []string{"deliveries", "delivery-logs"}
+	mustRun(t, db, nil, pipeline...)
+	const logsThere = "SELECT iBroadLogId::text FROM NmsBroadLogRcp WHERE iBroadLogId <> 0 ORDER BY 1"
+	if got := db.Strings(logsThere); !slices.Equal(got, []string{"11"}) || db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1") != 1 {
+		t.Errorf("left: logs %v, %d coupons", got, db.Int("SELECT count(*) FROM NmsCouponValue"))
+	}
+	if err := locked.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, db, nil, pipeline...)
+	if got := db.Strings("SELECT sCouponCode FROM NmsCouponValue"); !slices.Equal(got, []string{"c"}) || len(db.Strings(logsThere)) != 0 || db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1") != 0 {
+		t.Errorf("left: %v", got)
+	}
+}
+
 // counter counts statements.
 type counter struct{ n atomic.Int64 }
 

@@ -88,7 +88,10 @@ func (e *Env) planTable(ctx context.Context, p *plan, step numberedStep, table *
 	if err != nil || where == "" {
 		return err
 	}
-	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit, Older: e.older(step.Step, table)}
+	s := purge.Sweep{Where: where, Args: slices.Clone(args), Limit: step.Limit}
+	if !c.excepts {
+		s.Older = e.older(step.Step, table)
+	}
 	if s.Limit == 0 {
 		s.Limit = defaultLimit
 	}
@@ -191,6 +194,15 @@ func (c *condition) where(ctx context.Context, step Step) (string, error) {
 			return "", err
 		}
 		where += " AND " + set
+	}
+	if step.Unless != nil {
+		stay, err := step.Unless(ctx, c)
+		if err != nil {
+			return "", err
+		}
+		if c.excepts = stay != ""; c.excepts {
+			where += " AND (" + stay + ") IS NOT TRUE"
+		}
 	}
 	if key := c.table.Key; key != "" { // the zero record stays; IS DISTINCT FROM, since a unique column may be NULL
 		where += " AND r." + pgx.Identifier{key}.Sanitize() + " IS DISTINCT FROM 0"

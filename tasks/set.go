@@ -79,8 +79,8 @@ func (c *condition) inSet(ctx context.Context, step Step) (string, error) {
 	switch {
 	case c.env.set == nil:
 		return "", nil
-	case step.Via != nil:
-		return step.Via(ctx, c)
+	case step.Message != "":
+		return c.ofMessage(ctx, step.Message)
 	case step.OfSet:
 		c.parents = "SELECT r." + c.env.set.Key
 		return c.member(ctx)

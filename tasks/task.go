@@ -83,14 +83,15 @@ type Step struct {
 	On Selector
 	// Link is the column by which rows depend on the task's set; the step is for such rows only. Empty: for any row.
 	Link string
-	// Via returns the SQL of how rows depend on the task's set other than by a link, and sets the condition's parents;
-	// nil: they do not.
-	Via func(ctx context.Context, c *condition) (string, error)
+	// Message is the column with the id of a message's log, by whose delivery rows depend on the task's set; empty: they do not.
+	Message string
 	// OfSet says that the rows are those of the set itself.
 	OfSet bool
 	// Rules say which rows: those that match any of them, or all if there are none. A rule that is not applicable to
 	// a table (for want of a column, a parent or a usable option) is reported and ignored.
 	Rules []Rule
+	// Unless returns the SQL of rows that stay although a rule names them, empty for none; nil: there are none.
+	Unless func(ctx context.Context, c *condition) (string, error)
 	// Update is what is assigned to the rows; nil: they are deleted. Assignments to missing columns are omitted.
 	Update []Assignment
 	// Limit is the most rows one statement may touch; 0: 5,000.
@@ -104,7 +105,7 @@ type Step struct {
 }
 
 // dependent reports whether the rows are of the task's set, or depend on it.
-func (s Step) dependent() bool { return s.OfSet || s.Link != "" || s.Via != nil }
+func (s Step) dependent() bool { return s.OfSet || s.Link != "" || s.Message != "" }
 
 // Twin is a table that shares its ids, in the column Key, with another table, which has them in ID.
 type Twin struct{ Table, Key, ID string }
