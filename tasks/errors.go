@@ -45,7 +45,7 @@ func Lost(err error) bool {
 var advice = map[string]string{
 	pgerrcode.ConnectionFailure:               "see that the database server runs, and what lies between it and this service",
 	pgerrcode.ForeignKeyViolation:             "rows of another table refer to these by a foreign key: delete them first, or give the key ON DELETE",
-	pgerrcode.ReadOnlySQLTransaction:          "the database is read-only: point --database-url at the primary server, or make this one writable",
+	pgerrcode.ReadOnlySQLTransaction:          "the database is read-only: point --database-url at the primary server, or turn default_transaction_read_only off where this is it",
 	pgerrcode.IdleInTransactionSessionTimeout: "this process stood still for too long: give its machine more time to run",
 	pgerrcode.SerializationFailure:            "others change the same rows all the time: run the cleanup at a quieter hour",
 	pgerrcode.DeadlockDetected:                "the application locks the same rows in another order: run the cleanup at a quieter hour",
@@ -53,12 +53,18 @@ var advice = map[string]string{
 	pgerrcode.DiskFull:                        "the disk of the database server is full: make room there, and run the cleanup again",
 	pgerrcode.OutOfMemory:                     "the database server is out of memory: lower work_mem or its load, and run the cleanup again",
 	pgerrcode.TooManyConnections:              "the database server has no connection left: raise max_connections or close some",
+	pgerrcode.ProtocolViolation:               pooled,
+	pgerrcode.InvalidSQLStatementName:         pooled,
+	pgerrcode.DuplicatePreparedStatement:      pooled,
 	pgerrcode.LockNotAvailable:                "a session holds a lock for long: look for it in pg_locks, and run the cleanup again",
 	pgerrcode.QueryCanceled:                   "not even one row goes within the time: look for a slow trigger, or a foreign key to this table without an index",
 	pgerrcode.RaiseException:                  "a trigger or function of the application refuses: ask who wrote it",
 	pgerrcode.DataCorrupted:                   "the table is damaged: restore it from a backup",
 	pgerrcode.IndexCorrupted:                  "an index is damaged: REINDEX the table, and run the cleanup again",
 }
+
+// pooled is the advice where a prepared statement, or the protocol, is what breaks.
+const pooled = "a pooler in transaction mode may lie between: connect to PostgreSQL itself, or to a pool in session mode"
 
 // Explain returns an error's text for operators: what happened, and what can be done.
 func Explain(err error) string {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -85,6 +86,10 @@ func (e *Env) vacuumEmptied(ctx context.Context, task string) error {
 // vacuum does what a mode of the task statistics says with tables: all of them, or those that a previous worker has left.
 func (e *Env) vacuum(ctx context.Context, mode int, tables []storage) error {
 	conn, said, err := verboseConn(ctx, e)
+	if err != nil && e.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more
+		e.log(ctx, Warning, fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -134,7 +139,7 @@ func verboseConn(ctx context.Context, e *Env) (conn *pgx.Conn, said func() []str
 		lines = append(lines, n.Severity+":  "+n.Message)
 	}
 	// A large table may take hours, but waiting for a lock must not.
-	config.RuntimeParams["statement_timeout"], config.RuntimeParams["lock_timeout"] = "24h", "2s"
+	connection.Set(config, map[string]string{"statement_timeout": "24h", "lock_timeout": "2s"})
 	conn, err = pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)

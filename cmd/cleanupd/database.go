@@ -7,12 +7,13 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -67,9 +68,16 @@ func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	if config.ConnConfig.ValidateConnect == nil { // of several hosts use the primary, even after a failover
-		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+		config.ConnConfig.ValidateConnect = connection.TakesWrites
 	}
-	config.MaxConns = max(config.MaxConns, 10) // for runs
+	switch mode := config.ConnConfig.DefaultQueryExecMode; mode {
+	case pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec: // arrays and JSON need the types that only the server knows
+		return nil, usagef("%s: default_query_exec_mode=%s will not do; leave it out, or behind a pooler in session mode use cache_describe", flag, strings.ReplaceAll(mode.String(), " ", "_"))
+	}
+	connection.Defer(config.ConnConfig)
+	if !strings.Contains(address, "pool_max_conns=") { // that is for all of the replica's
+		config.MaxConns = max(config.MaxConns, 10) // for runs
+	}
 	return config, nil
 }
 
@@ -84,8 +92,35 @@ const (
 func forCalls(config *pgxpool.Config) *pgxpool.Config {
 	config = config.Copy()
 	config.MaxConns, config.MinConns, config.MinIdleConns = callConns, 0, 0
-	config.ConnConfig.RuntimeParams["statement_timeout"] = callTimeout
+	connection.Set(config.ConnConfig, map[string]string{"statement_timeout": callTimeout})
 	return config
+}
+
+// enough is how many connections a replica can do with, besides one for each worker: for the account of a run, its lease and the
+// load of the server, for notifications, VACUUM and callers. fewest is how many it needs.
+const (
+	enough = 7
+	fewest = 2
+)
+
+// room is how many connections the database grants, up to the number wanted.
+func room(ctx context.Context, config *pgxpool.Config, wanted int) int {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout/2)
+	defer cancel()
+	granted := make([]*pgx.Conn, wanted)
+	var wg sync.WaitGroup
+	for i := range granted {
+		wg.Go(func() { granted[i], _ = pgx.ConnectConfig(ctx, config.ConnConfig) })
+	}
+	wg.Wait()
+	n := 0
+	for _, conn := range granted {
+		if conn != nil {
+			n++
+			_ = conn.Close(context.WithoutCancel(ctx))
+		}
+	}
+	return n
 }
 
 // passwordFile is the file that holds the password of a database, as its URL or the environment says; empty: neither does.
@@ -103,6 +138,9 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 		return fmt.Errorf("cannot connect to the database: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := refusePooler(ctx, config, conn); err != nil {
+		return err
+	}
 	var version int
 	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
 		return err
@@ -110,32 +148,31 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 	if version < oldestServer {
 		return fmt.Errorf("PostgreSQL 14 or later is needed, the server is version %d", version/10000)
 	}
-	if err := refusePooler(ctx, config, conn); err != nil {
-		return err
-	}
 	return runs.Migrate(ctx, conn)
 }
 
-// errPooler says that sessions are shared, which breaks advisory locks and notifications.
+// errPooler says that sessions are shared, which breaks advisory locks, notifications and prepared statements.
 var errPooler = errors.New("the database is behind a pooler in transaction mode: cleanupd needs session connections (LISTEN, advisory locks); connect to PostgreSQL itself, or to a pool in session mode")
 
 // refusePooler fails if a connection changes its server process between transactions: a second connection keeps a process
-// busy, so that a pooler must give the first connection another one.
+// busy, so that a pooler must give the first connection another one. It prepares no statement, which such a pooler loses.
 func refusePooler(ctx context.Context, config *pgxpool.Config, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*connectTimeout)
+	defer cancel()
 	const process = "SELECT pg_backend_pid()"
 	var before, after int
-	if err := conn.QueryRow(ctx, process).Scan(&before); err != nil {
+	if err := conn.QueryRow(ctx, process, pgx.QueryExecModeExec).Scan(&before); err != nil {
 		return err
 	}
 	other, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
-		return fmt.Errorf("cannot connect to the database: %w", err)
+		return fmt.Errorf("two connections to the database are needed at least; there was no second one: %w", err)
 	}
 	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }()
 	if _, err := other.Exec(ctx, "BEGIN"); err != nil {
 		return err
 	}
-	if err := conn.QueryRow(ctx, process).Scan(&after); err != nil {
+	if err := conn.QueryRow(ctx, process, pgx.QueryExecModeExec).Scan(&after); err != nil {
 		return err
 	}
 	if before != after {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/pflag"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
@@ -71,7 +72,7 @@ func (c *formsConfig) check() (*formsSetup, error) {
 
 // open connects, with a tracer unless it is nil, and brings the schema up to date.
 func (s *formsSetup) open(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Database, error) {
-	s.connect.ConnConfig.RuntimeParams["row_security"] = "off" // rows that a policy hides would silently not be erased
+	connection.Set(s.connect.ConnConfig, map[string]string{"row_security": "off"}) // rows that a policy hides would silently not be erased
 	conn, err := pgx.ConnectConfig(ctx, s.connect.ConnConfig)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the Forms database: %w", err)

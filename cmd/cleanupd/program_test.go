@@ -396,7 +396,7 @@ func TestSessions(t *testing.T) {
 		t.Error(got)
 	}
 	db.Superuser("ALTER DATABASE " + db.Name + " SET default_transaction_read_only = on")
-	if got := settings(db.URL()); !strings.Contains(got, "read only") {
+	if got := settings(db.URL()); !strings.Contains(got, "read-only") {
 		t.Error(got)
 	}
 }

@@ -126,6 +126,7 @@ func checkLimits(l purge.Limits) error {
 type server struct {
 	pool       *pgxpool.Pool            // of work
 	calls      *pgxpool.Pool            // of callers, on the same database
+	few        bool                     // connections: one pool for both, and no listener
 	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
 	forms      *userdata.Database       // nil: none
 	manager    *runs.Manager
@@ -188,13 +189,25 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err := migrateDatabase(ctx, config); err != nil {
 		return nil, err
 	}
+	wanted := enough + c.batches.Workers
+	n := min(room(ctx, config, wanted), int(config.MaxConns))
+	switch s.few = n < min(wanted, 10); {
+	case n < fewest:
+		return nil, fmt.Errorf("two connections to the database are needed at least, %d is granted: raise the size of the pool, the role's CONNECTION LIMIT, max_connections or pool_max_conns", n)
+	case s.few: // one batch at a time, one pool for everything, and polling in place of notifications
+		log.Warn("few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it", "granted", n, "wanted", wanted)
+		config.MaxConns, c.batches.Workers = int32(n), 1
+	default:
+		config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
+	}
 	config.ConnConfig.Tracer = c.tracer
-	config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	if s.calls, err = pgxpool.NewWithConfig(ctx, forCalls(config)); err != nil {
-		return nil, err
+	if s.calls = s.pool; !s.few {
+		if s.calls, err = pgxpool.NewWithConfig(ctx, forCalls(config)); err != nil {
+			return nil, err
+		}
 	}
 	if err := warnOfSuperuser(ctx, log, s.pool); err != nil {
 		return nil, err
@@ -237,7 +250,9 @@ func (s *server) serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	working, rest := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { s.manager.Work(ctx) })
-	wg.Go(func() { s.manager.Listen(working) })
+	if !s.few {
+		wg.Go(func() { s.manager.Listen(working) })
+	}
 	if s.forms != nil {
 		wg.Go(func() { s.forms.Work(ctx, s.log) })
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
@@ -35,6 +36,10 @@ func waitsFor(err error) string {
 		return what
 	case errors.Is(err, errStandby):
 		return errStandby.Error()
+	case errors.Is(err, connection.ErrStandby):
+		return connection.ErrStandby.Error()
+	case errors.Is(err, connection.ErrReadOnly):
+		return connection.ErrReadOnly.Error()
 	case errors.As(err, &connect):
 		return "no connection to the database can be opened"
 	}

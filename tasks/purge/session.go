@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
 // settings are the settings of a batch, as SET or SET LOCAL statements. The idle timeout keeps a frozen worker from holding
@@ -111,7 +113,7 @@ func (e *Engine) session(ctx context.Context) (*session, error) {
 func (s *session) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, err := s.conn.Exec(ctx, "RESET ALL"); err != nil {
+	if err := connection.Reset(ctx, s.conn.Conn()); err != nil {
 		_ = s.conn.Conn().Close(ctx)
 	}
 	s.conn.Release()
