@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -15,20 +16,27 @@ import (
 // lookAgain is how often a client that watches the health has it looked at.
 const lookAgain = 5 * time.Second
 
-// healthServer serves gRPC health, which is that of /readyz: that of the whole server and of both services.
+// healthServer serves gRPC health: that of the services, and that of the whole server, which /readyz tells as well.
 type healthServer struct {
 	*health.Server
-	ready func(context.Context) error
-	log   *slog.Logger
+	cleanup, userData func(context.Context) error // why a service is not ready
+	log               *slog.Logger
+}
+
+// ready is why the server is not ready.
+func (h healthServer) ready(ctx context.Context) error {
+	return cmp.Or(h.cleanup(ctx), h.userData(ctx))
 }
 
 // look brings the health up to date.
 func (h healthServer) look(ctx context.Context) {
-	status := healthv1.HealthCheckResponse_SERVING
-	if h.ready(ctx) != nil {
-		status = healthv1.HealthCheckResponse_NOT_SERVING
-	}
-	for _, name := range []string{"", cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.UserDataService_ServiceDesc.ServiceName} {
+	for name, ready := range map[string]func(context.Context) error{
+		"": h.ready, cleanupv1.CleanupService_ServiceDesc.ServiceName: h.cleanup, cleanupv1.UserDataService_ServiceDesc.ServiceName: h.userData,
+	} {
+		status := healthv1.HealthCheckResponse_SERVING
+		if ready(ctx) != nil {
+			status = healthv1.HealthCheckResponse_NOT_SERVING
+		}
 		h.SetServingStatus(name, status)
 	}
 }

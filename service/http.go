@@ -14,7 +14,7 @@ import (
 )
 
 // handler handles all HTTP requests: those for the gateway, and those of probes and scrapers.
-func (s *Server) handler(svc *Service, limits *limits, refusals *refusals, registry *prometheus.Registry, c ServerConfig) (http.Handler, error) {
+func (s *Server) handler(limits *limits, refusals *refusals, registry *prometheus.Registry, c ServerConfig) (http.Handler, error) {
 	gateway, err := s.gateway()
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (s *Server) handler(svc *Service, limits *limits, refusals *refusals, regis
 	mux.Handle("/", otelhttp.NewHandler(survivor{c.Log}.handler(only(c.Guard, limits, refusals, c.Log, access.Viewer, known)), "HTTP", otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", onlyGet(func(w http.ResponseWriter, r *http.Request) {
-		if err := svc.runs.Ready(r.Context()); err != nil {
+		if err := s.health.ready(r.Context()); err != nil {
 			writeError(w, r, status.Error(codes.Unavailable, err.Error()))
 			return
 		}

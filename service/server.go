@@ -61,7 +61,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	measure := grpc.StatsHandler(discreet{otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))))})
-	out := &Server{health: healthServer{health.NewServer(), s.runs.Ready, c.Log}, pipe: bufconn.Listen(1 << 20)}
+	out := &Server{health: healthServer{health.NewServer(), s.runs.Ready, u.ready, c.Log}, pipe: bufconn.Listen(1 << 20)}
 	limits, refusals, survivor := &limits{accounts: map[string]*account{}}, &refusals{more: map[refusal]int{}}, survivor{c.Log}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
 		g := &gate{identify, limits, refusals, s.pool, c.Log}
@@ -80,7 +80,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	if out.inner, err = build(byGateway); err != nil {
 		return nil, err
 	}
-	handler, err := out.handler(s, limits, refusals, registry, c)
+	handler, err := out.handler(limits, refusals, registry, c)
 	if err != nil {
 		return nil, err
 	}

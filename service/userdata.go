@@ -34,6 +34,14 @@ func NewUserData(stopping context.Context, forms *userdata.Database) *UserData {
 	return &UserData{forms: forms, stopping: stopping}
 }
 
+// ready fails if there is a Forms database, and it does not answer.
+func (u *UserData) ready(ctx context.Context) error {
+	if u.forms == nil {
+		return nil
+	}
+	return u.forms.Ready(ctx)
+}
+
 // errNoForms says that the server was started without a Forms database.
 var errNoForms = status.Error(codes.FailedPrecondition, "this server knows no AEM Forms database: start it with --forms-database-url")
 

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -48,6 +50,31 @@ func eraseAll(t *testing.T, client cleanupv1.UserDataServiceClient, in *cleanupv
 		return events, nil
 	}
 	return events, err
+}
+
+// A server whose Forms database does not answer is not ready, nor is its UserDataService; the CleanupService is.
+func TestReadinessOfForms(t *testing.T) {
+	t.Parallel()
+	s, _, forms := formsServer(t)
+	check := func(code int, want map[string]healthv1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		got := s.call(t, "GET", "/readyz", "")
+		for end := time.Now().Add(10 * time.Second); got.code != code && time.Now().Before(end); got = s.call(t, "GET", "/readyz", "") { // the answer may be a second old
+			time.Sleep(50 * time.Millisecond)
+		}
+		if got.code != code || code != 200 && !strings.Contains(got.body, "the Forms database does not answer") {
+			t.Errorf("/readyz: %d %s", got.code, got.body)
+		}
+		for name, status := range want {
+			if got, err := healthv1.NewHealthClient(s.conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: name}); err != nil || got.GetStatus() != status {
+				t.Errorf("%q is %s, want %s: %v", name, got.GetStatus(), status, err)
+			}
+		}
+	}
+	const up, down = healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING
+	check(200, map[string]healthv1.HealthCheckResponse_ServingStatus{"": up, "cleanup.v1.CleanupService": up, "cleanup.v1.UserDataService": up})
+	forms.Cut()
+	check(503, map[string]healthv1.HealthCheckResponse_ServingStatus{"": down, "cleanup.v1.CleanupService": up, "cleanup.v1.UserDataService": down})
 }
 
 func TestUserData(t *testing.T) {

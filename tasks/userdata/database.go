@@ -45,7 +45,8 @@ const DefaultLease = 15 * time.Second
 // Database is a Forms database with its document storage.
 type Database struct {
 	Config
-	wake chan struct{}
+	wake      chan struct{}
+	readiness readiness
 }
 
 // New returns a database to work on. It does not connect.
