@@ -2,12 +2,15 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -72,18 +75,63 @@ func coalesceErrors(ctx context.Context, e *Env) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, e.inBatch(ctx, t.Name, func(tx Tx) (d purge.Delta, err error) {
-		d.Deleted, err = coalesceIn(ctx, tx, e, sql, start)
-		d.Space = []purge.Space{{Relation: t.Quoted(), Rows: d.Deleted}}
-		return d, err
-	})
+	stay := []pgtype.TID{}
+	coalesce := func() error {
+		return e.inBatch(ctx, t.Name, func(tx Tx) (d purge.Delta, err error) {
+			d.Deleted, err = coalesceIn(ctx, tx, e, sql, start, stay)
+			d.Space = []purge.Space{{Relation: t.Quoted(), Rows: d.Deleted}}
+			return d, err
+		})
+	}
+	err = coalesce()
+	if leaves, failed := t.Leaves(ctx, e.Pool); failed != nil || len(leaves) > 1 || !sqlstate.OfRow(err) { // TIDs are those of one table
+		return true, errors.Join(err, failed)
+	}
+	refusals, failed := refusedStats(ctx, e, t, start)
+	if failed != nil || len(refusals) == 0 || len(refusals) > purge.MostRefused {
+		return true, errors.Join(failed, err)
+	}
+	for _, r := range refusals {
+		stay = append(stay, r.Row)
+	}
+	if err := coalesce(); err != nil {
+		return true, err
+	}
+	e.report(ctx, unit{Sweep: purge.Sweep{Name: t.Name}}, purge.Result{Left: purge.Left{Refused: int64(len(stay))}, Refusal: refusals[0].Err})
+	for _, r := range refusals[:min(len(refusals), purge.RefusedShown)] {
+		e.log(ctx, Warning, purge.Refused(t.Name, r.Row, nil, r.Err))
+	}
+	return true, nil
 }
 
-func coalesceIn(ctx context.Context, tx Tx, e *Env, sql string, start pgtype.Timestamptz) (deleted int64, err error) {
+// refusedStats are the rows of the period that refuse: they stay, beside the sums of the others.
+func refusedStats(ctx context.Context, e *Env, t *campaign.Table, start pgtype.Timestamptz) (refusals []purge.Refusal, err error) {
+	err = e.engine.Retry(ctx, t.Name, func() error {
+		tx, err := e.engine.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(ctx) }()
+		rows, err := tx.Query(ctx, "SELECT r.ctid FROM "+t.Quoted()+" AS r WHERE "+period(t)+" ORDER BY r.ctid", start, e.Now)
+		if err != nil {
+			return err
+		}
+		places, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.TID])
+		if err != nil {
+			return err
+		}
+		refusals, err = purge.Refusals(ctx, tx, t.Quoted(), places)
+		return err
+	})
+	return refusals, err
+}
+
+// coalesceIn coalesces all but some rows.
+func coalesceIn(ctx context.Context, tx Tx, e *Env, sql string, start pgtype.Timestamptz, stay []pgtype.TID) (deleted int64, err error) {
 	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '1h'"); err != nil {
 		return 0, err
 	}
-	if err := tx.QueryRow(ctx, sql, start, e.Now).Scan(&deleted); err != nil {
+	if err := tx.QueryRow(ctx, sql, start, e.Now, stay).Scan(&deleted); err != nil {
 		return 0, err
 	}
 	return deleted, campaign.StoreMoment(ctx, tx, e.Catalog, campaign.LastErrorStatCoalesce, e.Now)
@@ -98,7 +146,7 @@ func period(t *campaign.Table) string {
 	return where
 }
 
-// coalesceSQL replaces the rows of the period by their sums. A sum is clamped to the range of its column; that of nothing but
+// coalesceSQL replaces the rows of the period, but for those at some TIDs ($3), by their sums. A sum is clamped to the range of its column; that of nothing but
 // NULL is 0.
 func coalesceSQL(ctx context.Context, e *Env, t *campaign.Table) (string, error) {
 	var columns, sums []string
@@ -117,7 +165,7 @@ func coalesceSQL(ctx context.Context, e *Env, t *campaign.Table) (string, error)
 		}
 		columns, sums = append(columns, column), append(sums, sum)
 	}
-	return fmt.Sprintf("WITH gone AS (DELETE FROM %[1]s AS r WHERE %[2]s RETURNING *),"+
+	return fmt.Sprintf("WITH gone AS (DELETE FROM %[1]s AS r WHERE %[2]s AND r.ctid <> ALL ($3::tid[]) RETURNING *),"+
 		" kept AS (INSERT INTO %[1]s (iMXIP, iPublicId, tsDate, %[3]s) SELECT iMXIP, iPublicId, $1::timestamptz, %[4]s FROM gone GROUP BY iMXIP, iPublicId HAVING sum(iTotalErrors) >= 20) SELECT count(*) FROM gone",
 		t.Quoted(), period(t), strings.Join(columns, ", "), strings.Join(sums, ", ")), nil
 }

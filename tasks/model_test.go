@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -26,6 +27,11 @@ type model struct {
 	deleted, updated, dropped int64
 	// What stays on mid-sourcing servers: account, id there, id here, label.
 	left []string
+	// poison are the rows that refuse to be deleted or updated, by their first values; refused is how often they do.
+	poison  map[*any]bool
+	refused int64
+	// uncoalesced says that the task email-error-stats fails.
+	uncoalesced bool
 }
 
 // relation is a table or view other than those with rows.
@@ -78,16 +84,33 @@ func (m *model) each(table string, fn func(r rec)) {
 	}
 }
 
-// remove deletes the rows that match.
-func (m *model) remove(table string, gone func(r rec) bool) {
+func (m *model) poisonous(r rec) bool { return m.poison[&r.row[0]] }
+
+// refuses reports whether a row refuses, which is counted.
+func (m *model) refuses(r rec) bool {
+	if m.poisonous(r) {
+		m.refused++
+	}
+	return m.poisonous(r)
+}
+
+// remove deletes the rows that match, and returns those that refuse.
+func (m *model) remove(table string, gone func(r rec) bool) (stay []rec) {
 	t := m.db.Table(table)
 	if t == nil {
-		return
+		return nil
 	}
 	before := len(t.Rows)
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}
-		return (t.Key == "" || r.int(t.Key) != 0) && gone(r)
+		if t.Key != "" && r.int(t.Key) == 0 || !gone(r) {
+			return false
+		}
+		if m.refuses(r) {
+			stay = append(stay, r)
+			return false
+		}
+		return true
 	})
 	m.deleted += int64(before - len(t.Rows))
 	for _, f := range m.references {
@@ -95,11 +118,23 @@ func (m *model) remove(table string, gone func(r rec) bool) {
 			f.satisfy(m)
 		}
 	}
+	return stay
 }
 
-// removeLinked deletes the rows that a column links to ids, if the table has the column.
-func (m *model) removeLinked(table, link string, ids map[int64]bool) {
-	m.remove(table, func(r rec) bool { return r.t.Column(link) >= 0 && ids[r.int(link)] })
+// removeLinked deletes the rows that a column links to ids, if the table has the column, and returns those that refuse.
+func (m *model) removeLinked(table, link string, ids map[int64]bool) (stay []rec) {
+	return m.remove(table, func(r rec) bool { return r.t.Column(link) >= 0 && ids[r.int(link)] })
+}
+
+// step deletes the rows of some tables that a column links to ids. The ids to which rows that refuse are linked are spared.
+func (m *model) step(link string, ids map[int64]bool, tables ...string) {
+	var stay []rec
+	for _, t := range tables {
+		stay = append(stay, m.removeLinked(t, link, ids)...)
+	}
+	for _, r := range stay {
+		delete(ids, r.int(link))
+	}
 }
 
 // kept reports whether a foreign key forbids the deletion of a row.
@@ -193,7 +228,13 @@ func (m *model) deliveryLogs() []string {
 }
 
 func (m *model) allLogs() []string {
-	return append(m.deliveryLogs(), m.family("sBroadLogExclSchema", "ibroadlogid", "")...)
+	logs := m.deliveryLogs()
+	for _, log := range m.family("sBroadLogExclSchema", "ibroadlogid", "") {
+		if !slices.Contains(logs, log) {
+			logs = append(logs, log)
+		}
+	}
+	return logs
 }
 
 func (m *model) trackingLogs() []string { return m.family("sTrackingLogSchema", "itrackinglogid", "") }
@@ -231,9 +272,10 @@ func (m *model) run() {
 	}
 	m.old("NmsProviderMsgId", "tsCreated", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
 	m.coalesce()
-	unknown := m.orphan("NmsEmailErrorStat", "iMXIP", m.coalesced)
-	m.remove("NmsEmailError", func(r rec) bool { return unknown(r.int("iMXIP")) })
-	m.remove("NmsMxDomain", func(r rec) bool { return unknown(r.int("iMXIP")) })
+	if unknown := m.orphan("NmsEmailErrorStat", "iMXIP", m.coalesced); !m.uncoalesced {
+		m.remove("NmsEmailError", func(r rec) bool { return unknown(r.int("iMXIP")) })
+		m.remove("NmsMxDomain", func(r rec) bool { return unknown(r.int("iMXIP")) })
+	}
 	for _, t := range m.propositionTables() {
 		m.old(t, "tsLastModified", "NmsCleanup_PropositionPurgeDelay", 365, 0, nil)
 	}
@@ -243,8 +285,10 @@ func (m *model) run() {
 		return r.int("iStatus") == 3 && (r.int("iType") == 41 || r.int("iType") == 42)
 	})
 	orphanService, orphanApp := m.orphan("NmsService", "iServiceId", false), m.orphan("NmsMobileApp", "iMobileAppId", false)
-	m.remove("NmsAppSubscriptionRcp", func(r rec) bool { return orphanService(r.int("iServiceId")) || orphanApp(r.int("iMobileAppId")) })
-	m.old("NmsAppSubscriptionRcp", "tsLastModified", "NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, 0, func(r rec) bool { return r.int("iDisabled") == 1 })
+	disabled, ok := m.cutoff("NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, 0)
+	m.remove("NmsAppSubscriptionRcp", func(r rec) bool {
+		return orphanService(r.int("iServiceId")) || orphanApp(r.int("iMobileAppId")) || ok && r.int("iDisabled") == 1 && r.before("tsLastModified", disabled)
+	})
 	m.remove("XtkSessionInfo", func(r rec) bool { return r.before("tsExpiration", m.now) })
 	m.old("NmsRtEvent", "tsLastModified", "NmsCleanup_EventPurgeDelay", 30, 0, nil)
 	m.old("NmsBatchEvent", "tsLastModified", "NmsCleanup_EventPurgeDelay", 30, 0, nil)
@@ -260,10 +304,12 @@ func (m *model) lists() {
 			doomed[r.int("iGroupId")] = true
 		}
 	})
-	m.removeLinked("NmsRcpGrpRel", "iGroupId", doomed)
-	m.removeLinked("CusListNote", "iGroupId", doomed)
+	m.step("iGroupId", doomed, "NmsRcpGrpRel", "CusListNote")
 	m.remove("NmsGroup", func(r rec) bool {
 		id := r.int("iGroupId")
+		if doomed[id] && m.poisonous(r) {
+			return true
+		}
 		if !doomed[id] || m.kept("NmsGroup", id) {
 			return false
 		}
@@ -313,35 +359,62 @@ func (m *model) deliveries() {
 		}
 		if r.int("iDeleteStatus") != 0 && deleted != nil && deleted.Before(cutoff) {
 			doomed[r.int("iDeliveryId")] = true
-			if r.int("iDeliveryId") != 0 && r.int("iDeliveryMode") == 4 && r.int("iMidRemoteId") != 0 {
-				m.left = append(m.left, fmt.Sprint(accounts[r.int("iDeliveryProviderId")], " ", r.int("iMidRemoteId"), " ", r.int("iDeliveryId"), " ", r.text("sLabel")))
-			}
-			if slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) { // stopped first
-				m.updated++
-			}
 		}
 	})
-	messages := map[int64]bool{}
+	m.each("NmsDelivery", func(r rec) {
+		if doomed[r.int("iDeliveryId")] && slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) { // stopped first
+			if m.refuses(r) {
+				delete(doomed, r.int("iDeliveryId"))
+				return
+			}
+			m.updated++
+			r.set("iState", int64(85))
+		}
+	})
+	m.byMessage(doomed, "iMessageId", "NmsCouponValue")
+	var knowMessage, knowDelivery []string
+	for _, t := range m.propositionTables() {
+		if m.db.Table(t).Column("iDeliveryId") < 0 {
+			knowMessage = append(knowMessage, t)
+		} else {
+			knowDelivery = append(knowDelivery, t)
+		}
+	}
+	m.byMessage(doomed, "iBroadLogId", knowMessage...)
+	for _, tables := range [][]string{{"NmsDlvExclusion"}, m.allLogs(), knowDelivery, m.trackingLogs(), {"NmsWebTrackingLog", "NmsTrackingStats"}, {"NmsDeliveryPart"}, {"NmsMirrorPageInfo", "NmsMirrorPageSearch"}} {
+		m.step("iDeliveryId", doomed, tables...)
+	}
+	m.step("iJobId", doomed, "XtkJobLog")
+	m.step("iDeliveryId", doomed, "NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl")
+	m.each("NmsDelivery", func(r rec) {
+		if doomed[r.int("iDeliveryId")] && !m.poisonous(r) && r.int("iDeliveryMode") == 4 && r.int("iMidRemoteId") != 0 {
+			m.left = append(m.left, fmt.Sprint(accounts[r.int("iDeliveryProviderId")], " ", r.int("iMidRemoteId"), " ", r.int("iDeliveryId"), " ", r.text("sLabel")))
+		}
+	})
+	m.removeLinked("NmsDelivery", "iDeliveryId", doomed)
+}
+
+// byMessage deletes the rows of some tables that belong to messages of doomed deliveries. Deliveries with rows that refuse are
+// spared.
+func (m *model) byMessage(doomed map[int64]bool, link string, tables ...string) {
+	deliveries, messages := map[int64][]int64{}, map[int64]bool{}
 	for _, log := range m.allLogs() {
 		m.each(log, func(r rec) {
-			if doomed[r.int("iDeliveryId")] {
-				messages[r.int("iBroadLogId")] = true
-			}
+			id := r.int("iBroadLogId")
+			deliveries[id] = append(deliveries[id], r.int("iDeliveryId"))
+			messages[id] = messages[id] || doomed[r.int("iDeliveryId")]
 		})
 	}
 	delete(messages, 0)
-	m.removeLinked("NmsCouponValue", "iMessageId", messages)
-	for _, t := range m.propositionTables() {
-		if m.db.Table(t).Column("iDeliveryId") < 0 {
-			m.removeLinked(t, "iBroadLogId", messages)
+	var stay []rec
+	for _, t := range tables {
+		stay = append(stay, m.removeLinked(t, link, messages)...)
+	}
+	for _, r := range stay {
+		for _, delivery := range deliveries[r.int(link)] {
+			delete(doomed, delivery)
 		}
 	}
-	tables := slices.Concat([]string{"NmsDlvExclusion"}, m.allLogs(), m.propositionTables(), m.trackingLogs(), []string{"NmsWebTrackingLog", "NmsTrackingStats", "NmsDeliveryPart",
-		"NmsMirrorPageInfo", "NmsMirrorPageSearch", "NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl", "NmsDelivery"})
-	for _, t := range tables {
-		m.removeLinked(t, "iDeliveryId", doomed)
-	}
-	m.removeLinked("XtkJobLog", "iJobId", doomed)
 }
 
 func (m *model) expired() {
@@ -371,9 +444,14 @@ func (m *model) expired() {
 			cancelled = id
 		}
 	})
+	var spared []int64
 	for _, log := range m.deliveryLogs() {
 		m.each(log, func(r rec) {
 			if doomed[r.int("iDeliveryId")] && r.int("iStatus") == 6 {
+				if m.refuses(r) {
+					spared = append(spared, r.int("iDeliveryId"))
+					return
+				}
 				m.updated++
 				r.set("iStatus", int64(7))
 				r.set("tsLastModified", m.now)
@@ -383,9 +461,12 @@ func (m *model) expired() {
 			}
 		})
 	}
+	for _, id := range spared {
+		delete(doomed, id)
+	}
 	ended := map[int64]bool{}
 	m.each("NmsDelivery", func(r rec) {
-		if doomed[r.int("iDeliveryId")] && r.int("iState") != 95 {
+		if doomed[r.int("iDeliveryId")] && r.int("iState") != 95 && !m.refuses(r) {
 			m.updated++
 			r.set("iState", int64(95))
 			r.set("tsLastModified", m.now)
@@ -400,26 +481,29 @@ func (m *model) expired() {
 }
 
 func (m *model) mirrorPages() {
-	withPages := map[int64]bool{}
+	over, withPages := map[int64]bool{}, map[int64]bool{}
+	m.each("NmsDelivery", func(r rec) {
+		if id := r.int("iDeliveryId"); r.int("iWebResPurged") == 0 && r.before("tsWebValidity", m.now) {
+			over[id], withPages[id] = true, r.int("iNeedMirrorPage") != 0
+		}
+	})
+	pages := maps.Clone(withPages)
+	m.step("iDeliveryId", pages, "NmsMirrorPageInfo", "NmsMirrorPageSearch")
 	log := m.db.Table("XtkJobLog")
 	m.each("NmsDelivery", func(r rec) {
-		if r.int("iWebResPurged") != 0 || !r.before("tsWebValidity", m.now) {
+		id := r.int("iDeliveryId")
+		if !over[id] || withPages[id] != pages[id] || m.refuses(r) {
 			return
 		}
 		m.updated++
 		r.set("iWebResPurged", int64(1))
-		if id := r.int("iDeliveryId"); r.int("iNeedMirrorPage") != 0 {
-			withPages[id] = true
-			if log != nil {
-				entry := rec{log, make(campaigndb.Row, len(log.Columns))}
-				entry.set("iJobId", id)
-				entry.set("tsLog", m.now)
-				log.Rows = append(log.Rows, entry.row)
-			}
+		if pages[id] && log != nil {
+			entry := rec{log, make(campaigndb.Row, len(log.Columns))}
+			entry.set("iJobId", id)
+			entry.set("tsLog", m.now)
+			log.Rows = append(log.Rows, entry.row)
 		}
 	})
-	m.removeLinked("NmsMirrorPageInfo", "iDeliveryId", withPages)
-	m.removeLinked("NmsMirrorPageSearch", "iDeliveryId", withPages)
 }
 
 func (m *model) dropDelivery() {
@@ -500,10 +584,10 @@ func (m *model) npai() {
 	if o := m.option("NmsCleanup_LastCleanup"); o != nil && o.date("tsTimeStampValue") != nil {
 		last = *o.date("tsTimeStampValue")
 	}
-	m.remove("NmsAddress", func(r rec) bool {
+	stay := m.remove("NmsAddress", func(r rec) bool {
 		return r.int("iStatus") == 2 && r.before("tsLastModified", m.now) && !r.before("tsLastModified", last)
 	})
-	if m.db.Table("NmsAddress") != nil {
+	if m.db.Table("NmsAddress") != nil && stay == nil {
 		m.store("NmsCleanup_LastCleanup", m.now)
 	}
 }
@@ -526,11 +610,16 @@ func (m *model) store(name string, when time.Time) {
 
 func (m *model) tracking() {
 	if cutoff, ok := m.cutoff("NmsCleanup_TrackingLogPurgeDelay", 365, 0); ok {
-		gone := map[int64]bool{}
+		gone, kept := map[int64]bool{}, map[int64]bool{}
+		m.each("NmsWebTrackingLog", func(r rec) { kept[r.int("iWebTrackingLogId")] = m.poisonous(r) })
 		for _, log := range m.trackingLogs() {
 			m.remove(log, func(r rec) bool {
-				old := r.before("tsLog", cutoff)
-				gone[r.int("iTrackingLogId")] = gone[r.int("iTrackingLogId")] || old
+				id, old := r.int("iTrackingLogId"), r.before("tsLog", cutoff)
+				if old && kept[id] && !m.poisonous(r) {
+					m.refused++
+					return false
+				}
+				gone[id] = gone[id] || old && !m.poisonous(r)
 				return old
 			})
 		}
@@ -563,11 +652,11 @@ func (m *model) coalesce() {
 		return
 	}
 	sums := map[[2]int64]map[string]int64{}
-	before := len(t.Rows)
+	before, refused := len(t.Rows), m.refused
 	columns := []string{"iTotalConnections", "iTotalErrors", "iMessageErrors", "iAbortedConnections", "iFailedConnections", "iRefusedConnections", "iTimeoutConnections"}
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}
-		if r.before("tsDate", *start) || !r.before("tsDate", m.now) {
+		if r.before("tsDate", *start) || !r.before("tsDate", m.now) || m.refuses(r) {
 			return false
 		}
 		group := [2]int64{r.int("iMXIP"), r.int("iPublicId")}
@@ -579,7 +668,10 @@ func (m *model) coalesce() {
 		}
 		return true
 	})
-	m.deleted += int64(before - len(t.Rows))
+	gone := int64(before - len(t.Rows))
+	m.deleted, refused = m.deleted+gone, m.refused-refused
+	m.uncoalesced = 10*refused > refused+gone
+	m.coalesced = !m.uncoalesced
 	for group, sum := range sums {
 		if sum["iTotalErrors"] < 20 {
 			continue
@@ -593,7 +685,7 @@ func (m *model) coalesce() {
 		}
 		t.Rows = append(t.Rows, r.row)
 	}
-	if len(sums) > 0 {
+	if len(sums) > 0 || refused > 0 {
 		m.store("NmsLastErrorStatCoalesce", m.now)
 	}
 }

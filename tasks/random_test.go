@@ -80,9 +80,9 @@ func TestRandomDatabases(t *testing.T) {
 
 // goOn makes a run continue after the last committed batch of one that was lost.
 func goOn(c *tasks.Config, j *journal) {
-	c.Succeeded = map[string]bool{}
+	c.Succeeded, c.Failed = map[string]bool{}, map[string]bool{}
 	for task, state := range j.states {
-		c.Succeeded[task] = state == tasks.Succeeded
+		c.Succeeded[task], c.Failed[task] = state == tasks.Succeeded, state == tasks.Failed || state == tasks.NotRun
 	}
 	c.Todo = slices.DeleteFunc(c.Todo, func(task tasks.Task) bool { return j.states[task.Name] != "" })
 	c.Cursor = j.cursor

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
@@ -133,7 +134,8 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 				return err
 			}
 			sift.passedOver()
-			sw.refuseRows(strconv.FormatInt(keys[0], 10), rows, end+1, refusal)
+			key := strconv.FormatInt(keys[0], 10)
+			sw.refuseRows(Refused(sw.Name, pgtype.TID{}, &key, refusal), rows, end+1, refusal)
 		case err != nil:
 			return err
 		case took > 4*target:

@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,11 +169,16 @@ func (sw *sweep) refuse(row pgtype.TID, name *string, refusal error) {
 	if place < counted {
 		return
 	}
+	sw.refuseRows(Refused(sw.Name, row, name, refusal), 1, place+1, refusal)
+}
+
+// Refused says that a row of a table refuses, and with what error. name is its key; nil: its TID names it.
+func Refused(table string, row pgtype.TID, name *string, refusal error) string {
 	what := fmt.Sprintf("at TID (%d,%d)", row.BlockNumber, row.OffsetNumber)
 	if name != nil {
 		what = *name
 	}
-	sw.refuseRows(what, 1, place+1, refusal)
+	return fmt.Sprintf("%s: row %s refuses and stays: %s", table, what, Message(refusal))
 }
 
 // hasRefused reports whether a row was passed over before.
@@ -182,8 +188,8 @@ func (sw *sweep) hasRefused(row pgtype.TID) bool {
 	return sw.refused[row]
 }
 
-// refuseRows counts rows that refused, below a position, and names the first ones.
-func (sw *sweep) refuseRows(what string, rows, below int64, refusal error) {
+// refuseRows counts rows that refused, below a position, and tells of the first ones.
+func (sw *sweep) refuseRows(message string, rows, below int64, refusal error) {
 	sw.mu.Lock()
 	sw.leave(below, Left{Refused: rows})
 	sw.named++
@@ -194,7 +200,7 @@ func (sw *sweep) refuseRows(what string, rows, below int64, refusal error) {
 	sw.result.GaveUp = sw.before.Refused+sw.left().Refused > MostRefused
 	sw.mu.Unlock()
 	if named <= RefusedShown {
-		sw.Warn(fmt.Sprintf("%s: row %s refuses and stays: %s", sw.Name, what, Message(refusal)))
+		sw.Warn(message)
 	}
 }
 
@@ -221,4 +227,40 @@ func Message(err error) string {
 		text = append(text[:messageShown], '…')
 	}
 	return fmt.Sprintf("%s (SQLSTATE %s)", string(text), pgErr.Code)
+}
+
+// Refusal is a row whose deletion refuses, and the error.
+type Refusal struct {
+	Row pgtype.TID
+	Err error
+}
+
+// Refusals returns which of some rows refuse to be deleted, one more than MostRefused at most. It deletes nothing: what it tries in
+// the transaction, it undoes.
+func Refusals(ctx context.Context, tx pgx.Tx, relation string, rows []pgtype.TID) (refusals []Refusal, err error) {
+	undone := errors.New("undone")
+	var sift sieve
+	for len(rows) > 0 && len(refusals) <= MostRefused {
+		some := rows[:sift.limit(len(rows))]
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			b := &pgx.Batch{}
+			b.Queue("DELETE FROM "+relation+" WHERE ctid = ANY ($1::tid[])", some)
+			b.Queue("SET CONSTRAINTS ALL IMMEDIATE")
+			return cmp.Or(tx.SendBatch(ctx, b).Close(), undone)
+		})
+		switch {
+		case errors.Is(err, undone):
+			sift.passed(len(some), len(rows))
+		case !sqlstate.OfRow(err):
+			return nil, err
+		case len(some) > 1:
+			sift.refused(len(some))
+			continue
+		default:
+			refusals = append(refusals, Refusal{some[0], err})
+			sift.passedOver()
+		}
+		rows = rows[len(some):]
+	}
+	return refusals, nil
 }
