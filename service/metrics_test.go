@@ -212,6 +212,23 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	}
 }
 
+// What the last run of a task left is told by its reason; a dry run, and one of other tasks, do not matter.
+func TestMetricsOfWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i; CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW WHEN (OLD.iAuditId = 5) EXECUTE FUNCTION no()`)
+	s := serve(t, db, false)
+	for _, req := range []*cleanupv1.RunCleanupRequest{{Tasks: []string{"audit-trail"}}, {Tasks: []string{"sessions"}}, {DryRun: true}} {
+		if _, run, err := s.run(t, req); err != nil || req.GetTasks() != nil && req.GetTasks()[0] == "audit-trail" && run.GetResults()[19].GetRowsRefused() != 1 {
+			t.Fatalf("%v, %v", run, err)
+		}
+	}
+	_, got := s.scrape(t)
+	got.check(t, "cleanupd_rows_left", map[string]float64{"refused audit-trail": 1})
+	got.check(t, "cleanupd_tables_left", nil)
+}
+
 // A database that does not answer is reported, and hides no other metrics.
 func TestMetricsWithoutTheDatabase(t *testing.T) {
 	t.Parallel()

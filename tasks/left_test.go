@@ -64,7 +64,9 @@ func TestHostileRefusal(t *testing.T) {
 	db := pgtest.Campaign(t)
 	refusing(db, 20, "OLD.iAuditId = 7", "no\nWARNING forged \x1b[2J\u202e"+strings.Repeat("ä", 100_000))
 	j := mustRun(t, db, nil, "audit-trail")
-	i := slices.IndexFunc(j.logs, func(line string) bool { return strings.HasPrefix(line, "WARNING xtkaudit: row 7 refuses and stays: no WARNING forged ") })
+	i := slices.IndexFunc(j.logs, func(line string) bool {
+		return strings.HasPrefix(line, "WARNING xtkaudit: row 7 refuses and stays: no WARNING forged ")
+	})
 	if i < 0 || len(j.logs[i]) > 1_000 || strings.ContainsFunc(j.logs[i], func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%.2000q", j.logs)
 	}

@@ -41,7 +41,7 @@ func newRun() *cobra.Command {
 	f.StringArrayVar(&req.Tasks, "task", nil, "run this task; may be repeated (default all)")
 	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "leave this task out; may be repeated")
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
-	f.BoolVar(&req.ContinueOnError, "continue-on-error", false, "continue after a failed task")
+	f.BoolVar(&req.ContinueOnError, "continue-on-error", false, "continue after a failed task, with those that do not need it")
 	f.DurationVar(&limit, "max-duration", 0, "stop after the batch during which this time has passed (default no limit)")
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	return cmd

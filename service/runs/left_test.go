@@ -1,0 +1,52 @@
+package runs_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// poisoned makes n obsolete rows of the audit trail, every 50th of which refuses.
+func poisoned(db *pgtest.DB, n int) {
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, $1::int) i", n)
+	db.Do(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.iAuditId % 50 = 0 THEN RAISE ''not this one''; END IF; RETURN OLD; END';
+		CREATE TRIGGER refuse BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION refuse()`)
+}
+
+// Rows that refuse are counted exactly, whichever replica passes them over, and by the next run again; its metrics tell.
+func TestRefusalsOfATakeover(t *testing.T) {
+	t.Parallel()
+	const n = 6_000
+	db := database(t)
+	poisoned(db, n)
+	a, workA, stopA := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour })
+	b, workB, _ := replica(t, db, "b", nil)
+	run := start(t, a, runs.Request{Tasks: []string{"audit-trail"}})
+	workA()
+	db.Until("SELECT rows_refused FROM cleanupd.task WHERE name = 'audit-trail'")
+	for range 10 { // what is counted lies below the cursor
+		if wrong := db.Int(`SELECT count(*) FROM cleanupd.task WHERE name = 'audit-trail' AND rows_refused <>
+			(SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 = 0 AND ctid < format('(%s,0)', COALESCE(cursor->>'place', '0'))::tid)`); wrong != 0 {
+			t.Fatal("the count is not that of the cursor")
+		}
+	}
+	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'") // as if it had not been renewed
+	workB()
+	events := watch(t, b, run.ID)
+	stopA()
+	checkFinished(t, events, n-n/50)
+	result := events[len(events)-1].Run.Result("audit-trail")
+	if result.RowsRefused != n/50 || result.RowsLeft != n/50 || result.TablesLeft != 0 || result.Detail != "obsolete rows stay: 120 rows refuse with an error" {
+		t.Errorf("%d rows refused, %d are left: %s", result.RowsRefused, result.RowsLeft, result.Detail)
+	}
+	if db.Int("SELECT epoch FROM cleanupd.run") < 2 || db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 <> 0") != 0 {
+		t.Error("no other replica took the run over, or obsolete rows are left")
+	}
+	again := watch(t, b, start(t, b, runs.Request{Tasks: []string{"audit-trail"}}).ID)
+	if last := again[len(again)-1].Run.Result("audit-trail"); last.State != tasks.Failed || last.RowsRefused != n/50 {
+		t.Errorf("the next run: %+v", last)
+	}
+}
