@@ -58,6 +58,9 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 		for name := range freshened {
 			if a.m.db.Table(name) == table {
 				for _, r := range table.Rows {
+					if a.m.poison[&r[0]] { // it could not be written
+						continue
+					}
 					rows = append(rows, row{name, rec{table, r}.int(table.Key)})
 				}
 			}

@@ -23,18 +23,19 @@ import (
 )
 
 var (
-	faultSeeds  = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes; a third of it with logs elsewhere, in each of some ways")
-	faultsWhere = flag.String("faults-where", "", "only where the logs are thus: here, in foreign tables, on Citus")
+	faultSeeds  = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes; a third of it in each of some special settings")
+	faultsWhere = flag.String("faults-where", "", "only where the database is thus: here, with poison rows, in foreign tables, on Citus")
 	onlyFault   = flag.String("only-fault", "", "this fault alone, again and again, by its name")
 )
 
-// settings are where the logs of a database are that is attacked, on which server, if it may be restarted.
+// settings are the databases that are attacked, and on which server, if it may be restarted.
 var settings = map[string]struct {
 	database func(t *testing.T) (*pgtest.DB, *localpg.Server)
-	move     func(db *pgtest.DB, m *model, rng *rand.Rand) // nil: they stay where they are
+	prepare  func(db *pgtest.DB, m *model, rng *rand.Rand) // nil: it is as usual
 }{
 	"here":              {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, nil},
 	"in foreign tables": {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, toForeignTables},
+	"with poison rows":  {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, func(db *pgtest.DB, m *model, rng *rand.Rand) { plant(db, m, rng, 200) }},
 	"on Citus":          {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Citus(t), nil }, toShards},
 }
 
@@ -172,7 +173,7 @@ func TestFaults(t *testing.T) {
 	t.Run("logs", func(t *testing.T) {
 		for where, setting := range settings {
 			seeds := *faultSeeds
-			if setting.move != nil {
+			if setting.prepare != nil {
 				seeds = (seeds + 2) / 3
 			}
 			for i := range seeds {
@@ -190,7 +191,7 @@ func TestFaults(t *testing.T) {
 							t.Logf("the disk does not fill up: %v", err)
 						}
 					}
-					for name, n := range s.underFaults(program, seed, setting.move) {
+					for name, n := range s.underFaults(program, seed, setting.prepare) {
 						mu.Lock()
 						met[name] += n
 						mu.Unlock()
@@ -206,13 +207,13 @@ func TestFaults(t *testing.T) {
 
 // underFaults makes a random database, attacks its run, and checks the result. It returns the faults that the run
 // encountered.
-func (s *scene) underFaults(program string, seed uint64, move func(db *pgtest.DB, m *model, rng *rand.Rand)) map[string]int {
+func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest.DB, m *model, rng *rand.Rand)) map[string]int {
 	t := s.t
 	// The dates are relative to a moment shortly before the run, whose cutoffs are a little later.
 	m := randomDatabase(t, s.db, seed, time.Now().Add(30*time.Minute).Truncate(time.Microsecond))
 	original := m.keys()
-	if move != nil {
-		move(s.db, m, s.rng)
+	if prepare != nil {
+		prepare(s.db, m, s.rng)
 	}
 	s.db.Do("CREATE TABLE elsewhere.application (token bigint)")
 	for range 2 {
@@ -220,7 +221,7 @@ func (s *scene) underFaults(program string, seed uint64, move func(db *pgtest.DB
 		s.networks = append(s.networks, network)
 		s.replicas = append(s.replicas, newReplica(t, program, network.URL(s.db.URL())))
 	}
-	stream, err := s.replicas[0].client.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Detach: true})
+	stream, err := s.replicas[0].client.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Detach: true, ContinueOnError: m.poison != nil})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +265,7 @@ func (s *scene) underFaults(program string, seed uint64, move func(db *pgtest.DB
 		return met
 	}
 	run := events[len(events)-1].GetRunFinished().GetRun()
-	if run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
+	if refused := strings.Contains(run.GetError(), "rows refuse"); run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED && (m.poison == nil || !refused) {
 		t.Errorf("the run ended %s: %s", run.GetState(), run.GetError())
 	}
 	m.now = run.GetReferenceTime().AsTime()

@@ -267,7 +267,11 @@ func (m *model) run() {
 	m.npai()
 	m.remove("NmsSubscription", func(r rec) bool { return r.int("iDeleteStatus") != 0 })
 	m.tracking()
-	for _, log := range append(m.allLogs(), m.include["delivery-logs"]...) {
+	needed := m.neededLogs()
+	for _, log := range m.allLogs() {
+		m.old(log, "tsLastModified", "NmsCleanup_BroadLogPurgeDelay", 180, 0, func(r rec) bool { return !needed(r) })
+	}
+	for _, log := range m.include["delivery-logs"] {
 		m.old(log, "tsLastModified", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
 	}
 	m.old("NmsProviderMsgId", "tsCreated", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
@@ -343,24 +347,43 @@ func (m *model) dropOne(name string) bool {
 	return true
 }
 
-func (m *model) deliveries() {
+// dueDeliveries are the deliveries that are to be deleted now.
+func (m *model) dueDeliveries() map[int64]bool {
+	due := map[int64]bool{}
 	cutoff, ok := m.cutoff("NmsCleanup_RecycledDeliveryPurgeDelay", 7, 0)
-	if !ok {
-		return
-	}
-	accounts := map[int64]string{}
-	m.each("NmsExtAccount", func(r rec) { accounts[r.int("iExtAccountId")] = r.text("sName") })
-	delete(accounts, 0)
-	doomed := map[int64]bool{}
 	m.each("NmsDelivery", func(r rec) {
 		deleted := r.date("tsDelete")
 		if deleted == nil {
 			deleted = r.date("tsLastModified")
 		}
-		if r.int("iDeleteStatus") != 0 && deleted != nil && deleted.Before(cutoff) {
-			doomed[r.int("iDeliveryId")] = true
+		if ok && r.int("iDeleteStatus") != 0 && deleted != nil && deleted.Before(cutoff) {
+			due[r.int("iDeliveryId")] = true
 		}
 	})
+	return due
+}
+
+// neededLogs reports whether a log is of a delivery that had to stay, and by it alone something is known to be that delivery's.
+func (m *model) neededLogs() func(r rec) bool {
+	due, messages := m.dueDeliveries(), map[int64]bool{}
+	delete(due, 0)
+	for _, t := range append(m.propositionTables(), "NmsCouponValue") {
+		m.each(t, func(r rec) {
+			for _, column := range []string{"iMessageId", "iBroadLogId"} {
+				if r.t.Column("iDeliveryId") < 0 && r.t.Column(column) >= 0 {
+					messages[r.int(column)] = true
+				}
+			}
+		})
+	}
+	return func(r rec) bool { return due[r.int("iDeliveryId")] && messages[r.int("iBroadLogId")] }
+}
+
+func (m *model) deliveries() {
+	accounts := map[int64]string{}
+	m.each("NmsExtAccount", func(r rec) { accounts[r.int("iExtAccountId")] = r.text("sName") })
+	delete(accounts, 0)
+	doomed := m.dueDeliveries()
 	m.each("NmsDelivery", func(r rec) {
 		if doomed[r.int("iDeliveryId")] && slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) { // stopped first
 			if m.refuses(r) {
