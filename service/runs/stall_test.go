@@ -39,10 +39,10 @@ func unready(t *testing.T, m *runs.Manager, word string) {
 	}
 }
 
-// stalled makes two replicas work on a run of 600 rows, 100 a second, of which the first logs.
-func stalled(t *testing.T, db *pgtest.DB) (a, b *runs.Manager, run *runs.Run, log *lines) {
+// stalled makes two replicas work on a run of so many rows, 100 a second. They have one log.
+func stalled(t *testing.T, db *pgtest.DB, rows int) (a, b *runs.Manager, run *runs.Run, log *lines) {
 	t.Helper()
-	sessions(db, 600)
+	sessions(db, rows)
 	log = &lines{}
 	slow := func(c *runs.Config) {
 		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(t, db.URL()), 1, 100, slog.New(slog.NewTextHandler(log, nil))
@@ -61,7 +61,7 @@ func stalled(t *testing.T, db *pgtest.DB) (a, b *runs.Manager, run *runs.Run, lo
 func TestAStandbyThatIsAway(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)
-	a, b, run, log := stalled(t, db)
+	a, b, run, log := stalled(t, db, 600)
 	standbyAway(db, true)
 	unready(t, a, "SyncRep")
 	unready(t, b, "SyncRep")
@@ -153,7 +153,10 @@ func TestADiskThatIsFull(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	a, b, run, log := stalled(t, db)
+	db.Do(`CREATE TABLE trail (what text); ALTER TABLE trail ALTER what SET STORAGE PLAIN;
+		CREATE FUNCTION trail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO trail VALUES (repeat(''x'', 7000)); RETURN OLD; END';
+		CREATE TRIGGER trail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION trail()`) // a deletion alone may need no room
+	a, b, run, log := stalled(t, db, 600)
 	if err := disk.Fill(); err != nil {
 		t.Fatal(err)
 	}

@@ -202,8 +202,9 @@ func (m *Manager) excuse(ctx context.Context, c *claim) error {
 			if err != nil {
 				return err
 			}
-			_, err = tx.Exec(ctx, `UPDATE cleanupd.run SET progress = '', setbacks = CASE WHEN progress = `+progressNow+` THEN setbacks ELSE 0 END
-				WHERE id = $1::text::uuid AND epoch = $2 AND progress <> ''`, c.id, c.epoch)
+			// Whatever the row says so far, this waits for a record of the start that is given up just now, but may stand.
+			_, err = tx.Exec(ctx, `UPDATE cleanupd.run SET progress = '', setbacks = CASE WHEN progress IN ('', `+progressNow+`) THEN setbacks ELSE 0 END
+				WHERE id = $1::text::uuid AND epoch = $2`, c.id, c.epoch)
 			return err
 		})
 	})
