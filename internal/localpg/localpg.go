@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -135,34 +134,6 @@ func (s *Server) Restart(ctx context.Context, fast bool) error {
 	}
 	s.end(signal)
 	return s.run(ctx)
-}
-
-// Standby starts a synchronous standby of this server, which may be promoted. This server is restarted for it.
-func (s *Server) Standby(ctx context.Context) (standby *Server, err error) {
-	dir, err := makeDir(s.owner)
-	if err != nil {
-		return nil, err
-	}
-	standby = &Server{dir: dir, bin: s.bin, owner: s.owner, settings: slices.Clone(s.settings)}
-	half := standby
-	defer func() {
-		if err != nil {
-			half.Stop()
-		}
-	}()
-	s.end(syscall.SIGINT)
-	if out, err := command(s.owner, "cp", "-R", "-p", s.data(), standby.data()).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("copy the server: %w\n%s", err, out)
-	}
-	if out, err := command(s.owner, "touch", filepath.Join(standby.data(), "standby.signal")).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, out)
-	}
-	standby.settings = append(standby.settings, fmt.Sprintf("primary_conninfo=host='%s' port=%s user=postgres", s.dir, port))
-	s.settings = append(s.settings, "synchronous_standby_names=*")
-	if err := s.run(ctx); err != nil {
-		return nil, err
-	}
-	return standby, standby.run(ctx)
 }
 
 // Crash stops the server immediately, without a clean shutdown.

@@ -1,0 +1,105 @@
+package localpg
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Standby starts a synchronous standby of this server, which may be promoted. This server is restarted for it.
+func (s *Server) Standby(ctx context.Context) (*Server, error) {
+	return s.standby(ctx, "synchronous_standby_names=*")
+}
+
+// AsynchronousStandby is Standby, but no COMMIT waits for the standby.
+func (s *Server) AsynchronousStandby(ctx context.Context) (*Server, error) { return s.standby(ctx) }
+
+// standby starts a standby of this server, which is restarted with further settings.
+func (s *Server) standby(ctx context.Context, settings ...string) (standby *Server, err error) {
+	dir, err := makeDir(s.owner)
+	if err != nil {
+		return nil, err
+	}
+	standby = &Server{dir: dir, bin: s.bin, owner: s.owner, settings: slices.Clone(s.settings)}
+	half := standby
+	defer func() {
+		if err != nil {
+			half.Stop()
+		}
+	}()
+	s.end(syscall.SIGINT)
+	if out, err := command(s.owner, "cp", "-R", "-p", s.data(), standby.data()).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("copy the server: %w\n%s", err, out)
+	}
+	if out, err := command(s.owner, "touch", filepath.Join(standby.data(), "standby.signal")).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	s.settings = append(s.settings, settings...)
+	if err := s.run(ctx); err != nil {
+		return nil, err
+	}
+	if err := standby.run(ctx); err != nil {
+		return nil, err
+	}
+	return standby, standby.receive(ctx, fmt.Sprintf("host=%s port=%s user=postgres", s.dir, port))
+}
+
+// FallBehind makes a standby stay as it is: it has what the primary has committed by now, and receives nothing more.
+func (s *Server) FallBehind(ctx context.Context, primary *Server) error {
+	const flushed = "SELECT pg_current_wal_flush_lsn()::text"
+	var position string
+	if err := primary.do(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, flushed).Scan(&position) }); err != nil {
+		return err
+	}
+	if err := s.until(ctx, "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position); err != nil {
+		return err
+	}
+	if err := s.receive(ctx, ""); err != nil {
+		return err
+	}
+	return s.until(ctx, "SELECT count(*) = 0 FROM pg_stat_wal_receiver")
+}
+
+// Promote makes a standby a primary.
+func (s *Server) Promote(ctx context.Context) error { return s.until(ctx, "SELECT pg_promote()") }
+
+// receive makes a standby receive from the primary of a connection string; empty: from none.
+func (s *Server) receive(ctx context.Context, primary string) error {
+	return s.do(ctx, func(conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, "ALTER SYSTEM SET primary_conninfo = '"+primary+"'"); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "SELECT pg_reload_conf()")
+		return err
+	})
+}
+
+// until asks the server until it answers with true.
+func (s *Server) until(ctx context.Context, question string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return s.do(ctx, func(conn *pgx.Conn) error {
+		for {
+			var answer bool
+			if err := conn.QueryRow(ctx, question, args...).Scan(&answer); err != nil || answer {
+				return err
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
+// do does something as the superuser.
+func (s *Server) do(ctx context.Context, what func(conn *pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, s.URL("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return what(conn)
+}
