@@ -35,6 +35,7 @@ type claim struct {
 	unmet           map[string]bool // its tasks that have failed, or were not run for want of another
 	gaveUp          bool            // after too many setbacks
 	cursor          purge.Cursor
+	resumed         bool        // someone had it before
 	setbacks        int         // how often in a row it was resumed without progress
 	reason          string      // why it was last resumed
 	leaseUntil      time.Time   // by the database's clock, as claimed
@@ -60,6 +61,15 @@ const (
 		ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED`
 	setBack = "state = 'RUNNING' AND id = $3::text::uuid AND epoch = $4 FOR UPDATE"
 )
+
+// newEpoch begins an epoch of a run, in an UPDATE of it. No two have the same number, not even those of two histories of the
+// database, as after a failover to a standby that lagged, or a restore: what only one of them has was written by a worker of that one.
+const newEpoch = "epoch = greatest(epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), server_start = pg_postmaster_start_time()"
+
+// held is the condition that a run is still in the epoch in which it was taken ($2), on the server where it was: a worker
+// that finds another server behind its connections may have done there what this one never heard of. A server's history does not
+// change while it runs, and every role may ask for its start, also where timelines are not shown.
+const held = "id = $1::text::uuid AND epoch = $2 AND server_start = pg_postmaster_start_time()"
 
 // take claims a run that waits for a replica; nil when there is none.
 func (m *Manager) take(ctx context.Context) (*claim, error) {
@@ -140,14 +150,14 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 		var holder string
 		// A run that its replica released was not set back; nor was one whose replica has not confirmed its start.
 		err := tx.QueryRow(ctx, `
-			WITH waiting AS (SELECT id, state, holder FROM cleanupd.run WHERE `+which+`)
-			UPDATE cleanupd.run SET state = 'RUNNING', epoch = epoch + 1, lease_until = clock_timestamp() + $1::bigint * interval '1 microsecond', holder = $2,
+			WITH waiting AS (SELECT id, state, holder, epoch AS before FROM cleanupd.run WHERE `+which+`)
+			UPDATE cleanupd.run SET state = 'RUNNING', `+newEpoch+`, lease_until = clock_timestamp() + $1::bigint * interval '1 microsecond', holder = $2,
 				start_time = COALESCE(start_time, now()), reference_time = COALESCE(reference_time, now()),
 				setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN progress = '' THEN setbacks WHEN progress = `+progressNow+` THEN setbacks + 1 ELSE 1 END, progress = ''
 			FROM waiting WHERE run.id = waiting.id
-			RETURNING run.id::text, epoch, lease_until, dry_run, continue_on_error, reference_time, setbacks, trace_parent, waiting.state, waiting.holder`,
+			RETURNING run.id::text, epoch, before > 0, lease_until, dry_run, continue_on_error, reference_time, setbacks, trace_parent, waiting.state, waiting.holder`,
 			append([]any{m.lease.Microseconds(), m.replica}, args...)...).
-			Scan(&got.id, &got.epoch, &got.leaseUntil, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.setbacks, &got.traceParent, &state, &holder)
+			Scan(&got.id, &got.epoch, &got.resumed, &got.leaseUntil, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.setbacks, &got.traceParent, &state, &holder)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

@@ -2,7 +2,7 @@
 // requested, which replica holds a run, its exact account, and its event log. Any number of replicas can start, execute,
 // watch and cancel any run; they hold no state of their own.
 //
-// A run has an epoch and a lease. A replica that claims it raises the epoch and renews the lease as long as it
+// A run has an epoch and a lease. A replica that claims it begins a new epoch and renews the lease as long as it
 // works; everything it writes is written only while the epoch is still its own. So a replica that falls silent
 // loses the run to another, and does no harm when it wakes up.
 package runs

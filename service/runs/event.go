@@ -80,13 +80,13 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error 
 	return err
 }
 
-// appendEvents writes events to a run's log, if the run still has this epoch; otherwise it fails with tasks.ErrLost. The
+// appendEvents writes events to a run's log, if the run is still held in this epoch; otherwise it fails with tasks.ErrLost. The
 // run's row stays locked until the transaction ends, so that sequences are committed in order.
 func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, events ...Event) error {
 	tag, err := tx.Exec(ctx, `
-		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::jsonb[]) WHERE id = $1::text::uuid AND epoch = $2 RETURNING last_sequence),
-		written AS (INSERT INTO cleanupd.event (run_id, sequence, body)
-			SELECT $1::text::uuid, last_sequence - cardinality($3::jsonb[]) + place, body FROM run, unnest($3::jsonb[]) WITH ORDINALITY AS e (body, place))
+		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::jsonb[]) WHERE `+held+` RETURNING last_sequence),
+		written AS (INSERT INTO cleanupd.event (run_id, sequence, generation, body)
+			SELECT $1::text::uuid, last_sequence - cardinality($3::jsonb[]) + place, $2, body FROM run, unnest($3::jsonb[]) WITH ORDINALITY AS e (body, place))
 		SELECT FROM run, pg_notify($4, concat_ws(' ', $1::text, last_sequence))`, runID, epoch, events, channel)
 	if err == nil && tag.RowsAffected() == 0 {
 		return errFenced

@@ -47,7 +47,7 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 		return nil, err
 	}
 	// The run is locked first, as by a claim: another replica that may claim it by now skips it while it ends.
-	locked, err := tx.Exec(ctx, "SELECT FROM cleanupd.run WHERE id = $1::text::uuid AND epoch = $2 FOR UPDATE", id, epoch)
+	locked, err := tx.Exec(ctx, "SELECT FROM cleanupd.run WHERE "+held+" FOR UPDATE", id, epoch)
 	if err != nil {
 		return nil, err
 	}

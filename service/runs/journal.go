@@ -25,10 +25,11 @@ const (
 // stretch of rows that stay again.
 const checkEvery = time.Second
 
-// errHandover says that this replica is stopping and the run continues elsewhere; errFenced that it already does, or has ended.
+// errHandover says that this replica is stopping and the run continues elsewhere; errFenced that this replica does not hold the run
+// any more.
 var (
 	errHandover = fmt.Errorf("%w: this replica is stopping", tasks.ErrLost)
-	errFenced   = fmt.Errorf("%w: another replica has it, or it has ended", tasks.ErrLost)
+	errFenced   = fmt.Errorf("%w: another replica has it, it has ended, or the database server was restarted or replaced", tasks.ErrLost)
 )
 
 // journal is the account of a run while this replica holds it.
@@ -70,11 +71,11 @@ func (j *journal) write(ctx context.Context, fn func(tx pgx.Tx) ([]Event, error)
 	})
 }
 
-// stopReason is the SQL for why a run must stop; empty: it need not; NULL: it is of another epoch.
+// stopReason is the SQL for why a run must stop; empty: it need not; NULL: it is not held any more.
 const stopReason = `(SELECT CASE WHEN cancel_requested THEN '` + stopCancelled + `'
-	WHEN clock_timestamp() >= start_time + max_duration THEN '` + stopMaxDuration + `' ELSE '' END FROM cleanupd.run WHERE id = $1::text::uuid AND epoch = $2)`
+	WHEN clock_timestamp() >= start_time + max_duration THEN '` + stopMaxDuration + `' ELSE '' END FROM cleanupd.run WHERE ` + held + `)`
 
-// halt turns a reason to stop into an error. No reason at all (nil) means that the epoch is over.
+// halt turns a reason to stop into an error. No reason at all (nil) means that the run is not held any more.
 func (j *journal) halt(reason *string) error {
 	select {
 	case <-j.stopping:

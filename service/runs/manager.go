@@ -111,15 +111,15 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 			idle  bool
 		)
 		err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1::text::uuid AND state IN ('QUEUED', 'RUNNING')
-			RETURNING epoch, state = 'QUEUED' OR lease_until < clock_timestamp()`, id).Scan(&epoch, &idle)
+			RETURNING state = 'QUEUED' OR lease_until < clock_timestamp()`, id).Scan(&idle)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		if err != nil || !idle {
 			return err
 		}
-		epoch++ // so that whoever held it is fenced
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.run SET epoch = $2 WHERE id = $1::text::uuid", id, epoch); err != nil {
+		// Whoever held it is fenced.
+		if err := tx.QueryRow(ctx, "UPDATE cleanupd.run SET "+newEpoch+" WHERE id = $1::text::uuid RETURNING epoch", id).Scan(&epoch); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid", id, epoch); err != nil {

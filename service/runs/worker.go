@@ -88,8 +88,9 @@ func (m *Manager) every(ctx context.Context, pause time.Duration, what string, d
 	}
 }
 
-// work executes a run to its end. It survives failures of the database: it then claims the run again and resumes it after the
-// last committed batch, as another replica would, so that it does not matter what became of a batch that was cut off.
+// work executes a run to its end. It survives failures of the database, and another server in the place of the one that failed: it
+// then claims the run again, if that is still its own there, and resumes it after the last committed batch, as another replica
+// would, so that it does not matter what became of a batch that was cut off.
 func (m *Manager) work(ctx context.Context, c *claim) {
 	log := m.log.With("run_id", c.id)
 	pause := backoff.NewExponentialBackOff()
@@ -103,7 +104,7 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 		switch {
 		case err == nil:
 			return
-		case errors.Is(err, errFenced) || ctx.Err() != nil:
+		case ctx.Err() != nil:
 			log.Warn("left the run", "reason", err)
 			m.release(ctx, c)
 			return
@@ -273,7 +274,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		}
 		todo = append(todo, tasks.Pipeline[i])
 	}
-	if c.epoch > 1 { // there was a previous worker
+	if c.resumed {
 		if err := m.outlast(ctx, c); err != nil {
 			return fmt.Errorf("%w: %w", tasks.ErrLost, err)
 		}
@@ -334,7 +335,7 @@ func (m *Manager) confirm(ctx context.Context, c *claim) error {
 func (m *Manager) prolong(ctx context.Context, limit time.Duration, c *claim, more string) error {
 	return m.within(ctx, limit, func(ctx context.Context) error {
 		tag, err := m.pool.Exec(ctx, "UPDATE cleanupd.run SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'"+more+`
-			WHERE id = $1::text::uuid AND epoch = $2 AND state = 'RUNNING'`, c.id, c.epoch, m.lease.Microseconds())
+			WHERE `+held+` AND state = 'RUNNING'`, c.id, c.epoch, m.lease.Microseconds())
 		switch {
 		case err != nil:
 			return err
