@@ -60,7 +60,7 @@ func (s *service) run(ctx context.Context, task string) error {
 	if err != nil {
 		return err
 	}
-	ended, err := s.manager.Watch(ctx, started.ID, 0, func(runs.Event) error { return nil })
+	ended, err := s.manager.Watch(ctx, started.ID, runs.Place{}, func(runs.Event) error { return nil })
 	if err == nil && ended.State != runs.Succeeded {
 		err = fmt.Errorf("the run is %s: %s", ended.State, ended.Error)
 	}

@@ -40,7 +40,7 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 }
 
 func eventMessage(e runs.Event) *cleanupv1.RunEvent {
-	out := &cleanupv1.RunEvent{RunId: e.RunID, Sequence: e.Sequence, Time: timestamppb.New(e.Time)}
+	out := &cleanupv1.RunEvent{RunId: e.RunID, Sequence: e.Sequence, Time: timestamppb.New(e.Time), LogGeneration: e.Generation}
 	switch e.Kind {
 	case runs.RunStarted:
 		out.Event = &cleanupv1.RunEvent_RunStarted{RunStarted: &cleanupv1.RunStarted{Run: runMessage(e.Run)}}

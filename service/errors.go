@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/jackc/pgerrcode"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -21,6 +22,9 @@ import (
 // domain names this service in error details.
 const domain = "cleanupd"
 
+// LogReplaced is the ErrorInfo reason of a stream that has sent events which the database lost.
+const LogReplaced = "LOG_REPLACED"
+
 // errStaleEtag says that the options have changed since the caller read them.
 var errStaleEtag = errors.New("the options have changed since this etag was read: read them again")
 
@@ -35,6 +39,7 @@ func toStatus(ctx context.Context, err error) error {
 	var (
 		invalid runs.InvalidError
 		active  *runs.ActiveError
+		lost    *runs.ReplacedError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -47,6 +52,10 @@ func toStatus(ctx context.Context, err error) error {
 	case errors.As(err, &active):
 		return withDetails(codes.Aborted, err.Error(), &errdetails.ErrorInfo{
 			Reason: "RUN_ACTIVE", Domain: domain, Metadata: map[string]string{"run_id": active.RunID},
+		})
+	case errors.As(err, &lost):
+		return withDetails(codes.DataLoss, err.Error(), &errdetails.ErrorInfo{
+			Reason: LogReplaced, Domain: domain, Metadata: map[string]string{"run_id": lost.RunID, "after_sequence": strconv.FormatInt(lost.AfterSequence, 10)},
 		})
 	case errors.Is(err, runs.ErrTooManyDryRuns):
 		return status.Error(codes.ResourceExhausted, err.Error())

@@ -33,15 +33,19 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		return err
 	}
 	settle(stream.Context(), nil)
-	return s.watch(stream.Context(), run.ID, 0, in.GetDetach(), stream)
+	return s.watch(stream.Context(), run.ID, runs.Place{}, in.GetDetach(), stream)
 }
 
 // WatchRun implements cleanupv1.CleanupServiceServer.
 func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.CleanupService_WatchRunServer) error {
-	if in.GetAfterSequence() < 0 {
+	after := runs.Place{Sequence: in.GetAfterSequence(), Generation: in.GetLogGeneration()}
+	switch {
+	case after.Sequence < 0:
 		return runs.InvalidError{{Field: "after_sequence", Problem: "must not be negative"}}
+	case after.Generation < 0:
+		return runs.InvalidError{{Field: "log_generation", Problem: "must not be negative"}}
 	}
-	return s.watch(stream.Context(), in.GetRunId(), in.GetAfterSequence(), false, stream)
+	return s.watch(stream.Context(), in.GetRunId(), after, false, stream)
 }
 
 var (
@@ -50,7 +54,7 @@ var (
 )
 
 // watch sends a run's events. Its error is the status of the run if that did not succeed.
-func (s *Service) watch(ctx context.Context, id string, after int64, detach bool, stream grpc.ServerStream) error {
+func (s *Service) watch(ctx context.Context, id string, after runs.Place, detach bool, stream grpc.ServerStream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopping) })()

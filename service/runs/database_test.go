@@ -2,7 +2,6 @@ package runs_test
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -159,28 +158,12 @@ func TestFailoverToAStandby(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
 	standby, err := server.Standby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(standby.Stop)
-	db.Reset()
+	c := newCluster(t, db, server, standby, err)
 	const rows = 1_500
 	sessions(db, rows)
-	hosts, err := url.Parse(db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := url.Parse(standby.URL("", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	query := hosts.Query()
-	query.Set("host", query.Get("host")+","+second.Query().Get("host"))
-	query.Set("port", query.Get("port")+","+second.Query().Get("port"))
-	hosts.RawQuery = query.Encode()
-	both := pool(t, hosts.String())
-	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.MaxRows = both, 1 })
+	m, work := c.replica(t, "a", func(config *runs.Config) { config.MaxRows = 1 })
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	watcher := spectate(t, m, run.ID, 0)
 	work()
 	promoted, err := pgxpool.New(t.Context(), standby.URL("postgres", "campaign"))
 	if err != nil {
@@ -191,17 +174,18 @@ func TestFailoverToAStandby(t *testing.T) {
 	for err == nil && before == rows {
 		err = promoted.QueryRow(t.Context(), "SELECT count(*) FROM XtkSessionInfo").Scan(&before)
 	}
-	server.Crash()
+	c.failOver()
 	if err != nil || before == 0 {
 		t.Fatalf("%d rows are left on the standby: %v", before, err)
 	}
-	if _, err := promoted.Exec(t.Context(), "SELECT pg_promote()"); err != nil {
-		t.Fatal(err)
+	events := <-watcher
+	checkFinished(t, events.events, rows)
+	events.check(t, places(t, c.DB))
+	if events.lost > 0 {
+		t.Errorf("events were lost %d times", events.lost)
 	}
-	checkFinished(t, watch(t, m, run.ID), rows)
-	var left int64
-	if err := both.QueryRow(t.Context(), "SELECT count(*) FROM XtkSessionInfo").Scan(&left); err != nil || left != 0 {
-		t.Errorf("%d rows are left: %v", left, err)
+	if left := c.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
+		t.Errorf("%d rows are left", left)
 	}
 }
 

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 // Kind is what happened.
@@ -28,9 +26,9 @@ const (
 
 // Event is something that happened in a run. Which fields are set depends on its kind.
 type Event struct {
-	RunID    string    `json:"-"`
-	Sequence int64     `json:"-"`
-	Time     time.Time `json:"-"`
+	RunID string `json:"-"`
+	Place `json:"-"`
+	Time  time.Time `json:"-"`
 
 	Kind     Kind
 	Run      *Run        `json:",omitempty"` // run_started, run_finished
@@ -43,6 +41,13 @@ type Event struct {
 	Message  string      `json:",omitempty"` // log
 
 	once *once // of the event as it was read
+}
+
+// Place is where an event is in its run's log. If the log is replaced by that of another history of the database, there may be
+// another event with the same sequence, but not with the same generation too.
+type Place struct {
+	Sequence   int64
+	Generation int64 // the epoch in which the event was written; 0: unknown, or an earlier version of this service wrote it
 }
 
 // once is a value that is made from an event when it is first needed.
@@ -92,26 +97,4 @@ func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, eve
 		return errFenced
 	}
 	return err
-}
-
-// readEvents reads a page of a run's events after a sequence.
-func readEvents(ctx context.Context, db campaign.Querier, runID string, after int64, limit int) ([]Event, error) {
-	rows, err := db.Query(ctx, `SELECT sequence, time, body FROM cleanupd.event WHERE run_id = $1::text::uuid AND sequence > $2
-		ORDER BY sequence LIMIT $3`, runID, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
-		var (
-			e    Event
-			body []byte
-		)
-		sequence, when := int64(0), time.Time{}
-		if err := row.Scan(&sequence, &when, &body); err != nil {
-			return e, err
-		}
-		err := json.Unmarshal(body, &e)
-		e.RunID, e.Sequence, e.Time, e.once = runID, sequence, when, &once{}
-		return e, err
-	})
 }

@@ -125,6 +125,7 @@ func TestWatchers(t *testing.T) {
 	b, _, _ := replica(t, db, "b", nil)
 	run := start(t, a, runs.Request{})
 	work()
+	db.Until("SELECT count(*) FROM cleanupd.event WHERE sequence = 2") // after which some begin
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -135,7 +136,7 @@ func TestWatchers(t *testing.T) {
 		wg.Go(func() {
 			var sequences []int64
 			m := []*runs.Manager{a, b}[i%2]
-			if _, err := m.Watch(t.Context(), run.ID, int64(i%3), func(e runs.Event) error {
+			if _, err := m.Watch(t.Context(), run.ID, runs.Place{Sequence: int64(i % 3)}, func(e runs.Event) error {
 				sequences = append(sequences, e.Sequence)
 				return nil
 			}); err != nil {
@@ -179,7 +180,7 @@ func TestAWatcherThatFellBehind(t *testing.T) {
 	done := make(chan []runs.Event, 1)
 	go func() {
 		var events []runs.Event
-		_, err := m.Watch(t.Context(), run.ID, 0, func(e runs.Event) error {
+		_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(e runs.Event) error {
 			if e.Sequence == 1 {
 				<-reached // until the ring is far ahead
 			}
@@ -229,7 +230,7 @@ func TestOneActiveRun(t *testing.T) {
 	}
 	work()
 	for range 3 {
-		if _, err := m.Watch(t.Context(), started[0], 0, func(e runs.Event) error {
+		if _, err := m.Watch(t.Context(), started[0], runs.Place{}, func(e runs.Event) error {
 			if e.Kind == runs.RunFinished { // whoever sees it can already start another
 				started[0] = start(t, m, runs.Request{Tasks: []string{"sessions"}}).ID
 			}

@@ -56,7 +56,7 @@ func watch(t *testing.T, m *runs.Manager, id string) []runs.Event {
 	var events []runs.Event
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := m.Watch(ctx, id, 0, func(e runs.Event) error { events = append(events, e); return nil }); err != nil {
+	if _, err := m.Watch(ctx, id, runs.Place{}, func(e runs.Event) error { events = append(events, e); return nil }); err != nil {
 		t.Fatalf("after %d events: %v", len(events), err)
 	}
 	for i, e := range events {

@@ -132,7 +132,7 @@ func TestPanicOfAWatchedRunsReader(t *testing.T) {
 	m, work, log, p := trapped(t, database(t), "")
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	p.taken.Store(2) // after the watcher has found the run
-	_, err := m.Watch(t.Context(), run.ID, 0, func(runs.Event) error { return nil })
+	_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(runs.Event) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "cleanupd itself") || !strings.Contains(log.String(), "panic=PLANTED") {
 		t.Errorf("%v; logged: %s", err, log)
 	}

@@ -9,20 +9,20 @@ import (
 type ring struct {
 	mu      sync.Mutex
 	events  []Event
-	next    int64 // the sequence the next event will have
+	newest  Place // of the last event, or where the ring begins
 	changed chan struct{}
 	ended   *Run // as in its last event; nil: that has not come yet
 	err     error
 }
 
-// newRing returns a ring for the events after a sequence.
-func newRing(after int64) *ring { return &ring{next: after + 1, changed: make(chan struct{})} }
+// newRing returns a ring for the events after a place.
+func newRing(after Place) *ring { return &ring{newest: after, changed: make(chan struct{})} }
 
-// last is the sequence of the newest event.
-func (r *ring) last() int64 {
+// last is the place of the newest event.
+func (r *ring) last() Place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.next - 1
+	return r.newest
 }
 
 // add appends events and drops the oldest that do not fit.
@@ -37,7 +37,7 @@ func (r *ring) add(events []Event) {
 		r.events = append([]Event(nil), r.events[over:]...)
 	}
 	last := events[len(events)-1]
-	r.next = last.Sequence + 1
+	r.newest = last.Place
 	if last.Kind == RunFinished {
 		r.ended = last.Run
 	}
@@ -62,16 +62,16 @@ func (r *ring) wake() {
 func (r *ring) after(sequence int64) (events []Event, more <-chan struct{}, ended *Run, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := r.next - int64(len(r.events))
+	before := r.newest.Sequence - int64(len(r.events))
 	switch {
-	case sequence < first-1:
+	case sequence < before:
 		return nil, nil, nil, nil
 	case r.err != nil:
 		return nil, nil, nil, r.err
-	case sequence >= r.next-1 && r.ended != nil:
+	case sequence >= r.newest.Sequence && r.ended != nil:
 		return nil, nil, r.ended, nil
-	case sequence >= r.next-1:
+	case sequence >= r.newest.Sequence:
 		return nil, r.changed, nil, nil
 	}
-	return slices.Clip(r.events[sequence+1-first:]), r.changed, nil, nil // shared: events in the ring are never changed
+	return slices.Clip(r.events[sequence-before:]), r.changed, nil, nil // shared: events in the ring are never changed
 }

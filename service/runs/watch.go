@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,36 +33,67 @@ type tail struct {
 	failures time.Time // since when the database has not answered; zero: it does
 }
 
-// Watch calls send for each event of a run after a sequence, past ones first, then live ones, and returns the run
-// as it ended. It fails with ErrNotFound, with send's error, or with the database's.
-func (m *Manager) Watch(ctx context.Context, id string, after int64, send func(Event) error) (*Run, error) {
+// Watch calls send for each event of a run after a place, past ones first, then live ones, and returns the run as it ended.
+// It fails with ErrNotFound, with a ReplacedError if the stored log lacks the place, or loses an event that was sent, with send's
+// error, or with the database's.
+func (m *Manager) Watch(ctx context.Context, id string, after Place, send func(Event) error) (*Run, error) {
 	run, err := m.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if !run.State.Active() && after >= run.LastSequence {
+	sent := trail{after}
+	if after.Sequence > 0 {
+		sent[0], _, err = readLog(ctx, m.calls, run.ID, after, 0)
+	}
+	if err == nil && !run.State.Active() && after.Sequence >= run.LastSequence {
 		return run, nil
 	}
-	t := m.follow(run.ID, min(after, run.LastSequence))
-	defer m.unfollow(t)
 	for {
-		events, more, ended, err := t.ring.after(after)
+		var ended *Run
+		if err == nil {
+			ended, err = m.watch(ctx, run.ID, &sent, send)
+		}
+		if !errors.Is(err, errReplaced) {
+			return ended, err
+		}
+		// What was lost may have been sent to other watchers only.
+		if err = sent.compare(ctx, m.calls, run.ID); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// watch is Watch until the log is replaced: it then fails with errReplaced.
+func (m *Manager) watch(ctx context.Context, runID string, sent *trail, send func(Event) error) (*Run, error) {
+	t, begun := m.follow(runID, sent.last())
+	defer m.unfollow(t)
+	if begun { // before the log was replaced, perhaps
+		_, _, err := readLog(ctx, m.calls, runID, t.ring.last(), 0)
+		if errors.Is(err, errReplaced) {
+			m.drop(t, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for {
+		events, more, ended, err := t.ring.after(sent.last().Sequence)
 		if err != nil || ended != nil {
 			return ended, err
 		}
 		if events == nil && more == nil { // fell behind the ring
-			if events, err = readEvents(ctx, m.calls, run.ID, after, pageSize); err != nil {
+			if _, events, err = readLog(ctx, m.calls, runID, sent.last(), pageSize); err != nil {
 				return nil, err
 			}
-			if len(events) == 0 { // deleted in the meantime, with their run
-				return nil, ErrNotFound
+			if len(events) == 0 { // the ring is ahead of the log
+				return nil, errReplaced
 			}
 		}
 		for _, e := range events {
 			if err := send(e); err != nil {
 				return nil, err
 			}
-			after = e.Sequence
+			sent.add(e.Place)
 			if e.Kind == RunFinished {
 				return e.Run, nil
 			}
@@ -77,19 +109,18 @@ func (m *Manager) Watch(ctx context.Context, id string, after int64, send func(E
 	}
 }
 
-// follow joins the run's tail on this replica, which the first watcher starts.
-func (m *Manager) follow(runID string, after int64) *tail {
+// follow joins the run's tail on this replica, which the first watcher starts, and reports whether there was one already.
+func (m *Manager) follow(runID string, after Place) (t *tail, begun bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.tails[runID]
-	if t == nil {
+	if t, begun = m.tails[runID]; !begun {
 		ctx, stop := context.WithCancel(context.Background())
 		t = &tail{runID: runID, wake: make(chan struct{}, 1), stop: stop, ring: newRing(after)}
 		m.tails[runID] = t
 		go m.keepReading(ctx, t)
 	}
 	t.watchers++
-	return t
+	return t, begun
 }
 
 // unfollow leaves the tail, which the last watcher stops.
@@ -104,21 +135,20 @@ func (m *Manager) unfollow(t *tail) {
 	}
 }
 
-// keepReading reads a tail to its end. If it cannot, the tail's watchers are told, and the next one starts a new tail.
+// keepReading reads a tail until it is stopped. If it cannot, the tail is dropped.
 func (m *Manager) keepReading(ctx context.Context, t *tail) {
 	if err := rescue.Call(func() error { return m.read(ctx, t) }); err != nil {
 		what := "read the events of run " + t.runID
 		rescue.Log(m.log, what, err)
-		m.forget(t)
-		t.ring.fail(fmt.Errorf("%s: %w", what, err))
+		m.drop(t, fmt.Errorf("%s: %w", what, err))
 	}
 }
 
-// read fills the tail's ring until it is stopped or the run has ended.
+// read fills the tail's ring until it is stopped, and checks that what is in it remains in the stored log.
 func (m *Manager) read(ctx context.Context, t *tail) error {
 	for {
 		reading, stop := context.WithTimeout(ctx, patience)
-		events, err := readEvents(reading, m.calls, t.runID, t.ring.last(), pageSize)
+		_, events, err := readLog(reading, m.calls, t.runID, t.ring.last(), pageSize)
 		stop()
 		switch {
 		case ctx.Err() != nil:
@@ -126,13 +156,12 @@ func (m *Manager) read(ctx context.Context, t *tail) error {
 		case err == nil:
 			t.failures = time.Time{}
 			t.ring.add(events)
+		case errors.Is(err, errReplaced) || errors.Is(err, ErrNotFound):
+			return err
 		case t.failures.IsZero():
 			t.failures = time.Now()
 		case time.Since(t.failures) > patience:
 			return err
-		}
-		if n := len(events); n > 0 && events[n-1].Kind == RunFinished {
-			return nil
 		}
 		if len(events) == pageSize {
 			continue
@@ -158,9 +187,12 @@ func (m *Manager) pause(t *tail) time.Duration {
 	return min(time.Duration(t.watchers)*wakeCost, tailPoll)
 }
 
-// forget makes the next watcher start a new tail.
-func (m *Manager) forget(t *tail) {
+// drop ends the watching of a tail with an error, and makes the next watcher start a new one.
+func (m *Manager) drop(t *tail, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.tails, t.runID)
+	if m.tails[t.runID] == t {
+		delete(m.tails, t.runID)
+	}
+	t.ring.fail(err)
 }

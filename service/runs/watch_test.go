@@ -3,27 +3,44 @@ package runs_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// A watcher that asks for events after the run's last one, before that exists, still learns of the end.
-func TestAWatcherAheadOfTheRun(t *testing.T) {
+// A watcher that comes back after an event that the log does not have learns of it at once, and how much of what it has seen is
+// still there: up to the last event of the generation that it names.
+func TestAWatcherAheadOfTheLog(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m, work, _ := replica(t, db, "a", nil)
-	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	time.AfterFunc(100*time.Millisecond, work) // the run is active when it is asked for
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	got, err := m.Watch(ctx, run.ID, 1000, func(e runs.Event) error {
-		t.Errorf("event %d came", e.Sequence)
-		return nil
-	})
-	if err != nil || got.State != runs.Succeeded {
-		t.Errorf("%+v, %v", got, err)
+	run := startLong(t, db, m)
+	db.Do("UPDATE cleanupd.event SET generation = CASE WHEN sequence <= 2000 THEN 7 ELSE 8 END")
+	seen := errors.New("an event came")
+	for _, state := range []runs.State{runs.Queued, runs.Succeeded} {
+		if state == runs.Succeeded {
+			work()
+			watch(t, m, run.ID)
+		}
+		for after, shared := range map[runs.Place]int64{
+			{Sequence: 2000, Generation: 7}: 2000, {Sequence: 2001, Generation: 8}: 2001, {Sequence: 2999}: 2999,
+			{Sequence: 2010, Generation: 7}: 2000, {Sequence: 2000, Generation: 8}: 0, {Sequence: 5000, Generation: 8}: 3000,
+			{Sequence: 10, Generation: 9}: 0, {Sequence: 5000}: 0,
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, err := m.Watch(ctx, run.ID, after, func(runs.Event) error { return seen })
+			cancel()
+			var lost *runs.ReplacedError
+			if errors.As(err, &lost) {
+				if lost.RunID != run.ID || lost.AfterSequence != shared || shared == after.Sequence {
+					t.Errorf("%s, after %+v: %v", state, after, err)
+				}
+			} else if shared != after.Sequence || !errors.Is(err, seen) {
+				t.Errorf("%s, after %+v: %v", state, after, err)
+			}
+		}
 	}
 }
 
@@ -35,7 +52,7 @@ func TestAWatcherOfARunThatIsForgotten(t *testing.T) {
 	run := startLong(t, db, m)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := m.Watch(ctx, run.ID, 0, func(e runs.Event) error {
+	_, err := m.Watch(ctx, run.ID, runs.Place{}, func(e runs.Event) error {
 		if e.Sequence == 1 {
 			work()
 			watch(t, m, run.ID) // until the ring is far ahead
@@ -45,5 +62,74 @@ func TestAWatcherOfARunThatIsForgotten(t *testing.T) {
 	})
 	if !errors.Is(err, runs.ErrNotFound) {
 		t.Error(err)
+	}
+}
+
+// Watchers of a run whose log is replaced by another learn how much of what they were sent is in that one. Those that were sent
+// nothing else go on with it, and nobody who comes then is sent what is only remembered.
+func TestAWatchedLogThatIsReplaced(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		replace string // $1 is the id of the run
+		shared  int64  // the last event that both have; -1: the run is gone
+	}{
+		"shorter":            {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid AND sequence > 2990", 2990},
+		"of the same length": {"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid AND sequence > 2990", 2990},
+		"quite another":      {"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid", 0},
+		"empty":              {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid", 0},
+		"gone":               {"DELETE FROM cleanupd.run WHERE id = $1::text::uuid", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			m, _, _ := replica(t, db, "a", nil)
+			run := startLong(t, db, m)
+			db.Do("UPDATE cleanupd.event SET generation = CASE WHEN sequence <= 2000 THEN 7 ELSE 8 END")
+			errEnd := errors.New("the new log has ended")
+			replaced := make(chan struct{})
+			begin := func(waitAt int64) <-chan error { // a watcher who waits there until the log is replaced
+				reached, done := make(chan struct{}), make(chan error, 1)
+				go func() {
+					_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(e runs.Event) error {
+						if e.Sequence == waitAt {
+							close(reached)
+							<-replaced
+						}
+						if e.Generation == 10 {
+							return errEnd
+						}
+						return nil
+					})
+					done <- err
+				}()
+				<-reached
+				return done
+			}
+			ahead, behind := begin(3000), begin(1)
+			db.Do(c.replace, run.ID)
+			db.Do(`INSERT INTO cleanupd.event (run_id, sequence, generation, body) SELECT id, (SELECT count(*) FROM cleanupd.event) + 1, 10, '{"Kind": "log"}' FROM cleanupd.run`)
+			var seen []runs.Place
+			_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(e runs.Event) error {
+				seen = append(seen, e.Place)
+				if e.Generation == 10 {
+					return errEnd
+				}
+				return nil
+			})
+			if stored := places(t, db); !slices.Equal(seen, stored) || c.shared >= 0 && !errors.Is(err, errEnd) || c.shared < 0 && !errors.Is(err, runs.ErrNotFound) {
+				t.Errorf("a new watcher saw %d events, %d are stored: %v", len(seen), len(stored), err)
+			}
+			close(replaced)
+			for who, err := range map[string]error{"ahead": <-ahead, "behind": <-behind} {
+				var lost *runs.ReplacedError
+				switch {
+				case c.shared < 0 && errors.Is(err, runs.ErrNotFound):
+				case c.shared > 0 && who == "behind" && errors.Is(err, errEnd):
+				case c.shared >= 0 && errors.As(err, &lost) && lost.AfterSequence == c.shared && (who == "ahead" || c.shared == 0):
+				default:
+					t.Errorf("the watcher %s: %v", who, err)
+				}
+			}
+		})
 	}
 }

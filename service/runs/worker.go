@@ -154,7 +154,7 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 				return again
 			}
 			if err == nil {
-				if err = m.part(ctx, c, full); err == nil {
+				if err = m.part(ctx, c, reason, full); err == nil {
 					log.Warn("left the run", "reason", errFenced)
 					return nil
 				}
@@ -166,7 +166,7 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 
 // part leaves a run that another replica has by now, or that has ended: its log is told why, which this replica could not say
 // before. If it ended here, by a COMMIT that was not answered, the end is recorded as if it had been.
-func (m *Manager) part(ctx context.Context, c *claim, reason string) error {
+func (m *Manager) part(ctx context.Context, c *claim, reason error, text string) error {
 	var here *Run
 	err := m.within(ctx, m.patience, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
@@ -180,8 +180,9 @@ func (m *Manager) part(ctx context.Context, c *claim, reason string) error {
 				return nil
 			case err != nil:
 				return err
+			case state.Active() && errors.Is(reason, errFenced): // its log says so already
 			case state.Active():
-				return appendEvents(ctx, tx, c.id, epoch, Event{Kind: LogLine, Level: tasks.Warning, Task: c.atWork(), Message: fmt.Sprintf("replica %s let go of the run: %s", m.replica, reason)})
+				return appendEvents(ctx, tx, c.id, epoch, Event{Kind: LogLine, Level: tasks.Warning, Task: c.atWork(), Message: fmt.Sprintf("replica %s let go of the run: %s", m.replica, text)})
 			case epoch == c.epoch:
 				here, err = get(ctx, tx, c.id)
 			}

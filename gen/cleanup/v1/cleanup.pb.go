@@ -695,8 +695,11 @@ type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run's id.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// 1, 2, 3 … without gaps within a run.
+	// 1, 2, 3 … without gaps within a run. Should the database lose events, others get their sequences.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Tells the event from another one of the run with the same sequence, which was lost. It is the same for many events in a row,
+	// and later ones do not always have a greater one. 0: an earlier version of the service wrote the event.
+	LogGeneration int64 `protobuf:"varint,10,opt,name=log_generation,json=logGeneration,proto3" json:"log_generation,omitempty"`
 	// When it happened, by the database server's clock.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
 	// What happened.
@@ -754,6 +757,13 @@ func (x *RunEvent) GetRunId() string {
 func (x *RunEvent) GetSequence() int64 {
 	if x != nil {
 		return x.Sequence
+	}
+	return 0
+}
+
+func (x *RunEvent) GetLogGeneration() int64 {
+	if x != nil {
+		return x.LogGeneration
 	}
 	return 0
 }
@@ -1495,6 +1505,9 @@ type WatchRunRequest struct {
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// Only events after this one; 0, the default: all.
 	AfterSequence int64 `protobuf:"varint,2,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
+	// The `log_generation` of that event as it was received, so that the stream continues the same log. 0, the default: whatever event
+	// has that sequence.
+	LogGeneration int64 `protobuf:"varint,3,opt,name=log_generation,json=logGeneration,proto3" json:"log_generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1539,6 +1552,13 @@ func (x *WatchRunRequest) GetRunId() string {
 func (x *WatchRunRequest) GetAfterSequence() int64 {
 	if x != nil {
 		return x.AfterSequence
+	}
+	return 0
+}
+
+func (x *WatchRunRequest) GetLogGeneration() int64 {
+	if x != nil {
+		return x.LogGeneration
 	}
 	return 0
 }
@@ -2679,10 +2699,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"free_bytes\x18\b \x01(\x03H\x01R\tfreeBytes\x88\x01\x01B\r\n" +
 	"\v_dead_bytesB\r\n" +
-	"\v_free_bytes\"\xd9\x03\n" +
+	"\v_free_bytes\"\x80\x04\n" +
 	"\bRunEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12.\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12%\n" +
+	"\x0elog_generation\x18\n" +
+	" \x01(\x03R\rlogGeneration\x12.\n" +
 	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x129\n" +
 	"\vrun_started\x18\x04 \x01(\v2\x16.cleanup.v1.RunStartedH\x00R\n" +
 	"runStarted\x12<\n" +
@@ -2736,10 +2758,11 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\fmax_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x12\x16\n" +
 	"\x06detach\x18\x06 \x01(\bR\x06detach\"@\n" +
 	"\x12RunCleanupResponse\x12*\n" +
-	"\x05event\x18\x01 \x01(\v2\x14.cleanup.v1.RunEventR\x05event\"O\n" +
+	"\x05event\x18\x01 \x01(\v2\x14.cleanup.v1.RunEventR\x05event\"v\n" +
 	"\x0fWatchRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12%\n" +
-	"\x0eafter_sequence\x18\x02 \x01(\x03R\rafterSequence\">\n" +
+	"\x0eafter_sequence\x18\x02 \x01(\x03R\rafterSequence\x12%\n" +
+	"\x0elog_generation\x18\x03 \x01(\x03R\rlogGeneration\">\n" +
 	"\x10WatchRunResponse\x12*\n" +
 	"\x05event\x18\x01 \x01(\v2\x14.cleanup.v1.RunEventR\x05event\"&\n" +
 	"\rGetRunRequest\x12\x15\n" +

@@ -47,11 +47,16 @@ type CleanupServiceClient interface {
 	// INVALID_ARGUMENT for an unknown task, ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE, with
 	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once. A run that does not succeed ends the stream
 	// with the cause's code: CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL.
+	//
+	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with DATA_LOSS (ErrorInfo
+	// reason LOG_REPLACED, with the run_id and the after_sequence from which to watch the run again: the events up to that one are
+	// still there). NOT_FOUND if it lost the run itself: start another.
 	RunCleanup(ctx context.Context, in *RunCleanupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunCleanupResponse], error)
 	// WatchRun streams the events of a run after `after_sequence`: past ones first, then live ones, to the end.
 	//
-	// NOT_FOUND for an unknown run. INVALID_ARGUMENT for a negative `after_sequence`. The stream ends with the same status as
-	// that of RunCleanup.
+	// NOT_FOUND for an unknown run. INVALID_ARGUMENT for a negative `after_sequence` or `log_generation`. DATA_LOSS, as of RunCleanup,
+	// if the run's log does not have the event `after_sequence`, or has another one there by `log_generation`. The stream ends with the
+	// same status as that of RunCleanup.
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
 	// GetRun returns one run. NOT_FOUND for an unknown one.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
@@ -232,11 +237,16 @@ type CleanupServiceServer interface {
 	// INVALID_ARGUMENT for an unknown task, ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE, with
 	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once. A run that does not succeed ends the stream
 	// with the cause's code: CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL.
+	//
+	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with DATA_LOSS (ErrorInfo
+	// reason LOG_REPLACED, with the run_id and the after_sequence from which to watch the run again: the events up to that one are
+	// still there). NOT_FOUND if it lost the run itself: start another.
 	RunCleanup(*RunCleanupRequest, grpc.ServerStreamingServer[RunCleanupResponse]) error
 	// WatchRun streams the events of a run after `after_sequence`: past ones first, then live ones, to the end.
 	//
-	// NOT_FOUND for an unknown run. INVALID_ARGUMENT for a negative `after_sequence`. The stream ends with the same status as
-	// that of RunCleanup.
+	// NOT_FOUND for an unknown run. INVALID_ARGUMENT for a negative `after_sequence` or `log_generation`. DATA_LOSS, as of RunCleanup,
+	// if the run's log does not have the event `after_sequence`, or has another one there by `log_generation`. The stream ends with the
+	// same status as that of RunCleanup.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
 	// GetRun returns one run. NOT_FOUND for an unknown one.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)

@@ -1,0 +1,249 @@
+package runs_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/localpg"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// cluster is a Campaign database on a primary that has a standby.
+type cluster struct {
+	*pgtest.DB
+	t                testing.TB
+	primary, standby *localpg.Server
+	both             *pgxpool.Pool // of whichever of them accepts writes
+}
+
+// asynchronous is a cluster whose standby may fall behind.
+func asynchronous(t *testing.T) *cluster {
+	t.Helper()
+	db, primary := migrated(t)
+	standby, err := primary.AsynchronousStandby(t.Context())
+	return newCluster(t, db, primary, standby, err)
+}
+
+func newCluster(t *testing.T, db *pgtest.DB, primary, standby *localpg.Server, err error) *cluster {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Stop)
+	db.Reset()
+	hosts, err := url.Parse(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := url.Parse(standby.URL("", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := hosts.Query()
+	query.Set("host", query.Get("host")+","+second.Query().Get("host"))
+	query.Set("port", query.Get("port")+","+second.Query().Get("port"))
+	hosts.RawQuery = query.Encode()
+	return &cluster{db, t, primary, standby, pool(t, hosts.String())}
+}
+
+// do fails the test on an error of something that is done to the cluster.
+func (c *cluster) do(errs ...error) {
+	c.t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// replica is a replica that works, if it does, on whichever server accepts writes.
+func (c *cluster) replica(t *testing.T, name string, change func(*runs.Config)) (m *runs.Manager, work func()) {
+	t.Helper()
+	m, work, _ = replica(t, c.DB, name, func(config *runs.Config) {
+		config.Pool = c.both
+		if change != nil {
+			change(config)
+		}
+	})
+	return m, work
+}
+
+// fallBehind makes the standby lack what is committed from now on.
+func (c *cluster) fallBehind() {
+	c.t.Helper()
+	c.do(c.standby.FallBehind(c.t.Context(), c.primary))
+}
+
+// failOver crashes the primary and promotes the standby, which the test's own queries use from then on.
+func (c *cluster) failOver() {
+	c.t.Helper()
+	c.primary.Crash()
+	c.do(c.standby.Promote(c.t.Context()))
+	c.Pool = c.both
+	c.both.Reset()
+}
+
+// spectator watches a run as a client does that resumes from what it is told.
+type spectator struct {
+	events []runs.Event
+	lost   int  // how often events were lost that it had seen
+	gone   bool // the run is
+}
+
+// spectate watches until the run has ended, or is gone.
+func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) <-chan spectator {
+	t.Helper()
+	seen := make(chan spectator, 1)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	go func() {
+		defer stop()
+		var s spectator
+		for {
+			var after runs.Place
+			if n := len(s.events); n > 0 {
+				after = s.events[n-1].Place
+			}
+			_, err := m.Watch(ctx, id, after, func(e runs.Event) error {
+				if e.Sequence != int64(len(s.events)+1) {
+					t.Errorf("event %d follows %d", e.Sequence, len(s.events))
+				}
+				s.events = append(s.events, e)
+				time.Sleep(slow)
+				return nil
+			})
+			var lost *runs.ReplacedError
+			switch {
+			case errors.As(err, &lost):
+				s.lost++
+				s.events = s.events[:lost.AfterSequence]
+				continue
+			case errors.Is(err, runs.ErrNotFound):
+				s.gone = true
+			case err != nil && ctx.Err() == nil: // the database did not answer
+				time.Sleep(20 * time.Millisecond)
+				continue
+			case err != nil:
+				t.Error(err)
+			}
+			seen <- s
+			return
+		}
+	}()
+	return seen
+}
+
+// places are those of the stored log of the only run.
+func places(t *testing.T, db *pgtest.DB) []runs.Place {
+	t.Helper()
+	rows, err := db.Query(t.Context(), "SELECT sequence, generation FROM cleanupd.event ORDER BY sequence")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := pgx.CollectRows(rows, pgx.RowToStructByPos[runs.Place])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+// check compares what a spectator saw with the stored log.
+func (s spectator) check(t *testing.T, stored []runs.Place) {
+	t.Helper()
+	if len(s.events) != len(stored) {
+		t.Errorf("%d events were seen, %d are stored", len(s.events), len(stored))
+		return
+	}
+	for i, e := range s.events {
+		if e.Place != stored[i] {
+			t.Errorf("event %+v was seen, %+v is stored", e.Place, stored[i])
+		}
+	}
+}
+
+// A failover to a standby that lags undoes events that were sent, and the batches of that time: the run goes on from where the
+// standby is, deletes all that is obsolete there, and every watcher learns which of its events are gone.
+func TestFailoverToALateStandby(t *testing.T) {
+	t.Parallel()
+	const rows = 1_000
+	c := asynchronous(t)
+	sessions(c.DB, rows)
+	a, work := c.replica(t, "a", slowly)
+	b, _ := c.replica(t, "b", nil)
+	run := start(t, a, runs.Request{Tasks: []string{"sessions", "reactions"}})
+	watchers := []<-chan spectator{spectate(t, a, run.ID, 0), spectate(t, b, run.ID, 0), spectate(t, b, run.ID, 300*time.Millisecond)}
+	work()
+	untilDeleting(t, c.DB, run.ID)
+	c.fallBehind()
+	c.Until("SELECT (count(*) >= 6)::int FROM cleanupd.event") // which the first watchers have within a second
+	time.Sleep(time.Second)
+	late := places(t, c.DB)
+	c.failOver()
+	events := watch(t, b, run.ID)
+	checkFinished(t, events, rows)
+	if left := c.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
+		t.Errorf("%d rows are left", left)
+	}
+	stored, lost := places(t, c.DB), 0
+	for _, w := range watchers {
+		s := <-w
+		s.check(t, stored)
+		lost += s.lost
+	}
+	if lost < 2 || stored[len(late)-1] == late[len(late)-1] {
+		t.Errorf("%d watchers lost events", lost)
+	}
+}
+
+// A run of which the standby knows nothing is gone after the failover: who watched it learns that, its worker stops, and the next
+// run has all there is to do.
+func TestARunThatIsLost(t *testing.T) {
+	t.Parallel()
+	const rows = 1_000
+	c := asynchronous(t)
+	sessions(c.DB, rows)
+	a, work := c.replica(t, "a", slowly)
+	c.fallBehind()
+	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
+	watchers := []<-chan spectator{spectate(t, a, run.ID, 0), spectate(t, a, run.ID, 0)}
+	work()
+	untilDeleting(t, c.DB, run.ID)
+	c.failOver()
+	for _, w := range watchers {
+		if s := <-w; !s.gone {
+			t.Errorf("a watcher saw %d events, and lost some %d times", len(s.events), s.lost)
+		}
+	}
+	if left := c.Int("SELECT count(*) FROM XtkSessionInfo"); left != rows {
+		t.Errorf("%d rows are left", left)
+	}
+	checkFinished(t, watch(t, a, start(t, a, runs.Request{Tasks: []string{"sessions"}}).ID), rows)
+}
+
+// A run that is queued again after the failover, since the standby did not know that it began, is begun again: by the replica that
+// had it, too.
+func TestARunThatIsQueuedAgain(t *testing.T) {
+	t.Parallel()
+	const rows = 1_000
+	c := asynchronous(t)
+	sessions(c.DB, rows)
+	a, work := c.replica(t, "a", slowly)
+	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
+	watcher := spectate(t, a, run.ID, 0)
+	c.fallBehind()
+	work()
+	untilDeleting(t, c.DB, run.ID)
+	c.Until("SELECT (count(*) > 3)::int FROM cleanupd.event")
+	time.Sleep(time.Second) // until they are sent
+	c.failOver()
+	s := <-watcher
+	checkFinished(t, s.events, rows)
+	s.check(t, places(t, c.DB))
+	if s.lost == 0 || s.events[0].Kind != runs.RunStarted {
+		t.Errorf("events were lost %d times; the first one is %s", s.lost, s.events[0].Kind)
+	}
+}
