@@ -4,26 +4,31 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service"
 )
 
 // patience is how long a client tries to resume watching a run whose server is gone.
 const patience = time.Minute
 
-// following receives a run's events, and resumes when the server that sends them is replaced.
+// following receives a run's events, and resumes when the server that sends them is replaced, or the log that has them.
 type following struct {
-	ctx     context.Context
-	client  cleanupv1.CleanupServiceClient
-	receive func() (*cleanupv1.RunEvent, error)
-	runID   string
-	last    int64 // the sequence of the last event received
-	ended   bool  // that event ended the run
+	ctx        context.Context
+	client     cleanupv1.CleanupServiceClient
+	receive    func() (*cleanupv1.RunEvent, error)
+	runID      string
+	last       int64 // the sequence of the last event received that holds
+	generation int64 // of that event's log; 0: unknown
+	ended      bool  // the last event received ended the run
+	gone       bool  // the run is
 }
 
 // follow shows a run to its end. If the user interrupts it, or the server is lost, the error says that the run goes on, or may.
@@ -32,6 +37,8 @@ func follow(w io.Writer, f *following) error {
 	switch {
 	case f.runID == "" || f.ended:
 		return err
+	case f.gone:
+		return fmt.Errorf("run %s is gone: the database lost it, as in a failover to a standby that lagged, or it was deleted", f.runID)
 	case f.ctx.Err() != nil:
 		return fmt.Errorf("run %[1]s goes on: cleanupd runs watch %[1]s shows it, cleanupd runs cancel %[1]s stops it", f.runID)
 	case err != nil:
@@ -55,23 +62,39 @@ func received[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ R
 func (f *following) next() (*cleanupv1.RunEvent, error) {
 	e, err := f.receive()
 	if err == nil {
-		f.runID, f.last, f.ended = e.GetRunId(), e.GetSequence(), e.GetRunFinished() != nil
+		f.runID, f.last, f.generation, f.ended = e.GetRunId(), e.GetSequence(), e.GetLogGeneration(), e.GetRunFinished() != nil
 	}
+	f.gone = status.Code(err) == codes.NotFound
 	return e, err
 }
 
-// lost reports whether the server was lost before the run ended.
-func (f *following) lost(err error) bool {
-	return status.Code(err) == codes.Unavailable && f.runID != "" && !f.ended
+// again says why the run is to be watched again after an error; empty: it is not.
+func (f *following) again(err error) string {
+	s := status.Convert(err)
+	switch {
+	case f.runID == "" || f.ended:
+	case s.Code() == codes.Unavailable:
+		return "the server is gone: trying for a minute to come back to the run"
+	case s.Code() == codes.DataLoss:
+		for _, detail := range s.Details() {
+			info, _ := detail.(*errdetails.ErrorInfo)
+			after, err := strconv.ParseInt(info.GetMetadata()["after_sequence"], 10, 64)
+			if err == nil && info.GetReason() == service.LogReplaced {
+				f.last, f.generation = after, 0
+				return fmt.Sprintf("the database lost the events after the first %d, as in a failover: going on from there", after)
+			}
+		}
+	}
+	return ""
 }
 
-// comeBack watches the run from the event after the last one, as soon as a server answers; lost is the error that made that
+// comeBack watches the run from the event after the last one that holds, as soon as a server answers; lost is the error that made that
 // necessary.
 func (f *following) comeBack(lost error) (*cleanupv1.RunEvent, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
 	return backoff.Retry(f.ctx, func() (*cleanupv1.RunEvent, error) {
-		stream, err := f.client.WatchRun(f.ctx, &cleanupv1.WatchRunRequest{RunId: f.runID, AfterSequence: f.last})
+		stream, err := f.client.WatchRun(f.ctx, &cleanupv1.WatchRunRequest{RunId: f.runID, AfterSequence: f.last, LogGeneration: f.generation})
 		if err != nil {
 			return nil, lost
 		}

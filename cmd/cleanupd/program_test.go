@@ -136,6 +136,43 @@ func TestInterruptedClient(t *testing.T) {
 	}
 }
 
+// A client that was sent events which the database lost says so, and goes on from where the log still holds; it ends when the run
+// itself is lost.
+func TestClientOfALogThatIsReplaced(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
+	r := serve(t, "--database-url", db.URL(), "--lease", "1s")
+	losing := func(sql string, release bool) (code int, out, errs string) {
+		tx := db.Hold("LOCK TABLE XtkAudit")
+		stdout, stderr := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}
+		ended := make(chan int, 1)
+		go func() {
+			ended <- run(t.Context(), []string{"run", "--server", r.grpc, "--task", "audit-trail"}, stdout, stderr)
+		}()
+		stdout.wait(t.Context(), `\] audit-trail `) // progress, five seconds after the task began
+		db.Do(sql)
+		if release {
+			stdout.wait(t.Context(), "lost")
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code = <-ended
+		_ = tx.Rollback(t.Context())
+		return code, stdout.text.String(), stderr.text.String()
+	}
+	code, out, errs := losing(`WITH lost AS (DELETE FROM cleanupd.event WHERE sequence > 2)
+		UPDATE cleanupd.run SET last_sequence = 2, epoch = epoch + 1, lease_until = clock_timestamp() WHERE state = 'RUNNING'`, true)
+	if code != 0 || strings.Count(out, "the database lost the events after the first 2, as in a failover: going on from there\n") != 1 || !regexp.MustCompile(`\naudit-trail +succeeded +3 `).MatchString(out) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	code, out, errs = losing("DELETE FROM cleanupd.run WHERE state = 'RUNNING'", false)
+	if code != 1 || !regexp.MustCompile(`run \S+ is gone: the database lost it`).MatchString(errs) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
 // The demo leaves nothing behind when its terminal is closed, or its output is no longer read.
 func TestDemoThatIsLeft(t *testing.T) {
 	t.Parallel()

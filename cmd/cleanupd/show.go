@@ -13,6 +13,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/term"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -24,11 +26,13 @@ func show(w io.Writer, f *following) error {
 	v := &view{w: w, columns: columns(w)}
 	for {
 		event, err := f.next()
-		if f.lost(err) {
-			if err := v.line("the server is gone: trying for a minute to come back to the run"); err != nil {
+		for why := f.again(err); why != ""; why = f.again(err) {
+			if err := v.line(why); err != nil {
 				return err
 			}
-			event, err = f.comeBack(err)
+			if event, err = f.comeBack(err); status.Code(err) == codes.Unavailable {
+				break
+			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
