@@ -192,6 +192,9 @@ func (m *Manager) part(ctx context.Context, c *claim, reason error, text string)
 	if err == nil && here != nil {
 		m.ended(here)
 	}
+	if errors.Is(err, errFenced) { // nobody holds it, by the history of this server
+		return nil
+	}
 	return err
 }
 
