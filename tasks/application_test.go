@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ type application struct {
 	rng  *rand.Rand
 	m    *model
 	done map[row]fate
+	mu   sync.Mutex // held while it has something to write
 }
 
 // work continues until the context ends. It waits for a server that restarts.
@@ -78,6 +80,7 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 		}
 		key := a.m.db.Table(r.table).Key
 		var err error
+		a.mu.Lock()
 		switch what {
 		case 0: // a new row
 			next++
@@ -91,6 +94,7 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 		default:
 			err = a.write(ctx, r, fresh, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
 		}
+		a.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			t.Errorf("the application: %v", err)
 			return

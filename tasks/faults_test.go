@@ -2,10 +2,12 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +26,7 @@ import (
 
 var (
 	faultSeeds  = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes; a third of it in each of some special settings")
-	faultsWhere = flag.String("faults-where", "", "only where the database is thus: here, with poison rows, in foreign tables, on Citus")
+	faultsWhere = flag.String("faults-where", "", "only in this setting: here, with a standby, with poison rows, in foreign tables, on Citus")
 	onlyFault   = flag.String("only-fault", "", "this fault alone, again and again, by its name")
 )
 
@@ -32,12 +34,16 @@ var (
 var settings = map[string]struct {
 	database func(t *testing.T) (*pgtest.DB, *localpg.Server)
 	prepare  func(db *pgtest.DB, m *model, rng *rand.Rand) // nil: it is as usual
+	standby  bool                                          // the server has an asynchronous one
 }{
-	"here":              {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, nil},
-	"in foreign tables": {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, toForeignTables},
-	"with poison rows":  {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }, func(db *pgtest.DB, m *model, rng *rand.Rand) { plant(db, m, rng, 200) }},
-	"on Citus":          {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Citus(t), nil }, toShards},
+	"here":              {private, nil, false},
+	"with a standby":    {private, nil, true},
+	"in foreign tables": {private, toForeignTables, false},
+	"with poison rows":  {private, func(db *pgtest.DB, m *model, rng *rand.Rand) { plant(db, m, rng, 200) }, false},
+	"on Citus":          {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Citus(t), nil }, toShards, false},
 }
+
+func private(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }
 
 // scene is a run under attack: two replicas, each behind its own network, on a separate server.
 type scene struct {
@@ -45,10 +51,13 @@ type scene struct {
 	rng      *rand.Rand
 	db       *pgtest.DB
 	server   *localpg.Server
-	disk     *pgtest.Disk // of the database; nil: none that can be filled
-	networks []*badnet.Proxy
+	disk     *pgtest.Disk    // of the database; nil: none that can be filled
+	standby  *localpg.Server // nil: there is none
+	networks []*badnet.Proxy // to the server
+	reserves []*badnet.Proxy // to the standby
 	replicas []*replica
 	revivals sync.WaitGroup
+	app      *application
 }
 
 // always makes a fault of something that can happen at any moment.
@@ -72,7 +81,11 @@ var faults = map[string]func(s *scene, i int) bool{
 	"server restarted, immediate": func(s *scene, _ int) bool { return s.restart(false) },
 	"standby away for a while":    func(s *scene, _ int) bool { return s.stall() },
 	"disk full for a while":       func(s *scene, _ int) bool { return s.fill() },
+	lateStandby:                   (*scene).failOver,
 }
+
+// lateStandby is a fault that happens once in a scene.
+const lateStandby = "failover to a late standby"
 
 func (s *scene) within(from, to int) time.Duration {
 	return time.Duration(from+s.rng.IntN(to-from)) * time.Millisecond
@@ -162,8 +175,28 @@ func (s *scene) fill() bool {
 	return true
 }
 
+// failOver promotes the standby, which lacks what the server has committed within a while. The application commits nothing
+// in that while, so that it is known what it wrote.
+func (s *scene) failOver(int) bool {
+	if s.standby == nil {
+		return false
+	}
+	s.app.mu.Lock()
+	defer s.app.mu.Unlock()
+	err := s.standby.FallBehind(s.t.Context(), s.server)
+	time.Sleep(s.within(100, 1500))
+	s.server.Crash()
+	if err := errors.Join(err, s.standby.Promote(s.t.Context())); err != nil {
+		s.t.Error(err)
+	}
+	s.db.MoveTo(s.standby)
+	s.server, s.standby, s.networks = s.standby, nil, s.reserves
+	return true
+}
+
 // Whatever happens to the replicas, their network and the database, a run ends; it has deleted what is obsolete by the
-// rules at its clock, and nothing else; its account is exact; and every watcher sees every event once.
+// rules at its clock, and nothing else; its account is exact; and every watcher sees every event once, but for those that it is
+// told were lost.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t) // skips where there is no PostgreSQL
@@ -173,7 +206,7 @@ func TestFaults(t *testing.T) {
 	t.Run("logs", func(t *testing.T) {
 		for where, setting := range settings {
 			seeds := *faultSeeds
-			if setting.prepare != nil {
+			if setting.prepare != nil || setting.standby {
 				seeds = (seeds + 2) / 3
 			}
 			for i := range seeds {
@@ -185,7 +218,10 @@ func TestFaults(t *testing.T) {
 					t.Parallel()
 					s := &scene{t: t, rng: rand.New(rand.NewPCG(seed, 4))}
 					s.db, s.server = setting.database(t)
-					if s.server != nil {
+					switch {
+					case setting.standby:
+						s.addStandby()
+					case s.server != nil:
 						var err error
 						if s.disk, err = pgtest.OnDisk(t, s.db, s.server); err != nil {
 							t.Logf("the disk does not fill up: %v", err)
@@ -205,6 +241,18 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// addStandby starts a standby of the server.
+func (s *scene) addStandby() {
+	s.t.Helper()
+	standby, err := s.server.AsynchronousStandby(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(standby.Stop)
+	s.standby = standby
+	s.db.Reset()
+}
+
 // underFaults makes a random database, attacks its run, and checks the result. It returns the faults that the run
 // encountered.
 func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest.DB, m *model, rng *rand.Rand)) map[string]int {
@@ -219,7 +267,13 @@ func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest
 	for range 2 {
 		network := badnet.New(t, s.db.URL(), time.Millisecond)
 		s.networks = append(s.networks, network)
-		s.replicas = append(s.replicas, newReplica(t, program, network.URL(s.db.URL())))
+		address := network.URL(s.db.URL())
+		if s.standby != nil {
+			reserve := badnet.New(t, s.standby.URL("", ""), time.Millisecond)
+			s.reserves = append(s.reserves, reserve)
+			address = bothHosts(address, reserve.URL(address))
+		}
+		s.replicas = append(s.replicas, newReplica(t, program, address))
 	}
 	stream, err := s.replicas[0].client.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Detach: true, ContinueOnError: m.poison != nil})
 	if err != nil {
@@ -232,12 +286,13 @@ func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest
 	id := first.GetEvent().GetRunId()
 
 	app := &application{db: s.db, rng: rand.New(rand.NewPCG(seed, 5)), m: m, done: map[row]fate{}}
+	s.app = app
 	running, ended := context.WithTimeout(t.Context(), 3*time.Minute) // it does end
 	var beside, watching sync.WaitGroup
 	beside.Go(func() { app.work(running, t) })
 	seen := make([][]*cleanupv1.RunEvent, 3)
 	for i := range seen {
-		watching.Go(func() { seen[i] = follow(running, t, s.replicas[i%2:], id) })
+		watching.Go(func() { seen[i] = follow(running, t, s.replicas[i%2:], id, nil) })
 	}
 	met := map[string]int{}
 	beside.Go(func() { s.attack(running, met) })
@@ -245,6 +300,14 @@ func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest
 	ended()
 	beside.Wait()
 	s.revivals.Wait()
+	if err := app.outlive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again, enough := context.WithTimeout(t.Context(), 3*time.Minute) // the end, too, may have been lost
+	defer enough()
+	for i := range seen {
+		seen[i] = follow(again, t, s.replicas[i%2:], id, seen[i])
+	}
 
 	events := seen[0]
 	for _, other := range seen[1:] {
@@ -252,14 +315,15 @@ func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest
 			t.Errorf("one watcher saw %d events, another %d, or others", len(events), len(other))
 		}
 	}
-	if err := app.outlive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	if s.server == nil { // what was prepared by sessions that have ended
 		s.superuser("SELECT recover_prepared_transactions()")
 	}
-	if n := s.db.Int("SELECT count(*) FROM cleanupd.event"); n != int64(len(events)) {
-		t.Errorf("%d events are stored, %d were seen", n, len(events))
+	var places []string
+	for _, e := range events {
+		places = append(places, fmt.Sprint(e.GetSequence(), " ", e.GetLogGeneration()))
+	}
+	if stored := s.db.Strings("SELECT concat_ws(' ', sequence, generation) FROM cleanupd.event ORDER BY sequence"); !slices.Equal(stored, places) {
+		t.Errorf("%d events are stored, %d or others were seen", len(stored), len(places))
 	}
 	if len(events) == 0 {
 		return met
@@ -301,9 +365,26 @@ func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest
 	return met
 }
 
+// bothHosts is a database's URL that has the hosts of two.
+func bothHosts(first, second string) string {
+	u, err := url.Parse(first)
+	if err != nil {
+		panic(err)
+	}
+	other, err := url.Parse(second)
+	if err != nil {
+		panic(err)
+	}
+	u.Host += "," + other.Host
+	return u.String()
+}
+
 // attack causes one fault after another until the run has ended, or there have been enough.
 func (s *scene) attack(ctx context.Context, met map[string]int) {
 	names := slices.Sorted(maps.Keys(faults))
+	if s.standby != nil { // once is enough, but it should happen
+		names = append(names, slices.Repeat([]string{lateStandby}, len(names)/2)...)
+	}
 	if *onlyFault != "" {
 		names = []string{*onlyFault}
 	}

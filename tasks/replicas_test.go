@@ -8,11 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -111,10 +113,15 @@ func (r *replica) end(signal syscall.Signal) (ok bool, err error) {
 	return true, err
 }
 
-// follow collects the events of a run to its end, from whichever replica answers, each once.
-func follow(ctx context.Context, t *testing.T, replicas []*replica, id string) (events []*cleanupv1.RunEvent) {
+// follow collects the events of a run to its end, from whichever replica answers, each once, after those that were seen before.
+// It drops those that it is told were lost.
+func follow(ctx context.Context, t *testing.T, replicas []*replica, id string, events []*cleanupv1.RunEvent) []*cleanupv1.RunEvent {
+	var last *cleanupv1.RunEvent
 	for turn := 0; ctx.Err() == nil; turn++ {
-		stream, err := replicas[turn%len(replicas)].client.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: id, AfterSequence: int64(len(events))})
+		if last = nil; len(events) > 0 {
+			last = events[len(events)-1]
+		}
+		stream, err := replicas[turn%len(replicas)].client.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: id, AfterSequence: last.GetSequence(), LogGeneration: last.GetLogGeneration()})
 		for err == nil {
 			var m *cleanupv1.WatchRunResponse
 			if m, err = stream.Recv(); err != nil {
@@ -124,16 +131,25 @@ func follow(ctx context.Context, t *testing.T, replicas []*replica, id string) (
 				t.Errorf("event %d follows %d", m.GetEvent().GetSequence(), len(events))
 				return events
 			}
-			events = append(events, m.GetEvent())
+			last = m.GetEvent()
+			events = append(events, last)
 		}
-		if len(events) > 0 && events[len(events)-1].GetRunFinished() != nil {
+		switch {
+		case status.Code(err) == codes.DataLoss:
+			n, err := strconv.Atoi(status.Convert(err).Details()[0].(*errdetails.ErrorInfo).GetMetadata()["after_sequence"])
+			if err != nil || n >= len(events) {
+				t.Errorf("after %d events: the first %d hold, %v", len(events), n, err)
+				return events
+			}
+			events = events[:n]
+		case errors.Is(err, io.EOF) || status.Code(err) != codes.Unavailable || last.GetRunFinished().GetRun().GetError() != "":
+			if last.GetRunFinished() == nil {
+				t.Errorf("after %d events: %v", len(events), err)
+			}
 			return events
+		default:
+			time.Sleep(20 * time.Millisecond)
 		}
-		if status.Code(err) != codes.Unavailable {
-			t.Errorf("after %d events: %v", len(events), err)
-			return events
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	t.Errorf("the run has not ended after %d events", len(events))
 	return events

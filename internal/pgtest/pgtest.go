@@ -158,6 +158,13 @@ func Private(t testing.TB) (*DB, *localpg.Server) {
 	return db, server
 }
 
+// MoveTo goes on with the same database on another server, such as a standby that was promoted.
+func (db *DB) MoveTo(server *localpg.Server) {
+	db.t.Helper()
+	db.address = server.URL
+	db.open(db.URL())
+}
+
 func (db *DB) open(url string) {
 	db.t.Helper()
 	pool, err := pgxpool.New(db.t.Context(), url)
