@@ -87,7 +87,7 @@ func newServe() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.databaseURL, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that ?passfile= or PGPASSFILE names")
+	f.StringVar(&c.databaseURL, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required); of several hosts, HOST1,HOST2, the one that accepts writes is used; the password is in it, or in the file that ?passfile= or PGPASSFILE names")
 	f.StringVar(&c.grpcListen, "grpc-listen", c.grpcListen, "the address for gRPC; port 0 picks a free one")
 	f.StringVar(&c.httpListen, "http-listen", c.httpListen, "the address for REST; port 0 picks a free one")
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are purged first; NAME=keep: keep its deliveries; may be repeated")
