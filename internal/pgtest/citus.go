@@ -48,20 +48,22 @@ func Citus(t testing.TB) *DB {
 			join += ", citus_add_node('127.0.0.1', " + port + ")"
 		}
 	}
+	alteringRoles.Lock()
 	onNode(t, citus.nodes[0], db.Name, join)
+	alteringRoles.Unlock()
 	db.open(db.URL())
 	db.Do(campaigndb.Schema)
 	return db
 }
 
-// distributing is held while a table is distributed: Citus then alters its owner's role, which all databases share.
-var distributing sync.Mutex
+// alteringRoles is held while Citus alters roles, which all databases share: when a node is added, and when a table is distributed.
+var alteringRoles sync.Mutex
 
 // Distribute distributes a table over the workers by a column.
 func (db *DB) Distribute(table, column string) {
 	db.t.Helper()
-	distributing.Lock()
-	defer distributing.Unlock()
+	alteringRoles.Lock()
+	defer alteringRoles.Unlock()
 	db.Do("SELECT create_distributed_table($1::text::regclass, $2, shard_count := 4)", table, column)
 }
 
