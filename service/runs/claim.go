@@ -54,10 +54,12 @@ func (c *claim) atWork() string {
 	return c.todo[0]
 }
 
-// What to claim: a run that is queued, or whose replica has fallen silent, but none that this replica is working on; or one
-// that was set back here, which may still be locked by a transaction of its own that was cut off.
+// What to claim: a run that is queued, or whose replica has fallen silent, but none that this replica is working on, nor one that a
+// newer version has begun with a task that this one does not know; or one that was set back here, which may still be locked by a
+// transaction of its own that was cut off.
 const (
 	waiting = `(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()) AND id <> ALL ($3::text[]::uuid[])
+		AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = run.id AND t.chosen AND t.name <> ALL ($4::text[]))
 		ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED`
 	setBack = "state = 'RUNNING' AND id = $3::text::uuid AND epoch = $4 FOR UPDATE"
 )
@@ -71,6 +73,14 @@ const newEpoch = "epoch = greatest(epoch + 1, (extract(epoch FROM clock_timestam
 // change while it runs, and every role may ask for its start, also where timelines are not shown.
 const held = "id = $1::text::uuid AND epoch = $2 AND server_start = pg_postmaster_start_time()"
 
+// taskNames are those of the tasks that this version knows.
+var taskNames = func() (names []string) {
+	for _, t := range tasks.Pipeline {
+		names = append(names, t.Name)
+	}
+	return names
+}()
+
 // take claims a run that waits for a replica; nil when there is none.
 func (m *Manager) take(ctx context.Context) (*claim, error) {
 	m.mu.Lock()
@@ -83,7 +93,7 @@ func (m *Manager) take(ctx context.Context) (*claim, error) {
 	if err := m.writable(ctx); err != nil { // or the claim would stand, and nothing follow
 		return nil, err
 	}
-	return m.claim(ctx, waiting, "", "", atWork)
+	return m.claim(ctx, waiting, "", "", atWork, taskNames)
 }
 
 // claim makes a run this replica's, and says so in the run's log; nil when there is none. reason is why the run is resumed;

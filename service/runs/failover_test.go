@@ -388,6 +388,25 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 	}
 }
 
+// A run with a task that only a newer version knows is left to that.
+func TestARunOfANewerVersion(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	db.Do("UPDATE cleanupd.task SET name = 'archive', chosen = true WHERE name = 'statistics' AND run_id::text = $1", run.ID)
+	work()
+	time.Sleep(time.Second)
+	if got, err := m.Get(t.Context(), run.ID); err != nil || got.State != runs.Queued {
+		t.Errorf("the run: %+v, %v", got, err)
+	}
+	db.Do("UPDATE cleanupd.task SET name = 'statistics' WHERE name = 'archive'")
+	if events := watch(t, m, run.ID); events[len(events)-1].Run.State != runs.Succeeded {
+		t.Errorf("the run: %+v", events[len(events)-1].Run)
+	}
+}
+
 // A replica that dies between a task's failure and the run's end leaves nothing to execute: the next one ends the run.
 func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	t.Parallel()

@@ -163,10 +163,7 @@ func (e InvalidError) Error() string {
 // Validate returns an InvalidError, or nil.
 func (r Request) Validate() error {
 	var wrong InvalidError
-	var valid []string
-	for _, t := range tasks.Pipeline {
-		valid = append(valid, t.Name)
-	}
+	valid := taskNames
 	for _, list := range []struct {
 		field string
 		names []string
