@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -159,18 +158,21 @@ func (j *journal) idle(d purge.Delta) bool {
 	return d.Empty() && d.Recorded == 0 && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && d.Cursor.Pending == nil && j.cursor.Pending == nil && time.Since(j.written) < checkEvery
 }
 
-// orFail ends a statement that returns the reason to stop: it divides by zero if there is no such run of this epoch.
-const orFail = " HAVING 1 / count(reason) = 1"
+// fenced is the SQLSTATE of a statement whose run is not held any more.
+const fenced = "CU001"
+
+// orFenced begins the selection of the reason to stop of a run that is held; otherwise the statement fails, and with it the transaction.
+const orFenced = "SELECT CASE WHEN count(reason) = 1 THEN max(reason) ELSE cleanupd.fenced() END FROM "
 
 // askSQL returns the reason to stop; accountSQL also writes a batch's account.
-const askSQL = "SELECT max(reason) FROM (SELECT " + stopReason + " AS reason) AS asked" + orFail
+const askSQL = orFenced + "(SELECT " + stopReason + " AS reason) AS asked"
 
 const accountSQL = withSpace + `, account AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
     tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8, remote_deliveries_left = remote_deliveries_left + $13,
     rows_refused = $14, rows_locked = $15, rows_kept = $16, rows_bound = $17, tables_left = $18
   WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
-SELECT max(reason) FROM account` + orFail
+` + orFenced + `account`
 
 // leftArgs are the parameters for the rows that a task left.
 func leftArgs(l purge.Left) []any { return []any{l.Refused, l.Locked, l.Kept, l.Bound, l.Tables} }
@@ -184,7 +186,7 @@ func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql str
 	}
 	var reason *string
 	if err := write(sql, args, &reason); err != nil {
-		if reason == nil && sqlstate.Is(err, pgerrcode.DivisionByZero) {
+		if sqlstate.Is(err, fenced) {
 			return errFenced
 		}
 		return err
