@@ -104,7 +104,7 @@ func (o *onClaim) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 // A claim of which the COMMIT is not answered stands: the replica goes on with it, and no setback is counted.
 func TestAClaimWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	for name, lease := range map[string]time.Duration{"waits for a standby": time.Second, "is cut": time.Hour} {
+	for name, lease := range map[string]time.Duration{"waits for a standby": 4 * time.Second, "is cut": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, _ := migrated(t)
@@ -123,7 +123,7 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 				}
 				standbyAway(db, true)
 				beside.Go(func() {
-					time.Sleep(12 * time.Second)
+					time.Sleep(20 * time.Second)
 					standbyAway(db, false)
 				})
 			}}
