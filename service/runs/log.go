@@ -30,7 +30,7 @@ func (e *ReplacedError) Error() string {
 func readLog(ctx context.Context, db campaign.Querier, runID string, after Place, limit int) (Place, []Event, error) {
 	rows, err := db.Query(ctx, `SELECT COALESCE(sequence, 0), COALESCE(generation, 0), COALESCE(time, create_time), body FROM cleanupd.run LEFT JOIN LATERAL
 		(SELECT sequence, generation, time, CASE WHEN sequence > $2 THEN body END AS body FROM cleanupd.event WHERE run_id = id AND sequence >= $2 ORDER BY sequence LIMIT $3) AS page ON true
-		WHERE id = $1::text::uuid ORDER BY sequence`, runID, after.Sequence, limit+1)
+		WHERE id = $1::text::uuid ORDER BY sequence`, runID, after.Sequence, int64(limit)+min(after.Sequence, 1))
 	if err != nil {
 		return after, nil, err
 	}
