@@ -28,7 +28,7 @@ var deliveryLogs = Task{
 // or proposition is known to be that delivery's by this log alone: the next run must find it.
 func neededByDeliveries(ctx context.Context, c *condition) (string, error) {
 	e := c.env
-	if _, ran := e.Succeeded[deliveries.Name]; !ran || e.DryRun || c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
+	if !e.keptDeliveries || e.DryRun || c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return "", nil
 	}
 	notes := &plan{} // the task deliveries has told them

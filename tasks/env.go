@@ -21,14 +21,17 @@ type Env struct {
 	Catalog *campaign.Catalog
 	Options *campaign.Options
 
-	set      *fixedSet  // of the current task; nil when it has none
-	looked   bool       // the next task need not look again
-	left     purge.Left // the obsolete rows that the current task had to leave
-	refusal  error      // the first by which a row refused in it; nil: none did, here
-	refused  error      // what it could not do to the end
-	expected int64      // rows that the current task will delete or update; negative when unknown
-	engine   *purge.Engine
-	journal  Journal
+	set     *fixedSet  // of the current task; nil when it has none
+	looked  bool       // the next task need not look again
+	left    purge.Left // the obsolete rows that the current task had to leave
+	refusal error      // the first by which a row refused in it; nil: none did, here
+	refused error      // what it could not do to the end
+	kept    bool       // parents in the set of the current task had to stay
+	// keptDeliveries says that deliveries which were to be deleted had to stay in this run, or may have, under a previous worker.
+	keptDeliveries bool
+	expected       int64 // rows that the current task will delete or update; negative when unknown
+	engine         *purge.Engine
+	journal        Journal
 
 	warning sync.Mutex
 	warned  map[string]bool // the engine's warnings during the current task
@@ -83,7 +86,7 @@ func (e *Env) run(ctx context.Context, t Task) (State, error) {
 	if t.Set != nil { // a cursor does not include the set: the task starts over
 		e.Cursor = purge.Cursor{}
 	}
-	e.left, e.refusal, e.refused = purge.Left{}, nil, nil
+	e.left, e.refusal, e.refused, e.kept = purge.Left{}, nil, nil, false
 	if slices.ContainsFunc(p.units, func(u unit) bool { return u.Unit == e.Cursor.Unit }) {
 		e.left = e.Cursor.Before
 	}

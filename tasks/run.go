@@ -72,6 +72,8 @@ func run(ctx context.Context, c Config, j Journal) error {
 	if err := e.engine.Retry(ctx, "the catalog", func() error { return e.check(ctx) }); err != nil {
 		return err
 	}
+	_, chosen := c.Succeeded[deliveries.Name]
+	e.keptDeliveries = chosen && !slices.ContainsFunc(c.Todo, func(t Task) bool { return t.Name == deliveries.Name })
 	var failed error
 	for _, t := range c.Todo {
 		if err := j.TaskStarted(ctx, t.Name); err != nil {
@@ -96,6 +98,9 @@ func run(ctx context.Context, c Config, j Journal) error {
 			failed = errors.Join(failed, fmt.Errorf("task %s failed: %s", t.Name, o.Problem))
 		}
 		o.Left, o.Detail = e.left, inWords(e.left)
+		if t.Name == deliveries.Name {
+			e.keptDeliveries = e.kept
+		}
 		if err := j.TaskFinished(ctx, o); err != nil {
 			return unwritten(err)
 		}

@@ -62,6 +62,7 @@ func (e *Env) bind(ids []int64) {
 // keep removes parents from the task's set: they, and what depends on them, are left alone in this run.
 func (e *Env) keep(ids []int64) {
 	stays := idSet(ids)
+	e.kept = e.kept || len(ids) > 0
 	e.set.ids = slices.DeleteFunc(slices.Clone(e.set.ids), func(id int64) bool { return stays[id] })
 }
 
