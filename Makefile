@@ -1,39 +1,92 @@
-# The commands of CONTRIBUTING.md. `make` alone lists them.
+# The commands of CONTRIBUTING.md. CI (.ci/run) calls them, too; each can be called alone.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+MAKEFLAGS += --no-print-directory
+.PHONY: help build demo test race modules vet nested lint generate check-generated vuln sbom fuzz model faults bench profile
 
-SEEDS ?= 30
-lint := go tool -modfile=tools/lint/go.mod golangci-lint
-buf := go tool -modfile=tools/go.mod buf
+# PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
+PKG ?= ./...
+RUN ?=
+ARGS ?=
+only := $(if $(RUN),-run '$(RUN)')
 
-.PHONY: help ci test race lint generate random faults bench demo
+tool := go tool -modfile=tools/
+buf := $(tool)go.mod buf
 
-help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+help: ## What there is to make
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1 \2/p' $(MAKEFILE_LIST) | while read -r target text; do printf '%-16s %s\n' "$$target" "$$text"; done
 
-ci: ## what CI does, on a clean checkout
-	.ci/run
+build: ## The program, ./cleanupd
+	go build -o cleanupd ./cmd/cleanupd
 
-test: ## all tests
-	go test ./...
+demo: ## A cleanup of a private database; ARGS='--rows 1000000 --keep'
+	go run ./cmd/cleanupd demo $(ARGS)
 
-race: ## all tests with the race detector
-	go test -race -timeout 30m ./...
+test: ## Tests; PKG=./service/runs RUN=TestWatchers ARGS=-v for some of them
+	go test $(only) $(PKG) $(ARGS)
 
-lint: ## the linters, and that of the API
+race: ## Tests under the race detector, as CI has them; PKG, RUN, ARGS
+	go test -race -timeout 30m $(only) $(PKG) $(ARGS)
+
+modules: ## What go.mod and go.sum say is true
+	go mod verify
+	go mod tidy -diff
+
+vet: ## go vet
 	go vet ./...
-	$(lint) run ./...
-	$(buf) lint
 
-generate: ## gen/ from proto/
+nested: ## Vet and test the modules bench, deploy and internal/dashboard; NESTED=deploy for one
+	@for module in $(NESTED); do
+		(cd "$$module" && go vet ./... && go test ./...)
+	done
+NESTED ?= bench deploy internal/dashboard
+
+lint: ## golangci-lint, and which package may import which
+	$(tool)lint/go.mod golangci-lint run ./...
+
+generate: ## gen/, after a change in proto/
 	$(buf) generate
 
-random: ## SEEDS random databases against the model
-	go test ./tasks -run 'TestRandomDatabases$$' -timeout 0 -seeds $(SEEDS)
+check-generated: ## The style of proto/, and whether gen/ is what it generates
+	@fresh=$$(mktemp -d)
+	trap 'rm -rf "$$fresh"' EXIT
+	$(buf) lint
+	$(buf) generate --output "$$fresh"
+	diff -r gen "$$fresh/gen"
 
-faults: ## SEEDS databases under attack in each setting, a third of it in special ones
-	go test ./tasks -run TestFaults -timeout 0 -fault-seeds $(SEEDS)
+GOVULNDB ?= https://vuln.go.dev
 
-bench: ## ratios against a plain DELETE
-	go -C bench run .
+vuln: ## Known vulnerabilities, if their database (GOVULNDB) can be reached
+	@if curl --silent --show-error --fail --max-time 10 --output /dev/null "$(GOVULNDB)/index/db.json"; then
+		$(tool)vuln/go.mod govulncheck -db "$(GOVULNDB)" ./...
+	else
+		echo "skipped: $(GOVULNDB) can not be reached from here"
+	fi
 
-demo: ## a private PostgreSQL, a database, a run
-	go run ./cmd/cleanupd demo
+sbom: ## The program's bill of materials, into the file SBOM, if given; it has no benchmark and no database in it
+	@fresh=$$(mktemp -d)
+	trap 'rm -rf "$$fresh"' EXIT
+	bill="$(SBOM)"
+	bill=$${bill:-$$fresh/sbom.json}
+	$(tool)sbom/go.mod cyclonedx-gomod app -json -output "$$bill" -main cmd/cleanupd .
+	grep -q '"name": "google.golang.org/grpc"' "$$bill"
+	if grep -E 'gonum|embedded-postgres' "$$bill"; then exit 1; fi
+
+fuzz: ## Each fuzz target for ten seconds; FUZZ=FuzzREST FUZZTIME=10m for one of them
+	.ci/fuzz "$(FUZZ)" "$(FUZZTIME)"
+
+model: ## Random databases against the model; SEEDS=1000
+	go test ./tasks -run TestRandomDatabases -timeout 2h -seeds $(or $(SEEDS),100) $(ARGS)
+
+faults: ## Runs on random databases under attack; SEEDS=200
+	go test ./tasks -run TestFaults -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) $(ARGS)
+
+bench: ## Ways to delete, compared; ARGS='--rows 300000'; see docs/benchmark.md
+	go -C bench run . $(ARGS)
+
+profile: ## Where the processor time of a test goes; PKG=./tasks/purge RUN=TestSweepWithinATarget
+	@fresh=$$(mktemp -d)
+	trap 'rm -rf "$$fresh"' EXIT
+	go test $(only) $(PKG) $(ARGS) -o "$$fresh/test" -cpuprofile "$$fresh/cpu"
+	go tool pprof -top -cum -nodecount=40 "$$fresh/test" "$$fresh/cpu"
