@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested lint generate check-generated vuln sbom fuzz model faults bench profile
+.PHONY: help build demo test race modules vet nested lint generate check-generated breaking land-api vuln sbom fuzz model faults bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -54,6 +54,15 @@ check-generated: ## The style of proto/, and whether gen/ is what it generates
 	$(buf) lint
 	$(buf) generate --output "$$fresh"
 	diff -r gen "$$fresh/gen"
+
+# The API as it last landed; source info would only make it larger.
+landed := proto/landed.binpb
+
+breaking: ## Whether a client of the API that last landed still works
+	$(buf) breaking --against $(landed)
+
+land-api: breaking ## Declare the API as it is now to have landed: from now on it may only grow
+	$(buf) build --exclude-source-info -o $(landed)
 
 GOVULNDB ?= https://vuln.go.dev
 
