@@ -73,7 +73,7 @@ func TestRunAndRuns(t *testing.T) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
 	r := serve(t, "--database-url", db.URL())
 	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--dry-run")
-	if code != 0 || !regexp.MustCompile(`\[20/26\] audit-trail +succeeded, 30 rows would be deleted\n`).MatchString(out) || !strings.Contains(out, "nothing was changed") {
+	if code != 0 || !regexp.MustCompile(`\[\d+/\d+\] audit-trail +succeeded, 30 rows would be deleted\n`).MatchString(out) || !strings.Contains(out, "nothing was changed") {
 		t.Errorf("a dry run: %d %s %s", code, out, errs)
 	}
 	code, out, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "audit-trail", "--task", "sessions", "--skip-task", "sessions")
