@@ -1,0 +1,49 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	testName = regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w*\b`)
+	declared = regexp.MustCompile(`(?m)^func (\w+)\(`)
+	filePath = regexp.MustCompile("`((?:cmd|deploy|docs|internal|proto|service|tasks|tools|bench|gen|\\.ci)(?:/[\\w.-]+)+)`")
+)
+
+// What the documents for developers point at is there: every test, every file and folder.
+func TestSigns(t *testing.T) {
+	tests := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, f := range declared.FindAllSubmatch(source, -1) {
+			tests[string(f[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"architecture.md", "upgrade.md", "../CONTRIBUTING.md", "../Makefile"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range testName.FindAllString(string(text), -1) {
+			if !tests[test] {
+				t.Errorf("%s names %s, which is no test", name, test)
+			}
+		}
+		for _, path := range filePath.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join("..", path[1])); err != nil {
+				t.Errorf("%s names %s: %v", name, path[1], err)
+			}
+		}
+	}
+}
