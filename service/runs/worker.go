@@ -5,14 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
-	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -120,105 +118,6 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 	}
 }
 
-// retake claims a run again that the database set back, as soon as it can be written; nil if another replica has it, or this one
-// is stopping. What the database had to be waited for does not count as a setback.
-func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause backoff.BackOff, log *slog.Logger) *claim {
-	text, what, told, then := tasks.Explain(reason), waitsFor(reason), "", ""
-	// What was given up waits no longer, so that a standby that is away may only show now.
-	if now := m.writable(ctx); what == "" && now != nil && now.Error() == errStandby.Error() {
-		what = now.Error()
-	}
-	if what != "" {
-		text = what + ": " + text
-		told = c.reason
-		m.waits(c.id, what)
-	}
-	for excused := what == ""; ; {
-		if !excused {
-			excused = m.excuse(ctx, c) == nil
-		}
-		select {
-		case <-ctx.Done():
-			log.Warn("left the run", "reason", errHandover)
-			m.release(ctx, c)
-			return nil
-		case <-time.After(pause.NextBackOff()):
-		}
-		err := m.writable(ctx)
-		if err != nil {
-			then = err.Error()
-			m.waits(c.id, then)
-		} else if excused {
-			full := text
-			if then != "" && then != what {
-				full += "; then: " + then
-			}
-			var again *claim
-			if again, err = m.claim(ctx, setBack, full, told, c.id, c.epoch); again != nil {
-				return again
-			}
-			if err == nil {
-				if err = m.part(ctx, c, reason, full); err == nil {
-					log.Warn("left the run", "reason", errFenced)
-					return nil
-				}
-			}
-		}
-		log.Warn("cannot take the run up again", "error", err)
-	}
-}
-
-// part leaves a run that another replica has by now, or that has ended: its log is told why, which this replica could not say
-// before. If it ended here, by a COMMIT that was not answered, the end is recorded as if it had been.
-func (m *Manager) part(ctx context.Context, c *claim, reason error, text string) error {
-	var here *Run
-	err := m.within(ctx, m.patience, func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-			var (
-				state State
-				epoch int64
-			)
-			err := tx.QueryRow(ctx, "SELECT state, epoch FROM cleanupd.run WHERE id = $1::text::uuid FOR UPDATE", c.id).Scan(&state, &epoch)
-			switch {
-			case errors.Is(err, pgx.ErrNoRows): // forgotten
-				return nil
-			case err != nil:
-				return err
-			case state.Active() && errors.Is(reason, errFenced): // its log says so already
-			case state.Active():
-				return appendEvents(ctx, tx, c.id, epoch, Event{Kind: LogLine, Level: tasks.Warning, Task: c.atWork(), Message: fmt.Sprintf("replica %s let go of the run: %s", m.replica, text)})
-			case epoch == c.epoch:
-				here, err = get(ctx, tx, c.id)
-			}
-			return err
-		})
-	})
-	if err == nil && here != nil {
-		m.ended(here)
-	}
-	if errors.Is(err, errFenced) { // nobody holds it, by the history of this server
-		return nil
-	}
-	return err
-}
-
-// excuse makes a claim one whose worker has not confirmed its start, so that whoever claims the run next counts no setback. It
-// counts as progress what there was. It waits for no standby.
-func (m *Manager) excuse(ctx context.Context, c *claim) error {
-	return m.within(ctx, m.patience, func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = off")
-			if err != nil {
-				return err
-			}
-			// Whatever the row says so far, this waits for a record of the start that is given up just now, but may stand.
-			_, err = tx.Exec(ctx, `UPDATE cleanupd.run SET progress = '', setbacks = CASE WHEN progress IN ('', `+progressNow+`) THEN setbacks ELSE 0 END
-				WHERE id = $1::text::uuid AND epoch = $2`, c.id, c.epoch)
-			return err
-		})
-	})
-}
-
 // attempt executes a run to its end, or returns what prevented that.
 func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	working, lose := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -322,76 +221,5 @@ func (m *Manager) outlast(ctx context.Context, c *claim) error {
 	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)", c.lock()))
 		return err
-	})
-}
-
-// confirm says that the worker has started: from then on it is a setback if it does not get on. A database that lets it claim
-// the run and nothing else does not use up attempts.
-func (m *Manager) confirm(ctx context.Context, c *claim) error {
-	if err := m.prolong(ctx, m.lease, c, ", progress = "+progressNow); err != nil {
-		return fmt.Errorf("%w: the start could not be recorded: %w", tasks.ErrLost, err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.atWork[c.id] != awaited[pgerrcode.DiskFull] { // there is room for this, but maybe for no more
-		m.atWork[c.id] = ""
-	}
-	return nil
-}
-
-// prolong renews the lease, and sets further columns.
-func (m *Manager) prolong(ctx context.Context, limit time.Duration, c *claim, more string) error {
-	return m.within(ctx, limit, func(ctx context.Context) error {
-		tag, err := m.pool.Exec(ctx, "UPDATE cleanupd.run SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'"+more+`
-			WHERE `+held+` AND state = 'RUNNING'`, c.id, c.epoch, m.lease.Microseconds())
-		switch {
-		case err != nil:
-			return err
-		case tag.RowsAffected() == 0:
-			return errFenced
-		}
-		m.pulse.answered()
-		return nil
-	})
-}
-
-// renew renews the lease, whatever statement is running, and ends the work if it cannot.
-func (m *Manager) renew(ctx context.Context, c *claim, lose context.CancelCauseFunc) {
-	ticker := time.NewTicker(m.lease / 3)
-	defer ticker.Stop()
-	until := time.Now().Add(m.lease)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		asked := time.Now()
-		err := m.prolong(ctx, m.lease/3, c, "")
-		switch {
-		case ctx.Err() != nil:
-			return
-		case errors.Is(err, errFenced):
-			lose(errFenced)
-			return
-		case err == nil:
-			until = asked.Add(m.lease)
-		case time.Now().After(until):
-			lose(fmt.Errorf("the lease could not be renewed: %w", err))
-			return
-		}
-	}
-}
-
-// release gives up a run's lease at once, so that no replica waits for it to expire; if that fails, it expires. A run that
-// another replica has is left alone.
-func (m *Manager) release(ctx context.Context, c *claim) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_ = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.run SET lease_until = clock_timestamp(), holder = '' WHERE id = $1::text::uuid AND epoch = $2 AND state = 'RUNNING'", c.id, c.epoch); err != nil {
-			return err
-		}
-		return notify(ctx, tx, c.id, 0)
 	})
 }
