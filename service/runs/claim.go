@@ -58,11 +58,13 @@ func (c *claim) atWork() string {
 // newer version has begun with a task that this one does not know; or one that was set back here, which may still be locked by a
 // transaction of its own that was cut off.
 const (
-	waiting = `(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()) AND id <> ALL ($3::text[]::uuid[])
-		AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = run.id AND t.chosen AND t.name <> ALL ($4::text[]))
-		ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED`
-	setBack = "state = 'RUNNING' AND id = $3::text::uuid AND epoch = $4 FOR UPDATE"
+	waiting = claimable + " ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED"
+	setBack = "state = 'RUNNING' AND id = $1::text::uuid AND epoch = $2 FOR UPDATE"
 )
+
+// claimable is the condition of the first of these; $1 are the runs that this replica is working on, $2 the tasks that it knows.
+const claimable = `(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()) AND id <> ALL ($1::text[]::uuid[])
+	AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = run.id AND t.chosen AND t.name <> ALL ($2::text[]))`
 
 // newEpoch begins an epoch of a run, in an UPDATE of it. No two have the same number, not even those of two histories of the
 // database, as after a failover to a standby that lagged, or a restore: what only one of them has was written by a worker of that one.
@@ -87,7 +89,7 @@ func (m *Manager) take(ctx context.Context) (*claim, error) {
 	atWork := slices.AppendSeq([]string{}, maps.Keys(m.atWork))
 	m.mu.Unlock()
 	var waits bool
-	if err := m.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE (state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()) AND id <> ALL ($1::text[]::uuid[]))", atWork).Scan(&waits); err != nil || !waits {
+	if err := m.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE "+claimable+")", atWork, taskNames).Scan(&waits); err != nil || !waits {
 		return nil, err
 	}
 	if err := m.writable(ctx); err != nil { // or the claim would stand, and nothing follow
@@ -97,7 +99,7 @@ func (m *Manager) take(ctx context.Context) (*claim, error) {
 }
 
 // claim makes a run this replica's, and says so in the run's log; nil when there is none. reason is why the run is resumed;
-// empty: another replica had it. One that was told last is not told again.
+// empty: another replica had it. One that was told last is not told again. args are the two parameters of which.
 func (m *Manager) claim(ctx context.Context, which, reason, told string, args ...any) (*claim, error) {
 	asked := time.Now()
 	var c *claim
@@ -161,12 +163,12 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 		// A run that its replica released was not set back; nor was one whose replica has not confirmed its start.
 		err := tx.QueryRow(ctx, `
 			WITH waiting AS (SELECT id, state, holder, epoch AS before FROM cleanupd.run WHERE `+which+`)
-			UPDATE cleanupd.run SET state = 'RUNNING', `+newEpoch+`, lease_until = clock_timestamp() + $1::bigint * interval '1 microsecond', holder = $2,
+			UPDATE cleanupd.run SET state = 'RUNNING', `+newEpoch+`, lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond', holder = $4,
 				start_time = COALESCE(start_time, now()), reference_time = COALESCE(reference_time, now()),
 				setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN progress = '' THEN setbacks WHEN progress = `+progressNow+` THEN setbacks + 1 ELSE 1 END, progress = ''
 			FROM waiting WHERE run.id = waiting.id
 			RETURNING run.id::text, epoch, before > 0, lease_until, dry_run, continue_on_error, reference_time, setbacks, trace_parent, waiting.state, waiting.holder`,
-			append([]any{m.lease.Microseconds(), m.replica}, args...)...).
+			append(args, m.lease.Microseconds(), m.replica)...).
 			Scan(&got.id, &got.epoch, &got.resumed, &got.leaseUntil, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.setbacks, &got.traceParent, &state, &holder)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil

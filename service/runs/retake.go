@@ -17,9 +17,10 @@ import (
 // is stopping. What the database had to be waited for does not count as a setback.
 func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause backoff.BackOff, log *slog.Logger) *claim {
 	text, what, told, then := tasks.Explain(reason), waitsFor(reason), "", ""
-	// What was given up waits no longer, so that a standby that is away may only show now.
-	if now := m.writable(ctx); what == "" && now != nil && now.Error() == errStandby.Error() {
-		what = now.Error()
+	if what == "" { // what was given up waits no longer, so that a standby that is away may only show now
+		if now := m.writable(ctx); now != nil && now.Error() == errStandby.Error() {
+			what = now.Error()
+		}
 	}
 	if what != "" {
 		text = what + ": " + text
