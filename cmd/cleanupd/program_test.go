@@ -312,6 +312,21 @@ func slowSessions(db *pgtest.DB) {
 		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
 }
 
+// detach starts a run of some tasks on a server, and returns its id.
+func detach(t *testing.T, server *replica, tasks ...string) (id string) {
+	t.Helper()
+	args := []string{"run", "--server", server.grpc, "--detach"}
+	for _, name := range tasks {
+		args = append(args, "--task", name)
+	}
+	code, out, errs := cleanupd(t, args...)
+	began := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
+	if code != 0 || began == nil {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	return began[1]
+}
+
 // untilDeleting waits until a run has deleted something.
 func untilDeleting(db *pgtest.DB) {
 	for db.Int("SELECT CASE WHEN to_regclass('cleanupd.task') IS NULL THEN 0 ELSE (SELECT COALESCE(sum(rows_deleted), 0) FROM cleanupd.task) END::bigint") == 0 {
@@ -325,11 +340,7 @@ func TestKilledReplica(t *testing.T) {
 	db := pgtest.Campaign(t)
 	slowSessions(db)
 	replicas := []*replica{serve(t, "--database-url", db.URL()), serve(t, "--database-url", db.URL())}
-	code, out, errs := cleanupd(t, "run", "--server", replicas[0].grpc, "--detach", "--task", "sessions", "--task", "audit-trail")
-	id := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
-	if code != 0 || id == nil {
-		t.Fatalf("%d %s %s", code, out, errs)
-	}
+	id := detach(t, replicas[0], "sessions", "audit-trail")
 	untilDeleting(db)
 	working, other := 0, 1
 	if !regexp.MustCompile(`/` + strconv.Itoa(replicas[0].cmd.Process.Pid) + `$`).MatchString(db.Strings("SELECT holder FROM cleanupd.run")[0]) {
@@ -347,7 +358,7 @@ func TestKilledReplica(t *testing.T) {
 	if took := time.Since(killed); took > 20*time.Second {
 		t.Errorf("the other replica took %s", took)
 	}
-	code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", replicas[other].grpc)
+	code, out, errs := cleanupd(t, "runs", "watch", id, "--server", replicas[other].grpc)
 	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

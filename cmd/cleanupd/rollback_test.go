@@ -56,11 +56,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 			db := pgtest.Campaign(t)
 			slowSessions(db)
 			first := serveBy(t, programs[0], "--database-url", db.URL())
-			code, out, errs := cleanupd(t, "run", "--server", first.grpc, "--detach", "--task", "sessions", "--task", "audit-trail")
-			id := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
-			if code != 0 || id == nil {
-				t.Fatalf("%d %s %s", code, out, errs)
-			}
+			id := detach(t, first, "sessions", "audit-trail")
 			untilDeleting(db)
 			second := serveBy(t, programs[1], "--database-url", db.URL())
 			if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -72,7 +68,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 			if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
 				t.Fatal("the run was through before its server was stopped")
 			}
-			code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", second.grpc)
+			code, out, errs := cleanupd(t, "runs", "watch", id, "--server", second.grpc)
 			if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 				t.Errorf("%d %s %s", code, out, errs)
 			}

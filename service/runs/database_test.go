@@ -178,11 +178,11 @@ func TestFailoverToAStandby(t *testing.T) {
 	if err != nil || before == 0 {
 		t.Fatalf("%d rows are left on the standby: %v", before, err)
 	}
-	events := <-watcher
-	checkFinished(t, events.events, rows)
-	events.check(t, places(t, c.DB))
-	if events.lost > 0 {
-		t.Errorf("events were lost %d times", events.lost)
+	<-watcher.ended
+	checkFinished(t, watcher.events, rows)
+	watcher.check(t, places(t, c.DB))
+	if watcher.lost > 0 {
+		t.Errorf("events were lost %d times", watcher.lost)
 	}
 	if left := c.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
 		t.Errorf("%d rows are left", left)

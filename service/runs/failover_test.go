@@ -396,8 +396,9 @@ func TestARunOfANewerVersion(t *testing.T) {
 	m, work, _ := replica(t, db, "a", nil)
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	db.Do("UPDATE cleanupd.task SET name = 'archive', chosen = true WHERE name = 'statistics' AND run_id::text = $1", run.ID)
+	later := start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: true})
 	work()
-	time.Sleep(time.Second)
+	watch(t, m, later.ID) // runs are taken in the order of their creation
 	if got, err := m.Get(t.Context(), run.ID); err != nil || got.State != runs.Queued {
 		t.Errorf("the run: %+v, %v", got, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,16 +94,19 @@ type spectator struct {
 	events []runs.Event
 	lost   int  // how often events were lost that it had seen
 	gone   bool // the run is
+
+	received atomic.Int64  // how many events it was sent
+	ended    chan struct{} // closed at the end, before which only received may be read
 }
 
 // spectate watches until the run has ended, or is gone.
-func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) <-chan spectator {
+func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spectator {
 	t.Helper()
-	seen := make(chan spectator, 1)
+	s := &spectator{ended: make(chan struct{})}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	go func() {
 		defer stop()
-		var s spectator
+		defer close(s.ended)
 		for {
 			var after runs.Place
 			if n := len(s.events); n > 0 {
@@ -113,6 +117,7 @@ func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) <-ch
 					t.Errorf("event %d follows %d", e.Sequence, len(s.events))
 				}
 				s.events = append(s.events, e)
+				s.received.Add(1)
 				time.Sleep(slow)
 				return nil
 			})
@@ -130,11 +135,20 @@ func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) <-ch
 			case err != nil:
 				t.Error(err)
 			}
-			seen <- s
 			return
 		}
 	}()
-	return seen
+	return s
+}
+
+// has waits until a spectator was sent a number of events.
+func (s *spectator) has(t *testing.T, events int64) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); s.received.Load() < events; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it was sent %d events of %d", s.received.Load(), events)
+		}
+	}
 }
 
 // places are those of the stored log of the only run.
@@ -152,7 +166,7 @@ func places(t *testing.T, db *pgtest.DB) []runs.Place {
 }
 
 // check compares what a spectator saw with the stored log.
-func (s spectator) check(t *testing.T, stored []runs.Place) {
+func (s *spectator) check(t *testing.T, stored []runs.Place) {
 	t.Helper()
 	if len(s.events) != len(stored) {
 		t.Errorf("%d events were seen, %d are stored", len(s.events), len(stored))
@@ -175,12 +189,14 @@ func TestFailoverToALateStandby(t *testing.T) {
 	a, work := c.replica(t, "a", slowly)
 	b, _ := c.replica(t, "b", nil)
 	run := start(t, a, runs.Request{Tasks: []string{"sessions", "reactions"}})
-	watchers := []<-chan spectator{spectate(t, a, run.ID, 0), spectate(t, b, run.ID, 0), spectate(t, b, run.ID, 300*time.Millisecond)}
+	watchers := []*spectator{spectate(t, a, run.ID, 0), spectate(t, b, run.ID, 0), spectate(t, b, run.ID, 300*time.Millisecond)}
 	work()
 	untilDeleting(t, c.DB, run.ID)
 	c.fallBehind()
-	c.Until("SELECT (count(*) >= 6)::int FROM cleanupd.event") // which the first watchers have within a second
-	time.Sleep(time.Second)
+	held := int64(len(places(t, c.DB)))
+	for _, w := range watchers[:2] {
+		w.has(t, held+3) // which the standby lacks
+	}
 	late := places(t, c.DB)
 	c.failOver()
 	events := watch(t, b, run.ID)
@@ -190,9 +206,9 @@ func TestFailoverToALateStandby(t *testing.T) {
 	}
 	stored, lost := places(t, c.DB), 0
 	for _, w := range watchers {
-		s := <-w
-		s.check(t, stored)
-		lost += s.lost
+		<-w.ended
+		w.check(t, stored)
+		lost += w.lost
 	}
 	if lost < 2 || stored[len(late)-1] == late[len(late)-1] {
 		t.Errorf("%d watchers lost events", lost)
@@ -209,13 +225,13 @@ func TestARunThatIsLost(t *testing.T) {
 	a, work := c.replica(t, "a", slowly)
 	c.fallBehind()
 	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
-	watchers := []<-chan spectator{spectate(t, a, run.ID, 0), spectate(t, a, run.ID, 0)}
+	watchers := []*spectator{spectate(t, a, run.ID, 0), spectate(t, a, run.ID, 0)}
 	work()
 	untilDeleting(t, c.DB, run.ID)
 	c.failOver()
 	for _, w := range watchers {
-		if s := <-w; !s.gone {
-			t.Errorf("a watcher saw %d events, and lost some %d times", len(s.events), s.lost)
+		if <-w.ended; !w.gone {
+			t.Errorf("a watcher saw %d events, and lost some %d times", len(w.events), w.lost)
 		}
 	}
 	if left := c.Int("SELECT count(*) FROM XtkSessionInfo"); left != rows {
@@ -233,14 +249,13 @@ func TestARunThatIsQueuedAgain(t *testing.T) {
 	sessions(c.DB, rows)
 	a, work := c.replica(t, "a", slowly)
 	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
-	watcher := spectate(t, a, run.ID, 0)
+	s := spectate(t, a, run.ID, 0)
 	c.fallBehind()
 	work()
 	untilDeleting(t, c.DB, run.ID)
-	c.Until("SELECT (count(*) > 3)::int FROM cleanupd.event")
-	time.Sleep(time.Second) // until they are sent
+	s.has(t, 4)
 	c.failOver()
-	s := <-watcher
+	<-s.ended
 	checkFinished(t, s.events, rows)
 	s.check(t, places(t, c.DB))
 	if s.lost == 0 || s.events[0].Kind != runs.RunStarted {
