@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/readiness"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
@@ -68,20 +68,16 @@ func (m *Manager) within(ctx context.Context, limit time.Duration, do func(ctx c
 	return fmt.Errorf("%w: %w", errStandby, err)
 }
 
-// How long a write may take that tells whether the database can be written, how old an answer may be, and for how long another
-// write that was answered is one.
+// writeTimeout is how long a write may take that tells whether the database can be written, trustWrites for how long another write
+// that was answered tells it.
 const (
 	writeTimeout = 1500 * time.Millisecond
-	askAgain     = time.Second
 	trustWrites  = 5 * time.Second
 )
 
 // pulse is what is known about whether the database can be written.
 type pulse struct {
-	asking sync.Mutex // one question at a time, however many ask; it guards the next two
-	asked  time.Time
-	err    error
-
+	readiness.Check
 	wrote atomic.Int64 // when a synchronous COMMIT was last answered, in Unix nanoseconds
 }
 
@@ -90,26 +86,20 @@ func (p *pulse) answered() { p.wrote.Store(time.Now().UnixNano()) }
 
 // writable fails while the database takes no writes, or lacks the service's schema. Its error is for everyone.
 func (m *Manager) writable(ctx context.Context) error {
-	p := &m.pulse
-	p.asking.Lock()
-	defer p.asking.Unlock()
-	if time.Since(p.asked) < askAgain {
-		return p.err
-	}
-	err := m.write(context.WithoutCancel(ctx))
-	p.asked = time.Now()
-	var now error
-	if err != nil {
-		now = errors.New(cmp.Or(waitsFor(err), "the database does not answer"))
-	}
-	switch {
-	case now == nil && p.err != nil:
-		m.log.Info("the database can be written again")
-	case now != nil && (p.err == nil || p.err.Error() != now.Error()):
-		m.log.Warn("the database can not be written", "reason", now, "error", err)
-	}
-	p.err = now
-	return now
+	return m.pulse.Get(func(last error) error {
+		err := m.write(context.WithoutCancel(ctx))
+		var now error
+		if err != nil {
+			now = errors.New(cmp.Or(waitsFor(err), "the database does not answer"))
+		}
+		switch {
+		case now == nil && last != nil:
+			m.log.Info("the database can be written again")
+		case now != nil && (last == nil || last.Error() != now.Error()):
+			m.log.Warn("the database can not be written", "reason", now, "error", err)
+		}
+		return now
+	})
 }
 
 // write writes a few bytes of WAL, of no table, unless another write was answered lately.

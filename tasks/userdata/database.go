@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/migrate"
+	"github.com/cleanupd/cleanupd/internal/readiness"
 )
 
 //go:embed migrations/*.sql
@@ -46,7 +47,7 @@ const DefaultLease = 15 * time.Second
 type Database struct {
 	Config
 	wake      chan struct{}
-	readiness readiness
+	readiness readiness.Check
 }
 
 // New returns a database to work on. It does not connect.
