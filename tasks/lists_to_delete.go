@@ -96,7 +96,7 @@ func deleteLists(ctx context.Context, e *Env) (bool, error) {
 		e.journal.At(fmt.Sprintf("%s %d", l.Name, group[0]), e.expected)
 		err := e.deleteTogether(ctx, l, group)
 		switch stays := listStays(err); {
-		case err != nil && len(group) > 1 && !endsRun(err) && !endsDrops(err):
+		case err != nil && !errors.Is(err, errGone) && len(group) > 1 && !endsRun(err) && !endsDrops(err):
 			size = len(group) / 2
 			continue
 		case stays != (purge.Left{}):
@@ -115,11 +115,7 @@ func deleteLists(ctx context.Context, e *Env) (bool, error) {
 			break
 		}
 		left = left[len(group):]
-		if time.Since(begun) > groupTarget {
-			size = max(size/2, 1)
-		} else {
-			size = min(2*size, most)
-		}
+		size = nextSize(size, most, time.Since(begun))
 	}
 	if refused > 0 {
 		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", l.Name, refused))

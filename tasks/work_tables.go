@@ -202,6 +202,14 @@ const (
 	groupLimit  = 100 * time.Millisecond
 )
 
+// nextSize is the size of the next group after one that took so long.
+func nextSize(size, most int, took time.Duration) int {
+	if took > groupTarget {
+		return max(size/2, 1)
+	}
+	return min(2*size, most)
+}
+
 // dropUnused drops the tables that are not in use, group by group. A group that cannot be dropped together, for example
 // because one of its tables is locked, is dropped one by one. Tables that other objects depend on are left.
 func (e *Env) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask question) (left []refused, err error) {
@@ -240,10 +248,8 @@ func (e *Env) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask qu
 	switch {
 	case endsRun(err) || endsDrops(err):
 		return size, nil, err
-	case err == nil && time.Since(begun) > groupTarget:
-		return max(size/2, 1), nil, nil
 	case err == nil:
-		return min(2*size, largest), nil, nil
+		return nextSize(size, largest, time.Since(begun)), nil, nil
 	}
 	for _, w := range tables {
 		why, err := e.dropOne(ctx, w, ask)
