@@ -1,13 +1,16 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/campaign"
+import (
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
 
-var auditTrail = Task{
+var auditTrail = plan.Task{
 	Name:        "audit-trail",
 	Title:       "Audit trail",
 	Description: "Entries of the audit trail (XtkAudit) older than their delay.",
-	Steps: []Step{{
-		On:    table("XtkAudit"),
-		Rules: []Rule{{Where: "tsChanged < @cutoff", Option: campaign.AuditTrailPurge}},
+	Steps: []plan.Step{{
+		On:    plan.Table("XtkAudit"),
+		Rules: plan.Rules{{plan.Older("tsChanged", campaign.AuditTrailPurge)}},
 	}},
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -65,10 +66,10 @@ func TestMissingColumns(t *testing.T) {
 		INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01'); ALTER TABLE NmsVisitor DROP iOrigin`)
 	j := mustRun(t, db, nil, "import-rejects", "visitors")
 	// One side of an OR is dropped; a step whose column is missing is skipped.
-	if got := db.Strings("SELECT iRejectId::text FROM XtkReject"); !slices.Equal(got, []string{"2"}) || j.states["import-rejects"] != tasks.Succeeded {
+	if got := db.Strings("SELECT iRejectId::text FROM XtkReject"); !slices.Equal(got, []string{"2"}) || j.states["import-rejects"] != execute.Succeeded {
 		t.Errorf("import-rejects is %s and left %v", j.states["import-rejects"], got)
 	}
-	if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != tasks.Skipped || !j.said("nmsvisitor", "iOrigin") {
+	if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != execute.Skipped || !j.said("nmsvisitor", "iOrigin") {
 		t.Errorf("visitors is %s; %q", j.states["visitors"], j.logs)
 	}
 }
@@ -149,7 +150,7 @@ func TestInheritedTableOfTheFamily(t *testing.T) {
 		db.Do(`CREATE TABLE nmspropositionold () INHERITS (NmsPropositionRcp);
 			INSERT INTO nmspropositionold (iPropositionId, tsLastModified) VALUES (0, '2000-01-01'), (1, '2000-01-01'), (2, '2000-01-01');
 			INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (3, '2000-01-01')`)
-		j := mustRun(t, db, func(c *tasks.Config) { c.DryRun = isDry }, "propositions")
+		j := mustRun(t, db, func(c *execute.Config) { c.DryRun = isDry }, "propositions")
 		if j.deleted["propositions"] != 3 {
 			t.Errorf("dry run: %t: %d rows", isDry, j.deleted["propositions"])
 		}
@@ -165,7 +166,7 @@ func TestListsLinkedFromAQuotedTable(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do(`CREATE TABLE "CusMember" (iGroupId integer REFERENCES NmsGroup (iGroupId)); CREATE TABLE cusmember (iOperatorId integer, iGroupId integer);
 		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 0, 1), (2, 0, 0); INSERT INTO "CusMember" VALUES (1), (2); INSERT INTO cusmember VALUES (7, 1)`)
-	j := mustRun(t, db, func(c *tasks.Config) { c.RelatedListTables = []string{"NoSuchTable"} }, "lists-to-delete")
+	j := mustRun(t, db, func(c *execute.Config) { c.RelatedListTables = []string{"NoSuchTable"} }, "lists-to-delete")
 	if !j.said("WARNING", "NoSuchTable") {
 		t.Errorf("a table that was named and is missing is not told of: %q", j.logs)
 	}
@@ -208,7 +209,7 @@ func TestTooSmallDelayIsNeverUsed(t *testing.T) {
 		db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', $1)", seconds)
 		db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
 		j := mustRun(t, db, nil, "visitors")
-		if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != tasks.Skipped || !j.said("WARNING", fmt.Sprint(seconds), "NmsCleanup_VisitorPurgeDelay") {
+		if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != execute.Skipped || !j.said("WARNING", fmt.Sprint(seconds), "NmsCleanup_VisitorPurgeDelay") {
 			t.Errorf("%d seconds: the task is %s; %q", seconds, j.states["visitors"], j.logs)
 		}
 	}
@@ -259,7 +260,7 @@ func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("DROP TABLE NmsAddress")
-	if j := mustRun(t, db, nil, "npai"); j.states["npai"] != tasks.Skipped || db.Int("SELECT count(*) FROM XtkOption") != 0 {
+	if j := mustRun(t, db, nil, "npai"); j.states["npai"] != execute.Skipped || db.Int("SELECT count(*) FROM XtkOption") != 0 {
 		t.Errorf("the task is %s", j.states["npai"])
 	}
 }
@@ -271,7 +272,7 @@ func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	db.Do("INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-02-28'), (8, 2, '2026-02-28')")
 	tx := db.Hold("SELECT FROM NmsAddress WHERE iAddressId = 7 FOR UPDATE")
 	j := mustRun(t, db, nil, "npai")
-	if left := db.Strings("SELECT iAddressId::text FROM NmsAddress"); !slices.Equal(left, []string{"7"}) || db.Int("SELECT count(*) FROM XtkOption") != 0 || j.states["npai"] != tasks.Succeeded {
+	if left := db.Strings("SELECT iAddressId::text FROM NmsAddress"); !slices.Equal(left, []string{"7"}) || db.Int("SELECT count(*) FROM XtkOption") != 0 || j.states["npai"] != execute.Succeeded {
 		t.Errorf("left %v; the task is %s", left, j.states["npai"])
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -355,7 +356,7 @@ func TestOptionsWithoutMoments(t *testing.T) {
 		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 30), (1, 1, '2026-01-02', 30)`)
 	j := mustRun(t, db, nil, "visitors", "npai", "email-error-stats")
 	got := db.Strings("SELECT (SELECT count(*) FROM NmsVisitor) || ' ' || (SELECT count(*) FROM NmsAddress) || ' ' || (SELECT count(*) FROM NmsEmailErrorStat)")
-	if !slices.Equal(got, []string{"1 0 2"}) || j.states["email-error-stats"] != tasks.Skipped {
+	if !slices.Equal(got, []string{"1 0 2"}) || j.states["email-error-stats"] != execute.Skipped {
 		t.Errorf("left %v; %q", got, j.logs)
 	}
 }
@@ -398,7 +399,7 @@ func TestOtherSchemas(t *testing.T) {
 	}
 	db.Do("ALTER ROLE CURRENT_USER IN DATABASE " + db.Name + " SET search_path = other")
 	db.Reset()
-	if j := mustRun(t, db, nil, "sessions"); j.states["sessions"] != tasks.Skipped {
+	if j := mustRun(t, db, nil, "sessions"); j.states["sessions"] != execute.Skipped {
 		t.Errorf("the search path does not decide: %s", j.states["sessions"])
 	}
 }
@@ -416,8 +417,8 @@ func TestMissingRights(t *testing.T) {
 	if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
 		t.Error("a row went all the same")
 	}
-	j, err := run(t, db, func(c *tasks.Config) { c.ContinueOnError = true })
-	if err == nil || j.states["audit-trail"] != tasks.Failed || j.states["sessions"] != tasks.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+	j, err := run(t, db, func(c *execute.Config) { c.ContinueOnError = true })
+	if err == nil || j.states["audit-trail"] != execute.Failed || j.states["sessions"] != execute.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("going on after errors: %v, %v", j.states, err)
 	}
 }
@@ -440,7 +441,7 @@ func TestMissingRightsBeyondTheSteps(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do(c.rows + "; REVOKE " + c.right + " FROM CURRENT_USER")
 			before := db.Int("SELECT count(*) FROM " + c.stays)
-			j, err := run(t, db, func(c *tasks.Config) { c.ContinueOnError = true }, c.task)
+			j, err := run(t, db, func(c *execute.Config) { c.ContinueOnError = true }, c.task)
 			if right, table, _ := strings.Cut(c.right, " ON "); err == nil || !strings.Contains(j.problems[c.task], "GRANT "+right+` ON "public"."`+strings.ToLower(table)) {
 				t.Errorf("%v: %s", err, j.problems[c.task])
 			}
@@ -457,9 +458,9 @@ func TestListsGiveWay(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO NmsGroup (iGroupId, iDeleteStatus) SELECT i, 1 FROM generate_series(1, 20) i")
 	j := newJournal(db)
-	j.proceed = func() error { return tasks.ErrStopped }
-	err := runWith(t, j, func(c *tasks.Config) { c.Limits = purge.Limits{RowsPerSecond: 1} }, "lists-to-delete")
-	if left := db.Int("SELECT count(*) FROM NmsGroup WHERE iGroupId <> 0"); !errors.Is(err, tasks.ErrStopped) || left != 19 {
+	j.proceed = func() error { return execute.ErrStopped }
+	err := runWith(t, j, func(c *execute.Config) { c.Limits = purge.Limits{RowsPerSecond: 1} }, "lists-to-delete")
+	if left := db.Int("SELECT count(*) FROM NmsGroup WHERE iGroupId <> 0"); !errors.Is(err, execute.ErrStopped) || left != 19 {
 		t.Errorf("%d lists are left, %v", left, err)
 	}
 }
@@ -470,7 +471,7 @@ func TestAFailedTaskEndsTheRun(t *testing.T) {
 	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
 		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'; CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
 	j, err := run(t, db, nil, "visitors", "audit-trail", "sessions")
-	if err == nil || j.states["visitors"] == tasks.Failed || j.states["audit-trail"] != tasks.Failed || j.states["sessions"] != "" {
+	if err == nil || j.states["visitors"] == execute.Failed || j.states["audit-trail"] != execute.Failed || j.states["sessions"] != "" {
 		t.Errorf("states %v, error %v", j.states, err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // Each coupon is judged by its own log: a batch of coupons does not read all the logs of the set.
@@ -16,7 +16,7 @@ func TestCouponsReadTheirOwnLogs(t *testing.T) {
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 50 + 1, '2000-01-01' FROM generate_series(1, 20000) i;
 		INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) SELECT 1, i, i FROM generate_series(1, 4000) i;
 		ANALYZE`)
-	j := mustRun(t, db, func(c *tasks.Config) { c.MaxRows = 200 }, "deliveries")
+	j := mustRun(t, db, func(c *execute.Config) { c.MaxRows = 200 }, "deliveries")
 	if j.deleted["deliveries"] != 24_050 {
 		t.Errorf("%d rows were deleted", j.deleted["deliveries"])
 	}
@@ -33,7 +33,7 @@ func TestLogsReadTheirOwnDeliveries(t *testing.T) {
 		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, 5000) i;
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 5000 + 1, '2000-01-01' FROM generate_series(1, 10000) i;
 		ANALYZE`)
-	j := mustRun(t, db, func(c *tasks.Config) { c.MaxRows = 200 }, "deliveries")
+	j := mustRun(t, db, func(c *execute.Config) { c.MaxRows = 200 }, "deliveries")
 	if j.deleted["deliveries"] != 15_000 {
 		t.Errorf("%d rows were deleted", j.deleted["deliveries"])
 	}

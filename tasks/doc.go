@@ -1,6 +1,5 @@
-// Package tasks is the core of the product: the cleanup pipeline of a Campaign database, one file per task.
+// Package tasks is the product: the cleanup pipeline of a Campaign database, one file a task, in the order of pipeline.go.
 //
-// Most tasks are data, a table and an SQL condition, which the engine in package purge executes.
-// The pipeline is a slice in pipeline.go. Run executes it and reports to a Journal; where the journal
-// is kept, and who reads it, is not known here.
+// A task is data: tables, and rules which of their rows are obsolete. Package plan says what a task can be, and compiles it for a
+// database; package execute carries it out, and package purge deletes the rows.
 package tasks

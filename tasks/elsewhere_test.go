@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -98,7 +98,7 @@ func TestForeignTable(t *testing.T) {
 	for _, limit := range []int{0, 2, 1} {
 		here, far := oldLogs(t, 40)
 		for _, isDry := range []bool{true, false} {
-			j := mustRun(t, here, func(c *tasks.Config) { c.DryRun, c.MaxRows = isDry, limit }, "tracking-logs")
+			j := mustRun(t, here, func(c *execute.Config) { c.DryRun, c.MaxRows = isDry, limit }, "tracking-logs")
 			if j.deleted["tracking-logs"] != 60 {
 				t.Errorf("dry run: %t: %d rows, want 40 logs and 20 of the web", isDry, j.deleted["tracking-logs"])
 			}
@@ -129,7 +129,7 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 				here.Server("other", other)
 				here.Do("IMPORT FOREIGN SCHEMA public LIMIT TO (fuse) FROM SERVER other INTO public")
 				j := newJournal(here)
-				j.beforeCommit = func(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+				j.beforeCommit = func(ctx context.Context, tx execute.Tx, d purge.Delta) error {
 					if d.Deleted == 0 { // the intention
 						return nil
 					}
@@ -137,18 +137,18 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 					return err
 				}
 				if dies {
-					j.onFailure = tasks.ErrLost
+					j.onFailure = execute.ErrLost
 				}
 				err := runWith(t, j, nil, "tracking-logs")
 				alone = far.Int("SELECT count(*) FROM NmsTrackingLogRcp") == 2
-				if dies != errors.Is(err, tasks.ErrLost) || !dies && alone != (err == nil) {
+				if dies != errors.Is(err, execute.ErrLost) || !dies && alone != (err == nil) {
 					t.Fatalf("the run ended with %v; committed elsewhere alone: %t", err, alone)
 				}
 				j.beforeCommit, j.onFailure = nil, nil
 				if err != nil && !dies { // every row refused: the task has ended
 					j.cursor = purge.Cursor{}
 				}
-				if err := runWith(t, j, func(c *tasks.Config) { c.Cursor = j.cursor }, "tracking-logs"); err != nil {
+				if err := runWith(t, j, func(c *execute.Config) { c.Cursor = j.cursor }, "tracking-logs"); err != nil {
 					t.Fatal(err)
 				}
 				if j.deleted["tracking-logs"] != 60 || far.Strings(left)[0] != "0 41" {
@@ -202,8 +202,8 @@ func TestRefusedElsewhere(t *testing.T) {
 			t.Parallel()
 			here := pgtest.Campaign(t)
 			c.prepare(here, here.Far())
-			j, err := run(t, here, func(c *tasks.Config) { c.ContinueOnError = true }, c.task, "sessions")
-			if err == nil || errors.Is(err, tasks.ErrLost) || j.states[c.task] != tasks.Failed || j.states["sessions"] != tasks.Succeeded || j.deleted[c.task] != 0 {
+			j, err := run(t, here, func(c *execute.Config) { c.ContinueOnError = true }, c.task, "sessions")
+			if err == nil || errors.Is(err, execute.ErrLost) || j.states[c.task] != execute.Failed || j.states["sessions"] != execute.Succeeded || j.deleted[c.task] != 0 {
 				t.Errorf("the run ended with %v, %d rows deleted", err, j.deleted[c.task])
 			}
 			for _, part := range c.says {

@@ -1,13 +1,15 @@
 package tasks
 
-var emailErrors = Task{
+import "github.com/cleanupd/cleanupd/tasks/plan"
+
+var emailErrors = plan.Task{
 	Name:        "email-errors",
 	Title:       "E-mail errors",
 	Description: "Last error replies (NmsEmailError) of mail exchangers without statistics.",
 	Requires:    []string{"email-error-stats"},
-	Steps:       []Step{{On: table("NmsEmailError"), Rules: []Rule{{Orphan: exchanger}}}},
+	Steps:       []plan.Step{{On: plan.Table("NmsEmailError"), Rules: plan.Rules{{exchanger}}}},
 }
 
 // exchanger is the link to a mail exchanger's statistics. An empty table of them is trusted once the task email-error-stats
 // has coalesced them.
-var exchanger = &Link{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "email-error-stats"}
+var exchanger = plan.Orphan{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "email-error-stats"}

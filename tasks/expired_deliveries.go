@@ -1,73 +1,68 @@
 package tasks
 
 import (
-	"context"
-	"fmt"
-
-	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
-
-// days15 is 15 days of 24 hours each.
-const days15 = "@now - interval '360 hours'"
 
 // Mass deliveries whose validity is over, and those stopped with much left to do; mid-sourced ones long over, or over
 // at the last pull of their logs from an active server.
-const (
-	massDelivery       = "iDeleteStatus = 0 AND iIsModel = 0 AND iDeliveryMode = 1 AND "
-	midSourcedDelivery = "iDeliveryMode = 4 AND iState IN (85, 95) AND tsLastModified > " + days15 + " AND "
+var (
+	massDelivery = plan.Rule{plan.Is("iDeleteStatus", 0), plan.Is("iIsModel", 0), plan.Is("iDeliveryMode", 1)}
+	stopped      = plan.Rule{plan.Is("iState", 85), plan.Younger("tsLastModified", 15*campaign.Day), muchToDo}
+	midSourced   = plan.Rule{plan.Is("iDeliveryMode", 4), plan.Is("iState", 85, 95), plan.Younger("tsLastModified", 15*campaign.Day)}
+
+	muchToDo = plan.SQL{
+		Text:  "r.iToDeliver::bigint - r.iProcessed >= 10000",
+		Reads: []plan.Source{{Columns: []string{"iToDeliver", "iProcessed"}}},
+		Words: "10,000 messages or more (iToDeliver less iProcessed) are not processed",
+	}
+	overAtPull = plan.SQL{
+		Text: "EXISTS (SELECT FROM {a} JOIN {o} ON o.sName = 'NmsMidSourcing_LastBroadLog_' || a.sName WHERE a.iExtAccountId = r.iDeliveryProviderId AND a.iExtAccountId <> 0 AND a.iActive <> 0 AND r.tsValidity < o.tsTimeStampValue)",
+		Reads: []plan.Source{
+			{Alias: "a", Table: "NmsExtAccount", Columns: []string{"iExtAccountId", "sName", "iActive"}},
+			{Alias: "o", Table: "XtkOption", Columns: []string{"sName", "tsTimeStampValue"}},
+			{Columns: []string{"iDeliveryProviderId", "tsValidity"}},
+		},
+		Words: "tsValidity before the last pull of logs from its active server (NmsMidSourcing_LastBroadLog_…)",
+	}
 )
 
-var expiredDeliveries = Task{
+var expiredDeliveries = plan.Task{
 	Name:        "expired-deliveries",
 	Title:       "Expired deliveries",
 	Description: "Deletes only parts of deliveries (NmsDeliveryPart); the pending logs of deliveries whose validity is over are cancelled, and these deliveries end.",
-	Set: &Set{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: []Rule{
-		{Where: massDelivery + "iState >= 51 AND iState < 85 AND tsValidity < @now"},
-		{Where: massDelivery + "iState = 85 AND tsLastModified > " + days15 + " AND iToDeliver::bigint - iProcessed >= 10000"},
-		{Where: midSourcedDelivery + "tsValidity < " + days15},
-		{Where: midSourcedDelivery + "EXISTS (SELECT FROM {NmsExtAccount} a JOIN {XtkOption} o ON o.sName = 'NmsMidSourcing_LastBroadLog_' || a.sName WHERE a.iExtAccountId = r.iDeliveryProviderId AND a.iExtAccountId <> 0 AND a.iActive <> 0 AND r.tsValidity < o.tsTimeStampValue)"},
+	Set: &plan.Set{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: plan.Rules{
+		massDelivery.And(plan.AtLeast("iState", 51), plan.Below("iState", 85), plan.Past("tsValidity")),
+		massDelivery.And(stopped...),
+		midSourced.And(plan.Past("tsValidity").By(15 * campaign.Day)),
+		midSourced.And(overAtPull),
 	}},
-	Steps: []Step{
+	Steps: []plan.Step{
 		{
-			On: deliveryLogTables, Link: "iDeliveryId", Limit: 10_000,
-			Rules: []Rule{{Where: "iStatus = 6"}},
-			Update: []Assignment{
-				{"iStatus", "7"},
-				{"tsLastModified", "@now"},
-				{"iMsgId", "COALESCE(@cancelled, r.iMsgId)"},
+			On: plan.DeliveryLogs, Link: "iDeliveryId", Limit: 10_000,
+			Rules: plan.Rules{{plan.Is("iStatus", 6)}},
+			Update: []plan.Assignment{
+				{Column: "iStatus", Value: plan.Number(7)},
+				{Column: "tsLastModified", Value: plan.Clock{}},
+				{Column: "iMsgId", Value: plan.Message("Delivery cancelled")},
 			},
 		},
 		{
-			On: table("NmsDelivery"), OfSet: true,
-			Rules:  []Rule{{Where: "iState <> 95"}}, // an ended one is left as it is, or it would match forever
-			Update: []Assignment{{"iState", "95"}, {"tsLastModified", "@now"}, {"tsBroadEnd", "COALESCE(tsValidity, @now)"}},
+			On: plan.Table("NmsDelivery"), OfSet: true,
+			Rules: plan.Rules{{plan.IsNot("iState", 95)}}, // an ended one is left as it is, or it would match forever
+			Update: []plan.Assignment{
+				{Column: "iState", Value: plan.Number(95)},
+				{Column: "tsLastModified", Value: plan.Clock{}},
+				{Column: "tsBroadEnd", Value: plan.Clock{Unless: "tsValidity"}},
+			},
 		},
 		{
-			On: table("NmsDeliveryPart"),
-			Rules: []Rule{
-				{Where: "r.iDeliveryId <> 0 AND EXISTS (SELECT FROM {NmsDelivery} d WHERE d.iDeliveryId = r.iDeliveryId AND d.iState IN (85, 95))"},
-				{Where: "tsValidity < @now"},
+			On: plan.Table("NmsDeliveryPart"),
+			Rules: plan.Rules{
+				{plan.IsNot("iDeliveryId", 0), plan.Linked{Column: "iDeliveryId", To: "NmsDelivery", Key: "iDeliveryId", That: plan.Rule{plan.Is("iState", 85, 95)}}},
+				{plan.Past("tsValidity")},
 			},
 		},
 	},
-}
-
-// cancelled is the id of the message that a delivery was cancelled, the lowest if there are several, or NULL; nil, with a note,
-// when there is no table of messages.
-func (c *condition) cancelled(ctx context.Context) (*pgtype.Int8, error) {
-	t := c.env.Catalog.Table("NmsBroadLogMsg")
-	if t == nil || !t.Has("iBroadLogMsgId", "sText") {
-		c.plan.note(Info, "table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name)
-		return nil, nil
-	}
-	c.env.needs(c.plan, t, "SELECT")
-	if !t.CanSelect {
-		return nil, nil
-	}
-	id := &pgtype.Int8{}
-	err := c.env.Pool.QueryRow(ctx, "SELECT min(iBroadLogMsgId)::bigint FROM "+t.Quoted()+" WHERE sText = 'Delivery cancelled' AND iBroadLogMsgId <> 0").Scan(id)
-	if err != nil {
-		return nil, fmt.Errorf("look for the message of cancelled deliveries: %w", err)
-	}
-	return id, nil
 }

@@ -1,15 +1,18 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/campaign"
+import (
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
 
 // The page names neither the tables nor the column: they are inferred from Message Center.
-var expiredEvents = Task{
+var expiredEvents = plan.Task{
 	Name:        "expired-events",
 	Title:       "Message Center events",
 	Description: "Received events (NmsRtEvent, NmsBatchEvent) and archived ones (NmsEventHisto) older than their delays; not their statistics.",
-	Steps: []Step{
-		{On: table("NmsRtEvent"), Rules: []Rule{{Where: "tsLastModified < @cutoff", Option: campaign.EventPurge}}, Limit: 20_000},
-		{On: table("NmsBatchEvent"), Rules: []Rule{{Where: "tsLastModified < @cutoff", Option: campaign.EventPurge}}, Limit: 20_000},
-		{On: table("NmsEventHisto"), Rules: []Rule{{Where: "tsLastModified < @cutoff", Option: campaign.EventHistoPurge}}, Limit: 20_000},
+	Steps: []plan.Step{
+		{On: plan.Table("NmsRtEvent"), Rules: plan.Rules{{plan.Older("tsLastModified", campaign.EventPurge)}}, Limit: 20_000},
+		{On: plan.Table("NmsBatchEvent"), Rules: plan.Rules{{plan.Older("tsLastModified", campaign.EventPurge)}}, Limit: 20_000},
+		{On: plan.Table("NmsEventHisto"), Rules: plan.Rules{{plan.Older("tsLastModified", campaign.EventHistoPurge)}}, Limit: 20_000},
 	},
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // lookAlikes are tables like those of the four tasks that take families, each with an old row, and the task that it is for.
@@ -62,8 +62,8 @@ func TestIncludedTables(t *testing.T) {
 	for table, task := range lookAlikes {
 		include[task] = append(include[task], table)
 	}
-	with := func(c *tasks.Config) { c.Include = include }
-	if j := mustRun(t, db, func(c *tasks.Config) { c.Include, c.DryRun = include, true }, "delivery-logs"); j.deleted["delivery-logs"] != 1 {
+	with := func(c *execute.Config) { c.Include = include }
+	if j := mustRun(t, db, func(c *execute.Config) { c.Include, c.DryRun = include, true }, "delivery-logs"); j.deleted["delivery-logs"] != 1 {
 		t.Errorf("a dry run counts %d rows", j.deleted["delivery-logs"])
 	}
 	j := mustRun(t, db, with, "deliveries", "tracking-logs", "delivery-logs", "propositions", "app-subscriptions")

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // deliveryWithPages is a delivery whose mirror pages are to be purged.
@@ -56,7 +56,7 @@ func TestEntryOfTheJobLogThatCanNotBeWritten(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do(deliveryWithPages + test.setup)
 			j := mustRun(t, db, nil, "mirror-pages")
-			if db.Int("SELECT iWebResPurged FROM NmsDelivery WHERE iDeliveryId = 5") != 1 || db.Int("SELECT count(*) FROM XtkJobLog WHERE iJobId = 5") != 0 || j.states["mirror-pages"] != tasks.Succeeded {
+			if db.Int("SELECT iWebResPurged FROM NmsDelivery WHERE iDeliveryId = 5") != 1 || db.Int("SELECT count(*) FROM XtkJobLog WHERE iJobId = 5") != 0 || j.states["mirror-pages"] != execute.Succeeded {
 				t.Errorf("the task is %s: %s", j.states["mirror-pages"], j.problems["mirror-pages"])
 			}
 			if !j.said("WARNING", "job log", test.says) {
@@ -71,7 +71,7 @@ func TestDeliveryThatCanNotBeFlagged(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(deliveryWithPages + "ALTER TABLE NmsDelivery ADD CHECK (iWebResPurged = 0)")
-	if j, err := run(t, db, nil, "mirror-pages"); err == nil || j.states["mirror-pages"] != tasks.Failed || j.said("job log") || db.Int("SELECT count(*) FROM XtkJobLog") != 0 {
+	if j, err := run(t, db, nil, "mirror-pages"); err == nil || j.states["mirror-pages"] != execute.Failed || j.said("job log") || db.Int("SELECT count(*) FROM XtkJobLog") != 0 {
 		t.Errorf("the task is %s, and %q", j.states["mirror-pages"], j.logs)
 	}
 }

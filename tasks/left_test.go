@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -25,21 +25,21 @@ func TestFewRowsThatRefuse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		rows, refuse int
-		state        tasks.State
-	}{{10, 1, tasks.Succeeded}, {10, 2, tasks.Failed}, {1, 1, tasks.Failed}, {500, 50, tasks.Succeeded}, {500, 51, tasks.Failed}, {20_000, 1_000, tasks.Succeeded}, {20_000, 1_001, tasks.Failed}} {
+		state        execute.State
+	}{{10, 1, execute.Succeeded}, {10, 2, execute.Failed}, {1, 1, execute.Failed}, {500, 50, execute.Succeeded}, {500, 51, execute.Failed}, {20_000, 1_000, execute.Succeeded}, {20_000, 1_001, execute.Failed}} {
 		t.Run(fmt.Sprintf("%d of %d", c.refuse, c.rows), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			refusing(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")
 			j, err := run(t, db, nil, "audit-trail")
-			if (err == nil) != (c.state == tasks.Succeeded) || j.states["audit-trail"] != c.state || j.stays["audit-trail"].Refused != int64(c.refuse) {
+			if (err == nil) != (c.state == execute.Succeeded) || j.states["audit-trail"] != c.state || j.stays["audit-trail"].Refused != int64(c.refuse) {
 				t.Errorf("the task is %s, the run ended with %v, %+v stay", j.states["audit-trail"], err, j.stays["audit-trail"])
 			}
 			left := db.Int("SELECT count(*) FROM XtkAudit")
 			if c.refuse <= purge.MostRefused && (left != int64(c.refuse) || j.deleted["audit-trail"] != int64(c.rows-c.refuse)) {
 				t.Errorf("%d rows are left, %d were deleted", left, j.deleted["audit-trail"])
 			}
-			if c.state == tasks.Failed && !strings.Contains(j.problems["audit-trail"], "dear to me (SQLSTATE P0001): a trigger or function of the application refuses") {
+			if c.state == execute.Failed && !strings.Contains(j.problems["audit-trail"], "dear to me (SQLSTATE P0001): a trigger or function of the application refuses") {
 				t.Errorf("the problem is %q", j.problems["audit-trail"])
 			}
 			if !strings.Contains(j.details["audit-trail"], "with an error") {
@@ -88,7 +88,7 @@ func TestWhatStaysLocked(t *testing.T) {
 			db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
 			db.Hold(c.lock)
 			j := mustRun(t, db, nil, "audit-trail")
-			if j.states["audit-trail"] != tasks.Succeeded || j.stays["audit-trail"] != c.left || j.details["audit-trail"] != c.detail {
+			if j.states["audit-trail"] != execute.Succeeded || j.stays["audit-trail"] != c.left || j.details["audit-trail"] != c.detail {
 				t.Errorf("the task is %s, %+v stay, %q", j.states["audit-trail"], j.stays["audit-trail"], j.details["audit-trail"])
 			}
 		})

@@ -14,6 +14,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -26,7 +28,7 @@ var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 type journal struct {
 	db       *pgtest.DB
 	task     string
-	states   map[string]tasks.State
+	states   map[string]execute.State
 	problems map[string]string
 	deleted  map[string]int64
 	rows     map[string]int64 // deleted, without the tables dropped
@@ -43,7 +45,7 @@ type journal struct {
 	loseAt int
 	after  bool
 	// beforeCommit is called before each commit; nil: it is not.
-	beforeCommit func(ctx context.Context, tx tasks.Tx, d purge.Delta) error
+	beforeCommit func(ctx context.Context, tx execute.Tx, d purge.Delta) error
 	// onFailure is returned where a commit fails; nil: its own error is.
 	onFailure error
 	// proceed says whether the run may continue, when asked outside of a batch; nil: it may.
@@ -55,10 +57,10 @@ func (j *journal) TaskStarted(_ context.Context, task string) error {
 	return nil
 }
 
-func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+func (j *journal) Commit(ctx context.Context, tx execute.Tx, d purge.Delta) error {
 	dies := j.loseAt > 0 && len(j.batches)+1 >= j.loseAt
 	if dies && !j.after {
-		return tasks.ErrLost
+		return execute.ErrLost
 	}
 	if j.beforeCommit != nil {
 		if err := j.beforeCommit(ctx, tx, d); err != nil {
@@ -80,7 +82,7 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 	j.updated[j.task] += d.Updated
 	j.batches = append(j.batches, d)
 	if dies {
-		return tasks.ErrLost
+		return execute.ErrLost
 	}
 	return nil
 }
@@ -126,7 +128,7 @@ func leftovers(db *pgtest.DB) []string {
 
 func (j *journal) Proceed(context.Context) error {
 	if j.loseAt > 0 && len(j.batches)+1 >= j.loseAt {
-		return tasks.ErrLost
+		return execute.ErrLost
 	}
 	if j.proceed != nil {
 		return j.proceed()
@@ -149,7 +151,7 @@ func (j *journal) Throttled(string) {}
 
 func (j *journal) Retried(string) {}
 
-func (j *journal) Log(_ context.Context, level tasks.Level, messages ...string) error {
+func (j *journal) Log(_ context.Context, level plan.Level, messages ...string) error {
 	for _, m := range messages {
 		j.logs = append(j.logs, string(level)+" "+m)
 	}
@@ -158,7 +160,7 @@ func (j *journal) Log(_ context.Context, level tasks.Level, messages ...string) 
 
 func (j *journal) Done() int64 { return j.rows[j.task] + j.updated[j.task] }
 
-func (j *journal) TaskFinished(_ context.Context, o tasks.Outcome) error {
+func (j *journal) TaskFinished(_ context.Context, o execute.Outcome) error {
 	j.states[j.task], j.problems[j.task], j.stays[j.task], j.details[j.task] = o.State, o.Problem, o.Left, o.Detail
 	return nil
 }
@@ -171,20 +173,20 @@ func (j *journal) said(parts ...string) bool {
 }
 
 func newJournal(db *pgtest.DB) *journal {
-	return &journal{db: db, states: map[string]tasks.State{}, problems: map[string]string{}, deleted: map[string]int64{}, rows: map[string]int64{}, updated: map[string]int64{}, stays: map[string]purge.Left{}, details: map[string]string{}, expected: map[string]int64{}, emptied: map[string][]string{}}
+	return &journal{db: db, states: map[string]execute.State{}, problems: map[string]string{}, deleted: map[string]int64{}, rows: map[string]int64{}, updated: map[string]int64{}, stays: map[string]purge.Left{}, details: map[string]string{}, expected: map[string]int64{}, emptied: map[string][]string{}}
 }
 
 // run executes the named tasks, or all if there are no names.
-func run(t *testing.T, db *pgtest.DB, change func(*tasks.Config), names ...string) (*journal, error) {
+func run(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ...string) (*journal, error) {
 	t.Helper()
 	j := newJournal(db)
 	return j, runWith(t, j, change, names...)
 }
 
-func runWith(t *testing.T, j *journal, change func(*tasks.Config), names ...string) error {
+func runWith(t *testing.T, j *journal, change func(*execute.Config), names ...string) error {
 	t.Helper()
 	db := j.db
-	c := tasks.Config{Pool: db.Pool, Now: now}
+	c := execute.Config{Pool: db.Pool, Now: now}
 	for _, task := range tasks.Pipeline {
 		if len(names) == 0 || slices.Contains(names, task.Name) {
 			c.Todo = append(c.Todo, task)
@@ -193,11 +195,11 @@ func runWith(t *testing.T, j *journal, change func(*tasks.Config), names ...stri
 	if change != nil {
 		change(&c)
 	}
-	return tasks.Run(t.Context(), c, j)
+	return execute.Run(t.Context(), c, j)
 }
 
 // mustRun is run for tasks that must succeed.
-func mustRun(t *testing.T, db *pgtest.DB, change func(*tasks.Config), names ...string) *journal {
+func mustRun(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ...string) *journal {
 	t.Helper()
 	j, err := run(t, db, change, names...)
 	if err != nil {
@@ -206,4 +208,4 @@ func mustRun(t *testing.T, db *pgtest.DB, change func(*tasks.Config), names ...s
 	return j
 }
 
-func dry(c *tasks.Config) { c.DryRun = true }
+func dry(c *execute.Config) { c.DryRun = true }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -42,14 +42,14 @@ func TestMidSourcing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer gone.Close()
-	configured := func(c *tasks.Config) {
+	configured := func(c *execute.Config) {
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool, "lost": gone}
 	}
-	if j, err := run(t, here, func(c *tasks.Config) { configured(c); c.DryRun = true }, "deliveries"); err == nil || here.Int("SELECT count(*) FROM NmsDelivery") != 6 || there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 {
+	if j, err := run(t, here, func(c *execute.Config) { configured(c); c.DryRun = true }, "deliveries"); err == nil || here.Int("SELECT count(*) FROM NmsDelivery") != 6 || there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 {
 		t.Errorf("a dry run: %v, %q", err, j.logs)
 	}
 	j, err := run(t, here, configured, "deliveries", "sessions")
-	if err == nil || j.states["deliveries"] != tasks.Failed || !strings.Contains(j.problems["deliveries"], `"lost"`) || errors.Is(err, tasks.ErrLost) {
+	if err == nil || j.states["deliveries"] != execute.Failed || !strings.Contains(j.problems["deliveries"], `"lost"`) || errors.Is(err, execute.ErrLost) {
 		t.Errorf("the task is %s: %s (%v)", j.states["deliveries"], j.problems["deliveries"], err)
 	}
 	if got := here.Strings(deliveriesLeft); !slices.Equal(got, []string{"2", "4"}) || !slices.Equal(here.Strings(logsLeft), got) {
@@ -70,14 +70,14 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 	j := newJournal(here)
 	j.proceed = func() error {
 		if there.Int("SELECT count(*) FROM NmsBroadLogMid WHERE iDeliveryId = 101") == 0 {
-			return tasks.ErrStopped
+			return execute.ErrStopped
 		}
 		return nil
 	}
-	err := runWith(t, j, func(c *tasks.Config) {
+	err := runWith(t, j, func(c *execute.Config) {
 		c.MidSourcing.Databases, c.Limits = map[string]*pgxpool.Pool{"far": there.Pool}, purge.Limits{RowsPerSecond: 1}
 	}, "deliveries")
-	if !errors.Is(err, tasks.ErrStopped) || j.states["deliveries"] != "" || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
+	if !errors.Is(err, execute.ErrStopped) || j.states["deliveries"] != "" || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
 		t.Errorf("the task is %s: %v", j.states["deliveries"], err)
 	}
 }
@@ -85,7 +85,7 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
-	j := mustRun(t, here, func(c *tasks.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
+	j := mustRun(t, here, func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
 	if got := here.Strings(deliveriesLeft); !slices.Equal(got, []string{"4"}) || !j.said("WARNING", `"lost"`, "here alone") {
 		t.Errorf("left here: %v; %q", got, j.logs)
 	}
@@ -99,10 +99,10 @@ func TestMidSourcingThatIsKept(t *testing.T) {
 	t.Parallel()
 	for _, dryRun := range []bool{true, false} {
 		here, there := midSourced(t)
-		j := mustRun(t, here, func(c *tasks.Config) {
-			c.MidSourcing, c.DryRun = tasks.MidSourcing{Databases: map[string]*pgxpool.Pool{"far": there.Pool}, Keep: []string{"lost", "other"}}, dryRun
+		j := mustRun(t, here, func(c *execute.Config) {
+			c.MidSourcing, c.DryRun = execute.MidSourcing{Databases: map[string]*pgxpool.Pool{"far": there.Pool}, Keep: []string{"lost", "other"}}, dryRun
 		}, "deliveries")
-		if j.states["deliveries"] != tasks.Succeeded || j.deleted["deliveries"] != 8 || !j.said("INFO", "1 deliveries", `"lost"`, "kept") || j.said("WARNING") {
+		if j.states["deliveries"] != execute.Succeeded || j.deleted["deliveries"] != 8 || !j.said("INFO", "1 deliveries", `"lost"`, "kept") || j.said("WARNING") {
 			t.Errorf("%s, %d rows: %q", j.states["deliveries"], j.deleted["deliveries"], j.logs)
 		}
 		if got := here.Strings(deliveriesLeft); !dryRun && (!slices.Equal(got, []string{"2", "4"}) || !slices.Equal(here.Strings(logsLeft), got)) {
@@ -116,7 +116,7 @@ func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	there.Do("DROP TABLE NmsDeliveryMapping")
-	j := mustRun(t, here, func(c *tasks.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
+	j := mustRun(t, here, func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
 	if !j.said(`"far"`, "NmsDeliveryMapping is missing") {
 		t.Errorf("the run says %q", j.logs)
 	}
@@ -127,7 +127,7 @@ func TestMidSourcingWithALockedRow(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
-	mustRun(t, here, func(c *tasks.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
+	mustRun(t, here, func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries")
 	if got := here.Strings(deliveriesLeft); !slices.Equal(got, []string{"1", "4"}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
 		t.Errorf("left here: %v", got)
 	}
@@ -136,13 +136,13 @@ func TestMidSourcingWithALockedRow(t *testing.T) {
 func TestMainDatabaseIsNoMidSourcingServer(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
-	if err := tasks.CheckMidSourcing(t.Context(), here.Pool, here.Pool); !errors.Is(err, tasks.ErrSameDatabase) {
+	if err := execute.CheckMidSourcing(t.Context(), here.Pool, here.Pool); !errors.Is(err, execute.ErrSameDatabase) {
 		t.Errorf("got %v", err)
 	}
-	if err := tasks.CheckMidSourcing(t.Context(), here.Pool, there.Pool); err != nil {
+	if err := execute.CheckMidSourcing(t.Context(), here.Pool, there.Pool); err != nil {
 		t.Error(err)
 	}
-	if j, err := run(t, here, func(c *tasks.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} }, "deliveries"); err == nil || here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId IN (1, 6)") != 2 {
+	if j, err := run(t, here, func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} }, "deliveries"); err == nil || here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId IN (1, 6)") != 2 {
 		t.Errorf("the main database was purged as another: %q", j.logs)
 	}
 }

@@ -1,9 +1,11 @@
 package tasks
 
-var mxDomains = Task{
+import "github.com/cleanupd/cleanupd/tasks/plan"
+
+var mxDomains = plan.Task{
 	Name:        "mx-domains",
 	Title:       "Mail exchangers' domains",
 	Description: "Domains (NmsMxDomain) of mail exchangers without statistics.",
 	Requires:    []string{"email-error-stats"},
-	Steps:       []Step{{On: table("NmsMxDomain"), Rules: []Rule{{Orphan: exchanger}}}},
+	Steps:       []plan.Step{{On: plan.Table("NmsMxDomain"), Rules: plan.Rules{{exchanger}}}},
 }

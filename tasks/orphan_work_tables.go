@@ -1,12 +1,13 @@
 package tasks
 
-import "context"
+import "github.com/cleanupd/cleanupd/tasks/plan"
 
-var orphanWorkTables = Task{
+var orphanWorkTables = plan.Task{
 	Name:        "orphan-work-tables",
 	Title:       "Tables of lists that are gone",
 	Description: "Tables of lists (grp…) whose list is gone, or is none that has a table: dropped.",
-	Do: func(ctx context.Context, e *Env) (bool, error) {
-		return e.dropWorkTables(ctx, workTables{prefix: "grp", bare: true, owner: "NmsGroup", key: "iGroupId", inUse: "o.iType > 0"})
-	},
+	Drops:       []plan.WorkTables{{Prefix: "grp", Bare: true, Owner: "NmsGroup", Key: "iGroupId", InUse: plan.Rule{hasTable}}},
 }
+
+// hasTable says that a list is one with a table of its own.
+var hasTable = plan.Above("iType", 0)

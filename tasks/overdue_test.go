@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // Tables whose rule is a date alone are reported by their delay in force, partitions together; those that are locked, or whose
@@ -30,7 +31,7 @@ func TestOverdue(t *testing.T) {
 	cleaned := map[string]time.Time{"expired-events": time.Now().Add(-time.Hour)}
 	ask := func() map[string]time.Duration {
 		t.Helper()
-		ages, err := tasks.Overdue(t.Context(), db.Pool, map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}}, cleaned)
+		ages, err := execute.Overdue(t.Context(), db.Pool, tasks.Pipeline, map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}}, cleaned)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,27 +10,35 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // A task that panics fails, wherever it does, and is logged with its stack; the run goes on as after any failed task.
 func TestTaskThatPanics(t *testing.T) {
 	t.Parallel()
-	rejects := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline, func(t tasks.Task) bool { return t.Name == "import-rejects" })]
-	inCommit := func(context.Context, tasks.Tx, purge.Delta) error { panic("PLANTED") }
+	rejects := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == "import-rejects" })]
+	inCommit := func(context.Context, execute.Tx, purge.Delta) error { panic("PLANTED") }
 	for name, c := range map[string]struct {
-		stumbling    func(tasks.Task) tasks.Task
-		beforeCommit func(context.Context, tasks.Tx, purge.Delta) error
+		stumbling    func(plan.Task) plan.Task
+		beforeCommit func(context.Context, execute.Tx, purge.Delta) error
 	}{
-		"Do": {stumbling: func(task tasks.Task) tasks.Task {
-			task.Do = func(context.Context, *tasks.Env) (bool, error) { panic("PLANTED") }
+		"its plan": {stumbling: func(task plan.Task) plan.Task {
+			task.Steps = []plan.Step{{On: func(plan.Given, *plan.Plan) ([]*campaign.Table, error) { panic("PLANTED") }}}
 			return task
 		}},
-		"After": {stumbling: func(task tasks.Task) tasks.Task {
-			task.After = func(context.Context, tasks.Tx, *tasks.Env) error { panic("PLANTED") }
+		"its end": {stumbling: func(task plan.Task) plan.Task {
+			task.Advances = campaign.LastCleanup
 			return task
+		}, beforeCommit: func(_ context.Context, _ execute.Tx, d purge.Delta) error {
+			if d.Cursor.Unit == "" {
+				panic("PLANTED")
+			}
+			return nil
 		}},
-		"a worker's batch": {stumbling: func(task tasks.Task) tasks.Task { return task }, beforeCommit: inCommit},
+		"a worker's batch": {stumbling: func(task plan.Task) plan.Task { return task }, beforeCommit: inCommit},
 	} {
 		for _, goesOn := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
@@ -39,18 +47,18 @@ func TestTaskThatPanics(t *testing.T) {
 				db.Do("INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
 				var out bytes.Buffer
 				j := newJournal(db)
-				j.beforeCommit = func(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+				j.beforeCommit = func(ctx context.Context, tx execute.Tx, d purge.Delta) error {
 					if c.beforeCommit != nil && j.task == rejects.Name {
 						return c.beforeCommit(ctx, tx, d)
 					}
 					return nil
 				}
-				err := runWith(t, j, func(config *tasks.Config) {
-					config.Todo = append([]tasks.Task{c.stumbling(rejects)}, config.Todo...)
+				err := runWith(t, j, func(config *execute.Config) {
+					config.Todo = append([]plan.Task{c.stumbling(rejects)}, config.Todo...)
 					config.ContinueOnError, config.Log = goesOn, slog.New(slog.NewTextHandler(&out, nil))
 				}, "sessions")
 				problem := j.problems[rejects.Name]
-				if err == nil || j.states[rejects.Name] != tasks.Failed || !strings.Contains(problem, "cleanupd itself") || strings.Contains(problem+err.Error(), "PLANTED") {
+				if err == nil || j.states[rejects.Name] != execute.Failed || !strings.Contains(problem, "cleanupd itself") || strings.Contains(problem+err.Error(), "PLANTED") {
 					t.Errorf("%v; %s: %s", err, j.states[rejects.Name], problem)
 				}
 				if _, ran := j.states["sessions"]; ran != goesOn {

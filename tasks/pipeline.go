@@ -1,7 +1,9 @@
 package tasks
 
+import "github.com/cleanupd/cleanupd/tasks/plan"
+
 // Pipeline is every task in the order of a run.
-var Pipeline = []Task{
+var Pipeline = []plan.Task{
 	listsToDelete,
 	deliveries,
 	expiredDeliveries,

@@ -4,20 +4,21 @@ import (
 	"regexp"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // propositionTables exist when the module Interaction is installed. The pattern does not match backup copies
 // (nmspropositionrcp_2024).
-var propositionTables = matching("proposition tables", regexp.MustCompile(`^nmsproposition[a-z0-9]*$`), (*campaign.Table).HasPropositions)
+var propositionTables = plan.Matching("proposition tables", regexp.MustCompile(`^nmsproposition[a-z0-9]*$`), (*campaign.Table).HasPropositions)
 
-var oldPropositions = []Rule{{Where: "tsLastModified < @cutoff", Option: campaign.PropositionPurge}}
+var oldPropositions = plan.Rules{{plan.Older("tsLastModified", campaign.PropositionPurge)}}
 
-var propositions = Task{
+var propositions = plan.Task{
 	Name:        "propositions",
 	Title:       "Offer propositions",
 	Description: "Offer propositions older than their delay.",
-	Steps: []Step{
+	Steps: []plan.Step{
 		{On: propositionTables, Rules: oldPropositions},
-		{On: propositionFamily.included, Rules: oldPropositions},
+		{On: propositionFamily.Included, Rules: oldPropositions},
 	},
 }

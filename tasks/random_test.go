@@ -15,7 +15,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 var (
@@ -45,16 +46,16 @@ func TestRandomDatabases(t *testing.T) {
 				if which == "first" && rng.IntN(2) == 0 { // the worker dies at some batch, and another continues
 					j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
 				}
-				err := runWith(t, j, func(c *tasks.Config) { c.MaxRows, c.Include = limit, m.include })
-				if errors.Is(err, tasks.ErrLost) {
+				err := runWith(t, j, func(c *execute.Config) { c.MaxRows, c.Include = limit, m.include })
+				if errors.Is(err, execute.ErrLost) {
 					j.loseAt = 0
-					err = runWith(t, j, func(c *tasks.Config) { goOn(c, j); c.MaxRows, c.Include = limit, m.include })
+					err = runWith(t, j, func(c *execute.Config) { goOn(c, j); c.MaxRows, c.Include = limit, m.include })
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
 				for task, state := range j.states {
-					if state != tasks.Succeeded && state != tasks.Skipped {
+					if state != execute.Succeeded && state != execute.Skipped {
 						t.Errorf("task %s is %s: %s", task, state, j.problems[task])
 					}
 				}
@@ -79,12 +80,12 @@ func TestRandomDatabases(t *testing.T) {
 }
 
 // goOn makes a run continue after the last committed batch of one that was lost.
-func goOn(c *tasks.Config, j *journal) {
+func goOn(c *execute.Config, j *journal) {
 	c.Succeeded, c.Failed = map[string]bool{}, map[string]bool{}
 	for task, state := range j.states {
-		c.Succeeded[task], c.Failed[task] = state == tasks.Succeeded, state == tasks.Failed || state == tasks.NotRun
+		c.Succeeded[task], c.Failed[task] = state == execute.Succeeded, state == execute.Failed || state == execute.NotRun
 	}
-	c.Todo = slices.DeleteFunc(c.Todo, func(task tasks.Task) bool { return j.states[task.Name] != "" })
+	c.Todo = slices.DeleteFunc(c.Todo, func(task plan.Task) bool { return j.states[task.Name] != "" })
 	c.Cursor = j.cursor
 }
 

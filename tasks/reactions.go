@@ -1,11 +1,13 @@
 package tasks
 
-var reactions = Task{
+import "github.com/cleanupd/cleanupd/tasks/plan"
+
+var reactions = plan.Task{
 	Name:        "reactions",
 	Title:       "Campaign reactions",
 	Description: "Matches of response hypotheses (NmsRemaMatchRcp) whose hypothesis is gone.",
-	Steps: []Step{{
-		On:    table("NmsRemaMatchRcp"),
-		Rules: []Rule{{Orphan: &Link{Column: "iHypothesisId", Parent: "NmsRemaHypothesis", Key: "iRemaHypothesisId"}}},
+	Steps: []plan.Step{{
+		On:    plan.Table("NmsRemaMatchRcp"),
+		Rules: plan.Rules{{plan.Orphan{Column: "iHypothesisId", Parent: "NmsRemaHypothesis", Key: "iRemaHypothesisId"}}},
 	}},
 }

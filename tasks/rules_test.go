@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // rule is a row on each side of every condition of a task. In the rows, OLD is just older than the cutoff of a number
@@ -198,14 +198,14 @@ func TestRules(t *testing.T) {
 				if got := db.Strings(r.query); !slices.Equal(got, before) {
 					t.Errorf("a dry run changed\n%v to\n%v", before, got)
 				}
-				j := mustRun(t, db, func(c *tasks.Config) { c.MaxRows = maxRows }, r.task)
+				j := mustRun(t, db, func(c *execute.Config) { c.MaxRows = maxRows }, r.task)
 				if got := db.Strings(r.query); !slices.Equal(got, r.left) {
 					t.Errorf("left\n%v, want\n%v", got, r.left)
 				}
 				if gone := int64(len(before) - len(r.left)); !changes[r.task] && (j.deleted[r.task] != gone || expected != gone) {
 					t.Errorf("%d rows and tables went, %d were accounted for, a dry run expected %d", gone, j.deleted[r.task], expected)
 				}
-				if j.states[r.task] != tasks.Succeeded {
+				if j.states[r.task] != execute.Succeeded {
 					t.Errorf("the task is %s: %s", j.states[r.task], j.problems[r.task])
 				}
 				for _, b := range j.batches {
@@ -255,7 +255,7 @@ func TestMissingTables(t *testing.T) {
 			for _, match := range inserted {
 				db.Do("DROP TABLE IF EXISTS " + match[1] + " CASCADE")
 				j := mustRun(t, db, nil, r.task)
-				if state := j.states[r.task]; state != tasks.Succeeded && state != tasks.Skipped {
+				if state := j.states[r.task]; state != execute.Succeeded && state != execute.Skipped {
 					t.Errorf("without %s the task is %s", match[1], state)
 				}
 			}

@@ -1,8 +1,10 @@
 package tasks
 
-var sessions = Task{
+import "github.com/cleanupd/cleanupd/tasks/plan"
+
+var sessions = plan.Task{
 	Name:        "sessions",
 	Title:       "Expired sessions",
 	Description: "Sessions (XtkSessionInfo) that have expired.",
-	Steps:       []Step{{On: table("XtkSessionInfo"), Rules: []Rule{{Where: "tsExpiration < @now"}}}},
+	Steps:       []plan.Step{{On: plan.Table("XtkSessionInfo"), Rules: plan.Rules{{plan.Past("tsExpiration")}}}},
 }

@@ -1,12 +1,10 @@
 package tasks
 
-import "context"
+import "github.com/cleanupd/cleanupd/tasks/plan"
 
-var simulationTables = Task{
+var simulationTables = plan.Task{
 	Name:        "simulation-tables",
 	Title:       "Work tables of simulations",
 	Description: "Work tables (wkSimu_…) of simulations that are gone: dropped.",
-	Do: func(ctx context.Context, e *Env) (bool, error) {
-		return e.dropWorkTables(ctx, workTables{prefix: "wksimu_", owner: "NmsSimulation", key: "iSimulationId", inUse: "true"})
-	},
+	Drops:       []plan.WorkTables{{Prefix: "wksimu_", Owner: "NmsSimulation", Key: "iSimulationId"}},
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 func TestStatistics(t *testing.T) {
@@ -88,17 +88,17 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 func TestTheTasksBehindStatistics(t *testing.T) {
 	t.Parallel()
 	behind := []string{"app-subscriptions", "sessions", "expired-events", "reactions"}
-	after := func(c *tasks.Config) { c.Succeeded = map[string]bool{"statistics": true} }
+	after := func(c *execute.Config) { c.Succeeded = map[string]bool{"statistics": true} }
 	for _, c := range []struct {
 		name, option string
-		change       func(*tasks.Config)
+		change       func(*execute.Config)
 		want         []string
 	}{
 		{"vacuum", "0", after, []string{"vacuuming xtksessioninfo", "analyzing xtksessioninfo", "vacuuming rtevent_old", "analyzing rtevent_old", "analyzing nmsrtevent"}},
 		{"analyze", "2", after, []string{"analyzing xtksessioninfo", "analyzing rtevent_old", "analyzing nmsrtevent"}},
 		{"nothing", "1", after, nil},
 		{"without statistics", "0", nil, nil},
-		{"dry", "0", func(c *tasks.Config) { after(c); dry(c) }, nil},
+		{"dry", "0", func(c *execute.Config) { after(c); dry(c) }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -129,11 +129,11 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 			db.Do("INSERT INTO NmsRtEvent (iRtEventId, tsLastModified) VALUES (1, '2000-01-01'); INSERT INTO NmsBatchEvent (iBatchEventId, tsLastModified) VALUES (1, '2000-01-01')")
 			j := newJournal(db)
 			j.loseAt, j.after = at, after
-			succeeded := func(c *tasks.Config) { c.Succeeded = map[string]bool{"statistics": true} }
+			succeeded := func(c *execute.Config) { c.Succeeded = map[string]bool{"statistics": true} }
 			err := runWith(t, j, succeeded, "expired-events")
-			if died = errors.Is(err, tasks.ErrLost); died {
+			if died = errors.Is(err, execute.ErrLost); died {
 				j.loseAt = 0
-				err = runWith(t, j, func(c *tasks.Config) { succeeded(c); c.Cursor = j.cursor }, "expired-events")
+				err = runWith(t, j, func(c *execute.Config) { succeeded(c); c.Cursor = j.cursor }, "expired-events")
 			}
 			want := []string{"analyzing nmsbatchevent", "analyzing nmsrtevent", "vacuuming nmsbatchevent", "vacuuming nmsrtevent"}
 			if got := slices.Sorted(slices.Values(j.vacuumed())); err != nil || j.deleted["expired-events"] != 2 || !slices.Equal(got, want) {

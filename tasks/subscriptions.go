@@ -1,8 +1,10 @@
 package tasks
 
-var subscriptions = Task{
+import "github.com/cleanupd/cleanupd/tasks/plan"
+
+var subscriptions = plan.Task{
 	Name:        "subscriptions",
 	Title:       "Deleted subscriptions",
 	Description: "Subscriptions to services (NmsSubscription) that are marked as deleted.",
-	Steps:       []Step{{On: table("NmsSubscription"), Rules: []Rule{{Where: "iDeleteStatus <> 0"}}}},
+	Steps:       []plan.Step{{On: plan.Table("NmsSubscription"), Rules: plan.Rules{{plan.IsNot("iDeleteStatus", 0)}}}},
 }

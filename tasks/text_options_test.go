@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // An option that is stored as a text is read from it, never from the number beside it; what is no number is not used.
@@ -34,7 +34,7 @@ func TestMomentInAText(t *testing.T) {
 		INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (1, 2, '2020-01-01'); INSERT INTO NmsEmailErrorStat (iMXIP, tsDate) VALUES (1, '2026-02-01')`)
 	j := mustRun(t, db, nil, "npai", "email-error-stats")
 	for _, task := range []string{"npai", "email-error-stats"} {
-		if j.states[task] != tasks.Skipped || j.deleted[task] != 0 {
+		if j.states[task] != execute.Skipped || j.deleted[task] != 0 {
 			t.Errorf("%s is %s", task, j.states[task])
 		}
 	}

@@ -1,24 +1,27 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/campaign"
+import (
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
 
-var oldTrackingLogs = []Rule{{Where: "tsLog < @cutoff", Option: campaign.TrackingLogPurge}}
+var oldTrackingLogs = plan.Rules{{plan.Older("tsLog", campaign.TrackingLogPurge)}}
 
 // NmsWebTrackingLog has no date and shares its id with a tracking log: its row is deleted with that log or not at all.
-var trackingLogs = Task{
+var trackingLogs = plan.Task{
 	Name:        "tracking-logs",
 	Title:       "Tracking logs",
 	Description: "Tracking logs older than their delay, with the web tracking logs that belong to them, and tracking statistics (NmsTrackingStats) older than theirs.",
-	Steps: []Step{
+	Steps: []plan.Step{
 		{
-			On:    trackingLogTables,
-			Rules: oldTrackingLogs,
-			Twin:  &Twin{Table: "NmsWebTrackingLog", Key: "iWebTrackingLogId", ID: "iTrackingLogId"},
+			On:     plan.TrackingLogs,
+			Rules:  oldTrackingLogs,
+			Paired: &plan.Paired{Table: "NmsWebTrackingLog", Key: "iWebTrackingLogId", ID: "iTrackingLogId"},
 		},
-		{On: trackingLogFamily.included, Rules: oldTrackingLogs}, // without a twin: their ids may be others', as in archives
+		{On: trackingLogFamily.Included, Rules: oldTrackingLogs}, // without these: their ids may be others', as in archives
 		{
-			On:    table("NmsTrackingStats"),
-			Rules: []Rule{{Where: "tsStart < @cutoff", Option: campaign.TrackingStatPurge}},
+			On:    plan.Table("NmsTrackingStats"),
+			Rules: plan.Rules{{plan.Older("tsStart", campaign.TrackingStatPurge)}},
 		},
 	},
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -75,7 +77,7 @@ type emptier struct {
 	table string
 }
 
-func (e *emptier) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+func (e *emptier) Commit(ctx context.Context, tx execute.Tx, d purge.Delta) error {
 	err := e.journal.Commit(ctx, tx, d)
 	if _, emptied := e.db.Exec(ctx, "TRUNCATE "+e.table); err == nil {
 		err = emptied
@@ -90,8 +92,8 @@ func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 	db.Do("INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (1000, 1); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0)")
 	db.Do("DO $$ BEGIN FOR i IN 1..100 LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$")
 	j := &emptier{newJournal(db), "NmsGroup"}
-	task := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline, func(t tasks.Task) bool { return t.Name == "orphan-work-tables" })]
-	if err := tasks.Run(t.Context(), tasks.Config{Pool: db.Pool, Now: now, Todo: []tasks.Task{task}}, j); err != nil {
+	task := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == "orphan-work-tables" })]
+	if err := execute.Run(t.Context(), execute.Config{Pool: db.Pool, Now: now, Todo: []plan.Task{task}}, j); err != nil {
 		t.Fatal(err)
 	}
 	if left := len(db.Strings(relationsLeft)); len(j.batches) != 1 || left != 100-int(j.batches[0].Dropped) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/userdata"
 )
@@ -232,7 +232,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	}
 	hostname, _ := os.Hostname() // informational
 	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: tasks.MidSourcing{Databases: s.others, Keep: keep}, RelatedListTables: c.listTables, Include: include})
+		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: keep}, RelatedListTables: c.listTables, Include: include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.server, err = service.NewServer(service.New(streams, s.calls, s.manager), service.NewUserData(streams, s.forms), door)

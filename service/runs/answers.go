@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // How often the database is queried for metrics at most, and with which timeout.
@@ -149,7 +150,7 @@ func (a *answers) tables(ctx context.Context) error {
 	if _, err := pgx.ForEachRow(rows, []any{&task, &at}, func() error { cleaned[task] = at; return nil }); err != nil {
 		return err
 	}
-	ages, err := tasks.Overdue(ctx, a.m.calls, a.m.include, cleaned)
+	ages, err := execute.Overdue(ctx, a.m.calls, tasks.Pipeline, a.m.include, cleaned)
 	if err != nil {
 		return err
 	}

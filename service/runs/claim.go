@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -186,7 +188,7 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 				return err
 			}
 		}
-		event := Event{Kind: LogLine, Level: tasks.Info, Task: got.atWork(), Message: fmt.Sprintf("replica %s goes on after the last committed batch", m.replica)}
+		event := Event{Kind: LogLine, Level: plan.Info, Task: got.atWork(), Message: fmt.Sprintf("replica %s goes on after the last committed batch", m.replica)}
 		switch {
 		case state == Queued:
 			run, err := get(ctx, tx, got.id)
@@ -199,7 +201,7 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 				c = got
 				return nil
 			}
-			event.Level = tasks.Warning
+			event.Level = plan.Warning
 			event.Message = fmt.Sprintf("%s; %s (without progress: %d of at most %d times)", got.reason, event.Message, got.setbacks, maxSetbacks)
 		}
 		if err := appendEvents(ctx, tx, got.id, got.epoch, event); err != nil {
@@ -221,19 +223,19 @@ func (c *claim) takeTasks(ctx context.Context, tx pgx.Tx) error {
 	}
 	var (
 		name   string
-		state  tasks.State
+		state  execute.State
 		cursor purge.Cursor
 	)
 	c.succeeded, c.unmet = map[string]bool{}, map[string]bool{}
 	_, err = pgx.ForEachRow(rows, []any{&name, &state, &cursor}, func() error {
 		c.chosen = append(c.chosen, name)
-		c.succeeded[name] = state == tasks.Succeeded
-		c.failed = c.failed || state == tasks.Failed
-		c.unmet[name] = state == tasks.Failed || state == tasks.NotRun
-		if state == tasks.Running {
+		c.succeeded[name] = state == execute.Succeeded
+		c.failed = c.failed || state == execute.Failed
+		c.unmet[name] = state == execute.Failed || state == execute.NotRun
+		if state == execute.Running {
 			c.begun, c.cursor = true, cursor
 		}
-		if state == tasks.Running || state == tasks.Pending {
+		if state == execute.Running || state == execute.Pending {
 			c.todo = append(c.todo, name)
 		}
 		return nil

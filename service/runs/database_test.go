@@ -12,7 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -70,7 +71,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 }
 
 // said reports whether a log event has all of the parts.
-func said(events []runs.Event, level tasks.Level, parts ...string) bool {
+func said(events []runs.Event, level plan.Level, parts ...string) bool {
 	for _, e := range events {
 		all := e.Kind == runs.LogLine && e.Level == level
 		for _, part := range parts {
@@ -98,7 +99,7 @@ func TestConnectionsThatAreCut(t *testing.T) {
 			db := database(t)
 			p := badnet.New(t, db.URL(), 0)
 			events := outlive(t, db, p.URL(db.URL()), func(int64) { happen(p) })
-			if !said(events, tasks.Warning, "goes on after the last committed batch", "see that the database server runs") && name != "silent" {
+			if !said(events, plan.Warning, "goes on after the last committed batch", "see that the database server runs") && name != "silent" {
 				t.Errorf("nothing was told of it: %+v", logs(events))
 			}
 		})
@@ -120,7 +121,7 @@ func TestBackendsThatAreTerminated(t *testing.T) {
 	events := outlive(t, db, db.URL()+"&application_name=victim", func(int64) {
 		db.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
 	})
-	if !said(events, tasks.Warning, "57P01", "goes on after the last committed batch") {
+	if !said(events, plan.Warning, "57P01", "goes on after the last committed batch") {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
 }
@@ -216,7 +217,7 @@ func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 					}
 				}
 			})
-			if !said(events, tasks.Warning, c.told, "goes on after the last committed batch") {
+			if !said(events, plan.Warning, c.told, "goes on after the last committed batch") {
 				t.Errorf("nothing was told of it: %q", logs(events))
 			}
 		})
@@ -236,7 +237,7 @@ func TestReadOnlySession(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, 100)
-	if !said(events, tasks.Warning, "25006", "point --database-url at the primary server") {
+	if !said(events, plan.Warning, "25006", "point --database-url at the primary server") {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
 }
@@ -265,7 +266,7 @@ func TestErrorsThatPass(t *testing.T) {
 			work()
 			events := watch(t, m, run.ID)
 			checkFinished(t, events, 100)
-			if !said(events, tasks.Warning, told) {
+			if !said(events, plan.Warning, told) {
 				t.Errorf("nothing was told of it: %q", logs(events))
 			}
 			if purge.Tries[state] > 0 && measured(t, m, "cleanupd_retries_total", state) != 3 {
@@ -301,11 +302,11 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 				events := watch(t, m, run.ID)
 				last := events[len(events)-1].Run
 				problem := last.Result("sessions").Error
-				if last.State != runs.Failed || last.Cause != c.cause || last.Result("sessions").State != tasks.Failed || !strings.Contains(problem, c.advice) || !strings.Contains(problem, state) ||
+				if last.State != runs.Failed || last.Cause != c.cause || last.Result("sessions").State != execute.Failed || !strings.Contains(problem, c.advice) || !strings.Contains(problem, state) ||
 					!strings.Contains(last.Error, problem) || last.Result("audit-trail").RowsDeleted != 1 {
 					t.Errorf("the run: %+v", last)
 				}
-				after := map[bool]tasks.State{false: tasks.NotRun, true: tasks.Succeeded}[goOn]
+				after := map[bool]execute.State{false: execute.NotRun, true: execute.Succeeded}[goOn]
 				if got := last.Result("reactions"); got.State != after {
 					t.Errorf("the task after it: %+v", got)
 				}
@@ -327,7 +328,7 @@ func TestTableThatStaysLocked(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"mirror-pages"}})
 	work()
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Error, "look for it in pg_locks") || !said(events, tasks.Warning, "55P03", "tried 3 times at most") {
+	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Error, "look for it in pg_locks") || !said(events, plan.Warning, "55P03", "tried 3 times at most") {
 		t.Errorf("%+v; %q", got, logs(events))
 	}
 }
@@ -348,7 +349,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		events := watch(t, m, run.ID)
-		if got := events[len(events)-1].Run; got.State != runs.Cancelled || said(events, tasks.Warning, "tried again and again") {
+		if got := events[len(events)-1].Run; got.State != runs.Cancelled || said(events, plan.Warning, "tried again and again") {
 			t.Errorf("dry run: %t: %+v; %q", isDry, got, logs(events))
 		}
 	}
@@ -371,7 +372,7 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
 	if problem := got.Result("sessions").Error; got.State != runs.Failed || !strings.Contains(problem, "given up after 11 setbacks") || !strings.Contains(problem, "replica x fell silent") ||
-		got.Result("expired-events").State != tasks.Skipped && got.Result("expired-events").State != tasks.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+		got.Result("expired-events").State != execute.Skipped && got.Result("expired-events").State != execute.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -392,7 +393,7 @@ func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Cancelled || got.Cause != runs.CauseCancelled || got.Result("sessions").State != tasks.Failed {
+	if got := events[len(events)-1].Run; got.State != runs.Cancelled || got.Cause != runs.CauseCancelled || got.Result("sessions").State != execute.Failed {
 		t.Errorf("%s, %s", got.State, got.Cause)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // Kind is what happened.
@@ -31,14 +31,14 @@ type Event struct {
 	Time  time.Time `json:"-"`
 
 	Kind     Kind
-	Run      *Run        `json:",omitempty"` // run_started, run_finished
-	Task     string      `json:",omitempty"` // task_started, task_progress, log
-	Position int         `json:",omitempty"` // task_started
-	Count    int         `json:",omitempty"` // task_started
-	Progress *Progress   `json:",omitempty"` // task_progress
-	Result   *Result     `json:",omitempty"` // task_finished
-	Level    tasks.Level `json:",omitempty"` // log
-	Message  string      `json:",omitempty"` // log
+	Run      *Run       `json:",omitempty"` // run_started, run_finished
+	Task     string     `json:",omitempty"` // task_started, task_progress, log
+	Position int        `json:",omitempty"` // task_started
+	Count    int        `json:",omitempty"` // task_started
+	Progress *Progress  `json:",omitempty"` // task_progress
+	Result   *Result    `json:",omitempty"` // task_finished
+	Level    plan.Level `json:",omitempty"` // log
+	Message  string     `json:",omitempty"` // log
 
 	once *once // of the event as it was read
 }
@@ -85,7 +85,7 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error 
 	return err
 }
 
-// appendEvents writes events to a run's log, if the run is still held in this epoch; otherwise it fails with tasks.ErrLost. The
+// appendEvents writes events to a run's log, if the run is still held in this epoch; otherwise it fails with execute.ErrLost. The
 // run's row stays locked until the transaction ends, so that sequences are committed in order.
 func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, events ...Event) error {
 	tag, err := tx.Exec(ctx, `

@@ -11,7 +11,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -84,7 +85,7 @@ func TestASilentReplicaIsFenced(t *testing.T) {
 	workB()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 5_000)
-	if !said(events, tasks.Warning, "replica a fell silent", "replica b goes on") {
+	if !said(events, plan.Warning, "replica a fell silent", "replica b goes on") {
 		t.Errorf("nobody took it over: %q", logs(events))
 	}
 }
@@ -108,7 +109,7 @@ func TestAWorkerOnAnotherServer(t *testing.T) {
 	db.Do("UPDATE cleanupd.run SET server_start = server_start - interval '1 second'")
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, rows)
-	if !said(events, tasks.Warning, "the database server was restarted or replaced", "replica a goes on after the last committed batch") {
+	if !said(events, plan.Warning, "the database server was restarted or replaced", "replica a goes on after the last committed batch") {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
@@ -258,7 +259,7 @@ func TestDryRunsBesideARun(t *testing.T) {
 	start(t, m, runs.Request{DryRun: true})
 	work()
 	events := watch(t, m, first.ID)
-	if len(events) != 1 || events[0].Run.State != runs.Cancelled || events[0].Run.Result("sessions").State != tasks.NotRun {
+	if len(events) != 1 || events[0].Run.State != runs.Cancelled || events[0].Run.Result("sessions").State != execute.NotRun {
 		t.Errorf("a run that was cancelled before it began has the events %+v", events)
 	}
 }
@@ -272,7 +273,7 @@ func TestCancelOfAnAbandonedRun(t *testing.T) {
 	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), lease_until = now() - interval '1 s'")
 	db.Do("UPDATE cleanupd.task SET state = 'RUNNING' WHERE name = 'sessions'")
 	got, err := m.Cancel(t.Context(), run.ID)
-	if err != nil || got.State != runs.Cancelled || got.Result("sessions").State != tasks.Cancelled {
+	if err != nil || got.State != runs.Cancelled || got.Result("sessions").State != execute.Cancelled {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	events := watch(t, m, run.ID)
@@ -295,7 +296,7 @@ func TestCancelStopsAfterTheBatch(t *testing.T) {
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
 	gone := 20_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
-	if got.State != runs.Cancelled || got.Result("sessions").State != tasks.Cancelled || got.Result("reactions").State != tasks.NotRun ||
+	if got.State != runs.Cancelled || got.Result("sessions").State != execute.Cancelled || got.Result("reactions").State != execute.NotRun ||
 		got.Result("sessions").RowsDeleted != gone || got.Result("sessions").Batches != gone {
 		t.Errorf("%d rows went; the run: %+v", gone, got)
 	}
@@ -420,7 +421,7 @@ func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
-	if got.State != runs.Failed || got.Error != "task visitors failed: no" || got.Result("sessions").State != tasks.NotRun || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+	if got.State != runs.Failed || got.Error != "task visitors failed: no" || got.Result("sessions").State != execute.NotRun || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("the run: %+v", got)
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // Why a run was stopped, as in its error.
@@ -25,12 +25,12 @@ type outcome struct {
 	cause Cause
 }
 
-// outcomeOf turns what tasks.Run returned into an outcome.
+// outcomeOf turns what execute.Run returned into an outcome.
 func outcomeOf(err error, stop string) outcome {
 	switch {
 	case err == nil:
 		return outcome{state: Succeeded}
-	case errors.Is(err, tasks.ErrStopped):
+	case errors.Is(err, execute.ErrStopped):
 		return outcome{Cancelled, stop, CauseCancelled}
 	case errors.Is(err, campaign.ErrNotCampaign):
 		return outcome{Failed, err.Error(), CauseNotCampaign}

@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -27,8 +28,8 @@ const checkEvery = time.Second
 // errHandover says that this replica is stopping and the run continues elsewhere; errFenced that this replica does not hold the run
 // any more.
 var (
-	errHandover = fmt.Errorf("%w: this replica is stopping", tasks.ErrLost)
-	errFenced   = fmt.Errorf("%w: another replica has it, it has ended, or the database server was restarted or replaced", tasks.ErrLost)
+	errHandover = fmt.Errorf("%w: this replica is stopping", execute.ErrLost)
+	errFenced   = fmt.Errorf("%w: another replica has it, it has ended, or the database server was restarted or replaced", execute.ErrLost)
 )
 
 // journal is the account of a run while this replica holds it.
@@ -55,7 +56,7 @@ type journal struct {
 	cursor   purge.Cursor // as last written
 }
 
-var _ tasks.Journal = (*journal)(nil)
+var _ execute.Journal = (*journal)(nil)
 
 // write runs a transaction and appends its events, one at a time.
 func (j *journal) write(ctx context.Context, fn func(tx pgx.Tx) ([]Event, error)) error {
@@ -88,12 +89,12 @@ func (j *journal) halt(reason *string) error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.stop = *reason
-		return tasks.ErrStopped
+		return execute.ErrStopped
 	}
 	return nil
 }
 
-// TaskStarted implements tasks.Journal. A task that a previous worker started is not started again.
+// TaskStarted implements execute.Journal. A task that a previous worker started is not started again.
 func (j *journal) TaskStarted(ctx context.Context, name string) error {
 	var (
 		reason *string
@@ -124,9 +125,9 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 	return nil
 }
 
-// Commit implements tasks.Journal. The account and the COMMIT are sent together, so that the account's lock is held no longer
+// Commit implements execute.Journal. The account and the COMMIT are sent together, so that the account's lock is held no longer
 // than it takes to write; if the account fails, the COMMIT is not executed.
-func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error {
+func (j *journal) Commit(ctx context.Context, tx execute.Tx, d purge.Delta) error {
 	return j.account(ctx, d, func(sql string, args []any, reason **string) error {
 		b := &pgx.Batch{}
 		b.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(reason) })
@@ -135,14 +136,14 @@ func (j *journal) Commit(ctx context.Context, tx tasks.Tx, d purge.Delta) error 
 	})
 }
 
-// Count implements tasks.Journal.
+// Count implements execute.Journal.
 func (j *journal) Count(ctx context.Context, d purge.Delta) error {
 	return j.account(ctx, d, func(sql string, args []any, reason **string) error {
 		return j.m.pool.QueryRow(ctx, sql, args...).Scan(reason)
 	})
 }
 
-// Proceed implements tasks.Journal.
+// Proceed implements execute.Journal.
 func (j *journal) Proceed(ctx context.Context) error {
 	var reason *string
 	if err := j.m.pool.QueryRow(ctx, "SELECT "+stopReason, j.claim.id, j.claim.epoch).Scan(&reason); err != nil {
@@ -227,21 +228,21 @@ func (j *journal) add(d purge.Delta, written bool) {
 	}
 }
 
-// At implements tasks.Journal.
+// At implements execute.Journal.
 func (j *journal) At(object string, expected int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.progress.Object, j.progress.Way, j.expected, j.changed = object, "", expected, true
 }
 
-// Way implements tasks.Journal.
+// Way implements execute.Journal.
 func (j *journal) Way(way string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.progress.Way, j.changed = way, true
 }
 
-// Throttled implements tasks.Journal.
+// Throttled implements execute.Journal.
 func (j *journal) Throttled(reason string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -251,11 +252,11 @@ func (j *journal) Throttled(reason string) {
 	j.progress.ThrottledBy, j.changed, j.waiting = reason, true, time.Now()
 }
 
-// Retried implements tasks.Journal.
+// Retried implements execute.Journal.
 func (j *journal) Retried(state string) { j.m.metrics.retries.WithLabelValues(state).Inc() }
 
-// Log implements tasks.Journal.
-func (j *journal) Log(ctx context.Context, level tasks.Level, messages ...string) error {
+// Log implements execute.Journal.
+func (j *journal) Log(ctx context.Context, level plan.Level, messages ...string) error {
 	return j.write(ctx, func(pgx.Tx) ([]Event, error) {
 		var events []Event
 		for _, text := range messages {
@@ -265,15 +266,15 @@ func (j *journal) Log(ctx context.Context, level tasks.Level, messages ...string
 	})
 }
 
-// Done implements tasks.Journal.
+// Done implements execute.Journal.
 func (j *journal) Done() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.progress.RowsDeleted + j.progress.RowsUpdated
 }
 
-// TaskFinished implements tasks.Journal.
-func (j *journal) TaskFinished(ctx context.Context, o tasks.Outcome) error {
+// TaskFinished implements execute.Journal.
+func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 	var run *Run
 	var result *Result
 	err := j.write(ctx, func(tx pgx.Tx) ([]Event, error) {

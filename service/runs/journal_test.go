@@ -8,7 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -51,7 +52,7 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 	if !errors.Is(err, errFenced) {
 		t.Errorf("got %v, want %v", err, errFenced)
 	}
-	if after, err := m.Get(t.Context(), run.ID); err != nil || after.State != Queued || after.FailedTask() != "" || after.Results[0].State != tasks.Pending {
+	if after, err := m.Get(t.Context(), run.ID); err != nil || after.State != Queued || after.FailedTask() != "" || after.Results[0].State != execute.Pending {
 		t.Errorf("the run is %+v, %v", after, err)
 	}
 }
@@ -77,7 +78,7 @@ func TestMeasuringALockedTable(t *testing.T) {
 			db.Hold("LOCK TABLE emptied")
 		}
 		events, err := measure(t.Context(), tx, run.ID, "sessions")
-		if err != nil || locked != (len(events) == 1 && events[0].Level == tasks.Warning) {
+		if err != nil || locked != (len(events) == 1 && events[0].Level == plan.Warning) {
 			t.Errorf("locked: %t: %+v, %v", locked, events, err)
 		}
 		var waits string

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // poisoned makes n obsolete rows of the audit trail, every 50th of which refuses.
@@ -46,7 +46,7 @@ func TestRefusalsOfATakeover(t *testing.T) {
 		t.Error("no other replica took the run over, or obsolete rows are left")
 	}
 	again := watch(t, b, start(t, b, runs.Request{Tasks: []string{"audit-trail"}}).ID)
-	if last := again[len(again)-1].Run.Result("audit-trail"); last.State != tasks.Failed || last.RowsRefused != n/50 {
+	if last := again[len(again)-1].Run.Result("audit-trail"); last.State != execute.Failed || last.RowsRefused != n/50 {
 		t.Errorf("the next run: %+v", last)
 	}
 }

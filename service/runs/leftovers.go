@@ -65,14 +65,14 @@ func parseRemoteToken(token string) (d RemoteDelivery, err error) {
 	return d, nil
 }
 
-// Record implements tasks.Journal. A delivery has an entry already if its row was restored after an earlier run.
+// Record implements execute.Journal. A delivery has an entry already if its row was restored after an earlier run.
 func (j *journal) Record(query string) string {
 	return fmt.Sprintf(`INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
 		SELECT DISTINCT ON (account, there, here) account, there, here, label, '%s'::uuid FROM (%s) AS l
 		ON CONFLICT (account, remote_id, delivery_id) DO UPDATE SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, leave_time = EXCLUDED.leave_time`, j.claim.id, query)
 }
 
-// Leftovers implements tasks.Journal.
+// Leftovers implements execute.Journal.
 func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error) {
 	rows, err := j.m.pool.Query(ctx, "SELECT DISTINCT remote_id FROM cleanupd.remote_delivery WHERE account = $1 ORDER BY 1", account)
 	if err != nil {
@@ -81,7 +81,7 @@ func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// Forget implements tasks.Journal. Whoever has the run by now would forget the same.
+// Forget implements execute.Journal. Whoever has the run by now would forget the same.
 func (j *journal) Forget(ctx context.Context, account string, ids []int64) error {
 	_, err := j.m.pool.Exec(ctx, "DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)", account, ids)
 	return err

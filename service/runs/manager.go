@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -43,10 +43,10 @@ type Config struct {
 	// Settings configure batches; Workers is DefaultWorkers if 0.
 	purge.Settings
 	// MidSourcing says what is done about the deliveries of mid-sourcing servers.
-	MidSourcing tasks.MidSourcing
+	MidSourcing execute.MidSourcing
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
-	// Include are further tables that tasks take in, as in tasks.Config.
+	// Include are further tables that tasks take in, as in execute.Config.
 	Include map[string][]string
 }
 
@@ -65,7 +65,7 @@ type Manager struct {
 	metrics      *metrics
 	measured     *prometheus.Registry
 
-	midSourcing       tasks.MidSourcing
+	midSourcing       execute.MidSourcing
 	relatedListTables []string
 	include           map[string][]string
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -70,7 +71,7 @@ func (m *metrics) begin() {
 		m.runSeconds.WithLabelValues(dry)
 	}
 	for _, t := range tasks.Pipeline {
-		for _, state := range []tasks.State{tasks.Succeeded, tasks.Skipped, tasks.Failed, tasks.NotRun, tasks.Cancelled} {
+		for _, state := range []execute.State{execute.Succeeded, execute.Skipped, execute.Failed, execute.NotRun, execute.Cancelled} {
 			m.tasks.WithLabelValues(t.Name, label(state))
 		}
 		for _, of := range []*prometheus.CounterVec{m.deleted, m.updated, m.dropped} {
@@ -93,7 +94,7 @@ func label[S ~string](state S) string { return strings.ToLower(string(state)) }
 // runEnded counts the tasks that were cancelled with a run, and then the run: whoever sees the run counted sees its tasks.
 func (m *metrics) runEnded(r *Run) {
 	for _, t := range r.Results {
-		if t.State == tasks.Cancelled {
+		if t.State == execute.Cancelled {
 			m.taskEnded(r, &t)
 		}
 	}

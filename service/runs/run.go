@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // State is the state of a run.
@@ -55,7 +56,7 @@ type Run struct {
 // Result is the account of one task.
 type Result struct {
 	Task          string
-	State         tasks.State
+	State         execute.State
 	RowsDeleted   int64
 	RowsUpdated   int64
 	TablesDropped int64
@@ -87,7 +88,7 @@ func (r *Run) Result(task string) *Result {
 // FailedTask is the name of the first task that failed, or was stopped with the run; empty when there is none.
 func (r *Run) FailedTask() string {
 	for _, t := range r.Results {
-		if t.State == tasks.Failed || t.State == tasks.Cancelled {
+		if t.State == execute.Failed || t.State == execute.Cancelled {
 			return t.Task
 		}
 	}
@@ -98,7 +99,7 @@ func (r *Run) FailedTask() string {
 func (r *Run) failures() string {
 	var lines []string
 	for _, t := range r.Results {
-		if t.State == tasks.Failed {
+		if t.State == execute.Failed {
 			lines = append(lines, fmt.Sprintf("task %s failed: %s", t.Task, t.Error))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 func keeps(c *runs.Config) { c.KeepSchedule = true }
@@ -91,10 +91,10 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 	work()
 	for _, c := range []struct {
 		s    runs.Schedule
-		want tasks.State
+		want execute.State
 	}{
-		{runs.Schedule{Enabled: true, ContinueOnError: true}, tasks.Succeeded},
-		{runs.Schedule{Enabled: true}, tasks.NotRun},
+		{runs.Schedule{Enabled: true, ContinueOnError: true}, execute.Succeeded},
+		{runs.Schedule{Enabled: true}, execute.NotRun},
 	} {
 		db.Do("DELETE FROM cleanupd.run")
 		if s := setSchedule(t, m, c.s); s.ContinueOnError != c.s.ContinueOnError {
@@ -103,7 +103,7 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 		db.Do(due)
 		db.Until(allEnded)
 		run, err := m.Get(t.Context(), schedule(t, m).LastRunID)
-		if err != nil || run.State != runs.Failed || run.Result("sessions").State != tasks.Failed || run.Result("expired-events").State != c.want {
+		if err != nil || run.State != runs.Failed || run.Result("sessions").State != execute.Failed || run.Result("expired-events").State != c.want {
 			t.Errorf("%+v: %+v, %v", c.s, run, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 			t.Errorf("%s: %d runs; next %v, want %v", c.name, n, s.NextRunTime, want)
 		}
 		run, err := managers[2].Get(t.Context(), s.LastRunID)
-		if err != nil || run.RequestedBy != "schedule" || run.State != runs.Succeeded || run.DryRun || run.Result("reactions").State == tasks.NotRun {
+		if err != nil || run.RequestedBy != "schedule" || run.State != runs.Succeeded || run.DryRun || run.Result("reactions").State == execute.NotRun {
 			t.Errorf("%s: %+v, %v", c.name, run, err)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -81,15 +82,15 @@ func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
 			b.Queue("SET LOCAL statement_timeout TO DEFAULT")
 			return tx.SendBatch(ctx, b).Close()
 		})
-		if err == nil || tasks.Lost(err) {
+		if err == nil || execute.Lost(err) {
 			break
 		}
 	}
 	switch {
-	case tasks.Lost(err):
+	case execute.Lost(err):
 		return nil, err
 	case err != nil:
-		return []Event{{Kind: LogLine, Level: tasks.Warning, Task: task, Message: "the size of the tables can not be told: " + err.Error()}}, nil
+		return []Event{{Kind: LogLine, Level: plan.Warning, Task: task, Message: "the size of the tables can not be told: " + err.Error()}}, nil
 	case task != statistics:
 		return nil, nil
 	}
@@ -126,12 +127,12 @@ func large(ctx context.Context, tx pgx.Tx, id string) ([]Event, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
-		e := Event{Kind: LogLine, Level: tasks.Warning, Task: statistics}
+		e := Event{Kind: LogLine, Level: plan.Warning, Task: statistics}
 		return e, row.Scan(&e.Message)
 	})
 }
 
-// Emptied implements tasks.Journal.
+// Emptied implements execute.Journal.
 func (j *journal) Emptied(ctx context.Context, task string) ([]string, error) {
 	rows, err := j.m.pool.Query(ctx, `SELECT relation FROM cleanupd.space WHERE run_id = $1::text::uuid AND $2 IN ('', task) AND rows_deleted > 0
 		GROUP BY relation ORDER BY sum(rows_deleted) DESC, relation`, j.claim.id, task)

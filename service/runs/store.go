@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
@@ -202,15 +203,15 @@ func insertTasks(ctx context.Context, tx pgx.Tx, id string, req Request) error {
 	chosen := req.chosen()
 	var names, states []string
 	for _, t := range tasks.Pipeline {
-		state := tasks.Skipped
+		state := execute.Skipped
 		if slices.Contains(chosen, t.Name) {
-			state = tasks.Pending
+			state = execute.Pending
 		}
 		names, states = append(names, t.Name), append(states, string(state))
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
 		SELECT $1::text::uuid, position, name, state = $4, state FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS t (name, state, position)`,
-		id, names, states, string(tasks.Pending)); err != nil {
+		id, names, states, string(execute.Pending)); err != nil {
 		return err
 	}
 	return notify(ctx, tx, id, 0)

@@ -17,6 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -147,7 +149,7 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	if cause := context.Cause(working); cause != nil {
 		return cause
 	}
-	if errors.Is(err, tasks.ErrLost) {
+	if errors.Is(err, execute.ErrLost) {
 		return err
 	}
 	o := outcomeOf(err, j.stop)
@@ -164,18 +166,18 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 
 func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 	if c.setbacks > maxSetbacks && len(c.todo) > 0 {
-		if err := c.giveUp(ctx, j); errors.Is(err, tasks.ErrStopped) {
+		if err := c.giveUp(ctx, j); errors.Is(err, execute.ErrStopped) {
 			return err
 		} else if err != nil {
-			return fmt.Errorf("%w: %w", tasks.ErrLost, err)
+			return fmt.Errorf("%w: %w", execute.ErrLost, err)
 		}
 	}
 	if c.failed && !c.continueOnError { // only the end of the run is left
 		return nil
 	}
-	var todo []tasks.Task
+	var todo []plan.Task
 	for _, name := range c.todo {
-		i := slices.IndexFunc(tasks.Pipeline, func(t tasks.Task) bool { return t.Name == name })
+		i := slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == name })
 		if i < 0 {
 			return fmt.Errorf("this version does not know the task %s", name)
 		}
@@ -183,10 +185,10 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 	}
 	if c.resumed {
 		if err := m.outlast(ctx, c); err != nil {
-			return fmt.Errorf("%w: %w", tasks.ErrLost, err)
+			return fmt.Errorf("%w: %w", execute.ErrLost, err)
 		}
 	}
-	return tasks.Run(ctx, tasks.Config{Pool: m.pool, Lock: c.lock(), Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
+	return execute.Run(ctx, execute.Config{Pool: m.pool, Lock: c.lock(), Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
 		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Failed: c.unmet, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include, Log: m.log.With("run_id", c.id)}, j)
 }
 
@@ -195,7 +197,7 @@ func (c *claim) giveUp(ctx context.Context, j *journal) error {
 	if err := j.TaskStarted(ctx, c.todo[0]); err != nil {
 		return err
 	}
-	if err := j.TaskFinished(ctx, tasks.Outcome{State: tasks.Failed, Left: c.cursor.Stays(), Problem: fmt.Sprintf("given up after %d setbacks without progress, the last one: %s", c.setbacks, c.reason)}); err != nil {
+	if err := j.TaskFinished(ctx, execute.Outcome{State: execute.Failed, Left: c.cursor.Stays(), Problem: fmt.Sprintf("given up after %d setbacks without progress, the last one: %s", c.setbacks, c.reason)}); err != nil {
 		return err
 	}
 	c.unmet[c.todo[0]] = true

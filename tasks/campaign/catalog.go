@@ -37,7 +37,9 @@ type Catalog struct {
 	// Elsewhere is that of relations, by their object ids.
 	Elsewhere map[uint32]string
 	tables    map[string]*Table
-	mapped    map[string][]string // what the delivery mappings name, by their columns, as far as read
+	sequences map[string]sequence
+	mapped    map[string][]string // what the delivery mappings name, by their columns
+	unmapped  error               // why the mappings could not be read; nil: they were
 }
 
 // Table is an ordinary, partitioned or foreign table. A partition is not a Table of its own.
@@ -56,9 +58,12 @@ type Table struct {
 	HasChildren bool
 	// Elsewhere says where rows of it are for which there is no heap here, such as Distributed; empty: all are here.
 	Elsewhere string
-	columns   []string
-	keys      []string          // all columns that identify a row by themselves, the primary key first
-	places    map[uint32]string // Elsewhere of the catalog's relations
+	// Leaves are the relations that have its rows: it itself, or its partitions at any depth, ordered by name.
+	Leaves []Leaf
+	// OfLists says that a foreign key makes its column iGroupId the id of a list.
+	OfLists bool
+	columns []string
+	keys    []string // all columns that identify a row by themselves, the primary key first
 }
 
 // Quoted is the table's name for an SQL statement, with its schema.
@@ -94,7 +99,9 @@ ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) 
 const loadTables = `
 SELECT c.oid, c.relname, c.relhassubclass,
   has_any_column_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
-  row_security_active(c.oid),
+  row_security_active(c.oid), c.oid = ANY (ARRAY(SELECT k.conrelid FROM pg_constraint k JOIN pg_class p ON p.oid = k.confrelid
+    JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
+    WHERE k.contype = 'f' AND p.relname = 'nmsgroup' AND p.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid')),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
   ARRAY(SELECT a.attname::text
     FROM pg_index i
@@ -130,12 +137,12 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	c := &Catalog{Schema: schema, Elsewhere: elsewhere, tables: map[string]*Table{}, mapped: map[string][]string{}}
+	c := &Catalog{Schema: schema, Elsewhere: elsewhere, tables: map[string]*Table{}, sequences: map[string]sequence{}, mapped: map[string][]string{}}
 	defer rows.Close()
 	for rows.Next() {
-		t := &Table{Schema: schema, places: elsewhere}
+		t := &Table{Schema: schema}
 		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
-			&t.RowSecurity, &t.columns, &t.keys); err != nil {
+			&t.RowSecurity, &t.OfLists, &t.columns, &t.keys); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
 		}
 		if t.Elsewhere = elsewhere[t.OID]; t.Elsewhere == Foreign && len(t.keys) == 0 {
@@ -144,12 +151,21 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 		if len(t.keys) > 0 {
 			t.Key = t.keys[0]
 		}
+		t.Leaves = []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere}}
 		c.tables[t.Name] = t
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	return c, db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").Scan(&c.Role, &c.Version)
+	if err := db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").Scan(&c.Role, &c.Version); err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	for _, read := range []func(context.Context, Querier) error{c.readLeaves, c.readSequences, c.readMappings} {
+		if err := read(ctx, db); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 func schemaOf(ctx context.Context, db Querier) (string, error) {
@@ -177,16 +193,6 @@ func schemaOf(ctx context.Context, db Querier) (string, error) {
 
 // Table returns the table with a name as Campaign writes it (NmsDelivery), nil when there is none.
 func (c *Catalog) Table(name string) *Table { return c.tables[strings.ToLower(name)] }
-
-// ByOID returns the table with an object id, nil when there is none.
-func (c *Catalog) ByOID(oid uint32) *Table {
-	for _, t := range c.tables {
-		if t.OID == oid {
-			return t
-		}
-	}
-	return nil
-}
 
 // Tables returns the tables of a kind, ordered by name.
 func (c *Catalog) Tables(kind func(t *Table) bool) []*Table {

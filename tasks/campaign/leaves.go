@@ -13,27 +13,44 @@ type Leaf struct {
 	Schema string
 	Name   string
 	// Elsewhere says where its rows are, as that of Table.
-	Elsewhere string `db:"-"`
+	Elsewhere string
 }
 
 // Quoted is the leaf's name for an SQL statement, with its schema.
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
-// Leaves returns the relations that have the rows of t: t itself, or its partitions at any depth, ordered by name.
-func (t *Table) Leaves(ctx context.Context, db Querier) ([]Leaf, error) {
-	if !t.HasChildren {
-		return []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere}}, nil
+// findLeaves finds the leaves of some tables.
+const findLeaves = `
+WITH RECURSIVE tree AS (SELECT oid AS root, oid FROM unnest($1::oid[]) AS oid UNION SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
+SELECT tree.root, c.oid, n.nspname, c.relname FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'f') ORDER BY n.nspname, c.relname`
+
+// readLeaves reads the leaves of the tables that have partitions or children.
+func (c *Catalog) readLeaves(ctx context.Context, db Querier) error {
+	parents, oids := map[uint32]*Table{}, []uint32{}
+	for _, t := range c.tables {
+		if t.HasChildren {
+			parents[t.OID], t.Leaves = t, nil
+			oids = append(oids, t.OID)
+		}
 	}
-	rows, err := db.Query(ctx, `
-WITH RECURSIVE tree AS (SELECT $1::oid AS oid UNION SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.oid)
-SELECT c.oid, n.nspname, c.relname FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'f') ORDER BY n.nspname, c.relname`, t.OID)
+	if len(oids) == 0 {
+		return nil
+	}
+	rows, err := db.Query(ctx, findLeaves, oids)
 	if err != nil {
-		return nil, fmt.Errorf("list the partitions of %s: %w", t.Name, err)
+		return fmt.Errorf("list the partitions: %w", err)
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Leaf, err error) {
-		err = row.Scan(&l.OID, &l.Schema, &l.Name)
-		l.Elsewhere = t.places[l.OID]
-		return l, err
-	})
+	var (
+		root uint32
+		l    Leaf
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&root, &l.OID, &l.Schema, &l.Name}, func() error {
+		l.Elsewhere = c.Elsewhere[l.OID]
+		parents[root].Leaves = append(parents[root].Leaves, l)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("list the partitions: %w", err)
+	}
+	return nil
 }

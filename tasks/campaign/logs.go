@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // logFamily is a kind of log table: where the mappings name its tables, and what such a table looks like.
@@ -54,28 +56,32 @@ func TableName(schemaName string) (name string, ok bool) {
 	return strings.ToLower(m[1] + m[2]), true
 }
 
+// logFamilies are all families of log tables.
+var logFamilies = []logFamily{deliveryLogs, exclusionLogs, trackingLogs}
+
 // DeliveryLogs returns the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. The notes
-// say which names were skipped and why.
-func (c *Catalog) DeliveryLogs(ctx context.Context, db Querier) ([]*Table, []string, error) {
-	return c.logs(ctx, db, deliveryLogs, "nms:broadLogMid")
+// say which names were skipped and why. It fails if the mappings could not be read.
+func (c *Catalog) DeliveryLogs() ([]*Table, []string, error) {
+	return c.logs(deliveryLogs, "nms:broadLogMid")
 }
 
-// ExclusionLogs returns the exclusion-log tables that the delivery mappings name, with notes like those of DeliveryLogs.
-func (c *Catalog) ExclusionLogs(ctx context.Context, db Querier) ([]*Table, []string, error) {
-	return c.logs(ctx, db, exclusionLogs)
-}
+// ExclusionLogs returns the exclusion-log tables that the delivery mappings name, as DeliveryLogs does.
+func (c *Catalog) ExclusionLogs() ([]*Table, []string, error) { return c.logs(exclusionLogs) }
 
-// TrackingLogs returns the tracking-log tables that the delivery mappings name, with notes like those of DeliveryLogs.
-func (c *Catalog) TrackingLogs(ctx context.Context, db Querier) ([]*Table, []string, error) {
-	return c.logs(ctx, db, trackingLogs)
-}
+// TrackingLogs returns the tracking-log tables that the delivery mappings name, as DeliveryLogs does.
+func (c *Catalog) TrackingLogs() ([]*Table, []string, error) { return c.logs(trackingLogs) }
 
-func (c *Catalog) logs(ctx context.Context, db Querier, family logFamily, builtIn ...string) (tables []*Table, notes []string, err error) {
-	names, notes, err := c.mapping(ctx, db, family)
-	if err != nil {
-		return nil, nil, err
+func (c *Catalog) logs(family logFamily, builtIn ...string) (tables []*Table, notes []string, err error) {
+	mapping := c.Table("NmsDeliveryMapping")
+	switch {
+	case mapping == nil:
+		notes = append(notes, "table NmsDeliveryMapping is missing: no mapping names a log table")
+	case !mapping.Has(family.mappingColumn):
+		notes = append(notes, fmt.Sprintf("column %s of NmsDeliveryMapping is missing: no mapping names such a log table", family.mappingColumn))
+	case c.unmapped != nil:
+		return nil, nil, c.unmapped
 	}
-	for _, name := range slices.Concat(names, builtIn) {
+	for _, name := range slices.Concat(c.mapped[family.mappingColumn], builtIn) {
 		t, problem := c.logTable(name, family)
 		switch {
 		case problem != "" && slices.Contains(builtIn, name) && t == nil:
@@ -89,28 +95,36 @@ func (c *Catalog) logs(ctx context.Context, db Querier, family logFamily, builtI
 	return tables, notes, nil
 }
 
-// mapping reads the names that the delivery mappings give for a family, once.
-func (c *Catalog) mapping(ctx context.Context, db Querier, family logFamily) (names, notes []string, err error) {
+// readMappings reads the names that the delivery mappings give. That they cannot be read concerns the tasks alone that go by them.
+func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	mapping := c.Table("NmsDeliveryMapping")
-	if mapping == nil {
-		return nil, []string{"table NmsDeliveryMapping is missing: no mapping names a log table"}, nil
+	if mapping == nil || !mapping.CanSelect {
+		return nil
 	}
-	if missing := mapping.Missing(family.mappingColumn); missing != nil {
-		return nil, []string{fmt.Sprintf("column %s of NmsDeliveryMapping is missing: no mapping names such a log table", missing[0])}, nil
+	var named []string
+	for _, family := range logFamilies {
+		if mapping.Has(family.mappingColumn) {
+			named = append(named, fmt.Sprintf("SELECT '%[1]s', %[1]s::text FROM %[2]s WHERE %[1]s <> ''", family.mappingColumn, mapping.Quoted()))
+		}
 	}
-	if names, known := c.mapped[family.mappingColumn]; known {
-		return names, nil, nil
+	if named == nil {
+		return nil
 	}
-	rows, err := db.Query(ctx, fmt.Sprintf(
-		"SELECT DISTINCT %[1]s::text FROM %[2]s WHERE %[1]s <> '' ORDER BY 1", family.mappingColumn, mapping.Quoted()))
+	var column, name string
+	rows, err := db.Query(ctx, strings.Join(named, " UNION ")+" ORDER BY 1, 2")
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&column, &name}, func() error {
+			c.mapped[column] = append(c.mapped[column], name)
+			return nil
+		})
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the delivery mappings: %w", err)
+		err = fmt.Errorf("read the delivery mappings: %w", err)
 	}
-	if names, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
-		return nil, nil, fmt.Errorf("read the delivery mappings: %w", err)
+	if sqlstate.Of(err) != "" {
+		c.unmapped, err = err, nil
 	}
-	c.mapped[family.mappingColumn] = names
-	return names, nil, nil
+	return err
 }
 
 // logTable resolves one name. It returns a table that exists but does not look like a log with the problem.

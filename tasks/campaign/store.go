@@ -74,7 +74,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
 		}
-		id, err := NewIDs(ctx, tx, c, t, "iOptionId")
+		id, err := c.NewIDs(t, "iOptionId")
 		if err != nil {
 			return err
 		}
@@ -93,26 +93,46 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 // ErrNoSequence says that the role may not take ids from a sequence; the error has the GRANT.
 var ErrNoSequence = errors.New("the role may not take new ids")
 
-// findSequence finds where a table's new ids come from: its own sequence (XtkJobLogId for XtkJobLog), or that of all others.
-const findSequence = `
-SELECT quote_ident(n.nspname) || '.' || quote_ident(s.relname), has_sequence_privilege(s.oid, 'USAGE')
+// sequence is where new ids of a table come from.
+type sequence struct {
+	quoted string
+	usable bool
+}
+
+// findSequences finds them: those of the tables that the cleanup inserts into (XtkJobLogId for XtkJobLog), and that of all others.
+const findSequences = `
+SELECT s.relname::text, quote_ident(n.nspname) || '.' || quote_ident(s.relname), has_sequence_privilege(s.oid, 'USAGE')
 FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
-WHERE n.nspname = $1 AND s.relname IN ($2 || 'id', 'xtknewid') AND s.relkind = 'S' ORDER BY s.relname = 'xtknewid' LIMIT 1`
+WHERE n.nspname = $1 AND s.relname IN ('xtkjoblogid', 'xtkoptionid', 'xtknewid') AND s.relkind = 'S'`
+
+func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
+	rows, err := db.Query(ctx, findSequences, c.Schema)
+	if err != nil {
+		return fmt.Errorf("look for sequences: %w", err)
+	}
+	var (
+		name string
+		s    sequence
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&name, &s.quoted, &s.usable}, func() error { c.sequences[name] = s; return nil }); err != nil {
+		return fmt.Errorf("look for sequences: %w", err)
+	}
+	return nil
+}
 
 // NewIDs is the SQL of the id of a new row, in a SELECT of any number of rows: from the sequence from which the application
 // takes them if there is one, else below all others (one above them would be the application's next id). It fails with
 // ErrNoSequence if the role may not use the sequence.
-func NewIDs(ctx context.Context, db Querier, c *Catalog, t *Table, column string) (string, error) {
-	var sequence string
-	var usable bool
-	err := db.QueryRow(ctx, findSequence, c.Schema, t.Name).Scan(&sequence, &usable)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return fmt.Sprintf("(SELECT least(min(%s), 0) FROM %s) - row_number() OVER ()", column, t.Quoted()), nil
-	case err != nil:
-		return "", fmt.Errorf("look for the sequence of %s: %w", t.Name, err)
-	case !usable:
-		return "", fmt.Errorf("%w: GRANT USAGE ON SEQUENCE %s TO %s", ErrNoSequence, sequence, pgx.Identifier{c.Role}.Sanitize())
+func (c *Catalog) NewIDs(t *Table, column string) (string, error) {
+	s, ok := c.sequences[t.Name+"id"]
+	if !ok {
+		s, ok = c.sequences["xtknewid"]
 	}
-	return "nextval('" + strings.ReplaceAll(sequence, "'", "''") + "')", nil
+	switch {
+	case !ok:
+		return fmt.Sprintf("(SELECT least(min(%s), 0) FROM %s) - row_number() OVER ()", column, t.Quoted()), nil
+	case !s.usable:
+		return "", fmt.Errorf("%w: GRANT USAGE ON SEQUENCE %s TO %s", ErrNoSequence, s.quoted, pgx.Identifier{c.Role}.Sanitize())
+	}
+	return "nextval('" + strings.ReplaceAll(s.quoted, "'", "''") + "')", nil
 }

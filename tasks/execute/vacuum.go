@@ -1,8 +1,9 @@
-package tasks
+package execute
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgerrcode"
@@ -12,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -28,12 +30,12 @@ func (s storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanit
 // command is what a mode of the task statistics means for it, without its name. VACUUM of a parent would do its partitions
 // again. So does ANALYZE, which it needs since autovacuum never does parents, before version 18. Citus passes on no ANALYZE
 // with SKIP_LOCKED.
-func (e *Env) command(s storage, mode int) string {
+func (t *task) command(s storage, mode int) string {
 	analyzed := s.Parent || mode == campaign.AnalyzeOnly
 	switch {
-	case analyzed && e.Catalog.Elsewhere[s.OID] == campaign.Distributed:
+	case analyzed && t.given.Catalog.Elsewhere[s.OID] == campaign.Distributed:
 		return "ANALYZE (VERBOSE)"
-	case s.Parent && e.Catalog.Version >= 180_000:
+	case s.Parent && t.given.Catalog.Version >= 180_000:
 		return "ANALYZE (VERBOSE, SKIP_LOCKED) ONLY"
 	case analyzed:
 		return "ANALYZE (VERBOSE, SKIP_LOCKED)"
@@ -53,8 +55,8 @@ WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind IN ('r', 'm', 'p') AND c.relpe
   AND ($4 OR c.oid IN (SELECT oid FROM emptied UNION SELECT a.relid FROM emptied, pg_partition_ancestors(emptied.oid) a))
 ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*) FROM pg_partition_ancestors(c.oid)) END DESC NULLS FIRST, emptied.place, n.nspname, c.relname`
 
-func (e *Env) storages(ctx context.Context, ours bool, emptied []string, all bool) ([]storage, error) {
-	rows, err := e.Pool.Query(ctx, storagesByOwner, e.Catalog.Schema, ours, emptied, all)
+func (t *task) storages(ctx context.Context, ours bool, emptied []string, all bool) ([]storage, error) {
+	rows, err := t.Pool.Query(ctx, storagesByOwner, t.given.Catalog.Schema, ours, emptied, all)
 	if err != nil {
 		return nil, fmt.Errorf("list the tables: %w", err)
 	}
@@ -65,76 +67,118 @@ func (e *Env) storages(ctx context.Context, ours bool, emptied []string, all boo
 	return tables, nil
 }
 
+// optimizeStorage does what the option says, for a task that vacuums: table by table, so that there is progress to show, beginning with those that the run deleted most from,
+// and with SKIP_LOCKED, so that nothing waits.
+func (t *task) optimizeStorage(ctx context.Context) (bool, error) {
+	if !t.plan.Task.Vacuums {
+		return false, nil
+	}
+	mode, err := t.given.Options.Statistics()
+	if err != nil {
+		t.log(ctx, plan.Warning, err.Error())
+	}
+	if mode == campaign.NoStatistics {
+		t.log(ctx, plan.Info, "Option 'XtkCleanup_NoStats' is set to '1'")
+		return true, nil
+	}
+	emptied, err := t.journal.Emptied(ctx, "")
+	if err != nil {
+		return false, fmt.Errorf("list the tables: %w", err)
+	}
+	tables, err := t.storages(ctx, true, emptied, true)
+	if err != nil {
+		return false, err
+	}
+	others, err := t.storages(ctx, false, nil, true)
+	if err != nil {
+		return false, err
+	}
+	if len(others) > 0 {
+		t.log(ctx, plan.Info, fmt.Sprintf("%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum", len(others), t.given.Catalog.Schema))
+	}
+	if !t.DryRun {
+		return true, t.vacuum(ctx, mode, tables)
+	}
+	commands := map[string]int{}
+	for _, s := range tables {
+		commands[t.command(s, mode)]++
+	}
+	for _, command := range slices.Sorted(maps.Keys(commands)) {
+		t.log(ctx, plan.Info, fmt.Sprintf("would run %s on %d tables", command, commands[command]))
+	}
+	return true, nil
+}
+
 // vacuumEmptied does with what a task behind statistics has emptied, if anything, what that task would have done.
-func (e *Env) vacuumEmptied(ctx context.Context, task string) error {
-	mode, _ := e.Options.Statistics() // the task statistics has said what is wrong with it
-	if mode == campaign.NoStatistics || e.DryRun || !e.Succeeded[statistics.Name] {
+func (t *task) vacuumEmptied(ctx context.Context, task string) error {
+	mode, _ := t.given.Options.Statistics() // the task statistics has said what is wrong with it
+	if mode == campaign.NoStatistics || t.DryRun || !t.Succeeded[plan.Vacuum] {
 		return nil
 	}
-	emptied, err := e.journal.Emptied(ctx, task)
+	emptied, err := t.journal.Emptied(ctx, task)
 	if err != nil {
 		return fmt.Errorf("list the tables: %w", err)
 	}
-	tables, err := e.storages(ctx, true, emptied, false)
+	tables, err := t.storages(ctx, true, emptied, false)
 	if err != nil || len(tables) == 0 {
 		return err
 	}
-	e.Cursor = purge.Cursor{} // it was that of a sweep
-	return e.vacuum(ctx, mode, tables)
+	t.cursor = purge.Cursor{} // it was that of a sweep
+	return t.vacuum(ctx, mode, tables)
 }
 
 // vacuum does what a mode of the task statistics says with tables: all of them, or those that a previous worker has left.
-func (e *Env) vacuum(ctx context.Context, mode int, tables []storage) error {
-	conn, said, err := verboseConn(ctx, e)
-	if err != nil && e.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more
-		e.log(ctx, Warning, fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err))
+func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
+	conn, said, err := t.verboseConn(ctx)
+	if err != nil && t.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more
+		t.log(ctx, plan.Warning, fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	done := slices.IndexFunc(tables, func(t storage) bool { return t.Quoted() == e.Cursor.Unit })
-	for _, t := range tables[done+1:] {
-		name, command := t.Quoted(), e.command(t, mode)
-		e.journal.At(t.Schema+"."+t.Name, -1)
+	done := slices.IndexFunc(tables, func(s storage) bool { return s.Quoted() == t.cursor.Unit })
+	for _, s := range tables[done+1:] {
+		name, command := s.Quoted(), t.command(s, mode)
+		t.journal.At(s.Schema+"."+s.Name, -1)
 		var sizes []purge.Space
-		if !t.Parent {
+		if !s.Parent {
 			sizes = append(sizes, purge.Space{Relation: name})
 		}
-		err := e.vacuumed(ctx, name, sizes...)
+		err := t.vacuumed(ctx, name, sizes...)
 		if err == nil {
 			_, err = conn.Exec(ctx, command+" "+name)
 		}
 		if lines := said(); len(lines) > 0 {
-			e.log(ctx, Info, lines...)
+			t.log(ctx, plan.Info, lines...)
 		}
 		switch {
 		case endsRun(err):
 			return err
 		case sqlstate.Is(err, pgerrcode.LockNotAvailable): // or an index of it, or a partition
-			e.log(ctx, Warning, name+" is locked by someone: passed over")
+			t.log(ctx, plan.Warning, name+" is locked by someone: passed over")
 		case err != nil && !vanished(err):
 			return fmt.Errorf("%s %s: %w", command, name, err)
 		}
-		e.Cursor.Unit = name
+		t.cursor.Unit = name
 	}
-	return e.vacuumed(ctx, "the last table")
+	return t.vacuumed(ctx, "the last table")
 }
 
 // vacuumed records which table was done last, and the size of the next one, for whose lock it waits only briefly.
-func (e *Env) vacuumed(ctx context.Context, what string, next ...purge.Space) error {
-	return e.inBatch(ctx, what, func(tx Tx) (purge.Delta, error) {
+func (t *task) vacuumed(ctx context.Context, what string, next ...purge.Space) error {
+	return t.inBatch(ctx, what, func(tx Tx) (purge.Delta, error) {
 		_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100")
-		return purge.Delta{Space: next, Cursor: e.Cursor}, err
+		return purge.Delta{Space: next, Cursor: t.cursor}, err
 	})
 }
 
 // verboseConn opens a connection that collects PostgreSQL's notices. It is not from the pool, since the handler of notices is
 // set when connecting.
-func verboseConn(ctx context.Context, e *Env) (conn *pgx.Conn, said func() []string, err error) {
+func (t *task) verboseConn(ctx context.Context) (conn *pgx.Conn, said func() []string, err error) {
 	var lines []string
-	config := e.Pool.Config().ConnConfig
+	config := t.Pool.Config().ConnConfig
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		lines = append(lines, n.Severity+":  "+n.Message)
 	}

@@ -1,4 +1,4 @@
-package tasks
+package execute
 
 import (
 	"cmp"
@@ -7,67 +7,61 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // tooManyOf is the part of a task's rows, one of so many, of which no more may refuse in a task that succeeds.
 const tooManyOf = 10
 
-// report says what a sweep left, and counts it.
-func (e *Env) report(ctx context.Context, u unit, r purge.Result) {
+// report says what a sweep of a table left, counts it, and returns it.
+func (t *task) report(ctx context.Context, table string, r purge.Result) purge.Left {
 	if r.Locked > 0 {
-		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows stayed locked by others; left for the next run", u.Name, r.Locked))
+		t.log(ctx, plan.Warning, fmt.Sprintf("%s: %d obsolete rows stayed locked by others; left for the next run", table, r.Locked))
 	}
 	if r.TableLocked {
-		e.log(ctx, Warning, u.Name+": someone keeps the whole table locked; the rest of it is left for the next run")
+		t.log(ctx, plan.Warning, table+": someone keeps the whole table locked; the rest of it is left for the next run")
 	}
 	if r.Kept > 0 {
-		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left", u.Name, r.Kept))
+		t.log(ctx, plan.Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left", table, r.Kept))
 	}
 	if r.Refused > 0 {
-		e.log(ctx, Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", u.Name, r.Refused))
+		t.log(ctx, plan.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", table, r.Refused))
 	}
 	if r.GaveUp {
-		e.giveUp(ctx, u.Name)
+		t.giveUp(ctx, table)
 	}
 	if r.Dropped {
-		e.log(ctx, Info, u.Name+": all of the partition was to go: dropped")
+		t.log(ctx, plan.Info, table+": all of the partition was to go: dropped")
 	}
-	e.refusal = cmp.Or(e.refusal, r.Refusal)
+	t.refusal = cmp.Or(t.refusal, r.Refusal)
 	left := r.Left
 	if r.TableLocked || r.GaveUp {
 		left.Tables++
 	}
-	e.leaveRows(ctx, u, left)
-}
-
-// leaveRows counts what a sweep left, and keeps the parents of these rows.
-func (e *Env) leaveRows(ctx context.Context, u unit, left purge.Left) {
-	e.left = e.left.Plus(left)
-	if left != (purge.Left{}) && u.step.dependent() {
-		e.holdBack(ctx, u)
-	}
+	t.left = t.left.Plus(left)
+	return left
 }
 
 // giveUp ends the work on a table of whose rows too many refuse, which fails the task at its end.
-func (e *Env) giveUp(ctx context.Context, table string) {
+func (t *task) giveUp(ctx context.Context, table string) {
 	message := fmt.Sprintf("%s: more than %d rows refuse: given up, the rest of it is left", table, purge.MostRefused)
-	e.log(ctx, Warning, message)
-	e.refused = errors.Join(e.refused, errors.New(message))
+	t.log(ctx, plan.Warning, message)
+	t.undone = errors.Join(t.undone, errors.New(message))
 }
 
 // tooMany is why the current task fails since rows refused; nil: none, or few did.
-func (e *Env) tooMany() error {
-	refused := e.left.Refused
-	all := refused + e.journal.Done()
+func (t *task) tooMany() error {
+	refused := t.left.Refused
+	all := refused + t.journal.Done()
 	what := fmt.Sprintf("%d of %d rows refuse", refused, all)
 	switch {
 	case refused <= purge.MostRefused && refused*tooManyOf <= all:
 		return nil
-	case e.refusal == nil: // all did under a previous worker
+	case t.refusal == nil: // all did under a previous worker
 		return errors.New(what)
 	}
-	return fmt.Errorf("%s, the first of them with: %w", what, e.refusal)
+	return fmt.Errorf("%s, the first of them with: %w", what, t.refusal)
 }
 
 // inWords says what stays; empty: nothing does.

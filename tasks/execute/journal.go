@@ -1,10 +1,11 @@
-package tasks
+package execute
 
 import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -35,16 +36,6 @@ type Outcome struct {
 	// Detail says in words what it left, or why it was not run; empty: neither.
 	Detail string
 }
-
-// Level is the severity of a log line.
-type Level string
-
-// Levels.
-const (
-	Info    Level = "INFO"
-	Warning Level = "WARNING"
-	Error   Level = "ERROR"
-)
 
 // Journal keeps a run's account. Every method with an error fails when the run is no longer this worker's. Commit, Log,
 // Proceed, Throttled and Retried are called concurrently.
@@ -78,7 +69,7 @@ type Journal interface {
 	// Retried reports the SQLSTATE that causes a retry.
 	Retried(state string)
 	// Log writes messages for people.
-	Log(ctx context.Context, level Level, messages ...string) error
+	Log(ctx context.Context, level plan.Level, messages ...string) error
 	// Done returns how many rows the current task has deleted and updated so far, in this run.
 	Done() int64
 	// TaskFinished reports that the current task has ended.

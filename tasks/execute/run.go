@@ -1,4 +1,4 @@
-package tasks
+package execute
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -33,7 +34,7 @@ type Config struct {
 	// ContinueOnError continues after a failed task.
 	ContinueOnError bool
 	// Todo are the tasks still to be done, in order. Another worker may have started the first one.
-	Todo []Task
+	Todo []plan.Task
 	// Cursor is how far that worker came with it.
 	Cursor purge.Cursor
 	// Succeeded are the tasks of this run that have already succeeded.
@@ -66,51 +67,79 @@ func Run(ctx context.Context, c Config, j Journal) error {
 
 func run(ctx context.Context, c Config, j Journal) error {
 	c.Succeeded, c.Failed = maps.Collect(maps.All(c.Succeeded)), maps.Collect(maps.All(c.Failed)) // never nil
-	e := &Env{Config: c, journal: j, warned: map[string]bool{}}
-	e.engine = purge.New(purge.Engine{Pool: c.Pool, Commit: j.Commit, Settings: c.Settings, Lock: c.Lock,
-		Way: j.Way, Throttled: j.Throttled, Retried: j.Retried, Proceed: j.Proceed, Warn: func(message string) { e.warnOnce(ctx, message) }})
-	if err := e.engine.Retry(ctx, "the catalog", func() error { return e.check(ctx) }); err != nil {
+	d := open(ctx, c, j)
+	if err := d.engine.Retry(ctx, "the catalog", func() error { return d.check(ctx) }); err != nil {
 		return err
 	}
-	_, chosen := c.Succeeded[deliveries.Name]
-	e.keptDeliveries = chosen && !slices.ContainsFunc(c.Todo, func(t Task) bool { return t.Name == deliveries.Name })
+	for done := range c.Succeeded { // a previous worker may have kept parents
+		d.keepers[done] = !slices.ContainsFunc(c.Todo, func(t plan.Task) bool { return t.Name == done })
+	}
 	var failed error
 	for _, t := range c.Todo {
 		if err := j.TaskStarted(ctx, t.Name); err != nil {
 			return unwritten(err)
 		}
-		if missed := slices.IndexFunc(t.Requires, func(name string) bool { return e.Failed[name] }); missed >= 0 {
-			if err := j.TaskFinished(ctx, Outcome{State: NotRun, Detail: fmt.Sprintf("it needs the task %s, which did not succeed", t.Requires[missed])}); err != nil {
-				return unwritten(err)
+		o := missed(t, c.Failed)
+		if o.State == "" {
+			var err error
+			if o, err = d.run(ctx, t); err != nil {
+				return err
 			}
-			e.Failed[t.Name], e.Cursor = true, purge.Cursor{}
-			continue
-		}
-		var o Outcome
-		e.warned, e.left = map[string]bool{}, purge.Left{}
-		err := e.retry(ctx, t.Name, func() (err error) { o.State, err = e.traced(ctx, t); return err })
-		if endsRun(err) || Lost(err) || ctx.Err() != nil {
-			return err
-		}
-		if err != nil {
-			rescue.Log(cmp.Or(c.Log, slog.Default()), "task "+t.Name, err)
-			o.State, o.Problem = Failed, Explain(err)
-			failed = errors.Join(failed, fmt.Errorf("task %s failed: %s", t.Name, o.Problem))
-		}
-		o.Left, o.Detail = e.left, inWords(e.left)
-		if t.Name == deliveries.Name {
-			e.keptDeliveries = e.kept
 		}
 		if err := j.TaskFinished(ctx, o); err != nil {
 			return unwritten(err)
 		}
-		if failed != nil && !c.ContinueOnError {
-			break
+		if o.State == Failed {
+			failed = errors.Join(failed, fmt.Errorf("task %s failed: %s", t.Name, o.Problem))
+			if !c.ContinueOnError {
+				break
+			}
 		}
-		e.Cursor = purge.Cursor{}
-		e.Succeeded[t.Name], e.Failed[t.Name] = o.State == Succeeded, o.State == Failed
+		d.Cursor = purge.Cursor{}
+		if o.State != NotRun {
+			c.Succeeded[t.Name] = o.State == Succeeded
+		}
+		c.Failed[t.Name] = o.State == Failed || o.State == NotRun
 	}
 	return failed
+}
+
+// missed is the outcome of a task that requires one which did not succeed; it has no state if the task is to be run.
+func missed(t plan.Task, failed map[string]bool) Outcome {
+	i := slices.IndexFunc(t.Requires, func(name string) bool { return failed[name] })
+	if i < 0 {
+		return Outcome{}
+	}
+	return Outcome{State: NotRun, Detail: fmt.Sprintf("it needs the task %s, which did not succeed", t.Requires[i])}
+}
+
+// run executes one task, and again after transient errors of queries outside of its batches, except for a dry run, which would count twice.
+// Its error is about the run, not the task.
+func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) {
+	d.forget()
+	w := &task{database: d, cursor: d.Cursor}
+	attempt := func() (err error) {
+		o.State, err = w.traced(ctx, t)
+		if err != nil {
+			d.looked = time.Time{} // what is known of the database may be why
+		}
+		return err
+	}
+	if d.DryRun {
+		err = attempt()
+	} else {
+		err = d.engine.Retry(ctx, t.Name, attempt)
+	}
+	if endsRun(err) || Lost(err) || ctx.Err() != nil {
+		return o, cmp.Or(err, ctx.Err())
+	}
+	if err != nil {
+		rescue.Log(cmp.Or(d.Log, slog.Default()), "task "+t.Name, err)
+		o.State, o.Problem = Failed, Explain(err)
+	}
+	d.keepers[t.Name] = w.kept
+	o.Left, o.Detail = w.left, inWords(w.left)
+	return o, nil
 }
 
 // unwritten makes a run lost whose journal cannot be written, unless the run must stop.
@@ -121,25 +150,29 @@ func unwritten(err error) error {
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
+// endsRun reports whether an error is about the run rather than the current task.
+func endsRun(err error) bool {
+	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, context.Canceled)
+}
+
 // check fails, before anything is deleted, when this is not a Campaign database, or the role lacks rights that the tasks
 // need; the error names every missing right on a table.
-func (e *Env) check(ctx context.Context) error {
-	if err := e.look(ctx); err != nil {
+func (d *database) check(ctx context.Context) error {
+	if err := d.look(ctx); err != nil {
 		return err
 	}
-	defer func() { e.looked = true }()
-	if e.ContinueOnError {
+	if d.ContinueOnError {
 		return nil
 	}
 	var missing []string
-	for _, t := range e.Todo {
-		p, err := e.begin(ctx, t, false)
-		switch {
-		case err == nil:
-			missing = append(missing, p.rights...)
-		case Lost(err):
+	for _, t := range d.Todo {
+		_ = rescue.Call(func() error { // what fails here, the task will encounter and report
+			p, err := d.compile(t)
+			if err == nil {
+				missing = append(missing, p.Rights...)
+			}
 			return err
-		} // otherwise the task will encounter and report it
+		})
 	}
 	return rightsError(missing)
 }

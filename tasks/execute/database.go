@@ -1,0 +1,117 @@
+package execute
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// database is one that a run works in: its own, or that of a mid-sourcing server. Between tasks, what is known of it is read again.
+type database struct {
+	Config
+	engine  *purge.Engine
+	journal Journal
+	given   plan.Given
+	looked  time.Time             // when it was read; zero: never
+	plans   map[string]*plan.Plan // compiled for it
+	// keepers are the tasks of which parents had to stay in this run, or may have, under a previous worker.
+	keepers map[string]bool
+
+	warning sync.Mutex
+	warned  map[string]bool // the engine's warnings during the current task
+}
+
+// open returns a run's own database.
+func open(ctx context.Context, c Config, j Journal) *database {
+	d := &database{Config: c, journal: j, keepers: map[string]bool{}}
+	d.engine = purge.New(purge.Engine{Pool: c.Pool, Commit: j.Commit, Settings: c.Settings, Lock: c.Lock,
+		Way: j.Way, Throttled: j.Throttled, Retried: j.Retried, Proceed: j.Proceed, Warn: func(message string) { d.warnOnce(ctx, message) }})
+	return d
+}
+
+// log writes to the journal. If that fails, the next batch fails, too, which must write to it.
+func (d *database) log(ctx context.Context, level plan.Level, messages ...string) {
+	_ = d.journal.Log(ctx, level, messages...)
+}
+
+// warnOnce logs a warning of the engine, such as about a lock, once per task.
+func (d *database) warnOnce(ctx context.Context, message string) {
+	d.warning.Lock()
+	told := d.warned[message]
+	d.warned[message] = true
+	d.warning.Unlock()
+	if !told {
+		d.log(ctx, plan.Warning, message)
+	}
+}
+
+// forget begins a task: the engine's warnings are told again.
+func (d *database) forget() { d.warned = map[string]bool{} }
+
+// fresh is how long what was read of the database is taken for what it is: a task that comes after another at once is not planned
+// anew.
+const fresh = time.Second
+
+// look reads the catalog and the options as they are now, for the next task.
+func (d *database) look(ctx context.Context) (err error) {
+	if time.Since(d.looked) < fresh {
+		return nil
+	}
+	if d.given, err = survey(ctx, d.Config); err != nil {
+		return err
+	}
+	d.given.Record = d.journal.Record
+	d.engine.CountAtOnce = d.given.Catalog.Version >= 150_000
+	d.plans, d.looked = map[string]*plan.Plan{}, time.Now()
+	return nil
+}
+
+// survey reads what plans are compiled for.
+func survey(ctx context.Context, c Config) (g plan.Given, err error) {
+	g = plan.Given{Now: c.Now, DryRun: c.DryRun, RelatedListTables: c.RelatedListTables, Include: c.Include}
+	if g.Catalog, err = campaign.LoadCatalog(ctx, c.Pool); err != nil {
+		return g, err
+	}
+	g.Options, err = campaign.ReadOptions(ctx, c.Pool, g.Catalog)
+	return g, err
+}
+
+// compile plans a task for the database, once.
+func (d *database) compile(t plan.Task) (*plan.Plan, error) {
+	if p := d.plans[t.Name]; p != nil {
+		return p, nil
+	}
+	p, err := plan.Compile(t, d.given)
+	if err == nil {
+		d.plans[t.Name] = p
+	}
+	return p, err
+}
+
+// inBatch runs fn in a batch's transaction, with the account of what it did, as soon as the server's load allows it. stays is what the
+// task has left so far.
+func (d *database) inBatch(ctx context.Context, stays purge.Left, fn func(tx Tx) (purge.Delta, error)) error {
+	if err := d.engine.Polite(ctx); err != nil {
+		return err
+	}
+	begun := time.Now()
+	tx, err := d.engine.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	delta, err := fn(tx)
+	if err != nil {
+		return err
+	}
+	delta.Begun, delta.Cursor.Before = begun, stays
+	if err := d.engine.Commit(ctx, tx, delta); err != nil {
+		return err
+	}
+	d.engine.Spend(delta.Deleted + delta.Updated)
+	return nil
+}

@@ -1,0 +1,287 @@
+package execute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// While a drop waits for a lock, the application queues behind it: dropLock limits the wait for each lock, and dropTimeout the
+// whole statement.
+const (
+	dropLock    = 500 * time.Millisecond
+	dropTimeout = time.Second
+)
+
+// dropWorkTables drops the tables of some kinds that are not in use, and first the views, which may depend on tables of
+// another kind. It returns whether there was anything to judge them by.
+func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
+	kinds := t.plan.Drops
+	found, asks := make([][]campaign.WorkTable, len(kinds)), make([]question, len(kinds))
+	for i, d := range kinds {
+		empty, err := d.Owner.Empty(ctx, t.Pool)
+		if err != nil {
+			return false, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
+		}
+		if empty {
+			t.log(ctx, plan.Warning, emptyParent(d.WorkTables.Owner))
+			continue
+		}
+		var strange []string
+		if found[i], strange, err = t.given.Catalog.WorkTables(ctx, t.Pool, d.Prefix, d.Bare); err != nil {
+			return false, err
+		}
+		asks[i], any = t.question(ctx, d), true
+		for _, name := range strange {
+			if d.But == "" || !strings.HasPrefix(name, d.But) {
+				t.log(ctx, plan.Info, name+" begins like a work table, but has no id where one should be: left alone")
+			}
+		}
+	}
+	for before := 0; ; { // what is refused may be dropped once what depends on it is gone
+		var why []string
+		refused := make([][]campaign.WorkTable, len(kinds))
+		for _, views := range []bool{true, false} {
+			for i, ask := range asks {
+				some := slices.DeleteFunc(slices.Clone(found[i]), func(w campaign.WorkTable) bool { return w.View != views })
+				stay, err := t.dropUnused(ctx, some, ask)
+				if err != nil {
+					return any, err
+				}
+				for _, r := range stay {
+					refused[i], why = append(refused[i], r.WorkTable), append(why, r.why)
+				}
+			}
+		}
+		if len(why) == 0 || len(why) == before {
+			t.log(ctx, plan.Warning, why...)
+			return any, nil
+		}
+		found, before = refused, len(why)
+	}
+}
+
+// refused is a work table that other objects depend on, and the message about it.
+type refused struct {
+	campaign.WorkTable
+	why string
+}
+
+// question returns the work tables that are not in use.
+type question func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) (unused []campaign.WorkTable, err error)
+
+// question is that for a kind.
+func (t *task) question(ctx context.Context, d plan.Drop) question {
+	told := false
+	return func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) (unused []campaign.WorkTable, err error) {
+		var ids, listIDs []int64
+		for _, w := range tables {
+			ids = append(ids, w.ID)
+			if d.Lists {
+				listIDs = append(listIDs, w.ListIDs()...)
+			}
+		}
+		if empty, err := d.Owner.Empty(ctx, db); err != nil || empty { // an empty owner proves nothing
+			return nil, err
+		}
+		used, err := idsOf(ctx, db, d.InUse, ids)
+		if err != nil {
+			return nil, err
+		}
+		lists := map[int64]bool{}
+		known := true // if there is no list at all nothing is known of them: tables with the data of a list stay
+		if len(listIDs) > 0 {
+			if lists, known, err = knownLists(ctx, db, d.Groups, listIDs); err != nil {
+				return nil, err
+			}
+			if !known && d.Groups != nil && !told {
+				t.log(ctx, plan.Info, d.Groups.Name+" is empty: tables with _grp and an id in their names stay")
+				told = true
+			}
+		}
+		for _, w := range tables {
+			ofList := d.Lists && slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return !known || lists[id] })
+			if !used[w.ID] && !ofList {
+				unused = append(unused, w)
+			}
+		}
+		return unused, nil
+	}
+}
+
+// idsOf runs a query for ids, whose parameter is ids, too.
+func idsOf(ctx context.Context, db campaign.Querier, sql string, ids []int64) (map[int64]bool, error) {
+	rows, err := db.Query(ctx, sql, ids)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	out := map[int64]bool{}
+	for _, id := range found {
+		out[id] = true
+	}
+	return out, err
+}
+
+// knownLists returns which ids are those of lists; known is false if there is no list at all.
+func knownLists(ctx context.Context, db campaign.Querier, groups *campaign.Table, ids []int64) (lists map[int64]bool, known bool, err error) {
+	if groups == nil {
+		return nil, false, nil
+	}
+	if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+groups.Quoted()+")").Scan(&known); err != nil {
+		return nil, false, err
+	}
+	lists, err = idsOf(ctx, db, "SELECT iGroupId::bigint FROM "+groups.Quoted()+" WHERE iGroupId = ANY ($1::bigint[])", ids)
+	return lists, known, err
+}
+
+// A group of work tables is dropped in one transaction, which holds the locks of all: how many tables a group has, and how
+// long it should and may take.
+const (
+	firstGroup  = 8
+	largest     = 64
+	groupTarget = 50 * time.Millisecond
+	groupLimit  = 100 * time.Millisecond
+)
+
+// nextSize is the size of the next group after one that took so long.
+func nextSize(size, most int, took time.Duration) int {
+	if took > groupTarget {
+		return max(size/2, 1)
+	}
+	return min(2*size, most)
+}
+
+// dropUnused drops the tables that are not in use, group by group. A group that cannot be dropped together, for example
+// because one of its tables is locked, is dropped one by one. Tables that other objects depend on are left.
+func (t *task) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask question) (left []refused, err error) {
+	size := firstGroup
+	for len(tables) > 0 {
+		n := min(size, len(tables))
+		t.journal.At(tables[0].Name, t.expected)
+		if err := t.engine.Polite(ctx); err != nil {
+			return left, err
+		}
+		unused, err := ask(ctx, t.Pool, tables[:n])
+		if err != nil {
+			return left, err
+		}
+		tables = tables[n:]
+		switch {
+		case len(unused) == 0:
+		case t.DryRun:
+			err = t.journal.Count(ctx, purge.Delta{Dropped: int64(len(unused))})
+		default:
+			var stay []refused
+			size, stay, err = t.dropGroup(ctx, unused, ask, size)
+			left = append(left, stay...)
+		}
+		if err != nil {
+			return left, err
+		}
+	}
+	return left, nil
+}
+
+// dropGroup drops tables that were not in use, together or one by one, and returns the size of the next group.
+func (t *task) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask question, size int) (next int, left []refused, err error) {
+	begun := time.Now()
+	err = t.dropAll(ctx, tables, ask, groupLimit/10, groupLimit)
+	switch {
+	case endsRun(err) || endsDrops(err):
+		return size, nil, err
+	case err == nil:
+		return nextSize(size, largest, time.Since(begun)), nil, nil
+	}
+	for _, w := range tables {
+		why, err := t.dropOne(ctx, w, ask)
+		if err != nil {
+			return size, left, err
+		}
+		if why != "" {
+			left = append(left, refused{w, why})
+		}
+	}
+	return max(size/2, 1), left, nil
+}
+
+// errUsed says that a table is in use.
+var errUsed = errors.New("it is in use")
+
+// dropAll drops work tables of one kind, unless one of them turns out to be in use once they are locked: the drop takes the
+// locks, the question is asked under them, and a rollback undoes the drop. (LOCK TABLE on a view would also lock the tables
+// that it depends on.)
+func (t *task) dropAll(ctx context.Context, tables []campaign.WorkTable, ask question, lock, timeout time.Duration) error {
+	return t.once(ctx, func(tx Tx) (d purge.Delta, err error) {
+		if err := drop(ctx, tx, tables, lock, timeout); err != nil {
+			return d, err
+		}
+		unused, err := ask(ctx, tx, tables)
+		if err == nil && len(unused) < len(tables) {
+			err = errUsed
+		}
+		return purge.Delta{Dropped: int64(len(tables))}, err
+	})
+}
+
+// dropOne drops a work table. A refusal is reported and the table skipped, except that it returns why if other objects depend
+// on the table, which may yet be dropped.
+func (t *task) dropOne(ctx context.Context, w campaign.WorkTable, ask question) (why string, err error) {
+	err = t.engine.Retry(ctx, w.Name, func() error {
+		return t.dropAll(ctx, []campaign.WorkTable{w}, ask, dropLock, dropTimeout)
+	})
+	var pgErr *pgconn.PgError
+	switch {
+	case errors.Is(err, errUsed):
+		t.log(ctx, plan.Info, w.Name+" came into use meanwhile: left alone")
+		return "", nil
+	case vanished(err):
+		t.log(ctx, plan.Info, w.Name+" is gone already")
+		return "", nil
+	case errors.As(err, &pgErr) && !endsDrops(err):
+		refusal := fmt.Sprintf("%s could not be dropped: %s", w.Name, pgErr.Message)
+		if pgErr.Code == pgerrcode.DependentObjectsStillExist {
+			return refusal, nil
+		}
+		t.log(ctx, plan.Warning, refusal)
+		return "", nil
+	}
+	return "", err
+}
+
+// endsDrops reports whether a drop has lost the database. It has not if only the server's lock table is full: a drop takes a
+// lock for each partition and index.
+func endsDrops(err error) bool { return Lost(err) && !sqlstate.Is(err, pgerrcode.OutOfMemory) }
+
+// drop drops work tables of one kind, without CASCADE, and waits only briefly for their locks.
+func drop(ctx context.Context, tx Tx, tables []campaign.WorkTable, lock, timeout time.Duration) error {
+	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", lock.Milliseconds(), timeout.Milliseconds())); err != nil {
+		return err
+	}
+	var names []string
+	for _, w := range tables {
+		names = append(names, w.Quoted())
+	}
+	if tables[0].ByFunction {
+		_, err := tx.Exec(ctx, "SELECT "+campaign.DropFunction+"($1::text[]::regclass[])", names)
+		return err
+	}
+	what := "TABLE "
+	if tables[0].View {
+		what = "VIEW "
+	}
+	_, err := tx.Exec(ctx, "DROP "+what+strings.Join(names, ", "))
+	return err
+}

@@ -1,0 +1,195 @@
+package execute
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// deleteLists deletes lists, each in one transaction with its tables, and as many together as go quickly. Where one cannot go, fewer
+// are tried, down to that one.
+func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
+	most := mostLists
+	for _, limit := range []int{t.engine.MaxRows, t.engine.Limits.RowsPerSecond} {
+		if limit > 0 {
+			most = min(most, limit)
+		}
+	}
+	var refused int64
+	for size := firstGroup; len(ids) > 0; {
+		group, begun := ids[:min(size, len(ids), most)], time.Now()
+		t.journal.At(fmt.Sprintf("%s %d", j.Name, group[0]), t.expected)
+		err := t.deleteTogether(ctx, j, group)
+		switch stays := listStays(err); {
+		case err != nil && !errors.Is(err, errGone) && len(group) > 1 && !endsRun(err) && !endsDrops(err):
+			size = len(group) / 2
+			continue
+		case stays != (purge.Left{}):
+			t.left, refused = t.left.Plus(stays), refused+stays.Refused
+			if stays.Refused == 0 || refused <= purge.RefusedShown {
+				t.log(ctx, plan.Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", group[0], purge.Message(err)))
+			}
+			if stays.Refused > 0 {
+				t.refusal = cmp.Or(t.refusal, err)
+			}
+		case err != nil && !errors.Is(err, errGone):
+			return err
+		}
+		if t.left.Refused > purge.MostRefused {
+			t.giveUp(ctx, j.Name)
+			break
+		}
+		ids = ids[len(group):]
+		size = nextSize(size, most, time.Since(begun))
+	}
+	if refused > 0 {
+		t.log(ctx, plan.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", j.Name, refused))
+	}
+	return nil
+}
+
+// mostLists is how many lists may be deleted in one transaction.
+const mostLists = 256
+
+// listStays is how a list is left that could not be deleted; it is not left if the error is about more than this list. A foreign
+// key that forbids the deletion is no fault.
+func listStays(err error) purge.Left {
+	switch {
+	case errors.Is(err, errForeign) || errors.Is(err, errKept) || sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
+		return purge.Left{Kept: 1}
+	case sqlstate.OfRow(err):
+		return purge.Left{Refused: 1}
+	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
+		return purge.Left{Locked: 1}
+	case sqlstate.Of(err) != "" && !endsDrops(err):
+		return purge.Left{Kept: 1}
+	}
+	return purge.Left{}
+}
+
+// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; and errForeign that the relation
+// with the name of a list's table is not the application's.
+var (
+	errGone    = errors.New("the list is no longer to be deleted")
+	errKept    = errors.New("a trigger of the table prevents its deletion")
+	errForeign = errors.New("what has the name of its table is not a table of the application's owner")
+)
+
+// deleteTogether deletes those of some lists that still are to be deleted, with their tables. Several do not wait for one that is locked.
+func (t *task) deleteTogether(ctx context.Context, j plan.Job, ids []int64) error {
+	work := func(tx Tx) (purge.Delta, error) { return t.deleteRows(ctx, tx, j, ids) }
+	switch {
+	case t.DryRun:
+		return pgx.BeginFunc(ctx, t.Pool, func(tx pgx.Tx) error {
+			d, err := work(tx)
+			if err == nil {
+				err = t.journal.Count(ctx, d)
+			}
+			return err
+		})
+	case len(ids) == 1:
+		return t.inBatch(ctx, fmt.Sprintf("list %d", ids[0]), work)
+	}
+	return t.once(ctx, work)
+}
+
+// deleteRows deletes lists in a transaction, and drops their tables last, since a drop has a short timeout.
+func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (d purge.Delta, err error) {
+	lock, wait, timeout := " FOR UPDATE NOWAIT", groupLimit/10, groupLimit
+	if len(ids) == 1 {
+		lock, wait, timeout = " FOR UPDATE", dropLock, dropTimeout
+	}
+	if t.DryRun {
+		lock = ""
+	}
+	s, err := t.bind(ctx, &j, ids)
+	if err != nil {
+		return d, err
+	}
+	from := s.Relation + " AS r WHERE " + s.Where
+	rows, err := tx.Query(ctx, fmt.Sprintf("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, from, lock), s.Args...)
+	if err != nil {
+		return d, err
+	}
+	var (
+		id    int64
+		typed bool
+		mayGo []int64 // the tables of these
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&id, &typed}, func() error {
+		d.Deleted++
+		if typed {
+			mayGo = append(mayGo, id)
+		}
+		return nil
+	}); err != nil {
+		return d, err
+	}
+	if d.Deleted == 0 {
+		return d, errGone
+	}
+	if !t.DryRun {
+		d.Space = []purge.Space{{Relation: s.Relation, Rows: d.Deleted}}
+		gone, err := tx.Exec(ctx, "DELETE FROM "+from, s.Args...)
+		if err == nil && gone.RowsAffected() != d.Deleted {
+			err = errKept
+		}
+		if err != nil {
+			return d, err
+		}
+	}
+	tables, err := t.listTables(ctx, tx, j.Does.Tables.Prefix, mayGo)
+	d.Dropped = int64(len(tables))
+	if err != nil || t.DryRun {
+		return d, err
+	}
+	for _, view := range []bool{true, false} {
+		some := slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return w.View != view })
+		if len(some) == 0 {
+			continue
+		}
+		if err := drop(ctx, tx, some, wait, timeout); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// listTables are the tables of lists, of those that have one.
+func (t *task) listTables(ctx context.Context, tx Tx, prefix string, ids []int64) ([]campaign.WorkTable, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	tables, err := t.given.Catalog.WorkTablesOf(ctx, tx, prefix, ids)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, w := range tables {
+		known[w.Name] = true
+	}
+	var names []string
+	for _, id := range ids {
+		if name := campaign.WorkTableName(prefix, id); !known[name] {
+			names = append(names, name)
+		}
+	}
+	var foreign string
+	err = tx.QueryRow(ctx, "SELECT COALESCE(min(c.relname), '') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+		t.given.Catalog.Schema, names).Scan(&foreign)
+	if err == nil && foreign != "" {
+		err = fmt.Errorf("%w: %s", errForeign, foreign)
+	}
+	return tables, err
+}

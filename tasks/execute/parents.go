@@ -1,0 +1,79 @@
+package execute
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// loadParents returns the ids of a task's set; nil: there are none.
+func (t *task) loadParents(ctx context.Context, p *plan.Parents) ([]int64, error) {
+	if p == nil {
+		return nil, nil
+	}
+	rows, err := t.Pool.Query(ctx, fmt.Sprintf("SELECT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s AND r.%[1]s <> 0 ORDER BY 1", p.Key, p.Table.Quoted(), p.Where), p.Args...)
+	if err == nil {
+		var ids []int64
+		if ids, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err == nil {
+			return ids, nil
+		}
+	}
+	return nil, fmt.Errorf("read %s: %w", p.Table.Name, err)
+}
+
+// exclude is some parents without others: they, and what depends on them, are left alone in this run.
+func (t *task) exclude(parents, others []int64) []int64 {
+	stays := idSet(others)
+	t.kept = t.kept || len(others) > 0
+	return slices.DeleteFunc(slices.Clone(parents), func(id int64) bool { return stays[id] })
+}
+
+// leaveParents excludes parents, and counts them as left.
+func (t *task) leaveParents(parents, others []int64) []int64 {
+	rest := t.exclude(parents, others)
+	t.left.Bound += int64(len(parents) - len(rest))
+	return rest
+}
+
+// idSet is ids to look up.
+func idSet(ids []int64) map[int64]bool {
+	set := map[int64]bool{}
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
+}
+
+// parentsLeft returns the parents of rows that a job had to leave, so that the next run finds both. If they cannot be determined, these are all.
+func (t *task) parentsLeft(ctx context.Context, j plan.Job, s purge.Sweep, left purge.Left, parents []int64) []int64 {
+	if left == (purge.Left{}) || !j.Does.Dependent() {
+		return nil
+	}
+	ids, err := t.parentsOf(ctx, j, s)
+	if err != nil {
+		ids = parents
+	}
+	if len(ids) > 0 { // a locked table may have had no such rows
+		t.log(ctx, plan.Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both", len(ids), t.plan.Parents.Table.Name, j.Name))
+	}
+	return ids
+}
+
+// parentsOf returns the parents of the rows that a job has left.
+func (t *task) parentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids []int64, err error) {
+	tx, err := t.engine.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	rows, err := tx.Query(ctx, fmt.Sprintf("SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s", s.Relation, j.ParentIDs, s.Where), s.Args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}

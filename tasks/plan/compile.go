@@ -1,0 +1,192 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// defaultLimit is the most rows that a statement touches if the step has no limit.
+const defaultLimit = 5_000
+
+// Compile plans a task for a database. It fails if what the task needs to know of the database could not be read.
+func Compile(t Task, g Given) (*Plan, error) {
+	p := &Plan{Task: t}
+	if t.Set != nil {
+		p.Parents = parents(p, *t.Set, g)
+	}
+	for i, step := range t.Steps {
+		s := stepCompiler{Given: g, plan: p, step: step, number: i + 1, planned: map[uint32]bool{}}
+		if err := s.compile(); err != nil {
+			return nil, err
+		}
+	}
+	if t.Coalesce != nil {
+		c := compiler{Given: g, plan: p}
+		c.needsRights(c.Catalog.Table(t.Coalesce.Table), "SELECT", "INSERT", "DELETE")
+		c.needsRights(c.Catalog.Table("XtkOption"), "INSERT")
+	}
+	if t.Advances != (campaign.Option{}) {
+		c := compiler{Given: g, plan: p}
+		c.needsRights(c.Catalog.Table("XtkOption"), "INSERT")
+	}
+	for _, kind := range t.Drops {
+		drop(p, kind, g)
+	}
+	return p, nil
+}
+
+// parents compiles a set; nil, with notes, if it is not applicable to this database.
+func parents(p *Plan, s Set, g Given) *Parents {
+	table := g.Catalog.Table(s.Parent)
+	if table == nil || !table.Has(s.Key) {
+		p.note(Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
+		return nil
+	}
+	c := compiler{Given: g, plan: p, table: table}
+	c.needsRights(table, "SELECT")
+	where := c.any(s.Rules, row{"r", table})
+	if where == "" || !table.CanSelect {
+		return nil
+	}
+	return &Parents{table, s.Key, where, c.args}
+}
+
+// stepCompiler compiles a step.
+type stepCompiler struct {
+	Given
+	plan    *Plan
+	step    Step
+	number  int
+	planned map[uint32]bool // the relations that have a job, since they may also be selected by their own names
+}
+
+// compile adds the jobs of the step. Inheriting tables are planned with the table that they inherit from.
+func (s *stepCompiler) compile() error {
+	tables, err := s.step.On(s.Given, s.plan)
+	if err != nil {
+		return err
+	}
+	for _, children := range []bool{true, false} {
+		for _, table := range tables {
+			if table.HasChildren != children {
+				continue
+			}
+			if err := s.table(table); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// table adds the jobs of the step on one table, one for each of its partitions and children that has none yet.
+func (s *stepCompiler) table(table *campaign.Table) error {
+	c := &compiler{Given: s.Given, plan: s.plan, table: table}
+	job := Job{Step: s.number, Does: s.step, Table: table, Rule: s.step.Rules.words(s.Given)}
+	where, err := c.where(s.step, &job)
+	if err != nil || where == "" {
+		return err
+	}
+	job.Where, job.Args = where, slices.Clone(c.args)
+	job.Limit = cmp.Or(s.step.Limit, defaultLimit)
+	for _, a := range s.step.Update {
+		if !table.Has(a.Column) { // an unused parameter of its value would have no known type
+			continue
+		}
+		if value, ok := a.Value.sql(c, a.Column); ok {
+			job.Set = append(job.Set, purge.Assignment{Column: a.Column, Value: value})
+		}
+	}
+	if s.step.Update != nil && job.Set == nil { // without assignments the sweep would delete
+		s.plan.note(Info, "%s has none of the columns that would be changed: skipped", table.Name)
+		return nil
+	}
+	job.SetArgs = c.args[len(job.Args):]
+	job.Also, job.AlsoWrites = c.also(s.step)
+	switch {
+	case s.step.Update != nil:
+		c.needsRights(table, "SELECT", "UPDATE")
+	case s.step.Tables != nil:
+		c.needsRights(table, "SELECT", "DELETE", "UPDATE")
+		job.TypedTables = "true" // unknown: any row may have one
+		if own := (row{"r", table}); s.step.Tables.If.there(&compiler{Given: s.Given, plan: &Plan{}, table: table}, own) {
+			typed, _ := s.step.Tables.If.sql(c, own)
+			job.TypedTables = "(" + typed + ") IS TRUE"
+		}
+	default:
+		c.needsRights(table, "SELECT", "DELETE")
+	}
+	leaves := table.Leaves
+	if s.step.Tables != nil { // lists are few
+		leaves = []campaign.Leaf{{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere}}
+	}
+	for _, leaf := range leaves {
+		if s.planned[leaf.OID] {
+			continue
+		}
+		s.planned[leaf.OID] = true
+		s.plan.Jobs = append(s.plan.Jobs, s.on(leaf, job, c))
+	}
+	return nil
+}
+
+// on is a job on one relation.
+func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
+	job.Place = leaf.Elsewhere
+	job.ByKey = cmp.Or(s.step.ByKey, job.Table.Key)
+	if s.step.OfSet {
+		job.ByKey = s.plan.Parents.Key
+	}
+	if job.Twin = s.paired(c); job.Twin != nil {
+		job.ByKey = job.Twin.ID
+		job.Place = cmp.Or(job.Place, s.Catalog.Table(s.step.Paired.Table).Elsewhere)
+	}
+	if c.elsewhere {
+		job.Place = cmp.Or(job.Place, JudgedElsewhere)
+	}
+	job.Elsewhere, job.Key, job.Older = job.Place != "", job.Table.Key, s.older(job.Table)
+	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
+	job.Partition = leaf.Quoted() != job.Table.Quoted()
+	return job
+}
+
+// JudgedElsewhere is the place of rows that are here, but not what they are judged by.
+const JudgedElsewhere = "judged by a table " + campaign.Distributed
+
+// older is the condition of a step whose only rule is one on a date; nil: there is more.
+func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
+	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 || len(s.step.Rules[0]) != 1 {
+		return nil
+	}
+	age, ok := s.step.Rules[0][0].(Age)
+	if !ok || age.operator != "<" || age.Else != "" {
+		return nil
+	}
+	than, _, _ := age.moment(s.Given) // its failure left no job
+	return &purge.Older{Column: strings.ToLower(age.Column), Than: than, Key: table.Key}
+}
+
+func (s *stepCompiler) paired(c *compiler) *purge.Twin {
+	t := s.step.Paired
+	if t == nil {
+		return nil
+	}
+	table := s.Catalog.Table(t.Table)
+	if table == nil || !table.Has(t.Key) {
+		s.plan.note(Info, "table %s, or its column %s, is missing: skipped", t.Table, t.Key)
+		return nil
+	}
+	c.needsRights(table, "SELECT", "DELETE")
+	twin := &purge.Twin{Relation: table.Quoted(), Key: t.Key, ID: t.ID}
+	for _, job := range s.plan.Jobs {
+		if job.Does.Paired == t {
+			twin.Before = append(twin.Before, job.Sweep)
+		}
+	}
+	return twin
+}

@@ -1,0 +1,373 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Rules say which rows a step is about: those that match any of them, or all if there are none. A rule that is not applicable to
+// a table, for want of a column, a parent or a usable option, is noted and ignored.
+type Rules []Rule
+
+// Rule is a condition on a row. All of its parts must hold.
+type Rule []Part
+
+// And is the rule with more parts.
+func (rule Rule) And(more ...Part) Rule { return slices.Concat(rule, more) }
+
+// Part is a part of a rule. It is never true where a column that it reads is NULL, unless it says so.
+type Part interface {
+	// there notes which table or column is missing that the part reads, and reports whether none is.
+	there(c *compiler, r row) bool
+	// sql is the part as SQL over the row; not ok, with a note, if it cannot be judged.
+	sql(c *compiler, r row) (sql string, ok bool)
+	// words is the part for people, with its numbers.
+	words(g Given) string
+	// option is the option that it reads; the zero value: none.
+	option() campaign.Option
+}
+
+// row is a row that SQL is about.
+type row struct {
+	alias string
+	table *campaign.Table
+}
+
+func (rs Rules) options() (options []campaign.Option) {
+	for _, r := range rs {
+		for _, p := range r {
+			options = append(options, p.option())
+		}
+	}
+	return options
+}
+
+// words is what the rules say, for people.
+func (rs Rules) words(g Given) string {
+	var sides []string
+	for _, r := range rs {
+		var parts []string
+		for _, p := range r {
+			parts = append(parts, p.words(g))
+		}
+		sides = append(sides, strings.Join(parts, " and "))
+	}
+	return strings.Join(sides, "; or ")
+}
+
+// comparison compares a column with numbers.
+type comparison struct {
+	column, operator, name string
+	values                 []int64
+}
+
+// Is says that a column has one of some values.
+func Is(column string, values ...int64) Part {
+	return comparison{column, one(values, "=", "IN"), "is", values}
+}
+
+// IsNot says that a column has another value than some.
+func IsNot(column string, values ...int64) Part {
+	return comparison{column, one(values, "<>", "NOT IN"), "is not", values}
+}
+
+// Above says that a column is greater than a value.
+func Above(column string, value int64) Part {
+	return comparison{column, ">", "is above", []int64{value}}
+}
+
+// AtLeast says that a column is not less than a value.
+func AtLeast(column string, value int64) Part {
+	return comparison{column, ">=", "is at least", []int64{value}}
+}
+
+// Below says that a column is less than a value.
+func Below(column string, value int64) Part {
+	return comparison{column, "<", "is below", []int64{value}}
+}
+
+// one is an operator for a single value, or that for several.
+func one(values []int64, single, several string) string {
+	if len(values) == 1 {
+		return single
+	}
+	return several
+}
+
+func (p comparison) there(c *compiler, r row) bool { return c.has(r, p.column) }
+
+func (p comparison) list(between string) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), between), "[]")
+}
+
+func (p comparison) sql(_ *compiler, r row) (string, bool) {
+	if len(p.values) == 1 {
+		return fmt.Sprintf("%s.%s %s %d", r.alias, p.column, p.operator, p.values[0]), true
+	}
+	return fmt.Sprintf("%s.%s %s (%s)", r.alias, p.column, p.operator, p.list(", ")), true
+}
+
+func (p comparison) words(Given) string {
+	return fmt.Sprintf("%s %s %s", p.column, p.name, p.list(" or "))
+}
+
+func (p comparison) option() campaign.Option { return campaign.Option{} }
+
+// known says that a column is not NULL.
+type known string
+
+// IsKnown says that a column is not NULL.
+func IsKnown(column string) Part { return known(column) }
+
+func (p known) there(c *compiler, r row) bool { return c.has(r, string(p)) }
+
+func (p known) sql(_ *compiler, r row) (string, bool) {
+	return fmt.Sprintf("%s.%s IS NOT NULL", r.alias, string(p)), true
+}
+
+func (p known) words(Given) string { return string(p) + " is known" }
+
+func (p known) option() campaign.Option { return campaign.Option{} }
+
+// Age compares a date with a moment in the past.
+type Age struct {
+	// Column is that of the date; where it is NULL, or missing, it is that of Else, unless that is empty.
+	Column, Else string
+	// Delay is how far back the moment lies, More further; without both it is the run's clock.
+	Delay campaign.Option
+	More  time.Duration
+	// operator is how the date compares with it.
+	operator, name string
+}
+
+// Older says that a date is before the run's clock less a delay.
+func Older(column string, delay campaign.Option) Age {
+	return Age{Column: column, Delay: delay, operator: "<", name: "older than"}
+}
+
+// Past says that a date is before the run's clock.
+func Past(column string) Age { return Age{Column: column, operator: "<", name: "before"} }
+
+// Reached says that a date is not after the run's clock.
+func Reached(column string) Age { return Age{Column: column, operator: "<=", name: "not after"} }
+
+// Younger says that a date is after the run's clock less some time.
+func Younger(column string, than time.Duration) Age {
+	return Age{Column: column, More: than, operator: ">", name: "younger than"}
+}
+
+// Or is the age by another column where the first is NULL, or missing.
+func (p Age) Or(column string) Age {
+	p.Else = column
+	return p
+}
+
+// By is the age with a longer delay.
+func (p Age) By(more time.Duration) Age {
+	p.More = more
+	if p.Delay == (campaign.Option{}) && p.operator == "<" {
+		p.name = "older than"
+	}
+	return p
+}
+
+func (p Age) there(c *compiler, r row) bool {
+	return p.Else != "" && (r.table.Has(p.Column) || r.table.Has(p.Else)) || c.has(r, p.Column)
+}
+
+// moment is what the date is compared with; it fails if the delay cannot be used.
+func (p Age) moment(g Given) (time.Time, time.Duration, error) {
+	delay := p.More
+	if p.Delay != (campaign.Option{}) {
+		stored, err := g.Options.Delay(p.Delay)
+		if err != nil {
+			return time.Time{}, 0, err
+		}
+		delay += stored
+	}
+	return g.Now.Add(-delay), delay, nil
+}
+
+func (p Age) sql(c *compiler, r row) (string, bool) {
+	moment, _, err := p.moment(c.Given)
+	if err != nil {
+		c.note(Warning, "%v; %s is left as it is", err, c.table.Name)
+		return "", false
+	}
+	return fmt.Sprintf("%s %s %s", c.first(r, p.Column, p.Else), p.operator, c.bind(moment, "timestamptz")), true
+}
+
+func (p Age) words(g Given) string {
+	moment, delay, err := p.moment(g)
+	column := p.Column
+	if p.Else != "" {
+		column += " (or " + p.Else + ")"
+	}
+	at := moment.UTC().Format("2006-01-02 15:04 UTC")
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s %s a delay that can not be used", column, p.name)
+	case delay == 0:
+		return fmt.Sprintf("%s %s %s", column, p.name, at)
+	case delay%campaign.Day == 0:
+		return fmt.Sprintf("%s %s %d days (%s)", column, p.name, delay/campaign.Day, at)
+	}
+	return fmt.Sprintf("%s %s %s (%s)", column, p.name, delay, at)
+}
+
+func (p Age) option() campaign.Option { return p.Delay }
+
+// since says that a date is not before a stored moment.
+type since struct {
+	column string
+	stored campaign.Option
+}
+
+// Since says that a date is not before a stored moment, or that there is none.
+func Since(column string, stored campaign.Option) Part { return since{column, stored} }
+
+func (p since) there(c *compiler, r row) bool { return c.has(r, p.column) }
+
+func (p since) sql(c *compiler, r row) (string, bool) {
+	if options := c.Catalog.Table("XtkOption"); options != nil && options.RowSecurity {
+		c.note(Warning, "row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is", c.table.Name)
+		return "", false
+	}
+	last, err := c.Options.Moment(p.stored)
+	if err != nil {
+		c.note(Warning, "%v; %s is left as it is", err, c.table.Name)
+		return "", false
+	}
+	return fmt.Sprintf("%s.%s >= COALESCE(%s, '-infinity')", r.alias, p.column, c.bind(last, "timestamptz")), true
+}
+
+func (p since) words(g Given) string {
+	last, err := g.Options.Moment(p.stored)
+	if err != nil || last == nil {
+		return p.column + " is known"
+	}
+	return fmt.Sprintf("%s since %s", p.column, last.UTC().Format("2006-01-02 15:04 UTC"))
+}
+
+func (p since) option() campaign.Option { return p.stored }
+
+// Orphan says that a link leads to a row that is gone. 0 is no link. A parent without any row, or whose rows may be hidden from this
+// role, proves nothing.
+type Orphan struct {
+	// Column is the link.
+	Column string
+	// Parent is the table that it leads to, Key its id column.
+	Parent, Key string
+	// EmptyAfter names the task whose success in this run makes an empty parent credible; empty: an empty parent
+	// proves nothing.
+	EmptyAfter string
+}
+
+func (p Orphan) there(c *compiler, r row) bool {
+	return c.has(r, p.Column) && c.parent(p.Parent, p.Key) != nil
+}
+
+// sql asks again in the deleting statement whether the parent has rows.
+func (p Orphan) sql(c *compiler, r row) (string, bool) {
+	parent := c.Catalog.Table(p.Parent)
+	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s.%[2]s)"
+	if !strings.EqualFold(parent.Key, p.Key) || c.apart() { // says the same, but hashes the parents once per statement: no index finds one
+		missing = "(%[1]s.%[2]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
+	}
+	sql := fmt.Sprintf("%[1]s.%[2]s <> 0 AND "+missing, r.alias, p.Column, parent.Quoted(), p.Key)
+	has := fmt.Sprintf("EXISTS (SELECT 1 FROM %s)", parent.Quoted())
+	if p.EmptyAfter != "" {
+		has = fmt.Sprintf("(%s OR %s)", c.bind(SucceededTask(p.EmptyAfter), "boolean"), has)
+	}
+	return sql + " AND " + has, true
+}
+
+func (p Orphan) words(Given) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
+
+func (p Orphan) option() campaign.Option { return campaign.Option{} }
+
+// Linked says that a column leads to a row of another table, of which a rule is true.
+type Linked struct {
+	// Column is the link.
+	Column string
+	// To is the table that it leads to, Key its id column.
+	To, Key string
+	That    Rule
+}
+
+func (p Linked) there(c *compiler, r row) bool {
+	to := row{"p", c.Catalog.Table(p.To)}
+	if to.table == nil {
+		c.note(Info, "table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
+		return false
+	}
+	c.reads(to.table)
+	return c.has(to, p.Key) && c.has(r, p.Column) && c.there(p.That, to)
+}
+
+func (p Linked) sql(c *compiler, r row) (string, bool) {
+	to := row{"p", c.Catalog.Table(p.To)}
+	that, ok := c.all(p.That, to)
+	return fmt.Sprintf("EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)", to.table.Quoted(), p.Key, r.alias, p.Column, that), ok
+}
+
+func (p Linked) words(g Given) string {
+	return fmt.Sprintf("its %s (%s) has %s", p.To, p.Column, Rules{p.That}.words(g))
+}
+
+func (p Linked) option() campaign.Option { return campaign.Option{} }
+
+// Source is a table that plain SQL reads, by an alias, and the columns that it names; without a table the row itself.
+type Source struct {
+	Alias, Table string
+	Columns      []string
+}
+
+// SQL is a condition that no other part says.
+type SQL struct {
+	// Text is SQL, in which {alias} stands for a table with that alias, in a FROM, and {now} for the run's clock.
+	Text string
+	// Reads are the tables and columns that it names, with the row's own.
+	Reads []Source
+	// Words say the same.
+	Words string
+}
+
+func (p SQL) there(c *compiler, r row) bool {
+	for _, s := range p.Reads {
+		of := r
+		if s.Table != "" {
+			of.table = c.Catalog.Table(s.Table)
+			if of.table == nil {
+				c.note(Info, "table %s is missing, which %s is judged by: skipped", s.Table, c.table.Name)
+				return false
+			}
+			c.reads(of.table)
+		}
+		if !c.has(of, s.Columns...) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p SQL) sql(c *compiler, _ row) (string, bool) {
+	text := p.Text
+	for _, s := range p.Reads {
+		if s.Table != "" {
+			text = strings.ReplaceAll(text, "{"+s.Alias+"}", c.Catalog.Table(s.Table).Quoted()+" AS "+s.Alias)
+		}
+	}
+	if strings.Contains(text, "{now}") {
+		text = strings.ReplaceAll(text, "{now}", c.bind(c.Now, "timestamptz"))
+	}
+	return text, true
+}
+
+func (p SQL) words(Given) string { return p.Words }
+
+func (p SQL) option() campaign.Option { return campaign.Option{} }

@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Given is what a task is compiled for.
+type Given struct {
+	// Catalog and Options are those of the database.
+	Catalog *campaign.Catalog
+	Options *campaign.Options
+	// Now is the run's only clock.
+	Now time.Time
+	// DryRun says that nothing is to be changed: fewer rights are needed.
+	DryRun bool
+	// RelatedListTables are further tables whose iGroupId is the id of a list.
+	RelatedListTables []string
+	// Include are further tables that tasks take in, by the tasks' names: stored names.
+	Include map[string][]string
+	// Record returns a statement that records deliveries which stay on mid-sourcing servers; see Step.Records. A dry run needs none.
+	Record func(query string) string
+}
+
+// Plan is what a task does in a database.
+type Plan struct {
+	Task Task
+	// Parents is the task's set; nil: it has none, or it is not applicable.
+	Parents *Parents
+	// Jobs are in the order of the steps.
+	Jobs []Job
+	// Drops are the kinds of work tables that are dropped.
+	Drops []Drop
+	// Notes say what is not done, and why.
+	Notes []Note
+	// Rights are the GRANTs that are missing.
+	Rights []string
+}
+
+// Parents is the set of a task in a database: a query for its rows r.
+type Parents struct {
+	Table *campaign.Table
+	Key   string
+	Where string
+	Args  []any
+}
+
+// Job is a step on one relation.
+type Job struct {
+	// Sweep is what it does. Some of its parameters may stand for values that are known only when it is run, and so are its Keys.
+	purge.Sweep
+	// Step is the number of its step, from 1, and Does that step.
+	Step int
+	Does Step
+	// Rule says in words which rows are obsolete; empty: all that depend on the task's set.
+	Rule string
+	// Table is the table that the relation is, or is a part of.
+	Table *campaign.Table
+	// ParentIDs is a query for the ids of the set's rows that a row r depends on; empty: it does not.
+	ParentIDs string
+	// Place is where its rows are; empty: here.
+	Place string
+	// AlsoWrites is what accompanies its rows, if these may be changed without that; empty: they may not.
+	AlsoWrites string
+	// Orphans are the links whose parents must have rows, or be credible when empty. OnlyOrphans says that no row is obsolete
+	// for another reason: where no parent is credible, there is nothing to do.
+	Orphans     []Orphan
+	OnlyOrphans bool
+	// Except is rows that stay in spite of the rules; nil: there are none.
+	Except *Except
+	// TypedTables is the SQL of whether a row r may have tables of its own, for a step with Tables.
+	TypedTables string
+}
+
+// Except is rows that stay while parents of another task have to.
+type Except struct {
+	// Task is that task, Parents its set.
+	Task    string
+	Parents *Parents
+	// Where is the condition; $%d stands for its only parameter, the ids of the parents.
+	Where string
+	// Elsewhere says that it reads a distributed table.
+	Elsewhere bool
+	// Rights are the GRANTs that are missing for it.
+	Rights []string
+}
+
+// Drop is a kind of work tables, and which of them are in use.
+type Drop struct {
+	WorkTables
+	// Owner is the table whose rows they belong to.
+	Owner *campaign.Table
+	// InUse is a query for those of some ids ($1) whose tables are in use.
+	InUse string
+	// Groups is the table of lists; nil: what is in it is not known.
+	Groups *campaign.Table
+}
+
+// Level is the severity of a note.
+type Level string
+
+// Levels.
+const (
+	Info    Level = "INFO"
+	Warning Level = "WARNING"
+	Error   Level = "ERROR"
+)
+
+// Note is a message for people.
+type Note struct {
+	Level Level
+	Text  string
+}
+
+// Parameters of a job that are known only when it is run.
+type (
+	// ParentIDs are the ids of the parents at work.
+	ParentIDs struct{}
+	// RemoteIDs are those of them that stay on their mid-sourcing servers. If there are none, Also is omitted.
+	RemoteIDs struct{}
+	// SucceededTask is whether a task has succeeded in this run.
+	SucceededTask string
+	// Lookup is what a query returns, asked once a task.
+	Lookup string
+)
+
+func (p *Plan) note(level Level, format string, args ...any) {
+	n := Note{level, fmt.Sprintf(format, args...)}
+	if !slices.Contains(p.Notes, n) {
+		p.Notes = append(p.Notes, n)
+	}
+}

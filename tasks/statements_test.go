@@ -1,0 +1,78 @@
+package tasks_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// statements counts what is sent to a server.
+type statements struct {
+	mu   sync.Mutex
+	sent []string
+}
+
+func (s *statements) add(sql string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, sql)
+}
+
+func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	s.add(q.SQL)
+	return ctx
+}
+
+func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
+	s.add(q.SQL)
+}
+
+func (s *statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// with returns how many have a text.
+func (s *statements) with(text string) (n int) {
+	for _, sql := range s.sent {
+		if strings.Contains(sql, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// What is known of a database is read once for tasks that follow each other at once, and the parents of each set once a run.
+func TestPlansAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	var s statements
+	c := db.Config().Copy()
+	c.ConnConfig.Tracer = &s
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, dryRun := range []bool{true, false} {
+		s.sent = nil
+		mustRun(t, db, func(c *execute.Config) { c.Pool, c.DryRun = pool, dryRun })
+		t.Logf("a run of all tasks on an empty database, dry: %t, sent %d statements", dryRun, len(s.sent))
+		if read := s.with("has_any_column_privilege"); read > 10 { // once a second
+			t.Errorf("the catalog was read %d times", read)
+		}
+		if sets := s.with("<> 0 ORDER BY 1"); sets != 4 {
+			t.Errorf("the parents of 4 tasks were read %d times", sets)
+		}
+	}
+}
