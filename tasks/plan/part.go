@@ -59,35 +59,46 @@ func (rs Rules) words(g Given) string {
 	return strings.Join(sides, "; or ")
 }
 
-// comparison compares a column with numbers.
+// noOption is what parts have in common that read no option.
+type noOption struct{}
+
+func (noOption) option() campaign.Option { return campaign.Option{} }
+
+// comparison compares a column with numbers, or with NULL if there are none.
 type comparison struct {
+	noOption
 	column, operator, name string
 	values                 []int64
 }
 
+// IsKnown says that a column is not NULL.
+func IsKnown(column string) Part {
+	return comparison{column: column, operator: "IS NOT NULL", name: "is known"}
+}
+
 // Is says that a column has one of some values.
 func Is(column string, values ...int64) Part {
-	return comparison{column, one(values, "=", "IN"), "is", values}
+	return comparison{column: column, operator: one(values, "=", "IN"), name: "is", values: values}
 }
 
 // IsNot says that a column has another value than some.
 func IsNot(column string, values ...int64) Part {
-	return comparison{column, one(values, "<>", "NOT IN"), "is not", values}
+	return comparison{column: column, operator: one(values, "<>", "NOT IN"), name: "is not", values: values}
 }
 
 // Above says that a column is greater than a value.
 func Above(column string, value int64) Part {
-	return comparison{column, ">", "is above", []int64{value}}
+	return comparison{column: column, operator: ">", name: "is above", values: []int64{value}}
 }
 
 // AtLeast says that a column is not less than a value.
 func AtLeast(column string, value int64) Part {
-	return comparison{column, ">=", "is at least", []int64{value}}
+	return comparison{column: column, operator: ">=", name: "is at least", values: []int64{value}}
 }
 
 // Below says that a column is less than a value.
 func Below(column string, value int64) Part {
-	return comparison{column, "<", "is below", []int64{value}}
+	return comparison{column: column, operator: "<", name: "is below", values: []int64{value}}
 }
 
 // one is an operator for a single value, or that for several.
@@ -100,38 +111,22 @@ func one(values []int64, single, several string) string {
 
 func (p comparison) there(c *compiler, r row) bool { return c.has(r, p.column) }
 
+// list is the values, for SQL or for people.
 func (p comparison) list(between string) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), between), "[]")
 }
 
 func (p comparison) sql(_ *compiler, r row) (string, bool) {
-	if len(p.values) == 1 {
-		return fmt.Sprintf("%s.%s %s %d", r.alias, p.column, p.operator, p.values[0]), true
+	list := p.list(", ")
+	if len(p.values) > 1 {
+		list = "(" + list + ")"
 	}
-	return fmt.Sprintf("%s.%s %s (%s)", r.alias, p.column, p.operator, p.list(", ")), true
+	return strings.TrimSpace(fmt.Sprintf("%s.%s %s %s", r.alias, p.column, p.operator, list)), true
 }
 
 func (p comparison) words(Given) string {
-	return fmt.Sprintf("%s %s %s", p.column, p.name, p.list(" or "))
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.column, p.name, p.list(" or ")))
 }
-
-func (p comparison) option() campaign.Option { return campaign.Option{} }
-
-// known says that a column is not NULL.
-type known string
-
-// IsKnown says that a column is not NULL.
-func IsKnown(column string) Part { return known(column) }
-
-func (p known) there(c *compiler, r row) bool { return c.has(r, string(p)) }
-
-func (p known) sql(_ *compiler, r row) (string, bool) {
-	return fmt.Sprintf("%s.%s IS NOT NULL", r.alias, string(p)), true
-}
-
-func (p known) words(Given) string { return string(p) + " is known" }
-
-func (p known) option() campaign.Option { return campaign.Option{} }
 
 // Age compares a date with a moment in the past.
 type Age struct {
@@ -258,6 +253,7 @@ func (p since) option() campaign.Option { return p.stored }
 // Orphan says that a link leads to a row that is gone. 0 is no link. A parent without any row, or whose rows may be hidden from this
 // role, proves nothing.
 type Orphan struct {
+	noOption
 	// Column is the link.
 	Column string
 	// Parent is the table that it leads to, Key its id column.
@@ -288,10 +284,9 @@ func (p Orphan) sql(c *compiler, r row) (string, bool) {
 
 func (p Orphan) words(Given) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
 
-func (p Orphan) option() campaign.Option { return campaign.Option{} }
-
 // Linked says that a column leads to a row of another table, of which a rule is true.
 type Linked struct {
+	noOption
 	// Column is the link.
 	Column string
 	// To is the table that it leads to, Key its id column.
@@ -319,8 +314,6 @@ func (p Linked) words(g Given) string {
 	return fmt.Sprintf("its %s (%s) has %s", p.To, p.Column, Rules{p.That}.words(g))
 }
 
-func (p Linked) option() campaign.Option { return campaign.Option{} }
-
 // Source is a table that plain SQL reads, by an alias, and the columns that it names; without a table the row itself.
 type Source struct {
 	Alias, Table string
@@ -329,6 +322,7 @@ type Source struct {
 
 // SQL is a condition that no other part says.
 type SQL struct {
+	noOption
 	// Text is SQL, in which {alias} stands for a table with that alias, in a FROM, and {now} for the run's clock.
 	Text string
 	// Reads are the tables and columns that it names, with the row's own.
@@ -369,5 +363,3 @@ func (p SQL) sql(c *compiler, _ row) (string, bool) {
 }
 
 func (p SQL) words(Given) string { return p.Words }
-
-func (p SQL) option() campaign.Option { return campaign.Option{} }
