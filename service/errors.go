@@ -15,8 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/userdata"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // domain names this service in error details.
@@ -75,7 +74,7 @@ func toStatus(ctx context.Context, err error) error {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return status.FromContextError(ctx.Err()).Err()
-	case execute.Lost(err): // including timeouts of our own
+	case sqlstate.Lost(err): // including timeouts of our own
 		return status.Error(codes.Unavailable, "the database does not answer: "+err.Error())
 	case sqlstate.Is(err, pgerrcode.QueryCanceled):
 		return status.Error(codes.Unavailable, "the database takes too long; try again: "+err.Error())

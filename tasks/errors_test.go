@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // A server that is currently unusable says nothing about a task, whichever code of these classes it returns.
@@ -16,7 +16,7 @@ func TestLost(t *testing.T) {
 		"08006": true, "08999": true, "53100": true, "53999": true, "57P01": true, "57P99": true, "58030": true, "58P99": true,
 		"25006": true, "25P03": true, "57014": false, "42501": false, "25001": false, "P0001": false,
 	} {
-		if got := execute.Lost(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: state})); got != want {
+		if got := sqlstate.Lost(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: state})); got != want {
 			t.Errorf("%s: %t", state, got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
@@ -110,7 +111,7 @@ func TestLeftoversOfAnInterruptedRun(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := leftThere(t)
 	here.Do(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''57P01''; END'; CREATE TRIGGER fail BEFORE DELETE ON kept.delivery EXECUTE FUNCTION fail()`)
-	if _, err := run(t, here, knowing, "deliveries"); !execute.Lost(err) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 0 || len(leftovers(here)) != 3 {
+	if _, err := run(t, here, knowing, "deliveries"); !sqlstate.Lost(err) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 0 || len(leftovers(here)) != 3 {
 		t.Fatalf("the run ended with %v, recorded: %q", err, leftovers(here))
 	}
 	here.Do("DROP TRIGGER fail ON kept.delivery")

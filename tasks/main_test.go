@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -151,7 +151,7 @@ func (j *journal) Throttled(string) {}
 
 func (j *journal) Retried(string) {}
 
-func (j *journal) Log(_ context.Context, level plan.Level, messages ...string) error {
+func (j *journal) Log(_ context.Context, level severity.Level, messages ...string) error {
 	for _, m := range messages {
 		j.logs = append(j.logs, string(level)+" "+m)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
-	"github.com/cleanupd/cleanupd/tasks/userdata"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // serveConfig configures a server.

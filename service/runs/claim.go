@@ -12,9 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -188,7 +188,7 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 				return err
 			}
 		}
-		event := Event{Kind: LogLine, Level: plan.Info, Task: got.atWork(), Message: fmt.Sprintf("replica %s goes on after the last committed batch", m.replica)}
+		event := Event{Kind: LogLine, Level: severity.Info, Task: got.atWork(), Message: fmt.Sprintf("replica %s goes on after the last committed batch", m.replica)}
 		switch {
 		case state == Queued:
 			run, err := get(ctx, tx, got.id)
@@ -201,7 +201,7 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 				c = got
 				return nil
 			}
-			event.Level = plan.Warning
+			event.Level = severity.Warning
 			event.Message = fmt.Sprintf("%s; %s (without progress: %d of at most %d times)", got.reason, event.Message, got.setbacks, maxSetbacks)
 		}
 		if err := appendEvents(ctx, tx, got.id, got.epoch, event); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -71,7 +71,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 }
 
 // said reports whether a log event has all of the parts.
-func said(events []runs.Event, level plan.Level, parts ...string) bool {
+func said(events []runs.Event, level severity.Level, parts ...string) bool {
 	for _, e := range events {
 		all := e.Kind == runs.LogLine && e.Level == level
 		for _, part := range parts {
@@ -99,7 +99,7 @@ func TestConnectionsThatAreCut(t *testing.T) {
 			db := database(t)
 			p := badnet.New(t, db.URL(), 0)
 			events := outlive(t, db, p.URL(db.URL()), func(int64) { happen(p) })
-			if !said(events, plan.Warning, "goes on after the last committed batch", "see that the database server runs") && name != "silent" {
+			if !said(events, severity.Warning, "goes on after the last committed batch", "see that the database server runs") && name != "silent" {
 				t.Errorf("nothing was told of it: %+v", logs(events))
 			}
 		})
@@ -121,7 +121,7 @@ func TestBackendsThatAreTerminated(t *testing.T) {
 	events := outlive(t, db, db.URL()+"&application_name=victim", func(int64) {
 		db.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
 	})
-	if !said(events, plan.Warning, "57P01", "goes on after the last committed batch") {
+	if !said(events, severity.Warning, "57P01", "goes on after the last committed batch") {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
 }
@@ -217,7 +217,7 @@ func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 					}
 				}
 			})
-			if !said(events, plan.Warning, c.told, "goes on after the last committed batch") {
+			if !said(events, severity.Warning, c.told, "goes on after the last committed batch") {
 				t.Errorf("nothing was told of it: %q", logs(events))
 			}
 		})
@@ -237,7 +237,7 @@ func TestReadOnlySession(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, 100)
-	if !said(events, plan.Warning, "25006", "point --database-url at the primary server") {
+	if !said(events, severity.Warning, "25006", "point --database-url at the primary server") {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
 }
@@ -266,7 +266,7 @@ func TestErrorsThatPass(t *testing.T) {
 			work()
 			events := watch(t, m, run.ID)
 			checkFinished(t, events, 100)
-			if !said(events, plan.Warning, told) {
+			if !said(events, severity.Warning, told) {
 				t.Errorf("nothing was told of it: %q", logs(events))
 			}
 			if purge.Tries[state] > 0 && measured(t, m, "cleanupd_retries_total", state) != 3 {
@@ -328,7 +328,7 @@ func TestTableThatStaysLocked(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"mirror-pages"}})
 	work()
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Error, "look for it in pg_locks") || !said(events, plan.Warning, "55P03", "tried 3 times at most") {
+	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Error, "look for it in pg_locks") || !said(events, severity.Warning, "55P03", "tried 3 times at most") {
 		t.Errorf("%+v; %q", got, logs(events))
 	}
 }
@@ -349,7 +349,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		events := watch(t, m, run.ID)
-		if got := events[len(events)-1].Run; got.State != runs.Cancelled || said(events, plan.Warning, "tried again and again") {
+		if got := events[len(events)-1].Run; got.State != runs.Cancelled || said(events, severity.Warning, "tried again and again") {
 			t.Errorf("dry run: %t: %+v; %q", isDry, got, logs(events))
 		}
 	}

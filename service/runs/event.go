@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // Kind is what happened.
@@ -31,14 +31,14 @@ type Event struct {
 	Time  time.Time `json:"-"`
 
 	Kind     Kind
-	Run      *Run       `json:",omitempty"` // run_started, run_finished
-	Task     string     `json:",omitempty"` // task_started, task_progress, log
-	Position int        `json:",omitempty"` // task_started
-	Count    int        `json:",omitempty"` // task_started
-	Progress *Progress  `json:",omitempty"` // task_progress
-	Result   *Result    `json:",omitempty"` // task_finished
-	Level    plan.Level `json:",omitempty"` // log
-	Message  string     `json:",omitempty"` // log
+	Run      *Run           `json:",omitempty"` // run_started, run_finished
+	Task     string         `json:",omitempty"` // task_started, task_progress, log
+	Position int            `json:",omitempty"` // task_started
+	Count    int            `json:",omitempty"` // task_started
+	Progress *Progress      `json:",omitempty"` // task_progress
+	Result   *Result        `json:",omitempty"` // task_finished
+	Level    severity.Level `json:",omitempty"` // log
+	Message  string         `json:",omitempty"` // log
 
 	once *once // of the event as it was read
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -85,7 +85,7 @@ func TestASilentReplicaIsFenced(t *testing.T) {
 	workB()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 5_000)
-	if !said(events, plan.Warning, "replica a fell silent", "replica b goes on") {
+	if !said(events, severity.Warning, "replica a fell silent", "replica b goes on") {
 		t.Errorf("nobody took it over: %q", logs(events))
 	}
 }
@@ -109,7 +109,7 @@ func TestAWorkerOnAnotherServer(t *testing.T) {
 	db.Do("UPDATE cleanupd.run SET server_start = server_start - interval '1 second'")
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, rows)
-	if !said(events, plan.Warning, "the database server was restarted or replaced", "replica a goes on after the last committed batch") {
+	if !said(events, severity.Warning, "the database server was restarted or replaced", "replica a goes on after the last committed batch") {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {

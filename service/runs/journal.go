@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -256,7 +256,7 @@ func (j *journal) Throttled(reason string) {
 func (j *journal) Retried(state string) { j.m.metrics.retries.WithLabelValues(state).Inc() }
 
 // Log implements execute.Journal.
-func (j *journal) Log(ctx context.Context, level plan.Level, messages ...string) error {
+func (j *journal) Log(ctx context.Context, level severity.Level, messages ...string) error {
 	return j.write(ctx, func(pgx.Tx) ([]Event, error) {
 		var events []Event
 		for _, text := range messages {

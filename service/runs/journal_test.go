@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -78,7 +78,7 @@ func TestMeasuringALockedTable(t *testing.T) {
 			db.Hold("LOCK TABLE emptied")
 		}
 		events, err := measure(t.Context(), tx, run.ID, "sessions")
-		if err != nil || locked != (len(events) == 1 && events[0].Level == plan.Warning) {
+		if err != nil || locked != (len(events) == 1 && events[0].Level == severity.Warning) {
 			t.Errorf("locked: %t: %+v, %v", locked, events, err)
 		}
 		var waits string

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -170,7 +170,7 @@ func TestLagThatCanNotBeSeen(t *testing.T) {
 		}
 		events := watch(t, m, run.ID)
 		checkFinished(t, events, 10)
-		if said(events, plan.Warning, "GRANT pg_monitor would let it") == must {
+		if said(events, severity.Warning, "GRANT pg_monitor would let it") == must {
 			t.Errorf("must %t: %q", must, logs(events))
 		}
 		stop()

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // outcomes are the lines of a JSON log that tell of the end of a run.
@@ -115,7 +115,7 @@ func TestAReasonThatIsWrittenLate(t *testing.T) {
 	workB()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 1_000)
-	if !said(events, plan.Warning, "replica a fell silent") || !said(events, plan.Warning, "replica a let go of the run: ", "see that the database server runs") {
+	if !said(events, severity.Warning, "replica a fell silent") || !said(events, severity.Warning, "replica a let go of the run: ", "see that the database server runs") {
 		t.Errorf("it is not told: %q", logs(events))
 	}
 }

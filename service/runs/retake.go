@@ -10,14 +10,14 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // retake claims a run again that the database set back, as soon as it can be written; nil if another replica has it, or this one
 // is stopping. What the database had to be waited for does not count as a setback.
 func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause backoff.BackOff, log *slog.Logger) *claim {
-	text, what, told, then := execute.Explain(reason), waitsFor(reason), "", ""
+	text, what, told, then := sqlstate.Explain(reason), waitsFor(reason), "", ""
 	if what == "" { // what was given up waits no longer, so that a standby that is away may only show now
 		if now := m.writable(ctx); now != nil && now.Error() == errStandby.Error() {
 			what = now.Error()
@@ -81,7 +81,7 @@ func (m *Manager) part(ctx context.Context, c *claim, reason error, text string)
 				return err
 			case state.Active() && errors.Is(reason, errFenced): // its log says so already
 			case state.Active():
-				return appendEvents(ctx, tx, c.id, epoch, Event{Kind: LogLine, Level: plan.Warning, Task: c.atWork(), Message: fmt.Sprintf("replica %s let go of the run: %s", m.replica, text)})
+				return appendEvents(ctx, tx, c.id, epoch, Event{Kind: LogLine, Level: severity.Warning, Task: c.atWork(), Message: fmt.Sprintf("replica %s let go of the run: %s", m.replica, text)})
 			case epoch == c.epoch:
 				here, err = get(ctx, tx, c.id)
 			}

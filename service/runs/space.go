@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -82,15 +82,15 @@ func measure(ctx context.Context, tx pgx.Tx, id, task string) ([]Event, error) {
 			b.Queue("SET LOCAL statement_timeout TO DEFAULT")
 			return tx.SendBatch(ctx, b).Close()
 		})
-		if err == nil || execute.Lost(err) {
+		if err == nil || sqlstate.Lost(err) {
 			break
 		}
 	}
 	switch {
-	case execute.Lost(err):
+	case sqlstate.Lost(err):
 		return nil, err
 	case err != nil:
-		return []Event{{Kind: LogLine, Level: plan.Warning, Task: task, Message: "the size of the tables can not be told: " + err.Error()}}, nil
+		return []Event{{Kind: LogLine, Level: severity.Warning, Task: task, Message: "the size of the tables can not be told: " + err.Error()}}, nil
 	case task != statistics:
 		return nil, nil
 	}
@@ -127,7 +127,7 @@ func large(ctx context.Context, tx pgx.Tx, id string) ([]Event, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
-		e := Event{Kind: LogLine, Level: plan.Warning, Task: statistics}
+		e := Event{Kind: LogLine, Level: severity.Warning, Task: statistics}
 		return e, row.Scan(&e.Message)
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // wideAudits makes audit entries of one page each: some that stay, and some that are expired, before or after them.
@@ -65,7 +65,7 @@ func TestSpace(t *testing.T) {
 			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != 0 || s.DeadBytes == nil || *s.DeadBytes != 0 || s.TableBytesAfter != db.Int("SELECT pg_table_size('XtkAudit')") {
 				t.Errorf("vacuumed: %+v", s)
 			}
-			told := said(events, plan.Warning, "xtkaudit", "are free", "pg_repack")
+			told := said(events, severity.Warning, "xtkaudit", "are free", "pg_repack")
 			switch {
 			case c.goFirst && (s.TableBytesAfter < s.TableBytesBefore || !about(s.FreeBytes, went*page) || !told):
 				t.Errorf("kept, but free: told %t, %+v", told, s)

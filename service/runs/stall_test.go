@@ -14,8 +14,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // standbyAway makes every synchronous COMMIT of a private server wait for a standby that is not there, or none of them.
@@ -73,7 +73,7 @@ func TestAStandbyThatIsAway(t *testing.T) {
 	standbyAway(db, false)
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
-	if !said(events, plan.Warning, "waits for a synchronous standby (SyncRep)", "goes on after the last committed batch", "without progress: 0 of") {
+	if !said(events, severity.Warning, "waits for a synchronous standby (SyncRep)", "goes on after the last committed batch", "without progress: 0 of") {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
 	if !strings.Contains(log.String(), "waits for a synchronous standby (SyncRep)") {
@@ -138,7 +138,7 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 			work()
 			events := watch(t, watcher, run.ID)
 			checkFinished(t, events, 100)
-			if said(events, plan.Warning, "fell silent") || db.Int("SELECT setbacks FROM cleanupd.run") != 0 {
+			if said(events, severity.Warning, "fell silent") || db.Int("SELECT setbacks FROM cleanupd.run") != 0 {
 				t.Errorf("it was set back: %q", logs(events))
 			}
 		})
@@ -167,7 +167,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	}
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
-	if !said(events, plan.Warning, "the disk of the database server is full") || !strings.Contains(log.String(), "53100") {
+	if !said(events, severity.Warning, "the disk of the database server is full") || !strings.Contains(log.String(), "53100") {
 		t.Errorf("nothing was told of it: %q, %s", logs(events), log)
 	}
 	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -26,19 +27,19 @@ func (t *task) coalesce(ctx context.Context) (bool, error) {
 	}
 	table := t.given.Catalog.Table(c.Table)
 	if table == nil || !table.Has(append([]string{c.Date, c.Total}, c.By...)...) {
-		t.log(ctx, plan.Info, fmt.Sprintf("table %s, or a column of it, is missing: skipped", c.Table))
+		t.log(ctx, severity.Info, fmt.Sprintf("table %s, or a column of it, is missing: skipped", c.Table))
 		return false, nil
 	}
 	if table.Elsewhere != "" { // where rows and option might not be changed together
 		return false, fmt.Errorf("%s is %s: its rows can not be coalesced there", table.Name, table.Elsewhere)
 	}
 	if !t.given.Catalog.KeepsMoments() {
-		t.log(ctx, plan.Info, "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps up to when statistics are coalesced: skipped")
+		t.log(ctx, severity.Info, "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps up to when statistics are coalesced: skipped")
 		return false, nil
 	}
 	kept, err := t.given.Options.Moment(c.Since)
 	if err != nil {
-		t.log(ctx, plan.Warning, fmt.Sprintf("%v; %s is left as it is", err, table.Name))
+		t.log(ctx, severity.Warning, fmt.Sprintf("%v; %s is left as it is", err, table.Name))
 		return false, nil
 	}
 	w := &coalescing{task: t, Coalesce: *c, table: table}
@@ -48,12 +49,12 @@ func (t *task) coalesce(ctx context.Context) (bool, error) {
 	}
 	switch {
 	case w.start.InfinityModifier == pgtype.Infinity || w.start.InfinityModifier == pgtype.Finite && w.start.Valid && !w.start.Time.Before(t.Now):
-		t.log(ctx, plan.Info, "coalesceUpToDate")
+		t.log(ctx, severity.Info, "coalesceUpToDate")
 		return true, nil
 	case rows == 0:
 		return true, nil
 	}
-	t.log(ctx, plan.Info, "coalescingErrors")
+	t.log(ctx, severity.Info, "coalescingErrors")
 	t.journal.At(table.Name, rows)
 	if t.DryRun {
 		return true, t.journal.Count(ctx, purge.Delta{Deleted: rows})
@@ -112,7 +113,7 @@ func (w *coalescing) replace(ctx context.Context) error {
 	}
 	w.report(ctx, w.table.Name, purge.Result{Left: purge.Left{Refused: int64(len(stay))}, Refusal: refusals[0].Err})
 	for _, r := range refusals[:min(len(refusals), purge.RefusedShown)] {
-		w.log(ctx, plan.Warning, purge.Refused(w.table.Name, r.Row, nil, r.Err))
+		w.log(ctx, severity.Warning, purge.Refused(w.table.Name, r.Row, nil, r.Err))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -34,7 +35,7 @@ func open(ctx context.Context, c Config, j Journal) *database {
 }
 
 // log writes to the journal. If that fails, the next batch fails, too, which must write to it.
-func (d *database) log(ctx context.Context, level plan.Level, messages ...string) {
+func (d *database) log(ctx context.Context, level severity.Level, messages ...string) {
 	_ = d.journal.Log(ctx, level, messages...)
 }
 
@@ -45,7 +46,7 @@ func (d *database) warnOnce(ctx context.Context, message string) {
 	d.warned[message] = true
 	d.warning.Unlock()
 	if !told {
-		d.log(ctx, plan.Warning, message)
+		d.log(ctx, severity.Warning, message)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -36,7 +37,7 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 			return false, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
 		}
 		if empty {
-			t.log(ctx, plan.Warning, emptyParent(d.WorkTables.Owner))
+			t.log(ctx, severity.Warning, emptyParent(d.WorkTables.Owner))
 			continue
 		}
 		var strange []string
@@ -46,7 +47,7 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 		asks[i], any = t.question(ctx, d), true
 		for _, name := range strange {
 			if d.But == "" || !strings.HasPrefix(name, d.But) {
-				t.log(ctx, plan.Info, name+" begins like a work table, but has no id where one should be: left alone")
+				t.log(ctx, severity.Info, name+" begins like a work table, but has no id where one should be: left alone")
 			}
 		}
 	}
@@ -66,7 +67,7 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 			}
 		}
 		if len(why) == 0 || len(why) == before {
-			t.log(ctx, plan.Warning, why...)
+			t.log(ctx, severity.Warning, why...)
 			return any, nil
 		}
 		found, before = refused, len(why)
@@ -107,7 +108,7 @@ func (t *task) question(ctx context.Context, d plan.Drop) question {
 				return nil, err
 			}
 			if !known && d.Groups != nil && !told {
-				t.log(ctx, plan.Info, d.Groups.Name+" is empty: tables with _grp and an id in their names stay")
+				t.log(ctx, severity.Info, d.Groups.Name+" is empty: tables with _grp and an id in their names stay")
 				told = true
 			}
 		}
@@ -245,17 +246,17 @@ func (t *task) dropOne(ctx context.Context, w campaign.WorkTable, ask question) 
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.Is(err, errUsed):
-		t.log(ctx, plan.Info, w.Name+" came into use meanwhile: left alone")
+		t.log(ctx, severity.Info, w.Name+" came into use meanwhile: left alone")
 		return "", nil
 	case vanished(err):
-		t.log(ctx, plan.Info, w.Name+" is gone already")
+		t.log(ctx, severity.Info, w.Name+" is gone already")
 		return "", nil
 	case errors.As(err, &pgErr) && !endsDrops(err):
 		refusal := fmt.Sprintf("%s could not be dropped: %s", w.Name, pgErr.Message)
 		if pgErr.Code == pgerrcode.DependentObjectsStillExist {
 			return refusal, nil
 		}
-		t.log(ctx, plan.Warning, refusal)
+		t.log(ctx, severity.Warning, refusal)
 		return "", nil
 	}
 	return "", err
@@ -263,7 +264,7 @@ func (t *task) dropOne(ctx context.Context, w campaign.WorkTable, ask question) 
 
 // endsDrops reports whether a drop has lost the database. It has not if only the server's lock table is full: a drop takes a
 // lock for each partition and index.
-func endsDrops(err error) bool { return Lost(err) && !sqlstate.Is(err, pgerrcode.OutOfMemory) }
+func endsDrops(err error) bool { return sqlstate.Lost(err) && !sqlstate.Is(err, pgerrcode.OutOfMemory) }
 
 // drop drops work tables of one kind, without CASCADE, and waits only briefly for their locks.
 func drop(ctx context.Context, tx Tx, tables []campaign.WorkTable, lock, timeout time.Duration) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -18,7 +19,7 @@ func (t *task) settle(ctx context.Context, jobs []plan.Job, parents []int64) err
 	defer func() { t.cursor.Pending = nil }()
 	rows := len(t.cursor.Pending.Keys)
 	unsettled := func(why string) error {
-		t.log(ctx, plan.Warning, fmt.Sprintf("whether the last %d rows of a previous replica were changed is not known, they are not counted: %s", rows, why))
+		t.log(ctx, severity.Warning, fmt.Sprintf("whether the last %d rows of a previous replica were changed is not known, they are not counted: %s", rows, why))
 		return nil
 	}
 	i := slices.IndexFunc(jobs, func(j plan.Job) bool { return j.Unit == t.cursor.Unit })
@@ -46,11 +47,11 @@ func (t *task) refuse(ctx context.Context, j plan.Job, s purge.Sweep, refusal er
 	case err != nil:
 		many = "obsolete rows may be"
 	case rows == 0:
-		t.log(ctx, plan.Warning, fmt.Sprintf("%s is %s, and no obsolete row is left there, after a refusal: %v", j.Name, j.Place, refusal))
+		t.log(ctx, severity.Warning, fmt.Sprintf("%s is %s, and no obsolete row is left there, after a refusal: %v", j.Name, j.Place, refusal))
 		return purge.Left{}
 	}
 	message := fmt.Sprintf("%s is %s, and it could not be cleaned: %v; %s left", j.Name, j.Place, refusal, many)
-	t.log(ctx, plan.Warning, message)
+	t.log(ctx, severity.Warning, message)
 	t.undone = errors.Join(t.undone, errors.New(message))
 	undone := purge.Left{Tables: 1}
 	t.left = t.left.Plus(undone)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -69,7 +69,7 @@ type Journal interface {
 	// Retried reports the SQLSTATE that causes a retry.
 	Retried(state string)
 	// Log writes messages for people.
-	Log(ctx context.Context, level plan.Level, messages ...string) error
+	Log(ctx context.Context, level severity.Level, messages ...string) error
 	// Done returns how many rows the current task has deleted and updated so far, in this run.
 	Done() int64
 	// TaskFinished reports that the current task has ended.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -17,22 +17,22 @@ const tooManyOf = 10
 // report says what a sweep of a table left, counts it, and returns it.
 func (t *task) report(ctx context.Context, table string, r purge.Result) purge.Left {
 	if r.Locked > 0 {
-		t.log(ctx, plan.Warning, fmt.Sprintf("%s: %d obsolete rows stayed locked by others; left for the next run", table, r.Locked))
+		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows stayed locked by others; left for the next run", table, r.Locked))
 	}
 	if r.TableLocked {
-		t.log(ctx, plan.Warning, table+": someone keeps the whole table locked; the rest of it is left for the next run")
+		t.log(ctx, severity.Warning, table+": someone keeps the whole table locked; the rest of it is left for the next run")
 	}
 	if r.Kept > 0 {
-		t.log(ctx, plan.Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left", table, r.Kept))
+		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left", table, r.Kept))
 	}
 	if r.Refused > 0 {
-		t.log(ctx, plan.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", table, r.Refused))
+		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", table, r.Refused))
 	}
 	if r.GaveUp {
 		t.giveUp(ctx, table)
 	}
 	if r.Dropped {
-		t.log(ctx, plan.Info, table+": all of the partition was to go: dropped")
+		t.log(ctx, severity.Info, table+": all of the partition was to go: dropped")
 	}
 	t.refusal = cmp.Or(t.refusal, r.Refusal)
 	left := r.Left
@@ -46,7 +46,7 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.L
 // giveUp ends the work on a table of whose rows too many refuse, which fails the task at its end.
 func (t *task) giveUp(ctx context.Context, table string) {
 	message := fmt.Sprintf("%s: more than %d rows refuse: given up, the rest of it is left", table, purge.MostRefused)
-	t.log(ctx, plan.Warning, message)
+	t.log(ctx, severity.Warning, message)
 	t.undone = errors.Join(t.undone, errors.New(message))
 }
 

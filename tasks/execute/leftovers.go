@@ -7,13 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // leaveThere has the mid-sourced deliveries of a server purged here alone, and recorded with that.
 func (t *task) leaveThere(ctx context.Context, name string, m midSourced) error {
-	t.log(ctx, plan.Warning, fmt.Sprintf("no database is configured for the mid-sourcing account %q: its %d deliveries are purged here alone, and recorded as left there", name, len(m)))
+	t.log(ctx, severity.Warning, fmt.Sprintf("no database is configured for the mid-sourcing account %q: its %d deliveries are purged here alone, and recorded as left there", name, len(m)))
 	if t.DryRun {
 		return t.journal.Count(ctx, purge.Delta{Recorded: int64(len(m))})
 	}
@@ -46,7 +47,7 @@ func (t *task) leftovers(ctx context.Context, account string) ([]int64, error) {
 	}
 	again := idSet(ids)
 	if len(again) > 0 {
-		t.log(ctx, plan.Info, fmt.Sprintf("%d deliveries that were left on the mid-sourcing server %q are here again: they stay there as long as here", len(again), account))
+		t.log(ctx, severity.Info, fmt.Sprintf("%d deliveries that were left on the mid-sourcing server %q are here again: they stay there as long as here", len(again), account))
 	}
 	return slices.DeleteFunc(left, func(id int64) bool { return again[id] }), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -38,7 +39,7 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 		case stays != (purge.Left{}):
 			t.left, refused = t.left.Plus(stays), refused+stays.Refused
 			if stays.Refused == 0 || refused <= purge.RefusedShown {
-				t.log(ctx, plan.Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", group[0], purge.Message(err)))
+				t.log(ctx, severity.Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", group[0], purge.Message(err)))
 			}
 			if stays.Refused > 0 {
 				t.refusal = cmp.Or(t.refusal, err)
@@ -54,7 +55,7 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 		size = nextSize(size, most, time.Since(begun))
 	}
 	if refused > 0 {
-		t.log(ctx, plan.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", j.Name, refused))
+		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", j.Name, refused))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
@@ -38,7 +39,7 @@ func (t *task) purgeMidSourced(ctx context.Context, ids []int64) ([]int64, error
 		switch {
 		case t.MidSourcing.Databases[name] != nil: // follows
 		case slices.Contains(t.MidSourcing.Keep, name):
-			t.log(ctx, plan.Info, fmt.Sprintf("%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them", len(m), name))
+			t.log(ctx, severity.Info, fmt.Sprintf("%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them", len(m), name))
 			ids = t.exclude(ids, slices.Collect(maps.Keys(m)))
 		default:
 			if err := t.leaveThere(ctx, name, m); err != nil {
@@ -81,7 +82,7 @@ func (t *task) midSourced(ctx context.Context, ids []int64) (map[string]midSourc
 	}
 	table := t.plan.Parents.Table
 	if missing := table.Missing(midColumns...); missing != nil {
-		t.log(ctx, plan.Info, fmt.Sprintf("%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone", table.Name, missing[0]))
+		t.log(ctx, severity.Info, fmt.Sprintf("%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone", table.Name, missing[0]))
 		return nil, nil
 	}
 	name, join := plan.AccountOf(t.given.Catalog, "r.iDeliveryProviderId")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -86,7 +87,7 @@ func (t *task) purgeThere(ctx context.Context, name string, m midSourced, left [
 		return stay, fmt.Errorf("%w: %w", errMain, err)
 	}
 	left = slices.DeleteFunc(left, func(id int64) bool { return !gone[id] })
-	t.log(ctx, plan.Info, fmt.Sprintf("mid-sourcing server %q: %s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated", name, done, len(gone), len(left), j.deleted, j.updated))
+	t.log(ctx, severity.Info, fmt.Sprintf("mid-sourcing server %q: %s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated", name, done, len(gone), len(left), j.deleted, j.updated))
 	return stay, nil
 }
 

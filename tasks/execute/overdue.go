@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
@@ -50,7 +51,7 @@ func Overdue(ctx context.Context, pool *pgxpool.Pool, pipeline []plan.Task, incl
 				return err
 			})
 			switch {
-			case Lost(err) || ctx.Err() != nil:
+			case sqlstate.Lost(err) || ctx.Err() != nil:
 				return err
 			case err != nil: // unknown, or locked
 				unknown[r.Table.Name] = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -59,7 +60,7 @@ func (t *task) parentsLeft(ctx context.Context, j plan.Job, s purge.Sweep, left 
 		ids = parents
 	}
 	if len(ids) > 0 { // a locked table may have had no such rows
-		t.log(ctx, plan.Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both", len(ids), t.plan.Parents.Table.Name, j.Name))
+		t.log(ctx, severity.Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both", len(ids), t.plan.Parents.Table.Name, j.Name))
 	}
 	return ids
 }

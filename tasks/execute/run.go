@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -59,7 +60,7 @@ type Config struct {
 // one that wraps ErrLost; nil means that nothing failed.
 func Run(ctx context.Context, c Config, j Journal) error {
 	err := run(ctx, c, j)
-	if Lost(err) {
+	if sqlstate.Lost(err) {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return err
@@ -130,12 +131,12 @@ func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) 
 	} else {
 		err = d.engine.Retry(ctx, t.Name, attempt)
 	}
-	if endsRun(err) || Lost(err) || ctx.Err() != nil {
+	if endsRun(err) || sqlstate.Lost(err) || ctx.Err() != nil {
 		return o, cmp.Or(err, ctx.Err())
 	}
 	if err != nil {
 		rescue.Log(cmp.Or(d.Log, slog.Default()), "task "+t.Name, err)
-		o.State, o.Problem = Failed, Explain(err)
+		o.State, o.Problem = Failed, sqlstate.Explain(err)
 	}
 	d.keepers[t.Name] = w.kept
 	o.Left, o.Detail = w.left, inWords(w.left)

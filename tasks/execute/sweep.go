@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -61,11 +62,11 @@ func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int6
 	from := t.cursor
 	from.Before = t.left
 	result, err := t.engine.Run(ctx, s, from)
-	if j.AlsoWrites != "" && s.Also != nil && sqlstate.Of(err) != "" && !Lost(err) {
+	if j.AlsoWrites != "" && s.Also != nil && sqlstate.Of(err) != "" && !sqlstate.Lost(err) {
 		return t.doAlone(ctx, j, parents, err)
 	}
 	if vanished(err) {
-		t.log(ctx, plan.Warning, j.Name+": the table was dropped meanwhile: skipped")
+		t.log(ctx, severity.Warning, j.Name+": the table was dropped meanwhile: skipped")
 		return nil, nil
 	}
 	var undone purge.Left
@@ -78,11 +79,14 @@ func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int6
 	return t.parentsLeft(ctx, j, s, undone.Plus(t.report(ctx, j.Name, result)), parents), nil
 }
 
+// vanished reports whether a statement failed because its table is gone: the application may drop one at any time.
+func vanished(err error) bool { return sqlstate.Is(err, pgerrcode.UndefinedTable) }
+
 // doAlone does the rest of a job without the statement that accompanies its own, after an error that may be that one's.
 func (t *task) doAlone(ctx context.Context, j plan.Job, parents []int64, refusal error) (stay []int64, err error) {
 	j.Also = nil
 	if stay, err = t.do(ctx, j, parents); err == nil {
-		t.log(ctx, plan.Warning, fmt.Sprintf("%s: %s could not be written: %s", j.Name, j.AlsoWrites, Explain(refusal)))
+		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %s could not be written: %s", j.Name, j.AlsoWrites, sqlstate.Explain(refusal)))
 	}
 	return stay, err
 }
@@ -101,8 +105,8 @@ func (t *task) count(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	})
 	switch {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
-		t.log(ctx, plan.Warning, j.Name+": someone keeps the whole table locked: the rest of it is not counted")
-	case s.Elsewhere && err != nil && !Lost(err) && ctx.Err() == nil:
+		t.log(ctx, severity.Warning, j.Name+": someone keeps the whole table locked: the rest of it is not counted")
+	case s.Elsewhere && err != nil && !sqlstate.Lost(err) && ctx.Err() == nil:
 		t.refuse(ctx, j, s, err)
 	default:
 		return err

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -124,7 +125,7 @@ func (t *task) advance(ctx context.Context, moment campaign.Option) error {
 	case moment == (campaign.Option{}) || t.DryRun || t.left != (purge.Left{}):
 		return nil
 	case !t.given.Catalog.KeepsMoments():
-		t.log(ctx, plan.Info, "table XtkOption, or a column of it, is missing, which keeps when the last cleanup was: the next run asks for all addresses again")
+		t.log(ctx, severity.Info, "table XtkOption, or a column of it, is missing, which keeps when the last cleanup was: the next run asks for all addresses again")
 		return nil
 	}
 	return t.inBatch(ctx, t.plan.Task.Name, func(tx Tx) (purge.Delta, error) {
@@ -175,7 +176,7 @@ func (t *task) credible(ctx context.Context, o plan.Orphan) (bool, error) {
 		return false, fmt.Errorf("ask %s: %w", o.Parent, err)
 	}
 	if empty {
-		t.log(ctx, plan.Warning, emptyParent(o.Parent))
+		t.log(ctx, severity.Warning, emptyParent(o.Parent))
 	}
 	return !empty, nil
 }

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
@@ -19,7 +20,7 @@ func (t *task) traced(ctx context.Context, what plan.Task) (State, error) {
 	var state State
 	err := rescue.Call(func() (err error) { state, err = t.run(ctx, what); return err })
 	if err != nil {
-		span.SetStatus(codes.Error, Explain(err))
+		span.SetStatus(codes.Error, sqlstate.Explain(err))
 	}
 	return state, err
 }

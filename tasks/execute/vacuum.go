@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -75,10 +76,10 @@ func (t *task) optimizeStorage(ctx context.Context) (bool, error) {
 	}
 	mode, err := t.given.Options.Statistics()
 	if err != nil {
-		t.log(ctx, plan.Warning, err.Error())
+		t.log(ctx, severity.Warning, err.Error())
 	}
 	if mode == campaign.NoStatistics {
-		t.log(ctx, plan.Info, "Option 'XtkCleanup_NoStats' is set to '1'")
+		t.log(ctx, severity.Info, "Option 'XtkCleanup_NoStats' is set to '1'")
 		return true, nil
 	}
 	emptied, err := t.journal.Emptied(ctx, "")
@@ -94,7 +95,7 @@ func (t *task) optimizeStorage(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if len(others) > 0 {
-		t.log(ctx, plan.Info, fmt.Sprintf("%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum", len(others), t.given.Catalog.Schema))
+		t.log(ctx, severity.Info, fmt.Sprintf("%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum", len(others), t.given.Catalog.Schema))
 	}
 	if !t.DryRun {
 		return true, t.vacuum(ctx, mode, tables)
@@ -104,7 +105,7 @@ func (t *task) optimizeStorage(ctx context.Context) (bool, error) {
 		commands[t.command(s, mode)]++
 	}
 	for _, command := range slices.Sorted(maps.Keys(commands)) {
-		t.log(ctx, plan.Info, fmt.Sprintf("would run %s on %d tables", command, commands[command]))
+		t.log(ctx, severity.Info, fmt.Sprintf("would run %s on %d tables", command, commands[command]))
 	}
 	return true, nil
 }
@@ -131,7 +132,7 @@ func (t *task) vacuumEmptied(ctx context.Context, task string) error {
 func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 	conn, said, err := t.verboseConn(ctx)
 	if err != nil && t.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more
-		t.log(ctx, plan.Warning, fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err))
+		t.log(ctx, severity.Warning, fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err))
 		return nil
 	}
 	if err != nil {
@@ -151,13 +152,13 @@ func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 			_, err = conn.Exec(ctx, command+" "+name)
 		}
 		if lines := said(); len(lines) > 0 {
-			t.log(ctx, plan.Info, lines...)
+			t.log(ctx, severity.Info, lines...)
 		}
 		switch {
 		case endsRun(err):
 			return err
 		case sqlstate.Is(err, pgerrcode.LockNotAvailable): // or an index of it, or a partition
-			t.log(ctx, plan.Warning, name+" is locked by someone: passed over")
+			t.log(ctx, severity.Warning, name+" is locked by someone: passed over")
 		case err != nil && !vanished(err):
 			return fmt.Errorf("%s %s: %w", command, name, err)
 		}

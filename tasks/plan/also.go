@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -27,13 +28,13 @@ func (c *compiler) also(step Step) (also *purge.Also, writes string) {
 func (c *compiler) entry(e Entry) *purge.Also {
 	log := c.Catalog.Table("XtkJobLog")
 	if log == nil || !log.Has("iJobLogId", "iJobId", "sMessage", "tsLog") {
-		c.note(Info, "table XtkJobLog, or a column of it, is missing: no entry is written")
+		c.note(severity.Info, "table XtkJobLog, or a column of it, is missing: no entry is written")
 		return nil
 	}
 	c.needsRights(log, "INSERT")
 	ids, err := c.Catalog.NewIDs(log, "iJobLogId")
 	if err != nil {
-		c.note(Warning, "no entry of the job log is written: %v", err)
+		c.note(severity.Warning, "no entry of the job log is written: %v", err)
 		return nil
 	}
 	return &purge.Also{

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -44,7 +45,7 @@ func Compile(t Task, g Given) (*Plan, error) {
 func parents(p *Plan, s Set, g Given) *Parents {
 	table := g.Catalog.Table(s.Parent)
 	if table == nil || !table.Has(s.Key) {
-		p.note(Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
+		p.note(severity.Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
 		return nil
 	}
 	c := compiler{Given: g, plan: p, table: table}
@@ -103,7 +104,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 		}
 	}
 	if s.step.Update != nil && job.Set == nil { // without assignments the sweep would delete
-		s.plan.note(Info, "%s has none of the columns that would be changed: skipped", table.Name)
+		s.plan.note(severity.Info, "%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}
 	job.SetArgs = c.args[len(job.Args):]
@@ -178,7 +179,7 @@ func (s *stepCompiler) paired(c *compiler) *purge.Twin {
 	}
 	table := s.Catalog.Table(t.Table)
 	if table == nil || !table.Has(t.Key) {
-		s.plan.note(Info, "table %s, or its column %s, is missing: skipped", t.Table, t.Key)
+		s.plan.note(severity.Info, "table %s, or its column %s, is missing: skipped", t.Table, t.Key)
 		return nil
 	}
 	c.needsRights(table, "SELECT", "DELETE")

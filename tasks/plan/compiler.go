@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -29,12 +30,14 @@ func (c *compiler) bind(value any, sqlType string) string {
 	return fmt.Sprintf("$%d::%s", len(c.args), sqlType)
 }
 
-func (c *compiler) note(level Level, format string, args ...any) { c.plan.note(level, format, args...) }
+func (c *compiler) note(level severity.Level, format string, args ...any) {
+	c.plan.note(level, format, args...)
+}
 
 // has notes the first column that is missing, and reports whether none is.
 func (c *compiler) has(r row, columns ...string) bool {
 	if missing := r.table.Missing(columns...); missing != nil {
-		c.note(Info, "%s has no column %s: skipped", r.table.Name, missing[0])
+		c.note(severity.Info, "%s has no column %s: skipped", r.table.Name, missing[0])
 		return false
 	}
 	return true
@@ -82,13 +85,13 @@ func (c *compiler) parent(name, key string) *campaign.Table {
 	t := c.Catalog.Table(name)
 	switch {
 	case t == nil:
-		c.note(Warning, "table %s is missing, so nothing is without one: skipped", name)
+		c.note(severity.Warning, "table %s is missing, so nothing is without one: skipped", name)
 	case !t.Has(key):
-		c.note(Warning, "table %s has no column %s, so nothing is without one: skipped", name, key)
+		c.note(severity.Warning, "table %s has no column %s, so nothing is without one: skipped", name, key)
 	case !t.CanSelect:
 		c.needsRights(t, "SELECT")
 	case t.RowSecurity:
-		c.note(Warning, "row security may hide rows of %s, so nothing is without one: skipped", name)
+		c.note(severity.Warning, "row security may hide rows of %s, so nothing is without one: skipped", name)
 	default:
 		c.reads(t)
 		return t

@@ -1,11 +1,15 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+)
 
 // drop adds a kind of work tables, unless, with a note, it is not known which of them are in use.
 func drop(p *Plan, kind WorkTables, g Given) {
 	if g.Catalog.Table("NmsDelivery") == nil {
-		p.note(Warning, "table NmsDelivery is missing, whose owner tells the application's tables: skipped")
+		p.note(severity.Warning, "table NmsDelivery is missing, whose owner tells the application's tables: skipped")
 		return
 	}
 	c := compiler{Given: g, plan: p}
@@ -27,9 +31,9 @@ func drop(p *Plan, kind WorkTables, g Given) {
 		c.needsRights(d.Groups, "SELECT")
 		switch {
 		case d.Groups == nil:
-			p.note(Info, "table NmsGroup is missing: tables with _grp and an id in their names stay")
+			p.note(severity.Info, "table NmsGroup is missing: tables with _grp and an id in their names stay")
 		case d.Groups.RowSecurity:
-			p.note(Warning, "row security may hide rows of %s: tables with _grp and an id in their names stay", d.Groups.Name)
+			p.note(severity.Warning, "row security may hide rows of %s: tables with _grp and an id in their names stay", d.Groups.Name)
 			d.Groups = nil
 		}
 	}

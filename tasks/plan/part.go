@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -190,7 +191,7 @@ func (p Age) moment(g Given) (time.Time, time.Duration, error) {
 func (p Age) sql(c *compiler, r row) (string, bool) {
 	moment, _, err := p.moment(c.Given)
 	if err != nil {
-		c.note(Warning, "%v; %s is left as it is", err, c.table.Name)
+		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
 		return "", false
 	}
 	return fmt.Sprintf("%s %s %s", c.first(r, p.Column, p.Else), p.operator, c.bind(moment, "timestamptz")), true
@@ -229,12 +230,12 @@ func (p since) there(c *compiler, r row) bool { return c.has(r, p.column) }
 
 func (p since) sql(c *compiler, r row) (string, bool) {
 	if options := c.Catalog.Table("XtkOption"); options != nil && options.RowSecurity {
-		c.note(Warning, "row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is", c.table.Name)
+		c.note(severity.Warning, "row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is", c.table.Name)
 		return "", false
 	}
 	last, err := c.Options.Moment(p.stored)
 	if err != nil {
-		c.note(Warning, "%v; %s is left as it is", err, c.table.Name)
+		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
 		return "", false
 	}
 	return fmt.Sprintf("%s.%s >= COALESCE(%s, '-infinity')", r.alias, p.column, c.bind(last, "timestamptz")), true
@@ -297,7 +298,7 @@ type Linked struct {
 func (p Linked) there(c *compiler, r row) bool {
 	to := row{"p", c.Catalog.Table(p.To)}
 	if to.table == nil {
-		c.note(Info, "table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
+		c.note(severity.Info, "table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
 		return false
 	}
 	c.reads(to.table)
@@ -337,7 +338,7 @@ func (p SQL) there(c *compiler, r row) bool {
 		if s.Table != "" {
 			of.table = c.Catalog.Table(s.Table)
 			if of.table == nil {
-				c.note(Info, "table %s is missing, which %s is judged by: skipped", s.Table, c.table.Name)
+				c.note(severity.Info, "table %s is missing, which %s is judged by: skipped", s.Table, c.table.Name)
 				return false
 			}
 			c.reads(of.table)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -100,19 +101,9 @@ type Drop struct {
 	Groups *campaign.Table
 }
 
-// Level is the severity of a note.
-type Level string
-
-// Levels.
-const (
-	Info    Level = "INFO"
-	Warning Level = "WARNING"
-	Error   Level = "ERROR"
-)
-
 // Note is a message for people.
 type Note struct {
-	Level Level
+	Level severity.Level
 	Text  string
 }
 
@@ -128,7 +119,7 @@ type (
 	Lookup string
 )
 
-func (p *Plan) note(level Level, format string, args ...any) {
+func (p *Plan) note(level severity.Level, format string, args ...any) {
 	n := Note{level, fmt.Sprintf(format, args...)}
 	if !slices.Contains(p.Notes, n) {
 		p.Notes = append(p.Notes, n)

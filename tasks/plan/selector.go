@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -20,7 +21,7 @@ func Tables(names ...string) Selector {
 			if t := g.Catalog.Table(name); t != nil {
 				found = append(found, t)
 			} else {
-				p.note(Info, "table %s is missing: skipped", name)
+				p.note(severity.Info, "table %s is missing: skipped", name)
 			}
 		}
 		return found, nil
@@ -33,7 +34,7 @@ func Matching(what string, pattern *regexp.Regexp, looks func(t *campaign.Table)
 	return func(g Given, p *Plan) ([]*campaign.Table, error) {
 		found := g.Catalog.Tables(func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && looks(t) })
 		if found == nil {
-			p.note(Info, "there are no %s: skipped", what)
+			p.note(severity.Info, "there are no %s: skipped", what)
 		}
 		return found, nil
 	}
@@ -55,7 +56,7 @@ func LinkedToLists(g Given, p *Plan) ([]*campaign.Table, error) {
 		if t := g.Catalog.Table(name); t != nil {
 			found = append(found, t)
 		} else {
-			p.note(Warning, "table %s is missing, whose lists' ids are to be followed: skipped", name)
+			p.note(severity.Warning, "table %s is missing, whose lists' ids are to be followed: skipped", name)
 		}
 	}
 	return append(found, g.Catalog.Tables(func(t *campaign.Table) bool { return t.OfLists })...), nil
@@ -87,7 +88,7 @@ func logs(g Given, p *Plan, listers ...func() ([]*campaign.Table, []string, erro
 			return nil, err
 		}
 		for _, text := range notes {
-			p.note(Warning, "%s", text)
+			p.note(severity.Warning, "%s", text)
 		}
 		for _, t := range tables {
 			if !slices.Contains(found, t) {

@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+)
 
 // Assignment is a column and its new value.
 type Assignment struct {
@@ -36,7 +40,7 @@ type Message string
 func (v Message) sql(c *compiler, column string) (string, bool) {
 	t := c.Catalog.Table("NmsBroadLogMsg")
 	if t == nil || !t.Has("iBroadLogMsgId", "sText") {
-		c.note(Info, "table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name)
+		c.note(severity.Info, "table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name)
 		return "", false
 	}
 	c.needsRights(t, "SELECT")

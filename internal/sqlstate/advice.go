@@ -1,4 +1,4 @@
-package execute
+package sqlstate
 
 import (
 	"errors"
@@ -9,12 +9,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
-
-// vanished reports whether a statement failed because its table is gone: the application may drop one at any time.
-func vanished(err error) bool { return sqlstate.Is(err, pgerrcode.UndefinedTable) }
 
 // Lost reports whether an error means that the database, or the connection to it, is currently unusable: it says nothing about
 // the task that encountered it.
@@ -26,7 +21,7 @@ func Lost(err error) bool {
 	if errors.As(err, &connectErr) { // whatever the server answered
 		return true
 	}
-	switch state := sqlstate.Of(err); {
+	switch state := Of(err); {
 	case state == "":
 		return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 	// Whole classes: newer servers may have codes that the library does not know.
@@ -68,7 +63,7 @@ const pooled = "a pooler in transaction mode may lie between: connect to Postgre
 
 // Explain returns an error's text for operators: what happened, and what can be done.
 func Explain(err error) string {
-	state := sqlstate.Of(err)
+	state := Of(err)
 	if state == "" && Lost(err) {
 		state = pgerrcode.ConnectionFailure
 	}

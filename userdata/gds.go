@@ -9,7 +9,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // marker parses a marker file's name: the document, and the session that refers to it.
@@ -34,7 +34,7 @@ type document struct {
 
 // stays is the event about a strange document.
 func (d document) stays() Event {
-	return logged(plan.Error, fmt.Sprintf("document %s stays: it, or a marker of it, is no regular file; find out what it is, remove it, and erase again", d.name))
+	return logged(severity.Error, fmt.Sprintf("document %s stays: it, or a marker of it, is no regular file; find out what it is, remove it, and erase again", d.name))
 }
 
 // walk searches the folder once for the documents that sessions refer to, and reports what it has searched. A
@@ -102,7 +102,7 @@ func walk(ctx context.Context, root *os.Root, sessions []string) (documents []do
 		} // what cannot be read cannot be deleted either, which will be reported
 		documents[i].files = append([]file{{at, sessionsOfFiles(found[at])}}, found[at]...)
 	}
-	return documents, logged(plan.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))), nil
+	return documents, logged(severity.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))), nil
 }
 
 // marks reads the markers beside documents again, just before deletion, since the Forms server may have added some: the

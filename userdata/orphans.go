@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // orphan is a task that belongs to no process instance.
@@ -49,16 +49,16 @@ func (r *remover) sort(ctx context.Context, ids []int64, lock string) (orphans [
 		}
 		switch {
 		case !there && !left:
-			events = append(events, logged(plan.Info, fmt.Sprintf("there is no task %d", id)))
+			events = append(events, logged(severity.Info, fmt.Sprintf("there is no task %d", id)))
 			continue
 		case instance == nil:
-			events = append(events, logged(plan.Warning, fmt.Sprintf("task %d stays: it is not known whether it belongs to a process instance", id)))
+			events = append(events, logged(severity.Warning, fmt.Sprintf("task %d stays: it is not known whether it belongs to a process instance", id)))
 			continue
 		case *instance != 0:
-			events = append(events, logged(plan.Warning, fmt.Sprintf("task %d stays: it belongs to process instance %d", id, *instance)))
+			events = append(events, logged(severity.Warning, fmt.Sprintf("task %d stays: it belongs to process instance %d", id, *instance)))
 			continue
 		case left:
-			events = append(events, logged(plan.Info, fmt.Sprintf("task %d is gone itself; the rows that are left of it go", id)))
+			events = append(events, logged(severity.Info, fmt.Sprintf("task %d is gone itself; the rows that are left of it go", id)))
 		}
 		orphans = append(orphans, orphan{id, there})
 	}

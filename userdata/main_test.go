@@ -13,7 +13,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/userdata"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // documentsAtOnce is how many documents, with their markers, are deleted at a time.
@@ -65,7 +65,7 @@ func (e *erasure) files(ctx context.Context, sessions []string) error {
 
 // unreadable is the event that nothing can be done in the folder.
 func unreadable(problem error) Event {
-	return logged(plan.Error, "the document storage's folder could not be worked on: "+problem.Error())
+	return logged(severity.Error, "the document storage's folder could not be worked on: "+problem.Error())
 }
 
 func (e *erasure) tellUnreadable(ctx context.Context, problem error) error {
@@ -160,7 +160,7 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 				continue
 			}
 			if err := unread[path.Dir(d.name)]; err != nil {
-				events = append(events, logged(plan.Error, "a document could not be deleted: "+err.Error()))
+				events = append(events, logged(severity.Error, "a document could not be deleted: "+err.Error()))
 				failed = append(failed, sessionsOfFiles(d.files)...)
 				continue
 			}
@@ -175,7 +175,7 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 					}
 					continue
 				}
-				events = append(events, logged(plan.Error, "a file could not be deleted: "+err.Error()))
+				events = append(events, logged(severity.Error, "a file could not be deleted: "+err.Error()))
 				failed = append(failed, f.sessions...)
 				if f.name == d.name {
 					break // its markers are kept with it

@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
-	"github.com/cleanupd/cleanupd/tasks/userdata"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // model says what is found and what an erasure leaves, in plain Go, from the rules, without the code under test.

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/userdata"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // standIn is a fake ProcessManager of a Forms server, which does what messages say to the database.

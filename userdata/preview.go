@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // Preview calls tell for each event of what an erasure would do, by one snapshot, and changes nothing. The last event is the
@@ -31,9 +31,9 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 				out.Rows.add(e.Task.Rows)
 			case e.File != "":
 				out.Files = append(out.Files, e.File)
-			case e.Log != nil && e.Log.Level != plan.Info:
+			case e.Log != nil && e.Log.Level != severity.Info:
 				out.Problems = append(out.Problems, e.Log.Message)
-				out.Succeeded = out.Succeeded && e.Log.Level != plan.Error
+				out.Succeeded = out.Succeeded && e.Log.Level != severity.Error
 			}
 			if err := tell(e); err != nil {
 				return err

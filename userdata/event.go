@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // Rows is how many rows were deleted, by table.
@@ -51,11 +51,13 @@ type TaskErased struct {
 
 // Line is a log message.
 type Line struct {
-	Level   plan.Level
+	Level   severity.Level
 	Message string
 }
 
-func logged(level plan.Level, message string) Event { return Event{Log: &Line{level, clean(message)}} }
+func logged(level severity.Level, message string) Event {
+	return Event{Log: &Line{level, clean(message)}}
+}
 
 // deleted is the event about a deleted file. Its name is made valid UTF-8, which messages require.
 func deleted(name string) Event { return Event{File: strings.ToValidUTF8(name, "\uFFFD")} }

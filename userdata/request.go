@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/crypto/argon2"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // Request says what to erase: by ids, or what a query finds.
@@ -44,18 +44,18 @@ func (d *Database) settle(ctx context.Context, r *Request) (said []Event, err er
 		return nil, fmt.Errorf("%w: %v", ErrManyPrincipals, found.Principals)
 	}
 	if len(found.Principals) == 0 {
-		said = append(said, logged(plan.Info, "no principal of the Forms database has this user id"))
+		said = append(said, logged(severity.Info, "no principal of the Forms database has this user id"))
 	}
 	r.Instances, r.Tasks = nil, found.OrphanTasks
 	for _, in := range found.Instances {
 		if slices.ContainsFunc(in.Reasons, func(reason Reason) bool { return reason.Match != Part }) {
 			r.Instances = append(r.Instances, in.ID)
 		} else {
-			said = append(said, logged(plan.Warning, fmt.Sprintf("process instance %d stays: a variable holds the user id only as a part of something longer; erase it by its id if it is the person's", in.ID)))
+			said = append(said, logged(severity.Warning, fmt.Sprintf("process instance %d stays: a variable holds the user id only as a part of something longer; erase it by its id if it is the person's", in.ID)))
 		}
 	}
 	for _, what := range found.NotSearched {
-		said = append(said, logged(plan.Warning, "not searched: "+what))
+		said = append(said, logged(severity.Warning, "not searched: "+what))
 	}
 	return said, nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // documents deletes the documents of the sessions that the erasure has recorded, its own or those that earlier ones left, from
@@ -33,7 +33,7 @@ func unknown(sessions []string) Event {
 	if more := len(sessions) - most; more > 0 {
 		list += fmt.Sprintf(", and %d more", more)
 	}
-	return logged(plan.Error, fmt.Sprintf("the documents of these sessions stay, if they have any: %s; the document storage (GDS) is not known here: erase again with --forms-gds-dir or --forms-gds-in-database", list))
+	return logged(severity.Error, fmt.Sprintf("the documents of these sessions stay, if they have any: %s; the document storage (GDS) is not known here: erase again with --forms-gds-dir or --forms-gds-in-database", list))
 }
 
 // rowsOf deletes the documents of sessions from the database. Those of the erasure's own items went with these.
@@ -51,7 +51,7 @@ func (e *erasure) rowsOf(ctx context.Context, sessions []string) error {
 	if problem == nil || endsWork(ctx, problem) {
 		return problem
 	}
-	return e.tell(ctx, logged(plan.Error, "documents that an earlier erasure left could not be deleted: "+execute.Explain(problem)))
+	return e.tell(ctx, logged(severity.Error, "documents that an earlier erasure left could not be deleted: "+sqlstate.Explain(problem)))
 }
 
 // ofNone are sessions whose process instances or tasks are gone already.

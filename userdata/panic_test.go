@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cleanupd/cleanupd/tasks/userdata"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // stumbler is a Forms server whose client panics over some process instances, and purges the others.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // finish ends the erasure: it has failed if an item has, or if files are left.
@@ -19,7 +19,7 @@ func (e *erasure) abandon(ctx context.Context, problem error) error {
 		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND state IN ('PENDING', 'PURGING')", e.id); err != nil {
 			return err
 		}
-		if err := e.append(ctx, tx, logged(plan.Error, "the erasure ended early; what is not reported as erased stays, or its end is not known: "+problem.Error())); err != nil {
+		if err := e.append(ctx, tx, logged(severity.Error, "the erasure ended early; what is not reported as erased stays, or its end is not known: "+problem.Error())); err != nil {
 			return err
 		}
 		return e.end(ctx, tx, true)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cleanupd/cleanupd/tasks/userdata"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // Who keeps erasures from the folder by its lock is told, and the erasures are taken up again afterwards.

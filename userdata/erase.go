@@ -14,9 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // erasure is an erasure in progress.
@@ -106,7 +105,7 @@ var errTaken = errors.New("another replica is at work on the same")
 
 // endsWork reports whether a problem is not that of an item but ends the work: a lost database, or another replica.
 func endsWork(ctx context.Context, problem error) bool {
-	return ctx.Err() != nil || execute.Lost(problem) || errors.Is(problem, errTaken)
+	return ctx.Err() != nil || sqlstate.Lost(problem) || errors.Is(problem, errTaken)
 }
 
 // orFail erases items together or, if one of them cannot be erased, in halves, so that the others are, and records which failed. It
@@ -145,7 +144,7 @@ func failed(kind string, id int64, problem error) Event {
 	if kind == aTask {
 		what = "orphan task"
 	}
-	return logged(plan.Error, fmt.Sprintf("%s %d could not be erased: %s", what, id, execute.Explain(problem)))
+	return logged(severity.Error, fmt.Sprintf("%s %d could not be erased: %s", what, id, sqlstate.Explain(problem)))
 }
 
 // count records how many rows were deleted.
@@ -219,12 +218,12 @@ func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
 	case in != nil:
 		return []Event{{Instance: &InstanceErased{ID: id, Invocation: in.Invocation, Terminated: !ended(in.Status), Rows: counts}}}
 	case len(counts) == 0:
-		return []Event{logged(plan.Info, fmt.Sprintf("there is no process instance %d", id))}
+		return []Event{logged(severity.Info, fmt.Sprintf("there is no process instance %d", id))}
 	case d.Manager != nil:
-		return []Event{logged(plan.Warning, fmt.Sprintf("process instance %d is gone, but rows of it stay, in %s: the Forms server purges only what it knows; erase it again with the database alone, while the Forms server is switched off",
+		return []Event{logged(severity.Warning, fmt.Sprintf("process instance %d is gone, but rows of it stay, in %s: the Forms server purges only what it knows; erase it again with the database alone, while the Forms server is switched off",
 			id, strings.Join(slices.Sorted(maps.Keys(counts)), ", ")))}
 	}
-	return []Event{logged(plan.Info, fmt.Sprintf("process instance %d is gone itself; the rows that are left of it go", id)), {Instance: &InstanceErased{ID: id, Rows: counts}}}
+	return []Event{logged(severity.Info, fmt.Sprintf("process instance %d is gone itself; the rows that are left of it go", id)), {Instance: &InstanceErased{ID: id, Rows: counts}}}
 }
 
 // instanceByServer has the Forms server erase the one process instance of ids. The request is recorded first, so that an instance that is
