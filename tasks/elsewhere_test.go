@@ -1,13 +1,14 @@
 package tasks_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/execute"
@@ -129,12 +130,10 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 				here.Server("other", other)
 				here.Do("IMPORT FOREIGN SCHEMA public LIMIT TO (fuse) FROM SERVER other INTO public")
 				j := newJournal(here)
-				j.beforeCommit = func(ctx context.Context, tx execute.Tx, d purge.Delta) error {
-					if d.Deleted == 0 { // the intention
-						return nil
+				j.beforeCommit = func(b *pgx.Batch, d purge.Delta) {
+					if d.Deleted > 0 { // not the intention
+						b.Queue("UPDATE fuse SET i = 2")
 					}
-					_, err := tx.Exec(ctx, "UPDATE fuse SET i = 2")
-					return err
 				}
 				if dies {
 					j.onFailure = execute.ErrLost

@@ -44,8 +44,8 @@ type journal struct {
 	// loseAt is the batch at which the worker dies, before its commit or after it; 0: never.
 	loseAt int
 	after  bool
-	// beforeCommit is called before each commit; nil: it is not.
-	beforeCommit func(ctx context.Context, tx execute.Tx, d purge.Delta) error
+	// beforeCommit is called before each commit, and may queue more; nil: it is not.
+	beforeCommit func(b *pgx.Batch, d purge.Delta)
 	// onFailure is returned where a commit fails; nil: its own error is.
 	onFailure error
 	// proceed says whether the run may continue, when asked outside of a batch; nil: it may.
@@ -57,34 +57,34 @@ func (j *journal) TaskStarted(_ context.Context, task string) error {
 	return nil
 }
 
-func (j *journal) Commit(ctx context.Context, tx execute.Tx, d purge.Delta) error {
+func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	dies := j.loseAt > 0 && len(j.batches)+1 >= j.loseAt
 	if dies && !j.after {
-		return execute.ErrLost
+		return nil, execute.ErrLost
 	}
 	if j.beforeCommit != nil {
-		if err := j.beforeCommit(ctx, tx, d); err != nil {
-			return err
+		j.beforeCommit(b, d)
+	}
+	return func(err error) error {
+		if err != nil {
+			return cmp.Or(j.onFailure, err)
 		}
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return cmp.Or(j.onFailure, err)
-	}
-	j.cursor = d.Cursor
-	for _, s := range d.Space {
-		if s.Rows > 0 && !slices.Contains(j.emptied[j.task], s.Relation) {
-			j.emptied[j.task] = append(j.emptied[j.task], s.Relation)
+		j.cursor = d.Cursor
+		for _, s := range d.Space {
+			if s.Rows > 0 && !slices.Contains(j.emptied[j.task], s.Relation) {
+				j.emptied[j.task] = append(j.emptied[j.task], s.Relation)
+			}
 		}
-	}
-	j.left += d.Recorded
-	j.deleted[j.task] += d.Deleted + d.Dropped
-	j.rows[j.task] += d.Deleted
-	j.updated[j.task] += d.Updated
-	j.batches = append(j.batches, d)
-	if dies {
-		return execute.ErrLost
-	}
-	return nil
+		j.left += d.Recorded
+		j.deleted[j.task] += d.Deleted + d.Dropped
+		j.rows[j.task] += d.Deleted
+		j.updated[j.task] += d.Updated
+		j.batches = append(j.batches, d)
+		if dies {
+			return execute.ErrLost
+		}
+		return nil
+	}, nil
 }
 
 func (j *journal) Count(_ context.Context, d purge.Delta) error {

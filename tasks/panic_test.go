@@ -2,11 +2,12 @@ package tasks_test
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -20,10 +21,10 @@ import (
 func TestTaskThatPanics(t *testing.T) {
 	t.Parallel()
 	rejects := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == "import-rejects" })]
-	inCommit := func(context.Context, execute.Tx, purge.Delta) error { panic("PLANTED") }
+	inCommit := func(*pgx.Batch, purge.Delta) { panic("PLANTED") }
 	for name, c := range map[string]struct {
 		stumbling    func(plan.Task) plan.Task
-		beforeCommit func(context.Context, execute.Tx, purge.Delta) error
+		beforeCommit func(*pgx.Batch, purge.Delta)
 	}{
 		"its plan": {stumbling: func(task plan.Task) plan.Task {
 			task.Steps = []plan.Step{{On: func(plan.Given, *plan.Plan) ([]*campaign.Table, error) { panic("PLANTED") }}}
@@ -32,11 +33,10 @@ func TestTaskThatPanics(t *testing.T) {
 		"its end": {stumbling: func(task plan.Task) plan.Task {
 			task.Advances = campaign.LastCleanup
 			return task
-		}, beforeCommit: func(_ context.Context, _ execute.Tx, d purge.Delta) error {
+		}, beforeCommit: func(_ *pgx.Batch, d purge.Delta) {
 			if d.Cursor.Unit == "" {
 				panic("PLANTED")
 			}
-			return nil
 		}},
 		"a worker's batch": {stumbling: func(task plan.Task) plan.Task { return task }, beforeCommit: inCommit},
 	} {
@@ -47,11 +47,10 @@ func TestTaskThatPanics(t *testing.T) {
 				db.Do("INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
 				var out bytes.Buffer
 				j := newJournal(db)
-				j.beforeCommit = func(ctx context.Context, tx execute.Tx, d purge.Delta) error {
+				j.beforeCommit = func(b *pgx.Batch, d purge.Delta) {
 					if c.beforeCommit != nil && j.task == rejects.Name {
-						return c.beforeCommit(ctx, tx, d)
+						c.beforeCommit(b, d)
 					}
-					return nil
 				}
 				err := runWith(t, j, func(config *execute.Config) {
 					config.Todo = append([]plan.Task{c.stumbling(rejects)}, config.Todo...)

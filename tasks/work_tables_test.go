@@ -1,10 +1,13 @@
 package tasks_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -77,12 +80,12 @@ type emptier struct {
 	table string
 }
 
-func (e *emptier) Commit(ctx context.Context, tx execute.Tx, d purge.Delta) error {
-	err := e.journal.Commit(ctx, tx, d)
-	if _, emptied := e.db.Exec(ctx, "TRUNCATE "+e.table); err == nil {
-		err = emptied
-	}
-	return err
+func (e *emptier) Write(ctx context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
+	settled, err := e.journal.Write(ctx, b, d)
+	return func(err error) error {
+		_, emptied := e.db.Exec(ctx, "TRUNCATE "+e.table)
+		return cmp.Or(settled(err), emptied)
+	}, err
 }
 
 // An owner's table that is emptied in the meantime, as by a restore, no longer proves anything.

@@ -125,22 +125,17 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 	return nil
 }
 
-// Commit implements execute.Journal. The account and the COMMIT are sent together, so that the account's lock is held no longer
-// than it takes to write; if the account fails, the COMMIT is not executed.
-func (j *journal) Commit(ctx context.Context, tx execute.Tx, d purge.Delta) error {
-	return j.account(ctx, d, func(sql string, args []any, reason **string) error {
-		b := &pgx.Batch{}
-		b.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(reason) })
-		b.Queue("COMMIT")
-		return tx.SendBatch(ctx, b).Close()
-	})
+// Write implements execute.Journal.
+func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
+	a := j.account(d)
+	b.Queue(a.sql, a.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&a.reason) })
+	return a.settled, nil
 }
 
 // Count implements execute.Journal.
 func (j *journal) Count(ctx context.Context, d purge.Delta) error {
-	return j.account(ctx, d, func(sql string, args []any, reason **string) error {
-		return j.m.pool.QueryRow(ctx, sql, args...).Scan(reason)
-	})
+	a := j.account(d)
+	return a.settled(j.m.pool.QueryRow(ctx, a.sql, a.args...).Scan(&a.reason))
 }
 
 // Proceed implements execute.Journal.
@@ -178,22 +173,35 @@ const accountSQL = withSpace + `, account AS (
 // leftArgs are the parameters for the rows that a task left.
 func leftArgs(l purge.Left) []any { return []any{l.Refused, l.Locked, l.Kept, l.Bound, l.Tables} }
 
-// account writes the account of a batch, if there is any, by write, and fails if the run must stop.
-func (j *journal) account(ctx context.Context, d purge.Delta, write func(sql string, args []any, reason **string) error) error {
-	sql, args := askSQL, []any{j.claim.id, j.claim.epoch}
-	idle := j.idle(d)
-	if !idle {
-		sql, args = accountSQL, slices.Concat(args, []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space), []any{d.Recorded}, leftArgs(d.Cursor.Stays()))
+// account is that of a batch: the statement that writes it, if there is anything to write, and returns the reason to stop.
+type account struct {
+	j      *journal
+	delta  purge.Delta
+	idle   bool
+	sql    string
+	args   []any
+	reason *string
+}
+
+func (j *journal) account(d purge.Delta) *account {
+	a := &account{j: j, delta: d, idle: j.idle(d), sql: askSQL, args: []any{j.claim.id, j.claim.epoch}}
+	if !a.idle {
+		a.sql = accountSQL
+		a.args = slices.Concat(a.args, []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space), []any{d.Recorded}, leftArgs(d.Cursor.Stays()))
 	}
-	var reason *string
-	if err := write(sql, args, &reason); err != nil {
-		if sqlstate.Is(err, fenced) {
-			return errFenced
-		}
+	return a
+}
+
+// settled counts the batch if its account was written, and fails if not, or if the run must stop.
+func (a *account) settled(err error) error {
+	switch {
+	case sqlstate.Is(err, fenced):
+		return errFenced
+	case err != nil:
 		return err
 	}
-	j.add(d, !idle)
-	return j.halt(reason)
+	a.j.add(a.delta, !a.idle)
+	return a.j.halt(a.reason)
 }
 
 // progressed says that the database took what the run wrote: it waits for nothing any more.

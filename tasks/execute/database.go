@@ -2,7 +2,6 @@ package execute
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
@@ -14,23 +13,20 @@ import (
 // database is one that a run works in: its own, or that of a mid-sourcing server. Between tasks, what is known of it is read again.
 type database struct {
 	Config
-	engine  *purge.Engine
-	journal Journal
-	given   plan.Given
-	looked  time.Time             // when it was read; zero: never
-	plans   map[string]*plan.Plan // compiled for it
+	engine   *purge.Engine
+	journal  Journal
+	recorder *recorder
+	given    plan.Given
+	looked   time.Time             // when it was read; zero: never
+	plans    map[string]*plan.Plan // compiled for it
 	// keepers are the tasks of which parents had to stay in this run, or may have, under a previous worker.
 	keepers map[string]bool
-
-	warning sync.Mutex
-	warned  map[string]bool // the engine's warnings during the current task
 }
 
 // open returns a run's own database.
 func open(ctx context.Context, c Config, j Journal) *database {
-	d := &database{Config: c, journal: j, keepers: map[string]bool{}}
-	d.engine = purge.New(purge.Engine{Pool: c.Pool, Commit: j.Commit, Settings: c.Settings, Lock: c.Lock,
-		Way: j.Way, Throttled: j.Throttled, Retried: j.Retried, Proceed: j.Proceed, Warn: func(message string) { d.warnOnce(ctx, message) }})
+	d := &database{Config: c, journal: j, recorder: &recorder{Journal: j, ctx: ctx}, keepers: map[string]bool{}}
+	d.engine = purge.New(purge.Engine{Pool: c.Pool, Account: j, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock})
 	return d
 }
 
@@ -38,20 +34,6 @@ func open(ctx context.Context, c Config, j Journal) *database {
 func (d *database) log(ctx context.Context, level severity.Level, messages ...string) {
 	_ = d.journal.Log(ctx, level, messages...)
 }
-
-// warnOnce logs a warning of the engine, such as about a lock, once per task.
-func (d *database) warnOnce(ctx context.Context, message string) {
-	d.warning.Lock()
-	told := d.warned[message]
-	d.warned[message] = true
-	d.warning.Unlock()
-	if !told {
-		d.log(ctx, severity.Warning, message)
-	}
-}
-
-// forget begins a task: the engine's warnings are told again.
-func (d *database) forget() { d.warned = map[string]bool{} }
 
 // fresh is how long what was read of the database is taken for what it is: a task that comes after another at once is not planned
 // anew.

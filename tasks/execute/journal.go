@@ -37,17 +37,16 @@ type Outcome struct {
 	Detail string
 }
 
-// Journal keeps a run's account. Every method with an error fails when the run is no longer this worker's. Commit, Log,
+// Journal keeps a run's account. Every method with an error fails when the run is no longer this worker's. Write, Log,
 // Proceed, Throttled and Retried are called concurrently.
 type Journal interface {
 	// TaskStarted reports that a task begins, or is resumed after another worker.
 	TaskStarted(ctx context.Context, task string) error
-	// Commit adds a batch to the account of the current task, in the batch's transaction, and commits it. It
-	// fails with ErrStopped, having committed, when the run must stop.
-	Commit(ctx context.Context, tx Tx, d purge.Delta) error
+	// Account adds batches to that of the current task. A batch fails with ErrStopped, having been committed, when the run must stop.
+	purge.Account
 	// Count adds rows that a dry run found.
 	Count(ctx context.Context, d purge.Delta) error
-	// Proceed fails as Commit does when the run must stop, or is no longer this worker's.
+	// Proceed fails as a batch does when the run must stop, or is no longer this worker's.
 	Proceed(ctx context.Context) error
 	// Emptied returns the quoted names of the tables that a task of the run, or any (if it is empty), has deleted rows from,
 	// those with the most rows first.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
@@ -96,9 +97,11 @@ func (t *task) on(server string) (*task, *remoteJournal) {
 	c := t.Config
 	c.Pool = c.MidSourcing.Databases[server]
 	j := &remoteJournal{Journal: t.journal, server: server}
+	r := &recorder{Journal: j, ctx: t.recorder.ctx}
+	r.begin()
 	engine := purge.New(*t.engine) // with samples of the other server's load
-	engine.Pool, engine.Commit, engine.Proceed, engine.Lock, engine.Workers, engine.Durable = c.Pool, j.Commit, j.Proceed, 0, 1, true
-	return &task{database: &database{Config: c, engine: engine, journal: j}, lookups: map[plan.Lookup]any{}}, j
+	engine.Pool, engine.Account, engine.Recorder, engine.Lock, engine.Workers, engine.Durable = c.Pool, j, r, 0, 1, true
+	return &task{database: &database{Config: c, engine: engine, journal: j, recorder: r}, lookups: map[plan.Lookup]any{}}, j
 }
 
 // errMain says that an error came from the main database.
@@ -119,17 +122,15 @@ func (j *remoteJournal) Proceed(ctx context.Context) error {
 	return nil
 }
 
-// Commit first checks whether the run may proceed.
-func (j *remoteJournal) Commit(ctx context.Context, tx Tx, d purge.Delta) error {
-	if err := j.Proceed(ctx); err != nil {
+// Write has no account there, and first checks whether the run may proceed.
+func (j *remoteJournal) Write(ctx context.Context, _ *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
+	return func(err error) error {
+		if err == nil {
+			j.deleted += d.Deleted
+			j.updated += d.Updated
+		}
 		return err
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return err
-	}
-	j.deleted += d.Deleted
-	j.updated += d.Updated
-	return nil
+	}, j.Proceed(ctx)
 }
 
 // Count adds up what a dry run finds.

@@ -117,7 +117,7 @@ func missed(t plan.Task, failed map[string]bool) Outcome {
 // run executes one task, and again after transient errors of queries outside of its batches, except for a dry run, which would count twice.
 // Its error is about the run, not the task.
 func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) {
-	d.forget()
+	d.recorder.begin()
 	w := &task{database: d, cursor: d.Cursor}
 	attempt := func() (err error) {
 		o.State, err = w.traced(ctx, t)

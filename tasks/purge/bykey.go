@@ -80,7 +80,7 @@ func refused(err error) error {
 
 // byKey deletes or updates the rows, from the cursor on.
 func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
-	sw.tellWay("key " + sw.ByKey)
+	sw.Recorder.Way("key " + sw.ByKey)
 	if err := sw.Refusal(); err != nil {
 		return err
 	}

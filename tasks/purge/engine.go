@@ -77,13 +77,50 @@ type Settings struct {
 	Limits Limits
 }
 
-// Engine runs sweeps. It may be copied. One with Limits must be made by New.
+// Account is the caller's account of what batches do, written in their transactions. It is called concurrently if there are several
+// workers.
+type Account interface {
+	// Write queues the statements that write the account of a batch. They are sent with its COMMIT, so that their locks are held no longer
+	// than that takes; if one of them fails, nothing is committed. settled is called with how that went; its error ends the sweep, and so does that of
+	// Write, before the batch is committed.
+	Write(ctx context.Context, b *pgx.Batch, d Delta) (settled func(error) error, err error)
+}
+
+// Recorder is told what an engine does, and may stop it. It is called concurrently if there are several workers.
+type Recorder interface {
+	// Way reports how the rows of a sweep are found.
+	Way(way string)
+	// Throttled reports why the next batch waits; empty: it no longer does.
+	Throttled(reason string)
+	// Retried reports the SQLSTATE that causes a retry.
+	Retried(state string)
+	// Warn reports what an operator should know.
+	Warn(message string)
+	// Proceed fails when the sweep must stop. It is called while a batch waits, and before a retry.
+	Proceed(ctx context.Context) error
+}
+
+// nobody is a Recorder that lets an engine go on.
+type nobody struct{}
+
+func (nobody) Way(string) {}
+
+func (nobody) Throttled(string) {}
+
+func (nobody) Retried(string) {}
+
+func (nobody) Warn(string) {}
+
+func (nobody) Proceed(context.Context) error { return nil }
+
+// Engine runs sweeps. It must be made by New, and may be copied.
 type Engine struct {
 	Settings
 	Pool *pgxpool.Pool
-	// Commit writes the batch's account in its transaction and commits it. An error ends the sweep. It is called
-	// concurrently if there are several workers.
-	Commit func(ctx context.Context, tx pgx.Tx, d Delta) error
+	// Account keeps account of what batches do.
+	Account Account
+	// Recorder is told what the engine does; nil: nobody is.
+	Recorder Recorder
 	// LockTimeout is how long a statement waits for a lock; 0: 2 seconds.
 	LockTimeout time.Duration
 	// StatementTimeout is how long a statement may take before its batch is halved; 0: 30 seconds.
@@ -97,17 +134,6 @@ type Engine struct {
 	// CountAtOnce makes each batch flush its statistics when it ends; otherwise they may arrive even after a VACUUM, and
 	// contradict it. It needs PostgreSQL 15.
 	CountAtOnce bool
-	// Way is called with how the rows of a sweep are found; nil: it is not.
-	Way func(way string)
-	// Throttled is called with why a batch waits, and with an empty reason when it continues; it is required with Limits.
-	Throttled func(reason string)
-	// Proceed fails when the sweep must stop. It is called while a batch waits, for which it is required, and before a retry;
-	// nil: it is not.
-	Proceed func(ctx context.Context) error
-	// Retried is called with the SQLSTATE that causes a retry; nil: it is not.
-	Retried func(state string)
-	// Warn is called with what an operator should know, such as a retry.
-	Warn func(message string)
 
 	manners    *manners
 	findAtOnce int // 0: foundAtOnce
@@ -116,6 +142,9 @@ type Engine struct {
 // New returns an engine whose copies share their samples of the server's load.
 func New(e Engine) *Engine {
 	e.manners = &manners{}
+	if e.Recorder == nil {
+		e.Recorder = nobody{}
+	}
 	return &e
 }
 
@@ -146,19 +175,15 @@ func (e *Engine) Retry(ctx context.Context, what string, batch func() error) err
 			}
 			return fmt.Errorf("%w (%d times): %w", errPersists, try, err)
 		}
-		e.Warn(fmt.Sprintf("%s: %s (SQLSTATE %s); it is tried %d times at most", what, pgErr.Message, pgErr.Code, Tries[pgErr.Code]))
-		if e.Retried != nil {
-			e.Retried(pgErr.Code)
-		}
+		e.Recorder.Warn(fmt.Sprintf("%s: %s (SQLSTATE %s); it is tried %d times at most", what, pgErr.Message, pgErr.Code, Tries[pgErr.Code]))
+		e.Recorder.Retried(pgErr.Code)
 		select {
 		case <-time.After(pause.NextBackOff()):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if e.Proceed != nil {
-			if err := e.Proceed(ctx); err != nil {
-				return err
-			}
+		if err := e.Recorder.Proceed(ctx); err != nil {
+			return err
 		}
 	}
 }

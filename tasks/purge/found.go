@@ -42,7 +42,7 @@ func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 	if about.many(t.enough) && 2*about.blocks() > t.blocks {
 		return false, nil
 	}
-	sw.tellWay("index " + index)
+	sw.Recorder.Way("index " + index)
 	// If as many rows are deleted as there were, none has to be looked for elsewhere. They are counted beforehand, since an
 	// index keeps the entries of deleted rows for a while, and skipping them takes longer.
 	if about.many(t.enough) {

@@ -68,16 +68,14 @@ func TestTheWayIsChosen(t *testing.T) {
 			obsolete := db.Int(countOld)
 			e, a := engine(db)
 			e.Workers = 3
-			way := ""
-			e.Way = func(w string) { way = w }
 			if _, err := e.Run(t.Context(), s, purge.Cursor{}); err != nil {
 				t.Fatal(err)
 			}
 			if left := db.Int(countOld); left != 0 || a.deleted() != obsolete || a.biggest() > 100 {
 				t.Errorf("%d obsolete rows are left; deleted %d of %d, at most %d at once", left, a.deleted(), obsolete, a.biggest())
 			}
-			if way != c.want {
-				t.Errorf("the way was %q, want %q", way, c.want)
+			if a.way != c.want {
+				t.Errorf("the way was %q, want %q", a.way, c.want)
 			}
 			if c.want == byIndex && slices.ContainsFunc(a.batches, func(d purge.Delta) bool { return d.Cursor.Place > 0 }) {
 				t.Error("a cursor has a place, though what is below it may not be done")
@@ -180,17 +178,16 @@ func TestFoundRowsAfterAnotherWorker(t *testing.T) {
 	db, s := dated(t, 50_000, 2, "timestamptz")
 	e, a := engine(db)
 	stop := errors.New("stop")
-	commit := e.Commit
-	e.Commit = func(ctx context.Context, tx pgx.Tx, d purge.Delta) error {
+	a.before = func(*pgx.Batch) error {
 		if a.deleted() > 300 {
 			return stop
 		}
-		return commit(ctx, tx, d)
+		return nil
 	}
 	if _, err := e.Run(t.Context(), s, purge.Cursor{}); !errors.Is(err, stop) {
 		t.Fatal(err)
 	}
-	e.Commit = commit
+	a.before = nil
 	before, obsolete := a.deleted(), db.Int(countOld)
 	if _, err := e.Run(t.Context(), s, a.batches[len(a.batches)-1].Cursor); err != nil {
 		t.Fatal(err)
@@ -211,7 +208,7 @@ func TestFoundRowsAreJudgedAgain(t *testing.T) {
 	e.LockTimeout = 100 * time.Millisecond
 	obsolete := db.Int(countOld)
 	changed := false
-	a.before = func(pgx.Tx) error {
+	a.before = func(*pgx.Batch) error {
 		if !changed {
 			changed = true
 			db.Do("UPDATE t SET rest = rest || 'moved' WHERE id = $1::text::int", ids[1])

@@ -18,8 +18,9 @@ type account struct {
 	mu      sync.Mutex
 	batches []purge.Delta
 	warned  []string
-	// before is called in a batch's transaction, after its statement and before its commit; after is called then.
-	before func(tx pgx.Tx) error
+	way     string
+	// before is called after a batch's statement and before its commit, and may queue more; after is called then.
+	before func(b *pgx.Batch) error
 	after  func(d purge.Delta)
 }
 
@@ -40,29 +41,39 @@ func (a *account) biggest() (n int64) {
 
 func engine(db *pgtest.DB) (*purge.Engine, *account) {
 	a := &account{}
-	return &purge.Engine{
-		Pool: db.Pool,
-		Commit: func(ctx context.Context, tx pgx.Tx, d purge.Delta) error {
-			if a.before != nil {
-				if err := a.before(tx); err != nil {
-					return err
-				}
-			}
-			if err := tx.Commit(ctx); err != nil {
-				return err
-			}
-			if a.after != nil {
-				a.after(d)
-			}
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.batches = append(a.batches, d)
-			return nil
-		},
-		Warn: func(message string) {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.warned = append(a.warned, message)
-		},
-	}, a
+	return purge.New(purge.Engine{Pool: db.Pool, Account: a, Recorder: a}), a
+}
+
+func (a *account) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
+	if a.before != nil {
+		if err := a.before(b); err != nil {
+			return nil, err
+		}
+	}
+	return func(err error) error {
+		if err != nil {
+			return err
+		}
+		if a.after != nil {
+			a.after(d)
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.batches = append(a.batches, d)
+		return nil
+	}, nil
+}
+
+func (a *account) Way(way string) { a.way = way }
+
+func (a *account) Throttled(string) {}
+
+func (a *account) Retried(string) {}
+
+func (a *account) Proceed(context.Context) error { return nil }
+
+func (a *account) Warn(message string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.warned = append(a.warned, message)
 }

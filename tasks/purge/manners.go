@@ -80,11 +80,11 @@ func (e *Engine) Polite(ctx context.Context) error {
 		if reason == "" && !waited {
 			return nil
 		}
-		e.Throttled(reason)
+		e.Recorder.Throttled(reason)
 		if reason == "" {
 			return nil
 		}
-		if err := e.Proceed(ctx); err != nil {
+		if err := e.Recorder.Proceed(ctx); err != nil {
 			return err
 		}
 		select {
@@ -120,7 +120,7 @@ func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Dura
 	l := e.Limits
 	if hidden && l.ReplicaLag > 0 && !l.LagMustBeSeen && !m.unknown {
 		m.unknown = true
-		e.Warn("there are replicas, whose lag this role may not see: it is not waited for (GRANT pg_monitor would let it)")
+		e.Recorder.Warn("there are replicas, whose lag this role may not see: it is not waited for (GRANT pg_monitor would let it)")
 	}
 	switch {
 	case forUs > 0:
@@ -141,9 +141,6 @@ func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Dura
 
 // quiet reports whether the server was otherwise idle in the last sample.
 func (e *Engine) quiet() bool {
-	if e.manners == nil {
-		return false
-	}
 	e.manners.mu.Lock()
 	defer e.manners.mu.Unlock()
 	return e.manners.quiet

@@ -200,7 +200,7 @@ func (sw *sweep) refuseRows(message string, rows, below int64, refusal error) {
 	sw.result.GaveUp = sw.before.Refused+sw.left().Refused > MostRefused
 	sw.mu.Unlock()
 	if named <= RefusedShown {
-		sw.Warn(message)
+		sw.Recorder.Warn(message)
 	}
 }
 

@@ -61,18 +61,11 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &transaction{Tx: tx, release: conn.Release}, nil
 }
 
-// transaction may also be ended by a statement: the COMMIT that is sent with the last one.
+// transaction is ended by a statement: the COMMIT that is sent with the account.
 type transaction struct {
 	pgx.Tx
 	release func()
 	ended   bool // and its connection may be in use by others
-}
-
-// Commit implements pgx.Tx.
-func (t *transaction) Commit(ctx context.Context) error {
-	t.ended = true
-	defer t.release()
-	return t.Tx.Commit(ctx)
 }
 
 // Rollback implements pgx.Tx.
@@ -86,6 +79,17 @@ func (t *transaction) Rollback(ctx context.Context) error {
 		return pgx.ErrTxClosed
 	}
 	return t.Tx.Rollback(ctx)
+}
+
+// Commit commits a batch's transaction, with its account.
+func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
+	b := &pgx.Batch{}
+	settled, err := e.Account.Write(ctx, b, d)
+	if err != nil {
+		return err
+	}
+	b.Queue("COMMIT")
+	return settled(tx.SendBatch(ctx, b).Close())
 }
 
 // session is a connection with the settings, for one batch after another. The statements that begin a batch are sent

@@ -143,7 +143,7 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 	if sw.Older != nil && sw.Partition {
 		var err error
 		if sw.result.Dropped, err = sw.dropPartition(ctx); sw.result.Dropped || err != nil {
-			sw.tellWay("drop of the partition")
+			sw.Recorder.Way("drop of the partition")
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 	}
 	done, err := sw.byIndex(ctx, t)
 	if !done && err == nil {
-		sw.tellWay("table")
+		sw.Recorder.Way("table")
 		err = sw.byBlock(ctx, from)
 	}
 	return err
@@ -188,12 +188,6 @@ func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
 		}
 	}
 	return nil
-}
-
-func (e *Engine) tellWay(way string) {
-	if e.Way != nil {
-		e.Way(way)
-	}
 }
 
 // sweep is a running Sweep: its workers take one stretch of the axis after another.

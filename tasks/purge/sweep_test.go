@@ -1,7 +1,6 @@
 package purge_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,7 +83,7 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 	e, a := engine(db)
 	stop := errors.New("stop")
 	batches := 0
-	a.before = func(pgx.Tx) error {
+	a.before = func(*pgx.Batch) error {
 		if batches++; batches > 10 {
 			return stop
 		}
@@ -135,7 +134,7 @@ func beginsAgainAfterARewrite(t *testing.T, place int64) {
 	e, a := engine(db)
 	e.MaxRows = 10_000
 	stop := errors.New("stop")
-	a.before = func(pgx.Tx) error {
+	a.before = func(*pgx.Batch) error {
 		if a.deleted() > 0 {
 			return stop
 		}
@@ -166,7 +165,7 @@ func TestSweepReadsTheEndOfTheTableAgain(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 1_000)
 	e, a := engine(db)
-	a.before = func(pgx.Tx) error { // the application continues in the meantime
+	a.before = func(*pgx.Batch) error { // the application continues in the meantime
 		if len(a.batches) == 0 {
 			db.Do("INSERT INTO t SELECT i, true FROM generate_series(10001, 12000) i")
 		}
@@ -256,14 +255,14 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 func TestSweepWithinATarget(t *testing.T) {
 	t.Parallel()
 	const blocks = 512
-	slow := func(tx pgx.Tx) error {
-		_, err := tx.Exec(context.Background(), "SELECT pg_sleep(0.03)")
-		return err
+	slow := func(b *pgx.Batch) error {
+		b.Queue("SELECT pg_sleep(0.03)")
+		return nil
 	}
 	for _, c := range []struct {
 		name    string
 		latency time.Duration
-		before  func(tx pgx.Tx) error
+		before  func(b *pgx.Batch) error
 	}{{"a slow account", 0, slow}, {"a server far away", 15 * time.Millisecond, nil}} {
 		for _, triggers := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, triggers=%t", c.name, triggers), func(t *testing.T) {
@@ -354,12 +353,11 @@ func TestSweepRetriesADeadlock(t *testing.T) {
 	db := rows(t, 10)
 	e, a := engine(db)
 	failures := 0
-	a.before = func(tx pgx.Tx) error {
-		if failures++; failures > 2 {
-			return nil
+	a.before = func(b *pgx.Batch) error {
+		if failures++; failures <= 2 {
+			b.Queue("DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$")
 		}
-		_, err := tx.Exec(t.Context(), "DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$")
-		return err
+		return nil
 	}
 	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 5 {
 		t.Errorf("deleted %d rows (%v)", a.deleted(), err)

@@ -55,7 +55,7 @@ func (sw *sweep) look(ctx context.Context) (t table, err error) {
 	}
 	if sw.Set == nil {
 		for _, key := range unindexed {
-			sw.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", sw.Name, key))
+			sw.Recorder.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", sw.Name, key))
 		}
 	}
 	t.instead = t.instead || sw.ruled && (sw.Twin != nil || sw.Also != nil)

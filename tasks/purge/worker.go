@@ -103,7 +103,7 @@ func (w *worker) step(ctx context.Context) error {
 		return w.narrow(ctx)
 	case sqlstate.Is(err, pgerrcode.QueryCanceled) && !w.smallest():
 		w.shrink(0.5, false)
-		w.Warn(fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit))
+		w.Recorder.Warn(fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit))
 		return nil
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable) && !w.passesOver():
 		w.skipLocked = w.reach()

@@ -63,6 +63,20 @@ func TestWorkersShareALargeTable(t *testing.T) {
 	}
 }
 
+// table is an account in a table of the database, which stops a sweep after some rows.
+type table struct {
+	*pgtest.DB
+	stop error
+}
+
+func (t table) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
+	if t.Int("SELECT COALESCE(sum(deleted), 0)::bigint FROM account") > 500 {
+		return nil, t.stop
+	}
+	b.Queue("INSERT INTO account VALUES ($1)", d.Deleted)
+	return func(err error) error { return err }, nil
+}
+
 // If one of several workers must stop, all stop, and what was committed is accounted for.
 func TestWorkersStopTogether(t *testing.T) {
 	t.Parallel()
@@ -70,19 +84,7 @@ func TestWorkersStopTogether(t *testing.T) {
 	db, e, _ := alone(t, 2, n/4)
 	db.Do("CREATE TABLE account (deleted bigint)")
 	stop := errors.New("stop")
-	e.Commit = func(ctx context.Context, tx pgx.Tx, d purge.Delta) error {
-		var deleted int64
-		if err := tx.QueryRow(ctx, "SELECT COALESCE(sum(deleted), 0) FROM account").Scan(&deleted); err != nil {
-			return err
-		}
-		if deleted > 500 {
-			return stop
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO account VALUES ($1)", d.Deleted); err != nil {
-			return err
-		}
-		return tx.Commit(ctx)
-	}
+	e.Account = table{db, stop}
 	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); !errors.Is(err, stop) {
 		t.Fatalf("got %v", err)
 	}
@@ -90,6 +92,17 @@ func TestWorkersStopTogether(t *testing.T) {
 	if accounted := db.Int("SELECT sum(deleted)::bigint FROM account"); gone != accounted || gone == 0 {
 		t.Errorf("%d rows went, %d are accounted for", gone, accounted)
 	}
+}
+
+// queuePID calls use with the process that a batch is committed by.
+func (a *account) queuePID(b *pgx.Batch, use func(pid uint32)) {
+	b.Queue("SELECT pg_backend_pid()").QueryRow(func(row pgx.Row) error {
+		var pid uint32
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		defer func() { use(pid) }()
+		return row.Scan(&pid)
+	})
 }
 
 // A worker pauses after its batch when another session becomes active, and continues where it was when it may run again.
@@ -102,10 +115,8 @@ func TestWorkersMakeRoomAtOnce(t *testing.T) {
 		wg      sync.WaitGroup
 	)
 	ctx, end := context.WithCancel(t.Context())
-	a.before = func(tx pgx.Tx) error {
-		a.mu.Lock()
-		workers = append(workers, tx.Conn().PgConn().PID())
-		a.mu.Unlock()
+	a.before = func(b *pgx.Batch) error {
+		a.queuePID(b, func(pid uint32) { workers = append(workers, pid) })
 		others.Do(func() {
 			conn, err := pgx.Connect(t.Context(), db.As(campaigndb.Role)+"&application_name=application")
 			if err != nil {
@@ -114,8 +125,8 @@ func TestWorkersMakeRoomAtOnce(t *testing.T) {
 			}
 			wg.Go(func() { _, _ = conn.Exec(ctx, "SELECT pg_sleep(600)") })
 		})
-		_, err := tx.Exec(ctx, "SELECT pg_sleep(0.04)")
-		return err
+		b.Queue("SELECT pg_sleep(0.04)")
+		return nil
 	}
 	few := obsolete
 	few.Limit = 8 // of two rows a block, in up to eight statements a batch
@@ -143,10 +154,8 @@ func TestWorkersMakeRoom(t *testing.T) {
 	const blocks = 4_000
 	db, e, a := alone(t, 2, blocks)
 	var workers map[uint32]bool
-	a.before = func(tx pgx.Tx) error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		workers[tx.Conn().PgConn().PID()] = true
+	a.before = func(b *pgx.Batch) error {
+		a.queuePID(b, func(pid uint32) { workers[pid] = true })
 		return nil
 	}
 	idle := func(*pgx.Conn, context.Context) {}
@@ -199,7 +208,7 @@ func TestWorkerThatPanics(t *testing.T) {
 	t.Parallel()
 	db, e, a := alone(t, 3, 2_000)
 	var batches atomic.Int64
-	a.before = func(pgx.Tx) error {
+	a.before = func(*pgx.Batch) error {
 		if batches.Add(1) > 5 { // by then there are several
 			panic("PLANTED")
 		}
