@@ -145,7 +145,7 @@ func (j *journal) Emptied(_ context.Context, task string) ([]string, error) {
 
 func (j *journal) At(_ string, expected int64) { j.expected[j.task] = expected }
 
-func (j *journal) Way(string) {}
+func (j *journal) ScanMethod(string) {}
 
 func (j *journal) Throttled(string) {}
 

@@ -243,8 +243,8 @@ func (j *journal) At(object string, expected int64) {
 	j.progress.Object, j.progress.Way, j.expected, j.changed = object, "", expected, true
 }
 
-// Way implements execute.Journal.
-func (j *journal) Way(way string) {
+// ScanMethod implements execute.Journal.
+func (j *journal) ScanMethod(way string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.progress.Way, j.changed = way, true

@@ -48,7 +48,7 @@ func (d *database) look(ctx context.Context) (err error) {
 		return err
 	}
 	d.given.Record = d.journal.Record
-	d.engine.CountAtOnce = d.given.Catalog.Version >= 150_000
+	d.engine.FlushStats = d.given.Catalog.Version >= 150_000
 	d.plans, d.looked = map[string]*plan.Plan{}, time.Now()
 	return nil
 }
@@ -78,7 +78,7 @@ func (d *database) compile(t plan.Task) (*plan.Plan, error) {
 // inBatch runs fn in a batch's transaction, with the account of what it did, as soon as the server's load allows it. stays is what the
 // task has left so far.
 func (d *database) inBatch(ctx context.Context, stays purge.Left, fn func(tx Tx) (purge.Delta, error)) error {
-	if err := d.engine.Polite(ctx); err != nil {
+	if err := d.engine.Wait(ctx); err != nil {
 		return err
 	}
 	begun := time.Now()

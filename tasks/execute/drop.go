@@ -172,7 +172,7 @@ func (t *task) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask 
 	for len(tables) > 0 {
 		n := min(size, len(tables))
 		t.journal.At(tables[0].Name, t.expected)
-		if err := t.engine.Polite(ctx); err != nil {
+		if err := t.engine.Wait(ctx); err != nil {
 			return left, err
 		}
 		unused, err := ask(ctx, t.Pool, tables[:n])

@@ -61,8 +61,8 @@ type Journal interface {
 	// At reports the current table, and how many rows the task is expected to have deleted at its end (negative:
 	// unknown).
 	At(object string, expected int64)
-	// Way reports how the rows of the current table are found.
-	Way(way string)
+	// ScanMethod reports how the rows of the current table are found.
+	ScanMethod(way string)
 	// Throttled reports why the next batch waits; empty: it no longer does.
 	Throttled(reason string)
 	// Retried reports the SQLSTATE that causes a retry.

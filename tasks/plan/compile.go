@@ -143,8 +143,8 @@ func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
 	if s.step.OfSet {
 		job.ByKey = s.plan.Parents.Key
 	}
-	if job.Twin = s.paired(c); job.Twin != nil {
-		job.ByKey = job.Twin.ID
+	if job.Paired = s.paired(c); job.Paired != nil {
+		job.ByKey = job.Paired.ID
 		job.Place = cmp.Or(job.Place, s.Catalog.Table(s.step.Paired.Table).Elsewhere)
 	}
 	if c.elsewhere {
@@ -172,7 +172,7 @@ func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 	return &purge.Older{Column: strings.ToLower(age.Column), Than: than, Key: table.Key}
 }
 
-func (s *stepCompiler) paired(c *compiler) *purge.Twin {
+func (s *stepCompiler) paired(c *compiler) *purge.Paired {
 	t := s.step.Paired
 	if t == nil {
 		return nil
@@ -183,11 +183,11 @@ func (s *stepCompiler) paired(c *compiler) *purge.Twin {
 		return nil
 	}
 	c.needsRights(table, "SELECT", "DELETE")
-	twin := &purge.Twin{Relation: table.Quoted(), Key: t.Key, ID: t.ID}
+	paired := &purge.Paired{Relation: table.Quoted(), Key: t.Key, ID: t.ID}
 	for _, job := range s.plan.Jobs {
 		if job.Does.Paired == t {
-			twin.Before = append(twin.Before, job.Sweep)
+			paired.Before = append(paired.Before, job.Sweep)
 		}
 	}
-	return twin
+	return paired
 }

@@ -12,14 +12,14 @@ import (
 // a block number, or an index into found.
 type axis struct {
 	found []pgtype.TID // nil: the blocks
-	// first is the width of the first window, most that of the widest, and stretch how much a worker takes at a time.
-	first, most, stretch int64
+	// first is the width of the first window, most that of the widest, and chunk how much a worker takes at a time.
+	first, most, chunk int64
 	// part says that only some of the table's blocks are swept: those below a position may not be done.
 	part bool
 }
 
 // blocks is the axis of a table's heap, in blocks of 8 KiB. A worker takes 8 MiB at a time.
-var blocks = axis{first: 32, most: 256, stretch: 1024}
+var blocks = axis{first: 32, most: 256, chunk: 1024}
 
 // someBlocks is the axis of part of the heap.
 func someBlocks() axis {
@@ -30,7 +30,7 @@ func someBlocks() axis {
 
 // rows is the axis of rows that were found; no window has more than a statement may touch.
 func rows(found []pgtype.TID, most int) axis {
-	return axis{found: found, first: int64(min(firstRows, most)), most: int64(most), stretch: 4 * int64(most)}
+	return axis{found: found, first: int64(min(firstRows, most)), most: int64(most), chunk: 4 * int64(most)}
 }
 
 // window is the condition that a row lies between two positions. Its parameters are numbered from after+1 on.
@@ -41,11 +41,11 @@ func (a axis) window(after int) string {
 	return fmt.Sprintf("r.ctid >= $%d AND r.ctid < $%d", after+1, after+2)
 }
 
-// places are the parameters of window.
-func (a axis) places(from, to int64) []any { return a.placesBehind(0, from, to) }
+// bounds are the parameters of window.
+func (a axis) bounds(from, to int64) []any { return a.boundsAfter(0, from, to) }
 
-// placesBehind are those of a window that begins after an offset in its first block.
-func (a axis) placesBehind(rows uint16, from, to int64) []any {
+// boundsAfter are those of a window that begins after an offset in its first block.
+func (a axis) boundsAfter(rows uint16, from, to int64) []any {
 	if a.found != nil {
 		return []any{a.found[from:to]}
 	}
@@ -60,8 +60,8 @@ func (a axis) only(row pgtype.TID) []any {
 	return []any{row, pgtype.TID{BlockNumber: row.BlockNumber, OffsetNumber: row.OffsetNumber + 1, Valid: true}}
 }
 
-// past is the position from which on there may be more rows when row was the last of a batch; on blocks, after an offset.
-func (a axis) past(row pgtype.TID) (place int64, rows uint16) {
+// after is the position from which on there may be more rows when row was the last of a batch; on blocks, after an offset.
+func (a axis) after(row pgtype.TID) (place int64, rows uint16) {
 	if a.found == nil {
 		return int64(row.BlockNumber), row.OffsetNumber
 	}

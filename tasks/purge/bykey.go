@@ -80,7 +80,7 @@ func refused(err error) error {
 
 // byKey deletes or updates the rows, from the cursor on.
 func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
-	sw.Recorder.Way("key " + sw.ByKey)
+	sw.Recorder.ScanMethod("key " + sw.ByKey)
 	if err := sw.Refusal(); err != nil {
 		return err
 	}
@@ -95,18 +95,18 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 		next = max(next, from.Place)
 		sw.leave(next, from.Left)
 	}
-	var sift sieve
+	var bisect bisection
 	mostRows, target := min(sw.mostRows, mostByKey), cmp.Or(sw.Target, DefaultTarget)
 	limit, width := min(firstRows, mostRows), uint64(firstKeys)
 	for next <= last {
-		if err := sw.Polite(ctx); err != nil {
+		if err := sw.Wait(ctx); err != nil {
 			return err
 		}
 		begun, end := time.Now(), last
 		if uint64(last-next) > width {
 			end = next + int64(width)
 		}
-		most := sift.limit(limit)
+		most := bisect.limit(limit)
 		keys, err := sw.findKeys(ctx, next, end, most)
 		if len(keys) == most {
 			keys, end = wholeKeys(keys)
@@ -126,14 +126,14 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 		case slow && len(keys) == 1: // all rows of one key
 			sw.leave(end+1, Left{Locked: 1})
 		case refusal != nil && len(keys) > 1:
-			sift.refused(len(keys))
+			bisect.refused(len(keys))
 			continue
 		case refusal != nil:
 			rows, err := sw.countKeys(ctx, keys)
 			if err != nil {
 				return err
 			}
-			sift.passedOver()
+			bisect.passedOver()
 			key := strconv.FormatInt(keys[0], 10)
 			sw.refuseRows(Refused(sw.Name, pgtype.TID{}, &key, refusal), rows, end+1, refusal)
 		case err != nil:
@@ -144,7 +144,7 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 			width, limit = min(2*width, mostKeys), min(2*limit, mostRows)
 		}
 		if refusal == nil {
-			sift.passed(len(keys), limit)
+			bisect.passed(len(keys), limit)
 		}
 		if sw.over() {
 			return nil
@@ -221,23 +221,23 @@ func (sw *sweep) inBatch(ctx context.Context, timeout time.Duration, fn func(tx 
 	return fn(tx)
 }
 
-// countByKey counts the rows and their twins, as Count does.
+// countByKey counts the rows and their paired rows, as Count does.
 func (sw *sweep) countByKey(ctx context.Context) (rows int64, err error) {
 	err = sw.Retry(ctx, sw.Name, func() error {
 		return sw.inBatch(ctx, findTimeout, func(tx pgx.Tx) error {
-			if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...).Scan(&rows); err != nil || sw.Twin == nil {
+			if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...).Scan(&rows); err != nil || sw.Paired == nil {
 				return err
 			}
-			var twins int64
+			var paired int64
 			of := func(s Sweep) string {
-				return fmt.Sprintf("t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)", sw.Twin.Key, s.Twin.ID, s.Relation, s.Where)
+				return fmt.Sprintf("t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)", sw.Paired.Key, s.Paired.ID, s.Relation, s.Where)
 			}
-			sql := fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s", sw.Twin.Relation, sw.Twin.Key, of(sw.Sweep))
-			for _, b := range sw.Twin.Before {
+			sql := fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s", sw.Paired.Relation, sw.Paired.Key, of(sw.Sweep))
+			for _, b := range sw.Paired.Before {
 				sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", of(b))
 			}
-			err := tx.QueryRow(ctx, sql, sw.Args...).Scan(&twins)
-			rows += twins
+			err := tx.QueryRow(ctx, sql, sw.Args...).Scan(&paired)
+			rows += paired
 			return err
 		})
 	})

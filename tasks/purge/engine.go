@@ -88,8 +88,8 @@ type Account interface {
 
 // Recorder is told what an engine does, and may stop it. It is called concurrently if there are several workers.
 type Recorder interface {
-	// Way reports how the rows of a sweep are found.
-	Way(way string)
+	// ScanMethod reports how the rows of a sweep are found.
+	ScanMethod(way string)
 	// Throttled reports why the next batch waits; empty: it no longer does.
 	Throttled(reason string)
 	// Retried reports the SQLSTATE that causes a retry.
@@ -103,7 +103,7 @@ type Recorder interface {
 // nobody is a Recorder that lets an engine go on.
 type nobody struct{}
 
-func (nobody) Way(string) {}
+func (nobody) ScanMethod(string) {}
 
 func (nobody) Throttled(string) {}
 
@@ -131,17 +131,17 @@ type Engine struct {
 	// Durable makes batches commit synchronously. Otherwise a crash of the server may undo the last ones, rows and account
 	// together, which does no harm if both are in one database.
 	Durable bool
-	// CountAtOnce makes each batch flush its statistics when it ends; otherwise they may arrive even after a VACUUM, and
+	// FlushStats makes each batch flush its statistics when it ends; otherwise they may arrive even after a VACUUM, and
 	// contradict it. It needs PostgreSQL 15.
-	CountAtOnce bool
+	FlushStats bool
 
-	manners    *manners
+	throttler  *throttler
 	findAtOnce int // 0: foundAtOnce
 }
 
 // New returns an engine whose copies share their samples of the server's load.
 func New(e Engine) *Engine {
-	e.manners = &manners{}
+	e.throttler = &throttler{}
 	if e.Recorder == nil {
 		e.Recorder = nobody{}
 	}

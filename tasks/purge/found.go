@@ -27,7 +27,7 @@ const small = 1024
 
 // byIndex finds the rows by an index, if the planner would, and deletes them in TID order, so that each block is visited
 // once. done is false if the table has to be swept instead.
-func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
+func (sw *sweep) byIndex(ctx context.Context, t tableInfo) (done bool, err error) {
 	if t.blocks <= small {
 		return false, nil
 	}
@@ -42,11 +42,11 @@ func (sw *sweep) byIndex(ctx context.Context, t table) (done bool, err error) {
 	if about.many(t.enough) && 2*about.blocks() > t.blocks {
 		return false, nil
 	}
-	sw.Recorder.Way("index " + index)
+	sw.Recorder.ScanMethod("index " + index)
 	// If as many rows are deleted as there were, none has to be looked for elsewhere. They are counted beforehand, since an
 	// index keeps the entries of deleted rows for a while, and skipping them takes longer.
 	if about.many(t.enough) {
-		there, err := sw.there(ctx)
+		there, err := sw.countOlder(ctx)
 		if err == nil {
 			err = sw.visit(ctx, about)
 		}
@@ -145,9 +145,9 @@ func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) 
 	return x, nil
 }
 
-// there is how many rows there are, counted in an index on the date alone, less the zero record; negative if that takes too
+// countOlder is how many rows there are, counted in an index on the date alone, less the zero record; negative if that takes too
 // long.
-func (sw *sweep) there(ctx context.Context) (rows int64, err error) {
+func (sw *sweep) countOlder(ctx context.Context) (rows int64, err error) {
 	older := fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE r.%s < $1::timestamptz", sw.Relation, pgx.Identifier{sw.Older.Column}.Sanitize())
 	sql := older
 	if key := sw.Older.Key; key != "" {

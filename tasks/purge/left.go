@@ -84,7 +84,7 @@ func (a axis) place(row pgtype.TID) int64 {
 	if a.found == nil {
 		return int64(row.BlockNumber)
 	}
-	after, _ := a.past(row)
+	after, _ := a.after(row)
 	return after - 1
 }
 

@@ -64,7 +64,7 @@ func (a *account) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(er
 	}, nil
 }
 
-func (a *account) Way(way string) { a.way = way }
+func (a *account) ScanMethod(way string) { a.way = way }
 
 func (a *account) Throttled(string) {}
 

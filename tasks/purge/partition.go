@@ -45,7 +45,7 @@ func (sw *sweep) dropPartition(ctx context.Context) (dropped bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := sw.Polite(ctx); err != nil {
+	if err := sw.Wait(ctx); err != nil {
 		return false, err
 	}
 	err = sw.Retry(ctx, sw.Name, func() error {

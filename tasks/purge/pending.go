@@ -18,8 +18,8 @@ import (
 // account and commits that before it begins; the transaction that changes the rows then settles them. If it is not known
 // whether such a transaction was committed elsewhere, the rows that are gone are counted.
 type Pending struct {
-	Keys  []int64 `json:"keys"`            // one for each row, in order
-	Twins []int64 `json:"twins,omitempty"` // those whose rows have a twin
+	Keys   []int64 `json:"keys"`            // one for each row, in order
+	Paired []int64 `json:"twins,omitempty"` // those whose rows have a paired row
 }
 
 // batchTimeout is how long a statement of such a batch may take. Locks on another server have no other limit.
@@ -33,7 +33,7 @@ func (sw *sweep) batchByKey(ctx context.Context, keys []int64, from, to int64) (
 	}
 	p := &Pending{Keys: keys}
 	err = sw.inBatch(ctx, batchTimeout, func(tx pgx.Tx) (err error) {
-		if p.Twins, err = sw.twins(ctx, tx, keys); err != nil {
+		if p.Paired, err = sw.pairedOf(ctx, tx, keys); err != nil {
 			return err
 		}
 		return sw.Commit(ctx, tx, Delta{Cursor: sw.atKey(from, p)})
@@ -95,7 +95,7 @@ func (e *Engine) Settle(ctx context.Context, s Sweep, from Cursor) error {
 }
 
 // settle deletes or updates the pending rows that still match, if it is to change any, and writes the account of all that
-// are gone. It returns how many these are, except for twins. sure says that nobody has tried to change them before.
+// are gone. It returns how many these are, except for paired ones. sure says that nobody has tried to change them before.
 func (sw *sweep) settle(ctx context.Context, p *Pending, place int64, change, sure bool) (changed int, err error) {
 	err = sw.inBatch(ctx, batchTimeout, func(tx pgx.Tx) error {
 		begun := time.Now()
@@ -114,17 +114,17 @@ func (sw *sweep) settle(ctx context.Context, p *Pending, place int64, change, su
 			}
 			gone = without(p.Keys, stay)
 		}
-		twins, err := sw.deleteTwins(ctx, tx, p, gone, sure)
+		paired, err := sw.deletePaired(ctx, tx, p, gone, sure)
 		if err != nil {
 			return err
 		}
 		changed = len(gone)
-		d := sw.delta(went{gone: int64(len(gone)), twins: twins, statements: 1, largest: int64(len(gone))})
+		d := sw.delta(batchResult{gone: int64(len(gone)), paired: paired, statements: 1, largest: int64(len(gone))})
 		d.Cursor, d.Begun = sw.atKey(place, nil), begun
 		if err := sw.Commit(ctx, tx, d); err != nil {
 			return err
 		}
-		sw.Spend(int64(len(gone)) + twins)
+		sw.Spend(int64(len(gone)) + paired)
 		return nil
 	})
 	return changed, err
@@ -152,25 +152,25 @@ func without(keys, others []int64) []int64 {
 	return slices.DeleteFunc(slices.Clone(keys), func(key int64) bool { _, found := slices.BinarySearch(others, key); return found })
 }
 
-// twins are those of the ids that rows of the twin table have.
-func (sw *sweep) twins(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
-	if sw.Twin == nil {
+// pairedOf are those of the ids that rows of the paired table have.
+func (sw *sweep) pairedOf(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
+	if sw.Paired == nil {
 		return nil, nil
 	}
-	return list(ctx, tx, fmt.Sprintf("SELECT t.%[1]s::bigint FROM %[2]s AS t WHERE t.%[1]s = ANY ($1::bigint[]) AND t.%[1]s <> 0", sw.Twin.Key, sw.Twin.Relation), ids)
+	return list(ctx, tx, fmt.Sprintf("SELECT t.%[1]s::bigint FROM %[2]s AS t WHERE t.%[1]s = ANY ($1::bigint[]) AND t.%[1]s <> 0", sw.Paired.Key, sw.Paired.Relation), ids)
 }
 
-// deleteTwins deletes the twins of rows that are gone, and returns how many are gone with them.
-func (sw *sweep) deleteTwins(ctx context.Context, tx pgx.Tx, p *Pending, gone []int64, sure bool) (int64, error) {
-	if sw.Twin == nil {
+// deletePaired deletes the paired rows of those that are gone, and returns how many are gone with them.
+func (sw *sweep) deletePaired(ctx context.Context, tx pgx.Tx, p *Pending, gone []int64, sure bool) (int64, error) {
+	if sw.Paired == nil {
 		return 0, nil
 	}
-	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %[1]s AS t WHERE t.%[2]s = ANY ($1::bigint[]) AND t.%[2]s <> 0", sw.Twin.Relation, sw.Twin.Key), gone)
+	tag, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %[1]s AS t WHERE t.%[2]s = ANY ($1::bigint[]) AND t.%[2]s <> 0", sw.Paired.Relation, sw.Paired.Key), gone)
 	if err != nil || sure {
 		return tag.RowsAffected(), err
 	}
-	stay, err := sw.twins(ctx, tx, p.Twins)
-	return int64(len(without(p.Twins, stay))), err
+	stay, err := sw.pairedOf(ctx, tx, p.Paired)
+	return int64(len(without(p.Paired, stay))), err
 }
 
 // countKeys counts the rows of some keys that still match.

@@ -29,17 +29,17 @@ const RefusedShown = 20
 // messageShown is how many characters of an error's message are shown.
 const messageShown = 300
 
-// sieve sizes batches so that they close in on a row that refuses: the next is half of those that the row is among, and
-// afterwards they double. The zero sieve does not limit them.
-type sieve struct {
+// bisection sizes batches so that they close in on a row that refuses: the next is half of those that the row is among, and
+// afterwards they double. The zero bisection does not limit them.
+type bisection struct {
 	among int // a row among so many next ones refuses; 0: not known
 	most  int // rows of the next batch; 0: no limit
 }
 
-func (s *sieve) active() bool { return s.most > 0 }
+func (s *bisection) active() bool { return s.most > 0 }
 
 // limit is the most rows that the next batch may have.
-func (s *sieve) limit(rows int) int {
+func (s *bisection) limit(rows int) int {
 	if s.active() {
 		return min(rows, s.most)
 	}
@@ -47,12 +47,12 @@ func (s *sieve) limit(rows int) int {
 }
 
 // refused says that a batch of some rows was refused.
-func (s *sieve) refused(rows int) {
+func (s *bisection) refused(rows int) {
 	s.among, s.most = rows, max(rows/2, 1)
 }
 
-// passed says that a batch of some rows was done, in place of the limit without a sieve.
-func (s *sieve) passed(rows, limit int) {
+// passed says that a batch of some rows was done, in place of the limit without a bisection.
+func (s *bisection) passed(rows, limit int) {
 	if !s.active() {
 		return
 	}
@@ -68,7 +68,7 @@ func (s *sieve) passed(rows, limit int) {
 }
 
 // passedOver says that a single row was refused and passed over.
-func (s *sieve) passedOver() { *s = sieve{most: 1} }
+func (s *bisection) passedOver() { *s = bisection{most: 1} }
 
 // try runs a batch, and again after transient errors. It returns apart whether rows refused it, which the same batch would meet
 // again. The ids that Also takes may pass.
@@ -85,27 +85,27 @@ func (sw *sweep) try(ctx context.Context, batch func() error) (refusal, err erro
 
 // narrow makes the next batch smaller after one that was refused.
 func (w *worker) narrow(ctx context.Context) error {
-	if w.sieve.among > 0 {
-		w.sieve.refused(w.rows())
+	if w.bisect.among > 0 {
+		w.bisect.refused(w.rows())
 		return nil
 	}
 	var picked int
-	err := w.read(ctx, []any{&picked}, "SELECT count(*) FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, []any{w.rows()}, w.placesBehind(w.behind, w.from, w.next()))...)
-	w.sieve.refused(picked)
+	err := w.read(ctx, []any{&picked}, "SELECT count(*) FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, []any{w.rows()}, w.boundsAfter(w.behind, w.from, w.next()))...)
+	w.bisect.refused(picked)
 	return err
 }
 
 // one deletes or updates the next row alone. If it refuses it is passed over, in the transaction that counts it.
 func (w *worker) one(ctx context.Context) error {
 	var (
-		n     = went{}
+		n     = batchResult{}
 		begun = time.Now()
 		next  = w.next()
 		name  *string
 		row   pgtype.TID
 	)
 	tx, err := w.session.begin(ctx, func(b *pgx.Batch) {
-		b.Queue("SELECT place, name FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, []any{1}, w.placesBehind(w.behind, w.from, next))...).
+		b.Queue("SELECT place, name FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, []any{1}, w.boundsAfter(w.behind, w.from, next))...).
 			QueryRow(func(r pgx.Row) error {
 				if err := r.Scan(&row, &name); !errors.Is(err, pgx.ErrNoRows) {
 					return err
@@ -119,10 +119,10 @@ func (w *worker) one(ctx context.Context) error {
 		return err
 	}
 	if !row.Valid {
-		w.sieve.passed(1, w.limit)
+		w.bisect.passed(1, w.limit)
 		return w.commit(ctx, tx, begun, n, next, 0)
 	}
-	done, behind := w.past(row)
+	done, behind := w.after(row)
 	if w.hasRefused(row) {
 		return w.commit(ctx, tx, begun, n, done, behind)
 	}
@@ -130,28 +130,28 @@ func (w *worker) one(ctx context.Context) error {
 	switch {
 	case refusal == nil:
 		err = w.commit(ctx, tx, begun, n, done, behind)
-		w.sieve.passed(1, w.limit)
+		w.bisect.passed(1, w.limit)
 		return err
 	case !sqlstate.OfRow(refusal):
 		return refusal
 	case w.Also != nil: // which may be what is refused
-		if err := w.alone(ctx, tx, row, nil, &went{}); err == nil {
+		if err := w.alone(ctx, tx, row, nil, &batchResult{}); err == nil {
 			return refusal
 		} else if !sqlstate.OfRow(err) {
 			return err
 		}
 	}
-	if err := w.commit(ctx, tx, begun, went{filenode: n.filenode}, done, behind); err != nil {
+	if err := w.commit(ctx, tx, begun, batchResult{filenode: n.filenode}, done, behind); err != nil {
 		return err
 	}
-	w.sieve.passedOver()
+	w.bisect.passedOver()
 	w.refuse(row, name, refusal)
 	return nil
 }
 
 // alone deletes or updates one row, in a part of the transaction that is undone if it fails. Deferred constraints are checked,
 // too.
-func (w *worker) alone(ctx context.Context, tx pgx.Tx, row pgtype.TID, also *Also, n *went) error {
+func (w *worker) alone(ctx context.Context, tx pgx.Tx, row pgtype.TID, also *Also, n *batchResult) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		w.picked(also)(b, w.only(row), 1, n)
@@ -239,9 +239,9 @@ type Refusal struct {
 // the transaction, it undoes.
 func Refusals(ctx context.Context, tx pgx.Tx, relation string, rows []pgtype.TID) (refusals []Refusal, err error) {
 	undone := errors.New("undone")
-	var sift sieve
+	var bisect bisection
 	for len(rows) > 0 && len(refusals) <= MostRefused {
-		some := rows[:sift.limit(len(rows))]
+		some := rows[:bisect.limit(len(rows))]
 		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
 			b.Queue("DELETE FROM "+relation+" WHERE ctid = ANY ($1::tid[])", some)
@@ -250,15 +250,15 @@ func Refusals(ctx context.Context, tx pgx.Tx, relation string, rows []pgtype.TID
 		})
 		switch {
 		case errors.Is(err, undone):
-			sift.passed(len(some), len(rows))
+			bisect.passed(len(some), len(rows))
 		case !sqlstate.OfRow(err):
 			return nil, err
 		case len(some) > 1:
-			sift.refused(len(some))
+			bisect.refused(len(some))
 			continue
 		default:
 			refusals = append(refusals, Refusal{some[0], err})
-			sift.passedOver()
+			bisect.passedOver()
 		}
 		rows = rows[len(some):]
 	}

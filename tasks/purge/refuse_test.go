@@ -42,9 +42,9 @@ func TestRowsThatRefuse(t *testing.T) {
 			"by four workers": func(_ *pgtest.DB, e *purge.Engine, _ *purge.Sweep) { e.Workers = 4 },
 			"one at a time":   func(_ *pgtest.DB, e *purge.Engine, _ *purge.Sweep) { e.MaxRows = 1 },
 			"three at a time": func(_ *pgtest.DB, e *purge.Engine, _ *purge.Sweep) { e.MaxRows = 3 },
-			"with twins": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
+			"with paired": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
 				db.Do("CREATE TABLE twin AS SELECT id FROM t WHERE old")
-				s.Twin = &purge.Twin{Relation: "twin", Key: "id", ID: "id"}
+				s.Paired = &purge.Paired{Relation: "twin", Key: "id", ID: "id"}
 			},
 			"with a rule": func(db *pgtest.DB, _ *purge.Engine, _ *purge.Sweep) {
 				db.Do("CREATE TABLE noted (id int); CREATE RULE a AS ON DELETE TO t DO ALSO INSERT INTO noted VALUES (old.id)")
@@ -68,7 +68,7 @@ func TestRowsThatRefuse(t *testing.T) {
 				change(db, e, &s)
 				db.Do(sql)
 				want := int64(994)
-				if s.Twin != nil {
+				if s.Paired != nil {
 					want *= 2
 				}
 				for range 2 {

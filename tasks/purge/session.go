@@ -33,7 +33,7 @@ func (e *Engine) settings(set string) string {
 
 // first is the SELECT that each batch begins with: calls, and those of the engine; empty: there are none.
 func (e *Engine) first(calls ...string) string {
-	if e.CountAtOnce {
+	if e.FlushStats {
 		calls = append(calls, "pg_stat_force_next_flush()")
 	}
 	if e.Lock != 0 {

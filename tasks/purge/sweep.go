@@ -47,8 +47,8 @@ type Sweep struct {
 	// Also is part of the batch's statement: it reads the deleted or updated rows from gone, which has the columns of
 	// Returning; nil: none.
 	Also *Also
-	// Twin is a table whose rows are deleted in the same statement as those of the same id; nil: none.
-	Twin *Twin
+	// Paired is a table whose rows are deleted in the same statement as those of the same id; nil: none.
+	Paired *Paired
 }
 
 // Assignment is a column, and the SQL of its new value.
@@ -68,13 +68,13 @@ type Also struct {
 	Args           []any
 }
 
-// Twin is a table that shares its ids, one to one, with the swept table.
-type Twin struct {
+// Paired is a table that shares its ids, one to one, with the swept table.
+type Paired struct {
 	// Relation is its quoted name.
 	Relation string
 	// Key is its id column, and ID that of the swept table.
 	Key, ID string
-	// Before are earlier sweeps with the same parameters, whose twins are not counted again.
+	// Before are earlier sweeps with the same parameters, whose paired rows are not counted again.
 	Before []Sweep
 }
 
@@ -134,7 +134,7 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 	if sw.MaxRows > 0 {
 		sw.mostRows = min(sw.mostRows, sw.MaxRows)
 	}
-	if sw.Twin != nil { // each row may take another one with it
+	if sw.Paired != nil { // each row may take another one with it
 		sw.mostRows = max(sw.mostRows/2, 1)
 	}
 	if sw.Elsewhere {
@@ -143,11 +143,11 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 	if sw.Older != nil && sw.Partition {
 		var err error
 		if sw.result.Dropped, err = sw.dropPartition(ctx); sw.result.Dropped || err != nil {
-			sw.Recorder.Way("drop of the partition")
+			sw.Recorder.ScanMethod("drop of the partition")
 			return err
 		}
 	}
-	t, err := sw.look(ctx)
+	t, err := sw.inspect(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 	}
 	done, err := sw.byIndex(ctx, t)
 	if !done && err == nil {
-		sw.Recorder.Way("table")
+		sw.Recorder.ScanMethod("table")
 		err = sw.byBlock(ctx, from)
 	}
 	return err
@@ -190,13 +190,13 @@ func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
 	return nil
 }
 
-// sweep is a running Sweep: its workers take one stretch of the axis after another.
+// sweep is a running Sweep: its workers take one chunk of the axis after another.
 type sweep struct {
 	*Engine
 	Sweep
 	axis
 	session  *session // for queries, and of the first worker
-	crowd    *crowd
+	limiter  *limiter
 	mostRows int    // of a statement
 	simple   bool   // the plain statement will do
 	ruled    bool   // there is a DO ALSO rule, so that the command cannot be part of a WITH query
@@ -206,7 +206,7 @@ type sweep struct {
 
 	mu       sync.Mutex
 	next     int64             // the first position that no worker has taken yet
-	undone   map[*worker]int64 // the first position of each worker's stretch that is not done
+	undone   map[*worker]int64 // the first position of each worker's chunk that is not done
 	filenode uint32            // of the table as it was last seen; 0: not yet
 	gone     int64             // rows, since the sweep began on this axis
 	before   Left              // what earlier sweeps of the caller left
@@ -215,22 +215,22 @@ type sweep struct {
 	counted  int64               // below this position what stays was counted before
 	refused  map[pgtype.TID]bool // rows that refused
 	result   Result              // but for what is left
-	paced    pace                // as a worker had it last
+	sized    batchSizer          // as a worker had it last
 }
 
 // to sweeps up to the end of the axis.
 func (sw *sweep) to(ctx context.Context, end int64) error {
 	workers := 1
-	if end-sw.next > sw.stretch && sw.Also == nil { // what Also changes may overlap between workers
+	if end-sw.next > sw.chunk && sw.Also == nil { // what Also changes may overlap between workers
 		workers = max(sw.Workers, 1)
 	}
-	sw.crowd, sw.paced = newCrowd(workers), newPace(sw.mostRows, sw.axis, sw.Target)
+	sw.limiter, sw.sized = newLimiter(workers), newBatchSizer(sw.mostRows, sw.axis, sw.Target)
 	group, ctx := errgroup.WithContext(ctx)
 	spawn := func(work func() error) { group.Go(func() error { return rescue.Call(work) }) }
 	spawn(func() error { return (&worker{sweep: sw, session: sw.session}).work(ctx, end) })
 	for range workers - 1 {
 		spawn(func() error {
-			if err := sw.crowd.enter(ctx); err != nil {
+			if err := sw.limiter.acquire(ctx); err != nil {
 				return err
 			}
 			return (&worker{sweep: sw}).work(ctx, end)

@@ -372,9 +372,9 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 			db := rows(t, 1_000)
 			db.Do("CREATE TABLE twin (id int PRIMARY KEY); INSERT INTO twin SELECT * FROM generate_series(0, 2000)")
 			s := obsolete
-			s.Twin = &purge.Twin{Relation: "twin", Key: "id", ID: "id"}
+			s.Paired = &purge.Paired{Relation: "twin", Key: "id", ID: "id"}
 			if n := counted(t, db, s); n != 1_000 {
-				t.Errorf("counted %d rows and twins, want 1000", n)
+				t.Errorf("counted %d rows and paired, want 1000", n)
 			}
 			left := int64(0)
 			if locked {
@@ -391,7 +391,7 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 				t.Errorf("deleted %d rows, want %d", a.deleted(), 1_000-2*left)
 			}
 			if n := db.Int("SELECT count(*) FROM twin"); n != 2_001-500+left {
-				t.Errorf("%d twins are left, want %d", n, 2_001-500+left)
+				t.Errorf("%d paired are left, want %d", n, 2_001-500+left)
 			}
 		})
 	}
@@ -421,14 +421,14 @@ func TestAlsoRecordsWhatGoes(t *testing.T) {
 	}
 }
 
-// The action of a DO ALSO rule is done, whether there is one block or many, and whether rows are locked or not. With twins
+// The action of a DO ALSO rule is done, whether there is one block or many, and whether rows are locked or not. With paired
 // nothing is deleted.
 func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		rows, locked, twins int64
-		updates             bool
-	}{"one block": {rows: 10}, "many blocks": {rows: 10_000}, "a locked row": {rows: 10_000, locked: 1}, "twins": {rows: 10, twins: 5}, "updates": {rows: 10, updates: true}} {
+		rows, locked, paired int64
+		updates              bool
+	}{"one block": {rows: 10}, "many blocks": {rows: 10_000}, "a locked row": {rows: 10_000, locked: 1}, "paired": {rows: 10, paired: 5}, "updates": {rows: 10, updates: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := rows(t, int(test.rows))
@@ -438,8 +438,8 @@ func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 			if test.locked > 0 {
 				db.Hold("SELECT FROM t WHERE id = 2 FOR UPDATE")
 			}
-			if test.twins > 0 {
-				s.Twin = &purge.Twin{Relation: "twin", Key: "id", ID: "id"}
+			if test.paired > 0 {
+				s.Paired = &purge.Paired{Relation: "twin", Key: "id", ID: "id"}
 			}
 			if test.updates {
 				s.Set, s.SetArgs = []purge.Assignment{{Column: "old", Value: "$1::bool"}}, []any{false}
@@ -447,8 +447,8 @@ func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 			e, _ := engine(db)
 			e.LockTimeout = 20 * time.Millisecond
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
-			gone := test.rows/2 - test.locked - test.twins
-			if err != nil || result != (purge.Result{Left: purge.Left{Locked: test.locked, Kept: 2 * test.twins}}) || db.Int("SELECT count(*) FROM noted") != gone || db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
+			gone := test.rows/2 - test.locked - test.paired
+			if err != nil || result != (purge.Result{Left: purge.Left{Locked: test.locked, Kept: 2 * test.paired}}) || db.Int("SELECT count(*) FROM noted") != gone || db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
 				t.Errorf("result %+v, error %v, %d rows noted, %d left", result, err, db.Int("SELECT count(*) FROM noted"), db.Int("SELECT count(*) FROM t WHERE old"))
 			}
 		})

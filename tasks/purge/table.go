@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// table describes a sweep's table.
-type table struct {
+// tableInfo describes a sweep's table.
+type tableInfo struct {
 	instead bool    // there is a DO INSTEAD rule
 	blocks  int64   // its size
 	enough  float64 // rows per block from which on it is worth visiting every block
@@ -18,10 +18,10 @@ type table struct {
 // its parent count as internal.
 const appTrigger = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
 
-// lookSQL asks whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite), whether a
+// inspectSQL asks whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite), whether a
 // table has triggers, and which foreign keys without an index refer to it; then for its size, and for how many rows per block
 // make it worth visiting every block: two, so that few blocks have none, or, if rows are large, half of those in a block.
-const lookSQL = `
+const inspectSQL = `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead),
   EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND NOT is_instead AND ev_action::text <> '<>'),
   EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND ` + appTrigger + `),
@@ -33,10 +33,10 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
   pg_relation_size(c.oid) / current_setting('block_size')::bigint, least(2, greatest(reltuples, 1) / greatest(relpages, 1) / 2)
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
-// look finds out what the table is like, and whether the plain statement will do: there is no Twin or Also, and no trigger
-// may keep rows. A DO ALSO rule keeps rows with a Twin or Also, as a DO INSTEAD rule does. It warns of foreign keys that make
+// inspect finds out what the table is like, and whether the plain statement will do: there is no Paired or Also, and no trigger
+// may keep rows. A DO ALSO rule keeps rows with a Paired or Also, as a DO INSTEAD rule does. It warns of foreign keys that make
 // each deletion expensive.
-func (sw *sweep) look(ctx context.Context) (t table, err error) {
+func (sw *sweep) inspect(ctx context.Context) (t tableInfo, err error) {
 	command := "4"
 	if sw.Set != nil {
 		command = "2"
@@ -50,7 +50,7 @@ func (sw *sweep) look(ctx context.Context) (t table, err error) {
 		triggers  bool
 		unindexed []string
 	)
-	if err := sw.read(ctx, []any{&t.instead, &sw.ruled, &triggers, &unindexed, &t.blocks, &t.enough}, lookSQL, sw.Relation, cmp.Or(sw.root, sw.Relation), command); err != nil {
+	if err := sw.read(ctx, []any{&t.instead, &sw.ruled, &triggers, &unindexed, &t.blocks, &t.enough}, inspectSQL, sw.Relation, cmp.Or(sw.root, sw.Relation), command); err != nil {
 		return t, err
 	}
 	if sw.Set == nil {
@@ -58,8 +58,8 @@ func (sw *sweep) look(ctx context.Context) (t table, err error) {
 			sw.Recorder.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", sw.Name, key))
 		}
 	}
-	t.instead = t.instead || sw.ruled && (sw.Twin != nil || sw.Also != nil)
-	sw.simple = !triggers && sw.Twin == nil && sw.Also == nil && sw.root == ""
+	t.instead = t.instead || sw.ruled && (sw.Paired != nil || sw.Also != nil)
+	sw.simple = !triggers && sw.Paired == nil && sw.Also == nil && sw.root == ""
 	return t, nil
 }
 

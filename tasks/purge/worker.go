@@ -14,28 +14,28 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// worker is one of a sweep's workers, with its stretch of the axis.
+// worker is one of a sweep's workers, with its chunk of the axis.
 type worker struct {
 	*sweep
 	session *session
-	pace
+	batchSizer
 	from, to int64 // [from, to) is still to be done
 	// skipLocked is the position below which rows that others have locked are skipped.
 	skipLocked int64
-	behind     uint16 // the offset in the stretch's first block up to which rows were picked already
+	behind     uint16 // the offset in the chunk's first block up to which rows were picked already
 	keeps      bool   // some rows that were picked stay, since the last count of those that do
-	sieve      sieve
+	bisect     bisection
 	narrowed   int       // consecutive batches that had too many rows
 	spanned    time.Time // when a batch was last traced
 }
 
-// patience is the number of consecutive batches with too many rows after which rows are picked first, until there are fewer.
-const patience = 2
+// mostNarrowed is the number of consecutive batches with too many rows after which rows are picked first, until there are fewer.
+const mostNarrowed = 2
 
-// work does one stretch after another, up to the end. The worker has entered the crowd; it opens a session if it has none.
+// work does one chunk after another, up to the end. The limiter has let the worker in; it opens a session if it has none.
 func (w *worker) work(ctx context.Context, end int64) (err error) {
-	defer w.crowd.leave()
-	w.pace = w.pacing()
+	defer w.limiter.release()
+	w.batchSizer = w.newSizer()
 	for w.take(w, end) {
 		if w.session == nil {
 			if w.session, err = w.Engine.session(ctx); err != nil {
@@ -54,7 +54,7 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 			if err != nil {
 				return err
 			}
-			if err := w.crowd.stay(ctx); err != nil {
+			if err := w.limiter.reacquire(ctx); err != nil {
 				return err
 			}
 		}
@@ -72,7 +72,7 @@ func (w *worker) endSweep() {
 func (w *worker) passesOver() bool { return w.from < w.skipLocked }
 
 // reach is where the windows of a batch end.
-func (w *worker) reach() int64 { return min(w.from+w.width*w.together, w.to) }
+func (w *worker) reach() int64 { return min(w.from+w.width*w.statements, w.to) }
 
 // next is where the first window of a batch ends.
 func (w *worker) next() int64 {
@@ -84,16 +84,16 @@ func (w *worker) next() int64 {
 }
 
 // rows is the most rows that a statement of the next batch picks.
-func (w *worker) rows() int { return w.sieve.limit(w.limit) }
+func (w *worker) rows() int { return w.bisect.limit(w.limit) }
 
 // step runs one batch, and makes the next one smaller, or skip locked rows, if it ran into a timeout or rows refused it.
 func (w *worker) step(ctx context.Context) error {
-	if err := w.Polite(ctx); err != nil {
+	if err := w.Wait(ctx); err != nil {
 		return err
 	}
 	w.adapt()
 	var refusal, err error
-	if w.sieve.limit(w.limit) == 1 && w.sieve.active() {
+	if w.bisect.limit(w.limit) == 1 && w.bisect.active() {
 		err = w.Retry(ctx, w.Name, func() error { return w.one(ctx) })
 	} else {
 		refusal, err = w.try(ctx, func() error { return w.batch(ctx) })
@@ -114,42 +114,42 @@ func (w *worker) step(ctx context.Context) error {
 
 // adapt fits the number of workers and statements to whether the server is otherwise idle.
 func (w *worker) adapt() {
-	quiet := w.quiet()
-	w.crowd.see(quiet)
+	idle := w.idle()
+	w.limiter.setIdle(idle)
 	switch {
 	case w.Limits.RowsPerSecond > 0: // which several statements at once would exceed
-		w.atOnce(1)
-	case quiet:
-		w.atOnce(mostAlone)
+		w.limitStatements(1)
+	case idle:
+		w.limitStatements(mostAlone)
 	default:
-		w.atOnce(mostBeside)
+		w.limitStatements(mostBeside)
 	}
 }
 
-// went is what the statements of a batch did.
-type went struct {
-	picked, gone, twins int64      // twins: what Also wrote, if it is given
-	statements, largest int64      // those that changed rows, and the most rows of one
-	last                pgtype.TID // of the rows picked
-	filenode            uint32
-	took                time.Duration // on the server
+// batchResult is what the statements of a batch did.
+type batchResult struct {
+	picked, gone, paired int64      // paired: what Also wrote, if it is given
+	statements, largest  int64      // those that changed rows, and the most rows of one
+	last                 pgtype.TID // of the rows picked
+	filenode             uint32
+	took                 time.Duration // on the server
 }
 
-// batch deletes or updates rows at the beginning of the stretch, in a transaction, and shortens the stretch.
+// batch deletes or updates rows at the beginning of the chunk, in a transaction, and shortens the chunk.
 func (w *worker) batch(ctx context.Context) error {
 	begun := time.Now()
 	next, limit := w.next(), w.rows()
-	direct := w.simple && !w.passesOver() && !w.sieve.active() && w.narrowed < patience && (w.found != nil || next-w.from > 1)
+	direct := w.simple && !w.passesOver() && !w.bisect.active() && w.narrowed < mostNarrowed && (w.found != nil || next-w.from > 1)
 	var calls []string
 	if direct {
 		next, calls = w.reach(), []string{plannedOnce}
 	}
-	var n went
+	var n batchResult
 	tx, err := w.session.begin(ctx, func(b *pgx.Batch) {
 		if direct {
 			w.direct(b, next, &n)
 		} else {
-			w.picked(w.Also)(b, w.placesBehind(w.behind, w.from, next), limit, &n)
+			w.picked(w.Also)(b, w.boundsAfter(w.behind, w.from, next), limit, &n)
 		}
 		b.Queue(afterSQL, w.Relation).QueryRow(func(row pgx.Row) error { return row.Scan(&n.filenode, &n.took) })
 	}, calls...)
@@ -159,35 +159,35 @@ func (w *worker) batch(ctx context.Context) error {
 	}
 	if direct && n.largest > int64(w.most) { // rolled back: no statement may touch more
 		w.narrowed++
-		w.width, w.together = w.room(w.width, n.largest), 1
+		w.width, w.statements = w.room(w.width, n.largest), 1
 		return nil
 	}
 	done, behind, all := next, uint16(0), direct || n.picked < int64(limit)
 	if !all {
-		done, behind = w.past(n.last)
+		done, behind = w.after(n.last)
 	}
-	width, sifted := next-w.from, w.sieve.active()
+	width, bisected := next-w.from, w.bisect.active()
 	if err := w.commit(ctx, tx, begun, n, done, behind); err != nil {
 		return err
 	}
-	if w.sieve.passed(int(n.picked), w.limit); sifted {
+	if w.bisect.passed(int(n.picked), w.limit); bisected {
 		return nil
 	}
 	if all {
 		w.narrowed = 0
 	}
-	w.took(n.took, width, n.largest, direct)
-	w.crowd.took(begun, time.Since(begun), n.gone)
+	w.observe(n.took, width, n.largest, direct)
+	w.limiter.observe(begun, time.Since(begun), n.gone)
 	return nil
 }
 
-// commit commits a batch, with its account, after which the stretch is done up to a position and some rows behind it.
-func (w *worker) commit(ctx context.Context, tx pgx.Tx, begun time.Time, n went, done int64, behind uint16) error {
+// commit commits a batch, with its account, after which the chunk is done up to a position and some rows behind it.
+func (w *worker) commit(ctx context.Context, tx pgx.Tx, begun time.Time, n batchResult, done int64, behind uint16) error {
 	keeps := w.keeps || n.gone < n.picked
 	var left int64
 	if from := w.uncounted(w.from); done > from && (w.passesOver() || keeps) {
 		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", w.Relation, w.window(len(w.Args)), w.Where),
-			slices.Concat(w.Args, w.places(from, done))...).Scan(&left); err != nil {
+			slices.Concat(w.Args, w.bounds(from, done))...).Scan(&left); err != nil {
 			return err
 		}
 		left = max(left-w.refusedIn(from, done), 0)
@@ -199,12 +199,12 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, begun time.Time, n went,
 	}
 	w.behind, w.keeps = behind, keeps && behind > 0
 	w.committed(w, done, n.gone, left)
-	w.Spend(n.gone + n.twins)
+	w.Spend(n.gone + n.paired)
 	return nil
 }
 
 // delta is the account of what a batch did.
-func (sw *sweep) delta(n went) Delta {
+func (sw *sweep) delta(n batchResult) Delta {
 	switch {
 	case sw.Set != nil:
 		return Delta{Updated: n.gone, Statements: n.statements, Largest: n.largest}
@@ -214,16 +214,16 @@ func (sw *sweep) delta(n went) Delta {
 	d := Delta{Deleted: n.gone, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: sw.Relation, Rows: n.gone}}}
 	switch {
 	case sw.Also != nil:
-		d.Recorded = n.twins
-	case n.twins > 0:
-		d.Deleted += n.twins
-		d.Space = append(d.Space, Space{Relation: sw.Twin.Relation, Rows: n.twins})
+		d.Recorded = n.paired
+	case n.paired > 0:
+		d.Deleted += n.paired
+		d.Space = append(d.Space, Space{Relation: sw.Paired.Relation, Rows: n.paired})
 	}
 	return d
 }
 
-// picked is what queues the statements that pick rows first, up to a limit, among those at some places.
-func (w *worker) picked(also *Also) func(b *pgx.Batch, places []any, limit int, n *went) {
+// picked is what queues the statements that pick rows first, up to a limit, within some bounds.
+func (w *worker) picked(also *Also) func(b *pgx.Batch, bounds []any, limit int, n *batchResult) {
 	if w.ruled {
 		return w.pickApart
 	}
@@ -231,9 +231,9 @@ func (w *worker) picked(also *Also) func(b *pgx.Batch, places []any, limit int, 
 	if also != nil {
 		args = append(args, also.Args...)
 	}
-	return func(b *pgx.Batch, places []any, limit int, n *went) {
-		b.Queue(w.pickSQL(also, len(args)), slices.Concat(args, []any{limit}, places)...).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&n.picked, &n.gone, &n.twins, &n.last)
+	return func(b *pgx.Batch, bounds []any, limit int, n *batchResult) {
+		b.Queue(w.pickSQL(also, len(args)), slices.Concat(args, []any{limit}, bounds)...).QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&n.picked, &n.gone, &n.paired, &n.last)
 			n.statements, n.largest = 1, n.gone
 			return err
 		})
@@ -242,8 +242,8 @@ func (w *worker) picked(also *Also) func(b *pgx.Batch, places []any, limit int, 
 
 // pickApart queues a statement that counts the rows to be picked, and then the command, which with a DO ALSO rule cannot be
 // part of a WITH query.
-func (w *worker) pickApart(b *pgx.Batch, places []any, limit int, n *went) {
-	picked := append([]any{limit}, places...)
+func (w *worker) pickApart(b *pgx.Batch, bounds []any, limit int, n *batchResult) {
+	picked := append([]any{limit}, bounds...)
 	b.Queue("SELECT count(*), max(place) FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, picked)...).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
 	b.Queue(w.chosen("SELECT place FROM ("+w.picking(len(w.Args)+len(w.SetArgs))+") AS pick"), slices.Concat(w.Args, w.SetArgs, picked)...).
@@ -255,9 +255,9 @@ func (w *worker) pickApart(b *pgx.Batch, places []any, limit int, n *went) {
 
 // direct queues the plain statement for one window after another, however many rows each has: this takes half the time, and
 // windows are chosen so that they seldom have too many.
-func (w *worker) direct(b *pgx.Batch, next int64, n *went) {
+func (w *worker) direct(b *pgx.Batch, next int64, n *batchResult) {
 	for from := w.from; from < next; from += w.width {
-		b.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, w.places(from, min(from+w.width, next)))...).Exec(func(tag pgconn.CommandTag) error {
+		b.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, w.bounds(from, min(from+w.width, next)))...).Exec(func(tag pgconn.CommandTag) error {
 			if gone := tag.RowsAffected(); gone > 0 {
 				n.gone, n.picked, n.statements, n.largest = n.gone+gone, n.picked+gone, n.statements+1, max(n.largest, gone)
 			}

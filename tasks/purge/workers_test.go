@@ -144,7 +144,7 @@ func TestWorkersMakeRoomAtOnce(t *testing.T) {
 		last[worker] = i
 	}
 	if len(last) != 2 || longest < 10 {
-		t.Errorf("%d workers, and at most %d batches until one went on with its stretch", len(last), longest)
+		t.Errorf("%d workers, and at most %d batches until one went on with its chunk", len(last), longest)
 	}
 }
 

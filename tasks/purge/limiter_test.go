@@ -21,21 +21,21 @@ func TestCrowd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCrowd(2)
+			c := newLimiter(2)
 			c.pause = 0
 			batches := func(took time.Duration) {
 				for range 2 * trial {
-					c.took(time.Now(), took, 1_000)
+					c.observe(time.Now(), took, 1_000)
 				}
 			}
 			hasty, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
-			if err := c.enter(hasty); !errors.Is(err, context.DeadlineExceeded) {
+			if err := c.acquire(hasty); !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("two are at work before it is known what one does: %v", err)
 			}
-			c.took(time.Now(), time.Hour, 0) // what deletes nothing says nothing
+			c.observe(time.Now(), time.Hour, 0) // what deletes nothing says nothing
 			batches(10 * time.Millisecond)
-			if err := c.enter(t.Context()); err != nil { // the second one is tried
+			if err := c.acquire(t.Context()); err != nil { // the second one is tried
 				t.Fatal(err)
 			}
 			batches(test.together)
@@ -43,7 +43,7 @@ func TestCrowd(t *testing.T) {
 				t.Fatalf("both may work: %v", both)
 			}
 			stayed := make(chan error)
-			go func() { stayed <- c.stay(t.Context()) }()
+			go func() { stayed <- c.reacquire(t.Context()) }()
 			select {
 			case err := <-stayed:
 				if !test.both || err != nil {
@@ -53,7 +53,7 @@ func TestCrowd(t *testing.T) {
 				if test.both {
 					t.Error("the second one was sent away")
 				}
-				c.leave() // the first one is done
+				c.release() // the first one is done
 				if err := <-stayed; err != nil {
 					t.Error(err)
 				}
@@ -65,14 +65,14 @@ func TestCrowd(t *testing.T) {
 // While the server is otherwise idle all may run, however little they gain; as soon as it is not, only one.
 func TestCrowdAlone(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(3)
+	c := newLimiter(3)
 	for _, test := range []struct {
-		quiet   bool
+		idle    bool
 		allowed int
 	}{{false, 1}, {true, 3}, {true, 3}, {false, 1}, {false, 1}, {true, 3}} {
-		c.see(test.quiet)
+		c.setIdle(test.idle)
 		if c.allowed != test.allowed {
-			t.Errorf("%d instead of %d may work (quiet: %t)", c.allowed, test.allowed, test.quiet)
+			t.Errorf("%d instead of %d may work (idle: %t)", c.allowed, test.allowed, test.idle)
 		}
 	}
 }

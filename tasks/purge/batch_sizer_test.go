@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// The end of a stretch, shorter than a window, says nothing about how wide the next one may be.
+// The end of a chunk, shorter than a window, says nothing about how wide the next one may be.
 func TestPaceAfterAShortWindow(t *testing.T) {
 	t.Parallel()
-	p := newPace(5_000, blocks, 50*time.Millisecond)
+	p := newBatchSizer(5_000, blocks, 50*time.Millisecond)
 	const rowsABlock = 40
 	for range 20 {
-		p.took(3*time.Millisecond, p.width*p.together, p.width*rowsABlock, true)
+		p.observe(3*time.Millisecond, p.width*p.statements, p.width*rowsABlock, true)
 	}
-	if rows := p.width * rowsABlock; rows > 5_000 || rows < 3_000 || p.together != mostBeside {
-		t.Fatalf("a window of %d rows, %d together", rows, p.together)
+	if rows := p.width * rowsABlock; rows > 5_000 || rows < 3_000 || p.statements != mostBeside {
+		t.Fatalf("a window of %d rows, %d together", rows, p.statements)
 	}
-	p.took(time.Millisecond, 24, 24*rowsABlock, true)
+	p.observe(time.Millisecond, 24, 24*rowsABlock, true)
 	if rows := p.width * rowsABlock; rows > 5_000 {
 		t.Errorf("a window of %d rows after a short one", rows)
 	}
@@ -27,26 +27,26 @@ func TestPaceAfterAShortWindow(t *testing.T) {
 // A batch that may have only one statement never gets more, however fast it is.
 func TestPaceOfSingleStatements(t *testing.T) {
 	t.Parallel()
-	p := newPace(5_000, blocks, 50*time.Millisecond)
-	p.atOnce(1)
+	p := newBatchSizer(5_000, blocks, 50*time.Millisecond)
+	p.limitStatements(1)
 	for range 20 {
-		p.took(time.Millisecond, p.width, 0, true)
+		p.observe(time.Millisecond, p.width, 0, true)
 	}
-	if p.together != 1 || p.width != blocks.most {
-		t.Errorf("%d windows of %d blocks", p.together, p.width)
+	if p.statements != 1 || p.width != blocks.most {
+		t.Errorf("%d windows of %d blocks", p.statements, p.width)
 	}
 }
 
 // Statements that take too long are first sent one by one, and only then made smaller.
 func TestPaceShrinks(t *testing.T) {
 	t.Parallel()
-	p := newPace(5_000, blocks, 50*time.Millisecond)
-	p.width, p.together = 100, mostBeside
-	p.took(time.Second, 100*mostBeside, 1_000, true)
-	if p.together != 1 || p.width != 100 {
-		t.Errorf("%d windows of %d blocks after a slow batch", p.together, p.width)
+	p := newBatchSizer(5_000, blocks, 50*time.Millisecond)
+	p.width, p.statements = 100, mostBeside
+	p.observe(time.Second, 100*mostBeside, 1_000, true)
+	if p.statements != 1 || p.width != 100 {
+		t.Errorf("%d windows of %d blocks after a slow batch", p.statements, p.width)
 	}
-	p.took(250*time.Millisecond, 100, 1_000, true)
+	p.observe(250*time.Millisecond, 100, 1_000, true)
 	if p.width != 20 {
 		t.Errorf("a window of %d blocks after a slow statement", p.width)
 	}
@@ -58,13 +58,13 @@ func TestPaceBesideAFixedCost(t *testing.T) {
 	const target, row = 50 * time.Millisecond, 50 * time.Microsecond
 	for _, fixed := range []time.Duration{30 * time.Millisecond, 48 * time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond} {
 		for _, direct := range []bool{false, true} {
-			p := newPace(5_000, blocks, target)
+			p := newBatchSizer(5_000, blocks, target)
 			batch := func(fixed, row time.Duration) int64 {
 				rows := int64(p.limit)
 				if direct {
-					rows = p.width * p.together * 10
+					rows = p.width * p.statements * 10
 				}
-				p.took(time.Duration(p.together)*fixed+time.Duration(rows)*row, p.width*p.together, rows/p.together, direct)
+				p.observe(time.Duration(p.statements)*fixed+time.Duration(rows)*row, p.width*p.statements, rows/p.statements, direct)
 				return rows
 			}
 			var sum int64
@@ -91,11 +91,11 @@ func TestPaceBesideAFixedCost(t *testing.T) {
 func TestPaceAmongNoise(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	p := newPace(5_000, blocks, 50*time.Millisecond)
+	p := newBatchSizer(5_000, blocks, 50*time.Millisecond)
 	var took []time.Duration
 	for range 1_000 {
 		d := time.Duration(float64(p.limit) * float64(100*time.Microsecond) * (0.7 + 0.6*random.Float64()))
-		p.took(d, p.width, int64(p.limit), false)
+		p.observe(d, p.width, int64(p.limit), false)
 		took = append(took, d)
 	}
 	slices.Sort(took)

@@ -37,25 +37,25 @@ const (
 // Reasons are all the reasons for which a batch may wait.
 var Reasons = []string{othersWait, hiddenLag, replicaLag, activeSessions, waitingSessions, walRate, rowRate}
 
-// lookEvery is how often the server's load is sampled: batches in between go by the last sample.
-const lookEvery = 250 * time.Millisecond
+// sampleEvery is how often the server's load is sampled: batches in between go by the last sample.
+const sampleEvery = 250 * time.Millisecond
 
-// manners is the last sample of the server's load, and what follows from it.
-type manners struct {
+// throttler is the last sample of the server's load, and what follows from it.
+type throttler struct {
 	mu      sync.Mutex
-	looked  time.Time
+	sampled time.Time
 	wal     int64
 	reason  string    // to wait; empty: none
-	quiet   bool      // the server is otherwise idle
+	idle    bool      // the server is otherwise idle
 	ready   time.Time // when RowsPerSecond allows the next batch
-	unknown bool      // it was reported that the lag cannot be seen
+	warned  bool      // it was reported that the lag cannot be seen
 }
 
-// look samples the server's load; it works for a role that may see little, too. Others are sessions with another
+// loadSQL samples the server's load; it works for a role that may see little, too. Others are sessions with another
 // application_name. The server is otherwise idle if all of them have been inactive for half a second; one that the role may
 // not see is taken for active. It calls the functions behind pg_stat_activity and pg_stat_replication, since the views also
 // look up names, which takes four times as long.
-const look = `
+const loadSQL = `
 WITH others AS (SELECT pid, state, state_change, wait_event_type FROM pg_stat_get_activity(NULL)
   WHERE COALESCE(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL AND usesysid IS NOT NULL AND pid <> pg_backend_pid() AND application_name <> current_setting('application_name'))
 SELECT (SELECT count(*) FROM others WHERE state = 'active'),
@@ -67,13 +67,13 @@ SELECT (SELECT count(*) FROM others WHERE state = 'active'),
   (SELECT count(*) FROM pg_stat_get_wal_senders()) > 0 AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
   (pg_current_wal_lsn() - '0/0')::bigint`
 
-// Polite waits while the server's load exceeds the limits. It must be called outside of transactions.
-func (e *Engine) Polite(ctx context.Context) error {
+// Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
+func (e *Engine) Wait(ctx context.Context) error {
 	if e.Limits == (Limits{}) {
 		return nil
 	}
 	for waited := false; ; waited = true {
-		reason, pause, err := e.lookAround(ctx)
+		reason, pause, err := e.sample(ctx)
 		if err != nil {
 			return err
 		}
@@ -95,55 +95,55 @@ func (e *Engine) Polite(ctx context.Context) error {
 	}
 }
 
-// lookAround returns why a batch should wait, and for how long at least. It samples the load if the last sample is too old.
-func (e *Engine) lookAround(ctx context.Context) (reason string, pause time.Duration, err error) {
-	m := e.manners
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if wait := time.Until(m.ready); wait > 0 {
+// sample returns why a batch should wait, and for how long at least. It samples the load if the last sample is too old.
+func (e *Engine) sample(ctx context.Context) (reason string, pause time.Duration, err error) {
+	t := e.throttler
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if wait := time.Until(t.ready); wait > 0 {
 		return rowRate, min(wait, time.Second), nil
 	}
-	if time.Since(m.looked) < lookEvery {
-		return m.reason, lookEvery, nil
+	if time.Since(t.sampled) < sampleEvery {
+		return t.reason, sampleEvery, nil
 	}
 	var (
 		active, waiting, forUs, wal, lag int64
-		quiet, hidden                    bool
+		idle, hidden                     bool
 	)
-	if err := e.Pool.QueryRow(ctx, look).Scan(&active, &quiet, &waiting, &forUs, &lag, &hidden, &wal); err != nil {
+	if err := e.Pool.QueryRow(ctx, loadSQL).Scan(&active, &idle, &waiting, &forUs, &lag, &hidden, &wal); err != nil {
 		return "", 0, fmt.Errorf("look at the server: %w", err)
 	}
-	elapsed := time.Since(m.looked).Seconds()
-	first := m.looked.IsZero()
-	written := float64(wal-m.wal) / elapsed
-	m.looked, m.wal, m.reason, m.quiet = time.Now(), wal, "", quiet
+	elapsed := time.Since(t.sampled).Seconds()
+	first := t.sampled.IsZero()
+	written := float64(wal-t.wal) / elapsed
+	t.sampled, t.wal, t.reason, t.idle = time.Now(), wal, "", idle
 	l := e.Limits
-	if hidden && l.ReplicaLag > 0 && !l.LagMustBeSeen && !m.unknown {
-		m.unknown = true
+	if hidden && l.ReplicaLag > 0 && !l.LagMustBeSeen && !t.warned {
+		t.warned = true
 		e.Recorder.Warn("there are replicas, whose lag this role may not see: it is not waited for (GRANT pg_monitor would let it)")
 	}
 	switch {
 	case forUs > 0:
-		m.reason = othersWait
+		t.reason = othersWait
 	case l.ReplicaLag > 0 && hidden && l.LagMustBeSeen:
-		m.reason = hiddenLag
+		t.reason = hiddenLag
 	case l.ReplicaLag > 0 && time.Duration(lag)*time.Microsecond > l.ReplicaLag:
-		m.reason = replicaLag
+		t.reason = replicaLag
 	case l.ActiveSessions > 0 && active > int64(l.ActiveSessions):
-		m.reason = activeSessions
+		t.reason = activeSessions
 	case l.WaitingSessions > 0 && waiting > int64(l.WaitingSessions):
-		m.reason = waitingSessions
+		t.reason = waitingSessions
 	case l.WALPerSecond > 0 && !first && written > float64(l.WALPerSecond):
-		m.reason = walRate
+		t.reason = walRate
 	}
-	return m.reason, lookEvery, nil
+	return t.reason, sampleEvery, nil
 }
 
-// quiet reports whether the server was otherwise idle in the last sample.
-func (e *Engine) quiet() bool {
-	e.manners.mu.Lock()
-	defer e.manners.mu.Unlock()
-	return e.manners.quiet
+// idle reports whether the server was otherwise idle in the last sample.
+func (e *Engine) idle() bool {
+	e.throttler.mu.Lock()
+	defer e.throttler.mu.Unlock()
+	return e.throttler.idle
 }
 
 // Spend counts deleted or updated rows towards RowsPerSecond.
@@ -151,11 +151,11 @@ func (e *Engine) Spend(rows int64) {
 	if e.Limits.RowsPerSecond == 0 {
 		return
 	}
-	m := e.manners
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if now := time.Now(); m.ready.Before(now) {
-		m.ready = now
+	t := e.throttler
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := time.Now(); t.ready.Before(now) {
+		t.ready = now
 	}
-	m.ready = m.ready.Add(time.Duration(float64(rows) / float64(e.Limits.RowsPerSecond) * float64(time.Second)))
+	t.ready = t.ready.Add(time.Duration(float64(rows) / float64(e.Limits.RowsPerSecond) * float64(time.Second)))
 }

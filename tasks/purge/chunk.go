@@ -1,39 +1,39 @@
 package purge
 
-// take gives a worker its next stretch, and reports whether there is one.
+// take gives a worker its next chunk, and reports whether there is one.
 func (sw *sweep) take(w *worker, end int64) bool {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
 	if sw.next >= end || sw.result.TableLocked || sw.result.GaveUp {
 		return false
 	}
-	w.from, w.to = sw.next, sw.next+sw.share(end)
+	w.from, w.to = sw.next, sw.next+sw.chunkSize(end)
 	sw.next, sw.undone[w] = w.to, w.from
 	return true
 }
 
-// share is how much a worker takes of what is left: less near the end if several run, so that all reach it at about the same
+// chunkSize is how much a worker takes of what is left: less near the end if several run, so that all reach it at about the same
 // time.
-func (sw *sweep) share(end int64) int64 {
+func (sw *sweep) chunkSize(end int64) int64 {
 	left := end - sw.next
-	most := min(sw.stretch, left)
-	if workers := sw.crowd.places(); workers > 1 {
+	most := min(sw.chunk, left)
+	if workers := sw.limiter.limit(); workers > 1 {
 		return min(max(left/int64(2*workers), sw.axis.first), most)
 	}
 	return most
 }
 
-// extend lengthens a worker's stretch if it is too short for a batch and no worker has taken what comes next.
+// extend lengthens a worker's chunk if it is too short for a batch and no worker has taken what comes next.
 func (sw *sweep) extend(w *worker, end int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	if w.to == sw.next && w.to-w.from < w.width*w.together {
-		w.to += sw.share(end)
+	if w.to == sw.next && w.to-w.from < w.width*w.statements {
+		w.to += sw.chunkSize(end)
 		sw.next = w.to
 	}
 }
 
-// cursor is the lowest position that is not done, once a worker's stretch is done up to a position. The sweep of a table that
+// cursor is the lowest position that is not done, once a worker's chunk is done up to a position. The sweep of a table that
 // was rewritten starts over, since rows from below the cursor may be anywhere.
 func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	sw.mu.Lock()
@@ -58,19 +58,19 @@ func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	return c
 }
 
-// pacing is the pace that a worker begins with.
-func (sw *sweep) pacing() pace {
+// newSizer is how a worker begins to size its batches.
+func (sw *sweep) newSizer() batchSizer {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	return sw.paced
+	return sw.sized
 }
 
-// committed records that a worker's stretch is done up to a position, how many rows are gone, and how many obsolete ones are
+// committed records that a worker's chunk is done up to a position, how many rows are gone, and how many obsolete ones are
 // left below it.
 func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	sw.gone, sw.paced = sw.gone+gone, w.pace
+	sw.gone, sw.sized = sw.gone+gone, w.batchSizer
 	if w.passesOver() {
 		sw.leave(done, Left{Locked: left})
 	} else {

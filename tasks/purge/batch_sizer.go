@@ -15,37 +15,37 @@ const (
 	mostBeside = 4
 )
 
-// pace adapts the size of batches to the time that they should take.
-type pace struct {
-	target       time.Duration
-	most         int   // rows of any statement
-	limit        int   // rows of a statement that picks them first
-	width        int64 // of a statement's window on the sweep's axis
-	widest       int64
-	together     int64 // statements of a batch, on consecutive windows
-	mostTogether int64
-	exact        bool          // a window has as many rows as it is wide
-	fixed        time.Duration // the fixed cost of a statement, whatever its size
-	learned      bool          // fixed is known
-	other        struct {      // the last statement of a different size
+// batchSizer adapts the size of batches to the time that they should take.
+type batchSizer struct {
+	target         time.Duration
+	most           int   // rows of any statement
+	limit          int   // rows of a statement that picks them first
+	width          int64 // of a statement's window on the sweep's axis
+	widest         int64
+	statements     int64 // statements of a batch, on consecutive windows
+	mostStatements int64
+	exact          bool          // a window has as many rows as it is wide
+	fixed          time.Duration // the fixed cost of a statement, whatever its size
+	learned        bool          // fixed is known
+	other          struct {      // the last statement of a different size
 		took   time.Duration
 		size   float64
 		direct bool
 	}
 }
 
-// newPace begins with small batches.
-func newPace(most int, a axis, target time.Duration) pace {
-	return pace{target: cmp.Or(target, DefaultTarget), most: most, limit: min(most, firstRows), width: a.first, widest: a.most, together: 1, mostTogether: mostBeside, exact: a.found != nil}
+// newBatchSizer begins with small batches.
+func newBatchSizer(most int, a axis, target time.Duration) batchSizer {
+	return batchSizer{target: cmp.Or(target, DefaultTarget), most: most, limit: min(most, firstRows), width: a.first, widest: a.most, statements: 1, mostStatements: mostBeside, exact: a.found != nil}
 }
 
 // full reports whether a batch took all the rows that it might.
-func (p *pace) full(rows int64) bool { return rows >= int64(p.limit) }
+func (p *batchSizer) full(rows int64) bool { return rows >= int64(p.limit) }
 
-// took sizes the next batch by how long this one took, how far it went, and the most rows that one of its statements
+// observe sizes the next batch by how long this one took, how far it went, and the most rows that one of its statements
 // touched: it shrinks at once, but grows slowly, and only after a batch that went as far as it might. The rows of direct
 // statements on blocks are limited only by the width of their windows.
-func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
+func (p *batchSizer) observe(d time.Duration, width, largest int64, direct bool) {
 	size, statements := float64(p.limit), int64(1)
 	if direct {
 		statements = (width + p.width - 1) / p.width
@@ -65,13 +65,13 @@ func (p *pace) took(d time.Duration, width, largest int64, direct bool) {
 	switch {
 	case d > target:
 		p.shrink(float64(target)/float64(d), direct)
-	case d > target/2 && p.learned || width < p.width*p.together && direct:
+	case d > target/2 && p.learned || width < p.width*p.statements && direct:
 	case !direct && p.full(largest):
 		p.limit = min(int(float64(p.limit)*more)+1, p.most)
 	case p.width < room:
 		p.width = min(int64(float64(p.width)*more)+1, p.widest)
 	case direct:
-		p.together = min(int64(float64(p.together)*more)+1, p.mostTogether)
+		p.statements = min(int64(float64(p.statements)*more)+1, p.mostStatements)
 	}
 	p.width = max(min(p.width, room), 1)
 }
@@ -85,7 +85,7 @@ const (
 
 // learn estimates the fixed cost of a statement, such as hashing the ids of a set, or the parents of possible orphans.
 // Shrinking statements does not reduce it, but makes more of them.
-func (p *pace) learn(took time.Duration, size float64, direct bool) {
+func (p *batchSizer) learn(took time.Duration, size float64, direct bool) {
 	ratio := size / p.other.size
 	switch {
 	case p.other.size == 0 || p.other.direct != direct:
@@ -104,20 +104,20 @@ func (p *pace) learn(took time.Duration, size float64, direct bool) {
 const filled = 0.8
 
 // room is how wide a window may be, given the width of one and its number of rows.
-func (p *pace) room(width, rows int64) int64 {
+func (p *batchSizer) room(width, rows int64) int64 {
 	return max(int64(float64(width)*filled*float64(p.most)/float64(rows)), 1)
 }
 
-// atOnce sets how many statements the next batches may have.
-func (p *pace) atOnce(most int64) {
-	p.mostTogether, p.together = most, min(p.together, most)
+// limitStatements sets how many statements the next batches may have.
+func (p *batchSizer) limitStatements(most int64) {
+	p.mostStatements, p.statements = most, min(p.statements, most)
 }
 
 // shrink reduces the next batch to a part of this one, a tenth at least.
-func (p *pace) shrink(part float64, direct bool) {
+func (p *batchSizer) shrink(part float64, direct bool) {
 	part = max(part, 0.1)
-	if p.together > 1 {
-		p.together = max(int64(float64(p.together)*part), 1)
+	if p.statements > 1 {
+		p.statements = max(int64(float64(p.statements)*part), 1)
 		return
 	}
 	p.width = max(int64(float64(p.width)*part), 1)
@@ -127,4 +127,4 @@ func (p *pace) shrink(part float64, direct bool) {
 }
 
 // smallest reports whether batches cannot shrink further.
-func (p *pace) smallest() bool { return p.limit == 1 && p.width == 1 && p.together == 1 }
+func (p *batchSizer) smallest() bool { return p.limit == 1 && p.width == 1 && p.statements == 1 }
