@@ -31,6 +31,17 @@ func (c *accessConfig) flags(f *pflag.FlagSet) {
 	f.BoolVar(&c.insecure, "insecure", false, "listen on addresses other than loopback without TLS or client authentication")
 }
 
+// check refuses flags that need others.
+func (c *accessConfig) check() error {
+	switch {
+	case (c.certificate == "") != (c.key == ""):
+		return usagef("--tls-cert and --tls-key need each other")
+	case c.certificate == "" && c.ClientCA != "":
+		return usagef("--tls-client-ca needs --tls-cert and --tls-key: a client shows its certificate over TLS")
+	}
+	return nil
+}
+
 // open returns who is served on the listeners, or fails if that would be insecure.
 func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http net.Listener) (out service.ServerConfig, err error) {
 	c.Log = log
@@ -38,15 +49,10 @@ func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http ne
 	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
 		return out, usagef("--tls-client-ca, --tls-client-crl, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w", err)
 	}
-	switch {
-	case (c.certificate == "") != (c.key == ""):
-		return out, usagef("--tls-cert and --tls-key need each other")
-	case c.certificate != "":
+	if c.certificate != "" {
 		if out.TLS, err = access.ServerTLS(log, c.certificate, c.key); err != nil {
 			return out, usagef("--tls-cert, --tls-key: %w", err)
 		}
-	case c.ClientCA != "":
-		return out, usagef("--tls-client-ca needs --tls-cert and --tls-key: a client shows its certificate over TLS")
 	}
 	if c.insecure || out.TLS != nil && out.Guard.Asks() {
 		return out, nil

@@ -14,14 +14,15 @@ import (
 // parseInclude parses TASK=TABLE of tables that tasks take in, and returns the tables' stored names by task.
 func parseInclude(given []string) (map[string][]string, error) {
 	include := map[string][]string{}
+	var mistakes []error
 	for _, entry := range given {
 		task, table, _ := strings.Cut(entry, "=")
 		if task == "" || table == "" {
-			return nil, usagef("--include is TASK=TABLE, not %q", entry)
+			mistakes = append(mistakes, usagef("--include is TASK=TABLE, not %q", entry))
 		}
 		include[task] = append(include[task], strings.ToLower(table))
 	}
-	return include, nil
+	return include, errors.Join(mistakes...)
 }
 
 // checkInclude refuses tables that are missing, or do not look like those of the task.

@@ -32,10 +32,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "cleanupd:", oneLine(err.Error()))
+	for _, problem := range problems(err) {
+		fmt.Fprintln(stderr, "cleanupd:", oneLine(problem.Error()))
+	}
 	var usage *usageError
 	if errors.As(err, &usage) {
 		return 2
 	}
 	return 1
+}
+
+// problems are the errors that one joins, or it alone.
+func problems(err error) (all []error) {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // one that wraps a joined error has a text of its own
+	if !ok {
+		return []error{err}
+	}
+	for _, problem := range joined.Unwrap() {
+		all = append(all, problems(problem)...)
+	}
+	return all
 }

@@ -19,22 +19,22 @@ const keepHere = "keep"
 // parseMidSourcing parses NAME=URL of the databases of mid-sourcing servers without connecting, and NAME=keep.
 func parseMidSourcing(given []string) (others map[string]*pgxpool.Config, keep []string, err error) {
 	others = map[string]*pgxpool.Config{}
+	var mistakes []error
 	for _, entry := range given {
 		name, url, _ := strings.Cut(entry, "=")
 		switch {
 		case name == "" || url == "":
-			return nil, nil, usagef("--mid-sourcing is NAME=URL or NAME=%s", keepHere)
+			mistakes = append(mistakes, usagef("--mid-sourcing is NAME=URL or NAME=%s", keepHere))
 		case others[name] != nil || slices.Contains(keep, name):
-			return nil, nil, usagef("--mid-sourcing: %s is given twice", name)
+			mistakes = append(mistakes, usagef("--mid-sourcing: %s is given twice", name))
 		case url == keepHere:
 			keep = append(keep, name)
-			continue
-		}
-		if others[name], err = parseDatabaseURL("--mid-sourcing "+name, url); err != nil {
-			return nil, nil, err
+		default:
+			others[name], err = parseDatabaseURL("--mid-sourcing "+name, url)
+			mistakes = append(mistakes, err)
 		}
 	}
-	return others, keep, nil
+	return others, keep, errors.Join(mistakes...)
 }
 
 // connectOthers creates the pools of the mid-sourcing databases. One that does not answer now may do so during a run; one

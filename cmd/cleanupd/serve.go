@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -69,7 +71,8 @@ func newServe() *cobra.Command {
 			c.batches.Limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
 			log, err := logging.open(cmd.ErrOrStderr())
 			if err != nil {
-				return err
+				_, more := c.check()
+				return errors.Join(err, more)
 			}
 			var stopTracing func()
 			if c.tracer, c.formsTracer, stopTracing, err = startTracing(cmd.Context()); err != nil {
@@ -114,12 +117,45 @@ func limitFlags(f *pflag.FlagSet, l *purge.Limits) {
 	f.IntVar(&l.RowsPerSecond, "max-rows-per-second", l.RowsPerSecond, "how many rows may be deleted or updated per second; 0: no limit")
 }
 
+// setup is a checked configuration of a server.
+type setup struct {
+	database *pgxpool.Config
+	others   map[string]*pgxpool.Config // of the mid-sourcing servers
+	keep     []string                   // whose deliveries are kept
+	include  map[string][]string
+	forms    *formsSetup // nil: none
+}
+
+// check returns what is configured, or all mistakes in it that can be told without connecting.
+func (c *serveConfig) check() (s setup, err error) {
+	var mistakes [5]error
+	s.database, mistakes[0] = parseDatabaseURL("--database-url", c.databaseURL)
+	s.others, s.keep, mistakes[1] = parseMidSourcing(c.midSourcing)
+	s.include, mistakes[2] = parseInclude(c.include)
+	s.forms, mistakes[3] = c.forms.check()
+	mistakes[4] = c.access.check()
+	return s, errors.Join(append(mistakes[:], checkAddress("--grpc-listen", c.grpcListen), checkAddress("--http-listen", c.httpListen),
+		between("--lease", c.lease, time.Second, math.MaxInt64), between("--history", c.history, time.Second, math.MaxInt64),
+		between("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second), between("--workers", c.batches.Workers, 1, 16),
+		checkLimits(c.batches.Limits))...)
+}
+
+// between refuses the value of a flag that is out of range.
+func between[T int | int64 | time.Duration](flag string, value, least, most T) error {
+	switch {
+	case value >= least && value <= most:
+		return nil
+	case most == math.MaxInt64:
+		return usagef("%s must be %v or more, not %v", flag, least, value)
+	}
+	return usagef("%s must be %v to %v, not %v", flag, least, most, value)
+}
+
 // checkLimits refuses negative limits.
 func checkLimits(l purge.Limits) error {
-	if l.ReplicaLag < 0 || l.ActiveSessions < 0 || l.WaitingSessions < 0 || l.WALPerSecond < 0 || l.RowsPerSecond < 0 {
-		return usagef("--max-replica-lag, --max-active-sessions, --max-waiting-sessions, --max-wal-rate and --max-rows-per-second must not be negative")
-	}
-	return nil
+	return errors.Join(between("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64), between("--max-active-sessions", l.ActiveSessions, 0, math.MaxInt64),
+		between("--max-waiting-sessions", l.WaitingSessions, 0, math.MaxInt64), between("--max-wal-rate", l.WALPerSecond, 0, math.MaxInt64),
+		between("--max-rows-per-second", l.RowsPerSecond, 0, math.MaxInt64))
 }
 
 // server is a replica that is ready to serve.
@@ -136,39 +172,13 @@ type server struct {
 	stop       context.CancelFunc // ends streams
 }
 
-// newServer checks the configuration, takes the ports, connects, and brings the schema up to date.
+// newServer takes the ports, connects, and brings the schema up to date.
 func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server, err error) {
-	config, err := parseDatabaseURL("--database-url", c.databaseURL)
+	given, err := c.check()
 	if err != nil {
 		return nil, err
 	}
-	if c.lease < time.Second {
-		return nil, usagef("--lease must be 1s or more, not %s", c.lease)
-	}
-	if c.history < time.Second {
-		return nil, usagef("--history must be 1s or more, not %s", c.history)
-	}
-	if c.batches.Target < time.Millisecond || c.batches.Target > 10*time.Second {
-		return nil, usagef("--batch-target must be 1ms to 10s, not %s", c.batches.Target)
-	}
-	if c.batches.Workers < 1 || c.batches.Workers > 16 {
-		return nil, usagef("--workers must be 1 to 16, not %d", c.batches.Workers)
-	}
-	if err := checkLimits(c.batches.Limits); err != nil {
-		return nil, err
-	}
-	others, keep, err := parseMidSourcing(c.midSourcing)
-	if err != nil {
-		return nil, err
-	}
-	include, err := parseInclude(c.include)
-	if err != nil {
-		return nil, err
-	}
-	forms, err := c.forms.check()
-	if err != nil {
-		return nil, err
-	}
+	config := given.database
 	s = &server{log: log}
 	half := s
 	defer func() {
@@ -215,13 +225,13 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err := warnOfOpenSchemas(ctx, log, s.pool, "nmsdelivery"); err != nil {
 		return nil, err
 	}
-	if err := checkInclude(ctx, s.pool, include); err != nil {
+	if err := checkInclude(ctx, s.pool, given.include); err != nil {
 		return nil, err
 	}
-	if err := s.connectOthers(ctx, others, c.tracer); err != nil {
+	if err := s.connectOthers(ctx, given.others, c.tracer); err != nil {
 		return nil, err
 	}
-	if forms != nil {
+	if forms := given.forms; forms != nil {
 		forms.Lease = c.lease
 		if s.forms, err = forms.open(ctx, c.formsTracer); err != nil {
 			return nil, err
@@ -232,7 +242,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	}
 	hostname, _ := os.Hostname() // informational
 	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: keep}, RelatedListTables: c.listTables, Include: include})
+		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, Include: given.include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.server, err = service.NewServer(service.New(streams, s.calls, s.manager), service.NewUserData(streams, s.forms), door)
@@ -288,14 +298,19 @@ func (s *server) close() {
 	}
 }
 
-// listen listens on an address. A malformed one is a usage error; one that is in use is not.
-func listen(flag, address string) (net.Listener, error) {
+// checkAddress refuses a malformed address.
+func checkAddress(flag, address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, usagef("%s: %q is no HOST:PORT", flag, address)
+		return usagef("%s: %q is no HOST:PORT", flag, address)
 	}
 	if _, err := net.ResolveTCPAddr("tcp", address); err != nil {
-		return nil, usagef("%s: %w", flag, err)
+		return usagef("%s: %w", flag, err)
 	}
+	return nil
+}
+
+// listen listens on an address. One that is in use is no usage error.
+func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -148,6 +149,23 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("%s: %q does not tell of %s", c.args, errs, part)
 			}
 		}
+	}
+}
+
+// A server names all mistakes in its configuration, a line each.
+func TestAllMistakesOfAServerAtOnce(t *testing.T) {
+	t.Parallel()
+	var out, err strings.Builder
+	code := run(t.Context(), []string{"serve", "--database-url", "mysql://x", "--grpc-listen", "here", "--lease", "1ms", "--batch-target", "1h", "--workers", "99", "--max-wal-rate", "-1", "--include", "x", "--mid-sourcing", "y",
+		"--tls-cert", "z", "--forms-gds-dir", "w", "--log-level", "loud"}, &out, &err)
+	lines := strings.Split(strings.TrimSpace(err.String()), "\n")
+	for _, flag := range []string{"--database-url", "--grpc-listen", "--lease", "--batch-target", "--workers", "--max-wal-rate", "--include", "--mid-sourcing", "--tls-cert", "--forms", "--log-level"} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "cleanupd: ") && strings.Contains(line, flag) }) {
+			t.Errorf("%s is not among the mistakes", flag)
+		}
+	}
+	if code != 2 || len(lines) != 11 || out.Len() > 0 {
+		t.Errorf("it ended with %d:\n%s%s", code, err.String(), out.String())
 	}
 }
 
