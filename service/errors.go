@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
+	"github.com/cleanupd/cleanupd/internal/advisory"
+	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -39,6 +41,9 @@ func toStatus(ctx context.Context, err error) error {
 		invalid runs.InvalidError
 		active  *runs.ActiveError
 		lost    *runs.ReplacedError
+
+		panicked *rescue.Panic
+		squatted *advisory.SquattedError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -75,16 +80,37 @@ func toStatus(ctx context.Context, err error) error {
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return status.FromContextError(ctx.Err()).Err()
 	case sqlstate.Lost(err): // including timeouts of our own
-		return status.Error(codes.Unavailable, "the database does not answer: "+err.Error())
+		return withCause(codes.Unavailable, "the database does not answer: try again", err)
+	case errors.As(err, &squatted):
+		return status.Error(codes.Unavailable, squatted.Error())
 	case sqlstate.Is(err, pgerrcode.QueryCanceled):
-		return status.Error(codes.Unavailable, "the database takes too long; try again: "+err.Error())
+		return withCause(codes.Unavailable, "the database takes too long: try again", err)
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
-		return status.Error(codes.Unavailable, "the rows are locked by someone; try again: "+err.Error())
+		return withCause(codes.Unavailable, "the rows are locked by someone: try again", err)
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege):
-		return status.Error(codes.FailedPrecondition, "the service's database role lacks a right: "+err.Error())
+		return withCause(codes.FailedPrecondition, "the service's database role lacks a right", err)
+	case errors.As(err, &panicked):
+		return status.Error(codes.Internal, panicked.Error())
 	}
-	return status.Error(codes.Internal, err.Error())
+	return withCause(codes.Internal, "an unexpected error", err)
 }
+
+// unexpected is a status whose cause is for the log alone.
+type unexpected struct {
+	status *status.Status
+	cause  error
+}
+
+// withCause is a status that does not tell its cause, but where it is told: in the log, with the id of the call.
+func withCause(code codes.Code, message string, cause error) error {
+	return &unexpected{status.New(code, message+" (the server's log says more, with the "+requestHeader+" that is a header of this answer)"), cause}
+}
+
+// Error implements error.
+func (e *unexpected) Error() string { return e.status.Message() }
+
+// GRPCStatus is what the caller is told.
+func (e *unexpected) GRPCStatus() *status.Status { return e.status }
 
 // runStatus is how the stream of a run ends: nil when the run succeeded.
 func runStatus(r *runs.Run) error {

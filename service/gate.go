@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -112,10 +113,13 @@ func levelOf(c codes.Code) slog.Level {
 	return slog.LevelInfo
 }
 
-// said is the message of an error for the log: empty where it may name a person.
+// said is the message of an error for the log, or its cause: empty where it may name a person.
 func said(method string, err error) string {
 	if strings.HasPrefix(method, "/"+cleanupv1.UserDataService_ServiceDesc.ServiceName) {
 		return ""
+	}
+	if e := (*unexpected)(nil); errors.As(err, &e) {
+		return e.cause.Error()
 	}
 	return status.Convert(err).Message()
 }

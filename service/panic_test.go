@@ -1,18 +1,25 @@
 package service_test
 
 import (
+	"bytes"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -89,6 +96,57 @@ func TestResponseThatPanics(t *testing.T) {
 		web.Close()
 		if answer.StatusCode != want || (err != nil) != (begun != "") || strings.Contains(string(body), "PLANTED") {
 			t.Errorf("%q: %s, %v: %s", begun, answer.Status, err, body)
+		}
+	}
+}
+
+// told is what a log has so far.
+type told struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *told) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *told) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// What goes wrong unexpectedly in the database is told to the log, with the id that the caller gets, and not to the caller.
+func TestErrorsOfTheDatabaseStayInTheLog(t *testing.T) {
+	t.Parallel()
+	var log told
+	s := serveAs(t, pgtest.Campaign(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s.db.Do("ALTER TABLE cleanupd.run RENAME COLUMN cause TO secret_cause")
+	s.db.Do("ALTER TABLE cleanupd.schedule RENAME TO secret_schedule")
+	var header metadata.MD
+	_, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{}, grpc.Header(&header))
+	wantCode(t, err, codes.Internal)
+	answer, failed := http.Get(s.url + "/v1/schedule")
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	body, failed := io.ReadAll(answer.Body)
+	_ = answer.Body.Close()
+	if failed != nil || answer.StatusCode != http.StatusInternalServerError {
+		t.Errorf("%s %v", answer.Status, failed)
+	}
+	for _, text := range []string{status.Convert(err).Message(), string(body)} {
+		if strings.Contains(text, "SQLSTATE") || strings.Contains(text, "secret") || strings.Contains(text, "does not exist") || !strings.Contains(text, "unexpected error") {
+			t.Errorf("the caller is told %s", text)
+		}
+	}
+	for _, id := range []string{header.Get("request-id")[0], answer.Header.Get("Request-Id")} {
+		if !slices.ContainsFunc(strings.Split(log.String(), "\n"), func(line string) bool {
+			return strings.Contains(line, id) && strings.Contains(line, "does not exist (SQLSTATE")
+		}) {
+			t.Errorf("the log does not tell of call %q: %s", id, log.String())
 		}
 	}
 }

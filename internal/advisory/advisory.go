@@ -24,21 +24,28 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Squatted returns an error with the process and the role if another role than the session's holds the lock; with shared, in such a
+// SquattedError says which process, of another role than the session's, holds a lock.
+type SquattedError struct {
+	PID          int
+	Theirs, Ours string // roles
+}
+
+func (e *SquattedError) Error() string {
+	return fmt.Sprintf("process %d of the role %q holds an advisory lock of this service, whose role is %q: unless it is a replica, SELECT pg_terminate_backend(%[1]d)", e.PID, e.Theirs, e.Ours)
+}
+
+// Squatted returns a SquattedError if another role than the session's holds the lock; with shared, in such a
 // way that it cannot be shared.
 func Squatted(ctx context.Context, db DB, lock int64, shared bool) error {
-	var (
-		pid          int
-		theirs, ours string
-	)
-	err := db.QueryRow(ctx, squatter, lock, shared).Scan(&pid, &theirs, &ours)
+	var who SquattedError
+	err := db.QueryRow(ctx, squatter, lock, shared).Scan(&who.PID, &who.Theirs, &who.Ours)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("process %d of the role %q holds an advisory lock of this service, whose role is %q: unless it is a replica, SELECT pg_terminate_backend(%[1]d)", pid, theirs, ours)
+	return &who
 }
 
 // Tell adds to an error, if it is that of waiting too long, the process and the role of another role's session that holds the lock.
