@@ -26,5 +26,5 @@ const MaxOfNetwork = maxOfNetwork
 
 // Surviving is a handler whose panics end a request alone.
 func Surviving(next http.Handler) http.Handler {
-	return survivor{slog.New(slog.DiscardHandler)}.handler(next)
+	return recovery{slog.New(slog.DiscardHandler)}.handler(next)
 }

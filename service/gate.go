@@ -140,7 +140,7 @@ func settle(ctx context.Context, err error) { audit.Settle(ctx, nameOf(status.Co
 type guarded struct {
 	*grpc.Server
 	*gate
-	survivor survivor
+	survivor recovery
 }
 
 // RegisterService implements grpc.ServiceRegistrar. Interceptors of unary calls come too late: their request has been read.

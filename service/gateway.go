@@ -30,7 +30,7 @@ import (
 // cannot stream.
 func (s *Server) gateway() (http.Handler, error) {
 	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStatsHandler(discreet{otelgrpc.NewClientHandler()}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxAnswer)),
+		grpc.WithStatsHandler(redacted{otelgrpc.NewClientHandler()}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxAnswer)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.pipe.DialContext(ctx) }))
 	if err != nil {
 		return nil, err

@@ -28,8 +28,8 @@ func (h healthServer) ready(ctx context.Context) error {
 	return cmp.Or(h.cleanup(ctx), h.userData(ctx))
 }
 
-// look brings the health up to date.
-func (h healthServer) look(ctx context.Context) {
+// refresh brings the health up to date.
+func (h healthServer) refresh(ctx context.Context) {
 	for name, ready := range map[string]func(context.Context) error{
 		"": h.ready, cleanupv1.CleanupService_ServiceDesc.ServiceName: h.cleanup, cleanupv1.UserDataService_ServiceDesc.ServiceName: h.userData,
 	} {
@@ -43,13 +43,13 @@ func (h healthServer) look(ctx context.Context) {
 
 // Check implements healthv1.HealthServer.
 func (h healthServer) Check(ctx context.Context, req *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
-	h.look(ctx)
+	h.refresh(ctx)
 	return h.Server.Check(ctx, req)
 }
 
 // List implements healthv1.HealthServer.
 func (h healthServer) List(ctx context.Context, req *healthv1.HealthListRequest) (*healthv1.HealthListResponse, error) {
-	h.look(ctx)
+	h.refresh(ctx)
 	return h.Server.List(ctx, req)
 }
 
@@ -57,7 +57,7 @@ func (h healthServer) List(ctx context.Context, req *healthv1.HealthListRequest)
 func (h healthServer) Watch(req *healthv1.HealthCheckRequest, stream healthv1.Health_WatchServer) error {
 	ctx, stop := context.WithCancel(stream.Context())
 	defer stop()
-	h.look(ctx)
+	h.refresh(ctx)
 	go func() {
 		ticker := time.NewTicker(lookAgain)
 		defer ticker.Stop()
@@ -66,7 +66,7 @@ func (h healthServer) Watch(req *healthv1.HealthCheckRequest, stream healthv1.He
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				rescue.Log(h.log, "look at the health", rescue.Call(func() error { h.look(ctx); return nil }))
+				rescue.Log(h.log, "look at the health", rescue.Call(func() error { h.refresh(ctx); return nil }))
 			}
 		}
 	}()

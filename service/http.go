@@ -27,7 +27,7 @@ func (s *Server) handler(limits *limits, refusals *refusals, registry *prometheu
 		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
 	})
 	mux := http.NewServeMux()
-	mux.Handle("/", otelhttp.NewHandler(survivor{c.Log}.handler(only(c.Guard, limits, refusals, c.Log, access.Viewer, known)), "HTTP", otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
+	mux.Handle("/", otelhttp.NewHandler(recovery{c.Log}.handler(only(c.Guard, limits, refusals, c.Log, access.Viewer, known)), "HTTP", otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", onlyGet(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.health.ready(r.Context()); err != nil {

@@ -64,13 +64,12 @@ var most = [...]struct {
 	what string
 }{aCall: {100, "calls"}, aStream: {2000, "streams"}, aConnection: {1000, "connections"}, aCheck: {50, "health checks"}}
 
-// How many calls of a caller may be at work on the database at once, and how long the next one waits. A turn rests for some times
+// How many calls of a caller may be at work on the database at once. A turn rests for some times
 // as long as a call took it, so that a caller who asks all the time has the database a quarter of the time, and the runs the rest.
 const (
-	turns        = 2
-	rests        = 7
-	longestRest  = 2 * time.Second
-	turnPatience = 10 * time.Second
+	turns       = 2
+	rests       = 7
+	longestRest = 2 * time.Second
 )
 
 // account is what a caller has at the moment.
@@ -88,6 +87,8 @@ func (a *account) idle() bool {
 
 // limits are the accounts of callers.
 type limits struct {
+	turnTimeout time.Duration // how long a call waits for its turn
+
 	mu       sync.Mutex
 	accounts map[string]*account
 	swept    time.Time // when idle accounts were last forgotten
@@ -132,7 +133,7 @@ func (l *limits) inTurn(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	l.mu.Lock()
 	free := l.accounts[who].turns
 	l.mu.Unlock()
-	late := time.NewTimer(turnPatience)
+	late := time.NewTimer(l.turnTimeout)
 	defer late.Stop()
 	select {
 	case free <- struct{}{}:
@@ -144,6 +145,6 @@ func (l *limits) inTurn(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case <-late.C:
-		return nil, status.Errorf(codes.ResourceExhausted, "%s has %d other calls at work since %s: try again", who, turns, turnPatience)
+		return nil, status.Errorf(codes.ResourceExhausted, "%s has %d other calls at work since %s: try again", who, turns, l.turnTimeout)
 	}
 }

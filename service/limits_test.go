@@ -79,7 +79,7 @@ func TestTooLarge(t *testing.T) {
 // A caller's calls that wait, here for a lock in the database, are counted over gRPC and REST together.
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serveAs(t, pgtest.Campaign(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, TurnTimeout: time.Hour})
 	tx := s.db.Hold("LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE")
 	const more = 10
 	refused, served := make(chan struct{}, service.MaxCalls+more), make(chan struct{}, service.MaxCalls+more)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -49,7 +50,9 @@ type ServerConfig struct {
 	TLS *tls.Config
 	// HTTPLoopback says that HTTP listens on a loopback address, so that only requests to a loopback host are served.
 	HTTPLoopback bool
-	Log          *slog.Logger
+	// TurnTimeout is how long a call waits while others of its caller are at work on the database; 0: 10 seconds.
+	TurnTimeout time.Duration
+	Log         *slog.Logger
 }
 
 // NewServer returns a server of s and u.
@@ -60,9 +63,9 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	measure := grpc.StatsHandler(discreet{otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))))})
+	measure := grpc.StatsHandler(redacted{otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))))})
 	out := &Server{health: healthServer{health.NewServer(), s.runs.Ready, u.ready, c.Log}, pipe: bufconn.Listen(1 << 20)}
-	limits, refusals, survivor := &limits{accounts: map[string]*account{}}, &refusals{more: map[refusal]int{}}, survivor{c.Log}
+	limits, refusals, survivor := &limits{turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second), accounts: map[string]*account{}}, &refusals{more: map[refusal]int{}}, recovery{c.Log}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
 		g := &gate{identify, limits, refusals, s.pool, c.Log}
 		server := grpc.NewServer(append(more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxAnswer), grpc.MaxHeaderListSize(maxHeaders),
@@ -84,7 +87,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.http = &http.Server{Handler: patient(handler), TLSConfig: c.TLS, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeaders, IdleTimeout: 2 * time.Minute,
+	out.http = &http.Server{Handler: withTimeouts(handler), TLSConfig: c.TLS, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeaders, IdleTimeout: 2 * time.Minute,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return peer.NewContext(ctx, &peer.Peer{Addr: conn.RemoteAddr()})
 		}}
@@ -109,7 +112,7 @@ func outside(own *tls.Config) []grpc.ServerOption {
 // must end by themselves (when the context given to New does).
 func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	entrance := &lobby{}
+	entrance := &connLimiter{}
 	serve := s.http.Serve
 	if s.http.TLSConfig != nil {
 		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }

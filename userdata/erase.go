@@ -176,9 +176,9 @@ func (e *erasure) done(ctx context.Context, tx pgx.Tx, kind string, ids []int64,
 	return e.append(ctx, tx, events...)
 }
 
-// patience is how often a transaction about some items is tried, and how it locks their rows: several do not wait for one that is
+// attempts is how often a transaction about some items is tried, and how it locks their rows: several do not wait for one that is
 // locked.
-func patience(ids []int64) (tries uint, lock string) {
+func attempts(ids []int64) (tries uint, lock string) {
 	if len(ids) > 1 {
 		return 1, " FOR UPDATE NOWAIT"
 	}
@@ -187,7 +187,7 @@ func patience(ids []int64) (tries uint, lock string) {
 
 // instances erases process instances.
 func (e *erasure) instances(ctx context.Context, ids []int64) error {
-	tries, lock := patience(ids)
+	tries, lock := attempts(ids)
 	return e.transactUpTo(ctx, tries, func(tx pgx.Tx) error {
 		there, err := readInstances(ctx, tx, ids, lock)
 		if err != nil {
@@ -264,7 +264,7 @@ var errKept = errors.New("a trigger or rule of its table keeps it")
 
 // orphans erases orphan tasks. One that by now belongs to a process instance, or does not exist, is reported.
 func (e *erasure) orphans(ctx context.Context, ids []int64) error {
-	tries, lock := patience(ids)
+	tries, lock := attempts(ids)
 	return e.transactUpTo(ctx, tries, func(tx pgx.Tx) error {
 		r := &remover{tx: tx}
 		orphans, events, err := r.sort(ctx, ids, lock)

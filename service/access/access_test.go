@@ -94,7 +94,7 @@ func TestTokensAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(secret string) string {
-		guard.tokens.looked = time.Time{} // a second has passed
+		guard.tokens.loaded = time.Time{} // a second has passed
 		c, err := guard.Identify(t.Context(), "host", nil, []string{"Bearer " + secret})
 		if err != nil {
 			return "nobody"
@@ -135,7 +135,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 	serves := func(want tls.Certificate) {
 		t.Helper()
-		pair.looked = time.Time{}
+		pair.loaded = time.Time{}
 		if got := pair.get(); !bytes.Equal(got.Certificate[0], want.Certificate[0]) {
 			t.Error("it serves another certificate")
 		}
@@ -165,7 +165,7 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(ca *testca.CA) error {
-		guard.certificates.authorities.looked = time.Time{}
+		guard.certificates.authorities.loaded = time.Time{}
 		_, err := guard.Identify(t.Context(), "host", []*x509.Certificate{ca.Client("me").Leaf}, nil)
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// lookEvery is how often files are checked for changes at most, when they are used.
-const lookEvery = time.Second
+// reloadEvery is how often files are checked for changes at most, when they are used.
+const reloadEvery = time.Second
 
 // file is a value that is parsed from one or more files, and again when they change. As long as the new content is invalid,
 // for example while only one of two files has been replaced, the previous value is kept.
@@ -21,7 +21,7 @@ type file[T any] struct {
 	parse func(contents ...[]byte) (T, error)
 
 	mu     sync.Mutex
-	looked time.Time
+	loaded time.Time
 	read   []byte // all contents, whether or not they could be parsed
 	value  T
 }
@@ -29,24 +29,24 @@ type file[T any] struct {
 // open reads files for the first time; then an invalid file is an error.
 func open[T any](log *slog.Logger, parse func(contents ...[]byte) (T, error), names ...string) (*file[T], error) {
 	f := &file[T]{log: log, names: names, parse: parse}
-	return f, f.look()
+	return f, f.reload()
 }
 
 // get is the current value.
 func (f *file[T]) get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if time.Since(f.looked) >= lookEvery {
-		if err := f.look(); err != nil {
+	if time.Since(f.loaded) >= reloadEvery {
+		if err := f.reload(); err != nil {
 			f.log.Error("a file can not be used; what it said before still holds", "error", err)
 		}
 	}
 	return f.value
 }
 
-// look reads the files, and parses them if they have changed.
-func (f *file[T]) look() error {
-	f.looked = time.Now()
+// reload reads the files, and parses them if they have changed.
+func (f *file[T]) reload() error {
+	f.loaded = time.Now()
 	var contents [][]byte
 	for _, name := range f.names {
 		content, err := os.ReadFile(name)

@@ -57,7 +57,7 @@ func TestRevokedCertificates(t *testing.T) {
 			write(t, path, test.lists)
 		}
 		for cert, says := range map[*tls.Certificate]string{&good: test.good, &bad: test.bad} {
-			guard.certificates.revocations.looked = time.Time{} // a second has passed
+			guard.certificates.revocations.loaded = time.Time{} // a second has passed
 			_, err := guard.Identify(t.Context(), "host", []*x509.Certificate{cert.Leaf}, nil)
 			if says == "" && err != nil || says != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), says)) {
 				t.Errorf("%s: %v, want %q", cert.Leaf.Subject, err, says)

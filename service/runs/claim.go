@@ -18,9 +18,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// patience is how long a short transaction of the service's own may take, or half the lease if that is shorter: a connection that
+// shortTimeout is how long a short transaction of the service's own may take, or half the lease if that is shorter: a connection that
 // does not answer must not block a replica forever.
-const patience = 10 * time.Second
+const shortTimeout = 10 * time.Second
 
 // claim is a run that this replica holds.
 type claim struct {
@@ -35,10 +35,10 @@ type claim struct {
 	succeeded       map[string]bool
 	failed          bool            // a task of it has
 	unmet           map[string]bool // its tasks that have failed, or were not run for want of another
-	gaveUp          bool            // after too many setbacks
+	gaveUp          bool            // after too many failed attempts
 	cursor          purge.Cursor
 	resumed         bool        // someone had it before
-	setbacks        int         // how often in a row it was resumed without progress
+	failedAttempts  int         // how often in a row it was resumed without progress
 	reason          string      // why it was last resumed
 	leaseUntil      time.Time   // by the database's clock, as claimed
 	progressed      atomic.Bool // here, since it was claimed
@@ -105,7 +105,7 @@ func (m *Manager) take(ctx context.Context) (*claim, error) {
 func (m *Manager) claim(ctx context.Context, which, reason, told string, args ...any) (*claim, error) {
 	asked := time.Now()
 	var c *claim
-	err := m.within(ctx, m.patience, func(ctx context.Context) (err error) {
+	err := m.within(ctx, m.shortTimeout, func(ctx context.Context) (err error) {
 		c, err = m.tryClaim(ctx, which, reason, told, args...)
 		return err
 	})
@@ -116,7 +116,7 @@ func (m *Manager) claim(ctx context.Context, which, reason, told string, args ..
 		return nil, err
 	}
 	if c != nil && c.reason != told {
-		m.metrics.setbacks.Inc()
+		m.metrics.failedAttempts.Inc()
 	}
 	return c, nil
 }
@@ -126,7 +126,7 @@ func (m *Manager) claim(ctx context.Context, which, reason, told string, args ..
 func (m *Manager) verify(ctx context.Context, c *claim, until time.Time, err error) error {
 	errMine := errors.New("it stands")
 	for time.Now().Before(until) && ctx.Err() == nil {
-		found := m.within(ctx, m.patience, func(ctx context.Context) error {
+		found := m.within(ctx, m.shortTimeout, func(ctx context.Context) error {
 			return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { // which ends in a ROLLBACK: a COMMIT might wait as well
 				var mine bool
 				// The lock waits until the claim's transaction has ended.
@@ -171,7 +171,7 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 			FROM waiting WHERE run.id = waiting.id
 			RETURNING run.id::text, epoch, before > 0, lease_until, dry_run, continue_on_error, reference_time, setbacks, trace_parent, waiting.state, waiting.holder`,
 			append(args, m.lease.Microseconds(), m.replica)...).
-			Scan(&got.id, &got.epoch, &got.resumed, &got.leaseUntil, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.setbacks, &got.traceParent, &state, &holder)
+			Scan(&got.id, &got.epoch, &got.resumed, &got.leaseUntil, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.failedAttempts, &got.traceParent, &state, &holder)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -202,7 +202,7 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 				return nil
 			}
 			event.Level = severity.Warning
-			event.Message = fmt.Sprintf("%s; %s (without progress: %d of at most %d times)", got.reason, event.Message, got.setbacks, maxSetbacks)
+			event.Message = fmt.Sprintf("%s; %s (without progress: %d of at most %d times)", got.reason, event.Message, got.failedAttempts, maxFailedAttempts)
 		}
 		if err := appendEvents(ctx, tx, got.id, got.epoch, event); err != nil {
 			return err

@@ -116,7 +116,7 @@ func (m *Manager) ended(r *Run) {
 
 // stood reports whether a run's last transaction is committed of which the COMMIT was not answered.
 func (m *Manager) stood(ctx context.Context, ended *Run) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortTimeout)
 	defer cancel()
 	run, err := m.Get(ctx, ended.ID)
 	return err == nil && run.EndTime != nil && run.EndTime.Equal(*ended.EndTime)

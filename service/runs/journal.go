@@ -312,9 +312,9 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 	return err
 }
 
-// tell writes progress events until the context ends. One that cannot be written does not end the run: the next batch finds
+// writeProgress writes progress events until the context ends. One that cannot be written does not end the run: the next batch finds
 // out why.
-func (j *journal) tell(ctx context.Context) {
+func (j *journal) writeProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()
 	for quiet := 1; ; quiet++ {

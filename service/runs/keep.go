@@ -15,7 +15,7 @@ const scheduler = "schedule"
 // keep starts a scheduled run that is due, or that was left pending by a replica that does not keep the schedule, and
 // stores the default schedule if there is none yet. Whichever replica comes first does it.
 func (m *Manager) keep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, shortTimeout)
 	defer cancel()
 	var due, left bool
 	err := m.pool.QueryRow(ctx, `SELECT COALESCE(enabled AND next_run_time <= clock_timestamp(), false),

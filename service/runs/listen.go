@@ -68,7 +68,7 @@ func notification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, er
 	if err == nil || waiting.Err() == nil || ctx.Err() != nil {
 		return n, err
 	}
-	asking, stop := context.WithTimeout(ctx, patience)
+	asking, stop := context.WithTimeout(ctx, shortTimeout)
 	defer stop()
 	return nil, conn.Ping(asking)
 }

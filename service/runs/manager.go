@@ -54,7 +54,7 @@ type Config struct {
 type Manager struct {
 	pool, calls  *pgxpool.Pool
 	lease        time.Duration
-	patience     time.Duration
+	shortTimeout time.Duration
 	replica      string
 	log          *slog.Logger
 	keepSchedule bool
@@ -79,7 +79,7 @@ func New(c Config) *Manager {
 	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), settings: c.Settings, wake: make(chan struct{}, 1),
 		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
-	m.patience = min(patience, m.lease/2) // of a claim that was waited for in vain, some of the lease is left
+	m.shortTimeout = min(shortTimeout, m.lease/2) // of a claim that was waited for in vain, some of the lease is left
 	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m.metrics = newMetrics(m.measured)
 	measurePools(m.measured, m.pool, m.calls)

@@ -24,17 +24,17 @@ var (
 // metrics are what this replica did and encountered since it started: they are updated after the COMMIT, and only by what is
 // known to be committed. The exact account is that of the run.
 type metrics struct {
-	runs         *prometheus.CounterVec
-	runSeconds   *prometheus.HistogramVec
-	tasks        *prometheus.CounterVec
-	taskSeconds  *prometheus.HistogramVec
-	deleted      *prometheus.CounterVec
-	updated      *prometheus.CounterVec
-	dropped      *prometheus.CounterVec
-	batchSeconds *prometheus.HistogramVec
-	throttled    *prometheus.CounterVec
-	retries      *prometheus.CounterVec
-	setbacks     prometheus.Counter
+	runs           *prometheus.CounterVec
+	runSeconds     *prometheus.HistogramVec
+	tasks          *prometheus.CounterVec
+	taskSeconds    *prometheus.HistogramVec
+	deleted        *prometheus.CounterVec
+	updated        *prometheus.CounterVec
+	dropped        *prometheus.CounterVec
+	batchSeconds   *prometheus.HistogramVec
+	throttled      *prometheus.CounterVec
+	retries        *prometheus.CounterVec
+	failedAttempts prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -46,17 +46,17 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{label})
 	}
 	m := &metrics{
-		runs:         counter("cleanupd_runs_total", "Runs that this replica ended, by state.", "state", "dry_run"),
-		runSeconds:   histogram("cleanupd_run_duration_seconds", "How long runs that this replica ended took, from their first start.", runBuckets, "dry_run"),
-		tasks:        counter("cleanupd_tasks_total", "Tasks of runs, but for dry ones, that this replica ended, by state; skipped: there was nothing to work on.", "task", "state"),
-		taskSeconds:  histogram("cleanupd_task_duration_seconds", "How long tasks of runs, but for dry ones, took, from their first start.", taskBuckets, "task"),
-		deleted:      counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
-		updated:      counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
-		dropped:      counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
-		batchSeconds: histogram("cleanupd_batch_duration_seconds", "How long batches that changed something took, from BEGIN to the answer to COMMIT.", batchBuckets, "task"),
-		throttled:    counter("cleanupd_throttled_seconds_total", "Seconds that batches waited so as not to be in the way, by reason.", "reason"),
-		retries:      counter("cleanupd_retries_total", "What was tried again after what passes by itself, such as a deadlock, by SQLSTATE.", "sqlstate"),
-		setbacks:     f.NewCounter(prometheus.CounterOpts{Name: "cleanupd_run_setbacks_total", Help: "Runs that this replica took up again after the database, or another replica, had failed them."}),
+		runs:           counter("cleanupd_runs_total", "Runs that this replica ended, by state.", "state", "dry_run"),
+		runSeconds:     histogram("cleanupd_run_duration_seconds", "How long runs that this replica ended took, from their first start.", runBuckets, "dry_run"),
+		tasks:          counter("cleanupd_tasks_total", "Tasks of runs, but for dry ones, that this replica ended, by state; skipped: there was nothing to work on.", "task", "state"),
+		taskSeconds:    histogram("cleanupd_task_duration_seconds", "How long tasks of runs, but for dry ones, took, from their first start.", taskBuckets, "task"),
+		deleted:        counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
+		updated:        counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
+		dropped:        counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
+		batchSeconds:   histogram("cleanupd_batch_duration_seconds", "How long batches that changed something took, from BEGIN to the answer to COMMIT.", batchBuckets, "task"),
+		throttled:      counter("cleanupd_throttled_seconds_total", "Seconds that batches waited so as not to be in the way, by reason.", "reason"),
+		retries:        counter("cleanupd_retries_total", "What was tried again after what passes by itself, such as a deadlock, by SQLSTATE.", "sqlstate"),
+		failedAttempts: f.NewCounter(prometheus.CounterOpts{Name: "cleanupd_run_setbacks_total", Help: "Runs that this replica took up again after the database, or another replica, had failed them."}),
 	}
 	m.begin()
 	return m

@@ -30,7 +30,7 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 	}
 	for excused := what == ""; ; {
 		if !excused {
-			excused = m.excuse(ctx, c) == nil
+			excused = m.discountAttempt(ctx, c) == nil
 		}
 		select {
 		case <-ctx.Done():
@@ -67,7 +67,7 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 // before. If it ended here, by a COMMIT that was not answered, the end is recorded as if it had been.
 func (m *Manager) part(ctx context.Context, c *claim, reason error, text string) error {
 	var here *Run
-	err := m.within(ctx, m.patience, func(ctx context.Context) error {
+	err := m.within(ctx, m.shortTimeout, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 			var (
 				state State
@@ -97,10 +97,10 @@ func (m *Manager) part(ctx context.Context, c *claim, reason error, text string)
 	return err
 }
 
-// excuse makes a claim one whose worker has not confirmed its start, so that whoever claims the run next counts no setback. It
+// discountAttempt makes a claim one whose worker has not confirmed its start, so that whoever claims the run next counts no failed attempt. It
 // counts as progress what there was. It waits for no standby.
-func (m *Manager) excuse(ctx context.Context, c *claim) error {
-	return m.within(ctx, m.patience, func(ctx context.Context) error {
+func (m *Manager) discountAttempt(ctx context.Context, c *claim) error {
+	return m.within(ctx, m.shortTimeout, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = off")
 			if err != nil {

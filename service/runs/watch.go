@@ -147,7 +147,7 @@ func (m *Manager) keepReading(ctx context.Context, t *tail) {
 // read fills the tail's ring until it is stopped, and checks that what is in it remains in the stored log.
 func (m *Manager) read(ctx context.Context, t *tail) error {
 	for {
-		reading, stop := context.WithTimeout(ctx, patience)
+		reading, stop := context.WithTimeout(ctx, shortTimeout)
 		_, events, err := readLog(reading, m.calls, t.runID, t.ring.last(), pageSize)
 		stop()
 		switch {
@@ -160,7 +160,7 @@ func (m *Manager) read(ctx context.Context, t *tail) error {
 			return err
 		case t.failures.IsZero():
 			t.failures = time.Now()
-		case time.Since(t.failures) > patience:
+		case time.Since(t.failures) > shortTimeout:
 			return err
 		}
 		if len(events) == pageSize {

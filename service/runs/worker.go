@@ -29,9 +29,9 @@ const pollEvery = 2 * time.Second
 // grace is how long a stopping replica lets the current statement go on.
 const grace = 10 * time.Second
 
-// maxSetbacks is how often in a row a run may be resumed without progress. Then its current task fails: it may be what brings
+// maxFailedAttempts is how often in a row a run may be resumed without progress. Then its current task fails: it may be what brings
 // the database, or the replica, down.
-const maxSetbacks = 10
+const maxFailedAttempts = 10
 
 // Work claims runs and executes them until the context ends; then it lets the current batches finish and releases
 // their runs. In addition it keeps the schedule and deletes old runs.
@@ -141,7 +141,7 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 		})
 	}
 	besides(func() { m.renew(beside, c, lose) })
-	besides(func() { j.tell(beside) })
+	besides(func() { j.writeProgress(beside) })
 	err := rescue.Call(func() error { return m.execute(working, c, j) })
 	rescue.Log(m.log, "run "+c.id, err)
 	stop()
@@ -165,7 +165,7 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 }
 
 func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
-	if c.setbacks > maxSetbacks && len(c.todo) > 0 {
+	if c.failedAttempts > maxFailedAttempts && len(c.todo) > 0 {
 		if err := c.giveUp(ctx, j); errors.Is(err, execute.ErrStopped) {
 			return err
 		} else if err != nil {
@@ -184,7 +184,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		todo = append(todo, tasks.Pipeline[i])
 	}
 	if c.resumed {
-		if err := m.outlast(ctx, c); err != nil {
+		if err := m.awaitPredecessor(ctx, c); err != nil {
 			return fmt.Errorf("%w: %w", execute.ErrLost, err)
 		}
 	}
@@ -192,12 +192,12 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Failed: c.unmet, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include, Log: m.log.With("run_id", c.id)}, j)
 }
 
-// giveUp fails the current task, or the next one, after too many setbacks.
+// giveUp fails the current task, or the next one, after too many failed attempts.
 func (c *claim) giveUp(ctx context.Context, j *journal) error {
 	if err := j.TaskStarted(ctx, c.todo[0]); err != nil {
 		return err
 	}
-	if err := j.TaskFinished(ctx, execute.Outcome{State: execute.Failed, Left: c.cursor.Stays(), Problem: fmt.Sprintf("given up after %d setbacks without progress, the last one: %s", c.setbacks, c.reason)}); err != nil {
+	if err := j.TaskFinished(ctx, execute.Outcome{State: execute.Failed, Left: c.cursor.Stays(), Problem: fmt.Sprintf("given up after %d setbacks without progress, the last one: %s", c.failedAttempts, c.reason)}); err != nil {
 		return err
 	}
 	c.unmet[c.todo[0]] = true
@@ -211,10 +211,10 @@ func (c *claim) lock() int64 {
 	return int64(binary.BigEndian.Uint64(id[8:]))
 }
 
-// outlast terminates a batch that the previous worker may still have open, and waits until it has ended: its locks would be
+// awaitPredecessor terminates a batch that the previous worker may still have open, and waits until it has ended: its locks would be
 // taken for those of others. The server notices a cut connection only after the statement, and a frozen worker's batch lasts
 // until its idle timeout.
-func (m *Manager) outlast(ctx context.Context, c *claim) error {
+func (m *Manager) awaitPredecessor(ctx context.Context, c *claim) error {
 	// If this role may not terminate it, waiting is enough.
 	_, _ = m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", c.lock())
 	if err := advisory.Squatted(ctx, m.pool, c.lock(), false); err != nil {

@@ -7,19 +7,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// discreet passes the statistics of calls on, without the messages of errors that the log does not have either: spans would hold
+// redacted passes the statistics of calls on, without the messages of errors that the log does not have either: spans would hold
 // them.
-type discreet struct{ stats.Handler }
+type redacted struct{ stats.Handler }
 
 type methodKey struct{}
 
 // TagRPC implements stats.Handler.
-func (d discreet) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+func (d redacted) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
 	return d.Handler.TagRPC(context.WithValue(ctx, methodKey{}, info.FullMethodName), info)
 }
 
 // HandleRPC implements stats.Handler.
-func (d discreet) HandleRPC(ctx context.Context, s stats.RPCStats) {
+func (d redacted) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	if end, ok := s.(*stats.End); ok && end.Error != nil {
 		method, _ := ctx.Value(methodKey{}).(string)
 		quiet := *end

@@ -12,11 +12,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
-// survivor ends a call that panics with INTERNAL, and logs the stack.
-type survivor struct{ log *slog.Logger }
+// recovery ends a call that panics with INTERNAL, and logs the stack.
+type recovery struct{ log *slog.Logger }
 
 // method is the handler of a unary method, with all that precedes its interceptors.
-func (s survivor) method(name string, next grpc.MethodHandler) grpc.MethodHandler {
+func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (resp any, err error) {
 		err = rescue.Call(func() (err error) { resp, err = next(srv, ctx, decode, interceptor); return err })
 		rescue.Log(s.log, short(name), err)
@@ -24,20 +24,20 @@ func (s survivor) method(name string, next grpc.MethodHandler) grpc.MethodHandle
 	}
 }
 
-func (s survivor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (s recovery) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	err = rescue.Call(func() (err error) { resp, err = handler(ctx, req); return err })
 	rescue.Log(s.log, short(info.FullMethod), err)
 	return resp, toStatus(ctx, err)
 }
 
-func (s survivor) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s recovery) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	err := rescue.Call(func() error { return handler(srv, stream) })
 	rescue.Log(s.log, short(info.FullMethod), err)
 	return toStatus(stream.Context(), err)
 }
 
 // handler is next for HTTP. A response that has begun is cut off.
-func (s survivor) handler(next http.Handler) http.Handler {
+func (s recovery) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &beginning{ResponseWriter: w}
 		err := rescue.Call(func() error { next.ServeHTTP(out, r); return nil })

@@ -20,16 +20,16 @@ const (
 	strangersChance = 250 * time.Millisecond
 )
 
-// lobby is where connections are strangers, until a call on them is authenticated.
-type lobby struct {
+// connLimiter is where connections are strangers, until a call on them is authenticated.
+type connLimiter struct {
 	mu        sync.Mutex
-	strangers []*visitor // the oldest first
+	strangers []*strangerConn // the oldest first
 }
 
-// visitor is a connection that a listener has accepted.
-type visitor struct {
+// strangerConn is a connection that a listener has accepted.
+type strangerConn struct {
 	net.Conn
-	lobby   *lobby
+	limiter *connLimiter
 	network string
 	since   time.Time
 	pace    atomic.Pointer[rate.Limiter]
@@ -40,10 +40,10 @@ type visitor struct {
 	leave func() // the connection is not one of its caller's any more; nil: it is a stranger
 }
 
-// doors is a listener whose connections are visitors of a lobby.
+// doors is a listener whose connections are visitors of a limiter.
 type doors struct {
 	net.Listener
-	lobby *lobby
+	limiter *connLimiter
 }
 
 // Accept implements net.Listener. While there are too many strangers the oldest gives way, after its chance to say who it is.
@@ -52,9 +52,9 @@ func (d doors) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &visitor{Conn: conn, lobby: d.lobby, network: networkOf(conn.RemoteAddr()), since: time.Now(), known: make(chan struct{}), gone: make(chan struct{})}
+	v := &strangerConn{Conn: conn, limiter: d.limiter, network: networkOf(conn.RemoteAddr()), since: time.Now(), known: make(chan struct{}), gone: make(chan struct{})}
 	v.pace.Store(strangersPace.limiter())
-	for first := d.lobby.take(v); first != nil; first = d.lobby.take(v) {
+	for first := d.limiter.take(v); first != nil; first = d.limiter.take(v) {
 		select {
 		case <-first.known:
 		case <-first.gone:
@@ -66,7 +66,7 @@ func (d doors) Accept() (net.Conn, error) {
 }
 
 // take takes a stranger in, or returns the one that must leave before.
-func (l *lobby) take(v *visitor) (first *visitor) {
+func (l *connLimiter) take(v *strangerConn) (first *strangerConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	same := 0
@@ -87,14 +87,14 @@ func (l *lobby) take(v *visitor) (first *visitor) {
 	return nil
 }
 
-func (l *lobby) remove(v *visitor) {
+func (l *connLimiter) remove(v *strangerConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.strangers = slices.DeleteFunc(l.strangers, func(s *visitor) bool { return s == v })
+	l.strangers = slices.DeleteFunc(l.strangers, func(s *strangerConn) bool { return s == v })
 }
 
 // Read implements net.Conn. Nothing is read faster than at the visitor's pace.
-func (v *visitor) Read(p []byte) (int, error) {
+func (v *strangerConn) Read(p []byte) (int, error) {
 	const most = 16 << 10
 	n, err := v.Conn.Read(p[:min(len(p), most)])
 	if wait := v.pace.Load().ReserveN(time.Now(), n).Delay(); wait > 0 {
@@ -116,14 +116,14 @@ func (v *visitor) Read(p []byte) (int, error) {
 }
 
 // Close implements net.Conn.
-func (v *visitor) Close() error {
+func (v *strangerConn) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	select {
 	case <-v.gone:
 	default:
 		close(v.gone)
-		v.lobby.remove(v)
+		v.limiter.remove(v)
 		if v.leave != nil {
 			v.leave()
 		}
@@ -132,7 +132,7 @@ func (v *visitor) Close() error {
 }
 
 // CloseWrite is for the HTTP server, which thereby lets a client read the response to a request that is too large.
-func (v *visitor) CloseWrite() error {
+func (v *strangerConn) CloseWrite() error {
 	if conn, ok := v.Conn.(interface{ CloseWrite() error }); ok {
 		return conn.CloseWrite()
 	}
@@ -140,12 +140,12 @@ func (v *visitor) CloseWrite() error {
 }
 
 // RemoteAddr implements net.Conn. By the address a call finds its connection.
-func (v *visitor) RemoteAddr() net.Addr { return origin{v.Conn.RemoteAddr(), v} }
+func (v *strangerConn) RemoteAddr() net.Addr { return origin{v.Conn.RemoteAddr(), v} }
 
 // origin is the address of a visitor.
 type origin struct {
 	net.Addr
-	visitor *visitor
+	visitor *strangerConn
 }
 
 // introduce makes the connection of a call one of a caller's: it is no stranger from then on. It fails if he has too many.
@@ -175,7 +175,7 @@ func (l *limits) introduce(ctx context.Context, who string) error {
 	v.leave = leave
 	v.pace.Store(a.bytes)
 	close(v.known)
-	v.lobby.remove(v)
+	v.limiter.remove(v)
 	return nil
 }
 

@@ -81,8 +81,8 @@ func (s *patientStream) serve(srv any, handler grpc.StreamHandler) error {
 	}
 }
 
-// patient limits how long each write may wait for the client. (http.Server.WriteTimeout would limit a whole stream.)
-func patient(next http.Handler) http.Handler {
+// withTimeouts limits how long each write may wait for the client. (http.Server.WriteTimeout would limit a whole stream.)
+func withTimeouts(next http.Handler) http.Handler {
 	most := stallTimeout
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &patientWriter{w, http.NewResponseController(w), most}
