@@ -51,7 +51,7 @@ func (t *task) sample(ctx context.Context, j plan.Job, parents []int64) (s purge
 	case len(ids) == 0:
 		return s, 0, nil
 	}
-	s.Keys = nil
+	s.Keys, s.ReadsOthers = nil, false
 	s.Where, s.Args = fmt.Sprintf("r.%s = ANY ($1::bigint[])", link), []any{ids}
 	return s, float64(len(parents)) / float64(len(ids)), nil
 }

@@ -161,7 +161,7 @@ func (t *task) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.Sw
 	}
 	s.Args = append(slices.Clone(s.Args), ids)
 	s.Where += " AND (" + fmt.Sprintf(e.Where, len(s.Args)) + ") IS NOT TRUE"
-	s.Older = nil
+	s.Older, s.ReadsOthers = nil, true
 	if e.Elsewhere && !s.Elsewhere {
 		s.Elsewhere, j.Place = true, plan.JudgedElsewhere
 	}

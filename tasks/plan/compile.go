@@ -93,7 +93,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 	if err != nil || where == "" {
 		return err
 	}
-	job.Where, job.Args = where, slices.Clone(c.args)
+	job.Where, job.Args, job.ReadsOthers = where, slices.Clone(c.args), c.readsOthers || s.step.Dependent()
 	job.Limit = cmp.Or(s.step.Limit, defaultLimit)
 	for _, a := range s.step.Update {
 		if !table.Has(a.Column) { // an unused parameter of its value would have no known type

@@ -17,7 +17,9 @@ type compiler struct {
 	plan  *Plan
 	table *campaign.Table
 	args  []any
-	// elsewhere says that the SQL reads a distributed table, which no statement by TIDs can.
+	// readsOthers says that the SQL reads other tables.
+	readsOthers bool
+	// elsewhere says that it reads a distributed table, which no statement by TIDs can.
 	elsewhere bool
 	// orphans are the links of the rules; onlyOrphans says that no rule is without one.
 	orphans     []Orphan
@@ -60,6 +62,7 @@ func (c *compiler) first(r row, columns ...string) string {
 // reads records that the SQL reads another table.
 func (c *compiler) reads(t *campaign.Table) {
 	c.needsRights(t, "SELECT")
+	c.readsOthers = true
 	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
 }
 

@@ -34,7 +34,7 @@ func TestEstimate(t *testing.T) {
 	small, large := rows(t, 10_000), rows(t, 300_000)
 	large.Do("CREATE TABLE other (id int); INSERT INTO other SELECT generate_series(1, 100000)")
 	orphans := obsolete
-	orphans.Where = "old AND NOT EXISTS (SELECT FROM other AS o WHERE o.id = r.id)"
+	orphans.Where, orphans.ReadsOthers = "old AND NOT EXISTS (SELECT FROM other AS o WHERE o.id = r.id)", true
 	for _, c := range []struct {
 		name     string
 		db       *pgtest.DB

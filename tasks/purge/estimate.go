@@ -3,7 +3,6 @@ package purge
 import (
 	"context"
 	"fmt"
-	"strings"
 )
 
 // sampleBlocks is how much of a table is read for an estimate: 8 MiB.
@@ -37,7 +36,7 @@ func (sw *sweep) estimate(ctx context.Context) (rows int64, ok bool, err error) 
 	case blocks <= sampleBlocks:
 		err := sw.read(ctx, []any{&rows}, sw.count("")+" WHERE "+sw.Where, sw.Args...)
 		return rows, err == nil, err
-	case strings.Contains(sw.Where, "SELECT") && sw.Keys == nil || sw.Paired != nil:
+	case sw.ReadsOthers && sw.Keys == nil || sw.Paired != nil:
 		share := float64(sampleBlocks) / float64(blocks)
 		err := sw.read(ctx, []any{&rows}, fmt.Sprintf("%s WHERE %s", sw.count(fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)), sw.Where), sw.Args...)
 		return int64(float64(rows) / share), err == nil, err

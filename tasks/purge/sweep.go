@@ -25,6 +25,8 @@ type Sweep struct {
 	// Where is the condition, over the table as r, with the parameters $1, $2 … of Args.
 	Where string
 	Args  []any
+	// ReadsOthers says that Where reads other tables, too.
+	ReadsOthers bool
 	// Set is what an UPDATE assigns, in the same terms as Where, which must no longer match an updated row; nil: the rows
 	// are deleted.
 	Set []Assignment
