@@ -20,6 +20,7 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(fo
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "cleanupd",
+		Version:       programVersion(),
 		Short:         "Keeps a Campaign database on PostgreSQL from growing without end",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -31,11 +32,12 @@ func newRoot() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("cleanupd {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newServe(), newMigrate(), newRun(), newRuns(), newMidSourcing(), newUserData(), newAudit(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newMigrate(), newRun(), newRuns(), newTasks(), newOptions(), newSchedule(), newMidSourcing(), newUserData(), newAudit(), newDemo(), newVersion())
 	for _, cmd := range root.Commands() {
 		offerEnvironment(cmd)
 	}
@@ -88,6 +90,14 @@ func readEnvironment(flags *pflag.FlagSet) (err error) {
 // variable is the environment variable of a flag.
 func variable(flag string) string {
 	return "CLEANUPD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// noCommand refuses arguments of a command that has commands of its own.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s has no command %q; see cleanupd %[1]s --help", cmd.Name(), args[0])
+	}
+	return nil
 }
 
 // noArguments refuses arguments where there are only flags.

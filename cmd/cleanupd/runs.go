@@ -2,8 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +15,7 @@ func newRuns() *cobra.Command {
 	var (
 		server target
 		limit  int32
+		output format
 	)
 	listRuns := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 		if err := checkLimit(limit, service.MaxRuns); err != nil {
@@ -26,7 +26,7 @@ func newRuns() *cobra.Command {
 			return err
 		}
 		defer tellOfMore(cmd.ErrOrStderr(), out.GetNextPageToken(), service.MaxRuns)
-		return printRuns(cmd.OutOrStdout(), out.GetRuns())
+		return output.print(cmd.OutOrStdout(), out, runsTable(out.GetRuns()))
 	})
 	list := &cobra.Command{
 		Use:   "list",
@@ -37,15 +37,11 @@ func newRuns() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs [list | watch ID | cancel ID]",
 		Short: "List, watch and cancel the runs of a server",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("runs has no command %q; see cleanupd runs --help", args[0])
-			}
-			return nil
-		},
-		RunE: listRuns,
+		Args:  noCommand,
+		RunE:  listRuns,
 	}
 	server.flags(cmd)
+	output.flag(cmd)
 	limitFlag(cmd.Flags(), &limit, "of the newest", service.MaxRuns)
 	limitFlag(list.Flags(), &limit, "of the newest", service.MaxRuns)
 	cmd.AddCommand(
@@ -90,9 +86,9 @@ func oneID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func printRuns(w io.Writer, list []*cleanupv1.Run) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUN\tSTATE\tCREATED\tTOOK\tROWS DELETED\tLEFT\tERROR")
+// runsTable is a row for each run.
+func runsTable(list []*cleanupv1.Run) [][]string {
+	table := [][]string{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "LEFT", "ERROR"}}
 	for _, r := range list {
 		var deleted int64
 		for _, t := range r.GetResults() {
@@ -106,7 +102,7 @@ func printRuns(w io.Writer, list []*cleanupv1.Run) error {
 		if r.GetDryRun() {
 			state += " (dry)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, deleted, left(r.GetResults()...), oneLine(r.GetError()))
+		table = append(table, []string{r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, strconv.FormatInt(deleted, 10), left(r.GetResults()...), oneLine(r.GetError())})
 	}
-	return table.Flush()
+	return table
 }

@@ -13,14 +13,18 @@ import (
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	for command, parts := range map[string][]string{
-		"": {"serve", "migrate", "run", "runs", "demo", "version"},
+		"": {"serve", "migrate", "run", "runs", "tasks", "options", "schedule", "demo", "version"},
 		"serve": {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers",
 			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--related-list-table", "--include", "$CLEANUPD_INCLUDE", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
 			"--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-crl", "--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim", "--insecure"},
 		"migrate":                {"--database-url", "$CLEANUPD_DATABASE_URL", "(required without --forms-database-url)"},
 		"run":                    {"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--continue-on-error", "--max-duration", "--detach", "--tls", "--tls-ca", "--client-cert", "--client-key", "$CLEANUPD_TOKEN"},
-		"runs":                   {"list", "watch", "cancel", "--server", "--limit"},
+		"runs":                   {"list", "watch", "cancel", "--server", "--limit", "--output"},
 		"runs cancel":            {"ID", "$CLEANUPD_SERVER"},
+		"tasks":                  {"--output", "json", "yaml", "$CLEANUPD_OUTPUT"},
+		"options":                {"get", "set", "reset", "--output"},
+		"options set":            {"NAME=VALUE", "--etag", "cleanupd options set broadLogPurgeDelayDays=120"},
+		"schedule set":           {"--cron", "--once", "--time-zone", "--enabled", "--max-duration", "--continue-on-error", "Europe/Berlin"},
 		"mid-sourcing":           {"leftovers", "$CLEANUPD_SERVER"},
 		"mid-sourcing leftovers": {"--account", "--limit"},
 		"userdata":               {"find", "erase", "receipts", "$CLEANUPD_SERVER"},
@@ -186,8 +190,9 @@ func TestEnvironment(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	if code, out, _ := cleanupd(t, "version"); code != 0 || !strings.HasPrefix(out, "cleanupd ") {
-		t.Errorf("%d %s", code, out)
+	_, want, _ := cleanupd(t, "version")
+	if code, out, _ := cleanupd(t, "--version"); code != 0 || out != want || !strings.HasPrefix(out, "cleanupd ") {
+		t.Errorf("%d %s, want %s", code, out, want)
 	}
 }
 

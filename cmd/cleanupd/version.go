@@ -13,12 +13,17 @@ func newVersion() *cobra.Command {
 		Short: "Print the version of this program",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version, goVersion := "unknown", ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				version, goVersion = info.Main.Version, info.GoVersion
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cleanupd %s (%s)\n", version, goVersion)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cleanupd %s\n", programVersion())
 			return err
 		},
 	}
+}
+
+// programVersion is the version of this program, and of Go.
+func programVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return fmt.Sprintf("%s (%s)", info.Main.Version, info.GoVersion)
 }

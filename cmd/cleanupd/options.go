@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
+
+func newOptions() *cobra.Command {
+	var (
+		server target
+		output format
+		etag   string
+	)
+	get := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		out, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
+		if err != nil {
+			return err
+		}
+		return printOptions(cmd, &output, out, out)
+	})
+	set := func(change func(args []string) (*cleanupv1.SetOptionsRequest, error)) func(*cobra.Command, []string) error {
+		return withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+			in, err := change(args)
+			if err != nil {
+				return err
+			}
+			in.Etag = etag
+			out, err := client.SetOptions(cmd.Context(), in)
+			if err != nil {
+				return err
+			}
+			return printOptions(cmd, &output, out, &cleanupv1.GetOptionsResponse{Options: out.GetOptions(), Defaults: out.GetDefaults(), Customized: out.GetCustomized(), Invalid: out.GetInvalid()})
+		})
+	}
+	cmd := &cobra.Command{
+		Use:   "options [get | set NAME=VALUE … | reset NAME …]",
+		Short: "Show and change the retention options, which are kept in XtkOption",
+		Args:  noCommand,
+		RunE:  get,
+	}
+	changing := []*cobra.Command{
+		{
+			Use:     "set NAME=VALUE …",
+			Short:   "Change options; those that are not named stay as they are",
+			Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options set storageOptimization=ANALYZE",
+			RunE:    set(changedOptions),
+		},
+		{
+			Use:     "reset NAME …",
+			Short:   "Give options their defaults again, by deleting their rows",
+			Example: "  cleanupd options reset broadLogPurgeDelayDays",
+			RunE:    set(resetOptions),
+		},
+	}
+	cmd.AddCommand(&cobra.Command{Use: "get", Short: "Show the options in force", Example: "  cleanupd options get -o yaml", Args: noArguments, RunE: get})
+	for _, c := range changing {
+		c.Args = someOptions
+		c.Flags().StringVar(&etag, "etag", "", "change nothing if the options have changed since they had this etag")
+		cmd.AddCommand(c)
+	}
+	server.flags(cmd)
+	output.flag(cmd)
+	return cmd
+}
+
+// someOptions refuses to change nothing.
+func someOptions(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("%s takes at least one option; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+	}
+	return nil
+}
+
+// optionField is the field of an option, by its name in JSON or in the API's messages.
+func optionField(name string) (protoreflect.FieldDescriptor, error) {
+	var known []string
+	for i := range optionFields.Len() {
+		f := optionFields.Get(i)
+		if f.JSONName() == name || string(f.Name()) == name {
+			return f, nil
+		}
+		known = append(known, f.JSONName())
+	}
+	return nil, usagef("there is no option %q; there are %s", name, strings.Join(known, ", "))
+}
+
+// changedOptions is the request that sets NAME=VALUE.
+func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
+	in := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
+	values := map[string]any{}
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || value == "" {
+			return nil, usagef("%q is not NAME=VALUE", arg)
+		}
+		f, err := optionField(name)
+		if err != nil {
+			return nil, err
+		}
+		values[f.JSONName()] = json.RawMessage(strconv.Quote(value))
+		if f.Kind() == protoreflect.EnumKind {
+			values[f.JSONName()] = "STORAGE_OPTIMIZATION_" + strings.TrimPrefix(strings.ToUpper(value), "STORAGE_OPTIMIZATION_")
+		}
+		in.UpdateMask.Paths = append(in.UpdateMask.Paths, string(f.Name()))
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	if err := protojson.Unmarshal(text, in.GetOptions()); err != nil {
+		return nil, usagef("%s: a delay is a number of days, storageOptimization is VACUUM_ANALYZE, ANALYZE or NONE", strings.Join(args, " "))
+	}
+	return in, nil
+}
+
+// resetOptions is the request that resets options by name.
+func resetOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
+	in := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
+	for _, name := range args {
+		f, err := optionField(name)
+		if err != nil {
+			return nil, err
+		}
+		in.UpdateMask.Paths = append(in.UpdateMask.Paths, string(f.Name()))
+	}
+	return in, nil
+}
+
+// printOptions prints the options of an answer, and tells of those that are stored, but not used.
+func printOptions(cmd *cobra.Command, output *format, answer proto.Message, o *cleanupv1.GetOptionsResponse) error {
+	table := [][]string{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
+	for i := range optionFields.Len() {
+		f := optionFields.Get(i)
+		stored := ""
+		if slices.Contains(o.GetCustomized().GetPaths(), string(f.Name())) {
+			stored = "yes"
+		}
+		table = append(table, []string{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored})
+	}
+	for _, invalid := range o.GetInvalid() {
+		name := invalid.GetField()
+		if f, err := optionField(name); err == nil {
+			name = f.JSONName()
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, invalid.GetReason())
+	}
+	return output.print(cmd.OutOrStdout(), answer, table)
+}
+
+// optionValue is a value for people; empty: there is none.
+func optionValue(o *cleanupv1.Options, f protoreflect.FieldDescriptor) string {
+	if !o.ProtoReflect().Has(f) {
+		return ""
+	}
+	value := o.ProtoReflect().Get(f)
+	switch {
+	case f.Kind() == protoreflect.EnumKind:
+		return strings.TrimPrefix(string(f.Enum().Values().ByNumber(value.Enum()).Name()), "STORAGE_OPTIMIZATION_")
+	case f.Kind() == protoreflect.MessageKind:
+		return value.Message().Interface().(*timestamppb.Timestamp).AsTime().Format("2006-01-02 15:04 UTC")
+	}
+	return fmt.Sprintf("%d days", value.Int())
+}
