@@ -16,12 +16,13 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// patience is how long a client tries to resume watching a run whose server is gone.
-const patience = time.Minute
+// comeBackFor is how long a client tries to resume watching a run whose server is gone.
+const comeBackFor = time.Minute
 
 // following receives a run's events, and resumes when the server that sends them is replaced, or the log that has them.
 type following struct {
 	ctx        context.Context
+	server     string // its address
 	client     cleanupv1.CleanupServiceClient
 	receive    func() (*cleanupv1.RunEvent, error)
 	runID      string
@@ -40,7 +41,7 @@ func follow(w io.Writer, f *following) error {
 	case f.gone:
 		return fmt.Errorf("run %s is gone: the database lost it, as in a failover to a standby that lagged, or it was deleted", f.runID)
 	case f.ctx.Err() != nil:
-		return fmt.Errorf("run %[1]s goes on: cleanupd runs watch %[1]s shows it, cleanupd runs cancel %[1]s stops it", f.runID)
+		return fmt.Errorf("run %[1]s goes on: cleanupd runs watch %[1]s --server %[2]s shows it, cleanupd runs cancel %[1]s --server %[2]s stops it", f.runID, f.server)
 	case err != nil:
 		return fmt.Errorf("%w; run %[2]s may go on: cleanupd runs watch %[2]s --server OTHER shows it by another replica", err, f.runID)
 	}
@@ -104,5 +105,5 @@ func (f *following) comeBack(lost error) (*cleanupv1.RunEvent, error) {
 			return nil, backoff.Permanent(err)
 		}
 		return e, err
-	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(patience))
+	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(comeBackFor))
 }

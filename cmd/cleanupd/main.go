@@ -22,7 +22,11 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the whole program. It returns the exit status: 0 for success, 2 for a mistake on the command line, otherwise 1.
+// interrupted is the exit status of a command that was interrupted, as by Ctrl-C: as shells have it.
+const interrupted = 130
+
+// run is the whole program. It returns the exit status: 0 for success, 2 for a mistake on the command line, 130 for a command that was
+// interrupted, otherwise 1.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
@@ -36,8 +40,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "cleanupd:", oneLine(problem.Error()))
 	}
 	var usage *usageError
-	if errors.As(err, &usage) {
+	switch {
+	case errors.As(err, &usage):
 		return 2
+	case ctx.Err() != nil:
+		return interrupted
 	}
 	return 1
 }

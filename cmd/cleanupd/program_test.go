@@ -125,7 +125,7 @@ func TestInterruptedClient(t *testing.T) {
 	go func() { ended <- run(ctx, []string{"run", "--server", r.grpc, "--task", "audit-trail"}, out, errs) }()
 	id := out.wait(ctx, `Run (\S+) began`)[1]
 	interrupt()
-	if code := <-ended; code != 1 || errs.wait(t.Context(), "run "+id+" goes on: cleanupd runs watch "+id) == nil {
+	if code := <-ended; code != 130 || errs.wait(t.Context(), "run "+id+" goes on: cleanupd runs watch "+id+" --server "+r.grpc) == nil {
 		t.Errorf("%d", code)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {

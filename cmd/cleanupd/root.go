@@ -24,13 +24,8 @@ func newRoot() *cobra.Command {
 		Short:         "Keeps a Campaign database on PostgreSQL from growing without end",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q; see cleanupd --help", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          noCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("cleanupd {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -52,7 +47,7 @@ func newRoot() *cobra.Command {
 // aCommand accepts a command, or nothing: the library's help treats an unknown one like none.
 func aCommand(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
-		return usagef("unknown command %q; see cleanupd --help", strings.Join(args, " "))
+		return unknownCommand(cmd.Root(), strings.Join(args, " "))
 	}
 	return nil
 }
@@ -95,9 +90,19 @@ func variable(flag string) string {
 // noCommand refuses arguments of a command that has commands of its own.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s has no command %q; see cleanupd %[1]s --help", cmd.Name(), args[0])
+		return unknownCommand(cmd, args[0])
 	}
 	return nil
+}
+
+// unknownCommand says that a command has no such command, and which ones have similar names.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	hint := ""
+	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
+		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(similar, " or "))
+	}
+	return usagef("%s has no command %q%s; see %[1]s --help", cmd.CommandPath(), name, hint)
 }
 
 // noArguments refuses arguments where there are only flags.

@@ -20,7 +20,7 @@ func newRun() *cobra.Command {
 		Short: "Start a run on a server and show its progress",
 		Long: "Start a run on a server and show its progress: a line per task, with the time left if the number of\n" +
 			"rows is known, and a table at the end. Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
-			"The exit status is 1 if the run did not succeed.",
+			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
 		Args: noArguments,
 		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			if cmd.Flags().Changed("max-duration") {
@@ -33,7 +33,7 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return follow(cmd.OutOrStdout(), &following{ctx: cmd.Context(), client: client, receive: received(stream)})
+			return follow(cmd.OutOrStdout(), &following{ctx: cmd.Context(), server: server.address, client: client, receive: received(stream)})
 		}),
 	}
 	server.flags(cmd)

@@ -55,7 +55,7 @@ func newRuns() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return follow(cmd.OutOrStdout(), &following{ctx: cmd.Context(), client: client, receive: received(stream)})
+				return follow(cmd.OutOrStdout(), &following{ctx: cmd.Context(), server: server.address, client: client, receive: received(stream)})
 			}),
 		},
 		&cobra.Command{
