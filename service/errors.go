@@ -88,7 +88,7 @@ func toStatus(ctx context.Context, err error) error {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		return withCause(codes.Unavailable, "the rows are locked by someone: try again", err)
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege):
-		return withCause(codes.FailedPrecondition, "the service's database role lacks a right", err)
+		return status.Error(codes.FailedPrecondition, "the service's database role lacks a right: "+err.Error())
 	case errors.As(err, &panicked):
 		return status.Error(codes.Internal, panicked.Error())
 	}
@@ -105,6 +105,9 @@ type unexpected struct {
 func withCause(code codes.Code, message string, cause error) error {
 	return &unexpected{status.New(code, message+" (the server's log says more, with the "+requestHeader+" that is a header of this answer)"), cause}
 }
+
+// Unwrap returns the cause.
+func (e *unexpected) Unwrap() error { return e.cause }
 
 // Error implements error.
 func (e *unexpected) Error() string { return e.status.Message() }

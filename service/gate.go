@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
 )
@@ -113,12 +114,14 @@ func levelOf(c codes.Code) slog.Level {
 	return slog.LevelInfo
 }
 
-// said is the message of an error for the log, or its cause: empty where it may name a person.
+// said is the message of an error for the log, or its cause; only the SQLSTATE, if there is one, where it may name a person.
 func said(method string, err error) string {
-	if strings.HasPrefix(method, "/"+cleanupv1.UserDataService_ServiceDesc.ServiceName) {
-		return ""
-	}
-	if e := (*unexpected)(nil); errors.As(err, &e) {
+	var e *unexpected
+	hidden := errors.As(err, &e)
+	switch {
+	case strings.HasPrefix(method, "/"+cleanupv1.UserDataService_ServiceDesc.ServiceName):
+		return sqlstate.Of(err)
+	case hidden:
 		return e.cause.Error()
 	}
 	return status.Convert(err).Message()
