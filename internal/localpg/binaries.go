@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // ErrNoPostgres says that no PostgreSQL could be found or downloaded, and what to install.
@@ -17,17 +18,18 @@ var ErrNoPostgres = errors.New("no PostgreSQL 14 or later was found: install it 
 // oldest is the first major version with TID range scans.
 const oldest = 14
 
-// findBinaries finds the folder of initdb and postgres. If there is none it downloads them, unless run as root.
-func findBinaries() (string, error) {
+// findBinaries finds the folder of initdb and postgres. If there is none it downloads them.
+func findBinaries(owner *syscall.Credential) (string, error) {
 	for _, dir := range candidates() {
 		if major, err := version(dir); err == nil && major >= oldest {
 			return dir, nil
 		}
 	}
-	if os.Geteuid() == 0 {
-		return "", ErrNoPostgres
+	cache, err := cacheDir(owner)
+	if err != nil {
+		return "", err
 	}
-	dir, err := fetch()
+	dir, err := fetch(owner, cache)
 	if err != nil {
 		return "", fmt.Errorf("%w (fetching one failed: %w)", ErrNoPostgres, err)
 	}
@@ -66,22 +68,4 @@ func version(dir string) (int, error) {
 	}
 	major, _, _ := strings.Cut(fields[2], ".")
 	return strconv.Atoi(major)
-}
-
-// fetch lets a program of this module download one, which says where it is: only those who need one link what that takes.
-func fetch() (string, error) {
-	dir, err := output("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cleanupd/cleanupd")
-	if err != nil {
-		return "", err
-	}
-	return output("go", "-C", dir, "run", "./internal/localpg/fetch")
-}
-
-// output is what a command prints, without the newline; its error has what it complains of.
-func output(name string, arguments ...string) (string, error) {
-	out, err := exec.Command(name, arguments...).Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return "", fmt.Errorf("%s %s: %w: %s", name, arguments[0], err, strings.TrimSpace(string(exit.Stderr)))
-	}
-	return strings.TrimSpace(string(out)), err
 }

@@ -34,15 +34,20 @@ const port = "5432"
 const startTimeout = 60 * time.Second
 
 // Start creates a cluster and starts it. settings are added to its configuration (name=value).
-func Start(ctx context.Context, settings ...string) (s *Server, err error) {
-	bin, err := findBinaries()
-	if err != nil {
-		return nil, err
-	}
+func Start(ctx context.Context, settings ...string) (*Server, error) {
 	owner, err := serverUser()
 	if err != nil {
 		return nil, err
 	}
+	bin, err := findBinaries(owner)
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, bin, owner, settings...)
+}
+
+// start creates a cluster and starts it, with the programs in a folder, as a user.
+func start(ctx context.Context, bin string, owner *syscall.Credential, settings ...string) (s *Server, err error) {
 	dir, err := makeDir(owner)
 	if err != nil {
 		return nil, err

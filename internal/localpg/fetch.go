@@ -1,0 +1,51 @@
+package localpg
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// cacheDir is where a downloaded PostgreSQL is kept; for root, where the user that it runs as reaches it.
+func cacheDir(owner *syscall.Credential) (string, error) {
+	if owner == nil {
+		dir, err := os.UserCacheDir()
+		return filepath.Join(dir, "cleanupd"), err
+	}
+	const dir = "/var/cache/cleanupd"
+	return dir, errors.Join(os.MkdirAll(dir, 0o755), os.Chown(dir, int(owner.Uid), int(owner.Gid))) //nolint:gosec // programs are no secret
+}
+
+// fetch lets a program of this module download one as the server's user, and returns the folder of its programs: only those who need one
+// link what that takes. What it says on the way goes to stderr.
+func fetch(owner *syscall.Credential, cache string) (string, error) {
+	module, err := output(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cleanupd/cleanupd"))
+	if err != nil {
+		return "", err
+	}
+	dir, err := makeDir(owner)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	program := filepath.Join(dir, "fetch")
+	if _, err := output(exec.Command("go", "-C", module, "build", "-o", program, "./internal/localpg/fetch")); err != nil {
+		return "", err
+	}
+	download := command(owner, program, cache)
+	download.Dir, download.Stderr = dir, os.Stderr
+	return output(download)
+}
+
+// output is what a command prints, without the newline; its error has what it complains of.
+func output(cmd *exec.Cmd) (string, error) {
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return strings.TrimSpace(string(out)), err
+}

@@ -1,0 +1,98 @@
+package localpg
+
+import (
+	"archive/zip"
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// A PostgreSQL that is downloaded, from a repository that has the one of this machine, runs, also for root. It is downloaded once. Where
+// the repository has none, the error says so.
+func TestFetch(t *testing.T) {
+	owner, err := serverUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := findBinaries(owner)
+	if err != nil {
+		t.Skip(err)
+	}
+	cache, err := makeDir(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(cache) })
+	archive := archiveOf(t, here)
+	var downloads atomic.Int64
+	repository := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, ".jar") || strings.HasPrefix(r.URL.Path, "/none") {
+			http.NotFound(w, r)
+			return
+		}
+		downloads.Add(1)
+		w.Header().Set("Content-Length", strconv.Itoa(len(archive)))
+		_, _ = w.Write(archive)
+	}))
+	t.Cleanup(repository.Close)
+	t.Setenv("CLEANUPD_POSTGRES_REPOSITORY", repository.URL)
+	for range 2 {
+		bin, err := fetch(owner, cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Dir(filepath.Dir(bin)) != cache {
+			t.Errorf("it is in %s, not in %s", bin, cache)
+		}
+		s, err := start(t.Context(), bin, owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Stop()
+	}
+	if downloads.Load() != 1 {
+		t.Errorf("%d downloads", downloads.Load())
+	}
+	t.Setenv("CLEANUPD_POSTGRES_REPOSITORY", repository.URL+"/none")
+	empty, err := makeDir(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(empty) })
+	if bin, err := fetch(owner, empty); err == nil {
+		t.Errorf("an empty repository gave %s", bin)
+	}
+}
+
+// archiveOf is an archive as the repository has it, of the PostgreSQL with a folder of programs. What is elsewhere they find there.
+func archiveOf(t *testing.T, bin string) []byte {
+	t.Helper()
+	root := filepath.Dir(bin)
+	parts := []string{"--create", "--dereference", "--xz", "--exclude=bitcode", "--directory", root, "bin/initdb", "bin/postgres", "bin/pg_ctl", "lib"}
+	if _, err := os.Stat(filepath.Join(root, "share")); err == nil {
+		parts = append(parts, "share")
+	}
+	packed := exec.CommandContext(t.Context(), "tar", parts...)
+	packed.Env = append(os.Environ(), "XZ_OPT=-0")
+	text, err := packed.Output()
+	if err != nil {
+		t.Fatalf("tar and xz are needed: %v", err)
+	}
+	var jar bytes.Buffer
+	zipped := zip.NewWriter(&jar)
+	file, err := zipped.Create("postgres.txz")
+	if err == nil {
+		_, err = file.Write(text)
+	}
+	if err != nil || zipped.Close() != nil {
+		t.Fatal(err)
+	}
+	return jar.Bytes()
+}
