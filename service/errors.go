@@ -23,6 +23,9 @@ import (
 // domain names this service in error details.
 const domain = "cleanupd"
 
+// RunActive is the ErrorInfo reason of a run that is refused since another one is active, which run_id names.
+const RunActive = "RUN_ACTIVE"
+
 // LogReplaced is the ErrorInfo reason of a stream that has sent events which the database lost.
 const LogReplaced = "LOG_REPLACED"
 
@@ -55,7 +58,7 @@ func toStatus(ctx context.Context, err error) error {
 		return withDetails(codes.InvalidArgument, invalid.Error(), violations)
 	case errors.As(err, &active):
 		return withDetails(codes.Aborted, err.Error(), &errdetails.ErrorInfo{
-			Reason: "RUN_ACTIVE", Domain: domain, Metadata: map[string]string{"run_id": active.RunID},
+			Reason: RunActive, Domain: domain, Metadata: map[string]string{"run_id": active.RunID},
 		})
 	case errors.As(err, &lost):
 		return withDetails(codes.DataLoss, err.Error(), &errdetails.ErrorInfo{

@@ -31,3 +31,11 @@ var Pipeline = []plan.Task{
 	expiredEvents,
 	reactions,
 }
+
+// Names are those of the tasks, in the order of a run.
+func Names() (names []string) {
+	for _, t := range Pipeline {
+		names = append(names, t.Name)
+	}
+	return names
+}

@@ -6,11 +6,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service"
 )
 
 // withConn turns a function that needs a connection to the server into that of a command.
@@ -21,13 +24,19 @@ func withConn(server *target, do func(cmd *cobra.Command, conn *grpc.ClientConn,
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		return plain(server.reached(do(cmd, conn, args)))
+		return plain(server.explained(do(cmd, conn, args)))
 	}
 }
 
-// reached is an error of a call. If no server answered, it says which one, and what may be wrong with the address.
-func (t *target) reached(err error) error {
+// explained is an error of a call. If another run is active, it says how to watch that; if no server answered, which one, and what may
+// be wrong with the address.
+func (t *target) explained(err error) error {
 	s, ok := status.FromError(err)
+	for _, detail := range s.Details() {
+		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == service.RunActive {
+			return status.Errorf(s.Code(), "%s; %s shows it", s.Message(), t.command("runs watch", info.GetMetadata()["run_id"]))
+		}
+	}
 	if !ok || s.Code() != codes.Unavailable || !strings.HasPrefix(s.Message(), "connection error: ") && !strings.HasPrefix(s.Message(), "name resolver error: ") {
 		return err
 	}
@@ -57,7 +66,13 @@ func plain(err error) error {
 	return errors.New(s.Message())
 }
 
-// stateName is an enum value without its prefix, in lower case.
-func stateName(prefix string, value fmt.Stringer) string {
-	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(value.String(), prefix), "_", " "))
+// word is the name of an enum's value, without what all its names begin with, in lower case.
+func word(value protoreflect.Enum) string {
+	names := value.Descriptor().Values()
+	prefix := strings.TrimSuffix(string(names.ByNumber(0).Name()), "UNSPECIFIED")
+	name := names.ByNumber(value.Number())
+	if name == nil { // of a newer server
+		return fmt.Sprint(value.Number())
+	}
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(string(name.Name()), prefix), "_", " "))
 }

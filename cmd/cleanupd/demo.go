@@ -1,16 +1,22 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
@@ -22,83 +28,170 @@ import (
 // demoDatabase is the demo's database.
 const demoDatabase = "campaign"
 
+// demoConfig configures the demo.
+type demoConfig struct {
+	rows                   int
+	keep, forms            bool
+	grpcListen, httpListen string // empty: a free port
+}
+
 func newDemo() *cobra.Command {
-	var (
-		rows        int
-		keep, forms bool
-	)
+	var c demoConfig
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show it all: a private PostgreSQL, a Campaign database, a run, a summary",
-		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve it on\n" +
-			"free ports, run the cleanup, and print what was deleted and what stayed. It leaves nothing behind.\n" +
-			"With --forms, find and erase one person's data in an AEM Forms database and its document storage instead.",
-		Args: noArguments,
+		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve it, run the\n" +
+			"cleanup, and print what was deleted and what stayed. With --keep serve it as it is, and say what to try.\n" +
+			"With --forms use an AEM Forms database and its document storage instead, and find and erase one person's data.\n" +
+			"It leaves nothing behind. Where there is no PostgreSQL it is downloaded, into the user's cache.",
+		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms --keep",
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if rows < 0 {
-				return usagef("--rows must not be negative, not %d", rows)
+			if c.rows < 0 {
+				return usagef("--rows must not be negative, not %d", c.rows)
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGPIPE) // clean up even if the output is no longer read
 			defer stop()
-			return demo(ctx, cmd.OutOrStdout(), rows, keep, forms)
+			return demo(ctx, cmd.OutOrStdout(), cmd.InOrStdin(), c)
 		},
 	}
-	cmd.Flags().IntVar(&rows, "rows", 200_000, "roughly how many rows to make")
-	cmd.Flags().BoolVar(&forms, "forms", false, "find and erase user data in AEM Forms instead")
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep serving until interrupted")
+	f := cmd.Flags()
+	f.IntVar(&c.rows, "rows", 200_000, "roughly how many rows to make")
+	f.BoolVar(&c.forms, "forms", false, "find and erase user data in AEM Forms instead")
+	f.BoolVar(&c.keep, "keep", false, "delete nothing; serve until Enter or Ctrl-C")
+	f.StringVar(&c.grpcListen, "grpc-listen", "", "the address for gRPC; port 0 picks a free one (default with --keep 127.0.0.1:9090, if it is free)")
+	f.StringVar(&c.httpListen, "http-listen", "", "the address for REST; port 0 picks a free one (default with --keep 127.0.0.1:8080, if it is free)")
 	return cmd
 }
 
-func demo(ctx context.Context, w io.Writer, rows int, keep, forms bool) error {
+// serving is the configuration of the demo's server.
+func (c demoConfig) serving(databaseURL string) serveConfig {
+	s := onFreePorts(databaseURL)
+	for _, address := range []struct {
+		given, usual string
+		of           *string
+	}{{c.grpcListen, defaults().grpcListen, &s.grpcListen}, {c.httpListen, defaults().httpListen, &s.httpListen}} {
+		switch {
+		case address.given != "":
+			*address.of = address.given
+		case c.keep && isFree(address.usual):
+			*address.of = address.usual
+		}
+	}
+	return s
+}
+
+// isFree reports whether an address can be listened on.
+func isFree(address string) bool {
+	l, err := net.Listen("tcp", address)
+	return err == nil && l.Close() == nil
+}
+
+func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
+	mistakes := errors.Join(checkAddress("--grpc-listen", cmp.Or(c.grpcListen, "127.0.0.1:0")), checkAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")))
+	if mistakes != nil {
+		return mistakes
+	}
 	fmt.Fprintln(w, "Starting a private PostgreSQL …")
 	pg, err := localpg.Start(ctx)
 	if err != nil {
 		return err
 	}
 	defer pg.Stop()
-	if forms {
-		rows = 0
+	if c.forms {
+		c.rows = 0
 	} else {
-		fmt.Fprintf(w, "Making a Campaign database of about %d rows …\n", rows)
+		fmt.Fprintf(w, "Making a Campaign database of about %s rows …\n", humanize.Comma(int64(c.rows)))
 	}
-	if err := fillDemo(ctx, pg, rows); err != nil {
+	if err := fillDemo(ctx, pg, c.rows); err != nil {
 		return err
 	}
 	url := pg.URL(campaigndb.Role, demoDatabase)
-	var ofForms formsConfig
-	if forms {
+	config := c.serving(url)
+	if c.forms {
 		folder, err := os.MkdirTemp("", "cleanupd-gds-")
 		if err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(folder) }()
-		if ofForms, err = fillForms(ctx, w, pg, folder); err != nil {
+		if config.forms, err = fillForms(ctx, w, pg, folder); err != nil {
 			return err
 		}
 	}
-	config := onFreePorts(url)
-	config.forms = ofForms
 	s, err := newServer(ctx, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- s.serve(serving) }()
-	if forms {
+	go func() {
+		ended <- s.serve(serving)
+		stop()
+	}()
+	switch {
+	case c.keep:
+		tellToTry(w, s, url, c.forms)
+		enter(serving, in)
+	case c.forms:
 		err = runFormsDemo(ctx, w, s)
-	} else {
+	default:
 		err = runDemo(ctx, w, s, url)
-	}
-	if keep && err == nil {
-		fmt.Fprintln(w, "\nServing until interrupted (Ctrl-C).")
-		<-ctx.Done()
 	}
 	stop()
 	if serveErr := <-ended; err == nil {
 		err = serveErr
 	}
 	return err
+}
+
+// tellToTry prints commands for the demo's server, to be pasted.
+func tellToTry(w io.Writer, s *server, url string, forms bool) {
+	program, server := programName(), s.grpc.Addr().String()
+	grpc := "grpcurl -plaintext " + server
+	rest := "http://" + s.http.Addr().String()
+	try := []string{
+		"psql '" + url + "'",
+		program + " run --dry-run --server " + server,
+		program + " run --server " + server,
+		program + " runs --server " + server,
+		grpc + " cleanup.v1.CleanupService/RunCleanup",
+		"curl -N -X POST " + rest + "/v1/runs -H 'content-type: application/json' -d '{}'",
+		"curl " + rest + "/v1/options",
+	}
+	if forms {
+		try = []string{
+			program + " userdata find " + formsUser + formsVariables + " --server " + server,
+			program + " userdata erase " + formsUser + formsVariables + " --server " + server,
+			"curl -X POST " + rest + "/v1/userdata:find -H 'content-type: application/json' -d '{\"userId\": \"" + formsUser + "\"}'",
+		}
+	}
+	fmt.Fprintf(w, "\nServing gRPC on %s and REST on %s. Nothing is deleted until you say so. Try, in another terminal:\n\n  %s\n\nEnter or Ctrl-C ends the demo.\n", server, rest, strings.Join(try, "\n  "))
+}
+
+// programName is what this program was called as, for commands to be pasted.
+func programName() string {
+	self, err := os.Executable()
+	if err != nil || strings.Contains(self, "go-build") {
+		return "go run ./cmd/cleanupd"
+	}
+	if found, err := exec.LookPath("cleanupd"); err == nil && found == self {
+		return "cleanupd"
+	}
+	return self
+}
+
+// enter returns when a line was read, or the context has ended.
+func enter(ctx context.Context, in io.Reader) {
+	line := make(chan struct{})
+	go func() {
+		if _, err := bufio.NewReader(in).ReadString('\n'); err == nil { // the end of the input is no line
+			close(line)
+		}
+	}()
+	select {
+	case <-line:
+	case <-ctx.Done():
+	}
 }
 
 func fillDemo(ctx context.Context, pg *localpg.Server, rows int) error {
@@ -110,16 +203,8 @@ func fillDemo(ctx context.Context, pg *localpg.Server, rows int) error {
 	return campaigndb.Fill(ctx, conn, rows, 1, time.Now())
 }
 
-// runDemo prints how to call the server, runs the cleanup, and prints what was deleted.
+// runDemo runs the cleanup, and prints what was deleted.
 func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
-	fmt.Fprintf(w, `
-The database:  psql '%[1]s'
-Over gRPC:     grpcurl -plaintext -d '{}' %[2]s cleanup.v1.CleanupService/RunCleanup
-Over REST:     curl -N -X POST http://%[3]s/v1/runs -H 'content-type: application/json' -d '{}'
-               curl http://%[3]s/v1/tasks
-               curl http://%[3]s/v1/options
-
-`, url, s.grpc.Addr(), s.http.Addr())
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
@@ -139,38 +224,37 @@ Over REST:     curl -N -X POST http://%[3]s/v1/runs -H 'content-type: applicatio
 	if err != nil {
 		return plain(err)
 	}
-	if err := show(w, &following{ctx: ctx, client: client, receive: received(stream)}); err != nil {
-		return err
+	if err := show(&view{screen: screenOf(w)}, &following{ctx: ctx, client: client, receive: received(stream)}); err != nil {
+		return plain(err)
 	}
 	after, err := campaigndb.CountAll(ctx, conn)
 	if err != nil {
 		return err
 	}
-	return printCounts(w, before, after)
+	return screenOf(w).printCounts(before, after)
 }
 
 // printCounts prints what was deleted and what stayed, a line per table that had rows.
-func printCounts(w io.Writer, before, after []campaigndb.Count) error {
+func (s *screen) printCounts(before, after []campaigndb.Count) error {
 	left := map[string]int64{}
 	for _, c := range after {
 		left[c.Table] = c.Rows
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\nTABLE\tWENT\tSTAYED\t")
+	table := []row{{"TABLE", "WENT", "STAYED"}}
 	var went, stayed int64
 	for _, c := range before {
 		if c.Rows == 0 {
 			continue
 		}
 		rows, there := left[c.Table]
-		stays := fmt.Sprint(rows)
+		stays := humanize.Comma(rows)
 		if !there {
 			stays = "dropped"
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s\t\n", c.Table, c.Rows-rows, stays)
+		table = append(table, row{c.Table, humanize.Comma(c.Rows - rows), stays})
 		went += c.Rows - rows
 		stayed += rows
 	}
-	fmt.Fprintf(table, "total\t%d\t%d\t\n", went, stayed)
-	return table.Flush()
+	fmt.Fprintln(s)
+	return s.printTable(append(table, row{"total", humanize.Comma(went), humanize.Comma(stayed)}))
 }

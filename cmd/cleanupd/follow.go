@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -22,7 +21,7 @@ const comeBackFor = time.Minute
 // following receives a run's events, and resumes when the server that sends them is replaced, or the log that has them.
 type following struct {
 	ctx        context.Context
-	server     string // its address
+	server     *target
 	client     cleanupv1.CleanupServiceClient
 	receive    func() (*cleanupv1.RunEvent, error)
 	runID      string
@@ -33,17 +32,17 @@ type following struct {
 }
 
 // follow shows a run to its end. If the user interrupts it, or the server is lost, the error says that the run goes on, or may.
-func follow(w io.Writer, f *following) error {
-	err := show(w, f)
+func follow(v viewer, f *following) error {
+	err := show(v, f)
 	switch {
 	case f.runID == "" || f.ended:
 		return err
 	case f.gone:
 		return fmt.Errorf("run %s is gone: the database lost it, as in a failover to a standby that lagged, or it was deleted", f.runID)
 	case f.ctx.Err() != nil:
-		return fmt.Errorf("run %[1]s goes on: cleanupd runs watch %[1]s --server %[2]s shows it, cleanupd runs cancel %[1]s --server %[2]s stops it", f.runID, f.server)
+		return fmt.Errorf("run %s goes on: %s shows it, %s stops it", f.runID, f.server.command("runs watch", f.runID), f.server.command("runs cancel", f.runID))
 	case err != nil:
-		return fmt.Errorf("%w; run %[2]s may go on: cleanupd runs watch %[2]s --server OTHER shows it by another replica", err, f.runID)
+		return fmt.Errorf("%w; run %[2]s may go on: cleanupd runs watch %[2]s --server OTHER shows it by another replica", plain(err), f.runID)
 	}
 	return nil
 }

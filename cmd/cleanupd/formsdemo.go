@@ -17,6 +17,7 @@ const (
 	formsDatabase  = "forms"
 	formsInstances = 60
 	formsUser      = "bob.smith@example.com"
+	formsVariables = " --variable Loans/folder/sub/review --variable Claims/apply"
 )
 
 // fillForms creates a Forms database, and its document storage in a folder.
@@ -41,19 +42,18 @@ func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
 	client := cleanupv1.NewUserDataServiceClient(conn)
 	variables := []*cleanupv1.WorkflowVariable{{Application: "Loans", Workflow: "folder/sub/review"}, {Application: "Claims", Workflow: "apply"}}
 	find := func() error {
-		fmt.Fprintf(w, "\n$ cleanupd userdata find %s --variable Loans/folder/sub/review --variable Claims/apply --server %s\n", formsUser, s.grpc.Addr())
+		fmt.Fprintf(w, "\n$ cleanupd userdata find %s%s --server %s\n", formsUser, formsVariables, s.grpc.Addr())
 		found, err := client.FindUserData(ctx, &cleanupv1.FindUserDataRequest{UserId: formsUser, Variables: variables})
 		if err != nil {
 			return plain(err)
 		}
-		return printFound(w, found)
+		return screenOf(w).printFound(found)
 	}
-	fmt.Fprintf(w, "\nOver REST:     curl -X POST http://%s/v1/userdata:find -H 'content-type: application/json' -d '{\"userId\": \"%s\"}'\n", s.http.Addr(), formsUser)
 	if err := find(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n$ cleanupd userdata erase %s --variable Loans/folder/sub/review --variable Claims/apply --yes --server %s\n", formsUser, s.grpc.Addr())
-	if _, err := erase(ctx, w, client, &cleanupv1.EraseUserDataRequest{UserId: formsUser, Variables: variables}); err != nil {
+	fmt.Fprintf(w, "\n$ cleanupd userdata erase %s%s --yes --server %s\n", formsUser, formsVariables, s.grpc.Addr())
+	if _, err := erase(ctx, w, asTable, client, &cleanupv1.EraseUserDataRequest{UserId: formsUser, Variables: variables}); err != nil {
 		return plain(err)
 	}
 	return find()

@@ -2,9 +2,7 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"io"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,10 +14,11 @@ import (
 func newMidSourcing() *cobra.Command {
 	var server target
 	cmd := &cobra.Command{
-		Use:   "mid-sourcing",
-		Short: "List what stays on mid-sourcing servers",
-		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "mid-sourcing",
+		Short:   "List what stays on mid-sourcing servers",
+		Example: "  cleanupd mid-sourcing leftovers",
+		Args:    noCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	server.flags(cmd)
 	cmd.AddCommand(newLeftovers(&server))
@@ -28,6 +27,7 @@ func newMidSourcing() *cobra.Command {
 
 func newLeftovers(server *target) *cobra.Command {
 	var (
+		output  format
 		account string
 		limit   int32
 	)
@@ -37,34 +37,36 @@ func newLeftovers(server *target) *cobra.Command {
 		Long: "List the deliveries that were deleted here alone, since no database was configured for their mid-sourcing\n" +
 			"server, by the names of their accounts and their ids there. The next run deletes them there once serve has\n" +
 			"--mid-sourcing ACCOUNT=URL; or hand the list to whoever runs that server.",
-		Args: noArguments,
+		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 -o json | jq -r '.deliveries[].remoteId'",
+		Args:    noArguments,
 		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			if err := checkLimit(limit, service.MaxRemoteDeliveries); err != nil {
-				return err
-			}
-			in := &cleanupv1.ListRemoteDeliveriesRequest{PageSize: limit}
+			in := &cleanupv1.ListRemoteDeliveriesRequest{}
 			if cmd.Flags().Changed("account") {
 				in.Account = &account
 			}
-			out, err := client.ListRemoteDeliveries(cmd.Context(), in)
+			out, err := list(limit, service.MaxRemoteDeliveries, func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
+				in.PageSize, in.PageToken = size, token
+				page, err := client.ListRemoteDeliveries(cmd.Context(), in)
+				return page, len(page.GetDeliveries()), err
+			})
 			if err != nil {
 				return err
 			}
-			defer tellOfMore(cmd.ErrOrStderr(), out.GetNextPageToken(), service.MaxRemoteDeliveries)
-			return printLeftovers(cmd.OutOrStdout(), out.GetDeliveries())
+			defer tellOfMore(cmd.ErrOrStderr(), out)
+			return output.print(cmd.OutOrStdout(), out, leftoversTable(out.GetDeliveries()))
 		}),
 	}
+	output.flag(cmd)
 	cmd.Flags().StringVar(&account, "account", "", "only the deliveries of this account; empty: those without one (default all)")
-	limitFlag(cmd.Flags(), &limit, "deliveries", service.MaxRemoteDeliveries)
+	limitFlag(cmd.Flags(), &limit)
 	return cmd
 }
 
-func printLeftovers(w io.Writer, list []*cleanupv1.RemoteDelivery) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ACCOUNT\tID THERE\tID HERE\tDELETED HERE\tRUN\tLABEL")
+func leftoversTable(list []*cleanupv1.RemoteDelivery) []row {
+	rows := []row{{"ACCOUNT", "ID THERE", "ID HERE", "DELETED HERE", "RUN", "LABEL"}}
 	for _, d := range list {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\t%s\n", cmp.Or(d.GetAccount(), "(none)"), d.GetRemoteId(), d.GetDeliveryId(),
-			d.GetLeaveTime().AsTime().Format(time.RFC3339), d.GetRunId(), d.GetLabel())
+		rows = append(rows, row{cmp.Or(d.GetAccount(), "(none)"), strconv.FormatInt(d.GetRemoteId(), 10), strconv.FormatInt(d.GetDeliveryId(), 10),
+			d.GetLeaveTime().AsTime().Format(time.RFC3339), d.GetRunId(), d.GetLabel()})
 	}
-	return table.Flush()
+	return rows
 }

@@ -26,7 +26,7 @@ func TestLeftovers(t *testing.T) {
 		says  []string
 		more  bool
 	}{
-		{"mid-sourcing leftovers", 4, []string{"ACCOUNT ", "\n(none) ", "\ne\\x1b[31m  102 ", "\nfar  ", ` Sale\x1b]0;fake\a of 1` + "\n"}, false},
+		{"mid-sourcing leftovers", 4, []string{"ACCOUNT ", "\n(none) ", "\ne\\x1b[31m       102 ", "\nfar  ", ` Sale\x1b]0;fake\a of 1` + "\n"}, false},
 		{"mid-sourcing leftovers --limit 1", 2, []string{"\n(none)  "}, true},
 		{"mid-sourcing leftovers --account far", 2, []string{"\nfar  ", " 101 "}, false},
 		{"mid-sourcing leftovers --account=", 2, []string{"\n(none)  ", " 103 "}, false},

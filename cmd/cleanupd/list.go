@@ -5,26 +5,44 @@ import (
 	"io"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// limitFlag adds the flag that limits how many entries are listed, most at most; which says which ones those are.
-func limitFlag(f *pflag.FlagSet, limit *int32, which string, most int32) {
-	f.Int32Var(limit, "limit", service.DefaultPageSize, fmt.Sprintf("how many %s to list at most, 1 to %d", which, most))
+// limitFlag adds the flag that limits how many entries are listed.
+func limitFlag(f *pflag.FlagSet, limit *int32) {
+	f.Int32Var(limit, "limit", service.DefaultPageSize, "how many of the newest to list at most, 1 or more")
 }
 
-// checkLimit refuses a limit that is out of range.
-func checkLimit(limit, most int32) error {
-	if limit < 1 || limit > most {
-		return usagef("--limit must be 1 to %d, not %d", most, limit)
+// listing is an answer with a page of a list.
+type listing interface {
+	proto.Message
+	GetNextPageToken() string
+}
+
+// list returns the first entries, up to limit, of as many pages as that takes; ask asks for a page, of most entries at most, and says
+// how many it has.
+func list[M listing](limit, most int32, ask func(size int32, token string) (page M, entries int, err error)) (all M, err error) {
+	if limit < 1 {
+		return all, usagef("--limit must be 1 or more, not %d", limit)
 	}
-	return nil
+	all, had, err := ask(min(limit, most), "")
+	for err == nil && all.GetNextPageToken() != "" && int32(had) < limit {
+		page, entries, failed := ask(min(limit-int32(had), most), all.GetNextPageToken())
+		if err = failed; err == nil {
+			next := all.ProtoReflect().Descriptor().Fields().ByName("next_page_token")
+			all.ProtoReflect().Clear(next)
+			proto.Merge(all, page)
+			had += entries
+		}
+	}
+	return all, err
 }
 
-// tellOfMore prints that a list has another page, if it has.
-func tellOfMore(w io.Writer, nextPage string, most int32) {
-	if nextPage != "" {
-		fmt.Fprintf(w, "There are more: --limit lists up to %d, the API all of them.\n", most)
+// tellOfMore prints that a list has more entries, if it has.
+func tellOfMore(w io.Writer, of listing) {
+	if of.GetNextPageToken() != "" {
+		fmt.Fprintln(w, "There are more: --limit says how many are listed.")
 	}
 }

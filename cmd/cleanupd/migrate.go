@@ -15,7 +15,8 @@ func newMigrate() *cobra.Command {
 			"serve does so itself if its role may; otherwise run this as the database's owner,\n" +
 			"then grant serve's role USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables.\n" +
 			"With --forms-database-url do the same in an AEM Forms database, alone or in addition to the other.",
-		Args: noArguments,
+		Example: "  cleanupd migrate --database-url postgres://neolane@db.example/campaign",
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ofForms, err := (&formsConfig{databaseURL: forms}).check()
 			if err != nil {
@@ -42,6 +43,6 @@ func newMigrate() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&url, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required without --forms-database-url); the password is in it, or in the file that ?passfile= or PGPASSFILE names")
-	cmd.Flags().StringVar(&forms, "forms-database-url", "", "the database of an AEM Forms server")
+	cmd.Flags().StringVar(&forms, "forms-database-url", "", "the database of an AEM Forms server, in which user data is found and erased")
 	return cmd
 }

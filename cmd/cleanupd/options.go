@@ -47,10 +47,11 @@ func newOptions() *cobra.Command {
 		})
 	}
 	cmd := &cobra.Command{
-		Use:   "options [get | set NAME=VALUE … | reset NAME …]",
-		Short: "Show and change the retention options, which are kept in XtkOption",
-		Args:  noCommand,
-		RunE:  get,
+		Use:     "options [get | set NAME=VALUE … | reset NAME …]",
+		Short:   "Show and change the retention options, which are kept in XtkOption",
+		Example: "  cleanupd options\n  cleanupd options set broadLogPurgeDelayDays=120\n  cleanupd options reset broadLogPurgeDelayDays",
+		Args:    noCommand,
+		RunE:    get,
 	}
 	changing := []*cobra.Command{
 		{
@@ -142,14 +143,14 @@ func resetOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 
 // printOptions prints the options of an answer, and tells of those that are stored, but not used.
 func printOptions(cmd *cobra.Command, output *format, answer proto.Message, o *cleanupv1.GetOptionsResponse) error {
-	table := [][]string{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
+	table := []row{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
 	for i := range optionFields.Len() {
 		f := optionFields.Get(i)
 		stored := ""
 		if slices.Contains(o.GetCustomized().GetPaths(), string(f.Name())) {
 			stored = "yes"
 		}
-		table = append(table, []string{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored})
+		table = append(table, row{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored})
 	}
 	for _, invalid := range o.GetInvalid() {
 		name := invalid.GetField()

@@ -20,7 +20,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		out  []string
 		errs string
 	}{
-		{"tasks", 0, []string{"#   TASK ", "\n1   lists-to-delete ", "\n26  reactions "}, ""},
+		{"tasks", 0, []string{" #  TASK ", "\n 1  lists-to-delete ", "\n26  reactions "}, ""},
 		{"tasks -o yaml", 0, []string{"tasks:\n- description: "}, ""},
 		{"options", 0, []string{"OPTION ", "\nbroadLogPurgeDelayDays  ", "180 days", "\nstorageOptimization ", "VACUUM_ANALYZE"}, "visitorPurgeDelayDays: option "},
 		{"options set broadLogPurgeDelayDays=90 storage_optimization=analyze visitorPurgeDelayDays=14", 0, []string{"  90 days  ", "  ANALYZE  ", "  14 days  ", "  yes\n"}, ""},

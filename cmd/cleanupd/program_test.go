@@ -128,6 +128,9 @@ func TestInterruptedClient(t *testing.T) {
 	if code := <-ended; code != 130 || errs.wait(t.Context(), "run "+id+" goes on: cleanupd runs watch "+id+" --server "+r.grpc) == nil {
 		t.Errorf("%d", code)
 	}
+	if code, _, errs := cleanupd(t, "run", "--server", r.grpc); code != 1 || !strings.Contains(errs, "; cleanupd runs watch "+id+" --server "+r.grpc+" shows it\n") {
+		t.Errorf("a second run: %d %s", code, errs)
+	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -239,24 +242,50 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t) // skips where there is no PostgreSQL
 	code, out, errs := cleanupd(t, "demo", "--rows", "3000")
-	if code != 0 || !strings.Contains(out, "grpcurl -plaintext") || !strings.Contains(out, "curl -N -X POST http://127.0.0.1:") || !regexp.MustCompile(`nmsvisitor +[1-9]\d* +[1-9]\d*\n`).MatchString(out) {
+	if code != 0 || !regexp.MustCompile(`\nTotal: [1-9][\d,]* rows deleted, `).MatchString(out) || !regexp.MustCompile(`\nnmsvisitor +[1-9]\d* +[1-9]\d*\n`).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
 
+// With --keep the demo deletes nothing, says what to try, and goes on whatever becomes of a run, until Enter or an interrupt.
 func TestDemoKeepsServing(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
-	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
-	defer interrupt()
-	out := &logged{more: make(chan struct{})}
-	var errs bytes.Buffer
-	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, []string{"demo", "--rows", "1000", "--keep"}, out, &errs) }()
-	out.wait(ctx, "Serving until interrupted")
-	interrupt()
-	if code := <-ended; code != 0 {
-		t.Errorf("%d %s", code, errs.String())
+	for _, byEnter := range []bool{true, false} {
+		ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+		defer interrupt()
+		root := newRoot()
+		out := &logged{more: make(chan struct{})}
+		input, keys := io.Pipe()
+		root.SetArgs([]string{"demo", "--rows", "1000", "--keep", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"})
+		root.SetOut(out)
+		root.SetIn(input)
+		ended := make(chan error, 1)
+		go func() { ended <- root.ExecuteContext(ctx) }()
+		says := out.wait(ctx, `run --server (\S+)\n[^§]*curl -N -X POST (\S+)/v1/runs [^§]*Enter or Ctrl-C`)
+		code, list, errs := cleanupd(t, "runs", "--server", says[1])
+		if resp, err := http.Get(says[2] + "/readyz"); err != nil || resp.StatusCode != 200 || resp.Body.Close() != nil || code != 0 || strings.Count(list, "\n") != 1 {
+			t.Fatalf("%v %v %d %s %s", resp, err, code, list, errs)
+		}
+		if code, out, errs := cleanupd(t, "run", "--max-duration", "1us", "--server", says[1]); code != 1 || !strings.Contains(out, "cancelled") {
+			t.Errorf("a run that is cancelled: %d %s %s", code, out, errs)
+		}
+		if code, out, errs := cleanupd(t, "run", "--server", says[1]); code != 0 || !strings.Contains(out, " rows deleted") {
+			t.Errorf("%d %s %s", code, out, errs)
+		}
+		if byEnter {
+			_, _ = keys.Write([]byte("\n"))
+		} else {
+			_ = keys.Close() // the end of the input is no Enter
+			time.Sleep(100 * time.Millisecond)
+			if code, _, errs := cleanupd(t, "tasks", "--server", says[1]); code != 0 {
+				t.Errorf("it ended with its input: %s", errs)
+			}
+			interrupt()
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -282,7 +311,7 @@ func TestRunSurvivesADeploy(t *testing.T) {
 		t.Fatal("the run was through before its server was stopped")
 	}
 	serve(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
-	if code := <-ended; code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2000 `).MatchString(out.String()) || strings.Count(out.String(), "began") != 1 {
+	if code := <-ended; code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out.String()) || strings.Count(out.String(), "began") != 1 {
 		t.Errorf("%d %s", code, out.String())
 	}
 }
@@ -359,7 +388,7 @@ func TestKilledReplica(t *testing.T) {
 		t.Errorf("the other replica took %s", took)
 	}
 	code, out, errs := cleanupd(t, "runs", "watch", id, "--server", replicas[other].grpc)
-	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if gaps := db.Int("SELECT max(sequence) - count(*) FROM cleanupd.event"); gaps != 0 {

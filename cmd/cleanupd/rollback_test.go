@@ -69,7 +69,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 				t.Fatal("the run was through before its server was stopped")
 			}
 			code, out, errs := cleanupd(t, "runs", "watch", id, "--server", second.grpc)
-			if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+			if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 				t.Errorf("%d %s %s", code, out, errs)
 			}
 		})

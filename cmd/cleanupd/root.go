@@ -28,11 +28,10 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("cleanupd {{.Version}}\n")
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newServe(), newMigrate(), newRun(), newRuns(), newTasks(), newOptions(), newSchedule(), newMidSourcing(), newUserData(), newAudit(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newMigrate(), newRun(), newRuns(), newTasks(), newOptions(), newSchedule(), newMidSourcing(), newUserData(), newAudit(), newDemo(), newMan(), newVersion())
 	for _, cmd := range root.Commands() {
 		offerEnvironment(cmd)
 	}

@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -18,56 +18,63 @@ func newRuns() *cobra.Command {
 		output format
 	)
 	listRuns := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-		if err := checkLimit(limit, service.MaxRuns); err != nil {
-			return err
-		}
-		out, err := client.ListRuns(cmd.Context(), &cleanupv1.ListRunsRequest{PageSize: limit})
+		out, err := list(limit, service.MaxRuns, func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
+			page, err := client.ListRuns(cmd.Context(), &cleanupv1.ListRunsRequest{PageSize: size, PageToken: token})
+			return page, len(page.GetRuns()), err
+		})
 		if err != nil {
 			return err
 		}
-		defer tellOfMore(cmd.ErrOrStderr(), out.GetNextPageToken(), service.MaxRuns)
+		defer tellOfMore(cmd.ErrOrStderr(), out)
 		return output.print(cmd.OutOrStdout(), out, runsTable(out.GetRuns()))
 	})
-	list := &cobra.Command{
-		Use:   "list",
-		Short: "List the newest runs",
-		Args:  noArguments,
-		RunE:  listRuns,
+	listed := &cobra.Command{
+		Use:     "list",
+		Short:   "List the newest runs",
+		Example: "  cleanupd runs list --limit 100\n  cleanupd runs list -o json | jq -r '.runs[0].state'",
+		Args:    noArguments,
+		RunE:    listRuns,
 	}
 	cmd := &cobra.Command{
-		Use:   "runs [list | watch ID | cancel ID]",
-		Short: "List, watch and cancel the runs of a server",
-		Args:  noCommand,
-		RunE:  listRuns,
+		Use:     "runs [list | watch ID | cancel ID]",
+		Short:   "List, watch and cancel the runs of a server",
+		Example: "  cleanupd runs\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
+		Args:    noCommand,
+		RunE:    listRuns,
 	}
 	server.flags(cmd)
 	output.flag(cmd)
-	limitFlag(cmd.Flags(), &limit, "of the newest", service.MaxRuns)
-	limitFlag(list.Flags(), &limit, "of the newest", service.MaxRuns)
+	limitFlag(cmd.Flags(), &limit)
+	limitFlag(listed.Flags(), &limit)
 	cmd.AddCommand(
-		list,
+		listed,
 		&cobra.Command{
-			Use:   "watch ID",
-			Short: "Show a run's progress from its beginning to its end",
-			Args:  oneID,
+			Use:     "watch ID",
+			Short:   "Show a run's progress from its beginning to its end",
+			Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
+			Args:    oneID,
 			RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 				stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
 				if err != nil {
 					return err
 				}
-				return follow(cmd.OutOrStdout(), &following{ctx: cmd.Context(), server: server.address, client: client, receive: received(stream)})
+				return follow(output.viewer(cmd), &following{ctx: cmd.Context(), server: &server, client: client, receive: received(stream)})
 			}),
 		},
 		&cobra.Command{
-			Use:   "cancel ID",
-			Short: "Stop a run after its current batch",
-			Args:  oneID,
+			Use:     "cancel ID",
+			Short:   "Stop a run after its current batch",
+			Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
+			Args:    oneID,
 			RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 				out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
 				if err != nil {
 					return err
 				}
-				becomes := "is " + stateName("RUN_STATE_", out.GetRun().GetState())
+				if output != asTable {
+					return output.print(cmd.OutOrStdout(), out, nil)
+				}
+				becomes := "is " + word(out.GetRun().GetState())
 				if out.GetRun().GetEndTime() == nil {
 					becomes = "stops after its current batch"
 				}
@@ -87,8 +94,8 @@ func oneID(cmd *cobra.Command, args []string) error {
 }
 
 // runsTable is a row for each run.
-func runsTable(list []*cleanupv1.Run) [][]string {
-	table := [][]string{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "LEFT", "ERROR"}}
+func runsTable(list []*cleanupv1.Run) []row {
+	table := []row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "LEFT", "ERROR"}}
 	for _, r := range list {
 		var deleted int64
 		for _, t := range r.GetResults() {
@@ -96,13 +103,13 @@ func runsTable(list []*cleanupv1.Run) [][]string {
 		}
 		took := ""
 		if r.GetEndTime() != nil && r.GetStartTime() != nil {
-			took = r.GetEndTime().AsTime().Sub(r.GetStartTime().AsTime()).Round(10 * time.Millisecond).String()
+			took = duration(r.GetEndTime().AsTime().Sub(r.GetStartTime().AsTime()))
 		}
-		state := stateName("RUN_STATE_", r.GetState())
+		state := word(r.GetState())
 		if r.GetDryRun() {
 			state += " (dry)"
 		}
-		table = append(table, []string{r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, strconv.FormatInt(deleted, 10), left(r.GetResults()...), oneLine(r.GetError())})
+		table = append(table, row{r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, humanize.Comma(deleted), left(r.GetResults()...), oneLine(r.GetError())})
 	}
 	return table
 }

@@ -60,15 +60,16 @@ func newSchedule() *cobra.Command {
 	f.StringVar(&change.once, "once", "", "a single time instead, as 2027-01-01T03:00:00Z")
 	f.StringVar(&change.zone, "time-zone", "", "the IANA name of the zone of --cron")
 	f.BoolVar(&change.enabled, "enabled", false, "whether runs start by themselves")
-	f.DurationVar(&change.maxDuration, "max-duration", 0, "a run stops after the batch during which this has passed; 0: it does not")
-	f.BoolVar(&change.goesOn, "continue-on-error", true, "whether a run goes on with the next task after one has failed")
+	f.DurationVar(&change.maxDuration, "max-duration", 0, "stop a run after the batch during which this time has passed; 0: no limit")
+	f.BoolVar(&change.goesOn, "continue-on-error", true, "continue after a failed task, with those that do not need it")
 	cmd := &cobra.Command{
-		Use:   "schedule [get | set]",
-		Short: "Show and change when runs start by themselves, on servers with --schedule",
-		Args:  noCommand,
-		RunE:  get,
+		Use:     "schedule [get | set]",
+		Short:   "Show and change when runs start by themselves, on servers with --schedule",
+		Example: "  cleanupd schedule\n  cleanupd schedule set --cron '0 4 * * *' --enabled",
+		Args:    noCommand,
+		RunE:    get,
 	}
-	cmd.AddCommand(&cobra.Command{Use: "get", Short: "Show the schedule, and when the next run is due", Args: noArguments, RunE: get}, set)
+	cmd.AddCommand(&cobra.Command{Use: "get", Short: "Show the schedule, and when the next run is due", Example: "  cleanupd schedule get -o yaml", Args: noArguments, RunE: get}, set)
 	server.flags(cmd)
 	output.flag(cmd)
 	return cmd
@@ -108,7 +109,7 @@ func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error 
 	return nil
 }
 
-func scheduleTable(s *cleanupv1.Schedule) [][]string {
+func scheduleTable(s *cleanupv1.Schedule) []row {
 	when := strings.Join(append([]string{s.GetCron()}, s.GetMoreCrons()...), "; ")
 	if s.GetOnce() != nil {
 		when = "once, " + s.GetOnce().AsTime().Format(time.RFC3339)
@@ -127,5 +128,5 @@ func scheduleTable(s *cleanupv1.Schedule) [][]string {
 	if s.GetContinueOnError() {
 		after = "goes on with the next task"
 	}
-	return [][]string{{"schedule", state}, {"when", when}, {"time zone", s.GetTimeZone()}, {"max duration", limit}, {"after an error", after}, {"next run", next}, {"last run", s.GetLastRunId()}}
+	return []row{{"schedule", state}, {"when", when}, {"time zone", s.GetTimeZone()}, {"max duration", limit}, {"after an error", after}, {"next run", next}, {"last run", s.GetLastRunId()}}
 }

@@ -66,6 +66,9 @@ func newServe() *cobra.Command {
 			"database: one of them works on a run, and another takes the run over if that one falls silent.\n" +
 			"With --schedule runs also start automatically, each once, however many replicas keep the schedule.\n" +
 			"SIGTERM stops new work, lets the current batch finish, and exits with 0.",
+		Example: "  cleanupd serve --database-url postgres://cleanupd@db.example/campaign\n" +
+			"  cleanupd serve --database-url postgres://cleanupd@db1.example,db2.example/campaign --schedule --log-format json\n" +
+			"  cleanupd serve --database-url postgres://cleanupd@db.example/campaign --grpc-listen 0.0.0.0:9090 --tls-cert cert.pem --tls-key key.pem --token-file tokens",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.batches.Limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0

@@ -3,9 +3,10 @@ package main
 import (
 	"strings"
 	"testing"
-	"unicode/utf8"
+	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
@@ -18,49 +19,70 @@ func TestSummary(t *testing.T) {
 		dry  bool
 		says string
 	}{
-		{&cleanupv1.TaskResult{}, false, "succeeded"},
-		{&cleanupv1.TaskResult{RowsDeleted: 1, RowsUpdated: 2, TablesDropped: 3}, false, "succeeded, 1 row deleted, 2 rows updated, 3 tables dropped"},
-		{&cleanupv1.TaskResult{RowsDeleted: 9, RemoteDeliveriesLeft: 1}, false, "succeeded, 9 rows deleted, 1 delivery left on mid-sourcing servers"},
-		{&cleanupv1.TaskResult{RemoteDeliveriesLeft: 2, Error: "why"}, true, "succeeded, 2 deliveries would be left on mid-sourcing servers: why"},
-		{&cleanupv1.TaskResult{RowsDeleted: 9, RowsLeft: 1, Detail: "obsolete rows stay: 1 row refuses", Error: "why"}, false, "succeeded, 9 rows deleted; obsolete rows stay: 1 row refuses: why"},
+		{&cleanupv1.TaskResult{}, false, ""},
+		{&cleanupv1.TaskResult{RowsDeleted: 1234, RowsUpdated: 2, TablesDropped: 3}, false, ", 1,234 rows deleted, 2 rows updated, 3 tables dropped"},
+		{&cleanupv1.TaskResult{RowsDeleted: 9, RemoteDeliveriesLeft: 1}, false, ", 9 rows deleted, 1 delivery left on mid-sourcing servers"},
+		{&cleanupv1.TaskResult{RemoteDeliveriesLeft: 2, Error: "why"}, true, ", 2 deliveries would be left on mid-sourcing servers: why"},
+		{&cleanupv1.TaskResult{RowsDeleted: 9, RowsLeft: 1, Detail: "obsolete rows stay: 1 row refuses", Error: "why"}, false, ", 9 rows deleted; obsolete rows stay: 1 row refuses: why"},
 	} {
-		c.r.State = cleanupv1.TaskState_TASK_STATE_SUCCEEDED
 		if got := summary(c.r, c.dry); got != c.says {
 			t.Errorf("got %q, want %q", got, c.says)
 		}
 	}
 }
 
-// On a terminal progress stays on one line, however narrow, whatever is known about what is left; it says why a batch waits.
+// On a terminal progress stays on two lines, however narrow, whatever is known about what is left: a bar for the task, with what a batch
+// waits for, and one for the run.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		columns int
-		p       *cleanupv1.TaskProgress
-		says    string
+		columns   int
+		p         *cleanupv1.TaskProgress
+		task, run string
 	}{
-		{120, &cleanupv1.TaskProgress{RowsDeleted: 90, RowsExpected: proto.Int64(360), RowsPerSecond: 30}, "25 %, 9s left, 90 rows, 30 a second, nmsvisitor"},
-		{120, &cleanupv1.TaskProgress{RowsDeleted: 900, RowsPerSecond: 0.2}, "visitors             900 rows, 0 a second, nmsvisitor"},
-		{120, &cleanupv1.TaskProgress{}, "visitors             nmsvisitor"},
-		{80, &cleanupv1.TaskProgress{RowsUpdated: 90, RowsExpected: proto.Int64(100), ThrottledBy: "rows per second"}, "90 %, waiting: rows per second, 90 rows"},
-		{30, &cleanupv1.TaskProgress{RowsDeleted: 90}, "visitors"},
-		{1, &cleanupv1.TaskProgress{RowsDeleted: 90}, ""},
+		{120, &cleanupv1.TaskProgress{RowsDeleted: 1090, RowsExpected: proto.Int64(4360), RowsPerSecond: 30}, "[11/20] visitors             [#####---------------] 25 %, 1m49s left, 1,090 rows, 30 a second, nmsvisitor",
+			"the run                      [##########----------] 51 %, 2,090 rows, 2.0 s"},
+		{120, &cleanupv1.TaskProgress{RowsDeleted: 900, RowsExpected: proto.Int64(800), RowsPerSecond: 2}, "[11/20] visitors             [####################] 100 %, 900 rows, 2 a second, nmsvisitor",
+			"the run                      [###########---------] 55 %, 1,900 rows, 2.0 s"},
+		{120, &cleanupv1.TaskProgress{}, "[11/20] visitors             [--------------------] nmsvisitor", "the run                      [##########----------] 50 %, 1,000 rows, 2.0 s"},
+		{60, &cleanupv1.TaskProgress{RowsUpdated: 90, RowsExpected: proto.Int64(100), ThrottledBy: "rows per second"}, "[11/20] visitors             [#######-] 90 %, waiting: rows", "the run                      [####----] 55 %, 1,090 rows, 2"},
+		{30, &cleanupv1.TaskProgress{RowsDeleted: 90}, "[11/20] visitors             ", "the run                      "},
+		{1, &cleanupv1.TaskProgress{RowsDeleted: 90}, "", ""},
 	} {
 		var out strings.Builder
-		v := &view{w: &out, columns: func() int { return c.columns }, started: &cleanupv1.TaskStarted{Position: 11, TaskCount: 26}}
+		v := &view{screen: &screen{Writer: &out, width: func() int { return c.columns }, moves: true}, began: time.Unix(10, 0), started: &cleanupv1.TaskStarted{Position: 11, TaskCount: 20}, rows: 1000}
 		c.p.Task, c.p.Object = "visitors", "nmsvisitor"
 		for range 2 {
-			if err := v.event(&cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_TaskProgress{TaskProgress: c.p}}); err != nil {
+			e := &cleanupv1.RunEvent{Time: timestamppb.New(time.Unix(12, 0)), Event: &cleanupv1.RunEvent_TaskProgress{TaskProgress: c.p}}
+			if err := v.event(e); err != nil {
 				t.Fatal(err)
 			}
 		}
-		drawn := strings.Split(out.String(), "\r\x1b[K")
-		if len(drawn) != 2 || !strings.Contains(drawn[1], c.says) || utf8.RuneCountInString(drawn[1]) >= max(c.columns, 1) {
+		const erased = "\r\x1b[K\x1b[A\x1b[K"
+		drawn := c.task + "\n" + c.run
+		if out.String() != drawn+erased+drawn {
 			t.Errorf("on %d columns: %q", c.columns, out.String())
 		}
 		out.Reset()
-		if err := v.line("done"); err != nil || out.String() != "\r\x1b[Kdone\n" {
+		if err := v.note("done"); err != nil || out.String() != erased+"done\n" {
 			t.Errorf("the next line: %q, %v", out.String(), err)
+		}
+	}
+}
+
+// A table loses columns where the screen is narrow, and those that say nothing; what anyone may have written stays in its cell.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	rows := []row{{"NAME", "ROWS", "EMPTY", "SIZE", "WHY"}, {"short", "7", "", "3.0 MiB", "since it is so"}, {"名前 \x1b[31m", "1,234,567", "", "?", "a\nb"}}
+	for width, want := range map[int]string{
+		0:  "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it is so\n名前 \\x1b[31m  1,234,567        ?  a b\n",
+		45: "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it …\n名前 \\x1b[31m  1,234,567        ?  a b\n",
+		32: "NAME                ROWS\nshort                  7\n名前 \\x1b[31m  1,234,567\n",
+	} {
+		var out strings.Builder
+		s := &screen{Writer: &out, width: func() int { return width }}
+		if err := s.printTable(rows); err != nil || out.String() != want {
+			t.Errorf("%d columns:\n%s, want\n%s, %v", width, out.String(), want, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"os"
 
@@ -33,6 +34,20 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.StringVar(&t.certificate, "client-cert", "", "speak TLS, and present the client certificate in this PEM file")
 	f.StringVar(&t.key, "client-key", "", "the key of --client-cert: a PEM file")
 	f.StringVar(&t.token, "token", "", "a static token or a JWT to send; other users of the machine can see a flag, but not the variable")
+}
+
+// command is a command about a run on the same server, to be pasted. It has no token in it.
+func (t *target) command(name, runID string) string {
+	text := fmt.Sprintf("cleanupd %s %s --server %s", name, runID, t.address)
+	if t.tls {
+		text += " --tls"
+	}
+	for _, file := range []struct{ flag, name string }{{"tls-ca", t.ca}, {"client-cert", t.certificate}, {"client-key", t.key}} {
+		if file.name != "" {
+			text += fmt.Sprintf(" --%s %s", file.flag, file.name)
+		}
+	}
+	return text
 }
 
 // dial returns a connection to the server, which connects with the first call.

@@ -24,9 +24,9 @@ func newTasks() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			table := [][]string{{"#", "TASK", "TITLE", "NEEDS", "OPTIONS"}}
+			table := []row{{"#", "TASK", "TITLE", "NEEDS", "OPTIONS"}}
 			for i, t := range out.GetTasks() {
-				table = append(table, []string{strconv.Itoa(i + 1), t.GetName(), t.GetTitle(), strings.Join(t.GetNeeds(), " "), strings.Join(t.GetOptions(), " ")})
+				table = append(table, row{strconv.Itoa(i + 1), t.GetName(), t.GetTitle(), strings.Join(t.GetNeeds(), " "), strings.Join(t.GetOptions(), " ")})
 			}
 			return output.print(cmd.OutOrStdout(), out, table)
 		}),

@@ -2,9 +2,15 @@ package main
 
 import (
 	"net"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/testca"
@@ -29,9 +35,11 @@ func TestHelp(t *testing.T) {
 		"mid-sourcing leftovers": {"--account", "--limit"},
 		"userdata":               {"find", "erase", "receipts", "$CLEANUPD_SERVER"},
 		"userdata find":          {"--variable", "APPLICATION/WORKFLOW"},
-		"userdata erase":         {"--instance", "--task", "--principal", "--variable", "--dry-run", "--yes"},
-		"audit":                  {"--database-url", "--since", "--limit", "--json"},
+		"userdata erase":         {"--instance", "--orphan-task", "--principal", "--variable", "--dry-run", "--yes"},
+		"audit":                  {"--database-url", "--since", "--limit", "--output"},
 		"demo":                   {"--rows", "--keep", "--forms"},
+		"man":                    {"DIR"},
+		"completion bash":        {"bash"},
 		"version":                {"version"},
 	} {
 		code, out, errs := cleanupd(t, append(strings.Fields(command), "--help")...)
@@ -42,6 +50,92 @@ func TestHelp(t *testing.T) {
 			if !strings.Contains(out, part) {
 				t.Errorf("%s --help does not tell of %s", command, part)
 			}
+		}
+	}
+}
+
+// commands calls each with every command, but those that the library brings.
+func commands(of *cobra.Command, each func(cmd *cobra.Command)) {
+	for _, cmd := range of.Commands() {
+		if cmd.Name() != "completion" && cmd.Name() != "help" {
+			each(cmd)
+			commands(cmd, each)
+		}
+	}
+}
+
+var argument = regexp.MustCompile(`'[^']*'|[^\s']+`)
+
+// Every command has examples, and they are commands.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	commands(newRoot(), func(cmd *cobra.Command) {
+		if !strings.HasPrefix(cmd.Example, "  cleanupd") {
+			t.Errorf("%s has no example: %q", cmd.CommandPath(), cmd.Example)
+		}
+		for line := range strings.SplitSeq(cmd.Example, "\n") {
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " | ")
+			var args []string
+			for _, arg := range argument.FindAllString(line, -1) {
+				args = append(args, strings.Trim(arg, "'"))
+			}
+			if args[0] != "cleanupd" {
+				continue
+			}
+			called, rest, err := newRoot().Find(args[1:])
+			if err == nil {
+				err = called.ParseFlags(rest)
+			}
+			if err == nil && called.Args != nil {
+				err = called.Args(called, called.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	})
+}
+
+// A variable means the same to every command: flags of one name are of one type, and about the same.
+func TestVariablesMeanTheSame(t *testing.T) {
+	t.Parallel()
+	first := map[string]*pflag.Flag{}
+	about := func(f *pflag.Flag) string { // its first words
+		return strings.Join(strings.FieldsFunc(f.Usage, func(r rune) bool { return r == ':' || r == ',' || r == ';' || r == '(' || r == '[' })[:1], "")
+	}
+	commands(newRoot(), func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			other := first[f.Name]
+			first[f.Name] = f
+			if other != nil && (other.Value.Type() != f.Value.Type() || strings.TrimSpace(about(other)) != strings.TrimSpace(about(f))) {
+				t.Errorf("--%s is %q, and of %s %q", f.Name, other.Usage, cmd.CommandPath(), f.Usage)
+			}
+		})
+	})
+}
+
+// There is a manual page for each command, and a completion that knows the tasks.
+func TestManualsAndCompletion(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "man1")
+	if code, out, errs := cleanupd(t, "man", dir); code != 0 || out != "" {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "cleanupd-options-set.1"))
+	if err != nil || !strings.Contains(string(page), "broadLogPurgeDelayDays=120") {
+		t.Errorf("%v %s", err, page)
+	}
+	if code, out, errs := cleanupd(t, "man", filepath.Join(dir, "cleanupd.1", "x")); code != 2 || out != "" || !strings.Contains(errs, "cleanupd.1") {
+		t.Errorf("into a file: %d %s %s", code, out, errs)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if code, out, errs := cleanupd(t, "completion", shell); code != 0 || !strings.Contains(out, "cleanupd") {
+			t.Errorf("%s: %d %s", shell, code, errs)
+		}
+	}
+	for asked, want := range map[string]string{"run --task ": "delivery-logs\n", "tasks -o ": "yaml\n"} {
+		if code, out, errs := cleanupd(t, append([]string{"__complete"}, strings.Split(asked, " ")...)...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: %d %s %s", asked, code, out, errs)
 		}
 	}
 }
@@ -139,7 +233,7 @@ func TestMistakes(t *testing.T) {
 		{"run --server 127.0.0.1:1", 1, []string{"cannot reach 127.0.0.1:1", "refused"}},
 		{"runs nonsense", 2, []string{"nonsense"}},
 		{"runs list --limit 0", 2, []string{"--limit", "0"}},
-		{"userdata receipts --limit 1001", 2, []string{"--limit", "1000"}},
+		{"userdata receipts --limit -1", 2, []string{"--limit", "-1"}},
 		{"runs watch", 2, []string{"id"}},
 		{"runs cancel a b", 2, []string{"id"}},
 		{"demo --rows -1", 2, []string{"--rows"}},

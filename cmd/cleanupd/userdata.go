@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
@@ -23,10 +24,11 @@ import (
 func newUserData() *cobra.Command {
 	var server target
 	cmd := &cobra.Command{
-		Use:   "userdata",
-		Short: "Find and erase one person's data in AEM Forms",
-		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "userdata",
+		Short:   "Find and erase one person's data in AEM Forms",
+		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata erase bob.smith@example.com\n  cleanupd userdata receipts",
+		Args:    noCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	server.flags(cmd)
 	cmd.AddCommand(newFind(&server), newErase(&server), newReceipts(&server))
@@ -52,11 +54,15 @@ func parseVariables(given []string) (list []*cleanupv1.WorkflowVariable, err err
 }
 
 func newFind(server *target) *cobra.Command {
-	var variables []string
+	var (
+		variables []string
+		output    format
+	)
 	cmd := &cobra.Command{
-		Use:   "find USER",
-		Short: "Find every trace of a user id that the Forms database reveals",
-		Args:  oneUser,
+		Use:     "find USER",
+		Short:   "Find every trace of a user id that the Forms database reveals",
+		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata find bob.smith@example.com --variable Loans/folder/sub/review --variable Claims/apply",
+		Args:    oneUser,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			list, err := parseVariables(variables)
 			if err != nil {
@@ -66,9 +72,13 @@ func newFind(server *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printFound(cmd.OutOrStdout(), found)
+			if output != asTable {
+				return output.print(cmd.OutOrStdout(), found, nil)
+			}
+			return screenOf(cmd.OutOrStdout()).printFound(found)
 		}),
 	}
+	output.flag(cmd)
 	variablesFlag(cmd.Flags(), &variables)
 	return cmd
 }
@@ -82,32 +92,32 @@ func oneUser(cmd *cobra.Command, args []string) error {
 }
 
 // printFound prints what was found, and what cannot be.
-func printFound(w io.Writer, found *cleanupv1.FindUserDataResponse) error {
-	fmt.Fprintf(w, "Principals: %s\n", orNone(found.GetPrincipalIds()))
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if len(found.GetProcessInstances()) > 0 {
-		fmt.Fprintln(table, "\nPROCESS INSTANCE\tSTATUS\tINVOCATION\tWHY")
-	}
+func (s *screen) printFound(found *cleanupv1.FindUserDataResponse) error {
+	fmt.Fprintf(s, "Principals: %s\n", orNone(found.GetPrincipalIds()))
+	rows := []row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}
 	for _, in := range found.GetProcessInstances() {
 		var why []string
 		for _, r := range in.GetReasons() {
-			text := stateName("KIND_", r.GetKind())
+			text := word(r.GetKind())
 			if v := r.GetVariable(); v != nil {
-				text += fmt.Sprintf(" %s of %s/%s (%s)", v.GetVariable(), v.GetApplication(), v.GetWorkflow(), stateName("MATCH_", r.GetMatch()))
+				text += fmt.Sprintf(" %s of %s/%s (%s)", v.GetVariable(), v.GetApplication(), v.GetWorkflow(), word(r.GetMatch()))
 			}
 			why = append(why, text)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", in.GetId(), statusName(in), in.GetLongLivedInvocationId(), strings.Join(why, ", "))
+		rows = append(rows, row{in.GetId(), statusName(in), in.GetLongLivedInvocationId(), strings.Join(why, ", ")})
 	}
-	if err := table.Flush(); err != nil {
-		return err
+	if len(rows) > 1 {
+		fmt.Fprintln(s)
+		if err := s.printTable(rows); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(w, "\nOrphan tasks: %s\n", orNone(found.GetOrphanTaskIds()))
+	fmt.Fprintf(s, "\nOrphan tasks: %s\n", orNone(found.GetOrphanTaskIds()))
 	for _, what := range found.GetNotSearched() {
-		fmt.Fprintf(w, "Not searched: %s\n", what)
+		fmt.Fprintf(s, "Not searched: %s\n", what)
 	}
 	for _, what := range found.GetBlindSpots() {
-		fmt.Fprintf(w, "Can not be found: %s\n", what)
+		fmt.Fprintf(s, "Can not be found: %s\n", what)
 	}
 	return nil
 }
@@ -136,6 +146,7 @@ func newErase(server *target) *cobra.Command {
 		req       cleanupv1.EraseUserDataRequest
 		variables []string
 		yes       bool
+		output    format
 	)
 	cmd := &cobra.Command{
 		Use:   "erase [USER]",
@@ -143,6 +154,7 @@ func newErase(server *target) *cobra.Command {
 		Long: "Show what would be erased, ask, and erase it: process instances and orphan tasks, with the documents that nothing\n" +
 			"else refers to. What holds the user id only as part of something longer must be given by its own id (--instance).\n" +
 			"Interrupting this program does not stop an erasure that has begun. The exit status is 1 if anything was kept.",
+		Example: "  cleanupd userdata erase bob.smith@example.com --dry-run\n  cleanupd userdata erase bob.smith@example.com --variable Claims/apply --yes\n  cleanupd userdata erase --instance 30 --orphan-task 86",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("%s takes one user id, not %d; see %s --help", cmd.CommandPath(), len(args), cmd.CommandPath())
@@ -157,7 +169,7 @@ func newErase(server *target) *cobra.Command {
 				return err
 			}
 			if byID := len(req.GetProcessInstanceIds())+len(req.GetTaskIds()) > 0; byID == (req.GetUserId() != "") {
-				return usagef("give either a user id, or ids of process instances and orphan tasks (--instance, --task)")
+				return usagef("give either a user id, or ids of process instances and orphan tasks (--instance, --orphan-task)")
 			}
 			client, dryRun, out := cleanupv1.NewUserDataServiceClient(conn), req.GetDryRun(), cmd.OutOrStdout()
 			if !yes && !dryRun && !term.IsTerminal(int(os.Stdin.Fd())) {
@@ -165,27 +177,34 @@ func newErase(server *target) *cobra.Command {
 			}
 			if !yes || dryRun {
 				req.DryRun = true
-				some, err := erase(cmd.Context(), out, client, &req)
+				some, err := erase(cmd.Context(), out, output, client, &req)
 				if err != nil || dryRun || !some {
 					return err
 				}
-				fmt.Fprint(out, "\nErase this? It can not be undone. [y/N] ")
+				fmt.Fprint(cmd.ErrOrStderr(), "\nErase this? It can not be undone. [y/N] ")
 				if text := answer(cmd.Context(), cmd.InOrStdin()); text != "y" && text != "yes" {
 					return errors.New("nothing was erased")
 				}
 				req.DryRun = false
 			}
-			_, err = erase(cmd.Context(), out, client, &req)
+			_, err = erase(cmd.Context(), out, output, client, &req)
 			return err
 		}),
 	}
+	output.flag(cmd)
 	f := cmd.Flags()
 	variablesFlag(f, &variables)
 	f.StringArrayVar(&req.ProcessInstanceIds, "instance", nil, "the id of a process instance; may be repeated")
-	f.StringArrayVar(&req.TaskIds, "task", nil, "the id of an orphan task; may be repeated")
+	f.StringArrayVar(&req.TaskIds, "orphan-task", nil, "the id of an orphan task; may be repeated")
 	f.StringArrayVar(&req.PrincipalIds, "principal", nil, "which principal of the user id is meant; may be repeated")
-	f.BoolVar(&req.DryRun, "dry-run", false, "show what would be erased, and exit")
+	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, show what would be erased")
 	f.BoolVar(&yes, "yes", false, "erase without asking")
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "task" { // its name before; but $CLEANUPD_TASK is a task of the pipeline
+			name = "orphan-task"
+		}
+		return pflag.NormalizedName(name)
+	})
 	return cmd
 }
 
@@ -205,17 +224,23 @@ func answer(ctx context.Context, in io.Reader) string {
 }
 
 // erase requests an erasure, or a dry run, prints its events, and reports whether there was something to erase.
-func erase(ctx context.Context, w io.Writer, client cleanupv1.UserDataServiceClient, req *cleanupv1.EraseUserDataRequest) (some bool, err error) {
+func erase(ctx context.Context, w io.Writer, output format, client cleanupv1.UserDataServiceClient, req *cleanupv1.EraseUserDataRequest) (some bool, err error) {
 	done := "erased"
 	if req.GetDryRun() {
 		done = "would be erased"
 	}
 	stream, err := client.EraseUserData(ctx, req)
 	v := &eraseView{w: w, done: done}
+	if output != asTable {
+		v.w = io.Discard
+	}
 	for err == nil {
 		var m *cleanupv1.EraseUserDataResponse
 		if m, err = stream.Recv(); err == nil {
 			err = v.event(m.GetEvent())
+		}
+		if err == nil && output != asTable {
+			err = output.message(w, m)
 		}
 	}
 	switch {
@@ -252,7 +277,7 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 	case e.GetFileDeleted() != nil:
 		_, err = fmt.Fprintf(w, "file %s %s\n", e.GetFileDeleted().GetPath(), done)
 	case e.GetLog() != nil:
-		_, err = fmt.Fprintf(w, "%s: %s\n", stateName("LOG_LEVEL_", e.GetLog().GetLevel()), e.GetLog().GetMessage())
+		_, err = fmt.Fprintf(w, "%s: %s\n", word(e.GetLog().GetLevel()), e.GetLog().GetMessage())
 	case e.GetReceipt() != nil:
 		r := e.GetReceipt()
 		v.some = v.instances+v.tasks+len(r.GetFiles()) > 0
@@ -274,35 +299,40 @@ func rowsText(rows []*cleanupv1.TableRows) string {
 	}
 	var parts []string
 	for _, r := range rows {
-		parts = append(parts, fmt.Sprintf("%d of %s", r.GetRows(), r.GetTable()))
+		parts = append(parts, fmt.Sprintf("%s of %s", humanize.Comma(r.GetRows()), r.GetTable()))
 	}
 	return " (rows: " + strings.Join(parts, ", ") + ")"
 }
 
 func newReceipts(server *target) *cobra.Command {
-	var limit int32
+	var (
+		limit  int32
+		output format
+	)
 	cmd := &cobra.Command{
-		Use:   "receipts",
-		Short: "List the receipts of erasures, newest first",
-		Args:  noArguments,
+		Use:     "receipts",
+		Short:   "List the receipts of erasures, newest first",
+		Example: "  cleanupd userdata receipts\n  cleanupd userdata receipts -o json | jq '.receipts[0]'",
+		Args:    noArguments,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
-			if err := checkLimit(limit, service.MaxReceipts); err != nil {
-				return err
-			}
-			list, err := cleanupv1.NewUserDataServiceClient(conn).ListReceipts(cmd.Context(), &cleanupv1.ListReceiptsRequest{PageSize: limit})
+			client := cleanupv1.NewUserDataServiceClient(conn)
+			out, err := list(limit, service.MaxReceipts, func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
+				page, err := client.ListReceipts(cmd.Context(), &cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token})
+				return page, len(page.GetReceipts()), err
+			})
 			if err != nil {
 				return err
 			}
-			defer tellOfMore(cmd.ErrOrStderr(), list.GetNextPageToken(), service.MaxReceipts)
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "RECEIPT\tWHEN\tWHO\tINSTANCES\tTASKS\tFILES\tSUCCEEDED")
-			for _, r := range list.GetReceipts() {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%t\n", r.GetId(), r.GetCreateTime().AsTime().Format(time.RFC3339), r.GetRequestedBy(),
-					len(r.GetProcessInstanceIds()), len(r.GetTaskIds()), len(r.GetFiles()), r.GetSucceeded())
+			defer tellOfMore(cmd.ErrOrStderr(), out)
+			rows := []row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
+			for _, r := range out.GetReceipts() {
+				rows = append(rows, row{r.GetId(), r.GetCreateTime().AsTime().Format(time.RFC3339), r.GetRequestedBy(), strconv.Itoa(len(r.GetProcessInstanceIds())),
+					strconv.Itoa(len(r.GetTaskIds())), strconv.Itoa(len(r.GetFiles())), strconv.FormatBool(r.GetSucceeded())})
 			}
-			return table.Flush()
+			return output.print(cmd.OutOrStdout(), out, rows)
 		}),
 	}
-	limitFlag(cmd.Flags(), &limit, "of the newest", service.MaxReceipts)
+	output.flag(cmd)
+	limitFlag(cmd.Flags(), &limit)
 	return cmd
 }

@@ -9,9 +9,10 @@ import (
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this program",
-		Args:  noArguments,
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  cleanupd version",
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cleanupd %s\n", programVersion())
 			return err

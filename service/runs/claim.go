@@ -77,27 +77,19 @@ const newEpoch = "epoch = greatest(epoch + 1, (extract(epoch FROM clock_timestam
 // change while it runs, and every role may ask for its start, also where timelines are not shown.
 const held = "id = $1::text::uuid AND epoch = $2 AND server_start = pg_postmaster_start_time()"
 
-// taskNames are those of the tasks that this version knows.
-var taskNames = func() (names []string) {
-	for _, t := range tasks.Pipeline {
-		names = append(names, t.Name)
-	}
-	return names
-}()
-
 // take claims a run that waits for a replica; nil when there is none.
 func (m *Manager) take(ctx context.Context) (*claim, error) {
 	m.mu.Lock()
 	atWork := slices.AppendSeq([]string{}, maps.Keys(m.atWork))
 	m.mu.Unlock()
 	var waits bool
-	if err := m.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE "+claimable+")", atWork, taskNames).Scan(&waits); err != nil || !waits {
+	if err := m.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE "+claimable+")", atWork, tasks.Names()).Scan(&waits); err != nil || !waits {
 		return nil, err
 	}
 	if err := m.writable(ctx); err != nil { // or the claim would stand, and nothing follow
 		return nil, err
 	}
-	return m.claim(ctx, waiting, "", "", atWork, taskNames)
+	return m.claim(ctx, waiting, "", "", atWork, tasks.Names())
 }
 
 // claim makes a run this replica's, and says so in the run's log; nil when there is none. reason is why the run is resumed;

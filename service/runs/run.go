@@ -164,7 +164,7 @@ func (e InvalidError) Error() string {
 // Validate returns an InvalidError, or nil.
 func (r Request) Validate() error {
 	var wrong InvalidError
-	valid := taskNames
+	valid := tasks.Names()
 	for _, list := range []struct {
 		field string
 		names []string

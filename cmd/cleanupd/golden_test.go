@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/creack/pty"
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+var update = flag.Bool("update", false, "write what commands print to testdata/golden, instead of comparing it")
+
+// What differs between two runs of a command is replaced, with the blanks that align it.
+var volatile = []struct {
+	what *regexp.Regexp
+	by   string
+}{
+	{regexp.MustCompile(`(?m)^[^\n]*\n[^\n]*\x1b\[K\x1b\[A\x1b\[K`), ""}, // progress that was drawn, and erased
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]*…`), "ID…"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
+	{regexp.MustCompile(` +\d[\d.]* (ms|s)\b`), "  DURATION"},
+	{regexp.MustCompile(` +TOOK`), "  TOOK"},
+	{regexp.MustCompile(` +\d[\d.]* [KM]?i?B`), "  SIZE"},
+	{regexp.MustCompile(` +(BEFORE|AFTER|DEAD|FREE)`), "  $1"},
+	{regexp.MustCompile(`(?m)^(TABLE +DELETED|"public"\S+ +\S+)( +(SIZE|BEFORE|AFTER|DEAD|FREE))+$`), "$1  SIZES"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "HOST:PORT"},
+	{regexp.MustCompile(`cleanupd (\(devel\)|v\d\S*) \(go[^)]*\)`), "cleanupd VERSION"},
+	{regexp.MustCompile(`\x1b`), `\e`},
+}
+
+// onScreen runs the program on a terminal of a width, 0 for a pipe, and returns what it prints, without what is volatile.
+func onScreen(t *testing.T, width int, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1", "TERM=xterm", "NO_COLOR="), env...)
+	var text []byte
+	var err error
+	if width == 0 {
+		text, err = cmd.CombinedOutput()
+	} else {
+		var terminal *os.File
+		if terminal, err = pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: uint16(width)}); err != nil {
+			t.Fatal(err)
+		}
+		text, err = io.ReadAll(terminal)
+		if errors.Is(err, syscall.EIO) { // how the end of a terminal reads
+			err = nil
+		}
+		err = errors.Join(err, cmd.Wait(), terminal.Close())
+	}
+	if err != nil {
+		t.Errorf("%v at %d columns: %v: %s", args, width, err, text)
+	}
+	out := strings.ReplaceAll(string(text), "\r\n", "\n")
+	for _, v := range volatile {
+		out = v.what.ReplaceAllString(out, v.by)
+	}
+	return out
+}
+
+// Each command prints what its file in testdata/golden shows: to a pipe, on a narrow terminal and on a wide one. As JSON and YAML it
+// says the same.
+func TestScreens(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	forms := formsOf(t, 12, "")
+	s := serve(t, "--database-url", db.URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
+	obsolete := func() {
+		db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 12345) i;
+			INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2000-01-01' FROM generate_series(1, 20) i`)
+	}
+	nothing := func() {}
+	code, out, errs := cleanupd(t, "run", "--server", s.grpc, "--task", "sessions")
+	id := regexp.MustCompile(`Run (\S+) succeeded`).FindStringSubmatch(out)
+	if code != 0 || id == nil {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	db.Do("INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id) VALUES ('mid1', 5000000007, 7, 'spring sale', '" + id[1] + "')")
+	for _, c := range []struct {
+		name, args string
+		before     func()
+	}{
+		{"version", "version", nothing},
+		{"tasks", "tasks", nothing},
+		{"options", "options", nothing},
+		{"options-set", "options set broadLogPurgeDelayDays=120", nothing},
+		{"options-reset", "options reset broadLogPurgeDelayDays", nothing},
+		{"schedule", "schedule", nothing},
+		{"schedule-set", "schedule set --cron 30§3§*§*§1-6 --time-zone Europe/Berlin --max-duration 2h", nothing},
+		{"run-dry", "run --dry-run --task audit-trail --task sessions", func() { db.Do("DELETE FROM XtkAudit; DELETE FROM XtkSessionInfo"); obsolete() }},
+		{"run", "run --task audit-trail --task sessions --task import-rejects", func() { db.Do("DELETE FROM XtkAudit; DELETE FROM XtkSessionInfo"); obsolete() }},
+		{"runs", "runs --limit 2", nothing},
+		{"runs-watch", "runs watch " + id[1], nothing},
+		{"runs-cancel", "runs cancel " + id[1], nothing},
+		{"leftovers", "mid-sourcing leftovers", nothing},
+		{"find", "userdata find ann --variable Loans/apply", nothing},
+		{"erase-dry", "userdata erase ann --dry-run", nothing},
+		{"erase", "userdata erase --orphan-task 99999 --yes", nothing},
+		{"receipts", "userdata receipts --limit 1", nothing},
+		{"audit", "audit --limit 2", nothing},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := strings.Fields(c.args)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "§", " ")
+			}
+			switch args[0] {
+			case "version":
+			case "audit":
+				args = append(args, "--database-url", db.URL())
+			default:
+				args = append(args, "--server", s.grpc)
+			}
+			got := &txtar.Archive{Comment: []byte("cleanupd " + strings.ReplaceAll(strings.ReplaceAll(c.args, "§", " "), id[1], "ID") + "\n\n")}
+			for _, width := range []int{0, 60, 120} {
+				c.before()
+				name := strconv.Itoa(width)
+				if width == 0 {
+					name = "pipe"
+				}
+				got.Files = append(got.Files, txtar.File{Name: name, Data: []byte(onScreen(t, width, nil, args...))})
+			}
+			file := filepath.Join("testdata", "golden", c.name+".txtar")
+			if *update {
+				if err := os.WriteFile(file, txtar.Format(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want, err := os.ReadFile(file); err != nil || !bytes.Equal(want, txtar.Format(got)) {
+				t.Errorf("%v; want (go test ./cmd/cleanupd -run TestScreens -update writes it)\n%s\ngot\n%s", err, want, txtar.Format(got))
+			}
+			if args[0] == "version" {
+				return
+			}
+			c.before()
+			sameInJSONAndYAML(t, args)
+		})
+	}
+}
+
+// sameInJSONAndYAML checks that a command prints values in both formats, and the same ones, as far as they can be.
+func sameInJSONAndYAML(t *testing.T, args []string) {
+	t.Helper()
+	code, out, errs := cleanupd(t, append(slices.Clone(args), "-o", "json")...)
+	var fields [2][]string
+	for lines := json.NewDecoder(strings.NewReader(out)); ; {
+		var value map[string]any
+		err := lines.Decode(&value)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil || code != 0 {
+			t.Fatalf("as JSON: %v: %d %s %s", err, code, out, errs)
+		}
+		fields[0] = append(fields[0], keys(value)...)
+	}
+	code, out, errs = cleanupd(t, append(slices.Clone(args), "-o", "yaml")...)
+	for document := range strings.SplitSeq(strings.TrimPrefix(out, "---\n"), "\n---\n") {
+		var value map[string]any
+		if err := yaml.Unmarshal([]byte(document), &value); err != nil || code != 0 {
+			t.Fatalf("as YAML: %v: %d %s %s", err, code, out, errs)
+		}
+		fields[1] = append(fields[1], keys(value)...)
+	}
+	for i := range fields {
+		slices.Sort(fields[i])
+		fields[i] = slices.Compact(fields[i])
+	}
+	if len(fields[0]) == 0 || !slices.Equal(fields[0], fields[1]) {
+		t.Errorf("%v: JSON has %v, YAML has %v", args, fields[0], fields[1])
+	}
+}
+
+func keys(value map[string]any) (list []string) {
+	for key := range value {
+		list = append(list, key)
+	}
+	return list
+}
+
+// A terminal that can't move its cursor gets no escape sequence, and one whose user wants no colour no colour; the words are the same.
+func TestPlainTerminals(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	s := serve(t, "--database-url", db.URL())
+	run := func(env string) string {
+		return onScreen(t, 100, []string{env}, "run", "--dry-run", "--task", "sessions", "--server", s.grpc)
+	}
+	coloured := run("TERM=xterm")
+	if !strings.Contains(coloured, `\e[32msucceeded\e[0m`) {
+		t.Errorf("no colour: %s", coloured)
+	}
+	want := regexp.MustCompile(`\\e\[\d+m`).ReplaceAllString(coloured, "")
+	for _, env := range []string{"TERM=dumb", "NO_COLOR=1"} {
+		if got := run(env); got != want {
+			t.Errorf("with %s: %s, want %s", env, got, want)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// screen is where a command prints to: a terminal, a file or a pipe.
+type screen struct {
+	io.Writer
+	width func() int // in columns; 0: as wide as a line is
+	moves bool       // lines can be drawn again
+	paint bool       // words can have a colour, unless NO_COLOR or TERM=dumb says otherwise
+}
+
+// screenOf is the screen behind a writer.
+func screenOf(w io.Writer) *screen {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return &screen{Writer: w, width: func() int { return 0 }}
+	}
+	width := func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil || width < 1 {
+			return 80
+		}
+		return width
+	}
+	return &screen{Writer: w, width: width, moves: os.Getenv("TERM") != "dumb", paint: true}
+}
+
+// colours are those of the states that are told by more than their word.
+var colours = map[string]text.Color{
+	word(cleanupv1.RunState_RUN_STATE_SUCCEEDED): text.FgGreen,
+	word(cleanupv1.RunState_RUN_STATE_FAILED):    text.FgRed,
+	word(cleanupv1.RunState_RUN_STATE_CANCELLED): text.FgYellow,
+}
+
+// painted is a word in its colour, where the screen has colours and the word one.
+func (s *screen) painted(word string) string {
+	if colour, ok := colours[word]; ok && s.paint {
+		return colour.Sprint(word)
+	}
+	return word
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// A row has a cell for each column. The first row of a table is its header.
+type row []string
+
+// The space between two columns, and the least width to which a text is cut.
+const (
+	gutter   = "  "
+	leastCut = 10
+)
+
+// quantity is what numbers are printed as, with a unit or without: these are aligned to the right.
+var quantity = regexp.MustCompile(`^(-?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped)?$`)
+
+// printTable prints a table, whatever anyone has written into a database. On a narrow screen columns are left out, the last ones first, and the last text is cut.
+func (s *screen) printTable(rows []row) error {
+	for _, cells := range rows {
+		for i := range cells {
+			cells[i] = printable(cells[i])
+		}
+	}
+	t := table.NewWriter()
+	var columns []table.ColumnConfig
+	left := s.width()
+	for i := range rows[0] {
+		c := table.ColumnConfig{Number: i + 1, Hidden: true}
+		quantities, widest, filled := true, text.StringWidth(rows[0][i]), false
+		for _, cells := range rows[1:] {
+			quantities = quantities && quantity.MatchString(cells[i])
+			widest = max(widest, text.StringWidth(cells[i]))
+			filled = filled || cells[i] != ""
+		}
+		if quantities {
+			c.Align, c.AlignHeader = text.AlignRight, text.AlignRight
+		}
+		switch {
+		case !filled && len(rows) > 1: // it would say nothing
+		case s.width() == 0 || widest <= left:
+			c.Hidden, left = false, left-widest-len(gutter)
+		case !quantities && left >= leastCut && (i == 0 || i == len(rows[0])-1):
+			c.Hidden, c.WidthMax, left = false, left, 0
+			c.WidthMaxEnforcer = func(cell string, width int) string { return text.Snip(cell, width, "…") }
+		}
+		columns = append(columns, c)
+	}
+	t.SetColumnConfigs(columns)
+	t.SetStyle(table.Style{Box: table.BoxStyle{PaddingRight: gutter}, Options: table.OptionsNoBordersAndSeparators})
+	for i, cells := range rows {
+		if i == 0 {
+			t.AppendHeader(s.cells(cells))
+		} else {
+			t.AppendRow(s.cells(cells))
+		}
+	}
+	t.SuppressTrailingSpaces()
+	_, err := fmt.Fprintln(s, strings.TrimRight(t.Render(), "\n"))
+	return err
+}
+
+// cells are those of a row as the screen shows them.
+func (s *screen) cells(of row) table.Row {
+	var shown table.Row
+	for _, cell := range of {
+		shown = append(shown, s.painted(cell))
+	}
+	return shown
+}
