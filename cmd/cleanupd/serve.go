@@ -30,6 +30,7 @@ type serveConfig struct {
 	httpListen  string
 	lease       time.Duration
 	schedule    bool
+	patience    time.Duration // with databases that are not there at the start
 	history     time.Duration
 	batches     purge.Settings
 	midSourcing []string // NAME=URL or NAME=keep
@@ -99,6 +100,7 @@ func newServe() *cobra.Command {
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are purged first; NAME=keep: keep its deliveries; may be repeated")
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
 	f.StringArrayVar(&c.include, "include", nil, "TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or app-subscriptions, for that task alone; may be repeated")
+	f.DurationVar(&c.patience, "wait-for-database", 0, "how long to wait at the start for the database, and for that of AEM Forms, 0 to 24h; 0: a database that is not there ends the program")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise")
 	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
 	f.DurationVar(&c.batches.Target, "batch-target", c.batches.Target, "how long a batch should take on the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
@@ -138,7 +140,7 @@ func (c *serveConfig) check() (s setup, err error) {
 	s.forms, mistakes[3] = c.forms.check()
 	mistakes[4] = c.access.check()
 	return s, errors.Join(append(mistakes[:], checkAddress("--grpc-listen", c.grpcListen), checkAddress("--http-listen", c.httpListen),
-		between("--lease", c.lease, time.Second, math.MaxInt64), between("--history", c.history, time.Second, math.MaxInt64),
+		between("--lease", c.lease, time.Second, math.MaxInt64), between("--wait-for-database", c.patience, 0, 24*time.Hour), between("--history", c.history, time.Second, math.MaxInt64),
 		between("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second), between("--workers", c.batches.Workers, 1, 16),
 		checkLimits(c.batches.Limits))...)
 }
@@ -199,7 +201,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err != nil {
 		return nil, err
 	}
-	if err := migrateDatabase(ctx, config); err != nil {
+	if err := await(ctx, log, c.patience, func() error { return migrateDatabase(ctx, config) }); err != nil {
 		return nil, err
 	}
 	wanted := enough + c.batches.Workers
@@ -236,7 +238,10 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	}
 	if forms := given.forms; forms != nil {
 		forms.Lease = c.lease
-		if s.forms, err = forms.open(ctx, c.formsTracer); err != nil {
+		if err := await(ctx, log, c.patience, func() (err error) {
+			s.forms, err = forms.open(ctx, c.formsTracer)
+			return err
+		}); err != nil {
 			return nil, err
 		}
 		if err := warnOfOpenSchemas(ctx, log, s.forms.Pool, "tb_process_instance"); err != nil {

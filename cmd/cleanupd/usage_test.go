@@ -20,7 +20,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for command, parts := range map[string][]string{
 		"": {"serve", "migrate", "run", "runs", "tasks", "options", "schedule", "demo", "version"},
-		"serve": {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers",
+		"serve": {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers", "--wait-for-database",
 			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--related-list-table", "--include", "$CLEANUPD_INCLUDE", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
 			"--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-crl", "--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim", "--insecure"},
 		"migrate":                {"--database-url", "$CLEANUPD_DATABASE_URL", "(required without --forms-database-url)"},
@@ -38,6 +38,7 @@ func TestHelp(t *testing.T) {
 		"userdata erase":         {"--instance", "--orphan-task", "--principal", "--variable", "--dry-run", "--yes"},
 		"audit":                  {"--database-url", "--since", "--limit", "--output"},
 		"demo":                   {"--rows", "--keep", "--forms"},
+		"health":                 {"--ready", "$CLEANUPD_HTTP_LISTEN", "$CLEANUPD_TLS_CERT"},
 		"man":                    {"DIR"},
 		"completion bash":        {"bash"},
 		"version":                {"version"},

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// healthTimeout is how long a server may take to say how it is.
+const healthTimeout = 5 * time.Second
+
+func newHealth() *cobra.Command {
+	var (
+		listen, certificate string
+		ready               bool
+	)
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Ask the server on this machine whether it is alive, for the health checks of containers",
+		Long: "Ask the server on this machine whether it is alive, or with --ready whether it can write to its database, too.\n" +
+			"It needs no credentials, and where a server is configured by the environment no flag. The exit status is 1 if not.",
+		Example: "  cleanupd health\n  cleanupd health --ready --http-listen :8080 --tls-cert cert.pem",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
+			defer cancel()
+			said, err := askHealth(ctx, listen, certificate, ready)
+			if err == nil {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&listen, "http-listen", defaults().httpListen, "the address for REST; that of the server")
+	f.StringVar(&certificate, "tls-cert", "", "the certificate of both listeners, with its chain: a PEM file; no other one is trusted")
+	f.BoolVar(&ready, "ready", false, "ask whether it can write to its database, too")
+	return cmd
+}
+
+// askHealth returns what the server that listens on an address says of itself; an error unless that is good.
+func askHealth(ctx context.Context, listen, certificate string, ready bool) (string, error) {
+	if err := checkAddress("--http-listen", listen); err != nil {
+		return "", err
+	}
+	host, port, _ := net.SplitHostPort(listen)
+	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	scheme, path, transport := "http", "/healthz", &http.Transport{DisableKeepAlives: true}
+	if ready {
+		path = "/readyz"
+	}
+	if certificate != "" {
+		own, err := readCertificate(certificate)
+		if err != nil {
+			return "", err
+		}
+		scheme = "https"
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, //nolint:gosec // it is compared with the one that is expected
+			VerifyConnection: func(state tls.ConnectionState) error {
+				if !bytes.Equal(state.PeerCertificates[0].Raw, own.Raw) {
+					return errors.New("it has another certificate than --tls-cert")
+				}
+				return nil
+			}}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(host, port)+path, nil)
+	if err != nil {
+		return "", usagef("--http-listen: %w", err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return "", fmt.Errorf("the server on %s does not answer: %w", listen, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		var why struct{ Message string }
+		_ = json.Unmarshal(body, &why) // what is no JSON is told as it is
+		err = errors.New(cmp.Or(why.Message, string(body)))
+	}
+	return printable(strings.TrimSpace(string(body))), err
+}
+
+// readCertificate reads the first certificate of a file.
+func readCertificate(file string) (*x509.Certificate, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usagef("--tls-cert: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, usagef("--tls-cert: %s holds no certificate in PEM form", file)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, usagef("--tls-cert: %s: %w", file, err)
+	}
+	return certificate, nil
+}

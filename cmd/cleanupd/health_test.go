@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/testca"
+)
+
+// Health asks the server with the same configuration: whether it is alive, and whether it can write. It trusts its certificate alone.
+func TestHealthCommand(t *testing.T) {
+	t.Parallel()
+	db, ca := pgtest.Campaign(t), testca.New(t)
+	cert, key := ca.Files(ca.Server())
+	other, _ := ca.Files(ca.Server())
+	s := serve(t, "--database-url", db.URL(), "--tls-cert", cert, "--tls-key", key)
+	listen := strings.TrimPrefix(s.http, "http://")
+	health := func(args ...string) (int, string, string) {
+		return cleanupd(t, append([]string{"health", "--http-listen", listen}, args...)...)
+	}
+	for _, args := range [][]string{{}, {"--ready"}} {
+		if code, out, errs := health(append(args, "--tls-cert", cert)...); code != 0 || out != "ok\n" || errs != "" {
+			t.Errorf("%v: %d %s %s", args, code, out, errs)
+		}
+	}
+	_, port, _ := strings.Cut(listen, ":")
+	if code, out, errs := cleanupd(t, "health", "--http-listen", ":"+port, "--tls-cert", cert); code != 0 {
+		t.Errorf("by the address that it listens on: %d %s %s", code, out, errs)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--tls-cert", other}, 1, "another certificate"},
+		{[]string{"--tls-cert", key}, 2, "--tls-cert"},
+		{[]string{"--tls-cert", "/nowhere"}, 2, "--tls-cert"},
+		{nil, 1, "HTTPS"},
+		{[]string{"--http-listen", "127.0.0.1:1"}, 1, "does not answer"},
+		{[]string{"--http-listen", "nowhere"}, 2, "--http-listen"},
+	} {
+		if code, out, errs := health(c.args...); code != c.code || out != "" || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: %d %s %s", c.args, code, out, errs)
+		}
+	}
+	db.Superuser("ALTER DATABASE " + db.Name + " SET default_transaction_read_only = on")
+	db.Cut()
+	code, out, errs := health("--ready", "--tls-cert", cert)
+	for deadline := time.Now().Add(time.Minute); code == 0 && time.Now().Before(deadline); code, out, errs = health("--ready", "--tls-cert", cert) { // it's asked now and then
+		time.Sleep(100 * time.Millisecond)
+	}
+	if code != 1 || !strings.HasPrefix(errs, "cleanupd: ") || !strings.Contains(errs, " database ") {
+		t.Errorf("a database that cannot be written: %d %s %s", code, out, errs)
+	}
+	if code, _, errs := health("--tls-cert", cert); code != 0 {
+		t.Errorf("the process lives: %d %s", code, errs)
+	}
+}
+
+// A server waits for a database that isn't there yet, says so once, and serves once it is. It does not wait for one that refuses it.
+func TestWaitForDatabase(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	later := db.Name + "_later"
+	url := strings.Replace(db.URL(), "/"+db.Name, "/"+later, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--database-url", url, "--wait-for-database", "1m")
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	log := &logged{more: make(chan struct{})}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait()
+	}()
+	log.wait(t.Context(), `waiting for a database.*does not exist`)
+	db.Superuser("CREATE DATABASE " + later + " OWNER " + campaigndb.Role)
+	t.Cleanup(func() { db.Superuser("DROP DATABASE " + later + " WITH (FORCE)") })
+	log.wait(t.Context(), `msg=serving`)
+	if said := log.text.String(); strings.Count(said, "waiting for a database") != 1 || !strings.Contains(said, "msg=serving") {
+		t.Error(said)
+	}
+	for args, says := range map[string]string{
+		"--wait-for-database 100ms --database-url " + strings.Replace(db.URL(), "/"+db.Name, "/"+db.Name+"_never", 1): "does not exist",
+		"--wait-for-database 1h --database-url " + db.As("nobody_of_that_name"):                                       "does not exist",
+	} {
+		code, out, errs := cleanupd(t, append(strings.Fields("serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0"), strings.Fields(args)...)...)
+		if last := errs[strings.LastIndex(strings.TrimSpace(errs), "\n")+1:]; code != 1 || out != "" || !strings.HasPrefix(last, "cleanupd: ") || !strings.Contains(last, says) {
+			t.Errorf("%s: %d %s %s", args, code, out, errs)
+		}
+	}
+}

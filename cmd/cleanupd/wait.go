@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// await calls connect until the database that it connects to is there, has refused it, or patience has run out. Why it waits is logged
+// once for each reason.
+func await(ctx context.Context, log *slog.Logger, patience time.Duration, connect func() error) error {
+	if patience == 0 {
+		return connect()
+	}
+	told := map[string]bool{}
+	_, err := backoff.Retry(ctx, func() (any, error) {
+		err := connect()
+		var away *pgconn.ConnectError
+		var refused *pgconn.PgError
+		switch {
+		case err == nil:
+			return nil, nil
+		case !errors.As(err, &away), errors.As(err, &refused) && pgerrcode.IsInvalidAuthorizationSpecification(refused.Code):
+			return nil, backoff.Permanent(err)
+		case !told[err.Error()]:
+			told[err.Error()] = true
+			log.Info("waiting for a database", "error", err, "for", patience)
+		}
+		return nil, err
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(500*time.Millisecond)), backoff.WithMaxElapsedTime(patience))
+	return err
+}
