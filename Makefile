@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested lint generate check-generated breaking land-api vuln sbom fuzz model faults bench profile
+.PHONY: help build demo test race modules vet nested lint generate check-generated openapi breaking land-api vuln sbom fuzz model faults bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -47,13 +47,23 @@ lint: ## golangci-lint, and which package may import which
 
 generate: ## gen/, after a change in proto/
 	$(buf) generate
+	go -C tools run ./openapi ../gen/cleanup.swagger.json openapi/overlay.yaml >gen/openapi.json
 
 check-generated: ## The style of proto/, and whether gen/ is what it generates
 	@fresh=$$(mktemp -d)
 	trap 'rm -rf "$$fresh"' EXIT
 	$(buf) lint
 	$(buf) generate --output "$$fresh"
+	go -C tools run ./openapi "$$fresh/gen/cleanup.swagger.json" openapi/overlay.yaml >"$$fresh/gen/openapi.json"
 	diff -r gen "$$fresh/gen"
+
+openapi: ## What redocly says of the description of the REST API
+	@if ! node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)'; then
+		echo "skipped: redocly needs Node 20 or later"
+		exit
+	fi
+	npm ci --prefix tools/openapi --no-audit --no-fund
+	REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npm exec --prefix tools/openapi -- redocly lint --extends recommended gen/openapi.json
 
 # The API as it last landed; source info would only make it larger.
 landed := proto/landed.binpb

@@ -3,7 +3,7 @@ package cleanupd
 
 import _ "embed" // for OpenAPI
 
-// OpenAPI is the REST API as an OpenAPI 2 document, generated from proto/.
+// OpenAPI is the REST API as an OpenAPI 3.1 document, generated from proto/.
 //
-//go:embed gen/cleanup.swagger.json
+//go:embed gen/openapi.json
 var OpenAPI string

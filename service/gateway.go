@@ -36,8 +36,10 @@ func (s *Server) gateway() (http.Handler, error) {
 		return nil, err
 	}
 	s.toInner = conn
+	strict := strictJSON{&runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitDefaultValues: true}}}
 	mux := runtime.NewServeMux(
-		runtime.WithMarshalerOption(runtime.MIMEWildcard, strictJSON{&runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitDefaultValues: true}}}),
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, strict),
+		runtime.WithMarshalerOption(lines, jsonLines{strict}),
 		runtime.WithErrorHandler(func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 			if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
 				w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
@@ -52,7 +54,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		// Without these a POST of a form would be taken for a GET.
 		runtime.WithDisablePathLengthFallback(), runtime.WithDisableHTTPMethodOverride(),
 	)
-	return mux, errors.Join(
+	return negotiated(mux), errors.Join(
 		cleanupv1.RegisterCleanupServiceHandlerClient(context.Background(), mux, cleanupv1.NewCleanupServiceClient(conn)),
 		cleanupv1.RegisterUserDataServiceHandlerClient(context.Background(), mux, cleanupv1.NewUserDataServiceClient(conn)))
 }
@@ -144,7 +146,12 @@ func routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w
 	switch code {
 	case http.StatusMethodNotAllowed:
 		if others := operationsOf(r.URL); others != nil {
-			w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(others)), ", "))
+			allowed := slices.Collect(maps.Keys(others))
+			if slices.Contains(allowed, http.MethodGet) {
+				allowed = append(allowed, http.MethodHead)
+			}
+			slices.Sort(allowed)
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
 		}
 		writeStatus(w, r, code, status.Newf(codes.Unimplemented, "%s is not allowed on %s", r.Method, r.URL.Path))
 	case http.StatusNotFound:

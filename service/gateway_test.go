@@ -235,12 +235,12 @@ func TestAllow(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	for _, c := range []struct{ method, path, allow string }{
-		{"DELETE", "/v1/runs", "GET, POST"},
-		{"PUT", "/v1/runs/x", "GET"},
+		{"DELETE", "/v1/runs", "GET, HEAD, POST"},
+		{"PUT", "/v1/runs/x", "GET, HEAD"},
 		{"GET", "/v1/runs/x:cancel", "POST"},
-		{"POST", "/v1/runs/x/events", "GET"},
-		{"DELETE", "/v1/options", "GET, PATCH"},
-		{"POST", "/v1/schedule", "GET, PUT"},
+		{"POST", "/v1/runs/x/events", "GET, HEAD"},
+		{"DELETE", "/v1/options", "GET, HEAD, PATCH"},
+		{"POST", "/v1/schedule", "GET, HEAD, PUT"},
 		{"GET", "/v1/userdata:erase", "POST"},
 		{"POST", "/healthz", "GET, HEAD"},
 		{"POST", "/metrics", "GET, HEAD"},

@@ -3,6 +3,7 @@ package service
 import (
 	"net/http"
 
+	"github.com/klauspost/compress/gzhttp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -21,7 +22,7 @@ func (s *Server) handler(limits *limits, refusals *refusals, registry *prometheu
 	}
 	known := http.NewServeMux() // for authenticated callers only
 	known.Handle("/v1/", gateway)
-	known.Handle("/openapi.json", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "application/json", cleanupd.OpenAPI) }))
+	known.Handle("/openapi.json", gzhttp.GzipHandler(onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "application/json", cleanupd.OpenAPI) })))
 	known.Handle("/metrics", onlyGet(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
 	known.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)

@@ -35,8 +35,9 @@ var (
 func readPaths(description string) (list []path) {
 	var api struct {
 		Paths map[string]map[string]struct {
-			Parameters []struct{ Name, In string }
-			Responses  map[string]struct{ Schema struct{ Title string } }
+			Parameters  []struct{ Name, In string }
+			RequestBody *struct{}
+			Responses   map[string]struct{ Content map[string]any }
 		}
 	}
 	if err := json.Unmarshal([]byte(description), &api); err != nil {
@@ -45,12 +46,9 @@ func readPaths(description string) (list []path) {
 	for template, methods := range api.Paths {
 		p := path{template, regexp.MustCompile("^" + placeholder.ReplaceAllString(template, "[^/]+") + "$"), map[string]operation{}}
 		for method, described := range methods {
-			o := operation{stream: strings.HasPrefix(described.Responses["200"].Schema.Title, "Stream result of")}
+			o := operation{body: described.RequestBody != nil, stream: described.Responses["200"].Content[lines] != nil}
 			for _, parameter := range described.Parameters {
-				switch parameter.In {
-				case "body":
-					o.body = true
-				case "query":
+				if parameter.In == "query" {
 					o.query = append(o.query, parameter.Name, strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")))
 				}
 			}

@@ -1,0 +1,71 @@
+package service
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/klauspost/compress/gzhttp"
+)
+
+// lines is the media type of a stream: a JSON object a line.
+const lines = "application/x-ndjson"
+
+// jsonLines is JSON, of which a stream is lines.
+type jsonLines struct{ strictJSON }
+
+// StreamContentType implements runtime.StreamContentType.
+func (jsonLines) StreamContentType(any) string { return lines }
+
+// negotiated gives the API's callers what they ask for: a stream as lines, unless they ask for application/json; a long answer
+// compressed; and of HEAD the header that GET has.
+func negotiated(next http.Handler) http.Handler {
+	compressed := gzhttp.GzipHandler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		head := r.Method == http.MethodHead
+		if _, ok := operationsOf(r.URL)[http.MethodGet]; head && ok {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			r = r.Clone(ctx)
+			r.Method = http.MethodGet
+			w = &headOnly{w, cancel}
+		}
+		if operationsOf(r.URL)[r.Method].stream {
+			r = r.Clone(r.Context())
+			if !accepts(r, "application/json") {
+				r.Header.Set("Accept", lines)
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
+		compressed.ServeHTTP(w, r)
+	})
+}
+
+// accepts reports whether a request names a media type that it accepts.
+func accepts(r *http.Request, want string) bool {
+	for _, header := range r.Header.Values("Accept") {
+		for one := range strings.SplitSeq(header, ",") {
+			if given, _, err := mime.ParseMediaType(one); err == nil && given == want {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// headOnly ends a stream once its header is written. The server itself writes no body in answer to HEAD.
+type headOnly struct {
+	http.ResponseWriter
+	end context.CancelFunc
+}
+
+// Write implements http.ResponseWriter.
+func (w *headOnly) Write(p []byte) (int, error) {
+	defer w.end()
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (w *headOnly) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
