@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested lint generate check-generated openapi breaking land-api vuln sbom fuzz model faults bench profile
+.PHONY: help build demo test race modules vet nested lint generate check-generated openapi breaking land-api vuln sbom fuzz docs model faults bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -45,9 +45,10 @@ NESTED ?= bench deploy internal/dashboard
 lint: ## golangci-lint, and which package may import which
 	$(tool)lint/go.mod golangci-lint run ./...
 
-generate: ## gen/, after a change in proto/
+generate: ## gen/, and the documents that are made from the code, after a change in proto/ or of a task
 	$(buf) generate
 	go -C tools run ./openapi ../gen/cleanup.swagger.json openapi/overlay.yaml >gen/openapi.json
+	go run ./docs/generate docs
 
 check-generated: ## The style of proto/, and whether gen/ is what it generates
 	@fresh=$$(mktemp -d)
@@ -94,6 +95,9 @@ sbom: ## The program's bill of materials, into the file SBOM, if given; it has n
 
 fuzz: ## Each fuzz target for ten seconds; FUZZ=FuzzREST FUZZTIME=10m for one of them
 	.ci/fuzz "$(FUZZ)" "$(FUZZTIME)"
+
+docs: ## Every command of the documents, on the demo; DOCS=docs/api.md for one of them
+	.ci/docs $(DOCS)
 
 model: ## Random databases against the model; SEEDS=1000
 	go test ./tasks -run TestRandomDatabases -timeout 2h -seeds $(or $(SEEDS),100) $(ARGS)

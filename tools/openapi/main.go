@@ -65,6 +65,14 @@ func convert(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	var document any
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	describeReferences(document)
+	if text, err = json.Marshal(document); err != nil {
+		return nil, err
+	}
 	var v2 openapi2.T
 	if err := json.Unmarshal(text, &v2); err != nil {
 		return nil, err
@@ -74,6 +82,24 @@ func convert(file string) ([]byte, error) {
 		return nil, err
 	}
 	return v3.MarshalJSON()
+}
+
+// describeReferences keeps what stands beside a reference, which is no part of it in Swagger 2: the description of a field.
+func describeReferences(document any) {
+	switch value := document.(type) {
+	case []any:
+		for _, element := range value {
+			describeReferences(element)
+		}
+	case map[string]any:
+		if to, ok := value["$ref"].(string); ok && value["description"] != nil {
+			delete(value, "$ref")
+			value["allOf"] = []any{map[string]any{"$ref": to}}
+		}
+		for _, element := range value {
+			describeReferences(element)
+		}
+	}
 }
 
 // titleOfStreams is how the generator calls the schema of a stream's messages.

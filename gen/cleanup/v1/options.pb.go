@@ -83,7 +83,7 @@ func (StorageOptimization) EnumDescriptor() ([]byte, []int) {
 // Options are the retention options of the cleanup, kept in XtkOption. Delays are in days, from 1 to 24,855.
 type Options struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// XtkCleanup_NoStats. Default: VACUUM_ANALYZE.
+	// XtkCleanup_NoStats: what the task `statistics` does with the tables. Default: VACUUM_ANALYZE.
 	StorageOptimization *StorageOptimization `protobuf:"varint,1,opt,name=storage_optimization,json=storageOptimization,proto3,enum=cleanup.v1.StorageOptimization,oneof" json:"storage_optimization,omitempty"`
 	// NmsCleanup_TrackingStatPurgeDelay: days to keep tracking statistics. Default: 365.
 	TrackingStatPurgeDelayDays *int32 `protobuf:"varint,2,opt,name=tracking_stat_purge_delay_days,json=trackingStatPurgeDelayDays,proto3,oneof" json:"tracking_stat_purge_delay_days,omitempty"`

@@ -1,0 +1,94 @@
+// Command generate writes docs/tasks.md and docs/options.md into a folder, from what the program itself says of its tasks and options.
+package main
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/cleanupd/cleanupd"
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+//go:embed *.tmpl
+var files embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"code": code, "next": func(i int) int { return i + 1 }}).ParseFS(files, "*.tmpl"))
+
+func main() {
+	for _, name := range []string{"tasks.md", "options.md"} {
+		text, err := page(name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(os.Args[1], name), []byte(text), 0o644) //nolint:gosec // a document is no secret
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// page is the text of a document.
+func page(name string) (string, error) {
+	options, err := options()
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	err = templates.ExecuteTemplate(&text, name+".tmpl", map[string]any{"Tasks": tasks.Pipeline, "Options": options})
+	return text.String(), err
+}
+
+// option is an option as the API describes it.
+type option struct {
+	Field, Name, What, Default string
+	Tasks                      []string // that read it
+}
+
+// options are those that can be set, in the order of their message.
+func options() (list []option, err error) {
+	var api struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct {
+					Description string
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(cleanupd.OpenAPI), &api); err != nil {
+		return nil, err
+	}
+	fields := (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		o := option{Field: fields.Get(i).JSONName()}
+		described := api.Components.Schemas["v1Options"].Properties[o.Field].Description
+		described, of, ok := strings.Cut(described, " Default: ")
+		if !ok { // it is not for callers to set
+			continue
+		}
+		o.Default = strings.TrimSuffix(of, ".")
+		o.Name, o.What, _ = strings.Cut(strings.TrimSuffix(described, "."), ": ")
+		for _, t := range tasks.Pipeline {
+			if slices.Contains(t.OptionNames(), o.Name) {
+				o.Tasks = append(o.Tasks, t.Name)
+			}
+		}
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+// code is names as Markdown shows them.
+func code(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "`" + strings.Join(names, "`, `") + "`"
+}
