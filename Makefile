@@ -36,11 +36,11 @@ modules: ## What go.mod and go.sum say is true
 vet: ## go vet
 	go vet ./...
 
-nested: ## Vet and test the modules bench, deploy and internal/dashboard; NESTED=deploy for one
+nested: ## Vet and test the modules bench, deploy, examples and internal/dashboard; NESTED=deploy for one
 	@for module in $(NESTED); do
 		(cd "$$module" && go vet ./... && go test ./...)
 	done
-NESTED ?= bench deploy internal/dashboard
+NESTED ?= bench deploy examples internal/dashboard
 
 lint: ## golangci-lint, and which package may import which
 	$(tool)lint/go.mod golangci-lint run ./...

@@ -1,0 +1,114 @@
+#!/usr/bin/env node
+// Runs the cleanup on a server, or watches a run, and prints what happens. It comes back to the run when the connection is lost. Its
+// exit status is 0 only if the run succeeded.
+'use strict';
+
+const fs = require('node:fs');
+const path = require('node:path');
+const { setTimeout: sleep } = require('node:timers/promises');
+const { parseArgs } = require('node:util');
+const grpc = require('@grpc/grpc-js');
+const { loadSync } = require('@grpc/proto-loader');
+
+const { values: args } = parseArgs({
+  options: {
+    server: { type: 'string', default: '127.0.0.1:9090' }, // the gRPC address of a server, HOST:PORT
+    'tls-ca': { type: 'string' }, // speak TLS, and trust the authorities in this PEM file
+    token: { type: 'string', default: process.env.CLEANUPD_TOKEN }, // the token to send, with --tls-ca only; other users can see a flag
+    watch: { type: 'string' }, // watch the run with this id instead of starting one
+    task: { type: 'string', multiple: true }, // run this task; may be repeated (default all)
+    'dry-run': { type: 'boolean', default: false }, // change nothing, count what would be deleted
+    patience: { type: 'string', default: '60' }, // how many seconds to try to come back to a run after the connection was lost
+  },
+});
+
+// 64-bit numbers are strings: a log generation is too large for a number.
+const proto = loadSync('cleanup/v1/cleanup.proto', {
+  includeDirs: [path.join(__dirname, '../../proto')], longs: String, enums: String, defaults: true, oneofs: true,
+});
+const { CleanupService } = grpc.loadPackageDefinition(proto).cleanup.v1;
+
+function connect() {
+  let credentials = grpc.credentials.createInsecure();
+  if (args['tls-ca']) credentials = grpc.credentials.createSsl(fs.readFileSync(args['tls-ca']));
+  if (args.token) {
+    if (!args['tls-ca']) throw new Error('a token would be sent in plain text: add --tls-ca');
+    const bearer = new grpc.Metadata();
+    bearer.set('authorization', `Bearer ${args.token}`);
+    credentials = grpc.credentials.combineChannelCredentials(
+      credentials, grpc.credentials.createFromMetadataGenerator((_, done) => done(null, bearer)));
+  }
+  return new CleanupService(args.server, credentials, {
+    // A server that vanished is noticed after a minute, and one that came back after two seconds.
+    'grpc.keepalive_time_ms': 30_000,
+    'grpc.keepalive_timeout_ms': 30_000,
+    'grpc.max_reconnect_backoff_ms': 2_000,
+  });
+}
+
+// Yields the events of the run until it has ended.
+async function* events(service) {
+  let at = args.watch && { runId: args.watch }; // asks for the events after the last one
+  let stream = at ? service.watchRun(at) : service.runCleanup({ tasks: args.task, dryRun: args['dry-run'] });
+  for (let lost; ; stream = service.watchRun(at)) {
+    try {
+      for await (const { event } of stream) {
+        lost = undefined;
+        at = { runId: event.runId, afterSequence: event.sequence, logGeneration: event.logGeneration };
+        yield event;
+        if (event.runFinished) return;
+      }
+      throw new Error('the stream ended before the run did');
+    } catch (error) {
+      if (at && error.code === grpc.status.UNAVAILABLE) {
+        if (!lost) {
+          lost = Date.now();
+          console.error(`The connection is lost, trying for ${args.patience} s to come back to run ${at.runId}.`);
+        }
+        if (Date.now() - lost > args.patience * 1000) {
+          console.error(`Run ${at.runId} may go on, see --watch.`);
+          throw error;
+        }
+        await sleep(1000);
+      } else if (at && error.code === grpc.status.DATA_LOSS) {
+        console.error('The database lost events of the run, watching it again from the first.');
+        at = { runId: at.runId };
+      } else {
+        throw error;
+      }
+    }
+  }
+}
+
+// Prints an event. What may hold text of the database is quoted, since that may hold anything, such as commands to a terminal.
+function show(event) {
+  switch (event.event) {
+    case 'runStarted':
+      return console.log(`Run ${event.runId} began.`);
+    case 'taskProgress': {
+      const p = event.taskProgress;
+      return console.log(`${p.task}: ${Number(p.rowsDeleted) + Number(p.rowsUpdated)} rows so far, now ${JSON.stringify(p.object)}`);
+    }
+    case 'taskFinished': {
+      const r = event.taskFinished.result;
+      return console.log(`${r.task}: ${r.state}, ${r.rowsDeleted} rows deleted, ${r.rowsUpdated} updated, ${r.rowsLeft} left`);
+    }
+    case 'log':
+      if (event.log.level !== 'LOG_LEVEL_INFO') console.log(`${event.log.task}: ${event.log.level} ${JSON.stringify(event.log.message)}`);
+      return undefined;
+    case 'runFinished':
+      return console.log(`Run ${event.runId} ended: ${event.runFinished.run.state}.`);
+  }
+}
+
+async function main() {
+  let last;
+  for await (last of events(connect())) show(last);
+  const { run } = last.runFinished;
+  if (run.state !== 'RUN_STATE_SUCCEEDED') throw new Error(`run ${run.id} is ${run.state}: ${JSON.stringify(run.error)}`);
+}
+
+main().then(() => process.exit(0), (error) => {
+  console.error(error.code in grpc.status ? `${grpc.status[error.code]}: ${JSON.stringify(error.details)}` : error.message);
+  process.exit(1);
+});
