@@ -17,6 +17,7 @@ from cleanup.v1 import cleanup_pb2_grpc
 OPTIONS = [  # A server that vanished is noticed after a minute, and one that came back after two seconds.
     ("grpc.keepalive_time_ms", 30000),
     ("grpc.keepalive_timeout_ms", 30000),
+    ("grpc.http2.max_pings_without_data", 0),  # no limit: a client that watches sends nothing else
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
 
