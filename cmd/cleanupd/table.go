@@ -49,6 +49,8 @@ func (s *screen) printTable(rows []row) error {
 		case !quantities && left >= leastCut && (i == 0 || i == len(rows[0])-1):
 			c.Hidden, c.WidthMax, left = false, left, 0
 			c.WidthMaxEnforcer = func(cell string, width int) string { return text.Snip(cell, width, "…") }
+		default:
+			left = 0
 		}
 		columns = append(columns, c)
 	}
