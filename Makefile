@@ -49,6 +49,12 @@ generate: ## gen/, and the documents that are made from the code, after a change
 	$(buf) generate
 	go -C tools run ./openapi ../gen/cleanup.swagger.json openapi/overlay.yaml >gen/openapi.json
 	go run ./docs/generate docs
+	$(rules) >$(operator)
+
+# The alerts as a resource of the Prometheus Operator.
+operator := deploy/kubernetes/prometheus-operator/prometheusrule.yaml
+rules := (printf '%s\n' '\# Written by make generate, from deploy/prometheus/alerts.yaml.' 'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' \
+	'metadata:' '  name: cleanupd' 'spec:'; sed '/^\#/d; s/^./  &/' deploy/prometheus/alerts.yaml)
 
 check-generated: ## The style of proto/, and whether gen/ is what it generates
 	@fresh=$$(mktemp -d)
@@ -57,6 +63,7 @@ check-generated: ## The style of proto/, and whether gen/ is what it generates
 	$(buf) generate --output "$$fresh"
 	go -C tools run ./openapi "$$fresh/gen/cleanup.swagger.json" openapi/overlay.yaml >"$$fresh/gen/openapi.json"
 	diff -r gen "$$fresh/gen"
+	diff $(operator) <($(rules))
 
 openapi: ## What redocly says of the description of the REST API
 	@if ! node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)'; then

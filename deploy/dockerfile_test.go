@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"debug/elf"
+	"fmt"
 	"go/version"
 	"os/exec"
 	"path/filepath"
@@ -102,6 +103,31 @@ func TestDockerfile(t *testing.T) {
 	}
 	if !slices.ContainsFunc(last.Commands, copied) {
 		t.Errorf("%s is not what was built", entry.CmdLine)
+	}
+}
+
+// The image of a release runs the program as the other one does.
+func TestReleaseImage(t *testing.T) {
+	t.Parallel()
+	parsed, err := parser.Parse(strings.NewReader(read(t, "release.Dockerfile")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := instructions.Parse(parsed.AST, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := func(s instructions.Stage) (list []string) {
+		for _, c := range s.Commands {
+			if text := fmt.Sprint(c); !strings.HasPrefix(text, "COPY") && !strings.HasPrefix(text, "ARG") {
+				list = append(list, text)
+			}
+		}
+		return list
+	}
+	built, last := stages(t)
+	if release := all[len(all)-1]; release.BaseName != last.BaseName || !slices.Equal(settings(release), settings(last)) || all[0].BaseName != built[0].BaseName {
+		t.Errorf("%v, and not %v", settings(release), settings(last))
 	}
 }
 

@@ -172,11 +172,16 @@ func TestPodIsSelected(t *testing.T) {
 	for _, p := range service.Spec.Ports {
 		named = append(named, p.TargetPort.String())
 	}
-	if len(policy.Spec.PolicyTypes) != 2 || len(policy.Spec.Ingress) != 1 || len(policy.Spec.Ingress[0].Ports) != len(ports) || len(policy.Spec.Ingress[0].From) == 0 {
+	if len(policy.Spec.PolicyTypes) != 2 || len(policy.Spec.Ingress) != 2 || len(policy.Spec.Ingress[0].Ports) != len(ports) || len(policy.Spec.Ingress[0].From) == 0 {
 		t.Errorf("it is called as %+v says", policy.Spec.Ingress)
 	}
-	for _, p := range policy.Spec.Ingress[0].Ports {
-		named = append(named, p.Port.String())
+	for _, rule := range policy.Spec.Ingress {
+		for _, p := range rule.Ports {
+			named = append(named, p.Port.String())
+		}
+		if len(rule.From) != 1 || len(rule.From[0].NamespaceSelector.MatchLabels) == 0 {
+			t.Errorf("anyone may call: %+v", rule)
+		}
 	}
 	for _, name := range named {
 		if ports[name] == 0 {
@@ -240,7 +245,8 @@ func podServes(t *testing.T, program string) {
 	ca := testca.New(t)
 	cert, key := ca.Files(ca.Server())
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	text := strings.ReplaceAll(secrets(t)["cleanupd-access"].StringData["tokens"], "SHA256-OF-TOKEN\n", fmt.Sprintf("%x\n", sha256.Sum256([]byte("secret"))))
+	hash := func(token string) string { return fmt.Sprintf(" %x\n", sha256.Sum256([]byte(token))) }
+	text := strings.NewReplacer(" SHA256-OF-TOKEN\n", hash("secret"), " SHA256-OF-ANOTHER-TOKEN\n", hash("another")).Replace(secrets(t)["cleanupd-access"].StringData["tokens"] + "\n")
 	if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ func TestProgram(t *testing.T) {
 	t.Run("unit variables", func(t *testing.T) { unitVariables(t, known) })
 	t.Run("unit by systemd", func(t *testing.T) { unitBySystemd(t, program) })
 	t.Run("pod variables", func(t *testing.T) { podVariables(t, known) })
+	t.Run("compose", func(t *testing.T) { composeFits(t, known) })
 	t.Run("pod serves", func(t *testing.T) { podServes(t, program) })
 }
 

@@ -35,7 +35,7 @@ func TestUnit(t *testing.T) {
 	t.Parallel()
 	options := service(t)
 	for name, want := range map[string]string{
-		"ExecStart": "/usr/local/bin/cleanupd serve", "EnvironmentFile": "/etc/cleanupd/cleanupd.env", "Restart": "on-failure",
+		"ExecStart": "/usr/local/bin/cleanupd serve", "EnvironmentFile": "/etc/cleanupd/cleanupd.env", "Restart": "on-failure", "RestartPreventExitStatus": "2", "SetCredential": "tokens:#",
 		"DynamicUser": "yes", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes", "PrivateDevices": "yes",
 		"CapabilityBoundingSet": "", "AmbientCapabilities": "", "MemoryDenyWriteExecute": "yes", "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
 		"SystemCallArchitectures": "native", "RestrictNamespaces": "yes", "UMask": "0077",

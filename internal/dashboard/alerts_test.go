@@ -82,10 +82,18 @@ cleanupd_last_success_timestamp_seconds{job="c",instance="b",tasks="all"} 3600x3
 		{"CleanupNoSuccess", "a success a day ago", `cleanupd_last_success_timestamp_seconds{job="c",instance="a",tasks="all"} 3600x3000`, 25 * time.Hour, false},
 		{"CleanupNoSuccess", "only a part succeeded", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 0x3000
 cleanupd_last_success_timestamp_seconds{job="c",tasks="some"} 130000x3000`, 38 * time.Hour, true},
-		{"CleanupFallingBehind", "three days old, and growing", `cleanupd_oldest_obsolete_row_age_seconds{job="c",instance="a",table="t"} 172800+60x600
+		{"CleanupNoSuccess", "installed a day ago, no run yet", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 0x3000`, 25 * time.Hour, false},
+		{"CleanupNoSuccess", "one of two databases, in two namespaces", `cleanupd_last_success_timestamp_seconds{job="c",namespace="a",tasks="all"} 3600x3000
+cleanupd_last_success_timestamp_seconds{job="c",namespace="b",tasks="all"} 130000x3000`, 38 * time.Hour, true},
+		{"CleanupFallingBehind", "installed a moment ago on a database that nobody ever cleaned", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 0x600
+cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 90000000+60x600`, 8 * time.Hour, false},
+		{"CleanupFallingBehind", "three days old, and growing", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 1x600
+cleanupd_oldest_obsolete_row_age_seconds{job="c",instance="a",table="t"} 172800+60x600
 cleanupd_oldest_obsolete_row_age_seconds{job="c",instance="b",table="t"} 172800+60x600`, 8 * time.Hour, true},
-		{"CleanupFallingBehind", "a day old, and growing", `cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 50000+60x600`, 8 * time.Hour, false},
-		{"CleanupFallingBehind", "old, but a run catches up", `cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 900000-600x600`, 8 * time.Hour, false},
+		{"CleanupFallingBehind", "a day old, and growing", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 1x600
+cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 50000+60x600`, 8 * time.Hour, false},
+		{"CleanupFallingBehind", "old, but a run catches up", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 1x600
+cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 900000-600x600`, 8 * time.Hour, false},
 		{"CleanupRowsLeft", "a row, two nights in a row, told by two replicas", `cleanupd_rows_left{job="c",instance="a",task="visitors",reason="refused"} 1x3000
 cleanupd_rows_left{job="c",instance="b",task="visitors",reason="refused"} 1x3000`, 26 * time.Hour, true},
 		{"CleanupRowsLeft", "a table that is never done to its end", `cleanupd_rows_left{job="c",task="visitors",reason="locked"} 0x3000
@@ -107,6 +115,8 @@ cleanupd_scrape_error{job="c",instance="b",of="runs"} 1x60`, 20 * time.Minute, t
 		{"CleanupDatabaseSilent", "on one replica", `cleanupd_scrape_error{job="c",instance="a",of="runs"} 1x60
 cleanupd_scrape_error{job="c",instance="b",of="runs"} 0x60`, 20 * time.Minute, false},
 		{"CleanupDown", "no replica answers", `up{job="cleanupd",instance="a"} 0x60`, 20 * time.Minute, true},
+		{"CleanupDown", "no replica of one of two databases", `up{job="cleanupd-a",instance="a"} 0x60
+up{job="cleanupd-b",instance="b"} 1x60`, 20 * time.Minute, true},
 		{"CleanupDown", "there is no target", `up{job="other",instance="a"} 1x60`, 20 * time.Minute, true},
 		{"CleanupDown", "one replica answers", `up{job="cleanupd",instance="a"} 0x60
 up{job="cleanupd",instance="b"} 1x60`, 20 * time.Minute, false},
