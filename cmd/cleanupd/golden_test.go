@@ -97,6 +97,9 @@ func TestScreens(t *testing.T) {
 		before     func()
 	}{
 		{"version", "version", nothing},
+		{"help", "run --help", nothing},
+		{"migrate", "migrate", nothing},
+		{"health", "health --ready", nothing},
 		{"tasks", "tasks", nothing},
 		{"options", "options", nothing},
 		{"options-set", "options set broadLogPurgeDelayDays=120", nothing},
@@ -122,7 +125,9 @@ func TestScreens(t *testing.T) {
 			}
 			switch args[0] {
 			case "version":
-			case "audit":
+			case "health":
+				args = append(args, "--http-listen", strings.TrimPrefix(s.http, "http://"))
+			case "audit", "migrate":
 				args = append(args, "--database-url", db.URL())
 			default:
 				args = append(args, "--server", s.grpc)
@@ -145,7 +150,7 @@ func TestScreens(t *testing.T) {
 			if want, err := os.ReadFile(file); err != nil || !bytes.Equal(want, txtar.Format(got)) {
 				t.Errorf("%v; want (go test ./cmd/cleanupd -run TestScreens -update writes it)\n%s\ngot\n%s", err, want, txtar.Format(got))
 			}
-			if args[0] == "version" {
+			if cmd, _, err := newRoot().Find(args); err != nil || cmd.Flag("output") == nil || slices.Contains(args, "--help") {
 				return
 			}
 			c.before()
