@@ -74,7 +74,11 @@ func TestFetch(t *testing.T) {
 // archiveOf is an archive as the repository has it, of the PostgreSQL with a folder of programs. What is elsewhere they find there.
 func archiveOf(t *testing.T, bin string) []byte {
 	t.Helper()
-	root := filepath.Dir(bin)
+	initdb, err := filepath.EvalSymlinks(filepath.Join(bin, "initdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Dir(filepath.Dir(initdb))
 	parts := []string{"--create", "--dereference", "--xz", "--exclude=bitcode", "--directory", root, "bin/initdb", "bin/postgres", "bin/pg_ctl", "lib"}
 	if _, err := os.Stat(filepath.Join(root, "share")); err == nil {
 		parts = append(parts, "share")
