@@ -89,6 +89,9 @@ func TestWaitForDatabase(t *testing.T) {
 	if said := log.text.String(); strings.Count(said, "waiting for a database") != 1 || !strings.Contains(said, "msg=serving") {
 		t.Error(said)
 	}
+	if code, _, errs := cleanupd(t, "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--database-url", "postgres://127.0.0.1:1/d"); code != 1 || strings.Count(errs, "refused") != 1 {
+		t.Errorf("each try is told: %d %s", code, errs)
+	}
 	for args, says := range map[string]string{
 		"--wait-for-database 100ms --database-url " + strings.Replace(db.URL(), "/"+db.Name, "/"+db.Name+"_never", 1): "does not exist",
 		"--wait-for-database 1h --database-url " + db.As("nobody_of_that_name"):                                       "does not exist",

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -112,5 +113,13 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneLine returns a text as one printable line.
-func oneLine(text string) string { return printable(strings.Join(strings.Fields(text), " ")) }
+// oneLine returns a text as one printable line, in which each of its lines is once: the driver tells of every try to connect.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.Join(strings.Fields(line), " "); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return printable(strings.Join(lines, " "))
+}

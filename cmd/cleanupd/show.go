@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -152,7 +153,7 @@ func soFar(p *cleanupv1.TaskProgress) string {
 	if expected := p.GetRowsExpected(); expected > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f %%", 100*ratio(p)))
 		if rate >= 1 && done < expected {
-			parts = append(parts, duration(time.Duration(float64(expected-done)/rate*float64(time.Second)))+" left")
+			parts = append(parts, whole(time.Duration(float64(expected-done)/rate*float64(time.Second)))+" left")
 		}
 	}
 	if p.GetThrottledBy() != "" {
@@ -182,6 +183,14 @@ func duration(d time.Duration) string {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// whole is a time to come, in seconds: it's not known better.
+func whole(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
 	}
 	return d.Round(time.Second).String()
 }

@@ -29,7 +29,7 @@ func await(ctx context.Context, log *slog.Logger, patience time.Duration, connec
 			return nil, backoff.Permanent(err)
 		case !told[err.Error()]:
 			told[err.Error()] = true
-			log.Info("waiting for a database", "error", err, "for", patience)
+			log.Info("waiting for a database", "error", oneLine(err.Error()), "for", patience)
 		}
 		return nil, err
 	}, backoff.WithBackOff(backoff.NewConstantBackOff(500*time.Millisecond)), backoff.WithMaxElapsedTime(patience))
