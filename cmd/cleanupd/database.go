@@ -103,18 +103,34 @@ const (
 	fewest = 2
 )
 
-// room is how many connections the database grants, up to the number wanted.
+// room is how many connections the database grants, up to the number wanted. Connections that were just closed may still count there for a
+// moment: where there are too few it asks again.
 func room(ctx context.Context, config *pgxpool.Config, wanted int) int {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout/2)
 	defer cancel()
-	granted := make([]*pgx.Conn, wanted)
+	n := 0
+	for {
+		if n = max(n, granted(ctx, config, wanted)); n >= fewest {
+			return n
+		}
+		select {
+		case <-ctx.Done():
+			return n
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// granted is how many connections the database grants at this moment.
+func granted(ctx context.Context, config *pgxpool.Config, wanted int) int {
+	open := make([]*pgx.Conn, wanted)
 	var wg sync.WaitGroup
-	for i := range granted {
-		wg.Go(func() { granted[i], _ = pgx.ConnectConfig(ctx, config.ConnConfig) })
+	for i := range open {
+		wg.Go(func() { open[i], _ = pgx.ConnectConfig(ctx, config.ConnConfig) })
 	}
 	wg.Wait()
 	n := 0
-	for _, conn := range granted {
+	for _, conn := range open {
 		if conn != nil {
 			n++
 			_ = conn.Close(context.WithoutCancel(ctx))
