@@ -31,7 +31,7 @@ func findBinaries(owner *syscall.Credential) (string, error) {
 	}
 	dir, err := fetch(owner, cache)
 	if err != nil {
-		return "", fmt.Errorf("%w (fetching one failed: %v)", ErrNoPostgres, err)
+		return "", fmt.Errorf("%w (fetching one failed: %s)", ErrNoPostgres, err.Error())
 	}
 	return dir, nil
 }
