@@ -33,13 +33,13 @@ func (s shown) most() float64 {
 // Every query of every panel has data after the demo, in Prometheus' own engine.
 func TestEveryPanelHasData(t *testing.T) {
 	storage := teststorage.New(t)
-	url, ran := demo(t)
+	url := demo(t)
 	begun := time.Now()
 	scraping, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- record(scraping, url, storage) }()
 	call(t, "PUT", url+"/v1/schedule", `{"cron": "0 4 * * *", "timeZone": "UTC", "enabled": true}`)
-	<-ran
+	call(t, "POST", url+"/v1/runs", `{}`)
 	call(t, "POST", url+"/v1/runs", `{"dryRun": true}`)
 	for range 20 { // the database is queried for metrics every 15 seconds
 		call(t, "GET", url+"/v1/tasks", "")

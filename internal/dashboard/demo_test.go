@@ -23,9 +23,8 @@ import (
 // scrapeEvery is how often the demo is scraped: its run takes seconds.
 const scrapeEvery = 250 * time.Millisecond
 
-// demo serves cleanupd's demo until the test ends, and returns its REST address when it begins the run. Its output continues
-// to be read.
-func demo(t *testing.T) (url string, ran <-chan struct{}) {
+// demo serves cleanupd's demo, from which nothing was deleted yet, until the test ends, and returns its REST address.
+func demo(t *testing.T) (url string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "cleanupd")
 	build := exec.Command("go", "build", "-o", program, "./cmd/cleanupd")
@@ -33,7 +32,7 @@ func demo(t *testing.T) (url string, ran <-chan struct{}) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.Command(program, "demo", "--keep", "--rows", "200000")
+	cmd := exec.Command(program, "demo", "--keep", "--rows", "200000", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0")
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -54,14 +53,8 @@ func demo(t *testing.T) (url string, ran <-chan struct{}) {
 	if url == "" {
 		t.Fatal("the demo did not begin")
 	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		for lines.Scan() && !strings.HasPrefix(lines.Text(), "Serving until") {
-		}
-		go func() { _, _ = io.Copy(io.Discard, out) }()
-	}()
-	return url, served
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	return url
 }
 
 // call makes a request, for the calls that the dashboard shows.
