@@ -50,9 +50,12 @@ func newDemo() *cobra.Command {
 			if c.rows < 0 {
 				return usagef("--rows must not be negative, not %d", c.rows)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGPIPE) // clean up even if the output is no longer read
-			defer stop()
-			return demo(ctx, cmd.OutOrStdout(), cmd.InOrStdin(), c)
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write that nobody reads fails, and the demo cleans up
+			ctx, leave := context.WithCancel(cmd.Context())
+			defer leave()
+			out := screenOf(cmd.OutOrStdout())
+			out.Writer = &audience{out.Writer, leave}
+			return demo(ctx, out, cmd.InOrStdin(), c)
 		},
 	}
 	f := cmd.Flags()
@@ -85,6 +88,20 @@ func (c demoConfig) serving(databaseURL string) serveConfig {
 func isFree(address string) bool {
 	l, err := net.Listen("tcp", address)
 	return err == nil && l.Close() == nil
+}
+
+// audience is what reads the demo's output. When it no longer does, it leaves.
+type audience struct {
+	io.Writer
+	leave context.CancelFunc
+}
+
+func (a *audience) Write(p []byte) (int, error) {
+	n, err := a.Writer.Write(p)
+	if err != nil {
+		a.leave()
+	}
+	return n, err
 }
 
 func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {

@@ -247,7 +247,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// With --keep the demo deletes nothing, says what to try, and goes on whatever becomes of a run, until Enter or an interrupt.
+// With --keep the demo deletes nothing, says what to try, and goes on whatever becomes of a run or a client, until Enter or an interrupt.
 func TestDemoKeepsServing(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
@@ -266,6 +266,9 @@ func TestDemoKeepsServing(t *testing.T) {
 		code, list, errs := cleanupd(t, "runs", "--server", says[1])
 		if resp, err := http.Get(says[2] + "/readyz"); err != nil || resp.StatusCode != 200 || resp.Body.Close() != nil || code != 0 || strings.Count(list, "\n") != 1 {
 			t.Fatalf("%v %v %d %s %s", resp, err, code, list, errs)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGPIPE); err != nil { // as of a client that hung up
+			t.Fatal(err)
 		}
 		if code, out, errs := cleanupd(t, "run", "--max-duration", "1us", "--server", says[1]); code != 1 || !strings.Contains(out, "cancelled") {
 			t.Errorf("a run that is cancelled: %d %s %s", code, out, errs)

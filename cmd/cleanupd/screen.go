@@ -18,8 +18,11 @@ type screen struct {
 	paint bool       // words can have a colour, unless NO_COLOR or TERM=dumb says otherwise
 }
 
-// screenOf is the screen behind a writer.
+// screenOf is the screen behind a writer, or the writer itself if it is one.
 func screenOf(w io.Writer) *screen {
+	if s, ok := w.(*screen); ok {
+		return s
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return &screen{Writer: w, width: func() int { return 0 }}
