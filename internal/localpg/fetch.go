@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
 // cacheDir is where a downloaded PostgreSQL is kept; for root, where the user that it runs as reaches it.
@@ -36,7 +38,7 @@ func fetch(owner *syscall.Credential, cache string) (string, error) {
 	if _, err := output(exec.Command("go", "-C", module, "build", "-o", program, "./internal/localpg/fetch")); err != nil {
 		return "", err
 	}
-	download := command(owner, program, cache)
+	download := daemon.Command(owner, program, cache)
 	download.Dir, download.Stderr = dir, os.Stderr
 	said, err := download.Output()
 	text := strings.TrimSpace(string(said))

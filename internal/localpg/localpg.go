@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
 // Server is a running PostgreSQL.
@@ -59,7 +61,7 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 			half.Stop()
 		}
 	}()
-	initdb := command(owner, filepath.Join(bin, "initdb"), "--pgdata", s.data(), "--username", "postgres", "--auth", "trust",
+	initdb := daemon.Command(owner, filepath.Join(bin, "initdb"), "--pgdata", s.data(), "--username", "postgres", "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
 	initdb.Dir = dir
 	if out, err := initdb.CombinedOutput(); err != nil {
@@ -68,14 +70,11 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 	return s, s.run(ctx)
 }
 
+// serverUser is the user that PostgreSQL runs as if this process runs as root.
+func serverUser() (*syscall.Credential, error) { return daemon.User("postgres", "nobody") }
+
 // makeDir creates a folder for the server's files.
-func makeDir(owner *syscall.Credential) (string, error) {
-	dir, err := os.MkdirTemp("", "cleanupd-pg-")
-	if err != nil || owner == nil {
-		return dir, err
-	}
-	return dir, os.Chown(dir, int(owner.Uid), int(owner.Gid))
-}
+func makeDir(owner *syscall.Credential) (string, error) { return daemon.Dir("cleanupd-pg-", owner) }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
@@ -86,7 +85,7 @@ func (s *Server) run(ctx context.Context) error {
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	cmd := command(s.owner, filepath.Join(s.bin, "postgres"), args...)
+	cmd := daemon.Command(s.owner, filepath.Join(s.bin, "postgres"), args...)
 	cmd.Dir = s.dir
 	logFile, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600) // the folder is another user's
 	if err != nil {
@@ -155,19 +154,6 @@ func (s *Server) end(signal syscall.Signal) {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Signal(signal)
-	select {
-	case <-s.done:
-	case <-time.After(10 * time.Second):
-		_ = s.cmd.Process.Kill()
-		<-s.done
-	}
+	daemon.End(s.cmd, s.done, signal)
 	s.cmd = nil
-}
-
-func command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
-	cmd.SysProcAttr = processAttributes(owner)
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC")
-	return cmd
 }

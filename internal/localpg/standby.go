@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
 // Standby starts a synchronous standby of this server, which may be promoted. This server is restarted for it.
@@ -33,10 +35,10 @@ func (s *Server) standby(ctx context.Context, settings ...string) (standby *Serv
 		}
 	}()
 	s.end(syscall.SIGINT)
-	if out, err := command(s.owner, "cp", "-R", "-p", s.data(), standby.data()).CombinedOutput(); err != nil {
+	if out, err := daemon.Command(s.owner, "cp", "-R", "-p", s.data(), standby.data()).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy the server: %w\n%s", err, out)
 	}
-	if out, err := command(s.owner, "touch", filepath.Join(standby.data(), "standby.signal")).CombinedOutput(); err != nil {
+	if out, err := daemon.Command(s.owner, "touch", filepath.Join(standby.data(), "standby.signal")).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
 	s.settings = append(s.settings, settings...)

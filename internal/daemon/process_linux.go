@@ -1,8 +1,8 @@
-package localpg
+package daemon
 
 import "syscall"
 
-// processAttributes makes the server end with this process, even if that is killed.
+// processAttributes makes a server end with this process, even if that is killed.
 func processAttributes(owner *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: owner, Pdeathsig: syscall.SIGQUIT}
 }

@@ -1,19 +1,21 @@
-package localpg
+package daemon
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
-// serverUser is the user that PostgreSQL runs as if this process runs as root; nil: as that of this process.
-func serverUser() (*syscall.Credential, error) {
+// User is the first of some users that exists, to run a server as if this process runs as root; nil: as that of this process.
+func User(names ...string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
-	for _, name := range []string{"postgres", "nobody"} {
+	for _, name := range names {
 		u, err := user.Lookup(name)
 		if err != nil {
 			continue
@@ -25,5 +27,5 @@ func serverUser() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody to run it as")
+	return nil, fmt.Errorf("a database server does not run as root, and there is none of the users %s to run it as", strings.Join(names, ", "))
 }
