@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/userdata"
@@ -29,10 +30,12 @@ func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtes
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := errors.Join(formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""), userdata.Migrate(t.Context(), conn.Conn())); err != nil {
+	db := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
+	t.Cleanup(db.Close)
+	if err := errors.Join(formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""), userdata.Migrate(t.Context(), conn.Conn()), db.Migrate(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := serveForms(t, pgtest.Campaign(t), true, userdata.New(userdata.Config{Pool: forms.Pool, InDatabase: true}))
+	s := serveForms(t, pgtest.Campaign(t), true, userdata.New(userdata.Config{Record: forms.Pool, Forms: db, InDatabase: true}))
 	return s, cleanupv1.NewUserDataServiceClient(s.conn), forms
 }
 

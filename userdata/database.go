@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,18 +16,17 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrate creates or updates what erasures need in the schema cleanupd of a Forms database.
+// Migrate creates or updates the record of erasures, in the schema cleanupd of the service's own database.
 func Migrate(ctx context.Context, conn *pgx.Conn) error {
 	return migrate.Up(ctx, conn, migrations, "forms_schema_version")
 }
 
-// ErrNotForms says that tables of AEM Forms are missing in the database.
-var ErrNotForms = errors.New("this is no AEM Forms database")
-
 // Config says what to work on.
 type Config struct {
-	// Pool is the Forms server's database.
-	Pool *pgxpool.Pool
+	// Record is the service's own database, in which erasures are requested and recorded.
+	Record *pgxpool.Pool
+	// Forms is the Forms server's database.
+	Forms *Forms
 	// Folder is the document storage's folder; empty: it is not in a folder.
 	Folder string
 	// InDatabase says that the document storage is in the database.
@@ -56,29 +53,7 @@ func New(c Config) *Database {
 	return &Database{Config: c, wake: make(chan struct{}, 1)}
 }
 
-// needed are the tables without which nothing can be found; stored are those of a document storage in the database.
-var (
-	needed = []string{"edcprincipalentity", "tb_task", "tb_assignment", "tb_queue", "tb_process_instance", "omd_object_type", "tb_form_data"}
-	stored = []string{"tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion"}
-)
-
-// check fails when tables are missing.
-func (d *Database) check(ctx context.Context, db querier) error {
-	names := needed
-	if d.InDatabase {
-		names = append(names[:len(names):len(names)], stored...)
-	}
-	var missing []string
-	if err := db.QueryRow(ctx, "SELECT COALESCE(array_agg(name), '{}') FROM unnest($1::text[]) AS name WHERE to_regclass(name) IS NULL", names).Scan(&missing); err != nil {
-		return err
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%w: it lacks %v; check its name, and the role's search_path", ErrNotForms, missing)
-	}
-	return nil
-}
-
-// querier is a pool or a transaction.
+// querier is a pool or a transaction of the record.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row

@@ -14,7 +14,7 @@ import (
 // documents deletes the documents of the sessions that the erasure has recorded, its own or those that earlier ones left, from
 // wherever the document storage is. What cannot be deleted is reported, and its sessions are kept for the next attempt.
 func (e *erasure) documents(ctx context.Context) error {
-	sessions, err := collect(ctx, e.Pool, pgx.RowTo[string], "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id", e.id)
+	sessions, err := collect(ctx, e.Record, pgx.RowTo[string], "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id", e.id)
 	switch {
 	case err != nil || len(sessions) == 0:
 		return err
@@ -38,17 +38,12 @@ func unknown(sessions []string) Event {
 
 // rowsOf deletes the documents of sessions from the database. Those of the erasure's own items went with these.
 func (e *erasure) rowsOf(ctx context.Context, sessions []string) error {
-	problem := e.transact(ctx, func(tx pgx.Tx) error {
+	problem := e.change(ctx, maxTries, func(tx *transaction) (*entry, error) {
 		gone := &removal{rows: map[int64]Rows{}}
-		if err := (&remover{tx: tx}).documents(ctx, gone, ofNone(sessions)); err != nil {
-			return err
-		}
-		if err := e.count(ctx, tx, gone.total()); err != nil {
-			return err
-		}
-		return e.forget(ctx, tx, sessions, nil)
+		err := newRemover(tx, false).documents(ctx, gone, ofNone(sessions))
+		return &entry{Rows: gone.total(), Settled: sessions}, err
 	})
-	if problem == nil || endsWork(ctx, problem) {
+	if problem == nil || e.endsWork(ctx, problem) {
 		return problem
 	}
 	return e.tell(ctx, logged(severity.Error, "documents that an earlier erasure left could not be deleted: "+sqlstate.Explain(problem)))
@@ -57,7 +52,7 @@ func (e *erasure) rowsOf(ctx context.Context, sessions []string) error {
 // ofNone are sessions whose process instances or tasks are gone already.
 func ofNone(ids []string) (sessions []session) {
 	for _, id := range ids {
-		sessions = append(sessions, session{id: id})
+		sessions = append(sessions, session{ID: id})
 	}
 	return sessions
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -21,8 +20,9 @@ import (
 // erasure is an erasure in progress.
 type erasure struct {
 	*Database
-	id   string
-	conn *pgxpool.Conn // holds the advisory locks of the replica that works on it, and does the work: it ends when they are lost
+	id    string
+	conn  *pgxpool.Conn // of the record; holds the advisory locks of the replica that works on it, and does the work: it ends when they are lost
+	epoch int64         // of the replica that works on it, in the Forms database
 }
 
 // atOnce is how many process instances, or orphan tasks, are erased in one transaction: where an index is missing, each transaction
@@ -32,39 +32,15 @@ const atOnce = 100
 // lockTimeout is how long a statement waits for what the Forms server has locked.
 const lockTimeout = 5 * time.Second
 
-// begin opens a transaction of an erasure.
-func (e *erasure) begin(ctx context.Context) (pgx.Tx, error) {
-	return e.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(
-		"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'", lockTimeout.Milliseconds())})
-}
-
-// passing are the SQLSTATEs of transient errors, and maxTries is how often a transaction is tried.
+// passing are the SQLSTATEs of transient errors of the record.
 var passing = []string{pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable}
 
-const maxTries = 6
-
-// transact runs fn in a transaction, and again after transient errors.
+// transact runs fn in a transaction of the record, and again after transient errors.
 func (e *erasure) transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	return e.transactUpTo(ctx, maxTries, fn)
-}
-
-// transactUpTo is transact with a number of tries.
-func (e *erasure) transactUpTo(ctx context.Context, tries uint, fn func(tx pgx.Tx) error) error {
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		tx, err := e.begin(ctx)
-		if err != nil {
-			return struct{}{}, backoff.Permanent(err)
-		}
-		defer func() { _ = tx.Rollback(ctx) }()
-		if err = fn(tx); err == nil {
-			err = tx.Commit(ctx)
-		}
-		if err != nil && !sqlstate.Is(err, passing...) {
-			err = backoff.Permanent(err)
-		}
-		return struct{}{}, err
-	}, backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxTries(tries))
-	return err
+	return retry(ctx, maxTries, func(err error) bool { return sqlstate.Is(err, passing...) }, func() error {
+		return pgx.BeginTxFunc(ctx, e.conn, pgx.TxOptions{BeginQuery: fmt.Sprintf(
+			"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'", lockTimeout.Milliseconds())}, fn)
+	})
 }
 
 // run does what an erasure has left to do. It fails only if the database is lost: the erasure must then be resumed.
@@ -87,7 +63,7 @@ func (e *erasure) run(ctx context.Context) error {
 
 // items erases the items of a kind that are not settled yet, some of them together.
 func (e *erasure) items(ctx context.Context, kind string, together int, erase func(ctx context.Context, ids []int64) error) error {
-	ids, err := collect(ctx, e.Pool, pgx.RowTo[int64], "SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id", e.id, kind)
+	ids, err := collect(ctx, e.Record, pgx.RowTo[int64], "SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id", e.id, kind)
 	if err != nil {
 		return err
 	}
@@ -104,15 +80,15 @@ func (e *erasure) items(ctx context.Context, kind string, together int, erase fu
 var errTaken = errors.New("another replica is at work on the same")
 
 // endsWork reports whether a problem is not that of an item but ends the work: a lost database, or another replica.
-func endsWork(ctx context.Context, problem error) bool {
-	return ctx.Err() != nil || sqlstate.Lost(problem) || errors.Is(problem, errTaken)
+func (e *erasure) endsWork(ctx context.Context, problem error) bool {
+	return ctx.Err() != nil || e.Forms.lost(problem) || errors.Is(problem, errTaken)
 }
 
 // orFail erases items together or, if one of them cannot be erased, in halves, so that the others are, and records which failed. It
 // fails only by what ends the work.
 func (e *erasure) orFail(ctx context.Context, kind string, ids []int64, erase func(ctx context.Context, ids []int64) error) error {
 	problem := erase(ctx, ids)
-	if problem == nil || endsWork(ctx, problem) {
+	if problem == nil || e.endsWork(ctx, problem) {
 		return problem
 	}
 	if half := len(ids) / 2; half > 0 {
@@ -154,26 +130,38 @@ func (e *erasure) count(ctx context.Context, tx pgx.Tx, counts Rows) error {
 	return err
 }
 
-// done records that items are done, what was deleted, and the sessions whose documents must be deleted afterwards.
-func (e *erasure) done(ctx context.Context, tx pgx.Tx, kind string, ids []int64, gone *removal, events ...Event) error {
-	if err := e.mark(ctx, tx, "DONE", kind, ids...); err != nil {
-		return err
-	}
-	if err := e.count(ctx, tx, gone.total()); err != nil {
-		return err
-	}
-	if !e.InDatabase {
-		var sessions []string
-		var items []int64
-		for _, s := range gone.sessions {
-			sessions, items = append(sessions, s.id), append(items, s.item)
-		}
-		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id) SELECT s, $1::text::uuid, $2, i FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
-			ON CONFLICT (session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, e.id, kind, sessions, items); err != nil {
+// settle records what a transaction did: items are done, rows were deleted, and sessions have documents that must be deleted afterwards.
+func (e *erasure) settle(ctx context.Context, tx pgx.Tx, done *entry) error {
+	if len(done.Items) > 0 {
+		if err := e.mark(ctx, tx, "DONE", done.Kind, done.Items...); err != nil {
 			return err
 		}
 	}
-	return e.append(ctx, tx, events...)
+	if err := e.count(ctx, tx, done.Rows); err != nil {
+		return err
+	}
+	var sessions []string
+	var items []int64
+	for _, s := range done.Sessions {
+		sessions, items = append(sessions, s.ID), append(items, s.Item)
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms) SELECT s, $1::text::uuid, $2, i, $5 FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
+		ON CONFLICT (forms, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, e.id, done.Kind, sessions, items, e.Forms.identity); err != nil {
+		return err
+	}
+	if err := e.forget(ctx, tx, done.Settled, nil); err != nil {
+		return err
+	}
+	return e.append(ctx, tx, done.Events...)
+}
+
+// done is what a transaction did that has removed items, with everything that depends on them.
+func (e *erasure) done(kind string, ids []int64, gone *removal, events []Event) *entry {
+	done := &entry{Kind: kind, Items: ids, Rows: gone.total(), Events: events}
+	if !e.InDatabase {
+		done.Sessions = gone.sessions
+	}
+	return done
 }
 
 // attempts is how often a transaction about some items is tried, and how it locks their rows: several do not wait for one that is
@@ -188,26 +176,27 @@ func attempts(ids []int64) (tries uint, lock string) {
 // instances erases process instances.
 func (e *erasure) instances(ctx context.Context, ids []int64) error {
 	tries, lock := attempts(ids)
-	return e.transactUpTo(ctx, tries, func(tx pgx.Tx) error {
+	return e.change(ctx, tries, func(tx *transaction) (*entry, error) {
 		there, err := readInstances(ctx, tx, ids, lock)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if _, err := tx.Exec(ctx, "UPDATE tb_process_instance SET status = $2 WHERE id = ANY ($1) AND (status IN ($2, $3)) IS NOT TRUE", ids, terminated, complete); err != nil {
-			return err
+		if _, err := tx.exec(ctx, "UPDATE tb_process_instance SET status = @terminated WHERE id IN (@ids) AND (status IN (@ended)) IS NOT TRUE",
+			args{"ids": ids, "terminated": terminated, "ended": []int64{complete, terminated}}); err != nil {
+			return nil, err
 		}
-		gone, err := (&remover{tx: tx}).instances(ctx, ids, e.InDatabase)
+		gone, err := newRemover(tx, false).instances(ctx, ids, e.InDatabase)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var events []Event
 		for _, id := range ids {
 			if there[id] != nil && gone.rows[id]["tb_process_instance"] == 0 {
-				return errKept
+				return nil, errKept
 			}
 			events = append(events, e.erased(id, there[id], gone.rows[id])...)
 		}
-		return e.done(ctx, tx, anInstance, ids, gone, events...)
+		return e.done(anInstance, ids, gone, events), nil
 	})
 }
 
@@ -231,10 +220,10 @@ func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
 func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
 	id := ids[0]
 	var state string
-	if err := e.Pool.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id).Scan(&state); err != nil {
+	if err := e.Record.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id).Scan(&state); err != nil {
 		return err
 	}
-	in, err := readInstance(ctx, e.Pool, id)
+	in, err := e.Forms.readInstance(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -248,14 +237,17 @@ func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
 	} else if state == "PURGING" {
 		in = &Instance{ID: id, Status: terminated}
 	}
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		left := &removal{}
-		if in == nil {
-			if left, err = (&remover{tx: tx, dry: true}).instances(ctx, ids, e.InDatabase); err != nil {
-				return err
-			}
+	left := &removal{}
+	if in == nil {
+		if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
+			left, err = newRemover(tx, true).instances(ctx, ids, e.InDatabase)
+			return err
+		}); err != nil {
+			return err
 		}
-		return e.done(ctx, tx, anInstance, ids, &removal{}, e.erased(id, in, left.rows[id])...)
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		return e.settle(ctx, tx, &entry{Kind: anInstance, Items: ids, Events: e.erased(id, in, left.rows[id])})
 	})
 }
 
@@ -265,22 +257,22 @@ var errKept = errors.New("a trigger or rule of its table keeps it")
 // orphans erases orphan tasks. One that by now belongs to a process instance, or does not exist, is reported.
 func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 	tries, lock := attempts(ids)
-	return e.transactUpTo(ctx, tries, func(tx pgx.Tx) error {
-		r := &remover{tx: tx}
+	return e.change(ctx, tries, func(tx *transaction) (*entry, error) {
+		r := newRemover(tx, false)
 		orphans, events, err := r.sort(ctx, ids, lock)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		gone, err := r.orphans(ctx, orphans, e.InDatabase)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, o := range orphans {
 			if o.there && gone.rows[o.id]["tb_task"] == 0 {
-				return errKept
+				return nil, errKept
 			}
 			events = append(events, Event{Task: &TaskErased{ID: o.id, Rows: gone.rows[o.id]}})
 		}
-		return e.done(ctx, tx, aTask, ids, gone, events...)
+		return e.done(aTask, ids, gone, events), nil
 	})
 }

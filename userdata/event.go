@@ -108,7 +108,7 @@ func (e *erasure) append(ctx context.Context, tx pgx.Tx, events ...Event) error 
 
 // events are those of an erasure after a sequence.
 func (d *Database) events(ctx context.Context, id string, after int64) ([]Event, error) {
-	return collect(ctx, d.Pool, func(row pgx.CollectableRow) (Event, error) {
+	return collect(ctx, d.Record, func(row pgx.CollectableRow) (Event, error) {
 		var (
 			e        = Event{Erasure: id}
 			sequence int64

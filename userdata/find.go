@@ -2,12 +2,11 @@ package userdata
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Query says whose data to find.
@@ -74,7 +73,7 @@ var ErrNotPrincipal = errors.New("is no principal of this user id")
 
 // Find finds every trace of a person, in one snapshot of the database.
 func (d *Database) Find(ctx context.Context, q Query) (f *Found, err error) {
-	err = pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err = d.Forms.snapshot(ctx, func(tx *transaction) error {
 		if err := d.check(ctx, tx); err != nil {
 			return err
 		}
@@ -84,12 +83,13 @@ func (d *Database) Find(ctx context.Context, q Query) (f *Found, err error) {
 	return f, err
 }
 
+// The statements may find more than is sought, where a collation takes texts for the same that are not: each ends with the text to
+// compare.
 const (
-	principals   = "SELECT id::text FROM edcprincipalentity WHERE canonicalname = $1 ORDER BY id"
-	initiated    = "SELECT process_instance_id::bigint, id::bigint FROM tb_task WHERE start_task = 1 AND create_user_id = ANY ($1)"
-	participated = `SELECT DISTINCT a.process_instance_id::bigint, CASE WHEN a.process_instance_id = 0 THEN a.task_id::bigint ELSE 0 END
-		FROM tb_assignment a JOIN tb_queue q ON a.queue_id = q.id WHERE q.workflow_user_id = ANY ($1)`
-	instances = "SELECT id::bigint, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0)::int FROM tb_process_instance WHERE id = ANY ($1)"
+	principals   = "SELECT id, canonicalname FROM edcprincipalentity WHERE canonicalname = @user"
+	initiated    = "SELECT process_instance_id, id, create_user_id FROM tb_task WHERE start_task = 1 AND create_user_id IN (@principals)"
+	participated = `SELECT DISTINCT a.process_instance_id, CASE WHEN a.process_instance_id = 0 THEN a.task_id ELSE 0 END, q.workflow_user_id
+		FROM tb_assignment a JOIN tb_queue q ON a.queue_id = q.id WHERE q.workflow_user_id IN (@principals)`
 )
 
 // finding gathers what is found.
@@ -104,12 +104,18 @@ func (f *finding) add(instance int64, r Reason) {
 	}
 }
 
-func find(ctx context.Context, tx pgx.Tx, q Query) (*Found, error) {
+func find(ctx context.Context, tx *transaction, q Query) (*Found, error) {
 	out := &Found{}
-	var err error
-	if out.Principals, err = collect(ctx, tx, pgx.RowTo[string], principals, q.UserID); err != nil {
+	var id, name string
+	err := tx.each(ctx, principals, args{"user": q.UserID}, []any{&id, &name}, func() {
+		if name == q.UserID {
+			out.Principals = append(out.Principals, id)
+		}
+	})
+	if err != nil {
 		return nil, fmt.Errorf("find the principals: %w", err)
 	}
+	slices.Sort(out.Principals)
 	meant := out.Principals
 	if len(q.PrincipalIDs) > 0 {
 		for _, id := range q.PrincipalIDs {
@@ -124,20 +130,16 @@ func find(ctx context.Context, tx pgx.Tx, q Query) (*Found, error) {
 		kind Kind
 		sql  string
 	}{{Initiator, initiated}, {Participant, participated}} {
-		rows, err := tx.Query(ctx, part.sql, meant)
-		if err != nil {
-			return nil, err
-		}
-		var instance, task *int64
-		if _, err := pgx.ForEachRow(rows, []any{&instance, &task}, func() error {
+		var instance, task sql.NullInt64
+		var principal string
+		if err := tx.each(ctx, part.sql, args{"principals": meant}, []any{&instance, &task, &principal}, func() {
 			switch {
-			case instance == nil:
-			case *instance > 0:
-				f.add(*instance, Reason{Kind: part.kind})
-			case *instance == 0 && task != nil && *task > 0:
-				f.orphans[*task] = true
+			case !instance.Valid || !slices.Contains(meant, principal):
+			case instance.Int64 > 0:
+				f.add(instance.Int64, Reason{Kind: part.kind})
+			case instance.Int64 == 0 && task.Int64 > 0:
+				f.orphans[task.Int64] = true
 			}
-			return nil
 		}); err != nil {
 			return nil, fmt.Errorf("find the process instances: %w", err)
 		}
@@ -154,20 +156,25 @@ func find(ctx context.Context, tx pgx.Tx, q Query) (*Found, error) {
 	return out, err
 }
 
+// idsAtOnce is how many ids a statement names.
+const idsAtOnce = 1000
+
 // list returns the process instances, ordered by id.
-func (f *finding) list(ctx context.Context, tx pgx.Tx) ([]Instance, error) {
+func (f *finding) list(ctx context.Context, tx *transaction) ([]Instance, error) {
 	byID := map[int64]Instance{}
 	for id, reasons := range f.reasons {
 		byID[id] = Instance{ID: id, Reasons: reasons}
 	}
 	ids := slices.Sorted(maps.Keys(byID))
-	there, err := readInstances(ctx, tx, ids, "")
-	if err != nil {
-		return nil, fmt.Errorf("read the process instances: %w", err)
-	}
-	for id, in := range there {
-		in.Reasons = byID[id].Reasons
-		byID[id] = *in
+	for some := range slices.Chunk(ids, idsAtOnce) {
+		there, err := readInstances(ctx, tx, some, "")
+		if err != nil {
+			return nil, fmt.Errorf("read the process instances: %w", err)
+		}
+		for id, in := range there {
+			in.Reasons = byID[id].Reasons
+			byID[id] = *in
+		}
 	}
 	var list []Instance
 	for _, id := range ids {

@@ -24,11 +24,11 @@ func FuzzFind(f *testing.F) {
 		if user == "" || !text(user) || !text(value) {
 			return // refused earlier, or impossible in a database
 		}
-		if _, err := forms.db.Exec(t.Context(), "UPDATE tb_101 SET applicant = $1", value); err != nil {
+		if _, err := forms.record.Exec(t.Context(), "UPDATE tb_101 SET applicant = $1", value); err != nil {
 			t.Skip(err) // too long for the column
 		}
 		var amount bool
-		if err := forms.db.QueryRow(t.Context(), "UPDATE tb_101 SET amount = CASE WHEN $1 ~ '^[0-9]{1,9}$' THEN $1::text::numeric ELSE 0 END RETURNING $2::text ~ '^-?[0-9]{1,30}([.][0-9]{1,30})?$' AND amount::text = $2", value, user).Scan(&amount); err != nil {
+		if err := forms.record.QueryRow(t.Context(), "UPDATE tb_101 SET amount = CASE WHEN $1 ~ '^[0-9]{1,9}$' THEN $1::text::numeric ELSE 0 END RETURNING $2::text ~ '^-?[0-9]{1,30}([.][0-9]{1,30})?$' AND amount::text = $2", value, user).Scan(&amount); err != nil {
 			t.Fatal(err)
 		}
 		found, err := forms.Find(t.Context(), userdata.Query{UserID: user, Variables: []userdata.Variable{in}})

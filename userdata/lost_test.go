@@ -14,20 +14,18 @@ import (
 // its stale markers for references. Otherwise each would leave the documents to the other.
 func TestLostFolderLock(t *testing.T) {
 	t.Parallel()
-	f, ids := sharedDocuments(t, 400)
+	f, ids := sharedDocuments(t, onPostgres, 400)
 	f.db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END';
 		CREATE TRIGGER slow AFTER INSERT ON cleanupd.erasure_file FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
 	replica := func() {
-		config := f.config
-		config.Pool = f.db.For(campaigndb.Role).Pool
-		(&forms{Database: userdata.New(config), t: t}).work()
+		(&forms{Database: onPools(t, f.config, f.record.For(campaigndb.Role).Pool, f.record.For(campaigndb.Role).Pool), t: t}).work()
 	}
 	const locks = " FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = x'666f'::int AND objid = x'6c646572'::int::oid"
 	replica()
-	f.db.Until("SELECT count(*) FROM cleanupd.erasure_event WHERE body->'Log'->>'Message' LIKE 'looked through%'")
+	f.record.Until("SELECT count(*) FROM cleanupd.erasure_event WHERE body->'Log'->>'Message' LIKE 'looked through%'")
 	replica()
-	f.db.Until("SELECT count(*)" + locks + " AND NOT granted")
-	f.db.Superuser("SELECT pg_terminate_backend(pid)" + locks + " AND granted")
+	f.record.Until("SELECT count(*)" + locks + " AND NOT granted")
+	f.record.Superuser("SELECT pg_terminate_backend(pid)" + locks + " AND granted")
 	f.allErased(ids)
 }
 
@@ -46,7 +44,7 @@ func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
 	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'one', 2)")
-	f.config.Manager = deaf{f.db}
+	f.config.Manager = deaf{f.record}
 	f.Database = userdata.New(f.config)
 	f.work()
 	if events, receipt := f.erase(userdata.Request{Instances: []int64{1}}); !receipt.Succeeded || events[0].Instance == nil {
@@ -58,10 +56,10 @@ func TestLostAnswer(t *testing.T) {
 func TestManyFailedErasures(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach1")
-	f.db.Do(`WITH e AS (INSERT INTO cleanupd.erasure (id, state, requested_by, end_time, user_id_hash, salt) SELECT gen_random_uuid(), 'FAILED', 'x', now(), repeat('ab', 32), md5(i::text) FROM generate_series(1, 20) i RETURNING id)
+	f.record.Do(`WITH e AS (INSERT INTO cleanupd.erasure (id, state, requested_by, end_time, user_id_hash, salt) SELECT gen_random_uuid(), 'FAILED', 'x', now(), repeat('ab', 32), md5(i::text) FROM generate_series(1, 20) i RETURNING id)
 		INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id) SELECT '_wftask' || id, id, 'task', 5 FROM e`)
-	f.db.Superuser("ALTER DATABASE " + f.db.Name + " SET idle_in_transaction_session_timeout = '200ms'")
-	f.db.Reset()
+	f.record.Superuser("ALTER DATABASE " + f.record.Name + " SET idle_in_transaction_session_timeout = '200ms'")
+	f.record.Reset()
 	if _, err := f.Start(t.Context(), userdata.Request{Query: &userdata.Query{UserID: "nobody"}}); err != nil {
 		t.Error(err)
 	}

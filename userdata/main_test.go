@@ -2,6 +2,8 @@ package userdata_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -11,45 +13,157 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }
 
-// forms is a Forms database of a test, and its document storage.
+// engine is a product that a Forms database may be of.
+type engine string
+
+const (
+	onPostgres engine = "PostgreSQL"
+	onMySQL    engine = "MySQL"
+)
+
+// onBoth runs a test with a Forms database of each engine.
+func onBoth(t *testing.T, test func(t *testing.T, on engine)) {
+	t.Parallel()
+	for _, on := range []engine{onPostgres, onMySQL} {
+		t.Run(string(on), func(t *testing.T) {
+			t.Parallel()
+			test(t, on)
+		})
+	}
+}
+
+// database is one that a test looks into.
+type database interface {
+	Do(statement string, args ...any)
+	Int(query string, args ...any) int64
+	Strings(query string, args ...any) []string
+}
+
+// forms is a Forms database of a test, its document storage, and the record of its erasures.
 type forms struct {
 	*userdata.Database
 	t      testing.TB
-	db     *pgtest.DB
+	on     engine
+	db     database
+	record *pgtest.DB // on PostgreSQL the same database
 	data   *formsdb.Data
 	folder string
 	config userdata.Config
 }
 
-// newForms makes a database with a number of process instances.
+// newForms makes a database of PostgreSQL with a number of process instances.
 func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *forms {
 	t.Helper()
-	f := &forms{t: t, db: pgtest.Empty(t), data: formsdb.Generate(rand.New(rand.NewPCG(seed, 0)), instances, inFiles)}
+	return newFormsOn(t, onPostgres, seed, instances, inFiles)
+}
+
+// newFormsOn makes a database with a number of process instances.
+func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles bool) *forms {
+	t.Helper()
+	f := &forms{t: t, on: on, record: pgtest.Empty(t), data: formsdb.Generate(rand.New(rand.NewPCG(seed, 0)), instances, inFiles)}
 	if inFiles {
 		f.folder = t.TempDir()
 	}
-	f.db.Do(formsdb.Schema)
-	conn, err := f.db.Acquire(t.Context())
+	f.config = userdata.Config{Record: f.record.Pool, Folder: f.folder, InDatabase: !inFiles}
+	conn, err := f.record.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := f.data.Load(t.Context(), conn.Conn(), f.folder); err != nil {
-		t.Fatal(err)
-	}
 	if err := userdata.Migrate(t.Context(), conn.Conn()); err != nil {
 		t.Fatal(err)
 	}
-	f.config = userdata.Config{Pool: f.db.Pool, Folder: f.folder, InDatabase: !inFiles}
+	switch on {
+	case onPostgres:
+		f.db = f.record
+		f.db.Do(formsdb.Schema)
+		err = f.data.Load(t.Context(), conn.Conn(), f.folder)
+		f.config.Forms = openPostgres(t, f.record.For(campaigndb.Role).Pool)
+	case onMySQL:
+		db := mysqltest.Empty(t, []string{"utf8mb4", "latin1"}[seed/2%2])
+		f.db = db
+		f.db.Do(formsdb.MySQLSchema)
+		err = f.data.LoadMySQL(t.Context(), db.DB, f.folder)
+		f.config.Forms = openMySQL(t, db.Config("root"))
+	}
+	if err := errors.Join(err, f.config.Forms.Migrate(t.Context())); err != nil {
+		t.Fatal(err)
+	}
 	f.Database = userdata.New(f.config)
 	return f
+}
+
+// openPostgres is a Forms database of PostgreSQL.
+func openPostgres(t testing.TB, pool *pgxpool.Pool) *userdata.Forms {
+	db := userdata.PostgreSQL(pool)
+	t.Cleanup(db.Close)
+	return db
+}
+
+// openMySQL is a Forms database of MySQL.
+func openMySQL(t testing.TB, config *mysql.Config) *userdata.Forms {
+	t.Helper()
+	db, err := userdata.MySQL(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return db
+}
+
+// onPools is a Forms database of PostgreSQL, and its record, by other pools.
+func onPools(t testing.TB, c userdata.Config, record, pool *pgxpool.Pool) *userdata.Database {
+	t.Helper()
+	c.Record, c.Forms = record, openPostgres(t, pool)
+	if err := c.Forms.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return userdata.New(c)
+}
+
+// clear deletes the rows of tables.
+func (f *forms) clear(tables ...string) {
+	f.t.Helper()
+	for _, table := range tables {
+		f.db.Do("DELETE FROM " + table)
+	}
+}
+
+// numbers is a relation of the numbers from 1, in its column i.
+func (f *forms) numbers(most int) string {
+	if f.on == onMySQL {
+		return fmt.Sprintf("(SELECT seq AS i FROM seq_1_to_%d) AS s", most)
+	}
+	return fmt.Sprintf("generate_series(1, %d) AS s (i)", most)
+}
+
+// hold runs a statement in a transaction that stays open, with its locks, until release is called.
+func (f *forms) hold(statement string) (release func()) {
+	f.t.Helper()
+	if f.on == onPostgres {
+		tx := f.record.Hold(statement)
+		return func() { _ = tx.Rollback(context.Background()) }
+	}
+	tx, err := f.db.(*mysqltest.DB).Begin()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := tx.Exec(statement); err != nil {
+		f.t.Fatal(err)
+	}
+	return func() { _ = tx.Rollback() }
 }
 
 // work carries out erasures until the function that it returns is called, or the test ends.
@@ -131,4 +245,19 @@ func (f *forms) files() (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// firstWarning is a log that sends its first warning.
+func firstWarning(to chan<- string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(warnings(to), &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+type warnings chan<- string
+
+func (w warnings) Write(p []byte) (int, error) {
+	select {
+	case w <- string(p):
+	default:
+	}
+	return len(p), nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // ProcessManager is what the Forms server can do to its process instances.
@@ -37,26 +35,26 @@ var errNoInvocation = errors.New("it has no long-lived invocation id, by which t
 // errStillRuns says that a process instance did not end.
 var errStillRuns = errors.New("it was told to terminate, and still ran five minutes later")
 
-// readInstances reads those of some process instances that exist, by their ids.
-func readInstances(ctx context.Context, db querier, ids []int64, lock string) (map[int64]*Instance, error) {
-	rows, err := db.Query(ctx, instances+" ORDER BY id"+lock, ids)
-	if err != nil {
-		return nil, err
-	}
+// readInstances reads those of some process instances that exist, by their ids; lock is what the statement ends with.
+func readInstances(ctx context.Context, tx *transaction, ids []int64, lock string) (map[int64]*Instance, error) {
 	there := map[int64]*Instance{}
 	var in Instance
-	_, err = pgx.ForEachRow(rows, []any{&in.ID, &in.Invocation, &in.Status}, func() error {
-		found := in
-		there[in.ID] = &found
-		return nil
-	})
+	err := tx.each(ctx, "SELECT id, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0) FROM tb_process_instance WHERE id IN (@ids) ORDER BY id"+lock, args{"ids": ids},
+		[]any{&in.ID, &in.Invocation, &in.Status}, func() {
+			found := in
+			there[in.ID] = &found
+		})
 	return there, err
 }
 
 // readInstance reads a process instance; nil if it does not exist.
-func readInstance(ctx context.Context, db querier, id int64) (*Instance, error) {
-	there, err := readInstances(ctx, db, []int64{id}, "")
-	return there[id], err
+func (f *Forms) readInstance(ctx context.Context, id int64) (in *Instance, err error) {
+	err = f.snapshot(ctx, func(tx *transaction) error {
+		there, err := readInstances(ctx, tx, []int64{id}, "")
+		in = there[id]
+		return err
+	})
+	return in, err
 }
 
 // purgeByServer has the Forms server erase a process instance.
@@ -76,13 +74,13 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 			case <-limited.Done():
 				return context.Cause(limited)
 			}
-			if in, err = readInstance(ctx, e.Pool, in.ID); err != nil || in == nil {
+			if in, err = e.Forms.readInstance(ctx, in.ID); err != nil || in == nil {
 				return err
 			}
 		}
 	}
 	problem := e.Manager.PurgeProcessInstance(ctx, in.Invocation)
-	if in, err = readInstance(ctx, e.Pool, in.ID); err != nil || in == nil { // gone, even if the answer was lost
+	if in, err = e.Forms.readInstance(ctx, in.ID); err != nil || in == nil { // gone, even if the answer was lost
 		return err
 	}
 	if problem != nil {

@@ -2,11 +2,9 @@ package userdata
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
@@ -33,8 +31,8 @@ func (r *remover) orphans(ctx context.Context, orphans []orphan, inDatabase bool
 
 // sort finds out which tasks are orphans, and reports why the others stay. A dry run passes over what it has counted.
 func (r *remover) sort(ctx context.Context, ids []int64, lock string) (orphans []orphan, events []Event, err error) {
-	here, err := r.instancesOf(ctx, "SELECT id::bigint, process_instance_id::bigint FROM tb_task WHERE id = ANY ($1) AND id <> ALL ($2) ORDER BY id"+lock, ids, append([]int64{}, r.counted.tasks...))
-	if err != nil {
+	here := map[int64]*int64{}
+	if err := r.instancesOf(ctx, here, "SELECT id, process_instance_id FROM tb_task WHERE id IN (@ids) AND (id IN (@counted)) IS NOT TRUE ORDER BY id"+lock, args{"ids": ids, "counted": r.counted.tasks}); err != nil {
 		return nil, nil, err
 	}
 	gone, err := r.leftOf(ctx, slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { _, there := here[id]; return there }))
@@ -65,35 +63,37 @@ func (r *remover) sort(ctx context.Context, ids []int64, lock string) (orphans [
 	return orphans, events, nil
 }
 
-// leftOf returns of which process instances the tasks are, as instancesOf does, that are gone themselves and have left rows.
+// leftOf returns of which process instances the tasks are that are gone themselves and have left rows: 0 for none, nil where that is not
+// known.
 func (r *remover) leftOf(ctx context.Context, ids []int64) (map[int64]*int64, error) {
+	out := map[int64]*int64{}
 	if len(ids) == 0 {
-		return nil, nil
+		return out, nil
 	}
 	tables, err := there(ctx, r.tx, optional)
 	if err != nil {
 		return nil, err
 	}
-	rows := []string{"SELECT task_id::bigint AS task, process_instance_id::bigint AS instance FROM tb_assignment WHERE task_id = ANY ($1) AND (process_instance_id <> ALL ($2)) IS NOT FALSE"}
 	for _, table := range append(tables, "tb_form_data") {
-		rows = append(rows, "SELECT task_id::bigint, 0 FROM "+table+" WHERE task_id = ANY ($1)")
+		if err := r.instancesOf(ctx, out, "SELECT DISTINCT task_id, 0 FROM "+table+" WHERE task_id IN (@ids)", args{"ids": ids}); err != nil {
+			return nil, err
+		}
 	}
-	return r.instancesOf(ctx, "SELECT task, CASE WHEN NOT bool_or(instance IS NULL) THEN COALESCE(max(instance) FILTER (WHERE instance <> 0), 0) END FROM ("+strings.Join(rows, " UNION ALL ")+") AS l GROUP BY task",
-		ids, append([]int64{}, r.counted.instances...))
+	return out, r.instancesOf(ctx, out, "SELECT DISTINCT task_id, process_instance_id FROM tb_assignment WHERE task_id IN (@ids) AND (process_instance_id IN (@counted)) IS NOT TRUE",
+		args{"ids": ids, "counted": r.counted.instances})
 }
 
-// instancesOf reads of which process instances tasks are: 0 for none, nil where that is not known.
-func (r *remover) instancesOf(ctx context.Context, sql string, args ...any) (map[int64]*int64, error) {
-	rows, err := r.tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	out := map[int64]*int64{}
+// instancesOf reads of which process instances tasks are: 0 for none, nil where that is not known. Of several the greatest counts.
+func (r *remover) instancesOf(ctx context.Context, of map[int64]*int64, statement string, a args) error {
 	var task int64
-	var instance *int64
-	_, err = pgx.ForEachRow(rows, []any{&task, &instance}, func() error {
-		out[task] = instance
-		return nil
+	var instance sql.NullInt64
+	return r.tx.each(ctx, statement, a, []any{&task, &instance}, func() {
+		known, there := of[task]
+		switch {
+		case !instance.Valid:
+			of[task] = nil
+		case !there || known != nil && *known < instance.Int64:
+			of[task] = new(instance.Int64)
+		}
 	})
-	return out, err
 }

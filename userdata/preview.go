@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
@@ -44,11 +42,11 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	if err := emit(said...); err != nil {
 		return err
 	}
-	earlier, err := sameUser(ctx, d.Pool, r)
+	earlier, err := d.sameUser(ctx, r)
 	if err != nil {
 		return err
 	}
-	left, err := leftovers(ctx, d.Pool, r, earlier, "")
+	left, err := d.leftovers(ctx, d.Record, r, earlier, "")
 	if err != nil {
 		return err
 	}
@@ -58,8 +56,8 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	}
 	sessions := slices.Clone(earlierSessions)
 	var events []Event
-	err = pgx.BeginTxFunc(ctx, d.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		remover := &remover{tx: tx, dry: true}
+	err = d.Forms.snapshot(ctx, func(tx *transaction) error {
+		remover := newRemover(tx, true)
 		for chunk := range slices.Chunk(r.Instances, atOnce) {
 			there, err := readInstances(ctx, tx, chunk, "")
 			if err != nil {
@@ -79,8 +77,8 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 				return err
 			}
 			for _, s := range gone.sessions {
-				if d.Manager == nil || there[s.item] != nil && d.Folder != "" { // the Forms server deletes its documents itself
-					sessions = append(sessions, s.id)
+				if d.Manager == nil || there[s.Item] != nil && d.Folder != "" { // the Forms server deletes its documents itself
+					sessions = append(sessions, s.ID)
 				}
 			}
 			for _, id := range chunk {
@@ -103,7 +101,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 			out.Rows.add(gone.rows[0])
 		}
 		for _, s := range gone.sessions {
-			sessions = append(sessions, s.id)
+			sessions = append(sessions, s.ID)
 		}
 		for _, o := range orphans {
 			events = append(events, Event{Task: &TaskErased{o.id, gone.rows[o.id]}})

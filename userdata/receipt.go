@@ -46,7 +46,7 @@ func toReceipt(row pgx.CollectableRow) (*Receipt, error) {
 
 // receipt reads one.
 func (d *Database) receipt(ctx context.Context, id string) (*Receipt, error) {
-	rows, err := d.Pool.Query(ctx, selectReceipt+"WHERE e.id = $1::text::uuid", id)
+	rows, err := d.Record.Query(ctx, selectReceipt+"WHERE e.id = $1::text::uuid", id)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (d *Database) Receipts(ctx context.Context, size int, token string) (list [
 	if err != nil {
 		return nil, "", err
 	}
-	list, err = collect(ctx, d.Pool, toReceipt, selectReceipt+"WHERE $1 = '' OR e.id < NULLIF($1, '')::uuid ORDER BY e.id DESC LIMIT $2", before, size+1)
+	list, err = collect(ctx, d.Record, toReceipt, selectReceipt+"WHERE $1 = '' OR e.id < NULLIF($1, '')::uuid ORDER BY e.id DESC LIMIT $2", before, size+1)
 	if err != nil {
 		return nil, "", err
 	}

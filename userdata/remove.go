@@ -2,28 +2,31 @@ package userdata
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
-	"strconv"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // remover deletes rows, or counts what it would delete.
 type remover struct {
-	tx  pgx.Tx
+	tx  *transaction
 	dry bool
 	// counted is what a dry run has counted: it still exists and must not be counted again.
 	counted struct{ instances, tasks []int64 }
-	// sessions are those whose documents it should delete.
-	sessions []string
+	// sessions are those whose documents it has been told to delete.
+	sessions map[string]bool
+}
+
+func newRemover(tx *transaction, dry bool) *remover {
+	return &remover{tx: tx, dry: dry, sessions: map[string]bool{}}
 }
 
 // session is a session id, and the process instance or orphan task that its documents belong to.
 type session struct {
-	id   string
-	item int64
+	ID   string
+	Item int64
 }
 
 // removal is what goes of some process instances or orphan tasks.
@@ -32,14 +35,12 @@ type removal struct {
 	sessions []session      // whose documents must go, too
 }
 
-// add adds rows of a table, counted by item.
-func (g *removal) add(table string, counts map[int64]int64) {
-	for item, n := range counts {
-		if g.rows[item] == nil {
-			g.rows[item] = Rows{}
-		}
-		g.rows[item][table] += n
+// add adds rows of a table to those of an item.
+func (g *removal) add(table string, item, n int64) {
+	if g.rows[item] == nil {
+		g.rows[item] = Rows{}
 	}
+	g.rows[item][table] += n
 }
 
 // total is all of its rows.
@@ -51,94 +52,95 @@ func (g *removal) total() Rows {
 	return total
 }
 
-// doomed says which rows of a table go, and by which number they are counted. The table's alias is r; it is joined with another
-// relation unless with is empty.
-type doomed struct{ table, with, where, key string }
+// doomed says which rows of a table, whose alias is r, go, and by which of its columns they are counted.
+type doomed struct{ table, where, key string }
 
 // remove deletes the rows that it says, and counts them by their key.
-func (r *remover) remove(ctx context.Context, m doomed, args ...any) (map[int64]int64, error) {
-	from, also := m.table+" AS r", ""
-	if m.with != "" {
-		from, also = from+", "+m.with, " USING "+m.with
+func (r *remover) remove(ctx context.Context, m doomed, a args) (counts map[string]int64, err error) {
+	if r.dry {
+		counts, err = r.tx.counts(ctx, fmt.Sprintf("SELECT %[1]s, count(*) FROM %[2]s AS r WHERE %[3]s GROUP BY %[1]s", m.key, m.table, m.where), a)
+	} else {
+		counts, err = r.tx.remove(ctx, r.tx, m, a)
 	}
-	sql := fmt.Sprintf("SELECT %s AS key FROM %s WHERE %s", m.key, from, m.where)
-	if !r.dry {
-		sql = fmt.Sprintf("DELETE FROM %s AS r%s WHERE %s RETURNING %s AS key", m.table, also, m.where, m.key)
-	}
-	rows, err := r.tx.Query(ctx, "WITH gone AS ("+sql+") SELECT COALESCE(key, 0), count(*) FROM gone GROUP BY key", args...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.table, err)
-	}
-	counts := map[int64]int64{}
-	var key, n int64
-	if _, err := pgx.ForEachRow(rows, []any{&key, &n}, func() error {
-		counts[key] += n
-		return nil
-	}); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.table, err)
 	}
 	return counts, nil
 }
 
+// removeFor is remove where the key is an id; of says of which item it is.
+func (r *remover) removeFor(ctx context.Context, g *removal, of func(id int64) int64, m doomed, a args) error {
+	counts, err := r.remove(ctx, m, a)
+	for key, n := range counts {
+		g.add(m.table, of(idOf(key)), n)
+	}
+	return err
+}
+
+// itself is an id that is that of an item.
+func itself(id int64) int64 { return id }
+
 // optional are the tables about tasks that not every version has.
 var optional = []string{"tb_task_acl", "tb_task_attachment"}
 
 // there are the tables of some that exist.
-func there(ctx context.Context, tx pgx.Tx, tables []string) ([]string, error) {
-	return collect(ctx, tx, pgx.RowTo[string], "SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass(name) IS NOT NULL", tables)
+func there(ctx context.Context, tx *transaction, tables []string) ([]string, error) {
+	missing, err := tx.lacking(ctx, tx, tables)
+	return slices.DeleteFunc(slices.Clone(tables), func(t string) bool { return slices.Contains(missing, t) }), err
 }
 
 // tasks removes locked tasks with everything that depends on them. items says of which process instance each task is, or that it is
 // an orphan, by its own id; instances are what tb_task says.
 func (r *remover) tasks(ctx context.Context, g *removal, items map[int64]int64, instances []int64) error {
 	ids := slices.Sorted(maps.Keys(items))
-	remove := func(m doomed, args ...any) error {
-		byTask, err := r.remove(ctx, m, args...)
-		for task, n := range byTask {
-			g.add(m.table, map[int64]int64{items[task]: n})
-		}
-		return err
-	}
+	of := func(task int64) int64 { return items[task] }
 	tables, err := there(ctx, r.tx, optional)
 	if err != nil {
 		return err
 	}
 	for _, table := range tables {
-		if err := remove(doomed{table: table, where: "r.task_id = ANY ($1)", key: "r.task_id::bigint"}, ids); err != nil {
+		if err := r.removeFor(ctx, g, of, doomed{table, "r.task_id IN (@ids)", "r.task_id"}, args{"ids": ids}); err != nil {
 			return err
 		}
 	}
 	if err := r.formData(ctx, g, items); err != nil {
 		return err
 	}
-	if err := remove(doomed{table: "tb_assignment", where: "r.task_id = ANY ($1) AND (r.process_instance_id <> ALL ($2)) IS NOT FALSE", key: "r.task_id::bigint"}, ids, r.counted.instances); err != nil {
+	if err := r.removeFor(ctx, g, of, doomed{"tb_assignment", "r.task_id IN (@ids) AND (r.process_instance_id IN (@counted)) IS NOT TRUE", "r.task_id"},
+		args{"ids": ids, "counted": r.counted.instances}); err != nil {
 		return err
 	}
 	if r.dry {
 		r.counted.tasks = append(r.counted.tasks, ids...)
 	}
-	return remove(doomed{table: "tb_task", where: "r.id = ANY ($1) AND r.process_instance_id = ANY ($2)", key: "r.id::bigint"}, ids, instances)
+	return r.removeFor(ctx, g, of, doomed{"tb_task", "r.id IN (@ids) AND r.process_instance_id IN (@instances)", "r.id"}, args{"ids": ids, "instances": instances})
+}
+
+// locking is how a statement ends that reads what decides what is deleted.
+func (r *remover) locking() string {
+	if r.dry {
+		return ""
+	}
+	return r.tx.locking()
 }
 
 // formData removes the form data of tasks, and adds the sessions of their documents. It deletes exactly what it has read: form data
 // that came a moment later would otherwise be deleted without its documents.
 func (r *remover) formData(ctx context.Context, g *removal, items map[int64]int64) error {
-	sql := "SELECT task_id::bigint AS task, id::bigint AS id FROM tb_form_data AS r WHERE task_id = ANY ($1)"
-	if !r.dry {
-		sql = "DELETE FROM tb_form_data AS r WHERE task_id = ANY ($1) RETURNING task_id::bigint AS task, id::bigint AS id"
-	}
 	ids := slices.Sorted(maps.Keys(items))
-	rows, err := r.tx.Query(ctx, sql, ids)
-	if err != nil {
-		return fmt.Errorf("tb_form_data: %w", err)
-	}
-	var task, id int64
-	if _, err := pgx.ForEachRow(rows, []any{&task, &id}, func() error {
-		g.add("tb_form_data", map[int64]int64{items[task]: 1})
-		g.sessions = append(g.sessions, session{fmt.Sprintf("_wftask%d", id), items[task]}, session{fmt.Sprintf("_wftaskformid%d", id), items[task]})
-		return nil
+	var data, of []int64
+	var fd, task int64
+	if err := r.tx.each(ctx, "SELECT id, task_id FROM tb_form_data WHERE task_id IN (@ids)"+r.locking(), args{"ids": ids}, []any{&fd, &task}, func() {
+		data, of = append(data, fd), append(of, items[task])
 	}); err != nil {
 		return fmt.Errorf("tb_form_data: %w", err)
+	}
+	taskOf := func(task int64) int64 { return items[task] }
+	if err := r.removeFor(ctx, g, taskOf, doomed{"tb_form_data", "r.task_id IN (@ids) AND r.id IN (@data)", "r.task_id"}, args{"ids": ids, "data": data}); err != nil {
+		return err
+	}
+	for i, fd := range data {
+		g.sessions = append(g.sessions, session{fmt.Sprintf("_wftask%d", fd), of[i]}, session{fmt.Sprintf("_wftaskformid%d", fd), of[i]})
 	}
 	for _, task := range ids { // attachments need no form data
 		g.sessions = append(g.sessions, session{fmt.Sprintf("_wfattach%d", task), items[task]})
@@ -146,88 +148,129 @@ func (r *remover) formData(ctx context.Context, g *removal, items map[int64]int6
 	return nil
 }
 
+// sessionsAtOnce is how many sessions' documents are removed by one statement.
+const sessionsAtOnce = 1000
+
 // documents removes the documents of sessions from the storage in the database, unless another session refers to them.
 // Meanwhile nobody can add such a reference. One that several items share is counted with the last of these.
 func (r *remover) documents(ctx context.Context, g *removal, sessions []session) error {
-	if len(sessions) == 0 {
-		return nil
-	}
-	if !r.dry {
-		if _, err := r.tx.Exec(ctx, "LOCK TABLE tb_dm_session_reference IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+	for some := range slices.Chunk(sessions, sessionsAtOnce) {
+		if err := r.documentsOf(ctx, g, some); err != nil {
 			return err
 		}
-	}
-	ids, items := make([]string, len(sessions)), make([]int64, len(sessions))
-	for i, s := range sessions {
-		ids[i], items[i] = s.id, s.item
-	}
-	r.sessions = append(r.sessions, ids...)
-	const (
-		given    = "(SELECT id, max(item) AS item FROM unnest($1::text[], $2::bigint[]) AS u (id, item) GROUP BY id) AS s"
-		referred = "(SELECT o.documentid, max(s.item) AS item FROM tb_dm_session_reference AS o JOIN " + given + " ON o.sessionid = s.id GROUP BY o.documentid) AS d"
-	)
-	chunks := doomed{"tb_dm_chunk", referred, `r.documentid = d.documentid
-		AND NOT EXISTS (SELECT FROM tb_dm_session_reference AS o WHERE o.documentid = r.documentid AND (o.sessionid <> ALL ($3)) IS NOT FALSE)`, "d.item"}
-	gone, err := r.remove(ctx, chunks, ids, items, r.sessions)
-	if err != nil {
-		return err
-	}
-	g.add(chunks.table, gone)
-	if !r.dry { // without its references nobody would find it again
-		var left bool
-		if err := r.tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM tb_dm_chunk AS r, "+referred+" WHERE "+chunks.where+")", ids, items, r.sessions).Scan(&left); err != nil {
-			return err
-		}
-		if left {
-			return fmt.Errorf("tb_dm_chunk: %w", errKept)
-		}
-	}
-	for _, table := range []string{"tb_dm_session_reference", "tb_dm_deletion"} {
-		gone, err := r.remove(ctx, doomed{table, given, "r.sessionid = s.id", "s.item"}, ids, items)
-		if err != nil {
-			return err
-		}
-		g.add(table, gone)
 	}
 	return nil
+}
+
+func (r *remover) documentsOf(ctx context.Context, g *removal, sessions []session) error {
+	of := map[string]int64{} // the item of a session
+	for _, s := range sessions {
+		of[s.ID] = max(of[s.ID], s.Item)
+		r.sessions[s.ID] = true
+	}
+	ids := slices.Sorted(maps.Keys(of))
+	if !r.dry {
+		if err := r.tx.lockReferences(ctx, r.tx); err != nil {
+			return err
+		}
+	}
+	docs := map[string]int64{} // the documents, with the item that they are counted with
+	var document, id string
+	if err := r.tx.each(ctx, "SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+r.tx.among("r.sessionid", "@ids")+" AND r.documentid IS NOT NULL"+r.locking(), args{"ids": ids},
+		[]any{&document, &id}, func() { docs[document] = max(docs[document], of[id]) }); err != nil {
+		return fmt.Errorf("tb_dm_session_reference: %w", err)
+	}
+	var other sql.NullString
+	kept := map[string]bool{} // by sessions that stay
+	if err := r.tx.each(ctx, "SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+r.tx.among("r.documentid", "@docs")+r.locking(), args{"docs": slices.Sorted(maps.Keys(docs))},
+		[]any{&document, &other}, func() { kept[document] = kept[document] || !other.Valid || !r.sessions[other.String] }); err != nil {
+		return fmt.Errorf("tb_dm_session_reference: %w", err)
+	}
+	free := slices.DeleteFunc(slices.Sorted(maps.Keys(docs)), func(doc string) bool { return kept[doc] })
+	remove := func(m doomed, list []string, of map[string]int64) error {
+		counts, err := r.remove(ctx, m, args{"list": list})
+		for key, n := range counts {
+			g.add(m.table, of[key], n)
+		}
+		return err
+	}
+	if err := remove(doomed{"tb_dm_session_reference", r.tx.among("r.sessionid", "@list"), "r.sessionid"}, ids, of); err != nil {
+		return err
+	}
+	chunks := r.tx.among("r.documentid", "@list")
+	if !r.dry { // of the references that are left none may be to it
+		chunks += " AND NOT EXISTS (SELECT 1 FROM tb_dm_session_reference AS o WHERE " + r.tx.same("o.documentid", "r.documentid") + ")"
+	}
+	if err := remove(doomed{"tb_dm_chunk", chunks, "r.documentid"}, free, docs); err != nil {
+		return err
+	}
+	if !r.dry { // without its references nobody would find it again
+		left, err := r.tx.texts(ctx, "SELECT r.documentid FROM tb_dm_chunk AS r WHERE "+chunks+" LIMIT 1", args{"list": free})
+		if err == nil && len(left) > 0 {
+			err = errKept
+		}
+		if err != nil {
+			return fmt.Errorf("tb_dm_chunk: %w", err)
+		}
+	}
+	return remove(doomed{"tb_dm_deletion", r.tx.among("r.sessionid", "@list"), "r.sessionid"}, ids, of)
+}
+
+// workflowTable is what the names of workflows' tables look like. No other one is touched, whatever the data says.
+var workflowTable = regexp.MustCompile(`^tb_[0-9]+$`)
+
+// workflowColumns are the columns of the tables of workflows, or of the one with a name, in a database that has them: no name from data is
+// used that is not in the catalog.
+func workflowColumns(ctx context.Context, tx *transaction, workflow string) (columns []column, known bool, err error) {
+	var name, table string
+	var tables []string
+	if err := tx.each(ctx, "SELECT name, database_table FROM omd_object_type WHERE name IS NOT NULL AND database_table IS NOT NULL", nil, []any{&name, &table}, func() {
+		known = known || name == workflow
+		if (workflow == "" || name == workflow) && workflowTable.MatchString(table) && !slices.Contains(tables, table) {
+			tables = append(tables, table)
+		}
+	}); err != nil {
+		return nil, false, err
+	}
+	columns, err = tx.columns(ctx, tx, tables)
+	has := map[string]bool{}
+	for _, c := range columns {
+		has[c.Table] = has[c.Table] || c.Name == instanceColumn
+	}
+	return slices.DeleteFunc(columns, func(c column) bool { return !has[c.Table] }), known, err
 }
 
 // instances removes process instances that have ended and are locked: their rows in the workflows' tables, their tasks, and
 // themselves.
 func (r *remover) instances(ctx context.Context, ids []int64, inDatabase bool) (*removal, error) {
 	g := &removal{rows: map[int64]Rows{}}
-	type table struct {
-		OID                uint32
-		Name, Quoted, Type string
+	if len(ids) == 0 {
+		return g, nil
 	}
-	tables, err := collect(ctx, r.tx, pgx.RowToStructByPos[table], workflowTables+" ORDER BY name")
+	columns, _, err := workflowColumns(ctx, r.tx, "")
 	if err != nil {
 		return nil, err
 	}
-	texts := make([]string, len(ids))
-	for i, id := range ids {
-		texts[i] = strconv.FormatInt(id, 10)
-	}
-	for _, t := range tables {
-		gone, err := r.remove(ctx, doomed{table: t.Quoted, where: "r.process_instance_id = ANY ($1::text[]::" + t.Type + "[])", key: "r.process_instance_id::text::numeric::bigint"}, texts)
+	for _, c := range columns {
+		if c.Name != instanceColumn {
+			continue
+		}
+		counts, err := r.remove(ctx, doomed{c.Quoted, r.tx.ids(c, ids), "r." + r.tx.quote(c.Name)}, nil)
 		if err != nil {
 			return nil, err
 		}
-		g.add(t.Name, gone)
+		for key, n := range counts {
+			g.add(c.Table, idOf(key), n)
+		}
 	}
+	items := map[int64]int64{}
+	var task, instance int64
 	lock := " FOR UPDATE"
 	if r.dry {
 		lock = ""
 	}
-	rows, err := r.tx.Query(ctx, "SELECT id::bigint, process_instance_id::bigint FROM tb_task WHERE process_instance_id = ANY ($1) ORDER BY id"+lock, ids)
-	if err != nil {
-		return nil, err
-	}
-	items := map[int64]int64{}
-	var task, instance int64
-	if _, err := pgx.ForEachRow(rows, []any{&task, &instance}, func() error {
+	if err := r.tx.each(ctx, "SELECT id, process_instance_id FROM tb_task WHERE process_instance_id IN (@ids) ORDER BY id"+lock, args{"ids": ids}, []any{&task, &instance}, func() {
 		items[task] = instance
-		return nil
 	}); err != nil {
 		return nil, err
 	}
@@ -239,18 +282,12 @@ func (r *remover) instances(ctx context.Context, ids []int64, inDatabase bool) (
 			return nil, err
 		}
 	}
-	for _, m := range []struct {
-		doomed
-		args []any
-	}{
-		{doomed{table: "tb_assignment", where: "r.process_instance_id = ANY ($1) AND (r.task_id <> ALL ($2)) IS NOT FALSE", key: "r.process_instance_id::bigint"}, []any{ids, r.counted.tasks}},
-		{doomed{table: "tb_process_instance", where: "r.id = ANY ($1)", key: "r.id::bigint"}, []any{ids}},
-	} {
-		gone, err := r.remove(ctx, m.doomed, m.args...)
-		if err != nil {
-			return nil, err
-		}
-		g.add(m.table, gone)
+	if err := r.removeFor(ctx, g, itself, doomed{"tb_assignment", "r.process_instance_id IN (@ids) AND (r.task_id IN (@tasks)) IS NOT TRUE", "r.process_instance_id"},
+		args{"ids": ids, "tasks": r.counted.tasks}); err != nil {
+		return nil, err
+	}
+	if err := r.removeFor(ctx, g, itself, doomed{"tb_process_instance", "r.id IN (@ids)", "r.id"}, args{"ids": ids}); err != nil {
+		return nil, err
 	}
 	if r.dry {
 		r.counted.instances = append(r.counted.instances, ids...)

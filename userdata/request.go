@@ -34,7 +34,7 @@ const (
 func (d *Database) settle(ctx context.Context, r *Request) (said []Event, err error) {
 	if r.Query == nil {
 		r.Instances, r.Tasks = unique(r.Instances), unique(r.Tasks)
-		return said, d.check(ctx, d.Pool)
+		return said, d.Forms.snapshot(ctx, func(tx *transaction) error { return d.check(ctx, tx) })
 	}
 	found, err := d.Find(ctx, *r.Query)
 	if err != nil {
@@ -89,14 +89,14 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 	if r.Query != nil {
 		hashed = hash(r.Query.UserID, salt)
 	}
-	earlier, err := sameUser(ctx, d.Pool, r)
+	earlier, err := d.sameUser(ctx, r)
 	if err != nil {
 		return "", err
 	}
 	e := &erasure{Database: d, id: key.String()}
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure (id, requested_by, user_id_hash, salt) VALUES ($1::text::uuid, $2, $3, $4)",
-			e.id, r.RequestedBy, hashed, hex.EncodeToString(salt)); err != nil {
+	err = pgx.BeginFunc(ctx, d.Record, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure (id, forms, requested_by, user_id_hash, salt) VALUES ($1::text::uuid, $2, $3, $4, $5)",
+			e.id, d.Forms.identity, r.RequestedBy, hashed, hex.EncodeToString(salt)); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id) SELECT $1::text::uuid, $2, unnest($3::bigint[]) UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
@@ -126,11 +126,11 @@ type leftover struct{ Session, Erasure string }
 
 // sameUser are the earlier erasures of the same user as a request that have leftovers. Many take long to compare, longer than
 // a transaction may be idle.
-func sameUser(ctx context.Context, db querier, r Request) ([]string, error) {
+func (d *Database) sameUser(ctx context.Context, r Request) ([]string, error) {
 	if r.Query == nil {
 		return nil, nil
 	}
-	same, err := collect(ctx, db, func(row pgx.CollectableRow) (id string, err error) {
+	same, err := collect(ctx, d.Record, func(row pgx.CollectableRow) (id string, err error) {
 		var hashed, salt string
 		if err := row.Scan(&id, &hashed, &salt); err != nil {
 			return "", err
@@ -140,20 +140,20 @@ func sameUser(ctx context.Context, db querier, r Request) ([]string, error) {
 			return "", err
 		}
 		return id, nil
-	}, "SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE state = 'FAILED' AND user_id_hash <> '' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)")
+	}, "SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE forms = $1 AND state = 'FAILED' AND user_id_hash <> '' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)", d.Forms.identity)
 	return slices.DeleteFunc(same, func(id string) bool { return id == "" }), err
 }
 
 // leftovers are those of the same items as a request, or of earlier erasures of the same user.
-func leftovers(ctx context.Context, db querier, r Request, earlier []string, lock string) ([]leftover, error) {
+func (d *Database) leftovers(ctx context.Context, db querier, r Request, earlier []string, lock string) ([]leftover, error) {
 	return collect(ctx, db, pgx.RowToStructByPos[leftover], `SELECT s.session_id, e.id::text FROM cleanupd.erasure_session AS s JOIN cleanupd.erasure AS e ON e.id = s.erasure_id
-		WHERE e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3) OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
-		earlier, anInstance, r.Instances, aTask, r.Tasks)
+		WHERE e.forms = $6 AND e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3) OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
+		earlier, anInstance, r.Instances, aTask, r.Tasks, d.Forms.identity)
 }
 
 // inherit takes over what earlier erasures left, and the files that they could not report.
 func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request, earlier []string) error {
-	list, err := leftovers(ctx, tx, r, earlier, " FOR UPDATE OF s")
+	list, err := e.leftovers(ctx, tx, r, earlier, " FOR UPDATE OF s")
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request, earlier []s
 	for _, l := range list {
 		sessions, erasures = append(sessions, l.Session), append(erasures, l.Erasure)
 	}
-	if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid WHERE session_id = ANY ($2)", e.id, sessions); err != nil {
+	if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid WHERE forms = $3 AND session_id = ANY ($2)", e.id, sessions, e.Forms.identity); err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, "UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid WHERE erasure_id::text = ANY ($2)", e.id, erasures)

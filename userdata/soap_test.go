@@ -77,7 +77,7 @@ func TestFormsServer(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
 	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'running', 1), (2, 'complete', 2), (3, 'refused', 2), (4, 'ignored', 4), (5, 'other', 2), (6, 'forgotten', 1)")
-	server := &standIn{db: f.db, refuses: "refused", ignores: "ignored", forgets: "forgotten"}
+	server := &standIn{db: f.record, refuses: "refused", ignores: "ignored", forgets: "forgotten"}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
 	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"})
@@ -96,7 +96,7 @@ func TestFormsServer(t *testing.T) {
 	// One that refuses our credentials, and one that does not exist.
 	for _, c := range []userdata.ServerConfig{{URL: web.URL, User: "administrator", Password: "wrong"}, {URL: "http://127.0.0.1:1"}} {
 		f.config.Manager = userdata.NewServer(c)
-		other := &forms{Database: userdata.New(f.config), t: t, db: f.db, config: f.config}
+		other := &forms{Database: userdata.New(f.config), t: t, db: f.db, record: f.record, config: f.config}
 		stop := other.work()
 		if _, receipt := other.erase(userdata.Request{Instances: []int64{5}}); receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "purgeProcessInstance") {
 			t.Errorf("%+v", receipt)
@@ -110,7 +110,7 @@ func TestInstanceWithoutAnInvocation(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
 	f.db.Do("INSERT INTO tb_process_instance VALUES (1, NULL, 2), (2, '', 1), (3, '', 2)")
-	server := &standIn{db: f.db}
+	server := &standIn{db: f.record}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
 	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"})
@@ -134,7 +134,7 @@ func TestPurgedBeforeACrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.db.Do("UPDATE cleanupd.erasure_item SET state = 'PURGING'")
+	f.record.Do("UPDATE cleanupd.erasure_item SET state = 'PURGING'")
 	f.work()
 	events, receipt := f.watch(id)
 	if !receipt.Succeeded || events[0].Instance == nil {

@@ -15,9 +15,9 @@ import (
 // Who keeps erasures from the folder by its lock is told, and the erasures are taken up again afterwards.
 func TestSquattedFolder(t *testing.T) {
 	t.Parallel()
-	f, ids := sharedDocuments(t, 2)
-	mallory := f.db.Role("mallory")
-	squatter := f.db.For(mallory).Hold("SELECT pg_advisory_xact_lock(x'666f6c646572'::bigint)")
+	f, ids := sharedDocuments(t, onPostgres, 2)
+	mallory := f.record.Role("mallory")
+	squatter := f.record.For(mallory).Hold("SELECT pg_advisory_xact_lock(x'666f6c646572'::bigint)")
 	told, log := io.Pipe()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	ended := make(chan struct{})

@@ -45,7 +45,7 @@ func (d *Database) Work(ctx context.Context, log *slog.Logger) {
 // workOnce carries out each erasure that has not ended and that no other replica works on, which would hold a lock as long as
 // its connection lives. An erasure that is interrupted does not hold up the next ones.
 func (d *Database) workOnce(ctx context.Context, log *slog.Logger) error {
-	ids, err := collect(ctx, d.Pool, pgx.RowTo[string], "SELECT id::text FROM cleanupd.erasure WHERE state = 'RUNNING' ORDER BY id")
+	ids, err := collect(ctx, d.Record, pgx.RowTo[string], "SELECT id::text FROM cleanupd.erasure WHERE state = 'RUNNING' AND forms = $1 ORDER BY id", d.Forms.identity)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (d *Database) carryOut(ctx context.Context, id string, log *slog.Logger) er
 
 // hold works on an erasure while holding its lock; it does nothing if another replica has it, or the erasure has ended.
 func (d *Database) hold(ctx context.Context, id string, work func(*erasure, context.Context) error) (err error) {
-	conn, err := d.Pool.Acquire(ctx)
+	conn, err := d.Record.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,11 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	wg.Go(func() { d.beat(beating, id) })
-	return work(&erasure{d, id, conn}, ctx)
+	e := &erasure{Database: d, id: id, conn: conn}
+	if err := errors.Join(e.take(ctx), e.catchUp(ctx)); err != nil {
+		return err
+	}
+	return work(e, ctx)
 }
 
 const heartbeat = "UPDATE cleanupd.erasure SET heartbeat = clock_timestamp() WHERE id = $1::text::uuid"
@@ -120,7 +124,7 @@ func (d *Database) beat(ctx context.Context, id string) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_, _ = d.Pool.Exec(ctx, heartbeat, id)
+			_, _ = d.Record.Exec(ctx, heartbeat, id)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // connectTimeout is how long the database may take to answer, unless its URL says otherwise.
@@ -164,7 +165,10 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 	if version < oldestServer {
 		return fmt.Errorf("PostgreSQL 14 or later is needed, the server is version %d", version/10000)
 	}
-	return runs.Migrate(ctx, conn)
+	if err := runs.Migrate(ctx, conn); err != nil {
+		return err
+	}
+	return userdata.Migrate(ctx, conn)
 }
 
 // errPooler says that sessions are shared, which breaks advisory locks, notifications and prepared statements.

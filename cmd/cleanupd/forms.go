@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/pflag"
@@ -28,7 +33,7 @@ type formsConfig struct {
 }
 
 func (c *formsConfig) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.databaseURL, "forms-database-url", "", "the database of an AEM Forms server, in which user data is found and erased; without it UserDataService refuses every call")
+	f.StringVar(&c.databaseURL, "forms-database-url", "", "the database of an AEM Forms server, in which user data is found and erased: mysql://USER:PASSWORD@HOST:3306/DATABASE?tls=true (MySQL 8, MariaDB) or postgres://USER@HOST/DATABASE; without it UserDataService refuses every call")
 	f.StringVar(&c.folder, "forms-gds-dir", "", "the folder of its document storage (GDS)")
 	f.BoolVar(&c.inDatabase, "forms-gds-in-database", false, "its document storage is in the database")
 	f.StringVar(&c.serverURL, "forms-server-url", "", "the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager (http only without a password, or on this machine; redirects are not followed), which terminates and purges process instances; without it only the database is changed: do that only while the Forms server is shut down")
@@ -37,21 +42,29 @@ func (c *formsConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.serverCA, "forms-server-ca", "", "a file with the certificate authorities of the web service (default those of the system)")
 }
 
-// formsSetup is a checked configuration: how to connect, and what else is known about the database.
+// formsSetup is a checked configuration: how to connect, either to PostgreSQL or to MySQL, and what else is known about the database.
 type formsSetup struct {
-	connect *pgxpool.Config
+	postgres *pgxpool.Config
+	mysql    *mysql.Config
+	pool     *pgxpool.Pool // that open has made, of PostgreSQL
 	userdata.Config
 }
 
 // check checks the configuration; it returns nil without a database.
-func (c *formsConfig) check() (*formsSetup, error) {
+func (c *formsConfig) check() (s *formsSetup, err error) {
+	const flag = "--forms-database-url"
 	if c.databaseURL == "" {
 		if *c != (formsConfig{}) {
-			return nil, usagef("the other --forms flags need --forms-database-url")
+			return nil, usagef("the other --forms flags need %s", flag)
 		}
 		return nil, nil
 	}
-	config, err := parseDatabaseURL("--forms-database-url", c.databaseURL)
+	s = &formsSetup{Config: userdata.Config{Folder: c.folder, InDatabase: c.inDatabase}}
+	if strings.HasPrefix(c.databaseURL, "mysql://") {
+		s.mysql, err = parseMySQLURL(flag, c.databaseURL)
+	} else if s.postgres, err = parseDatabaseURL(flag, c.databaseURL); err != nil {
+		err = fmt.Errorf("%w (or mysql://USER@HOST/DATABASE)", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -63,33 +76,106 @@ func (c *formsConfig) check() (*formsSetup, error) {
 			return nil, usagef("--forms-gds-dir: %w", err)
 		}
 	}
-	manager, err := c.manager()
+	s.Manager, err = c.manager()
+	return s, err
+}
+
+// formsConns is how many connections erasures may use in the service's own database, and as many in the Forms database.
+const formsConns = 8
+
+// open connects, with a tracer unless it is nil, and creates the service's own tables in the Forms database if they are missing. Erasures are
+// recorded in the database of another configuration.
+func (s *formsSetup) open(ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer) (_ *userdata.Database, err error) {
+	if s.mysql != nil {
+		s.Forms, err = userdata.MySQL(s.mysql)
+	} else {
+		s.Forms, err = s.openPostgres(ctx, tracer)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &formsSetup{config, userdata.Config{Folder: c.folder, InDatabase: c.inDatabase, Manager: manager}}, nil
+	if err := s.Forms.Migrate(ctx); err != nil {
+		s.Forms.Close()
+		return nil, fmt.Errorf("the Forms database: %w", err)
+	}
+	if record != nil {
+		record = record.Copy()
+		record.MaxConns, record.MinConns, record.MinIdleConns = formsConns, 0, 0
+		record.ConnConfig.Tracer = tracer // its statements name whom they are about
+		if s.Record, err = pgxpool.NewWithConfig(ctx, record); err != nil {
+			s.Forms.Close()
+			return nil, err
+		}
+	}
+	return userdata.New(s.Config), nil
 }
 
-// open connects, with a tracer unless it is nil, and brings the schema up to date.
-func (s *formsSetup) open(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Database, error) {
-	connection.Set(s.connect.ConnConfig, map[string]string{"row_security": "off"}) // rows that a policy hides would silently not be erased
-	conn, err := pgx.ConnectConfig(ctx, s.connect.ConnConfig)
+// openPostgres connects to a Forms database of PostgreSQL.
+func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Forms, error) {
+	connection.Set(s.postgres.ConnConfig, map[string]string{"row_security": "off"}) // rows that a policy hides would silently not be erased
+	conn, err := pgx.ConnectConfig(ctx, s.postgres.ConnConfig)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the Forms database: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := refusePooler(ctx, s.connect, conn); err != nil {
+	if err := refusePooler(ctx, s.postgres, conn); err != nil {
 		return nil, fmt.Errorf("the Forms database: %w", err)
 	}
-	if err := userdata.Migrate(ctx, conn); err != nil {
-		return nil, fmt.Errorf("the Forms database: %w", err)
-	}
-	s.connect.ConnConfig.Tracer = tracer
-	if s.Pool, err = pgxpool.NewWithConfig(ctx, s.connect); err != nil {
+	s.postgres.ConnConfig.Tracer = tracer
+	if s.pool, err = pgxpool.NewWithConfig(ctx, s.postgres); err != nil {
 		return nil, err
 	}
-	return userdata.New(s.Config), nil
+	return userdata.PostgreSQL(s.pool), nil
 }
+
+// parseMySQLURL parses the URL of a flag without connecting: mysql://USER:PASSWORD@HOST:PORT/DATABASE. What is wrong is told without
+// quoting it, since it may hold a password.
+func parseMySQLURL(flag, address string) (*mysql.Config, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Opaque != "" {
+		return nil, usagef("%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a port is a number", flag)
+	}
+	c := mysql.NewConfig()
+	c.Logger = &mysql.NopLogger{} // errors are returned, too
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = connectTimeout, formsReadTimeout, connectTimeout
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
+	c.DBName = strings.TrimPrefix(u.Path, "/")
+	authority := ""
+	for name, values := range u.Query() {
+		switch value := values[0]; name {
+		case "socket":
+			c.Net, c.Addr = "unix", value
+		case "ssl-ca":
+			authority = value
+		case "tls":
+			if !slices.Contains([]string{"true", "false", "skip-verify", "preferred"}, value) {
+				return nil, usagef("%s: tls is true, false, preferred or skip-verify", flag)
+			}
+			c.TLSConfig = value
+		default:
+			return nil, usagef("%s: there is no parameter %.32q: socket, tls and ssl-ca are known", flag, name)
+		}
+	}
+	switch {
+	case c.User == "" || c.DBName == "" || strings.Contains(c.DBName, "/") || c.Net == "tcp" && u.Hostname() == "":
+		return nil, usagef("%s is mysql://USER@HOST/DATABASE", flag)
+	case authority == "":
+		return c, nil
+	case c.TLSConfig != "" && c.TLSConfig != "true":
+		return nil, usagef("%s: ssl-ca needs tls=true", flag)
+	}
+	roots, err := readAuthorities(flag+": ssl-ca", authority)
+	if err != nil {
+		return nil, err
+	}
+	c.TLSConfig, c.TLS = "", &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}
+	return c, nil
+}
+
+// formsReadTimeout is how long a statement may take in MySQL.
+const formsReadTimeout = 10 * time.Minute
 
 // manager is that of the Forms server; nil when none is given.
 func (c *formsConfig) manager() (userdata.ProcessManager, error) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	pgtest.Main(m)
+	pgtest.Main(m, mysqltest.Stop)
 }
 
 // cleanupd runs the program in this process.

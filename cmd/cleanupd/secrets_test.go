@@ -71,7 +71,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	for _, row := range db.Strings("SELECT to_jsonb(x)::text FROM cleanupd.run x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.task x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.event x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.audit x") {
 		told.WriteString(row + "\n")
 	}
-	for _, row := range forms.Strings("SELECT to_jsonb(x)::text FROM cleanupd.erasure x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.erasure_event x") {
+	for _, row := range db.Strings("SELECT to_jsonb(x)::text FROM cleanupd.erasure x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.erasure_event x") {
 		told.WriteString(row + "\n")
 	}
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {

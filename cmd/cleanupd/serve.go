@@ -239,13 +239,15 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if forms := given.forms; forms != nil {
 		forms.Lease = c.lease
 		if err := await(ctx, log, c.patience, func() (err error) {
-			s.forms, err = forms.open(ctx, c.formsTracer)
+			s.forms, err = forms.open(ctx, given.database, c.formsTracer)
 			return err
 		}); err != nil {
 			return nil, err
 		}
-		if err := warnOfOpenSchemas(ctx, log, s.forms.Pool, "tb_process_instance"); err != nil {
-			return nil, err
+		if forms.pool != nil {
+			if err := warnOfOpenSchemas(ctx, log, forms.pool, "tb_process_instance"); err != nil {
+				return nil, err
+			}
 		}
 	}
 	hostname, _ := os.Hostname() // informational
@@ -297,7 +299,8 @@ func (s *server) close() {
 		pool.Close()
 	}
 	if s.forms != nil {
-		s.forms.Pool.Close()
+		s.forms.Forms.Close()
+		s.forms.Record.Close()
 	}
 	for _, pool := range []*pgxpool.Pool{s.pool, s.calls} {
 		if pool != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
@@ -34,13 +35,56 @@ func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 	return db
 }
 
-func TestUserData(t *testing.T) {
+// database is one that a test looks into.
+type database interface {
+	Do(statement string, args ...any)
+	Int(query string, args ...any) int64
+	Strings(query string, args ...any) []string
+}
+
+// formsDB is a Forms database of an engine.
+type formsDB struct {
+	database
+	url  string
+	slow string // the statement by which rows of tb_process_instance are deleted slowly
+	own  string // the prefix of the service's own tables
+}
+
+// onBoth runs a test with a Forms database of each engine; its documents are in it, or in a folder.
+func onBoth(t *testing.T, instances int, inFolder bool, test func(t *testing.T, forms *formsDB, folder string)) {
 	t.Parallel()
-	forms := formsOf(t, 40, "")
-	if code, out, errs := cleanupd(t, "migrate", "--forms-database-url", forms.URL()); code != 0 || !strings.Contains(out, "up to date") || forms.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
+	for _, on := range []string{"PostgreSQL", "MySQL"} {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			folder := ""
+			if inFolder {
+				folder = t.TempDir()
+			}
+			if on == "PostgreSQL" {
+				db := formsOf(t, instances, folder)
+				test(t, &formsDB{db, db.URL(), `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END';
+					CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`, "cleanupd.forms_"}, folder)
+				return
+			}
+			db := mysqltest.Empty(t, "utf8mb4")
+			db.Do(formsdb.MySQLSchema)
+			if err := formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, inFolder).LoadMySQL(t.Context(), db.DB, folder); err != nil {
+				t.Fatal(err)
+			}
+			test(t, &formsDB{db, db.URL("root"), "CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW DO SLEEP(0.01)", "cleanupd_"}, folder)
+		})
+	}
+}
+
+func TestUserData(t *testing.T) {
+	onBoth(t, 40, false, testUserData)
+}
+
+func testUserData(t *testing.T, forms *formsDB, _ string) {
+	if code, out, errs := cleanupd(t, "migrate", "--forms-database-url", forms.url); code != 0 || !strings.Contains(out, "up to date") || forms.Int("SELECT count(*) FROM "+forms.own+"journal") != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
+	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
 	ask := func(args ...string) (int, string, string) {
 		t.Helper()
 		return cleanupd(t, append(args, "--server", s.grpc)...)
@@ -71,7 +115,7 @@ func TestUserData(t *testing.T) {
 	if code, out, errs := ask("userdata", "erase", "--task", "99999", "--yes"); code != 0 || !strings.Contains(out, "there is no task 99999") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	live := forms.Strings("SELECT id::text FROM tb_task WHERE process_instance_id > 0 LIMIT 1")[0]
+	live := strings.TrimSpace(forms.Strings("SELECT CAST(id AS char(20)) FROM tb_task WHERE process_instance_id > 0 LIMIT 1")[0])
 	if code, out, errs := ask("userdata", "erase", "--task", live, "--yes"); code != 1 || !strings.Contains(out, "task "+live+" stays") || !strings.Contains(out, "\n0 process instances, 0 orphan tasks, 0 files erased") || !strings.Contains(errs, "not all of it was erased") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -118,27 +162,29 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	}
 }
 
-// erasing has a server erase every process instance. ended receives the status of the client; args are the server's.
-func erasing(t *testing.T, forms *pgtest.DB, storage ...string) (first *replica, ended chan int, args []string) {
+// erasing has a server erase every process instance. ended receives the status of the client; args are the server's, and db its own
+// database.
+func erasing(t *testing.T, forms *formsDB, storage ...string) (first *replica, ended chan int, args []string, db *pgtest.DB) {
 	t.Helper()
-	args = append([]string{"--lease", "1s", "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL()}, storage...)
+	db = pgtest.Campaign(t)
+	args = append([]string{"--lease", "1s", "--database-url", db.URL(), "--forms-database-url", forms.url}, storage...)
 	first = serve(t, args...)
 	erase := []string{"userdata", "erase", "--yes", "--server", first.grpc}
-	for _, id := range forms.Strings("SELECT id::text FROM tb_process_instance") {
-		erase = append(erase, "--instance", id)
+	for _, id := range forms.Strings("SELECT CAST(id AS char(20)) FROM tb_process_instance") {
+		erase = append(erase, "--instance", strings.TrimSpace(id))
 	}
 	ended = make(chan int, 1)
 	go func() {
 		ended <- run(t.Context(), erase, &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})})
 	}()
-	return first, ended, args
+	return first, ended, args, db
 }
 
 // killed has a server erase every process instance, kills it at a moment, and has another one finish.
-func killed(t *testing.T, forms *pgtest.DB, moment func(), storage ...string) (second *replica) {
+func killed(t *testing.T, forms *formsDB, moment func(db *pgtest.DB), storage ...string) (second *replica, db *pgtest.DB) {
 	t.Helper()
-	first, ended, args := erasing(t, forms, storage...)
-	moment()
+	first, ended, args, db := erasing(t, forms, storage...)
+	moment(db)
 	if err := first.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -146,94 +192,93 @@ func killed(t *testing.T, forms *pgtest.DB, moment func(), storage ...string) (s
 	if code := <-ended; code != 1 {
 		t.Errorf("the client ended with %d", code)
 	}
-	if forms.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
+	if db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
 		t.Fatal("the erasure was through before its server was killed")
 	}
 	second = serve(t, args...)
-	forms.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
-	return second
+	db.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
+	return second, db
 }
 
-// A server that is frozen during an erasure keeps its connection, and the locks on it. Another one takes over all the same, and what
-// the first one does when it wakes up counts for nothing.
-func TestErasureOfAFrozenServer(t *testing.T) {
-	t.Parallel()
-	forms := formsOf(t, 300, "")
-	forms.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
-	tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
-	first, ended, args := erasing(t, forms, "--forms-gds-in-database")
-	forms.Until("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Instance'")
-	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+// accounted checks that the record of an erasure of 300 process instances tells of each once, and of all of their tasks.
+func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
+	t.Helper()
+	if left := forms.Int("SELECT (SELECT count(*) FROM tb_process_instance) + (SELECT count(*) FROM tb_task WHERE process_instance_id > 0)"); left != 0 {
+		t.Errorf("%d rows are left", left)
 	}
-	if forms.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
-		t.Fatal("the erasure was through before its server was frozen")
-	}
-	serve(t, args...)
-	forms.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
-	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	if code := <-ended; code != 0 {
-		t.Errorf("the client of the frozen server ended with %d", code)
-	}
-	if n := forms.Int("SELECT rows FROM cleanupd.erasure_rows WHERE relation = 'tb_task'"); n != tasks {
+	if n := db.Int("SELECT rows FROM cleanupd.erasure_rows WHERE relation = 'tb_task'"); n != tasks {
 		t.Errorf("%d tasks are accounted for, of %d", n, tasks)
 	}
-	if n := forms.Int("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Instance'"); n != 300 {
+	if n := db.Int("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Instance'"); n != 300 {
 		t.Errorf("%d process instances were told of", n)
 	}
+}
+
+// A server that is frozen during an erasure keeps its connections, and the locks on them, for a while. Another one takes over all the
+// same, and what the first one does when it wakes up counts for nothing.
+func TestErasureOfAFrozenServer(t *testing.T) {
+	onBoth(t, 300, false, func(t *testing.T, forms *formsDB, _ string) {
+		forms.Do(forms.slow)
+		tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
+		first, ended, args, db := erasing(t, forms, "--forms-gds-in-database")
+		db.Until("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Instance'")
+		if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
+			t.Fatal("the erasure was through before its server was frozen")
+		}
+		serve(t, args...)
+		db.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
+		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if code := <-ended; code != 0 {
+			t.Errorf("the client of the frozen server ended with %d", code)
+		}
+		accounted(t, forms, db, tasks)
+	})
 }
 
 // A server that is killed during an erasure finishes it after its next start.
 func TestErasureOfAKilledServer(t *testing.T) {
-	t.Parallel()
-	forms := formsOf(t, 300, "")
-	forms.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
-	tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
-	second := killed(t, forms, func() {
-		forms.Until("SELECT (count(*) BETWEEN 1 AND 250)::int FROM tb_process_instance")
-	}, "--forms-gds-in-database")
-	if left := forms.Int("SELECT (SELECT count(*) FROM tb_process_instance) + (SELECT count(*) FROM tb_task WHERE process_instance_id > 0)"); left != 0 {
-		t.Errorf("%d rows are left", left)
-	}
-	if n := forms.Int("SELECT rows FROM cleanupd.erasure_rows WHERE relation = 'tb_task'"); n != tasks {
-		t.Errorf("%d tasks are accounted for, of %d", n, tasks)
-	}
-	if n := forms.Int("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Instance'"); n != 300 {
-		t.Errorf("%d process instances were told of", n)
-	}
-	if code, out, errs := cleanupd(t, "userdata", "receipts", "--server", second.grpc); code != 0 || !strings.Contains(out, "  300  ") {
-		t.Errorf("%d %s %s", code, out, errs)
-	}
+	onBoth(t, 300, false, func(t *testing.T, forms *formsDB, _ string) {
+		forms.Do(forms.slow)
+		tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
+		second, db := killed(t, forms, func(*pgtest.DB) {
+			for left := int64(300); left == 300 || left == 0; left = forms.Int("SELECT count(*) FROM tb_process_instance") {
+				time.Sleep(time.Millisecond)
+			}
+		}, "--forms-gds-in-database")
+		accounted(t, forms, db, tasks)
+		if code, out, errs := cleanupd(t, "userdata", "receipts", "--server", second.grpc); code != 0 || !strings.Contains(out, "  300  ") {
+			t.Errorf("%d %s %s", code, out, errs)
+		}
+	})
 }
 
 // The receipt names each deleted file once, even if the server is killed when it has deleted some and not yet reported them.
 func TestFilesOfAKilledServer(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	forms := formsOf(t, 100, folder)
-	if code, _, errs := cleanupd(t, "migrate", "--forms-database-url", forms.URL()); code != 0 {
-		t.Fatal(errs)
-	}
-	forms.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON cleanupd.erasure_file FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
-	before := filesIn(t, folder)
-	killed(t, forms, func() {
-		for begin := time.Now(); len(filesIn(t, folder)) > len(before)-300; time.Sleep(time.Millisecond) {
-			if time.Since(begin) > 2*time.Minute {
-				t.Fatal("no file was deleted")
+	onBoth(t, 100, true, func(t *testing.T, forms *formsDB, folder string) {
+		before := filesIn(t, folder)
+		_, db := killed(t, forms, func(db *pgtest.DB) {
+			db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON cleanupd.erasure_file FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
+			for begin := time.Now(); len(filesIn(t, folder)) > len(before)-300; time.Sleep(time.Millisecond) {
+				if time.Since(begin) > 2*time.Minute {
+					t.Fatal("no file was deleted")
+				}
 			}
+		}, "--forms-gds-dir", folder)
+		told, after := db.Strings("SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE body ? 'File'"), filesIn(t, folder)
+		gone := slices.DeleteFunc(before, func(name string) bool { return slices.Contains(after, name) })
+		slices.Sort(told)
+		if !slices.Equal(told, gone) {
+			t.Errorf("told of %d files, %d are gone", len(told), len(gone))
 		}
-	}, "--forms-gds-dir", folder)
-	told, after := forms.Strings("SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE body ? 'File'"), filesIn(t, folder)
-	gone := slices.DeleteFunc(before, func(name string) bool { return slices.Contains(after, name) })
-	slices.Sort(told)
-	if !slices.Equal(told, gone) {
-		t.Errorf("told of %d files, %d are gone", len(told), len(gone))
-	}
-	if n := forms.Int("SELECT count(*) FROM cleanupd.erasure_file"); n != 0 {
-		t.Errorf("%d files are still about to go", n)
-	}
+		if n := db.Int("SELECT count(*) FROM cleanupd.erasure_file"); n != 0 {
+			t.Errorf("%d files are still about to go", n)
+		}
+	})
 }
 
 // filesIn are the files in a folder, sorted.

@@ -3,19 +3,26 @@ package formsdb
 
 import (
 	"context"
+	"database/sql"
 	_ "embed"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// Schema is the SQL of the tables that matter, and of those of three workflows.
+// Schema is the SQL of the tables that matter, and of those of three workflows, for PostgreSQL.
 //
 //go:embed schema.sql
 var Schema string
+
+// MySQLSchema is Schema for MySQL, in the mode ANSI_QUOTES.
+var MySQLSchema = strings.NewReplacer(" bytea", " longblob", " numeric", " decimal(40, 10)", " text", " longtext").Replace(Schema)
 
 // Table is a table and its rows.
 type Table struct {
@@ -202,6 +209,33 @@ func (d *Data) Load(ctx context.Context, conn *pgx.Conn, folder string) error {
 			return fmt.Errorf("%s: %w", t.Name, err)
 		}
 	}
+	_, err := conn.Exec(ctx, "ANALYZE")
+	return errors.Join(err, d.write(folder))
+}
+
+// rowsAtOnce is how many rows a statement inserts.
+const rowsAtOnce = 500
+
+// LoadMySQL is Load for MySQL.
+func (d *Data) LoadMySQL(ctx context.Context, db *sql.DB, folder string) error {
+	for _, t := range d.Tables {
+		var columns []string
+		for _, c := range t.Columns {
+			columns = append(columns, "`"+strings.ReplaceAll(c, "`", "``")+"`")
+		}
+		row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
+		for rows := range slices.Chunk(t.Rows, rowsAtOnce) {
+			statement := fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", t.Name, strings.Join(columns, ", "), row, strings.Repeat(", "+row, len(rows)-1))
+			if _, err := db.ExecContext(ctx, statement, slices.Concat(rows...)...); err != nil {
+				return fmt.Errorf("%s: %w", t.Name, err)
+			}
+		}
+	}
+	return d.write(folder)
+}
+
+// write writes the files.
+func (d *Data) write(folder string) error {
 	for _, name := range d.Files {
 		path := filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -211,6 +245,5 @@ func (d *Data) Load(ctx context.Context, conn *pgx.Conn, folder string) error {
 			return err
 		}
 	}
-	_, err := conn.Exec(ctx, "ANALYZE")
-	return err
+	return nil
 }

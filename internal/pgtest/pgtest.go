@@ -31,12 +31,12 @@ var (
 
 // Main is a package's TestMain: it starts a server (or uses that of TEST_DATABASE_URL, with a superuser), creates the
 // templates, runs the tests and checks for leaked goroutines. If there is no PostgreSQL the tests are
-// skipped with the reason; in CI they fail.
-func Main(m *testing.M) {
-	os.Exit(run(m))
+// skipped with the reason; in CI they fail. Then it calls the functions, which stop what else the tests have started.
+func Main(m *testing.M, stops ...func()) {
+	os.Exit(run(m, stops...))
 }
 
-func run(m *testing.M) int {
+func run(m *testing.M, stops ...func()) int {
 	ctx := context.Background()
 	stop := func() {}
 	if given := os.Getenv("TEST_DATABASE_URL"); given != "" {
@@ -64,6 +64,9 @@ func run(m *testing.M) int {
 	}
 	stopCitus()
 	stop()
+	for _, other := range stops {
+		other()
+	}
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

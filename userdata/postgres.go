@@ -1,0 +1,125 @@
+package userdata
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+)
+
+// PostgreSQL is a Forms database of PostgreSQL.
+func PostgreSQL(pool *pgxpool.Pool) *Forms {
+	return &Forms{db: stdlib.OpenDBFromPool(pool), dialect: postgres{}, close: pool.Close}
+}
+
+// postgres is the dialect of PostgreSQL. Its own tables stand in the schema cleanupd.
+type postgres struct{}
+
+func (postgres) name() string { return "PostgreSQL" }
+
+func (postgres) parameter(n int) string { return fmt.Sprintf("$%d", n) }
+
+func (postgres) literal(text string) string {
+	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(text) + "'"
+}
+
+func (postgres) quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+func (postgres) own(table string) string { return "cleanupd.forms_" + table }
+
+func (d postgres) schema() []string {
+	return append([]string{"CREATE SCHEMA IF NOT EXISTS cleanupd"}, ownTables(d, "text", "text")...)
+}
+
+func (postgres) among(column, list string) string { return fmt.Sprintf("%s IN (%s)", column, list) }
+
+func (postgres) same(a, b string) string { return a + " = " + b }
+
+func (d postgres) ids(c column, ids []int64) string {
+	list := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = fmt.Sprintf("'%d'::%s", id, c.Cast)
+	}
+	return fmt.Sprintf("r.%s IN (%s)", d.quote(c.Name), strings.Join(list, ", "))
+}
+
+// Types that are searched, as numbers and as text; numbers of floats are exact only as text: a cast to numeric rounds them to 6 and 15
+// digits.
+var (
+	pgNumbers = []string{"smallint", "integer", "bigint", "numeric"}
+	pgFloats  = []string{"real", "double precision"}
+	pgTexts   = []string{"text", "character varying", "character", "xml", "json", "jsonb", "uuid", "name"}
+)
+
+func (d postgres) holds(c column) (condition, value string, ok bool) {
+	value = d.quote(c.Name) + "::text"
+	switch {
+	case slices.Contains(pgNumbers, c.Type):
+		return d.quote(c.Name) + "::numeric = @user::text::numeric", value, true
+	case slices.Contains(pgFloats, c.Type):
+		return value + "::numeric = @user::text::numeric", value, true
+	case slices.Contains(pgTexts, c.Type):
+		return fmt.Sprintf("strpos(%s, @user) > 0", value), value, true
+	}
+	return "", "", false
+}
+
+func (postgres) lacking(ctx context.Context, tx *transaction, tables []string) ([]string, error) {
+	list := make([]string, len(tables))
+	for i, t := range tables {
+		list[i] = "(" + tx.literal(t) + ")"
+	}
+	return tx.texts(ctx, "SELECT name FROM (VALUES "+strings.Join(list, ", ")+") AS t (name) WHERE to_regclass(name) IS NULL", nil)
+}
+
+// columns implements dialect. An id is compared in the type of its column, but without its length, so that a cast does not truncate it,
+// and in bigint if that type is narrower.
+func (postgres) columns(ctx context.Context, tx *transaction, tables []string) (list []column, err error) {
+	var c column
+	err = tx.each(ctx, `SELECT c.relname::text, format('%I.%I', n.nspname, c.relname), a.attname::text, format_type(a.atttypid, NULL),
+		CASE WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype) THEN 'int8' ELSE (SELECT format('%I.%I', tn.nspname, t.typname) FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace WHERE t.oid = a.atttypid) END
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+		WHERE c.relname IN (@tables) AND c.relkind IN ('r', 'p') AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('tb_process_instance'))
+		ORDER BY c.relname, a.attnum`, args{"tables": tables}, []any{&c.Table, &c.Quoted, &c.Name, &c.Type, &c.Cast}, func() {
+		c.Number = slices.Contains(pgNumbers, c.Type) || slices.Contains(pgFloats, c.Type)
+		list = append(list, c)
+	})
+	return list, err
+}
+
+func (postgres) settings() []string {
+	return []string{fmt.Sprintf("SET LOCAL lock_timeout = %d", lockTimeout.Milliseconds()), "SET LOCAL statement_timeout = '10min'"}
+}
+
+func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
+
+func (postgres) remove(ctx context.Context, tx *transaction, m doomed, a args) (map[string]int64, error) {
+	return tx.counts(ctx, fmt.Sprintf("WITH gone AS (DELETE FROM %s AS r WHERE %s RETURNING %s AS key) SELECT key, count(*) FROM gone GROUP BY key", m.table, m.where, m.key), a)
+}
+
+func (postgres) locking() string { return "" }
+
+func (postgres) lockReferences(ctx context.Context, tx *transaction) error {
+	_, err := tx.ExecContext(ctx, "LOCK TABLE tb_dm_session_reference IN SHARE ROW EXCLUSIVE MODE")
+	return err
+}
+
+func (postgres) transient(err error) bool {
+	return sqlstate.Is(err, pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable)
+}
+
+func (postgres) lost(err error) bool { return sqlstate.Lost(err) || errors.Is(err, driver.ErrBadConn) }
+
+func (postgres) duplicate(err error) bool {
+	return sqlstate.Is(err, pgerrcode.UniqueViolation, pgerrcode.DuplicateTable, pgerrcode.DuplicateSchema)
+}

@@ -1,0 +1,126 @@
+package userdata_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/internal/mysqltest"
+	"github.com/cleanupd/cleanupd/userdata"
+)
+
+// grants are the statements of a file in deploy.
+func grants(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../deploy/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`(?m)^GRANT .*;$`).FindAllString(string(text), -1)
+}
+
+// asGranted is a Forms database with documents in it, by a user with certain grants and no others.
+func asGranted(t *testing.T, on engine, without string) *forms {
+	t.Helper()
+	f := newFormsOn(t, on, 3, 30, false)
+	switch on {
+	case onPostgres:
+		role := f.record.Role("forms")
+		f.db.Do("REVOKE ALL ON SCHEMA public FROM public")
+		for _, grant := range grants(t, "forms-postgres.sql") {
+			if grant != without {
+				f.record.Superuser(strings.ReplaceAll(grant, " TO cleanupd;", " TO "+role))
+			}
+		}
+		f.config.Forms = openPostgres(t, f.record.For(role).Pool)
+	case onMySQL:
+		db := f.db.(*mysqltest.DB)
+		user := db.Name + "_user"
+		db.Do("CREATE USER '" + user + "'@'localhost'")
+		t.Cleanup(func() { db.Super("DROP USER '" + user + "'@'localhost'") })
+		for _, grant := range grants(t, "forms-mysql.sql") {
+			if grant != without {
+				db.Do(strings.NewReplacer(" ON forms.", " ON "+db.Name+".", "'cleanupd'", "'"+user+"'").Replace(grant))
+			}
+		}
+		f.config.Forms = openMySQL(t, db.Config(user))
+	}
+	f.Database = userdata.New(f.config)
+	return f
+}
+
+// The rights that the files in deploy grant are what it takes: all calls do with these, and none is there for nothing.
+func TestRights(t *testing.T) {
+	onBoth(t, func(t *testing.T, on engine) {
+		file := map[engine]string{onPostgres: "forms-postgres.sql", onMySQL: "forms-mysql.sql"}[on]
+		all := grants(t, file)
+		if len(all) < 15 {
+			t.Fatalf("%d grants", len(all))
+		}
+		for _, without := range append([]string{""}, all...) {
+			t.Run(without, func(t *testing.T) {
+				t.Parallel()
+				f := asGranted(t, on, without)
+				if err := f.allWorks(); (err == "") != (without == "") {
+					t.Errorf("it said %q", err)
+				}
+			})
+		}
+	})
+}
+
+// allWorks tries everything that a Forms database is asked for, and returns the first problem.
+func (f *forms) allWorks() string {
+	if err := f.config.Forms.Migrate(f.t.Context()); err != nil {
+		return err.Error()
+	}
+	query := userdata.Query{UserID: formsdb.Users[0], Variables: all}
+	if _, err := f.Find(f.t.Context(), query); err != nil {
+		return err.Error()
+	}
+	var instances, tasks []int64
+	for _, row := range f.data.Table("tb_process_instance").Rows {
+		instances = append(instances, row[0].(int64))
+	}
+	for _, row := range f.data.Table("tb_task").Rows {
+		if row[3] == int64(0) {
+			tasks = append(tasks, row[0].(int64))
+		}
+	}
+	request := userdata.Request{Instances: instances, Tasks: tasks}
+	var foretold *userdata.Receipt
+	if err := f.Preview(f.t.Context(), request, func(e userdata.Event) error {
+		foretold = e.Receipt
+		return nil
+	}); err != nil {
+		return err.Error()
+	}
+	id, err := f.Start(f.t.Context(), request)
+	if err != nil {
+		return err.Error()
+	}
+	problem := make(chan string, 1)
+	stop := f.workAnd(firstWarning(problem))
+	defer stop()
+	ended := make(chan *userdata.Receipt, 1)
+	go func() {
+		if receipt, err := f.Watch(f.t.Context(), id, func(userdata.Event) error { return nil }); err == nil {
+			ended <- receipt
+		}
+	}()
+	select {
+	case text := <-problem:
+		return text
+	case receipt := <-ended:
+		if !receipt.Succeeded {
+			return strings.Join(receipt.Problems, "; ")
+		}
+		if left := f.db.Int("SELECT count(*) FROM tb_task"); left > 0 || receipt.Rows["tb_task"] != foretold.Rows["tb_task"] || !slices.Equal(receipt.Instances, instances) {
+			return "rows are left"
+		}
+	}
+	return ""
+}
