@@ -22,6 +22,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
@@ -32,6 +33,7 @@ const demoDatabase = "campaign"
 type demoConfig struct {
 	rows                   int
 	keep, forms            bool
+	formsEngine            string // empty: no matter
 	grpcListen, httpListen string // empty: a free port
 }
 
@@ -42,13 +44,17 @@ func newDemo() *cobra.Command {
 		Short: "Show it all: a private PostgreSQL, a Campaign database, a run, a summary",
 		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve it, run the\n" +
 			"cleanup, and print what was deleted and what stayed. With --keep serve it as it is, and say what to try.\n" +
-			"With --forms use an AEM Forms database and its document storage instead, and find and erase one person's data.\n" +
+			"With --forms use an AEM Forms database and its document storage instead, and find and erase one person's data;\n" +
+			"with --forms-engine mysql on a private MariaDB, which must be installed.\n" +
 			"It leaves nothing behind. Where there is no PostgreSQL it is downloaded, into the user's cache.",
-		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms --keep",
+		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms --keep\n  cleanupd demo --forms --forms-engine mysql",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.rows < 0 {
 				return usagef("--rows must not be negative, not %d", c.rows)
+			}
+			if engine := c.formsEngine; engine != "" && (!c.forms || engine != onPostgres && engine != onMySQL) {
+				return usagef("--forms-engine is %s or %s, beside --forms", onPostgres, onMySQL)
 			}
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write that nobody reads fails, and the demo cleans up
 			ctx, leave := context.WithCancel(cmd.Context())
@@ -61,6 +67,7 @@ func newDemo() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&c.rows, "rows", 200_000, "roughly how many rows to make")
 	f.BoolVar(&c.forms, "forms", false, "find and erase user data in AEM Forms instead")
+	f.StringVar(&c.formsEngine, "forms-engine", "", "what the Forms database is in: "+onPostgres+" or "+onMySQL+" (default "+onPostgres+")")
 	f.BoolVar(&c.keep, "keep", false, "delete nothing; serve until Enter or Ctrl-C")
 	f.StringVar(&c.grpcListen, "grpc-listen", "", "the address for gRPC; port 0 picks a free one (default with --keep 127.0.0.1:9090, if it is free)")
 	f.StringVar(&c.httpListen, "http-listen", "", "the address for REST; port 0 picks a free one (default with --keep 127.0.0.1:8080, if it is free)")
@@ -131,7 +138,19 @@ func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(folder) }()
-		if config.forms, err = fillForms(ctx, w, pg, folder); err != nil {
+		fill := fillForms
+		if c.formsEngine == onMySQL {
+			server, err := localmysql.Start(ctx)
+			if err != nil {
+				return err
+			}
+			defer server.Stop()
+			fill = func(ctx context.Context, _ *localpg.Server, folder string) (formsConfig, error) {
+				return fillFormsInMySQL(ctx, server, folder)
+			}
+		}
+		fmt.Fprintf(w, "Making an AEM Forms database of %d process instances, and its document storage …\n", formsInstances)
+		if config.forms, err = fill(ctx, pg, folder); err != nil {
 			return err
 		}
 	}

@@ -2,15 +2,22 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"math/rand/v2"
 
+	"github.com/go-sql-driver/mysql"
+
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
+
+// formsMySQLUser is the user of a private MariaDB.
+const formsMySQLUser = "root"
 
 // The demo's Forms database, its size, and the user whose data is erased.
 const (
@@ -20,16 +27,45 @@ const (
 	formsVariables = " --variable Loans/folder/sub/review --variable Claims/apply"
 )
 
-// fillForms creates a Forms database, and its document storage in a folder.
-func fillForms(ctx context.Context, w io.Writer, pg *localpg.Server, folder string) (formsConfig, error) {
+// What a Forms database may be in.
+const (
+	onPostgres = "postgres"
+	onMySQL    = "mysql"
+)
+
+// generateForms makes the content of a Forms database, with its document storage in a folder.
+func generateForms() *formsdb.Data {
+	return formsdb.Generate(rand.New(rand.NewPCG(1, 0)), formsInstances, true)
+}
+
+// fillFormsInMySQL creates a Forms database in MySQL, and its document storage in a folder.
+func fillFormsInMySQL(ctx context.Context, server *localmysql.Server, folder string) (formsConfig, error) {
+	c := formsConfig{databaseURL: server.URL(formsMySQLUser, formsDatabase), folder: folder}
+	config := server.Config(formsMySQLUser, "")
+	config.MultiStatements = true
+	config.Params = map[string]string{"sql_mode": "'ANSI,TRADITIONAL'"}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return c, err
+	}
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(1) // for USE
+	if _, err := db.ExecContext(ctx, "CREATE DATABASE "+formsDatabase+" CHARACTER SET utf8mb4; USE "+formsDatabase+"; "+formsdb.MySQLSchema); err != nil {
+		return c, err
+	}
+	return c, generateForms().LoadMySQL(ctx, db, folder)
+}
+
+// fillForms creates a Forms database in PostgreSQL, and its document storage in a folder.
+func fillForms(ctx context.Context, pg *localpg.Server, folder string) (formsConfig, error) {
 	c := formsConfig{databaseURL: pg.URL(campaigndb.Role, formsDatabase), folder: folder}
-	fmt.Fprintf(w, "Making an AEM Forms database of %d process instances, and its document storage …\n", formsInstances)
 	conn, err := campaigndb.Create(ctx, pg.URL, formsDatabase, formsdb.Schema)
 	if err != nil {
 		return c, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return c, formsdb.Generate(rand.New(rand.NewPCG(1, 0)), formsInstances, true).Load(ctx, conn, folder)
+	return c, generateForms().Load(ctx, conn, folder)
 }
 
 // runFormsDemo finds and erases a person's data, and searches again.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -302,10 +304,68 @@ func filesIn(t *testing.T, folder string) (names []string) {
 func TestFormsDemo(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
-	code, out, errs := cleanupd(t, "demo", "--forms")
-	if code != 0 || strings.Count(out, "cleanupd userdata find") != 2 || !strings.Contains(out, "Orphan tasks: none") {
-		t.Errorf("%d %s %s", code, out, errs)
+	mysqltest.Empty(t, "utf8mb4")
+	for _, engine := range []string{onPostgres, onMySQL} {
+		code, out, errs := cleanupd(t, "demo", "--forms", "--forms-engine", engine)
+		if code != 0 || strings.Count(out, "cleanupd userdata find") != 2 || !strings.Contains(out, "Orphan tasks: none") {
+			t.Errorf("%s: %d %s %s", engine, code, out, errs)
+		}
 	}
+}
+
+// Many tasks and documents are searched, and a thousand process instances erased, with progress, in memory that does not grow with them.
+func TestErasureOfMuch(t *testing.T) {
+	onBoth(t, 0, false, func(t *testing.T, forms *formsDB, _ string) {
+		const tasks, documents, instances = 100_000, 20_000, 1_000
+		numbers := func(n int) string { // a relation of the numbers up to n, in its column i
+			if forms.own == "cleanupd_" {
+				return fmt.Sprintf("(SELECT seq AS i FROM seq_1_to_%d) AS s", n)
+			}
+			return fmt.Sprintf("generate_series(1, %d) AS s (i)", n)
+		}
+		for _, statement := range []string{
+			"INSERT INTO tb_process_instance SELECT i + 1000000, 'x', 2 FROM " + numbers(tasks/10),
+			"INSERT INTO tb_task SELECT i + 1000000, 1, 'P0', 1000000 + (i - 1) % 10000 + 1 FROM " + numbers(tasks),
+			"INSERT INTO tb_form_data SELECT i + 1000000, i + 1000000 FROM " + numbers(tasks),
+			"INSERT INTO tb_dm_chunk SELECT concat('d', i), 0, 'content' FROM " + numbers(documents),
+			"INSERT INTO tb_dm_session_reference SELECT concat('d', i), concat('_wfattach', i + 1000000) FROM " + numbers(documents),
+			"INSERT INTO tb_101 (process_instance_id, applicant) SELECT i + 1000000, 'ann' FROM " + numbers(tasks/10),
+		} {
+			forms.Do(statement)
+		}
+		s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
+		before := peak(t, s)
+		if code, out, errs := cleanupd(t, "userdata", "find", "ann", "--variable", "Loans/apply:applicant", "--server", s.grpc); code != 0 || strings.Count(out, "initiator") != tasks/10 {
+			t.Errorf("%d %d %s", code, strings.Count(out, "initiator"), errs)
+		}
+		erase := []string{"userdata", "erase", "--yes", "--server", s.grpc}
+		for i := range instances {
+			erase = append(erase, "--instance", strconv.Itoa(1_000_001+i))
+		}
+		code, out, errs := cleanupd(t, erase...)
+		if code != 0 || strings.Count(out, "\nprocess instance ") != instances-1 || !strings.Contains(out, "2,000 of tb_dm_chunk") || !strings.Contains(out, "10,000 of tb_task)") {
+			t.Errorf("%d %.2000s %s", code, out[max(0, len(out)-1000):], errs)
+		}
+		if grown := peak(t, s) - before; grown > 300<<20 {
+			t.Errorf("the server's memory grew by %d MiB", grown>>20)
+		} else {
+			t.Logf("the server's memory grew by %d MiB", grown>>20)
+		}
+	})
+}
+
+// peak is the most memory, in bytes, that a server has had.
+func peak(t *testing.T, s *replica) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	var kib int64
+	if _, err := fmt.Sscanf(string(status[strings.Index(string(status), "VmHWM:"):]), "VmHWM: %d kB", &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
 }
 
 // A person with many process instances makes a response larger than gRPC clients accept by default.
