@@ -37,9 +37,10 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_SetSchedule_FullMethodName:          {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_ListRemoteDeliveries_FullMethodName: {role: access.Viewer},
 
-	cleanupv1.UserDataService_FindUserData_FullMethodName:  {role: access.Admin, audited: true},
-	cleanupv1.UserDataService_EraseUserData_FullMethodName: {role: access.Admin, audited: true},
-	cleanupv1.UserDataService_ListReceipts_FullMethodName:  {role: access.Admin},
+	cleanupv1.UserDataService_FindUserData_FullMethodName:   {role: access.Admin, audited: true},
+	cleanupv1.UserDataService_EraseUserData_FullMethodName:  {role: access.Admin, audited: true},
+	cleanupv1.UserDataService_SweepDocuments_FullMethodName: {role: access.Admin, audited: true},
+	cleanupv1.UserDataService_ListReceipts_FullMethodName:   {role: access.Admin},
 
 	healthv1.Health_Check_FullMethodName: {},
 	healthv1.Health_List_FullMethodName:  {},

@@ -72,7 +72,7 @@ func toStatus(ctx context.Context, err error) error {
 		return status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, userdata.ErrNotPrincipal):
 		return toStatus(ctx, runs.InvalidError{{Field: "principal_ids", Problem: err.Error()}})
-	case errors.Is(err, userdata.ErrNotForms), errors.Is(err, userdata.ErrManyPrincipals):
+	case errors.Is(err, userdata.ErrNotForms), errors.Is(err, userdata.ErrManyPrincipals), errors.Is(err, userdata.ErrNoStorage):
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, runs.ErrPageToken), errors.Is(err, userdata.ErrPageToken):
 		return toStatus(ctx, runs.InvalidError{{Field: "page_token", Problem: err.Error()}})

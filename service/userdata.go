@@ -90,21 +90,35 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(stream.Context())
+	details := audit.Details{"dry_run": in.GetDryRun(), "process_instance_ids": in.GetProcessInstanceIds(), "task_ids": in.GetTaskIds()}
+	return s.erase(stream.Context(), request, in.GetDryRun(), details, func(e userdata.Event) error {
+		return stream.Send(&cleanupv1.EraseUserDataResponse{Event: eraseMessage(e)})
+	})
+}
+
+// SweepDocuments implements cleanupv1.UserDataServiceServer.
+func (s *UserData) SweepDocuments(in *cleanupv1.SweepDocumentsRequest, stream cleanupv1.UserDataService_SweepDocumentsServer) error {
+	if s.forms == nil {
+		return errNoForms
+	}
+	return s.erase(stream.Context(), userdata.Request{Sweep: true}, in.GetDryRun(), audit.Details{"dry_run": in.GetDryRun()}, func(e userdata.Event) error {
+		return stream.Send(&cleanupv1.SweepDocumentsResponse{Event: eraseMessage(e)})
+	})
+}
+
+// erase carries out a request, or previews it, and sends its events. The audit has the details.
+func (s *UserData) erase(ctx context.Context, request userdata.Request, dryRun bool, details audit.Details, send func(userdata.Event) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errErasureGoesOn) })()
 	request.RequestedBy = caller(ctx).String()
-	send := func(e userdata.Event) error {
-		return stream.Send(&cleanupv1.EraseUserDataResponse{Event: eraseMessage(e)})
-	}
-	details := audit.Details{"dry_run": in.GetDryRun(), "process_instance_ids": in.GetProcessInstanceIds(), "task_ids": in.GetTaskIds()}
-	if in.GetDryRun() {
+	if dryRun {
 		if err := audit.Note(ctx, nil, details); err != nil {
 			return err
 		}
 		return unlessStopping(ctx, s.forms.Preview(ctx, request, send))
 	}
-	request.Starting = func(ctx context.Context, id string) error { // the audit is in the main database, and committed first
+	request.Starting = func(ctx context.Context, id string) error { // the audit is committed first
 		details["erasure_id"] = id
 		return audit.Note(ctx, nil, details)
 	}
@@ -233,6 +247,8 @@ func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
 		}}
 	case e.Task != nil:
 		out.Event = &cleanupv1.EraseEvent_TaskErased{TaskErased: &cleanupv1.TaskErased{Id: fmt.Sprint(e.Task.ID), Rows: rowsMessage(e.Task.Rows)}}
+	case e.Document != nil:
+		out.Event = &cleanupv1.EraseEvent_DocumentErased{DocumentErased: &cleanupv1.DocumentErased{DocumentId: e.Document.ID, SessionIds: e.Document.Sessions, Rows: rowsMessage(e.Document.Rows)}}
 	case e.File != "":
 		out.Event = &cleanupv1.EraseEvent_FileDeleted{FileDeleted: &cleanupv1.FileDeleted{Path: e.File}}
 	case e.Log != nil:
@@ -247,7 +263,7 @@ func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
 
 func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
 	return &cleanupv1.Receipt{
-		Id: r.ID, RequestedBy: r.RequestedBy, CreateTime: timestamppb.New(r.CreateTime), EndTime: moment(r.EndTime), Succeeded: r.Succeeded, DryRun: r.DryRun,
+		Id: r.ID, RequestedBy: r.RequestedBy, CreateTime: timestamppb.New(r.CreateTime), EndTime: moment(r.EndTime), Succeeded: r.Succeeded, DryRun: r.DryRun, Sweep: r.Sweep,
 		UserIdHash: r.UserIDHash, Salt: r.Salt, ProcessInstanceIds: idTexts(r.Instances), TaskIds: idTexts(r.Tasks),
 		Rows: rowsMessage(r.Rows), Files: r.Files, Problems: r.Problems,
 	}

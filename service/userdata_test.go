@@ -195,6 +195,60 @@ func TestUserDataErrors(t *testing.T) {
 	}
 }
 
+// sweepAll reads the stream of a sweep.
+func sweepAll(t *testing.T, client cleanupv1.UserDataServiceClient, dryRun bool) (events []*cleanupv1.EraseEvent, err error) {
+	t.Helper()
+	stream, err := client.SweepDocuments(t.Context(), &cleanupv1.SweepDocumentsRequest{DryRun: dryRun})
+	for err == nil {
+		var m *cleanupv1.SweepDocumentsResponse
+		if m, err = stream.Recv(); err == nil {
+			events = append(events, m.GetEvent())
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return events, nil
+	}
+	return events, err
+}
+
+func TestSweepDocuments(t *testing.T) {
+	t.Parallel()
+	s, client, forms := formsServer(t)
+	forms.Do("DELETE FROM tb_dm_session_reference WHERE sessionid LIKE '_wf%'; INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')")
+	for _, dryRun := range []bool{true, false} {
+		events, err := sweepAll(t, client, dryRun)
+		if err != nil || len(events) != 2 || events[0].GetDocumentErased().GetDocumentId() != "stale" || events[0].GetDocumentErased().GetSessionIds()[0] != "_wfattach999999" {
+			t.Fatalf("%v %v", events, err)
+		}
+		if r := events[1].GetReceipt(); !r.GetSucceeded() || !r.GetSweep() || r.GetDryRun() != dryRun || len(r.GetRows()) != 2 {
+			t.Errorf("%v", r)
+		}
+		if n := forms.Int("SELECT count(*) FROM tb_dm_chunk WHERE documentid = 'stale'"); (n == 1) != dryRun {
+			t.Errorf("dry run %t: %d chunks", dryRun, n)
+		}
+	}
+	got := s.call(t, http.MethodPost, "/v1/userdata:sweep", "{}")
+	if last := got.lines[len(got.lines)-1]; got.code != 200 || at(last, "result", "event", "receipt", "sweep") != true {
+		t.Errorf("%+v", got)
+	}
+	// A document that a trigger keeps fails the sweep after its receipt.
+	forms.Do(`INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999');
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER keep BEFORE DELETE ON tb_dm_chunk FOR EACH ROW EXECUTE FUNCTION keep()`)
+	events, err := sweepAll(t, client, false)
+	wantCode(t, err, codes.Internal)
+	if len(events) != 2 || !strings.Contains(events[0].GetLog().GetMessage(), "stale stay") || forms.Int("SELECT count(*) FROM tb_dm_session_reference WHERE documentid = 'stale'") != 1 {
+		t.Errorf("%v", events)
+	}
+	// Without a Forms database, or without a document storage.
+	_, err = sweepAll(t, cleanupv1.NewUserDataServiceClient(serve(t, pgtest.Campaign(t), true).conn), true)
+	wantCode(t, err, codes.FailedPrecondition)
+	db := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
+	t.Cleanup(db.Close)
+	blind := serveForms(t, pgtest.Campaign(t), true, userdata.New(userdata.Config{Record: forms.Pool, Forms: db}))
+	_, err = sweepAll(t, cleanupv1.NewUserDataServiceClient(blind.conn), false)
+	wantCode(t, err, codes.FailedPrecondition)
+}
+
 // A status has room for a few problems, the receipt for all of them.
 func TestManyProblems(t *testing.T) {
 	t.Parallel()

@@ -8,9 +8,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// finish ends the erasure: it has failed if an item has, or if files are left.
-func (e *erasure) finish(ctx context.Context) error {
-	return e.transact(ctx, func(tx pgx.Tx) error { return e.end(ctx, tx, false) })
+// finish ends the erasure: it has failed if it says so, if an item has, or if files are left.
+func (e *erasure) finish(ctx context.Context, failed bool) error {
+	return e.transact(ctx, func(tx pgx.Tx) error { return e.end(ctx, tx, failed) })
 }
 
 // abandon ends the erasure, as failed, before it is through.

@@ -23,6 +23,8 @@ type erasure struct {
 	id    string
 	conn  *pgxpool.Conn // of the record; holds the advisory locks of the replica that works on it, and does the work: it ends when they are lost
 	epoch int64         // of the replica that works on it, in the Forms database
+
+	isSweep bool // of documents, not of items
 }
 
 // atOnce is how many process instances, or orphan tasks, are erased in one transaction: where an index is missing, each transaction
@@ -45,6 +47,13 @@ func (e *erasure) transact(ctx context.Context, fn func(tx pgx.Tx) error) error 
 
 // run does what an erasure has left to do. It fails only if the database is lost: the erasure must then be resumed.
 func (e *erasure) run(ctx context.Context) error {
+	if e.isSweep {
+		failed, err := e.sweep(ctx)
+		if err != nil {
+			return err
+		}
+		return e.finish(ctx, failed)
+	}
 	erase, together := e.instances, atOnce
 	if e.Manager != nil {
 		erase, together = e.instanceByServer, 1
@@ -58,7 +67,7 @@ func (e *erasure) run(ctx context.Context) error {
 	if err := e.documents(ctx); err != nil {
 		return err
 	}
-	return e.finish(ctx)
+	return e.finish(ctx, false)
 }
 
 // items erases the items of a kind that are not settled yet, some of them together.
@@ -137,6 +146,11 @@ func (e *erasure) settle(ctx context.Context, tx pgx.Tx, done *entry) error {
 			return err
 		}
 	}
+	if len(done.Kept) > 0 {
+		if err := e.mark(ctx, tx, "FAILED", done.Kind, done.Kept...); err != nil {
+			return err
+		}
+	}
 	if err := e.count(ctx, tx, done.Rows); err != nil {
 		return err
 	}
@@ -209,7 +223,7 @@ func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
 	case len(counts) == 0:
 		return []Event{logged(severity.Info, fmt.Sprintf("there is no process instance %d", id))}
 	case d.Manager != nil:
-		return []Event{logged(severity.Warning, fmt.Sprintf("process instance %d is gone, but rows of it stay, in %s: the Forms server purges only what it knows; erase it again with the database alone, while the Forms server is switched off",
+		return []Event{logged(severity.Error, fmt.Sprintf("process instance %d is gone, but rows of it stay, in %s: the Forms server purges only what it knows; erase it again with the database alone, while the Forms server is switched off",
 			id, strings.Join(slices.Sorted(maps.Keys(counts)), ", ")))}
 	}
 	return []Event{logged(severity.Info, fmt.Sprintf("process instance %d is gone itself; the rows that are left of it go", id)), {Instance: &InstanceErased{ID: id, Rows: counts}}}
@@ -247,7 +261,11 @@ func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
 		}
 	}
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		return e.settle(ctx, tx, &entry{Kind: anInstance, Items: ids, Events: e.erased(id, in, left.rows[id])})
+		done := &entry{Kind: anInstance, Items: ids, Events: e.erased(id, in, left.rows[id])}
+		if len(left.rows[id]) > 0 {
+			done.Items, done.Kept = nil, ids
+		}
+		return e.settle(ctx, tx, done)
 	})
 }
 
@@ -259,7 +277,7 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 	tries, lock := attempts(ids)
 	return e.change(ctx, tries, func(tx *transaction) (*entry, error) {
 		r := newRemover(tx, false)
-		orphans, events, err := r.sort(ctx, ids, lock)
+		orphans, kept, events, err := r.sort(ctx, ids, lock)
 		if err != nil {
 			return nil, err
 		}
@@ -273,6 +291,8 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 			}
 			events = append(events, Event{Task: &TaskErased{ID: o.id, Rows: gone.rows[o.id]}})
 		}
-		return e.done(aTask, ids, gone, events), nil
+		done := e.done(aTask, slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(kept, id) }), gone, events)
+		done.Kept = kept
+		return done, nil
 	})
 }

@@ -322,7 +322,7 @@ func TestPreviewWaitsForWhoIsTold(t *testing.T) {
 	}
 }
 
-// A task that does not exist, or belongs to a process instance, is reported, and stays.
+// A task that does not exist is reported. One that belongs to a process instance stays, and the erasure fails.
 func TestIdsThatAreNone(t *testing.T) { onBoth(t, testIdsThatAreNone) }
 
 func testIdsThatAreNone(t *testing.T, on engine) {
@@ -335,7 +335,7 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 			t.Errorf("not said: %s", part)
 		}
 	}
-	if !receipt.Succeeded || len(receipt.Rows) != 0 || f.db.Int("SELECT count(*) FROM tb_task") != 2 || len(f.files()) != 2 {
+	if receipt.Succeeded || len(receipt.Problems) != 2 || len(receipt.Rows) != 0 || f.db.Int("SELECT count(*) FROM tb_task") != 2 || len(f.files()) != 2 {
 		t.Errorf("%+v", receipt)
 	}
 	// A running instance is terminated first.
@@ -462,7 +462,7 @@ func testOrphanThatIsGone(t *testing.T, on engine) {
 	request := userdata.Request{Tasks: []int64{1, 2, 3, 4, 6}}
 	foretold := f.preview(request)
 	events, receipt := f.erase(request)
-	if !receipt.Succeeded || !maps.Equal(foretold.Rows, receipt.Rows) || !slices.Equal(foretold.Files, receipt.Files) || len(receipt.Files) != 2 || len(receipt.Problems) != 2 ||
+	if receipt.Succeeded || foretold.Succeeded || !maps.Equal(foretold.Rows, receipt.Rows) || !slices.Equal(foretold.Files, receipt.Files) || len(receipt.Files) != 2 || !slices.Equal(foretold.Problems, receipt.Problems) || len(receipt.Problems) != 2 ||
 		!maps.Equal(receipt.Rows, userdata.Rows{"tb_assignment": 2, "tb_form_data": 2, "tb_task_acl": 1}) {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
@@ -642,7 +642,7 @@ func testInstanceThatIsGone(t *testing.T, on engine) {
 	foretold := server.preview(request)
 	_, receipt := server.erase(request)
 	stop()
-	if len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "process instance 7 is gone, but rows of it stay, in tb_101, tb_assignment, tb_form_data, tb_task") || len(receipt.Rows) != 0 ||
+	if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "process instance 7 is gone, but rows of it stay, in tb_101, tb_assignment, tb_form_data, tb_task") || len(receipt.Rows) != 0 ||
 		!slices.Equal(foretold.Problems, receipt.Problems) || len(foretold.Rows)+len(foretold.Files) != 0 || f.db.Int("SELECT count(*) FROM tb_task") != 1 {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}

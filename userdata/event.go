@@ -29,6 +29,7 @@ type Event struct {
 
 	Instance *InstanceErased `json:",omitempty"`
 	Task     *TaskErased     `json:",omitempty"`
+	Document *DocumentErased `json:",omitempty"`
 	File     string          `json:",omitempty"`
 	Log      *Line           `json:",omitempty"`
 	Receipt  *Receipt        `json:"-"` // the last one; read from the record

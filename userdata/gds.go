@@ -30,6 +30,7 @@ type document struct {
 	files []file // to delete: the document first, unless it stays, since it could not be found without its markers
 	// strange says that it, or one of its markers, is no regular file. Then nothing of it is deleted: what it is, is not known.
 	strange bool
+	kept    bool // another marker refers to it
 }
 
 // stays is the event about a strange document.
@@ -88,8 +89,8 @@ func walk(ctx context.Context, root *os.Root, sessions []string) (documents []do
 	}
 	documents = make([]document, len(order))
 	for i, at := range order {
-		documents[i] = document{at, found[at], linked[at]}
-		if linked[at] || kept[path.Base(at)] || !fs.ValidPath(at) { // as by the guid ".."
+		documents[i] = document{at, found[at], linked[at], kept[path.Base(at)]}
+		if linked[at] || documents[i].kept || !fs.ValidPath(at) { // as by the guid ".."
 			continue
 		}
 		info, err := root.Lstat(at)

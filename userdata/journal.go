@@ -15,6 +15,7 @@ import (
 type entry struct {
 	Kind     string    `json:",omitempty"` // of the items
 	Items    []int64   `json:",omitempty"` // that are done
+	Kept     []int64   `json:",omitempty"` // that stay, as an event says
 	Rows     Rows      `json:",omitempty"` // how many were deleted
 	Sessions []session `json:",omitempty"` // whose documents must be deleted afterwards
 	Settled  []string  `json:",omitempty"` // sessions whose documents are gone

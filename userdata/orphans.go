@@ -29,15 +29,15 @@ func (r *remover) orphans(ctx context.Context, orphans []orphan, inDatabase bool
 	return g, r.documents(ctx, g, g.sessions)
 }
 
-// sort finds out which tasks are orphans, and reports why the others stay. A dry run passes over what it has counted.
-func (r *remover) sort(ctx context.Context, ids []int64, lock string) (orphans []orphan, events []Event, err error) {
+// sort finds out which tasks are orphans and which are kept, and reports why. A dry run passes over what it has counted.
+func (r *remover) sort(ctx context.Context, ids []int64, lock string) (orphans []orphan, kept []int64, events []Event, err error) {
 	here := map[int64]*int64{}
 	if err := r.instancesOf(ctx, here, "SELECT id, process_instance_id FROM tb_task WHERE id IN (@ids) AND (id IN (@counted)) IS NOT TRUE ORDER BY id"+lock, args{"ids": ids, "counted": r.counted.tasks}); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	gone, err := r.leftOf(ctx, slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { _, there := here[id]; return there }))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, id := range ids {
 		instance, there := here[id]
@@ -50,17 +50,19 @@ func (r *remover) sort(ctx context.Context, ids []int64, lock string) (orphans [
 			events = append(events, logged(severity.Info, fmt.Sprintf("there is no task %d", id)))
 			continue
 		case instance == nil:
-			events = append(events, logged(severity.Warning, fmt.Sprintf("task %d stays: it is not known whether it belongs to a process instance", id)))
+			kept = append(kept, id)
+			events = append(events, logged(severity.Error, fmt.Sprintf("task %d stays: it is not known whether it belongs to a process instance", id)))
 			continue
 		case *instance != 0:
-			events = append(events, logged(severity.Warning, fmt.Sprintf("task %d stays: it belongs to process instance %d", id, *instance)))
+			kept = append(kept, id)
+			events = append(events, logged(severity.Error, fmt.Sprintf("task %d stays: it belongs to process instance %d", id, *instance)))
 			continue
 		case left:
 			events = append(events, logged(severity.Info, fmt.Sprintf("task %d is gone itself; the rows that are left of it go", id)))
 		}
 		orphans = append(orphans, orphan{id, there})
 	}
-	return orphans, events, nil
+	return orphans, kept, events, nil
 }
 
 // leftOf returns of which process instances the tasks are that are gone themselves and have left rows: 0 for none, nil where that is not

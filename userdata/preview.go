@@ -16,7 +16,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	if err != nil {
 		return err
 	}
-	out := &Receipt{RequestedBy: r.RequestedBy, CreateTime: time.Now(), DryRun: true, Succeeded: true, Instances: r.Instances, Tasks: r.Tasks, Rows: Rows{}}
+	out := &Receipt{RequestedBy: r.RequestedBy, CreateTime: time.Now(), DryRun: true, Sweep: r.Sweep, Succeeded: true, Instances: r.Instances, Tasks: r.Tasks, Rows: Rows{}}
 	sequence := int64(0)
 	emit := func(events ...Event) error {
 		for _, e := range events {
@@ -41,6 +41,18 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 	}
 	if err := emit(said...); err != nil {
 		return err
+	}
+	if r.Sweep {
+		events, rows, err := d.foretellSweep(ctx)
+		if err != nil {
+			return err
+		}
+		out.Rows = rows
+		if err := emit(events...); err != nil {
+			return err
+		}
+		out.EndTime = new(time.Now())
+		return emit(Event{Receipt: out, Ended: true})
 	}
 	earlier, err := d.sameUser(ctx, r)
 	if err != nil {
@@ -85,7 +97,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 				events = append(events, d.erased(id, there[id], gone.rows[id])...)
 			}
 		}
-		orphans, others, err := remover.sort(ctx, r.Tasks, "")
+		orphans, _, others, err := remover.sort(ctx, r.Tasks, "")
 		if err != nil {
 			return err
 		}
@@ -129,8 +141,7 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 			return err
 		}
 	}
-	now := time.Now()
-	out.EndTime = &now
+	out.EndTime = new(time.Now())
 	return emit(Event{Receipt: out, Ended: true})
 }
 
@@ -142,7 +153,11 @@ func wouldGo(ctx context.Context, folder string, sessions []string) ([]Event, er
 	}
 	defer func() { _ = root.Close() }()
 	documents, looked, err := walk(ctx, root, sessions)
-	events := []Event{looked}
+	return append([]Event{looked}, filesOf(documents)...), err
+}
+
+// filesOf are the events about the files of documents that would be deleted.
+func filesOf(documents []document) (events []Event) {
 	for _, d := range documents {
 		if d.strange {
 			events = append(events, d.stays())
@@ -152,5 +167,5 @@ func wouldGo(ctx context.Context, folder string, sessions []string) ([]Event, er
 			events = append(events, deleted(f.name))
 		}
 	}
-	return events, err
+	return events
 }

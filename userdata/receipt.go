@@ -18,6 +18,7 @@ type Receipt struct {
 	EndTime     *time.Time
 	Succeeded   bool
 	DryRun      bool
+	Sweep       bool
 	UserIDHash  string
 	Salt        string
 	Instances   []int64
@@ -31,7 +32,7 @@ type Receipt struct {
 var ErrPageToken = errors.New("is no page token of ListReceipts")
 
 const selectReceipt = `
-SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', e.user_id_hash, e.salt,
+SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', e.sweep, e.user_id_hash, e.salt,
   ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'instance' ORDER BY 1),
   ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'task' ORDER BY 1),
   COALESCE((SELECT jsonb_object_agg(relation, rows) FROM cleanupd.erasure_rows WHERE erasure_id = e.id), '{}'),
@@ -41,7 +42,7 @@ FROM cleanupd.erasure AS e `
 
 func toReceipt(row pgx.CollectableRow) (*Receipt, error) {
 	r := &Receipt{}
-	return r, row.Scan(&r.ID, &r.RequestedBy, &r.CreateTime, &r.EndTime, &r.Succeeded, &r.UserIDHash, &r.Salt, &r.Instances, &r.Tasks, &r.Rows, &r.Files, &r.Problems)
+	return r, row.Scan(&r.ID, &r.RequestedBy, &r.CreateTime, &r.EndTime, &r.Succeeded, &r.Sweep, &r.UserIDHash, &r.Salt, &r.Instances, &r.Tasks, &r.Rows, &r.Files, &r.Problems)
 }
 
 // receipt reads one.

@@ -19,6 +19,7 @@ import (
 type Request struct {
 	Instances, Tasks []int64
 	Query            *Query // nil: by ids
+	Sweep            bool   // neither: the documents whose tasks and form data do not exist
 	RequestedBy      string
 	// Starting is called with the id before the erasure is committed; an error prevents that. nil: not called.
 	Starting func(ctx context.Context, id string) error
@@ -32,6 +33,9 @@ const (
 
 // settle turns a request into ids, and returns the events about what it leaves out.
 func (d *Database) settle(ctx context.Context, r *Request) (said []Event, err error) {
+	if r.Sweep && !d.InDatabase && d.Folder == "" {
+		return nil, ErrNoStorage
+	}
 	if r.Query == nil {
 		r.Instances, r.Tasks = unique(r.Instances), unique(r.Tasks)
 		return said, d.Forms.snapshot(ctx, func(tx *transaction) error { return d.check(ctx, tx) })
@@ -95,8 +99,8 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 	}
 	e := &erasure{Database: d, id: key.String()}
 	err = pgx.BeginFunc(ctx, d.Record, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure (id, forms, requested_by, user_id_hash, salt) VALUES ($1::text::uuid, $2, $3, $4, $5)",
-			e.id, d.Forms.identity, r.RequestedBy, hashed, hex.EncodeToString(salt)); err != nil {
+		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure (id, forms, requested_by, user_id_hash, salt, sweep) VALUES ($1::text::uuid, $2, $3, $4, $5, $6)",
+			e.id, d.Forms.identity, r.RequestedBy, hashed, hex.EncodeToString(salt), r.Sweep); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id) SELECT $1::text::uuid, $2, unnest($3::bigint[]) UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,

@@ -93,8 +93,9 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 		}
 		err = errors.Join(err, unlockErr)
 	}()
+	e := &erasure{Database: d, id: id, conn: conn}
 	var ended bool
-	if err := conn.QueryRow(ctx, "SELECT state <> 'RUNNING' FROM cleanupd.erasure WHERE id = $1::text::uuid", id).Scan(&ended); err != nil || ended {
+	if err := conn.QueryRow(ctx, "SELECT state <> 'RUNNING', sweep FROM cleanupd.erasure WHERE id = $1::text::uuid", id).Scan(&ended, &e.isSweep); err != nil || ended {
 		return err
 	}
 	if _, err := conn.Exec(ctx, heartbeat, id); err != nil {
@@ -105,7 +106,6 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	wg.Go(func() { d.beat(beating, id) })
-	e := &erasure{Database: d, id: id, conn: conn}
 	if err := errors.Join(e.take(ctx), e.catchUp(ctx)); err != nil {
 		return err
 	}

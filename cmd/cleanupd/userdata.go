@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service"
@@ -26,12 +27,12 @@ func newUserData() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "userdata",
 		Short:   "Find and erase one person's data in AEM Forms",
-		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata erase bob.smith@example.com\n  cleanupd userdata receipts",
+		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata erase bob.smith@example.com\n  cleanupd userdata sweep --dry-run\n  cleanupd userdata receipts",
 		Args:    noCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	server.flags(cmd)
-	cmd.AddCommand(newFind(&server), newErase(&server), newReceipts(&server))
+	cmd.AddCommand(newFind(&server), newErase(&server), newSweep(&server), newReceipts(&server))
 	return cmd
 }
 
@@ -171,24 +172,11 @@ func newErase(server *target) *cobra.Command {
 			if byID := len(req.GetProcessInstanceIds())+len(req.GetTaskIds()) > 0; byID == (req.GetUserId() != "") {
 				return usagef("give either a user id, or ids of process instances and orphan tasks (--instance, --orphan-task)")
 			}
-			client, dryRun, out := cleanupv1.NewUserDataServiceClient(conn), req.GetDryRun(), cmd.OutOrStdout()
-			if !yes && !dryRun && !term.IsTerminal(int(os.Stdin.Fd())) {
-				return usagef("there is nobody to ask whether to erase: give --yes, or --dry-run to be told what would be erased")
-			}
-			if !yes || dryRun {
-				req.DryRun = true
-				some, err := erase(cmd.Context(), out, output, client, &req)
-				if err != nil || dryRun || !some {
-					return err
-				}
-				fmt.Fprint(cmd.ErrOrStderr(), "\nErase this? It can not be undone. [y/N] ")
-				if text := answer(cmd.Context(), cmd.InOrStdin()); text != "y" && text != "yes" {
-					return errors.New("nothing was erased")
-				}
-				req.DryRun = false
-			}
-			_, err = erase(cmd.Context(), out, output, client, &req)
-			return err
+			client := cleanupv1.NewUserDataServiceClient(conn)
+			return preview(cmd, yes, req.DryRun, "Erase this?", func(dryRun bool) (bool, error) {
+				req.DryRun = dryRun
+				return erase(cmd.Context(), cmd.OutOrStdout(), output, client, &req)
+			})
 		}),
 	}
 	output.flag(cmd)
@@ -205,6 +193,51 @@ func newErase(server *target) *cobra.Command {
 		}
 		return pflag.NormalizedName(name)
 	})
+	return cmd
+}
+
+// preview shows what would be erased, asks unless the answer is known to be yes, and erases it. erase reports whether there was anything.
+func preview(cmd *cobra.Command, yes, dryRun bool, question string, erase func(dryRun bool) (some bool, err error)) error {
+	if !yes && !dryRun && !term.IsTerminal(int(os.Stdin.Fd())) {
+		return usagef("there is nobody to ask whether to erase: give --yes, or --dry-run to be told what would be erased")
+	}
+	if !yes || dryRun {
+		some, err := erase(true)
+		if err != nil || dryRun || !some {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s It can not be undone. [y/N] ", question)
+		if text := answer(cmd.Context(), cmd.InOrStdin()); text != "y" && text != "yes" {
+			return errors.New("nothing was erased")
+		}
+	}
+	_, err := erase(false)
+	return err
+}
+
+func newSweep(server *target) *cobra.Command {
+	var (
+		yes, dryRun bool
+		output      format
+	)
+	cmd := &cobra.Command{
+		Use:   "sweep",
+		Short: "Delete the documents of tasks and form data that do not exist",
+		Long: "Show what would be deleted, ask, and delete it: the documents of the document storage whose every session names a task or\n" +
+			"form data that does not exist. A document of any other session is kept. The exit status is 1 if anything was kept.",
+		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
+		Args:    noArguments,
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
+			client := cleanupv1.NewUserDataServiceClient(conn)
+			return preview(cmd, yes, dryRun, "Delete these documents?", func(dryRun bool) (bool, error) {
+				stream, err := client.SweepDocuments(cmd.Context(), &cleanupv1.SweepDocumentsRequest{DryRun: dryRun})
+				return watchErasure(cmd.OutOrStdout(), output, dryRun, stream, err)
+			})
+		}),
+	}
+	output.flag(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, show what would be deleted")
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete without asking")
 	return cmd
 }
 
@@ -225,17 +258,27 @@ func answer(ctx context.Context, in io.Reader) string {
 
 // erase requests an erasure, or a dry run, prints its events, and reports whether there was something to erase.
 func erase(ctx context.Context, w io.Writer, output format, client cleanupv1.UserDataServiceClient, req *cleanupv1.EraseUserDataRequest) (some bool, err error) {
-	done := "erased"
-	if req.GetDryRun() {
-		done = "would be erased"
-	}
 	stream, err := client.EraseUserData(ctx, req)
-	v := &eraseView{w: w, done: done}
+	return watchErasure(w, output, req.GetDryRun(), stream, err)
+}
+
+// eraseMessage is a message of an erasure's stream, or of a sweep's.
+type eraseMessage interface {
+	proto.Message
+	GetEvent() *cleanupv1.EraseEvent
+}
+
+// watchErasure prints the events of a stream that was opened, unless that failed, and reports whether there was something to erase.
+func watchErasure[M eraseMessage](w io.Writer, output format, dryRun bool, stream interface{ Recv() (M, error) }, err error) (some bool, _ error) {
+	v := &eraseView{w: w, done: "erased"}
+	if dryRun {
+		v.done = "would be erased"
+	}
 	if output != asTable {
 		v.w = io.Discard
 	}
 	for err == nil {
-		var m *cleanupv1.EraseUserDataResponse
+		var m M
 		if m, err = stream.Recv(); err == nil {
 			err = v.event(m.GetEvent())
 		}
@@ -243,13 +286,10 @@ func erase(ctx context.Context, w io.Writer, output format, client cleanupv1.Use
 			err = output.message(w, m)
 		}
 	}
-	switch {
-	case !errors.Is(err, io.EOF):
-		return v.some, err
-	case v.left > 0 && !req.GetDryRun():
-		return v.some, errors.New("not all of it was erased: see above what stayed, and why")
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	return v.some, nil
+	return v.some, err
 }
 
 // eraseView prints an erasure, and counts what it has reported so far.
@@ -257,8 +297,8 @@ type eraseView struct {
 	w                io.Writer
 	done             string // "erased", or "would be erased"
 	instances, tasks int
+	documents        int // in the database, by a sweep
 	some             bool
-	left             int // how many instances and tasks were kept because of a problem
 }
 
 func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
@@ -274,17 +314,21 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 	case e.GetTaskErased() != nil:
 		v.tasks++
 		_, err = fmt.Fprintf(w, "orphan task %s %s%s\n", e.GetTaskErased().GetId(), done, rowsText(e.GetTaskErased().GetRows()))
+	case e.GetDocumentErased() != nil:
+		v.documents++
+		_, err = fmt.Fprintf(w, "document %s of %s %s%s\n", e.GetDocumentErased().GetDocumentId(), strings.Join(e.GetDocumentErased().GetSessionIds(), ", "), done, rowsText(e.GetDocumentErased().GetRows()))
 	case e.GetFileDeleted() != nil:
 		_, err = fmt.Fprintf(w, "file %s %s\n", e.GetFileDeleted().GetPath(), done)
 	case e.GetLog() != nil:
 		_, err = fmt.Fprintf(w, "%s: %s\n", word(e.GetLog().GetLevel()), e.GetLog().GetMessage())
 	case e.GetReceipt() != nil:
 		r := e.GetReceipt()
-		v.some = v.instances+v.tasks+len(r.GetFiles()) > 0
-		if len(r.GetProblems()) > 0 { // some may be about what an erasure by user id leaves out
-			v.left = len(r.GetProcessInstanceIds()) + len(r.GetTaskIds()) - v.instances - v.tasks
+		v.some = v.instances+v.tasks+v.documents+len(r.GetFiles()) > 0
+		what := fmt.Sprintf("%d process instances, %d orphan tasks", v.instances, v.tasks)
+		if r.GetSweep() {
+			what = fmt.Sprintf("%d documents in the database", v.documents)
 		}
-		_, err = fmt.Fprintf(w, "\n%d process instances, %d orphan tasks, %d files %s%s\n", v.instances, v.tasks, len(r.GetFiles()), done, rowsText(r.GetRows()))
+		_, err = fmt.Fprintf(w, "\n%s, %d files %s%s\n", what, len(r.GetFiles()), done, rowsText(r.GetRows()))
 		if err == nil && r.GetId() != "" {
 			_, err = fmt.Fprintf(w, "Receipt %s\n", r.GetId())
 		}

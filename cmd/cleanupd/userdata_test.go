@@ -118,10 +118,20 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	live := strings.TrimSpace(forms.Strings("SELECT CAST(id AS char(20)) FROM tb_task WHERE process_instance_id > 0 LIMIT 1")[0])
-	if code, out, errs := ask("userdata", "erase", "--task", live, "--yes"); code != 1 || !strings.Contains(out, "task "+live+" stays") || !strings.Contains(out, "\n0 process instances, 0 orphan tasks, 0 files erased") || !strings.Contains(errs, "not all of it was erased") {
+	if code, out, errs := ask("userdata", "erase", "--task", live, "--yes"); code != 1 || !strings.Contains(out, "task "+live+" stays") || !strings.Contains(out, "\n0 process instances, 0 orphan tasks, 0 files erased") || !strings.Contains(errs, "not everything was erased") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask("userdata", "receipts"); code != 0 || errs != "" || strings.Count(out, "\n") != 4 || !strings.Contains(out, "true") {
+	if code, _, errs := ask("userdata", "sweep"); code != 2 || !strings.Contains(errs, "--yes") {
+		t.Errorf("swept without asking: %d %s", code, errs)
+	}
+	forms.Do("INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')")
+	if code, out, errs := ask("userdata", "sweep", "--dry-run"); code != 0 || !strings.Contains(out, "document stale of _wfattach999999 would be erased (rows: 1 of tb_dm_chunk, 1 of tb_dm_session_reference)") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs := ask("userdata", "sweep", "--yes"); code != 0 || !strings.Contains(out, "document stale of _wfattach999999 erased") || !strings.Contains(out, " documents in the database, 0 files erased") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs := ask("userdata", "receipts"); code != 0 || errs != "" || strings.Count(out, "\n") != 5 || !strings.Contains(out, "true") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if code, out, errs := ask("userdata", "receipts", "--limit", "1"); code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(errs, "There are more") {

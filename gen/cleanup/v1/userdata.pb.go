@@ -479,7 +479,7 @@ type EraseUserDataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ids of process instances: numbers above 0.
 	ProcessInstanceIds []string `protobuf:"bytes,1,rep,name=process_instance_ids,json=processInstanceIds,proto3" json:"process_instance_ids,omitempty"`
-	// Ids of orphan tasks: numbers above 0. A task of a process instance is reported and kept.
+	// Ids of orphan tasks: numbers above 0. A task of a process instance is kept, and the erasure fails.
 	TaskIds []string `protobuf:"bytes,2,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	// A canonical name: what FindUserData finds for it is erased, except for process instances found only as MATCH_PART.
 	UserId string `protobuf:"bytes,3,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
@@ -629,6 +629,7 @@ type EraseEvent struct {
 	//	*EraseEvent_FileDeleted
 	//	*EraseEvent_Log
 	//	*EraseEvent_Receipt
+	//	*EraseEvent_DocumentErased
 	Event         isEraseEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -737,6 +738,15 @@ func (x *EraseEvent) GetReceipt() *Receipt {
 	return nil
 }
 
+func (x *EraseEvent) GetDocumentErased() *DocumentErased {
+	if x != nil {
+		if x, ok := x.Event.(*EraseEvent_DocumentErased); ok {
+			return x.DocumentErased
+		}
+	}
+	return nil
+}
+
 type isEraseEvent_Event interface {
 	isEraseEvent_Event()
 }
@@ -766,6 +776,11 @@ type EraseEvent_Receipt struct {
 	Receipt *Receipt `protobuf:"bytes,8,opt,name=receipt,proto3,oneof"`
 }
 
+type EraseEvent_DocumentErased struct {
+	// A document in the database was deleted by a sweep, or would be.
+	DocumentErased *DocumentErased `protobuf:"bytes,9,opt,name=document_erased,json=documentErased,proto3,oneof"`
+}
+
 func (*EraseEvent_InstanceErased) isEraseEvent_Event() {}
 
 func (*EraseEvent_TaskErased) isEraseEvent_Event() {}
@@ -775,6 +790,8 @@ func (*EraseEvent_FileDeleted) isEraseEvent_Event() {}
 func (*EraseEvent_Log) isEraseEvent_Event() {}
 
 func (*EraseEvent_Receipt) isEraseEvent_Event() {}
+
+func (*EraseEvent_DocumentErased) isEraseEvent_Event() {}
 
 // TableRows is how many rows of a table were deleted.
 type TableRows struct {
@@ -1005,6 +1022,162 @@ func (x *FileDeleted) GetPath() string {
 	return ""
 }
 
+// DocumentErased says that a document in the database was deleted by a sweep, or would be.
+type DocumentErased struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	DocumentId string `protobuf:"bytes,1,opt,name=document_id,json=documentId,proto3" json:"document_id,omitempty"`
+	// The ids of the sessions that referred to it.
+	SessionIds []string `protobuf:"bytes,2,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	// The rows that were deleted.
+	Rows          []*TableRows `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DocumentErased) Reset() {
+	*x = DocumentErased{}
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DocumentErased) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DocumentErased) ProtoMessage() {}
+
+func (x *DocumentErased) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DocumentErased.ProtoReflect.Descriptor instead.
+func (*DocumentErased) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DocumentErased) GetDocumentId() string {
+	if x != nil {
+		return x.DocumentId
+	}
+	return ""
+}
+
+func (x *DocumentErased) GetSessionIds() []string {
+	if x != nil {
+		return x.SessionIds
+	}
+	return nil
+}
+
+func (x *DocumentErased) GetRows() []*TableRows {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+// SweepDocumentsRequest asks for a sweep.
+type SweepDocumentsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Report what would be deleted, and change nothing.
+	DryRun        bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepDocumentsRequest) Reset() {
+	*x = SweepDocumentsRequest{}
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepDocumentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepDocumentsRequest) ProtoMessage() {}
+
+func (x *SweepDocumentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepDocumentsRequest.ProtoReflect.Descriptor instead.
+func (*SweepDocumentsRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SweepDocumentsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// SweepDocumentsResponse is a message of the stream.
+type SweepDocumentsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	Event         *EraseEvent `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepDocumentsResponse) Reset() {
+	*x = SweepDocumentsResponse{}
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepDocumentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepDocumentsResponse) ProtoMessage() {}
+
+func (x *SweepDocumentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepDocumentsResponse.ProtoReflect.Descriptor instead.
+func (*SweepDocumentsResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SweepDocumentsResponse) GetEvent() *EraseEvent {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
 // Receipt is what remains of an erasure. It holds no user data.
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1018,8 +1191,8 @@ type Receipt struct {
 	// When it ended; absent while it is in progress.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Whether everything that should be erased was, documents included, also those in a document storage that the server does not
-	// know: a task that belongs to a process instance is kept, with a problem, but does
-	// not count.
+	// know: false if anything that was asked for stayed, such as a task that belongs to a process instance. What a user id is only
+	// a part of (MATCH_PART) is not asked for.
 	Succeeded bool `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	// Whether it was a dry run, of which no receipt is kept.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -1036,14 +1209,16 @@ type Receipt struct {
 	// The files that were deleted, by their paths within the folder.
 	Files []string `protobuf:"bytes,12,rep,name=files,proto3" json:"files,omitempty"`
 	// What stayed, and why.
-	Problems      []string `protobuf:"bytes,13,rep,name=problems,proto3" json:"problems,omitempty"`
+	Problems []string `protobuf:"bytes,13,rep,name=problems,proto3" json:"problems,omitempty"`
+	// Whether it was a sweep of documents.
+	Sweep         bool `protobuf:"varint,14,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[12]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1230,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[12]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1243,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{12}
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Receipt) GetId() string {
@@ -1162,6 +1337,13 @@ func (x *Receipt) GetProblems() []string {
 	return nil
 }
 
+func (x *Receipt) GetSweep() bool {
+	if x != nil {
+		return x.Sweep
+	}
+	return false
+}
+
 // ListReceiptsRequest asks for a page of receipts.
 type ListReceiptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1175,7 +1357,7 @@ type ListReceiptsRequest struct {
 
 func (x *ListReceiptsRequest) Reset() {
 	*x = ListReceiptsRequest{}
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[13]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1369,7 @@ func (x *ListReceiptsRequest) String() string {
 func (*ListReceiptsRequest) ProtoMessage() {}
 
 func (x *ListReceiptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[13]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1382,7 @@ func (x *ListReceiptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReceiptsRequest.ProtoReflect.Descriptor instead.
 func (*ListReceiptsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{13}
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListReceiptsRequest) GetPageSize() int32 {
@@ -1230,7 +1412,7 @@ type ListReceiptsResponse struct {
 
 func (x *ListReceiptsResponse) Reset() {
 	*x = ListReceiptsResponse{}
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[14]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1424,7 @@ func (x *ListReceiptsResponse) String() string {
 func (*ListReceiptsResponse) ProtoMessage() {}
 
 func (x *ListReceiptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[14]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1437,7 @@ func (x *ListReceiptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReceiptsResponse.ProtoReflect.Descriptor instead.
 func (*ListReceiptsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{14}
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListReceiptsResponse) GetReceipts() []*Receipt {
@@ -1314,7 +1496,7 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\rprincipal_ids\x18\x05 \x03(\tR\fprincipalIds\x12\x17\n" +
 	"\adry_run\x18\x06 \x01(\bR\x06dryRun\"E\n" +
 	"\x15EraseUserDataResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.cleanup.v1.EraseEventR\x05event\"\x9b\x03\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.cleanup.v1.EraseEventR\x05event\"\xe2\x03\n" +
 	"\n" +
 	"EraseEvent\x12\x1d\n" +
 	"\n" +
@@ -1326,7 +1508,8 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"taskErased\x12<\n" +
 	"\ffile_deleted\x18\x06 \x01(\v2\x17.cleanup.v1.FileDeletedH\x00R\vfileDeleted\x12(\n" +
 	"\x03log\x18\a \x01(\v2\x14.cleanup.v1.LogEntryH\x00R\x03log\x12/\n" +
-	"\areceipt\x18\b \x01(\v2\x13.cleanup.v1.ReceiptH\x00R\areceiptB\a\n" +
+	"\areceipt\x18\b \x01(\v2\x13.cleanup.v1.ReceiptH\x00R\areceipt\x12E\n" +
+	"\x0fdocument_erased\x18\t \x01(\v2\x1a.cleanup.v1.DocumentErasedH\x00R\x0edocumentErasedB\a\n" +
 	"\x05event\"5\n" +
 	"\tTableRows\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x12\n" +
@@ -1343,7 +1526,17 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12)\n" +
 	"\x04rows\x18\x02 \x03(\v2\x15.cleanup.v1.TableRowsR\x04rows\"!\n" +
 	"\vFileDeleted\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"\xc7\x03\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"}\n" +
+	"\x0eDocumentErased\x12\x1f\n" +
+	"\vdocument_id\x18\x01 \x01(\tR\n" +
+	"documentId\x12\x1f\n" +
+	"\vsession_ids\x18\x02 \x03(\tR\n" +
+	"sessionIds\x12)\n" +
+	"\x04rows\x18\x03 \x03(\v2\x15.cleanup.v1.TableRowsR\x04rows\"0\n" +
+	"\x15SweepDocumentsRequest\x12\x17\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"F\n" +
+	"\x16SweepDocumentsResponse\x12,\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.cleanup.v1.EraseEventR\x05event\"\xdd\x03\n" +
 	"\aReceipt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\frequested_by\x18\x02 \x01(\tR\vrequestedBy\x12;\n" +
@@ -1360,7 +1553,8 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	" \x03(\tR\ataskIds\x12)\n" +
 	"\x04rows\x18\v \x03(\v2\x15.cleanup.v1.TableRowsR\x04rows\x12\x14\n" +
 	"\x05files\x18\f \x03(\tR\x05files\x12\x1a\n" +
-	"\bproblems\x18\r \x03(\tR\bproblems\"Q\n" +
+	"\bproblems\x18\r \x03(\tR\bproblems\x12\x14\n" +
+	"\x05sweep\x18\x0e \x01(\bR\x05sweep\"Q\n" +
 	"\x13ListReceiptsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -1374,10 +1568,11 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\n" +
 	"MATCH_WORD\x10\x02\x12\x0e\n" +
 	"\n" +
-	"MATCH_PART\x10\x032\x8f\x02\n" +
+	"MATCH_PART\x10\x032\xea\x02\n" +
 	"\x0fUserDataService\x12Q\n" +
 	"\fFindUserData\x12\x1f.cleanup.v1.FindUserDataRequest\x1a .cleanup.v1.FindUserDataResponse\x12V\n" +
-	"\rEraseUserData\x12 .cleanup.v1.EraseUserDataRequest\x1a!.cleanup.v1.EraseUserDataResponse0\x01\x12Q\n" +
+	"\rEraseUserData\x12 .cleanup.v1.EraseUserDataRequest\x1a!.cleanup.v1.EraseUserDataResponse0\x01\x12Y\n" +
+	"\x0eSweepDocuments\x12!.cleanup.v1.SweepDocumentsRequest\x1a\".cleanup.v1.SweepDocumentsResponse0\x01\x12Q\n" +
 	"\fListReceipts\x12\x1f.cleanup.v1.ListReceiptsRequest\x1a .cleanup.v1.ListReceiptsResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
@@ -1393,27 +1588,30 @@ func file_cleanup_v1_userdata_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_userdata_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cleanup_v1_userdata_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_cleanup_v1_userdata_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_cleanup_v1_userdata_proto_goTypes = []any{
-	(Match)(0),                    // 0: cleanup.v1.Match
-	(Reason_Kind)(0),              // 1: cleanup.v1.Reason.Kind
-	(*WorkflowVariable)(nil),      // 2: cleanup.v1.WorkflowVariable
-	(*FindUserDataRequest)(nil),   // 3: cleanup.v1.FindUserDataRequest
-	(*FindUserDataResponse)(nil),  // 4: cleanup.v1.FindUserDataResponse
-	(*ProcessInstance)(nil),       // 5: cleanup.v1.ProcessInstance
-	(*Reason)(nil),                // 6: cleanup.v1.Reason
-	(*EraseUserDataRequest)(nil),  // 7: cleanup.v1.EraseUserDataRequest
-	(*EraseUserDataResponse)(nil), // 8: cleanup.v1.EraseUserDataResponse
-	(*EraseEvent)(nil),            // 9: cleanup.v1.EraseEvent
-	(*TableRows)(nil),             // 10: cleanup.v1.TableRows
-	(*InstanceErased)(nil),        // 11: cleanup.v1.InstanceErased
-	(*TaskErased)(nil),            // 12: cleanup.v1.TaskErased
-	(*FileDeleted)(nil),           // 13: cleanup.v1.FileDeleted
-	(*Receipt)(nil),               // 14: cleanup.v1.Receipt
-	(*ListReceiptsRequest)(nil),   // 15: cleanup.v1.ListReceiptsRequest
-	(*ListReceiptsResponse)(nil),  // 16: cleanup.v1.ListReceiptsResponse
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*LogEntry)(nil),              // 18: cleanup.v1.LogEntry
+	(Match)(0),                     // 0: cleanup.v1.Match
+	(Reason_Kind)(0),               // 1: cleanup.v1.Reason.Kind
+	(*WorkflowVariable)(nil),       // 2: cleanup.v1.WorkflowVariable
+	(*FindUserDataRequest)(nil),    // 3: cleanup.v1.FindUserDataRequest
+	(*FindUserDataResponse)(nil),   // 4: cleanup.v1.FindUserDataResponse
+	(*ProcessInstance)(nil),        // 5: cleanup.v1.ProcessInstance
+	(*Reason)(nil),                 // 6: cleanup.v1.Reason
+	(*EraseUserDataRequest)(nil),   // 7: cleanup.v1.EraseUserDataRequest
+	(*EraseUserDataResponse)(nil),  // 8: cleanup.v1.EraseUserDataResponse
+	(*EraseEvent)(nil),             // 9: cleanup.v1.EraseEvent
+	(*TableRows)(nil),              // 10: cleanup.v1.TableRows
+	(*InstanceErased)(nil),         // 11: cleanup.v1.InstanceErased
+	(*TaskErased)(nil),             // 12: cleanup.v1.TaskErased
+	(*FileDeleted)(nil),            // 13: cleanup.v1.FileDeleted
+	(*DocumentErased)(nil),         // 14: cleanup.v1.DocumentErased
+	(*SweepDocumentsRequest)(nil),  // 15: cleanup.v1.SweepDocumentsRequest
+	(*SweepDocumentsResponse)(nil), // 16: cleanup.v1.SweepDocumentsResponse
+	(*Receipt)(nil),                // 17: cleanup.v1.Receipt
+	(*ListReceiptsRequest)(nil),    // 18: cleanup.v1.ListReceiptsRequest
+	(*ListReceiptsResponse)(nil),   // 19: cleanup.v1.ListReceiptsResponse
+	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
+	(*LogEntry)(nil),               // 21: cleanup.v1.LogEntry
 }
 var file_cleanup_v1_userdata_proto_depIdxs = []int32{
 	2,  // 0: cleanup.v1.FindUserDataRequest.variables:type_name -> cleanup.v1.WorkflowVariable
@@ -1424,29 +1622,34 @@ var file_cleanup_v1_userdata_proto_depIdxs = []int32{
 	0,  // 5: cleanup.v1.Reason.match:type_name -> cleanup.v1.Match
 	2,  // 6: cleanup.v1.EraseUserDataRequest.variables:type_name -> cleanup.v1.WorkflowVariable
 	9,  // 7: cleanup.v1.EraseUserDataResponse.event:type_name -> cleanup.v1.EraseEvent
-	17, // 8: cleanup.v1.EraseEvent.time:type_name -> google.protobuf.Timestamp
+	20, // 8: cleanup.v1.EraseEvent.time:type_name -> google.protobuf.Timestamp
 	11, // 9: cleanup.v1.EraseEvent.instance_erased:type_name -> cleanup.v1.InstanceErased
 	12, // 10: cleanup.v1.EraseEvent.task_erased:type_name -> cleanup.v1.TaskErased
 	13, // 11: cleanup.v1.EraseEvent.file_deleted:type_name -> cleanup.v1.FileDeleted
-	18, // 12: cleanup.v1.EraseEvent.log:type_name -> cleanup.v1.LogEntry
-	14, // 13: cleanup.v1.EraseEvent.receipt:type_name -> cleanup.v1.Receipt
-	10, // 14: cleanup.v1.InstanceErased.rows:type_name -> cleanup.v1.TableRows
-	10, // 15: cleanup.v1.TaskErased.rows:type_name -> cleanup.v1.TableRows
-	17, // 16: cleanup.v1.Receipt.create_time:type_name -> google.protobuf.Timestamp
-	17, // 17: cleanup.v1.Receipt.end_time:type_name -> google.protobuf.Timestamp
-	10, // 18: cleanup.v1.Receipt.rows:type_name -> cleanup.v1.TableRows
-	14, // 19: cleanup.v1.ListReceiptsResponse.receipts:type_name -> cleanup.v1.Receipt
-	3,  // 20: cleanup.v1.UserDataService.FindUserData:input_type -> cleanup.v1.FindUserDataRequest
-	7,  // 21: cleanup.v1.UserDataService.EraseUserData:input_type -> cleanup.v1.EraseUserDataRequest
-	15, // 22: cleanup.v1.UserDataService.ListReceipts:input_type -> cleanup.v1.ListReceiptsRequest
-	4,  // 23: cleanup.v1.UserDataService.FindUserData:output_type -> cleanup.v1.FindUserDataResponse
-	8,  // 24: cleanup.v1.UserDataService.EraseUserData:output_type -> cleanup.v1.EraseUserDataResponse
-	16, // 25: cleanup.v1.UserDataService.ListReceipts:output_type -> cleanup.v1.ListReceiptsResponse
-	23, // [23:26] is the sub-list for method output_type
-	20, // [20:23] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	21, // 12: cleanup.v1.EraseEvent.log:type_name -> cleanup.v1.LogEntry
+	17, // 13: cleanup.v1.EraseEvent.receipt:type_name -> cleanup.v1.Receipt
+	14, // 14: cleanup.v1.EraseEvent.document_erased:type_name -> cleanup.v1.DocumentErased
+	10, // 15: cleanup.v1.InstanceErased.rows:type_name -> cleanup.v1.TableRows
+	10, // 16: cleanup.v1.TaskErased.rows:type_name -> cleanup.v1.TableRows
+	10, // 17: cleanup.v1.DocumentErased.rows:type_name -> cleanup.v1.TableRows
+	9,  // 18: cleanup.v1.SweepDocumentsResponse.event:type_name -> cleanup.v1.EraseEvent
+	20, // 19: cleanup.v1.Receipt.create_time:type_name -> google.protobuf.Timestamp
+	20, // 20: cleanup.v1.Receipt.end_time:type_name -> google.protobuf.Timestamp
+	10, // 21: cleanup.v1.Receipt.rows:type_name -> cleanup.v1.TableRows
+	17, // 22: cleanup.v1.ListReceiptsResponse.receipts:type_name -> cleanup.v1.Receipt
+	3,  // 23: cleanup.v1.UserDataService.FindUserData:input_type -> cleanup.v1.FindUserDataRequest
+	7,  // 24: cleanup.v1.UserDataService.EraseUserData:input_type -> cleanup.v1.EraseUserDataRequest
+	15, // 25: cleanup.v1.UserDataService.SweepDocuments:input_type -> cleanup.v1.SweepDocumentsRequest
+	18, // 26: cleanup.v1.UserDataService.ListReceipts:input_type -> cleanup.v1.ListReceiptsRequest
+	4,  // 27: cleanup.v1.UserDataService.FindUserData:output_type -> cleanup.v1.FindUserDataResponse
+	8,  // 28: cleanup.v1.UserDataService.EraseUserData:output_type -> cleanup.v1.EraseUserDataResponse
+	16, // 29: cleanup.v1.UserDataService.SweepDocuments:output_type -> cleanup.v1.SweepDocumentsResponse
+	19, // 30: cleanup.v1.UserDataService.ListReceipts:output_type -> cleanup.v1.ListReceiptsResponse
+	27, // [27:31] is the sub-list for method output_type
+	23, // [23:27] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_userdata_proto_init() }
@@ -1461,6 +1664,7 @@ func file_cleanup_v1_userdata_proto_init() {
 		(*EraseEvent_FileDeleted)(nil),
 		(*EraseEvent_Log)(nil),
 		(*EraseEvent_Receipt)(nil),
+		(*EraseEvent_DocumentErased)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1468,7 +1672,7 @@ func file_cleanup_v1_userdata_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_userdata_proto_rawDesc), len(file_cleanup_v1_userdata_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

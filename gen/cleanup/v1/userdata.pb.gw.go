@@ -85,6 +85,29 @@ func request_UserDataService_EraseUserData_0(ctx context.Context, marshaler runt
 	return stream, metadata, nil
 }
 
+func request_UserDataService_SweepDocuments_0(ctx context.Context, marshaler runtime.Marshaler, client UserDataServiceClient, req *http.Request, pathParams map[string]string) (UserDataService_SweepDocumentsClient, runtime.ServerMetadata, error) {
+	var (
+		protoReq SweepDocumentsRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	stream, err := client.SweepDocuments(ctx, &protoReq)
+	if err != nil {
+		return nil, metadata, err
+	}
+	header, err := stream.Header()
+	if err != nil {
+		return nil, metadata, err
+	}
+	metadata.HeaderMD = header
+	return stream, metadata, nil
+}
+
 var filter_UserDataService_ListReceipts_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
 
 func request_UserDataService_ListReceipts_0(ctx context.Context, marshaler runtime.Marshaler, client UserDataServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
@@ -148,6 +171,13 @@ func RegisterUserDataServiceHandlerServer(ctx context.Context, mux *runtime.Serv
 	})
 
 	mux.Handle(http.MethodPost, pattern_UserDataService_EraseUserData_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		err := status.Error(codes.Unimplemented, "streaming calls are not yet supported in the in-process transport")
+		_, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+		return
+	})
+
+	mux.Handle(http.MethodPost, pattern_UserDataService_SweepDocuments_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		err := status.Error(codes.Unimplemented, "streaming calls are not yet supported in the in-process transport")
 		_, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
 		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
@@ -247,6 +277,23 @@ func RegisterUserDataServiceHandlerClient(ctx context.Context, mux *runtime.Serv
 		}
 		forward_UserDataService_EraseUserData_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_UserDataService_SweepDocuments_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/cleanup.v1.UserDataService/SweepDocuments", runtime.WithHTTPPathPattern("/v1/userdata:sweep"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_UserDataService_SweepDocuments_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_UserDataService_SweepDocuments_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_UserDataService_ListReceipts_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -268,13 +315,15 @@ func RegisterUserDataServiceHandlerClient(ctx context.Context, mux *runtime.Serv
 }
 
 var (
-	pattern_UserDataService_FindUserData_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "userdata"}, "find"))
-	pattern_UserDataService_EraseUserData_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "userdata"}, "erase"))
-	pattern_UserDataService_ListReceipts_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"v1", "userdata", "receipts"}, ""))
+	pattern_UserDataService_FindUserData_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "userdata"}, "find"))
+	pattern_UserDataService_EraseUserData_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "userdata"}, "erase"))
+	pattern_UserDataService_SweepDocuments_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "userdata"}, "sweep"))
+	pattern_UserDataService_ListReceipts_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"v1", "userdata", "receipts"}, ""))
 )
 
 var (
-	forward_UserDataService_FindUserData_0  = runtime.ForwardResponseMessage
-	forward_UserDataService_EraseUserData_0 = runtime.ForwardResponseStream
-	forward_UserDataService_ListReceipts_0  = runtime.ForwardResponseMessage
+	forward_UserDataService_FindUserData_0   = runtime.ForwardResponseMessage
+	forward_UserDataService_EraseUserData_0  = runtime.ForwardResponseStream
+	forward_UserDataService_SweepDocuments_0 = runtime.ForwardResponseStream
+	forward_UserDataService_ListReceipts_0   = runtime.ForwardResponseMessage
 )

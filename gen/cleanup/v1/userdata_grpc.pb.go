@@ -19,9 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	UserDataService_FindUserData_FullMethodName  = "/cleanup.v1.UserDataService/FindUserData"
-	UserDataService_EraseUserData_FullMethodName = "/cleanup.v1.UserDataService/EraseUserData"
-	UserDataService_ListReceipts_FullMethodName  = "/cleanup.v1.UserDataService/ListReceipts"
+	UserDataService_FindUserData_FullMethodName   = "/cleanup.v1.UserDataService/FindUserData"
+	UserDataService_EraseUserData_FullMethodName  = "/cleanup.v1.UserDataService/EraseUserData"
+	UserDataService_SweepDocuments_FullMethodName = "/cleanup.v1.UserDataService/SweepDocuments"
+	UserDataService_ListReceipts_FullMethodName   = "/cleanup.v1.UserDataService/ListReceipts"
 )
 
 // UserDataServiceClient is the client API for UserDataService service.
@@ -42,7 +43,12 @@ type UserDataServiceClient interface {
 	// is left. INVALID_ARGUMENT: neither ids nor a user id, both, ids that are not numbers above 0, or principal ids that
 	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which.
 	EraseUserData(ctx context.Context, in *EraseUserDataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EraseUserDataResponse], error)
-	// Lists the receipts of erasures, newest first.
+	// Deletes the documents that erasures, or the Forms server, have left: those of the document storage whose every session
+	// names a task or form data that does not exist. A session id of any other form keeps its document. It streams what it does,
+	// the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
+	// was started without `--forms-gds-dir` and `--forms-gds-in-database`.
+	SweepDocuments(ctx context.Context, in *SweepDocumentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SweepDocumentsResponse], error)
+	// Lists the receipts of erasures and sweeps, newest first.
 	ListReceipts(ctx context.Context, in *ListReceiptsRequest, opts ...grpc.CallOption) (*ListReceiptsResponse, error)
 }
 
@@ -83,6 +89,25 @@ func (c *userDataServiceClient) EraseUserData(ctx context.Context, in *EraseUser
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type UserDataService_EraseUserDataClient = grpc.ServerStreamingClient[EraseUserDataResponse]
 
+func (c *userDataServiceClient) SweepDocuments(ctx context.Context, in *SweepDocumentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SweepDocumentsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &UserDataService_ServiceDesc.Streams[1], UserDataService_SweepDocuments_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SweepDocumentsRequest, SweepDocumentsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type UserDataService_SweepDocumentsClient = grpc.ServerStreamingClient[SweepDocumentsResponse]
+
 func (c *userDataServiceClient) ListReceipts(ctx context.Context, in *ListReceiptsRequest, opts ...grpc.CallOption) (*ListReceiptsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListReceiptsResponse)
@@ -111,7 +136,12 @@ type UserDataServiceServer interface {
 	// is left. INVALID_ARGUMENT: neither ids nor a user id, both, ids that are not numbers above 0, or principal ids that
 	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which.
 	EraseUserData(*EraseUserDataRequest, grpc.ServerStreamingServer[EraseUserDataResponse]) error
-	// Lists the receipts of erasures, newest first.
+	// Deletes the documents that erasures, or the Forms server, have left: those of the document storage whose every session
+	// names a task or form data that does not exist. A session id of any other form keeps its document. It streams what it does,
+	// the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
+	// was started without `--forms-gds-dir` and `--forms-gds-in-database`.
+	SweepDocuments(*SweepDocumentsRequest, grpc.ServerStreamingServer[SweepDocumentsResponse]) error
+	// Lists the receipts of erasures and sweeps, newest first.
 	ListReceipts(context.Context, *ListReceiptsRequest) (*ListReceiptsResponse, error)
 	mustEmbedUnimplementedUserDataServiceServer()
 }
@@ -128,6 +158,9 @@ func (UnimplementedUserDataServiceServer) FindUserData(context.Context, *FindUse
 }
 func (UnimplementedUserDataServiceServer) EraseUserData(*EraseUserDataRequest, grpc.ServerStreamingServer[EraseUserDataResponse]) error {
 	return status.Error(codes.Unimplemented, "method EraseUserData not implemented")
+}
+func (UnimplementedUserDataServiceServer) SweepDocuments(*SweepDocumentsRequest, grpc.ServerStreamingServer[SweepDocumentsResponse]) error {
+	return status.Error(codes.Unimplemented, "method SweepDocuments not implemented")
 }
 func (UnimplementedUserDataServiceServer) ListReceipts(context.Context, *ListReceiptsRequest) (*ListReceiptsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListReceipts not implemented")
@@ -182,6 +215,17 @@ func _UserDataService_EraseUserData_Handler(srv interface{}, stream grpc.ServerS
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type UserDataService_EraseUserDataServer = grpc.ServerStreamingServer[EraseUserDataResponse]
 
+func _UserDataService_SweepDocuments_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(SweepDocumentsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(UserDataServiceServer).SweepDocuments(m, &grpc.GenericServerStream[SweepDocumentsRequest, SweepDocumentsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type UserDataService_SweepDocumentsServer = grpc.ServerStreamingServer[SweepDocumentsResponse]
+
 func _UserDataService_ListReceipts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListReceiptsRequest)
 	if err := dec(in); err != nil {
@@ -220,6 +264,11 @@ var UserDataService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "EraseUserData",
 			Handler:       _UserDataService_EraseUserData_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "SweepDocuments",
+			Handler:       _UserDataService_SweepDocuments_Handler,
 			ServerStreams: true,
 		},
 	},
