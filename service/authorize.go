@@ -40,6 +40,8 @@ var rules = map[string]rule{
 	cleanupv1.UserDataService_FindUserData_FullMethodName:   {role: access.Admin, audited: true},
 	cleanupv1.UserDataService_EraseUserData_FullMethodName:  {role: access.Admin, audited: true},
 	cleanupv1.UserDataService_SweepDocuments_FullMethodName: {role: access.Admin, audited: true},
+	cleanupv1.UserDataService_VerifyErasure_FullMethodName:  {role: access.Admin, audited: true},
+	cleanupv1.UserDataService_GetReceipt_FullMethodName:     {role: access.Admin},
 	cleanupv1.UserDataService_ListReceipts_FullMethodName:   {role: access.Admin},
 
 	healthv1.Health_Check_FullMethodName: {},

@@ -68,12 +68,14 @@ func toStatus(ctx context.Context, err error) error {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, runs.ErrNotFound):
 		return status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, userdata.ErrNoVariable):
+	case errors.Is(err, userdata.ErrNoVariable), errors.Is(err, userdata.ErrNoReceipt):
 		return status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, userdata.ErrNotPrincipal):
 		return toStatus(ctx, runs.InvalidError{{Field: "principal_ids", Problem: err.Error()}})
-	case errors.Is(err, userdata.ErrNotForms), errors.Is(err, userdata.ErrManyPrincipals), errors.Is(err, userdata.ErrNoStorage):
+	case errors.Is(err, userdata.ErrNotForms), errors.Is(err, userdata.ErrManyPrincipals), errors.Is(err, userdata.ErrNoStorage), errors.Is(err, userdata.ErrUnfinished):
 		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, userdata.ErrNotUser):
+		return toStatus(ctx, runs.InvalidError{{Field: "user_id", Problem: err.Error()}})
 	case errors.Is(err, runs.ErrPageToken), errors.Is(err, userdata.ErrPageToken):
 		return toStatus(ctx, runs.InvalidError{{Field: "page_token", Problem: err.Error()}})
 	case errors.Is(err, errStaleEtag):
@@ -82,7 +84,7 @@ func toStatus(ctx context.Context, err error) error {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return status.FromContextError(ctx.Err()).Err()
-	case sqlstate.Lost(err): // including timeouts of our own
+	case sqlstate.Lost(err), userdata.Lost(err): // including timeouts of our own
 		return withCause(codes.Unavailable, "the database does not answer: try again", err)
 	case errors.As(err, &squatted):
 		return status.Error(codes.Unavailable, squatted.Error())
@@ -90,7 +92,7 @@ func toStatus(ctx context.Context, err error) error {
 		return withCause(codes.Unavailable, "the database takes too long: try again", err)
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		return withCause(codes.Unavailable, "the rows are locked by someone: try again", err)
-	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege):
+	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege), userdata.Denied(err):
 		return status.Error(codes.FailedPrecondition, "the service's database role lacks a right: "+err.Error())
 	case errors.As(err, &panicked):
 		return status.Error(codes.Internal, panicked.Error())

@@ -160,6 +160,41 @@ func unlessStopping(ctx context.Context, err error) error {
 
 var errErasureGoesOn = status.Error(codes.Unavailable, "this replica is stopping; the erasure goes on elsewhere, or at the next start: its receipt will tell")
 
+// GetReceipt implements cleanupv1.UserDataServiceServer.
+func (s *UserData) GetReceipt(ctx context.Context, in *cleanupv1.GetReceiptRequest) (*cleanupv1.GetReceiptResponse, error) {
+	if s.forms == nil {
+		return nil, errNoForms
+	}
+	r, err := s.forms.Receipt(ctx, in.GetReceiptId())
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.GetReceiptResponse{Receipt: receiptMessage(r)}, nil
+}
+
+// VerifyErasure implements cleanupv1.UserDataServiceServer.
+func (s *UserData) VerifyErasure(ctx context.Context, in *cleanupv1.VerifyErasureRequest) (*cleanupv1.VerifyErasureResponse, error) {
+	if s.forms == nil {
+		return nil, errNoForms
+	}
+	var query *userdata.Query
+	if in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0 {
+		q, wrong := toQuery(in.GetUserId(), in.GetVariables(), in.GetPrincipalIds())
+		if wrong != nil {
+			return nil, wrong
+		}
+		query = &q
+	}
+	if err := audit.Note(ctx, nil, audit.Details{"erasure_id": in.GetReceiptId()}); err != nil { // nobody is looked for unseen
+		return nil, err
+	}
+	r, err := s.forms.Verify(ctx, in.GetReceiptId(), query)
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.VerifyErasureResponse{Receipt: receiptMessage(r)}, nil
+}
+
 // ListReceipts implements cleanupv1.UserDataServiceServer.
 func (s *UserData) ListReceipts(ctx context.Context, in *cleanupv1.ListReceiptsRequest) (*cleanupv1.ListReceiptsResponse, error) {
 	if s.forms == nil {
@@ -262,11 +297,18 @@ func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
 }
 
 func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
-	return &cleanupv1.Receipt{
+	out := &cleanupv1.Receipt{
 		Id: r.ID, RequestedBy: r.RequestedBy, CreateTime: timestamppb.New(r.CreateTime), EndTime: moment(r.EndTime), Succeeded: r.Succeeded, DryRun: r.DryRun, Sweep: r.Sweep,
 		UserIdHash: r.UserIDHash, Salt: r.Salt, ProcessInstanceIds: idTexts(r.Instances), TaskIds: idTexts(r.Tasks),
 		Rows: rowsMessage(r.Rows), Files: r.Files, Problems: r.Problems,
 	}
+	if v := r.Verification; v != nil {
+		out.Verification = &cleanupv1.Verification{
+			Time: timestamppb.New(v.Time), Clean: v.Clean, ProcessInstanceIds: idTexts(v.Instances), TaskIds: idTexts(v.Tasks),
+			PossibleProcessInstanceIds: idTexts(v.Possible), NotSearched: v.NotSearched,
+		}
+	}
+	return out
 }
 
 func rowsMessage(rows userdata.Rows) (list []*cleanupv1.TableRows) {

@@ -117,7 +117,32 @@ func TestUserData(t *testing.T) {
 	if err != nil || len(list.GetReceipts()) != 1 || list.GetReceipts()[0].GetId() != receipt.GetId() || list.GetNextPageToken() != "" {
 		t.Errorf("%v, %v", list, err)
 	}
+	verify := &cleanupv1.VerifyErasureRequest{ReceiptId: receipt.GetId(), UserId: "ann", Variables: variables}
+	if v, err := client.VerifyErasure(t.Context(), verify); err != nil || !v.GetReceipt().GetVerification().GetClean() || v.GetReceipt().GetVerification().GetTime() == nil {
+		t.Errorf("%v, %v", v, err)
+	}
+	if r, err := client.GetReceipt(t.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: receipt.GetId()}); err != nil || !r.GetReceipt().GetVerification().GetClean() {
+		t.Errorf("%v, %v", r, err)
+	}
 	// Over REST.
+	verified := s.call(t, http.MethodPost, "/v1/userdata/receipts/"+receipt.GetId()+":verify", `{"userId": "ann"}`)
+	if verified.code != 200 || at(verified.lines[0], "receipt", "verification", "clean") != true {
+		t.Errorf("%+v", verified)
+	}
+	one := s.call(t, http.MethodGet, "/v1/userdata/receipts/"+receipt.GetId(), "")
+	if one.code != 200 || at(one.lines[0], "receipt", "id") != receipt.GetId() {
+		t.Errorf("%+v", one)
+	}
+	for path, want := range map[string]int{"/v1/userdata/receipts/x": 404, "/v1/userdata/receipts/01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111": 404} {
+		if got := s.call(t, http.MethodGet, path, ""); got.code != want {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	for body, want := range map[string]int{`{"userId": "bob"}`: 400, `{}`: 400, `{"variables": [{}]}`: 400} {
+		if got := s.call(t, http.MethodPost, "/v1/userdata/receipts/"+receipt.GetId()+":verify", body); got.code != want {
+			t.Errorf("%s: %+v", body, got)
+		}
+	}
 	got := s.call(t, http.MethodPost, "/v1/userdata:find", `{"userId": "joanna"}`)
 	if got.code != 200 || len(got.lines) != 1 || got.lines[0]["principalIds"] == nil || got.lines[0]["blindSpots"] == nil {
 		t.Errorf("%+v", got)
@@ -188,6 +213,12 @@ func TestUserDataErrors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := eraseAll(t, without, &cleanupv1.EraseUserDataRequest{UserId: "ann"}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("%v", err)
+	}
+	if _, err := without.GetReceipt(t.Context(), &cleanupv1.GetReceiptRequest{}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("%v", err)
+	}
+	if _, err := without.VerifyErasure(t.Context(), &cleanupv1.VerifyErasureRequest{}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
 	if _, err := without.ListReceipts(t.Context(), &cleanupv1.ListReceiptsRequest{}); status.Code(err) != codes.FailedPrecondition {

@@ -44,6 +44,11 @@ type Instance struct {
 	Reasons    []Reason
 }
 
+// certain reports whether it is the person's: a variable that holds the user id only as a part may be a coincidence.
+func (in Instance) certain() bool {
+	return slices.ContainsFunc(in.Reasons, func(r Reason) bool { return r.Match != Part })
+}
+
 // Found is what was found.
 type Found struct {
 	Principals  []string

@@ -215,6 +215,7 @@ func (mysqlDialect) lockReferences(context.Context, *transaction) error { return
 var (
 	mysqlTransient = []uint16{1205, 1213, 3572}                         // lock wait timeout, deadlock, NOWAIT
 	mysqlLost      = []uint16{1021, 1040, 1053, 1114, 1290, 1317, 1927} // disk full, too many connections, shutdown, table full, read-only, killed
+	mysqlDenied    = []uint16{1044, 1045, 1142, 1143, 1227}
 	mysqlNoTable   = []uint16{1146}
 	mysqlDuplicate = []uint16{1050, 1062} // a table, an entry
 )
@@ -223,6 +224,12 @@ func isMySQL(err error, numbers []uint16) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 }
+
+// Lost reports whether an error means that the Forms database, or the connection to it, is currently unusable.
+func Lost(err error) bool { return mysqlDialect{}.lost(err) }
+
+// Denied reports whether an error means that the user of the Forms database lacks a right.
+func Denied(err error) bool { return isMySQL(err, mysqlDenied) }
 
 func (mysqlDialect) transient(err error) bool { return isMySQL(err, mysqlTransient) }
 

@@ -26,13 +26,15 @@ type Receipt struct {
 	Rows        Rows
 	Files       []string
 	Problems    []string
+	// Verification is the last one; nil: there was none.
+	Verification *Verification
 }
 
 // ErrPageToken says that a page token is not one of this service's.
 var ErrPageToken = errors.New("is no page token of ListReceipts")
 
 const selectReceipt = `
-SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', e.sweep, e.user_id_hash, e.salt,
+SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', e.sweep, e.verification, e.user_id_hash, e.salt,
   ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'instance' ORDER BY 1),
   ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'task' ORDER BY 1),
   COALESCE((SELECT jsonb_object_agg(relation, rows) FROM cleanupd.erasure_rows WHERE erasure_id = e.id), '{}'),
@@ -42,7 +44,7 @@ FROM cleanupd.erasure AS e `
 
 func toReceipt(row pgx.CollectableRow) (*Receipt, error) {
 	r := &Receipt{}
-	return r, row.Scan(&r.ID, &r.RequestedBy, &r.CreateTime, &r.EndTime, &r.Succeeded, &r.Sweep, &r.UserIDHash, &r.Salt, &r.Instances, &r.Tasks, &r.Rows, &r.Files, &r.Problems)
+	return r, row.Scan(&r.ID, &r.RequestedBy, &r.CreateTime, &r.EndTime, &r.Succeeded, &r.Sweep, &r.Verification, &r.UserIDHash, &r.Salt, &r.Instances, &r.Tasks, &r.Rows, &r.Files, &r.Problems)
 }
 
 // receipt reads one.

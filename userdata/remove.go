@@ -43,6 +43,16 @@ func (g *removal) add(table string, item, n int64) {
 	g.rows[item][table] += n
 }
 
+// items are the items that have rows.
+func (g *removal) items() (ids []int64) {
+	for id, rows := range g.rows {
+		if len(rows) > 0 && id != 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // total is all of its rows.
 func (g *removal) total() Rows {
 	total := Rows{}

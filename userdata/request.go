@@ -52,7 +52,7 @@ func (d *Database) settle(ctx context.Context, r *Request) (said []Event, err er
 	}
 	r.Instances, r.Tasks = nil, found.OrphanTasks
 	for _, in := range found.Instances {
-		if slices.ContainsFunc(in.Reasons, func(reason Reason) bool { return reason.Match != Part }) {
+		if in.certain() {
 			r.Instances = append(r.Instances, in.ID)
 		} else {
 			said = append(said, logged(severity.Warning, fmt.Sprintf("process instance %d stays: a variable holds the user id only as a part of something longer; erase it by its id if it is the person's", in.ID)))

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,6 +120,26 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 	}
 	live := strings.TrimSpace(forms.Strings("SELECT CAST(id AS char(20)) FROM tb_task WHERE process_instance_id > 0 LIMIT 1")[0])
 	if code, out, errs := ask("userdata", "erase", "--task", live, "--yes"); code != 1 || !strings.Contains(out, "task "+live+" stays") || !strings.Contains(out, "\n0 process instances, 0 orphan tasks, 0 files erased") || !strings.Contains(errs, "not everything was erased") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	_, list, _ := ask("userdata", "receipts")
+	receipt := strings.Fields(strings.Split(list, "\n")[3])[0] // of ann's
+	if code, out, errs := ask("userdata", "verify", receipt, "ann"); code != 0 || !strings.Contains(out, "process instances left") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, _, errs := ask("userdata", "verify", receipt, "bob"); code != 2 && code != 1 || !strings.Contains(errs, "user id of this erasure") {
+		t.Errorf("%d %s", code, errs)
+	}
+	page := filepath.Join(t.TempDir(), "receipt.html")
+	for _, want := range []int{0, 1} { // a file that is there is not overwritten
+		if code, out, errs := ask("userdata", "receipt", receipt, "--html", page); code != want {
+			t.Errorf("%d %s %s", code, out, errs)
+		}
+	}
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), receipt) || !strings.Contains(string(text), "everything was erased") || !strings.Contains(string(text), "nothing was found") {
+		t.Errorf("%s %v", text, err)
+	}
+	if code, out, errs := ask("userdata", "receipt", receipt, "-o", "json"); code != 0 || !strings.Contains(out, `"clean"`) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if code, _, errs := ask("userdata", "sweep"); code != 2 || !strings.Contains(errs, "--yes") {

@@ -1211,7 +1211,9 @@ type Receipt struct {
 	// What stayed, and why.
 	Problems []string `protobuf:"bytes,13,rep,name=problems,proto3" json:"problems,omitempty"`
 	// Whether it was a sweep of documents.
-	Sweep         bool `protobuf:"varint,14,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Sweep bool `protobuf:"varint,14,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// What was found when it was last searched again; absent: it was not.
+	Verification  *Verification `protobuf:"bytes,15,opt,name=verification,proto3" json:"verification,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1344,6 +1346,315 @@ func (x *Receipt) GetSweep() bool {
 	return false
 }
 
+func (x *Receipt) GetVerification() *Verification {
+	if x != nil {
+		return x.Verification
+	}
+	return nil
+}
+
+// Verification is what was found when it was searched again for what an erasure was about.
+type Verification struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// Whether nothing was found, but for what may be a coincidence.
+	Clean bool `protobuf:"varint,2,opt,name=clean,proto3" json:"clean,omitempty"`
+	// The process instances of which something is left, or that are found for the user.
+	ProcessInstanceIds []string `protobuf:"bytes,3,rep,name=process_instance_ids,json=processInstanceIds,proto3" json:"process_instance_ids,omitempty"`
+	// The tasks of which something is left, or that are found for the user.
+	TaskIds []string `protobuf:"bytes,4,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
+	// The process instances with a variable that holds the user id as a part of something longer.
+	PossibleProcessInstanceIds []string `protobuf:"bytes,5,rep,name=possible_process_instance_ids,json=possibleProcessInstanceIds,proto3" json:"possible_process_instance_ids,omitempty"`
+	// Requested variables that cannot be searched, and why.
+	NotSearched   []string `protobuf:"bytes,6,rep,name=not_searched,json=notSearched,proto3" json:"not_searched,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verification) Reset() {
+	*x = Verification{}
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verification) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verification) ProtoMessage() {}
+
+func (x *Verification) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verification.ProtoReflect.Descriptor instead.
+func (*Verification) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Verification) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Verification) GetClean() bool {
+	if x != nil {
+		return x.Clean
+	}
+	return false
+}
+
+func (x *Verification) GetProcessInstanceIds() []string {
+	if x != nil {
+		return x.ProcessInstanceIds
+	}
+	return nil
+}
+
+func (x *Verification) GetTaskIds() []string {
+	if x != nil {
+		return x.TaskIds
+	}
+	return nil
+}
+
+func (x *Verification) GetPossibleProcessInstanceIds() []string {
+	if x != nil {
+		return x.PossibleProcessInstanceIds
+	}
+	return nil
+}
+
+func (x *Verification) GetNotSearched() []string {
+	if x != nil {
+		return x.NotSearched
+	}
+	return nil
+}
+
+// GetReceiptRequest names a receipt.
+type GetReceiptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id; required.
+	ReceiptId     string `protobuf:"bytes,1,opt,name=receipt_id,json=receiptId,proto3" json:"receipt_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetReceiptRequest) Reset() {
+	*x = GetReceiptRequest{}
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetReceiptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetReceiptRequest) ProtoMessage() {}
+
+func (x *GetReceiptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetReceiptRequest.ProtoReflect.Descriptor instead.
+func (*GetReceiptRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *GetReceiptRequest) GetReceiptId() string {
+	if x != nil {
+		return x.ReceiptId
+	}
+	return ""
+}
+
+// GetReceiptResponse is a receipt.
+type GetReceiptResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The receipt.
+	Receipt       *Receipt `protobuf:"bytes,1,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetReceiptResponse) Reset() {
+	*x = GetReceiptResponse{}
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetReceiptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetReceiptResponse) ProtoMessage() {}
+
+func (x *GetReceiptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetReceiptResponse.ProtoReflect.Descriptor instead.
+func (*GetReceiptResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GetReceiptResponse) GetReceipt() *Receipt {
+	if x != nil {
+		return x.Receipt
+	}
+	return nil
+}
+
+// VerifyErasureRequest names an erasure, and whom it was about: a receipt does not tell.
+type VerifyErasureRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of its receipt; required.
+	ReceiptId string `protobuf:"bytes,1,opt,name=receipt_id,json=receiptId,proto3" json:"receipt_id,omitempty"`
+	// The user id that it was about; empty if it was by ids.
+	UserId string `protobuf:"bytes,2,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// Variables to search for the user id, too.
+	Variables []*WorkflowVariable `protobuf:"bytes,3,rep,name=variables,proto3" json:"variables,omitempty"`
+	// Which of the user id's principals are meant; empty: all of them.
+	PrincipalIds  []string `protobuf:"bytes,4,rep,name=principal_ids,json=principalIds,proto3" json:"principal_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyErasureRequest) Reset() {
+	*x = VerifyErasureRequest{}
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyErasureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyErasureRequest) ProtoMessage() {}
+
+func (x *VerifyErasureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyErasureRequest.ProtoReflect.Descriptor instead.
+func (*VerifyErasureRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *VerifyErasureRequest) GetReceiptId() string {
+	if x != nil {
+		return x.ReceiptId
+	}
+	return ""
+}
+
+func (x *VerifyErasureRequest) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *VerifyErasureRequest) GetVariables() []*WorkflowVariable {
+	if x != nil {
+		return x.Variables
+	}
+	return nil
+}
+
+func (x *VerifyErasureRequest) GetPrincipalIds() []string {
+	if x != nil {
+		return x.PrincipalIds
+	}
+	return nil
+}
+
+// VerifyErasureResponse is the receipt, with the verification.
+type VerifyErasureResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The receipt.
+	Receipt       *Receipt `protobuf:"bytes,1,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyErasureResponse) Reset() {
+	*x = VerifyErasureResponse{}
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyErasureResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyErasureResponse) ProtoMessage() {}
+
+func (x *VerifyErasureResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyErasureResponse.ProtoReflect.Descriptor instead.
+func (*VerifyErasureResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *VerifyErasureResponse) GetReceipt() *Receipt {
+	if x != nil {
+		return x.Receipt
+	}
+	return nil
+}
+
 // ListReceiptsRequest asks for a page of receipts.
 type ListReceiptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1357,7 +1668,7 @@ type ListReceiptsRequest struct {
 
 func (x *ListReceiptsRequest) Reset() {
 	*x = ListReceiptsRequest{}
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[16]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1680,7 @@ func (x *ListReceiptsRequest) String() string {
 func (*ListReceiptsRequest) ProtoMessage() {}
 
 func (x *ListReceiptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[16]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1693,7 @@ func (x *ListReceiptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReceiptsRequest.ProtoReflect.Descriptor instead.
 func (*ListReceiptsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{16}
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListReceiptsRequest) GetPageSize() int32 {
@@ -1412,7 +1723,7 @@ type ListReceiptsResponse struct {
 
 func (x *ListReceiptsResponse) Reset() {
 	*x = ListReceiptsResponse{}
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[17]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1735,7 @@ func (x *ListReceiptsResponse) String() string {
 func (*ListReceiptsResponse) ProtoMessage() {}
 
 func (x *ListReceiptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_userdata_proto_msgTypes[17]
+	mi := &file_cleanup_v1_userdata_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1748,7 @@ func (x *ListReceiptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReceiptsResponse.ProtoReflect.Descriptor instead.
 func (*ListReceiptsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{17}
+	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListReceiptsResponse) GetReceipts() []*Receipt {
@@ -1536,7 +1847,7 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\x15SweepDocumentsRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"F\n" +
 	"\x16SweepDocumentsResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.cleanup.v1.EraseEventR\x05event\"\xdd\x03\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.cleanup.v1.EraseEventR\x05event\"\x9b\x04\n" +
 	"\aReceipt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\frequested_by\x18\x02 \x01(\tR\vrequestedBy\x12;\n" +
@@ -1554,7 +1865,28 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\x04rows\x18\v \x03(\v2\x15.cleanup.v1.TableRowsR\x04rows\x12\x14\n" +
 	"\x05files\x18\f \x03(\tR\x05files\x12\x1a\n" +
 	"\bproblems\x18\r \x03(\tR\bproblems\x12\x14\n" +
-	"\x05sweep\x18\x0e \x01(\bR\x05sweep\"Q\n" +
+	"\x05sweep\x18\x0e \x01(\bR\x05sweep\x12<\n" +
+	"\fverification\x18\x0f \x01(\v2\x18.cleanup.v1.VerificationR\fverification\"\x87\x02\n" +
+	"\fVerification\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05clean\x18\x02 \x01(\bR\x05clean\x120\n" +
+	"\x14process_instance_ids\x18\x03 \x03(\tR\x12processInstanceIds\x12\x19\n" +
+	"\btask_ids\x18\x04 \x03(\tR\ataskIds\x12A\n" +
+	"\x1dpossible_process_instance_ids\x18\x05 \x03(\tR\x1apossibleProcessInstanceIds\x12!\n" +
+	"\fnot_searched\x18\x06 \x03(\tR\vnotSearched\"2\n" +
+	"\x11GetReceiptRequest\x12\x1d\n" +
+	"\n" +
+	"receipt_id\x18\x01 \x01(\tR\treceiptId\"C\n" +
+	"\x12GetReceiptResponse\x12-\n" +
+	"\areceipt\x18\x01 \x01(\v2\x13.cleanup.v1.ReceiptR\areceipt\"\xaf\x01\n" +
+	"\x14VerifyErasureRequest\x12\x1d\n" +
+	"\n" +
+	"receipt_id\x18\x01 \x01(\tR\treceiptId\x12\x17\n" +
+	"\auser_id\x18\x02 \x01(\tR\x06userId\x12:\n" +
+	"\tvariables\x18\x03 \x03(\v2\x1c.cleanup.v1.WorkflowVariableR\tvariables\x12#\n" +
+	"\rprincipal_ids\x18\x04 \x03(\tR\fprincipalIds\"F\n" +
+	"\x15VerifyErasureResponse\x12-\n" +
+	"\areceipt\x18\x01 \x01(\v2\x13.cleanup.v1.ReceiptR\areceipt\"Q\n" +
 	"\x13ListReceiptsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -1568,11 +1900,14 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\n" +
 	"MATCH_WORD\x10\x02\x12\x0e\n" +
 	"\n" +
-	"MATCH_PART\x10\x032\xea\x02\n" +
+	"MATCH_PART\x10\x032\x8d\x04\n" +
 	"\x0fUserDataService\x12Q\n" +
 	"\fFindUserData\x12\x1f.cleanup.v1.FindUserDataRequest\x1a .cleanup.v1.FindUserDataResponse\x12V\n" +
 	"\rEraseUserData\x12 .cleanup.v1.EraseUserDataRequest\x1a!.cleanup.v1.EraseUserDataResponse0\x01\x12Y\n" +
-	"\x0eSweepDocuments\x12!.cleanup.v1.SweepDocumentsRequest\x1a\".cleanup.v1.SweepDocumentsResponse0\x01\x12Q\n" +
+	"\x0eSweepDocuments\x12!.cleanup.v1.SweepDocumentsRequest\x1a\".cleanup.v1.SweepDocumentsResponse0\x01\x12K\n" +
+	"\n" +
+	"GetReceipt\x12\x1d.cleanup.v1.GetReceiptRequest\x1a\x1e.cleanup.v1.GetReceiptResponse\x12T\n" +
+	"\rVerifyErasure\x12 .cleanup.v1.VerifyErasureRequest\x1a!.cleanup.v1.VerifyErasureResponse\x12Q\n" +
 	"\fListReceipts\x12\x1f.cleanup.v1.ListReceiptsRequest\x1a .cleanup.v1.ListReceiptsResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
@@ -1588,7 +1923,7 @@ func file_cleanup_v1_userdata_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_userdata_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cleanup_v1_userdata_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_cleanup_v1_userdata_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_cleanup_v1_userdata_proto_goTypes = []any{
 	(Match)(0),                     // 0: cleanup.v1.Match
 	(Reason_Kind)(0),               // 1: cleanup.v1.Reason.Kind
@@ -1608,10 +1943,15 @@ var file_cleanup_v1_userdata_proto_goTypes = []any{
 	(*SweepDocumentsRequest)(nil),  // 15: cleanup.v1.SweepDocumentsRequest
 	(*SweepDocumentsResponse)(nil), // 16: cleanup.v1.SweepDocumentsResponse
 	(*Receipt)(nil),                // 17: cleanup.v1.Receipt
-	(*ListReceiptsRequest)(nil),    // 18: cleanup.v1.ListReceiptsRequest
-	(*ListReceiptsResponse)(nil),   // 19: cleanup.v1.ListReceiptsResponse
-	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
-	(*LogEntry)(nil),               // 21: cleanup.v1.LogEntry
+	(*Verification)(nil),           // 18: cleanup.v1.Verification
+	(*GetReceiptRequest)(nil),      // 19: cleanup.v1.GetReceiptRequest
+	(*GetReceiptResponse)(nil),     // 20: cleanup.v1.GetReceiptResponse
+	(*VerifyErasureRequest)(nil),   // 21: cleanup.v1.VerifyErasureRequest
+	(*VerifyErasureResponse)(nil),  // 22: cleanup.v1.VerifyErasureResponse
+	(*ListReceiptsRequest)(nil),    // 23: cleanup.v1.ListReceiptsRequest
+	(*ListReceiptsResponse)(nil),   // 24: cleanup.v1.ListReceiptsResponse
+	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
+	(*LogEntry)(nil),               // 26: cleanup.v1.LogEntry
 }
 var file_cleanup_v1_userdata_proto_depIdxs = []int32{
 	2,  // 0: cleanup.v1.FindUserDataRequest.variables:type_name -> cleanup.v1.WorkflowVariable
@@ -1622,34 +1962,43 @@ var file_cleanup_v1_userdata_proto_depIdxs = []int32{
 	0,  // 5: cleanup.v1.Reason.match:type_name -> cleanup.v1.Match
 	2,  // 6: cleanup.v1.EraseUserDataRequest.variables:type_name -> cleanup.v1.WorkflowVariable
 	9,  // 7: cleanup.v1.EraseUserDataResponse.event:type_name -> cleanup.v1.EraseEvent
-	20, // 8: cleanup.v1.EraseEvent.time:type_name -> google.protobuf.Timestamp
+	25, // 8: cleanup.v1.EraseEvent.time:type_name -> google.protobuf.Timestamp
 	11, // 9: cleanup.v1.EraseEvent.instance_erased:type_name -> cleanup.v1.InstanceErased
 	12, // 10: cleanup.v1.EraseEvent.task_erased:type_name -> cleanup.v1.TaskErased
 	13, // 11: cleanup.v1.EraseEvent.file_deleted:type_name -> cleanup.v1.FileDeleted
-	21, // 12: cleanup.v1.EraseEvent.log:type_name -> cleanup.v1.LogEntry
+	26, // 12: cleanup.v1.EraseEvent.log:type_name -> cleanup.v1.LogEntry
 	17, // 13: cleanup.v1.EraseEvent.receipt:type_name -> cleanup.v1.Receipt
 	14, // 14: cleanup.v1.EraseEvent.document_erased:type_name -> cleanup.v1.DocumentErased
 	10, // 15: cleanup.v1.InstanceErased.rows:type_name -> cleanup.v1.TableRows
 	10, // 16: cleanup.v1.TaskErased.rows:type_name -> cleanup.v1.TableRows
 	10, // 17: cleanup.v1.DocumentErased.rows:type_name -> cleanup.v1.TableRows
 	9,  // 18: cleanup.v1.SweepDocumentsResponse.event:type_name -> cleanup.v1.EraseEvent
-	20, // 19: cleanup.v1.Receipt.create_time:type_name -> google.protobuf.Timestamp
-	20, // 20: cleanup.v1.Receipt.end_time:type_name -> google.protobuf.Timestamp
+	25, // 19: cleanup.v1.Receipt.create_time:type_name -> google.protobuf.Timestamp
+	25, // 20: cleanup.v1.Receipt.end_time:type_name -> google.protobuf.Timestamp
 	10, // 21: cleanup.v1.Receipt.rows:type_name -> cleanup.v1.TableRows
-	17, // 22: cleanup.v1.ListReceiptsResponse.receipts:type_name -> cleanup.v1.Receipt
-	3,  // 23: cleanup.v1.UserDataService.FindUserData:input_type -> cleanup.v1.FindUserDataRequest
-	7,  // 24: cleanup.v1.UserDataService.EraseUserData:input_type -> cleanup.v1.EraseUserDataRequest
-	15, // 25: cleanup.v1.UserDataService.SweepDocuments:input_type -> cleanup.v1.SweepDocumentsRequest
-	18, // 26: cleanup.v1.UserDataService.ListReceipts:input_type -> cleanup.v1.ListReceiptsRequest
-	4,  // 27: cleanup.v1.UserDataService.FindUserData:output_type -> cleanup.v1.FindUserDataResponse
-	8,  // 28: cleanup.v1.UserDataService.EraseUserData:output_type -> cleanup.v1.EraseUserDataResponse
-	16, // 29: cleanup.v1.UserDataService.SweepDocuments:output_type -> cleanup.v1.SweepDocumentsResponse
-	19, // 30: cleanup.v1.UserDataService.ListReceipts:output_type -> cleanup.v1.ListReceiptsResponse
-	27, // [27:31] is the sub-list for method output_type
-	23, // [23:27] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	18, // 22: cleanup.v1.Receipt.verification:type_name -> cleanup.v1.Verification
+	25, // 23: cleanup.v1.Verification.time:type_name -> google.protobuf.Timestamp
+	17, // 24: cleanup.v1.GetReceiptResponse.receipt:type_name -> cleanup.v1.Receipt
+	2,  // 25: cleanup.v1.VerifyErasureRequest.variables:type_name -> cleanup.v1.WorkflowVariable
+	17, // 26: cleanup.v1.VerifyErasureResponse.receipt:type_name -> cleanup.v1.Receipt
+	17, // 27: cleanup.v1.ListReceiptsResponse.receipts:type_name -> cleanup.v1.Receipt
+	3,  // 28: cleanup.v1.UserDataService.FindUserData:input_type -> cleanup.v1.FindUserDataRequest
+	7,  // 29: cleanup.v1.UserDataService.EraseUserData:input_type -> cleanup.v1.EraseUserDataRequest
+	15, // 30: cleanup.v1.UserDataService.SweepDocuments:input_type -> cleanup.v1.SweepDocumentsRequest
+	19, // 31: cleanup.v1.UserDataService.GetReceipt:input_type -> cleanup.v1.GetReceiptRequest
+	21, // 32: cleanup.v1.UserDataService.VerifyErasure:input_type -> cleanup.v1.VerifyErasureRequest
+	23, // 33: cleanup.v1.UserDataService.ListReceipts:input_type -> cleanup.v1.ListReceiptsRequest
+	4,  // 34: cleanup.v1.UserDataService.FindUserData:output_type -> cleanup.v1.FindUserDataResponse
+	8,  // 35: cleanup.v1.UserDataService.EraseUserData:output_type -> cleanup.v1.EraseUserDataResponse
+	16, // 36: cleanup.v1.UserDataService.SweepDocuments:output_type -> cleanup.v1.SweepDocumentsResponse
+	20, // 37: cleanup.v1.UserDataService.GetReceipt:output_type -> cleanup.v1.GetReceiptResponse
+	22, // 38: cleanup.v1.UserDataService.VerifyErasure:output_type -> cleanup.v1.VerifyErasureResponse
+	24, // 39: cleanup.v1.UserDataService.ListReceipts:output_type -> cleanup.v1.ListReceiptsResponse
+	34, // [34:40] is the sub-list for method output_type
+	28, // [28:34] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_userdata_proto_init() }
@@ -1672,7 +2021,7 @@ func file_cleanup_v1_userdata_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_userdata_proto_rawDesc), len(file_cleanup_v1_userdata_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

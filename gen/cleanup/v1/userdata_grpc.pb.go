@@ -22,6 +22,8 @@ const (
 	UserDataService_FindUserData_FullMethodName   = "/cleanup.v1.UserDataService/FindUserData"
 	UserDataService_EraseUserData_FullMethodName  = "/cleanup.v1.UserDataService/EraseUserData"
 	UserDataService_SweepDocuments_FullMethodName = "/cleanup.v1.UserDataService/SweepDocuments"
+	UserDataService_GetReceipt_FullMethodName     = "/cleanup.v1.UserDataService/GetReceipt"
+	UserDataService_VerifyErasure_FullMethodName  = "/cleanup.v1.UserDataService/VerifyErasure"
 	UserDataService_ListReceipts_FullMethodName   = "/cleanup.v1.UserDataService/ListReceipts"
 )
 
@@ -48,6 +50,12 @@ type UserDataServiceClient interface {
 	// the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
 	// was started without `--forms-gds-dir` and `--forms-gds-in-database`.
 	SweepDocuments(ctx context.Context, in *SweepDocumentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SweepDocumentsResponse], error)
+	// Returns a receipt. NOT_FOUND: there is none with this id.
+	GetReceipt(ctx context.Context, in *GetReceiptRequest, opts ...grpc.CallOption) (*GetReceiptResponse, error)
+	// Searches again for what an erasure was about, attaches the result to its receipt, and returns that. NOT_FOUND: there is no such
+	// receipt. FAILED_PRECONDITION: the erasure is in progress. INVALID_ARGUMENT: `user_id` is not that of the erasure, is missing, or
+	// is given although the erasure was by ids; a variable without an application or a workflow.
+	VerifyErasure(ctx context.Context, in *VerifyErasureRequest, opts ...grpc.CallOption) (*VerifyErasureResponse, error)
 	// Lists the receipts of erasures and sweeps, newest first.
 	ListReceipts(ctx context.Context, in *ListReceiptsRequest, opts ...grpc.CallOption) (*ListReceiptsResponse, error)
 }
@@ -108,6 +116,26 @@ func (c *userDataServiceClient) SweepDocuments(ctx context.Context, in *SweepDoc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type UserDataService_SweepDocumentsClient = grpc.ServerStreamingClient[SweepDocumentsResponse]
 
+func (c *userDataServiceClient) GetReceipt(ctx context.Context, in *GetReceiptRequest, opts ...grpc.CallOption) (*GetReceiptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetReceiptResponse)
+	err := c.cc.Invoke(ctx, UserDataService_GetReceipt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *userDataServiceClient) VerifyErasure(ctx context.Context, in *VerifyErasureRequest, opts ...grpc.CallOption) (*VerifyErasureResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VerifyErasureResponse)
+	err := c.cc.Invoke(ctx, UserDataService_VerifyErasure_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *userDataServiceClient) ListReceipts(ctx context.Context, in *ListReceiptsRequest, opts ...grpc.CallOption) (*ListReceiptsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListReceiptsResponse)
@@ -141,6 +169,12 @@ type UserDataServiceServer interface {
 	// the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
 	// was started without `--forms-gds-dir` and `--forms-gds-in-database`.
 	SweepDocuments(*SweepDocumentsRequest, grpc.ServerStreamingServer[SweepDocumentsResponse]) error
+	// Returns a receipt. NOT_FOUND: there is none with this id.
+	GetReceipt(context.Context, *GetReceiptRequest) (*GetReceiptResponse, error)
+	// Searches again for what an erasure was about, attaches the result to its receipt, and returns that. NOT_FOUND: there is no such
+	// receipt. FAILED_PRECONDITION: the erasure is in progress. INVALID_ARGUMENT: `user_id` is not that of the erasure, is missing, or
+	// is given although the erasure was by ids; a variable without an application or a workflow.
+	VerifyErasure(context.Context, *VerifyErasureRequest) (*VerifyErasureResponse, error)
 	// Lists the receipts of erasures and sweeps, newest first.
 	ListReceipts(context.Context, *ListReceiptsRequest) (*ListReceiptsResponse, error)
 	mustEmbedUnimplementedUserDataServiceServer()
@@ -161,6 +195,12 @@ func (UnimplementedUserDataServiceServer) EraseUserData(*EraseUserDataRequest, g
 }
 func (UnimplementedUserDataServiceServer) SweepDocuments(*SweepDocumentsRequest, grpc.ServerStreamingServer[SweepDocumentsResponse]) error {
 	return status.Error(codes.Unimplemented, "method SweepDocuments not implemented")
+}
+func (UnimplementedUserDataServiceServer) GetReceipt(context.Context, *GetReceiptRequest) (*GetReceiptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetReceipt not implemented")
+}
+func (UnimplementedUserDataServiceServer) VerifyErasure(context.Context, *VerifyErasureRequest) (*VerifyErasureResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method VerifyErasure not implemented")
 }
 func (UnimplementedUserDataServiceServer) ListReceipts(context.Context, *ListReceiptsRequest) (*ListReceiptsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListReceipts not implemented")
@@ -226,6 +266,42 @@ func _UserDataService_SweepDocuments_Handler(srv interface{}, stream grpc.Server
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type UserDataService_SweepDocumentsServer = grpc.ServerStreamingServer[SweepDocumentsResponse]
 
+func _UserDataService_GetReceipt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetReceiptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(UserDataServiceServer).GetReceipt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: UserDataService_GetReceipt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(UserDataServiceServer).GetReceipt(ctx, req.(*GetReceiptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _UserDataService_VerifyErasure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VerifyErasureRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(UserDataServiceServer).VerifyErasure(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: UserDataService_VerifyErasure_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(UserDataServiceServer).VerifyErasure(ctx, req.(*VerifyErasureRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _UserDataService_ListReceipts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListReceiptsRequest)
 	if err := dec(in); err != nil {
@@ -254,6 +330,14 @@ var UserDataService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FindUserData",
 			Handler:    _UserDataService_FindUserData_Handler,
+		},
+		{
+			MethodName: "GetReceipt",
+			Handler:    _UserDataService_GetReceipt_Handler,
+		},
+		{
+			MethodName: "VerifyErasure",
+			Handler:    _UserDataService_VerifyErasure_Handler,
 		},
 		{
 			MethodName: "ListReceipts",

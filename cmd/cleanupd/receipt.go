@@ -1,0 +1,141 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+//go:embed receipt.html
+var receiptHTML string
+
+// receiptPage is a receipt as a page, for the person's file.
+var receiptPage = template.Must(template.New("receipt").Funcs(template.FuncMap{"ids": orNone, "time": receiptTime}).Parse(receiptHTML))
+
+// receiptTime is a moment on a receipt.
+func receiptTime(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "not yet"
+	}
+	return t.AsTime().Format(time.RFC3339)
+}
+
+func newReceipt(server *target) *cobra.Command {
+	var (
+		page   string
+		output format
+	)
+	cmd := &cobra.Command{
+		Use:     "receipt RECEIPT",
+		Short:   "Show the receipt of an erasure, or write it as a page for the person's file",
+		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
+		Args:    oneReceipt,
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+			answer, err := cleanupv1.NewUserDataServiceClient(conn).GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
+			if err != nil {
+				return err
+			}
+			if page != "" {
+				return writePage(page, answer.GetReceipt())
+			}
+			return output.receipt(cmd.OutOrStdout(), answer.GetReceipt())
+		}),
+	}
+	output.flag(cmd)
+	cmd.Flags().StringVar(&page, "html", "", "write it as a page of HTML to this new file, which a browser prints or saves as PDF")
+	return cmd
+}
+
+// oneReceipt accepts the id of a receipt.
+func oneReceipt(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s takes the id of a receipt, as in cleanupd userdata receipts; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+	}
+	return nil
+}
+
+// writePage writes a receipt to a new file.
+func writePage(name string, r *cleanupv1.Receipt) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the caller's file
+	if err != nil {
+		return err
+	}
+	err = receiptPage.Execute(f, r)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// receipt prints a receipt.
+func (f *format) receipt(w io.Writer, r *cleanupv1.Receipt) error {
+	if *f != asTable {
+		return f.print(w, r, nil)
+	}
+	rows := []row{
+		{"RECEIPT", r.GetId()}, {"requested by", r.GetRequestedBy()}, {"requested at", receiptTime(r.GetCreateTime())}, {"ended at", receiptTime(r.GetEndTime())},
+		{"succeeded", fmt.Sprint(r.GetSucceeded())}, {"process instances", orNone(r.GetProcessInstanceIds())}, {"orphan tasks", orNone(r.GetTaskIds())},
+		{"rows", strings.Trim(rowsText(r.GetRows()), " ()")}, {"files", humanize.Comma(int64(len(r.GetFiles())))}, {"what stayed", orNone(r.GetProblems())},
+	}
+	if v := r.GetVerification(); v != nil {
+		rows = append(rows, row{"verified at", receiptTime(v.GetTime())}, row{"process instances left", orNone(v.GetProcessInstanceIds())}, row{"tasks left", orNone(v.GetTaskIds())},
+			row{"possible process instances", orNone(v.GetPossibleProcessInstanceIds())})
+	}
+	return screenOf(w).printTable(rows)
+}
+
+func newVerify(server *target) *cobra.Command {
+	var (
+		req       cleanupv1.VerifyErasureRequest
+		variables []string
+		output    format
+	)
+	cmd := &cobra.Command{
+		Use:   "verify RECEIPT [USER]",
+		Short: "Search again for what an erasure was about, and attach the result to its receipt",
+		Long: "Search again for what an erasure was about, and attach the result to its receipt. An erasure by a user id is verified by the same\n" +
+			"user id and variables: the receipt holds only a hash of it. The exit status is 1 if something is left.",
+		Example: "  cleanupd userdata verify 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 bob.smith@example.com --variable Claims/apply",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				return nil
+			}
+			return oneReceipt(cmd, args)
+		},
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
+			req.ReceiptId = args[0]
+			if len(args) > 1 {
+				req.UserId = args[1]
+			}
+			if req.Variables, err = parseVariables(variables); err != nil {
+				return err
+			}
+			answer, err := cleanupv1.NewUserDataServiceClient(conn).VerifyErasure(cmd.Context(), &req)
+			if err != nil {
+				return err
+			}
+			if err := output.receipt(cmd.OutOrStdout(), answer.GetReceipt()); err != nil {
+				return err
+			}
+			if v := answer.GetReceipt().GetVerification(); !v.GetClean() {
+				return fmt.Errorf("%d process instances and %d tasks are left", len(v.GetProcessInstanceIds()), len(v.GetTaskIds()))
+			}
+			return nil
+		}),
+	}
+	output.flag(cmd)
+	variablesFlag(cmd.Flags(), &variables)
+	cmd.Flags().StringArrayVar(&req.PrincipalIds, "principal", nil, "which principal of the user id is meant; may be repeated")
+	return cmd
+}
