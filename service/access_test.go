@@ -68,6 +68,9 @@ var calls = []call{
 	{rpc: "UserDataService/FindUserData", role: access.Admin, method: "POST", path: "/v1/userdata:find"},
 	{rpc: "UserDataService/EraseUserData", role: access.Admin, method: "POST", path: "/v1/userdata:erase"},
 	{rpc: "UserDataService/EraseUserData", role: access.Admin, request: &cleanupv1.EraseUserDataRequest{DryRun: true}, method: "POST", path: "/v1/userdata:erase", body: `{"dryRun":true}`},
+	{rpc: "UserDataService/SweepDocuments", role: access.Admin, method: "POST", path: "/v1/userdata:sweep"},
+	{rpc: "UserDataService/VerifyErasure", role: access.Admin, method: "POST", path: "/v1/userdata/receipts/x:verify"},
+	{rpc: "UserDataService/GetReceipt", role: access.Admin, method: "GET", path: "/v1/userdata/receipts/x"},
 	{rpc: "UserDataService/ListReceipts", role: access.Admin, method: "GET", path: "/v1/userdata/receipts"},
 }
 

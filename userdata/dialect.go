@@ -35,7 +35,7 @@ type dialect interface {
 	// searched.
 	holds(c column) (condition, value string, ok bool)
 
-	// lacking are the tables of some that do not exist, or that cannot be worked on.
+	// lacking are the tables of some that do not exist.
 	lacking(ctx context.Context, tx *transaction, tables []string) ([]string, error)
 	// columns are those of the tables of a list that exist where tb_process_instance does, in their order.
 	columns(ctx context.Context, tx *transaction, tables []string) ([]column, error)

@@ -143,7 +143,7 @@ func (f *Forms) Migrate(ctx context.Context) error {
 
 // identify reads which database this is, and that the other tables are there.
 func (f *Forms) identify(ctx context.Context) (identity string, err error) {
-	err = f.db.QueryRowContext(ctx, fmt.Sprintf("SELECT i.identity FROM %s i LEFT JOIN %s e ON e.epoch < 0 LEFT JOIN %s j ON j.entry < 0", f.own("identity"), f.own("erasure"), f.own("journal"))).Scan(&identity)
+	err = f.db.QueryRowContext(ctx, fmt.Sprintf("SELECT i.identity FROM %s i LEFT JOIN %s e ON e.erasure_id = i.identity LEFT JOIN %s j ON j.erasure_id = i.identity", f.own("identity"), f.own("erasure"), f.own("journal"))).Scan(&identity)
 	return identity, err
 }
 

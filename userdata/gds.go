@@ -38,11 +38,29 @@ func (d document) stays() Event {
 	return logged(severity.Error, fmt.Sprintf("document %s stays: it, or a marker of it, is no regular file; find out what it is, remove it, and erase again", d.name))
 }
 
+// eachFile calls fn for everything in a folder and its subfolders that is no folder. Links are not followed. A subfolder that cannot be
+// read, or is nested too deep, ends it; one that has vanished had nothing, nor has the file system's own lost+found.
+func eachFile(ctx context.Context, root *os.Root, fn func(name string, entry fs.DirEntry)) error {
+	return fs.WalkDir(directories{ctx, root}, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case name == "lost+found" && entry.IsDir():
+			return fs.SkipDir
+		case name != "." && errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.Count(name, "/") >= mostDepth:
+			return errDeep
+		case !entry.IsDir():
+			fn(name, entry)
+		}
+		return nil
+	})
+}
+
 // walk searches the folder once for the documents that sessions refer to, and reports what it has searched. A
-// document stays if another marker keeps it: markers are named by its guid, whatever folder they are in. Links are not
-// followed, and nothing outside is reached. A subfolder that cannot be read ends the walk, since a marker in it may
-// keep a document, and so does a walk beyond its bounds; one that has vanished had none, nor has the file system's own
-// lost+found.
+// document stays if another marker keeps it: markers are named by its guid, whatever folder they are in. A subfolder that cannot be
+// read ends the walk, since a marker in it may keep a document, and so does a walk beyond its bounds.
 func walk(ctx context.Context, root *os.Root, sessions []string) (documents []document, told Event, err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, mostTime, errSlow)
 	defer stop()
@@ -54,27 +72,15 @@ func walk(ctx context.Context, root *os.Root, sessions []string) (documents []do
 		linked = map[string]bool{}   // the paths of documents with a marker that is no regular file
 		sought = set(sessions)
 	)
-	err = fs.WalkDir(directories{ctx, root}, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case name == "lost+found" && entry.IsDir():
-			return fs.SkipDir
-		case name != "." && errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case entry.IsDir() && strings.Count(name, "/") >= mostDepth:
-			return errDeep
-		}
-		if !entry.IsDir() {
-			looked++
-		}
+	err = eachFile(ctx, root, func(name string, entry fs.DirEntry) {
+		looked++
 		guid, session, ok := marker(entry.Name())
 		switch {
-		case entry.IsDir() || !ok:
-			return nil
+		case !ok:
+			return
 		case !sought[session]:
 			kept[guid] = true
-			return nil
+			return
 		}
 		at := strings.TrimSuffix(name, ".session"+session)
 		linked[at] = linked[at] || !entry.Type().IsRegular()
@@ -82,7 +88,6 @@ func walk(ctx context.Context, root *os.Root, sessions []string) (documents []do
 			order = append(order, at)
 		}
 		found[at] = append(found[at], file{name, []string{session}})
-		return nil
 	})
 	if err != nil {
 		return nil, told, err

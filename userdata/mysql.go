@@ -120,25 +120,9 @@ func (d mysqlDialect) holds(c column) (condition, value string, ok bool) {
 	return "", "", false
 }
 
-// lacking implements dialect.
+// lacking implements dialect. It fails if a user may not see whether there is a table, or if it will not do: what is in it would stay, or
+// could not be rolled back.
 func (d mysqlDialect) lacking(ctx context.Context, tx *transaction, tables []string) (missing []string, err error) {
-	engines, err := d.engines(ctx, tx, tables)
-	for _, name := range tables {
-		switch engine, there := engines[name]; {
-		case !there:
-			missing = append(missing, name)
-		case engine != innoDB:
-			missing = append(missing, fmt.Sprintf("%s (as %s: what is deleted of %s cannot be rolled back)", name, innoDB, engine))
-		}
-	}
-	return missing, err
-}
-
-// innoDB is the engine with transactions.
-const innoDB = "InnoDB"
-
-// engines are those of the tables of some that exist. It fails if a user may not see whether one does.
-func (d mysqlDialect) engines(ctx context.Context, tx *transaction, tables []string) (map[string]string, error) {
 	engines := map[string]string{}
 	var name string
 	var engine sql.NullString
@@ -147,33 +131,32 @@ func (d mysqlDialect) engines(ctx context.Context, tx *transaction, tables []str
 		return nil, err
 	}
 	for _, name := range tables {
-		if _, there := engines[name]; there {
+		switch engine, there := engines[name]; {
+		case there && engine != "InnoDB":
+			return nil, fmt.Errorf("%w that can be worked on: %s is not InnoDB, and what is deleted of %s cannot be rolled back", ErrNotForms, name, engine)
+		case there:
 			continue
 		}
 		_, err := tx.exec(ctx, "SELECT 1 FROM "+d.quote(name)+" LIMIT 0", nil)
-		if err == nil {
-			return nil, fmt.Errorf("%s is a view: what is in it would stay", name)
-		}
-		if !isMySQL(err, mysqlNoTable) {
+		switch {
+		case err == nil:
+			return nil, fmt.Errorf("%w that can be worked on: %s is a view, and what is in it would stay", ErrNotForms, name)
+		case !isMySQL(err, mysqlNoTable):
 			return nil, fmt.Errorf("whether there is a table %s cannot be told, and what is in it would stay: %w", name, err)
 		}
+		missing = append(missing, name)
 	}
-	return engines, nil
+	return missing, nil
 }
 
 func (d mysqlDialect) columns(ctx context.Context, tx *transaction, tables []string) (list []column, err error) {
-	engines, err := d.engines(ctx, tx, tables)
+	tables, err = there(ctx, tx, tables)
 	if err != nil {
 		return nil, err
 	}
-	for name, engine := range engines {
-		if engine != innoDB {
-			return nil, fmt.Errorf("%s is not %s: what is deleted of %s cannot be rolled back", name, innoDB, engine)
-		}
-	}
 	var c column
 	err = tx.each(ctx, "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name IN (@tables) ORDER BY table_name, ordinal_position",
-		args{"tables": slices.Sorted(maps.Keys(engines))}, []any{&c.Table, &c.Name, &c.Type}, func() {
+		args{"tables": tables}, []any{&c.Table, &c.Name, &c.Type}, func() {
 			c.Quoted, c.Type = d.quote(c.Table), strings.ToLower(c.Type)
 			c.Number = slices.Contains(mysqlNumbers, c.Type) || slices.Contains(mysqlFloats, c.Type)
 			if strings.EqualFold(c.Name, instanceColumn) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // remover deletes rows, or counts what it would delete.
@@ -126,36 +127,31 @@ func (r *remover) tasks(ctx context.Context, g *removal, items map[int64]int64, 
 	return r.removeFor(ctx, g, of, doomed{"tb_task", "r.id IN (@ids) AND r.process_instance_id IN (@instances)", "r.id"}, args{"ids": ids, "instances": instances})
 }
 
+// formData removes the form data of tasks, and adds the sessions of the documents of just that, whatever came a moment before.
+func (r *remover) formData(ctx context.Context, g *removal, items map[int64]int64) error {
+	ids := slices.Sorted(maps.Keys(items))
+	counts, err := r.remove(ctx, doomed{"tb_form_data", "r.task_id IN (@ids)", "concat(r.id, ' ', r.task_id)"}, args{"ids": ids})
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		fd, task, _ := strings.Cut(key, " ")
+		item := items[idOf(task)]
+		g.add("tb_form_data", item, counts[key])
+		g.sessions = append(g.sessions, session{"_wftask" + fd, item}, session{"_wftaskformid" + fd, item})
+	}
+	for _, task := range ids { // attachments need no form data
+		g.sessions = append(g.sessions, session{fmt.Sprintf("_wfattach%d", task), items[task]})
+	}
+	return nil
+}
+
 // locking is how a statement ends that reads what decides what is deleted.
 func (r *remover) locking() string {
 	if r.dry {
 		return ""
 	}
 	return r.tx.locking()
-}
-
-// formData removes the form data of tasks, and adds the sessions of their documents. It deletes exactly what it has read: form data
-// that came a moment later would otherwise be deleted without its documents.
-func (r *remover) formData(ctx context.Context, g *removal, items map[int64]int64) error {
-	ids := slices.Sorted(maps.Keys(items))
-	var data, of []int64
-	var fd, task int64
-	if err := r.tx.each(ctx, "SELECT id, task_id FROM tb_form_data WHERE task_id IN (@ids)"+r.locking(), args{"ids": ids}, []any{&fd, &task}, func() {
-		data, of = append(data, fd), append(of, items[task])
-	}); err != nil {
-		return fmt.Errorf("tb_form_data: %w", err)
-	}
-	taskOf := func(task int64) int64 { return items[task] }
-	if err := r.removeFor(ctx, g, taskOf, doomed{"tb_form_data", "r.task_id IN (@ids) AND r.id IN (@data)", "r.task_id"}, args{"ids": ids, "data": data}); err != nil {
-		return err
-	}
-	for i, fd := range data {
-		g.sessions = append(g.sessions, session{fmt.Sprintf("_wftask%d", fd), of[i]}, session{fmt.Sprintf("_wftaskformid%d", fd), of[i]})
-	}
-	for _, task := range ids { // attachments need no form data
-		g.sessions = append(g.sessions, session{fmt.Sprintf("_wfattach%d", task), items[task]})
-	}
-	return nil
 }
 
 // sessionsAtOnce is how many sessions' documents are removed by one statement.
@@ -207,23 +203,35 @@ func (r *remover) documentsOf(ctx context.Context, g *removal, sessions []sessio
 	if err := remove(doomed{"tb_dm_session_reference", r.tx.among("r.sessionid", "@list"), "r.sessionid"}, ids, of); err != nil {
 		return err
 	}
-	chunks := r.tx.among("r.documentid", "@list")
-	if !r.dry { // of the references that are left none may be to it
-		chunks += " AND NOT EXISTS (SELECT 1 FROM tb_dm_session_reference AS o WHERE " + r.tx.same("o.documentid", "r.documentid") + ")"
-	}
-	if err := remove(doomed{"tb_dm_chunk", chunks, "r.documentid"}, free, docs); err != nil {
+	counts, err := r.unreferenced(ctx, free)
+	if err != nil {
 		return err
 	}
-	if !r.dry { // without its references nobody would find it again
-		left, err := r.tx.texts(ctx, "SELECT r.documentid FROM tb_dm_chunk AS r WHERE "+chunks+" LIMIT 1", args{"list": free})
-		if err == nil && len(left) > 0 {
-			err = errKept
-		}
-		if err != nil {
-			return fmt.Errorf("tb_dm_chunk: %w", err)
-		}
+	for document, n := range counts {
+		g.add("tb_dm_chunk", docs[document], n)
 	}
 	return remove(doomed{"tb_dm_deletion", r.tx.among("r.sessionid", "@list"), "r.sessionid"}, ids, of)
+}
+
+// unreferenced removes the chunks of documents whose references were removed, unless there are others by now, and counts them by document.
+func (r *remover) unreferenced(ctx context.Context, documents []string) (map[string]int64, error) {
+	const table = "tb_dm_chunk"
+	where, a := r.tx.among("r.documentid", "@documents"), args{"documents": documents}
+	if !r.dry {
+		where += " AND NOT EXISTS (SELECT 1 FROM tb_dm_session_reference AS o WHERE " + r.tx.same("o.documentid", "r.documentid") + ")"
+	}
+	counts, err := r.remove(ctx, doomed{table, where, "r.documentid"}, a)
+	if err != nil || r.dry {
+		return counts, err
+	}
+	left, err := r.tx.texts(ctx, "SELECT r.documentid FROM "+table+" AS r WHERE "+where+" LIMIT 1", a)
+	if err == nil && len(left) > 0 { // without its references nobody would find it again
+		err = errKept
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", table, err)
+	}
+	return counts, nil
 }
 
 // workflowTable is what the names of workflows' tables look like. No other one is touched, whatever the data says.

@@ -118,18 +118,9 @@ func (r *remover) sweep(ctx context.Context, ids []string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	where := r.tx.among("r.documentid", "@documents")
-	if !r.dry {
-		where += " AND NOT EXISTS (SELECT 1 FROM tb_dm_session_reference AS o WHERE " + r.tx.same("o.documentid", "r.documentid") + ")"
-	}
-	chunks, err := r.remove(ctx, doomed{"tb_dm_chunk", where, "r.documentid"}, a)
+	chunks, err := r.unreferenced(ctx, list)
 	if err != nil {
 		return nil, err
-	}
-	if !r.dry {
-		if left, err := r.tx.texts(ctx, "SELECT r.documentid FROM tb_dm_chunk AS r WHERE "+where+" LIMIT 1", a); err != nil || len(left) > 0 {
-			return nil, errors.Join(err, errKept)
-		}
 	}
 	done := &entry{Rows: Rows{}}
 	for _, id := range list {
@@ -210,19 +201,10 @@ func (e *erasure) sweepFolder(ctx context.Context) (failed bool, err error) {
 // staleFiles are the stale documents in a folder.
 func (d *Database) staleFiles(ctx context.Context, root *os.Root) (list []document, err error) {
 	named := map[string]bool{}
-	if err := fs.WalkDir(directories{ctx, root}, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case name == "lost+found" && entry.IsDir():
-			return fs.SkipDir
-		case name != "." && errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		}
-		if _, session, ok := marker(entry.Name()); ok && !entry.IsDir() {
+	if err := eachFile(ctx, root, func(_ string, entry fs.DirEntry) {
+		if _, session, ok := marker(entry.Name()); ok {
 			named[session] = true
 		}
-		return nil
 	}); err != nil {
 		return nil, err
 	}

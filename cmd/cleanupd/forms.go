@@ -122,6 +122,7 @@ func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (
 		return nil, fmt.Errorf("the Forms database: %w", err)
 	}
 	s.postgres.ConnConfig.Tracer = tracer
+	s.postgres.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec // statements hold their lists: none is worth keeping
 	if s.pool, err = pgxpool.NewWithConfig(ctx, s.postgres); err != nil {
 		return nil, err
 	}

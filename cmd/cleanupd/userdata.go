@@ -236,8 +236,8 @@ func newSweep(server *target) *cobra.Command {
 		}),
 	}
 	output.flag(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, show what would be deleted")
-	cmd.Flags().BoolVar(&yes, "yes", false, "delete without asking")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, show what would be erased")
+	cmd.Flags().BoolVar(&yes, "yes", false, "erase without asking")
 	return cmd
 }
 
