@@ -86,7 +86,7 @@ func (f *format) receipt(w io.Writer, r *cleanupv1.Receipt) error {
 	rows := []row{
 		{"RECEIPT", r.GetId()}, {"requested by", r.GetRequestedBy()}, {"requested at", receiptTime(r.GetCreateTime())}, {"ended at", receiptTime(r.GetEndTime())},
 		{"succeeded", fmt.Sprint(r.GetSucceeded())}, {"process instances", orNone(r.GetProcessInstanceIds())}, {"orphan tasks", orNone(r.GetTaskIds())},
-		{"rows", strings.Trim(rowsText(r.GetRows()), " ()")}, {"files", humanize.Comma(int64(len(r.GetFiles())))}, {"what stayed", orNone(r.GetProblems())},
+		{"rows", strings.TrimSuffix(strings.TrimPrefix(rowsText(r.GetRows()), " (rows: "), ")")}, {"files", humanize.Comma(int64(len(r.GetFiles())))}, {"what stayed", orNone(r.GetProblems())},
 	}
 	if v := r.GetVerification(); v != nil {
 		rows = append(rows, row{"verified at", receiptTime(v.GetTime())}, row{"process instances left", orNone(v.GetProcessInstanceIds())}, row{"tasks left", orNone(v.GetTaskIds())},
