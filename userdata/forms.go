@@ -113,8 +113,8 @@ func (f *Forms) Migrate(ctx context.Context) error {
 		f.identity, err = f.identify(ctx)
 		return err
 	}
-	if identify() == nil {
-		return nil
+	if err := identify(); err == nil || f.lost(err) {
+		return err
 	}
 	create := func() error {
 		for _, statement := range f.schema() {

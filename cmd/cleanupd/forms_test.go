@@ -1,9 +1,35 @@
 package main
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 )
+
+// A MySQL database that is not there is waited for, and told as what it is, without its password.
+func TestMySQLThatIsAway(t *testing.T) {
+	t.Parallel()
+	const away = "mysql://forms:PLANTED@127.0.0.1:1/forms"
+	code, _, errs := cleanupd(t, "migrate", "--forms-database-url", away)
+	if code != 1 || !strings.Contains(errs, "the Forms database: dial tcp 127.0.0.1:1") || strings.Contains(errs, "own tables") || strings.Contains(errs, "PLANTED") {
+		t.Errorf("%d %s", code, errs)
+	}
+	var log logged
+	log.more = make(chan struct{})
+	tries := 0
+	err := await(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), time.Second, func() error {
+		tries++
+		setup, err := (&formsConfig{databaseURL: away}).check()
+		if err == nil {
+			_, err = setup.open(t.Context(), nil, nil)
+		}
+		return err
+	})
+	if err == nil || tries < 2 {
+		t.Errorf("tried %d times: %v", tries, err)
+	}
+}
 
 // What is wrong with the address of a MySQL database is told, and never its password.
 func TestMySQLURL(t *testing.T) {

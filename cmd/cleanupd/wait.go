@@ -9,6 +9,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // await calls connect until the database that it connects to is there, has refused it, or patience has run out. Why it waits is logged
@@ -20,12 +22,11 @@ func await(ctx context.Context, log *slog.Logger, patience time.Duration, connec
 	told := map[string]bool{}
 	_, err := backoff.Retry(ctx, func() (any, error) {
 		err := connect()
-		var away *pgconn.ConnectError
 		var refused *pgconn.PgError
 		switch {
 		case err == nil:
 			return nil, nil
-		case !errors.As(err, &away), errors.As(err, &refused) && pgerrcode.IsInvalidAuthorizationSpecification(refused.Code):
+		case !userdata.Lost(err), errors.As(err, &refused) && pgerrcode.IsInvalidAuthorizationSpecification(refused.Code):
 			return nil, backoff.Permanent(err)
 		case !told[err.Error()]:
 			told[err.Error()] = true
