@@ -1,6 +1,7 @@
 package userdata_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +11,11 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/userdata"
+)
+
+var (
+	seeds     = flag.Uint64("seeds", 8, "how many random databases TestRandomDatabases makes, on each engine and for each document storage")
+	firstSeed = flag.Uint64("first-seed", 0, "the first of them")
 )
 
 // all are all variables of the workflows.
@@ -107,11 +113,13 @@ func (f *forms) mixAssignments(seed uint64) {
 
 // On random databases a person's data is found and erased, and nothing else: row by row and file by file.
 func TestRandomDatabases(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(12) {
+	onBoth(t, testRandomDatabases)
+}
+
+func testRandomDatabases(t *testing.T, on engine) {
+	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
 		for _, inFiles := range []bool{false, true} {
-			on := []engine{onPostgres, onMySQL}[seed%2]
-			t.Run(fmt.Sprintf("%s, seed %d, in files %t", on, seed, inFiles), func(t *testing.T) {
+			t.Run(fmt.Sprintf("seed %d, in files %t", seed, inFiles), func(t *testing.T) {
 				t.Parallel()
 				f := newFormsOn(t, on, seed, 60, inFiles)
 				f.mixAssignments(seed)
