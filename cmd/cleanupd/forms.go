@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ type formsConfig struct {
 }
 
 func (c *formsConfig) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.databaseURL, "forms-database-url", "", "the database of an AEM Forms server, in which user data is found and erased: mysql://USER:PASSWORD@HOST:3306/DATABASE?tls=true (MySQL 8, MariaDB) or postgres://USER@HOST/DATABASE; without it UserDataService refuses every call")
+	f.StringVar(&c.databaseURL, "forms-database-url", "", "the database of an AEM Forms server, in which user data is found and erased: mysql://USER@HOST:3306/DATABASE?tls=true&password-file=FILE (MySQL 8, MariaDB) or postgres://USER@HOST/DATABASE; without it UserDataService refuses every call")
 	f.StringVar(&c.folder, "forms-gds-dir", "", "the folder of its document storage (GDS)")
 	f.BoolVar(&c.inDatabase, "forms-gds-in-database", false, "its document storage is in the database")
 	f.StringVar(&c.serverURL, "forms-server-url", "", "the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager (http only without a password, or on this machine; redirects are not followed), which terminates and purges process instances; without it only the database is changed: do that only while the Forms server is shut down")
@@ -150,13 +151,19 @@ func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 			c.Net, c.Addr = "unix", value
 		case "ssl-ca":
 			authority = value
+		case "password-file":
+			text, err := os.ReadFile(value)
+			if err != nil {
+				return nil, usagef("%s: the password file: %w", flag, err)
+			}
+			c.Passwd = strings.TrimRight(string(text), "\r\n")
 		case "tls":
 			if !slices.Contains([]string{"true", "false", "skip-verify", "preferred"}, value) {
 				return nil, usagef("%s: tls is true, false, preferred or skip-verify", flag)
 			}
 			c.TLSConfig = value
 		default:
-			return nil, usagef("%s: there is no parameter %.32q: socket, tls and ssl-ca are known", flag, name)
+			return nil, usagef("%s: there is no parameter %.32q: socket, tls, ssl-ca and password-file are known", flag, name)
 		}
 	}
 	switch {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +50,7 @@ func TestMySQLURL(t *testing.T) {
 		"mysql://forms:PLANTED@db.example/forms?tls=yes":             "tls is true, false, preferred or skip-verify",
 		"mysql://forms:PLANTED@db.example/forms?sslmode=require":     `no parameter "sslmode"`,
 		"mysql://forms:PLANTED@db.example/forms?ssl-ca=x&tls=false":  "ssl-ca needs tls=true",
+		"mysql://forms@db.example/forms?password-file=/nowhere":      "the password file",
 		"mysql://forms:PLANTED@db.example/forms?ssl-ca=/nowhere.pem": "ssl-ca",
 		"mysqls://forms:PLANTED@db.example/forms":                    "mysql://USER@HOST/DATABASE",
 	} {
@@ -58,6 +61,13 @@ func TestMySQLURL(t *testing.T) {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "NTED")):
 			t.Errorf("%s: %v", url, err)
 		}
+	}
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("from a file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if setup, err := (&formsConfig{databaseURL: "mysql://forms@db.example/forms?password-file=" + file}).check(); err != nil || setup.mysql.Passwd != "from a file" {
+		t.Errorf("%+v %v", setup, err)
 	}
 	setup, err := (&formsConfig{databaseURL: "mysql://forms:s%2Fcret@db.example/forms?tls=true"}).check()
 	if err != nil || setup.mysql.Passwd != "s/cret" || setup.mysql.Addr != "db.example:3306" || setup.mysql.DBName != "forms" || setup.mysql.TLSConfig != "true" {
