@@ -109,6 +109,9 @@ func ownTables(d dialect, id, text string) []string {
 // Migrate creates the service's own tables where they do not exist: in the schema cleanupd of PostgreSQL, with the prefix cleanupd_ in
 // MySQL. If there is nothing to do it needs no right to create anything.
 func (f *Forms) Migrate(ctx context.Context) error {
+	if err := f.db.PingContext(ctx); err != nil {
+		return fmt.Errorf("cannot connect: %w", err)
+	}
 	identify := func() (err error) {
 		f.identity, err = f.identify(ctx)
 		return err

@@ -14,7 +14,7 @@ func TestMySQLThatIsAway(t *testing.T) {
 	t.Parallel()
 	const away = "mysql://forms:PLANTED@127.0.0.1:1/forms"
 	code, _, errs := cleanupd(t, "migrate", "--forms-database-url", away)
-	if code != 1 || !strings.Contains(errs, "the Forms database: dial tcp 127.0.0.1:1") || strings.Contains(errs, "own tables") || strings.Contains(errs, "PLANTED") {
+	if code != 1 || !strings.Contains(errs, "the Forms database: cannot connect: dial tcp 127.0.0.1:1") || strings.Contains(errs, "own tables") || strings.Contains(errs, "PLANTED") {
 		t.Errorf("%d %s", code, errs)
 	}
 	var log logged
