@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service"
 )
 
 //go:embed receipt.html
@@ -137,5 +139,38 @@ func newVerify(server *target) *cobra.Command {
 	output.flag(cmd)
 	variablesFlag(cmd.Flags(), &variables)
 	cmd.Flags().StringArrayVar(&req.PrincipalIds, "principal", nil, "which principal of the user id is meant; may be repeated")
+	return cmd
+}
+
+func newReceipts(server *target) *cobra.Command {
+	var (
+		limit  int32
+		output format
+	)
+	cmd := &cobra.Command{
+		Use:     "receipts",
+		Short:   "List the receipts of erasures, newest first",
+		Example: "  cleanupd userdata receipts\n  cleanupd userdata receipts -o json | jq '.receipts[0]'",
+		Args:    noArguments,
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
+			client := cleanupv1.NewUserDataServiceClient(conn)
+			out, err := list(limit, service.MaxReceipts, func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
+				page, err := client.ListReceipts(cmd.Context(), &cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token})
+				return page, len(page.GetReceipts()), err
+			})
+			if err != nil {
+				return err
+			}
+			defer tellOfMore(cmd.ErrOrStderr(), out)
+			rows := []row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
+			for _, r := range out.GetReceipts() {
+				rows = append(rows, row{r.GetId(), r.GetCreateTime().AsTime().Format(time.RFC3339), r.GetRequestedBy(), strconv.Itoa(len(r.GetProcessInstanceIds())),
+					strconv.Itoa(len(r.GetTaskIds())), strconv.Itoa(len(r.GetFiles())), strconv.FormatBool(r.GetSucceeded())})
+			}
+			return output.print(cmd.OutOrStdout(), out, rows)
+		}),
+	}
+	output.flag(cmd)
+	limitFlag(cmd.Flags(), &limit)
 	return cmd
 }

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+func newSweep(server *target) *cobra.Command {
+	var (
+		yes, dryRun bool
+		output      format
+	)
+	cmd := &cobra.Command{
+		Use:   "sweep",
+		Short: "Delete the documents of tasks and form data that do not exist",
+		Long: "Show what would be deleted, ask, and delete it: the documents of the document storage whose every session names a task or\n" +
+			"form data that does not exist. A document of any other session is kept. The exit status is 1 if anything was kept.",
+		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
+		Args:    noArguments,
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
+			client := cleanupv1.NewUserDataServiceClient(conn)
+			return preview(cmd, yes, dryRun, "Delete these documents?", func(dryRun bool) (bool, error) {
+				stream, err := client.SweepDocuments(cmd.Context(), &cleanupv1.SweepDocumentsRequest{DryRun: dryRun})
+				return watchErasure(cmd.OutOrStdout(), output, dryRun, stream, err)
+			})
+		}),
+	}
+	output.flag(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, show what would be erased")
+	cmd.Flags().BoolVar(&yes, "yes", false, "erase without asking")
+	return cmd
+}
