@@ -13,8 +13,6 @@ import (
 // says how to compare a text exactly, how to delete rows and learn which, what to lock so that nobody adds a reference to a document,
 // and which tables and columns there are.
 type dialect interface {
-	// name is the product's.
-	name() string
 	// parameter is the nth parameter of a statement, from 1.
 	parameter(n int) string
 	// literal is a text in a statement, whatever it holds.

@@ -31,20 +31,31 @@ func (e *erasure) lockFolder(ctx context.Context) error {
 	return err
 }
 
+// openFolder opens the document storage's folder for this erasure alone, and reports what a previous attempt did in it. It returns nil if
+// the folder cannot be opened, which it reports.
+func (e *erasure) openFolder(ctx context.Context) (*os.Root, error) {
+	root, err := os.OpenRoot(e.Folder)
+	if err != nil {
+		return nil, e.tellUnreadable(ctx, err)
+	}
+	if err = e.lockFolder(ctx); err == nil {
+		err = e.recall(ctx, root)
+	}
+	if err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	return root, nil
+}
+
 // files deletes the files of sessions, walking through the folder once. What cannot be deleted is reported, and its sessions are
 // kept for the next attempt.
 func (e *erasure) files(ctx context.Context, sessions []string) error {
-	root, err := os.OpenRoot(e.Folder)
-	if err != nil {
-		return e.tellUnreadable(ctx, err)
+	root, err := e.openFolder(ctx)
+	if err != nil || root == nil {
+		return err
 	}
 	defer func() { _ = root.Close() }()
-	if err := e.lockFolder(ctx); err != nil {
-		return err
-	}
-	if err := e.recall(ctx, root); err != nil {
-		return err
-	}
 	documents, looked, err := walk(ctx, root, sessions)
 	if err != nil {
 		return e.tellUnreadable(ctx, err)
@@ -52,15 +63,23 @@ func (e *erasure) files(ctx context.Context, sessions []string) error {
 	if err := e.tell(ctx, looked); err != nil {
 		return err
 	}
-	var failed []string
-	for chunk := range slices.Chunk(documents, documentsAtOnce) {
-		stuck, err := e.removeFiles(ctx, root, chunk)
+	failed, err := e.removeAll(ctx, root, documents)
+	if err != nil {
+		return err
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error { return e.forget(ctx, tx, sessions, failed) })
+}
+
+// removeAll deletes the files of documents, some at a time. It returns the sessions of what cannot be deleted.
+func (e *erasure) removeAll(ctx context.Context, root *os.Root, documents []document) (failed []string, err error) {
+	for some := range slices.Chunk(documents, documentsAtOnce) {
+		stuck, err := e.removeFiles(ctx, root, some)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		failed = append(failed, stuck...)
 	}
-	return e.transact(ctx, func(tx pgx.Tx) error { return e.forget(ctx, tx, sessions, failed) })
+	return failed, nil
 }
 
 // unreadable is the event that nothing can be done in the folder.

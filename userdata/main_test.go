@@ -82,9 +82,6 @@ func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles boo
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := userdata.Migrate(t.Context(), conn.Conn()); err != nil {
-		t.Fatal(err)
-	}
 	switch on {
 	case onPostgres:
 		f.db = f.record
@@ -98,11 +95,25 @@ func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles boo
 		err = f.data.LoadMySQL(t.Context(), db.DB, f.folder)
 		f.config.Forms = openMySQL(t, db.Config("root"))
 	}
-	if err := errors.Join(err, f.config.Forms.Migrate(t.Context())); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	f.Database = userdata.New(f.config)
+	f.open()
 	return f
+}
+
+// open creates the service's own tables, of the record and in the Forms database, and makes the database to work on.
+func (f *forms) open() {
+	f.t.Helper()
+	conn, err := f.record.Acquire(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := errors.Join(userdata.Migrate(f.t.Context(), conn.Conn()), f.config.Forms.Migrate(f.t.Context())); err != nil {
+		f.t.Fatal(err)
+	}
+	f.Database = userdata.New(f.config)
 }
 
 // openPostgres is a Forms database of PostgreSQL.

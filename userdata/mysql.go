@@ -51,8 +51,6 @@ const (
 // mysqlDialect is the dialect of MySQL and MariaDB. Its own tables have the prefix cleanupd_.
 type mysqlDialect struct{}
 
-func (mysqlDialect) name() string { return "MySQL" }
-
 func (mysqlDialect) parameter(int) string { return "?" }
 
 // literal is hexadecimal: what a backslash means depends on sql_mode.

@@ -22,23 +22,12 @@ func onServer(t *testing.T, server *localmysql.Server, charset string, seed uint
 	if inFiles {
 		f.folder = t.TempDir()
 	}
-	conn, err := f.record.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
 	f.db.Do(formsdb.MySQLSchema)
 	f.config = userdata.Config{Record: f.record.Pool, Forms: openMySQL(t, db.Config("root")), Folder: f.folder, InDatabase: !inFiles}
 	if err := f.data.LoadMySQL(t.Context(), db.DB, f.folder); err != nil {
 		t.Fatal(err)
 	}
-	if err := userdata.Migrate(t.Context(), conn.Conn()); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.config.Forms.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	f.Database = userdata.New(f.config)
+	f.open()
 	return f
 }
 
@@ -100,19 +89,8 @@ func TestExactlyOnMySQL(t *testing.T) {
 				INSERT INTO tb_dm_chunk VALUES ('doc', 0, ''), ('DOC', 0, ''), ('doc ', 0, ''), ('two', 0, ''), ('other', 0, '');
 				INSERT INTO tb_dm_session_reference VALUES ('doc', '_wfattach15'), ('DOC', '_WFATTACH15'), ('doc ', '_wfattach15 '), ('two', '_wfattach15'), ('two', '_wfattach15 ');
 				INSERT INTO tb_dm_deletion VALUES ('_wfattach15'), ('_WFATTACH15')`)
-			conn, err := f.record.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Release()
 			f.config = userdata.Config{Record: f.record.Pool, Forms: openMySQL(t, db.Config("root")), InDatabase: true}
-			if err := userdata.Migrate(t.Context(), conn.Conn()); err != nil {
-				t.Fatal(err)
-			}
-			if err := f.config.Forms.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			f.Database = userdata.New(f.config)
+			f.open()
 			f.work()
 			query := userdata.Query{UserID: "bob", Variables: []userdata.Variable{{"Loans", "folder/sub/review", ""}}}
 			found := f.find(query)

@@ -25,8 +25,6 @@ func PostgreSQL(pool *pgxpool.Pool) *Forms {
 // postgres is the dialect of PostgreSQL. Its own tables stand in the schema cleanupd.
 type postgres struct{}
 
-func (postgres) name() string { return "PostgreSQL" }
-
 func (postgres) parameter(n int) string { return fmt.Sprintf("$%d", n) }
 
 func (postgres) literal(text string) string {

@@ -87,14 +87,14 @@ func references(ctx context.Context, tx *transaction, condition string, a args) 
 	return documents, err
 }
 
-// stale are the stale documents in the database, in order, with their sessions.
-func stale(ctx context.Context, tx *transaction) (order []string, documents map[string][]string, err error) {
+// stale are the stale documents in the database, in order.
+func stale(ctx context.Context, tx *transaction) ([]string, error) {
 	all, err := references(ctx, tx, "", nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	documents, err = onlyDead(ctx, tx, all)
-	return slices.Sorted(maps.Keys(documents)), documents, err
+	documents, err := onlyDead(ctx, tx, all)
+	return slices.Sorted(maps.Keys(documents)), err
 }
 
 // sweep removes those of some documents from the database that are stale, by what is true in this transaction, and returns what went.
@@ -148,7 +148,7 @@ func (e *erasure) sweep(ctx context.Context) (failed bool, err error) {
 func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 	var ids []string
 	if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
-		ids, _, err = stale(ctx, tx)
+		ids, err = stale(ctx, tx)
 		return err
 	}); err != nil {
 		return false, err
@@ -170,17 +170,11 @@ func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 }
 
 func (e *erasure) sweepFolder(ctx context.Context) (failed bool, err error) {
-	root, err := os.OpenRoot(e.Folder)
-	if err != nil {
-		return true, e.tellUnreadable(ctx, err)
+	root, err := e.openFolder(ctx)
+	if err != nil || root == nil {
+		return root == nil, err
 	}
 	defer func() { _ = root.Close() }()
-	if err := e.lockFolder(ctx); err != nil {
-		return false, err
-	}
-	if err := e.recall(ctx, root); err != nil {
-		return false, err
-	}
 	documents, err := e.staleFiles(ctx, root)
 	if e.endsWork(ctx, err) {
 		return false, err
@@ -188,14 +182,8 @@ func (e *erasure) sweepFolder(ctx context.Context) (failed bool, err error) {
 	if err != nil {
 		return true, e.tellUnreadable(ctx, err)
 	}
-	for some := range slices.Chunk(documents, documentsAtOnce) {
-		stuck, err := e.removeFiles(ctx, root, some)
-		if err != nil {
-			return false, err
-		}
-		failed = failed || len(stuck) > 0
-	}
-	return failed, nil
+	stuck, err := e.removeAll(ctx, root, documents)
+	return len(stuck) > 0, err
 }
 
 // staleFiles are the stale documents in a folder.
@@ -224,7 +212,10 @@ func (d *Database) foretellSweep(ctx context.Context) (events []Event, rows Rows
 	rows = Rows{}
 	if d.InDatabase {
 		err := d.Forms.snapshot(ctx, func(tx *transaction) error {
-			ids, _, err := stale(ctx, tx)
+			ids, err := stale(ctx, tx)
+			if err != nil {
+				return err
+			}
 			for some := range slices.Chunk(ids, documentsAtOnce) {
 				done, err := newRemover(tx, true).sweep(ctx, some)
 				if err != nil {
@@ -233,7 +224,7 @@ func (d *Database) foretellSweep(ctx context.Context) (events []Event, rows Rows
 				events = append(events, done.Events...)
 				rows.add(done.Rows)
 			}
-			return err
+			return nil
 		})
 		return events, rows, err
 	}
