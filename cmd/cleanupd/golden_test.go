@@ -92,6 +92,12 @@ func TestScreens(t *testing.T) {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	db.Do("INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id) VALUES ('mid1', 5000000007, 7, 'spring sale', '" + id[1] + "')")
+	code, out, errs = cleanupd(t, "userdata", "erase", "--orphan-task", "99998", "--yes", "--server", s.grpc)
+	receipt := regexp.MustCompile(`Receipt (\S+)`).FindStringSubmatch(out)
+	if code != 0 || receipt == nil {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	forms.Do("INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach99998')")
 	for _, c := range []struct {
 		name, args string
 		before     func()
@@ -117,6 +123,9 @@ func TestScreens(t *testing.T) {
 		{"erase", "userdata erase --orphan-task 99999 --yes", nothing},
 		{"receipts", "userdata receipts --limit 1", nothing},
 		{"audit", "audit --limit 2", nothing},
+		{"sweep", "userdata sweep --dry-run", nothing},
+		{"receipt", "userdata receipt " + receipt[1], nothing},
+		{"verify", "userdata verify " + receipt[1], nothing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := strings.Fields(c.args)
@@ -132,7 +141,7 @@ func TestScreens(t *testing.T) {
 			default:
 				args = append(args, "--server", s.grpc)
 			}
-			got := &txtar.Archive{Comment: []byte("cleanupd " + strings.ReplaceAll(strings.ReplaceAll(c.args, "§", " "), id[1], "ID") + "\n\n")}
+			got := &txtar.Archive{Comment: []byte("cleanupd " + strings.NewReplacer("§", " ", id[1], "ID", receipt[1], "ID").Replace(c.args) + "\n\n")}
 			for _, width := range []int{0, 60, 120} {
 				c.before()
 				name := strconv.Itoa(width)

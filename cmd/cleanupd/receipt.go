@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -87,8 +88,8 @@ func (f *format) receipt(w io.Writer, r *cleanupv1.Receipt) error {
 	}
 	rows := []row{
 		{"RECEIPT", r.GetId()}, {"requested by", r.GetRequestedBy()}, {"requested at", receiptTime(r.GetCreateTime())}, {"ended at", receiptTime(r.GetEndTime())},
-		{"succeeded", fmt.Sprint(r.GetSucceeded())}, {"process instances", orNone(r.GetProcessInstanceIds())}, {"orphan tasks", orNone(r.GetTaskIds())},
-		{"rows", strings.TrimSuffix(strings.TrimPrefix(rowsText(r.GetRows()), " (rows: "), ")")}, {"files", humanize.Comma(int64(len(r.GetFiles())))}, {"what stayed", orNone(r.GetProblems())},
+		{"all erased", fmt.Sprint(r.GetSucceeded())}, {"process instances", orNone(r.GetProcessInstanceIds())}, {"orphan tasks", orNone(r.GetTaskIds())},
+		{"rows", cmp.Or(strings.TrimSuffix(strings.TrimPrefix(rowsText(r.GetRows()), " (rows: "), ")"), "none")}, {"files", humanize.Comma(int64(len(r.GetFiles())))}, {"what stayed", orNone(r.GetProblems())},
 	}
 	if v := r.GetVerification(); v != nil {
 		rows = append(rows, row{"verified at", receiptTime(v.GetTime())}, row{"process instances left", orNone(v.GetProcessInstanceIds())}, row{"tasks left", orNone(v.GetTaskIds())},
