@@ -36,6 +36,12 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 			TableBytesAfter: s.TableBytesAfter, IndexBytesAfter: s.IndexBytesAfter, DeadBytes: s.DeadBytes, FreeBytes: s.FreeBytes,
 		})
 	}
+	for _, p := range t.Preview {
+		out.Preview = append(out.Preview, &cleanupv1.TablePreview{
+			Table: p.Table, Action: cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(p.Action)]), Rows: p.Rows, RowsTotal: p.RowsTotal, Bytes: p.Bytes,
+			Tables: p.Tables, Names: p.Names, Oldest: moment(p.Oldest), Newest: moment(p.Newest), Sample: p.Sample, Rule: p.Rule, Remarks: p.Remarks,
+		})
+	}
 	return out
 }
 

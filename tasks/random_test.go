@@ -15,6 +15,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
@@ -41,6 +42,10 @@ func TestRandomDatabases(t *testing.T) {
 			original := m.keys()
 			m.run()
 			want := m.contents(original)
+			foreseen := newJournal(db)
+			if err := runWith(t, foreseen, func(c *execute.Config) { c.DryRun, c.Include = true, m.include }); err != nil {
+				t.Fatal(err)
+			}
 			for _, which := range []string{"first", "second"} {
 				j := newJournal(db)
 				if which == "first" && rng.IntN(2) == 0 { // the worker dies at some batch, and another continues
@@ -59,6 +64,9 @@ func TestRandomDatabases(t *testing.T) {
 						t.Errorf("task %s is %s: %s", task, state, j.problems[task])
 					}
 				}
+				if which == "first" {
+					compareForeseen(t, foreseen, j)
+				}
 				compare(t, which, contents(t, db, m, original), want)
 				compare(t, which, leftovers(db), m.left)
 				var sum [4]int64
@@ -76,6 +84,27 @@ func TestRandomDatabases(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// compareForeseen compares what a dry run counted of each task, and of each table, with what the run did.
+func compareForeseen(t *testing.T, foreseen, done *journal) {
+	t.Helper()
+	for _, what := range tasks.Pipeline {
+		name := what.Name
+		if done.stays["lists-to-delete"].Kept > 0 && slices.Contains([]string{"lists-to-delete", "workflow-instances", "orphan-work-tables"}, name) {
+			continue // a foreign key kept a list, which no reading tells
+		}
+		if got, want := [2]int64{foreseen.deleted[name], foreseen.updated[name]}, [2]int64{done.deleted[name], done.updated[name]}; got != want {
+			t.Errorf("%s: a dry run foresaw %d rows and relations deleted, and rows updated; the run did %d", name, got, want)
+		}
+		var sums [3]int64
+		for _, p := range foreseen.previews[name] {
+			sums[0], sums[1], sums[2] = sums[0]+p.Tables, sums[1]+map[execute.Action]int64{execute.Delete: p.Rows}[p.Action], sums[2]+map[execute.Action]int64{execute.Update: p.Rows}[p.Action]
+		}
+		if want := [2]int64{foreseen.deleted[name], foreseen.updated[name]}; [2]int64{sums[0] + sums[1], sums[2]} != want {
+			t.Errorf("%s: the tables of its preview add up to %d, not %d", name, sums, want)
+		}
 	}
 }
 

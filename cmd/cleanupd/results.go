@@ -34,7 +34,7 @@ func (s *screen) printResults(r *cleanupv1.Run) error {
 	}
 	fmt.Fprintln(s)
 	space := spaces(r)
-	err := errors.Join(s.printTable(rows), s.printSpace(space))
+	err := errors.Join(s.printTable(rows), s.printSpace(space), s.printPreview(r))
 	fmt.Fprintf(s, "\n%s\n", total(r, space))
 	fmt.Fprintf(s, "Run %s %s.%s\n", r.GetId(), s.painted(word(r.GetState())), dry)
 	return err

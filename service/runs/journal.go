@@ -291,9 +291,9 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 			return nil, err
 		}
 		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, detail = $6, rows_refused = $7, rows_locked = $8, rows_kept = $9, rows_bound = $10, tables_left = $11,
-				end_time = clock_timestamp()
+				preview = $12, end_time = clock_timestamp()
 			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`,
-			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), o.Problem, o.Detail}, leftArgs(o.Left))...); err != nil {
+			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), o.Problem, o.Detail}, leftArgs(o.Left), []any{o.Preview})...); err != nil {
 			return nil, err
 		}
 		if run, err = get(ctx, tx, j.claim.id); err != nil {

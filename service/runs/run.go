@@ -74,6 +74,8 @@ type Result struct {
 	TablesLeft  int64 `json:",omitempty"`
 	// Detail says in words what the task left, or why it was not run; empty: neither.
 	Detail string `json:",omitempty"`
+	// Preview is what a dry run foresees, table by table.
+	Preview []execute.TablePreview `json:",omitempty"`
 }
 
 // Result is the account of the task of this name; nil when there is none.

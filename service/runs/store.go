@@ -30,13 +30,14 @@ FROM cleanupd.run AS r `
 // View is how much of a run is read.
 type View string
 
-// Full has the tables that a task deleted from, or made smaller; Basic leaves them out.
+// Full has the tables that a task deleted from, or made smaller, or would have; Basic leaves them out.
 const (
-	Basic View = "NULL::json"
+	Basic View = "NULL::json, NULL::json"
 	Full  View = `(SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted, 'TableBytesBefore', table_bytes_before, 'IndexBytesBefore', index_bytes_before,
       'TableBytesAfter', table_bytes_after, 'IndexBytesAfter', index_bytes_after, 'DeadBytes', dead_bytes, 'FreeBytes', free_bytes) ORDER BY rows_deleted DESC, by_all DESC, relation)
     FROM (SELECT *, sum(rows_deleted) OVER (PARTITION BY relation) AS by_all FROM cleanupd.space WHERE run_id = r.id) AS s
-    WHERE table_bytes_after IS NOT NULL AND (by_all > 0 OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before))`
+    WHERE table_bytes_after IS NOT NULL AND (by_all > 0 OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before)),
+  (SELECT json_object_agg(name, preview) FROM cleanupd.task WHERE run_id = r.id AND preview IS NOT NULL)`
 )
 
 // load reads runs with their results.
@@ -51,8 +52,12 @@ func load(ctx context.Context, db campaign.Querier, v View, where string, args .
 			Task string
 			Space
 		}
+		var previews map[string][]execute.TablePreview
 		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
-			&r.EndTime, &r.Error, &r.Cause, &r.LastSequence, &r.Results, &spaces)
+			&r.EndTime, &r.Error, &r.Cause, &r.LastSequence, &r.Results, &spaces, &previews)
+		for task, preview := range previews {
+			r.Result(task).Preview = preview
+		}
 		for _, s := range spaces {
 			result := r.Result(s.Task)
 			result.Space = append(result.Space, s.Space)

@@ -175,21 +175,22 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 	if c.failed && !c.continueOnError { // only the end of the run is left
 		return nil
 	}
-	var todo []plan.Task
-	for _, name := range c.todo {
+	var chosen []plan.Task
+	for _, name := range c.chosen {
 		i := slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == name })
 		if i < 0 {
 			return fmt.Errorf("this version does not know the task %s", name)
 		}
-		todo = append(todo, tasks.Pipeline[i])
+		chosen = append(chosen, tasks.Pipeline[i])
 	}
+	todo := slices.DeleteFunc(slices.Clone(chosen), func(t plan.Task) bool { return !slices.Contains(c.todo, t.Name) })
 	if c.resumed {
 		if err := m.awaitPredecessor(ctx, c); err != nil {
 			return fmt.Errorf("%w: %w", execute.ErrLost, err)
 		}
 	}
 	return execute.Run(ctx, execute.Config{Pool: m.pool, Lock: c.lock(), Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
-		Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Failed: c.unmet, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include, Log: m.log.With("run_id", c.id)}, j)
+		Chosen: chosen, Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Failed: c.unmet, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include, Log: m.log.With("run_id", c.id)}, j)
 }
 
 // giveUp fails the current task, or the next one, after too many failed attempts.

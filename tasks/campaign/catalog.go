@@ -72,6 +72,9 @@ func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Saniti
 // Has reports whether the table has all of these columns, written as Campaign writes them.
 func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
 
+// Columns are the table's columns, as stored.
+func (t *Table) Columns() []string { return t.columns }
+
 // Missing returns those of the columns that the table does not have.
 func (t *Table) Missing(columns ...string) []string {
 	var missing []string

@@ -57,7 +57,7 @@ func (t *task) coalesce(ctx context.Context) (bool, error) {
 	t.log(ctx, severity.Info, "coalescingErrors")
 	t.journal.At(table.Name, rows)
 	if t.DryRun {
-		return true, t.journal.Count(ctx, purge.Delta{Deleted: rows})
+		return true, w.foresee(ctx, rows)
 	}
 	return true, w.replace(ctx)
 }
@@ -82,6 +82,17 @@ func (w *coalescing) begin(ctx context.Context, kept *time.Time) (rows int64, er
 	})
 	return rows, err
 }
+
+// foresee counts the rows in a dry run.
+func (w *coalescing) foresee(ctx context.Context, rows int64) error {
+	w.preview.coalesced[w.plan.Task.Name] = w.start.Time
+	p := w.preview.at(w.table.Quoted(), Delete, fmt.Sprintf("%s from %s to %s: replaced by their sums", w.Date, inUTC(w.start.Time), inUTC(w.Now)))
+	p.Remarks = append(p.Remarks, fmt.Sprintf("one row is inserted for each %s whose %s is %d or more", strings.Join(w.By, " and "), w.Total, w.Least))
+	w.preview.add(p, w.table.Quoted(), purge.Tally{Rows: rows})
+	return w.journal.Count(ctx, purge.Delta{Deleted: rows})
+}
+
+func inUTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // replace coalesces the rows, but for those that refuse, if there are not too many.
 func (w *coalescing) replace(ctx context.Context) error {

@@ -19,6 +19,8 @@ type database struct {
 	given    plan.Given
 	looked   time.Time             // when it was read; zero: never
 	plans    map[string]*plan.Plan // compiled for it
+	// preview is what a dry run knows beyond the task at work; nil: it is none, or on another server.
+	preview *preview
 	// keepers are the tasks of which parents had to stay in this run, or may have, under a previous worker.
 	keepers map[string]bool
 }
@@ -26,6 +28,9 @@ type database struct {
 // open returns a run's own database.
 func open(ctx context.Context, c Config, j Journal) *database {
 	d := &database{Config: c, journal: j, recorder: &recorder{Journal: j, ctx: ctx}, keepers: map[string]bool{}}
+	if c.DryRun {
+		d.preview = newPreview(c.Chosen)
+	}
 	d.engine = purge.New(purge.Engine{Pool: c.Pool, Account: j, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock})
 	return d
 }
@@ -41,7 +46,7 @@ const fresh = time.Second
 
 // look reads the catalog and the options as they are now, for the next task.
 func (d *database) look(ctx context.Context) (err error) {
-	if time.Since(d.looked) < fresh {
+	if time.Since(d.looked) < fresh || d.preview != nil && !d.looked.IsZero() { // a dry run counts of several tasks at once
 		return nil
 	}
 	if d.given, err = survey(ctx, d.Config); err != nil {
@@ -68,7 +73,11 @@ func (d *database) compile(t plan.Task) (*plan.Plan, error) {
 	if p := d.plans[t.Name]; p != nil {
 		return p, nil
 	}
-	p, err := plan.Compile(t, d.given)
+	given := d.given
+	if d.preview != nil {
+		given.Foretold = d.preview.upTo(t.Name)
+	}
+	p, err := plan.Compile(t, given)
 	if err == nil {
 		d.plans[t.Name] = p
 	}

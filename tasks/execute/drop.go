@@ -32,11 +32,11 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 	kinds := t.plan.Drops
 	found, asks := make([][]campaign.WorkTable, len(kinds)), make([]question, len(kinds))
 	for i, d := range kinds {
-		empty, err := d.Owner.Empty(ctx, t.Pool)
+		owned, err := t.yes(ctx, t.Pool, d.Owned)
 		if err != nil {
 			return false, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
 		}
-		if empty {
+		if !owned {
 			t.log(ctx, severity.Warning, emptyParent(d.WorkTables.Owner))
 			continue
 		}
@@ -44,6 +44,7 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 		if found[i], strange, err = t.given.Catalog.WorkTables(ctx, t.Pool, d.Prefix, d.Bare); err != nil {
 			return false, err
 		}
+		found[i] = slices.DeleteFunc(found[i], func(w campaign.WorkTable) bool { return t.preview != nil && t.preview.dropped[w.Quoted()] })
 		asks[i], any = t.question(ctx, d), true
 		for _, name := range strange {
 			if d.But == "" || !strings.HasPrefix(name, d.But) {
@@ -57,7 +58,7 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 		for _, views := range []bool{true, false} {
 			for i, ask := range asks {
 				some := slices.DeleteFunc(slices.Clone(found[i]), func(w campaign.WorkTable) bool { return w.View != views })
-				stay, err := t.dropUnused(ctx, some, ask)
+				stay, err := t.dropUnused(ctx, kinds[i], some, ask)
 				if err != nil {
 					return any, err
 				}
@@ -94,17 +95,17 @@ func (t *task) question(ctx context.Context, d plan.Drop) question {
 				listIDs = append(listIDs, w.ListIDs()...)
 			}
 		}
-		if empty, err := d.Owner.Empty(ctx, db); err != nil || empty { // an empty owner proves nothing
+		if owned, err := t.yes(ctx, db, d.Owned); err != nil || !owned { // an empty owner proves nothing
 			return nil, err
 		}
-		used, err := idsOf(ctx, db, d.InUse, ids)
+		used, err := t.idsOf(ctx, db, d.InUse, ids)
 		if err != nil {
 			return nil, err
 		}
 		lists := map[int64]bool{}
 		known := true // if there is no list at all nothing is known of them: tables with the data of a list stay
 		if len(listIDs) > 0 {
-			if lists, known, err = knownLists(ctx, db, d.Groups, listIDs); err != nil {
+			if lists, known, err = t.knownLists(ctx, db, d, listIDs); err != nil {
 				return nil, err
 			}
 			if !known && d.Groups != nil && !told {
@@ -122,29 +123,38 @@ func (t *task) question(ctx context.Context, d plan.Drop) question {
 	}
 }
 
-// idsOf runs a query for ids, whose parameter is ids, too.
-func idsOf(ctx context.Context, db campaign.Querier, sql string, ids []int64) (map[int64]bool, error) {
-	rows, err := db.Query(ctx, sql, ids)
+// idsOf runs a query for ids, whose first parameter is ids, too.
+func (t *task) idsOf(ctx context.Context, db campaign.Querier, q plan.Query, ids []int64) (map[int64]bool, error) {
+	args, err := t.values(ctx, q.Args, nil)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, q.SQL, append([]any{ids}, args...)...)
 	if err != nil {
 		return nil, err
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	out := map[int64]bool{}
-	for _, id := range found {
-		out[id] = true
+	return idSet(found), err
+}
+
+// yes runs a query for whether something is so.
+func (t *task) yes(ctx context.Context, db campaign.Querier, q plan.Query) (so bool, err error) {
+	args, err := t.values(ctx, q.Args, nil)
+	if err != nil {
+		return false, err
 	}
-	return out, err
+	return so, db.QueryRow(ctx, q.SQL, args...).Scan(&so)
 }
 
 // knownLists returns which ids are those of lists; known is false if there is no list at all.
-func knownLists(ctx context.Context, db campaign.Querier, groups *campaign.Table, ids []int64) (lists map[int64]bool, known bool, err error) {
-	if groups == nil {
+func (t *task) knownLists(ctx context.Context, db campaign.Querier, d plan.Drop, ids []int64) (lists map[int64]bool, known bool, err error) {
+	if d.Groups == nil {
 		return nil, false, nil
 	}
-	if err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+groups.Quoted()+")").Scan(&known); err != nil {
+	if known, err = t.yes(ctx, db, d.Listed); err != nil {
 		return nil, false, err
 	}
-	lists, err = idsOf(ctx, db, "SELECT iGroupId::bigint FROM "+groups.Quoted()+" WHERE iGroupId = ANY ($1::bigint[])", ids)
+	lists, err = t.idsOf(ctx, db, d.OfLists, ids)
 	return lists, known, err
 }
 
@@ -167,7 +177,7 @@ func nextSize(size, most int, took time.Duration) int {
 
 // dropUnused drops the tables that are not in use, group by group. A group that cannot be dropped together, for example
 // because one of its tables is locked, is dropped one by one. Tables that other objects depend on are left.
-func (t *task) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask question) (left []refused, err error) {
+func (t *task) dropUnused(ctx context.Context, d plan.Drop, tables []campaign.WorkTable, ask question) (left []refused, err error) {
 	size := firstGroup
 	for len(tables) > 0 {
 		n := min(size, len(tables))
@@ -183,7 +193,9 @@ func (t *task) dropUnused(ctx context.Context, tables []campaign.WorkTable, ask 
 		switch {
 		case len(unused) == 0:
 		case t.DryRun:
-			err = t.journal.Count(ctx, purge.Delta{Dropped: int64(len(unused))})
+			var stay []refused
+			stay, err = t.foreseeDrops(ctx, d, unused)
+			left = append(left, stay...)
 		default:
 			var stay []refused
 			size, stay, err = t.dropGroup(ctx, unused, ask, size)

@@ -33,6 +33,8 @@ type Outcome struct {
 	Problem string
 	// Left is how many obsolete rows it left.
 	Left purge.Left
+	// Preview is what a dry run foresees, table by table.
+	Preview []TablePreview
 	// Detail says in words what it left, or why it was not run; empty: neither.
 	Detail string
 }

@@ -28,6 +28,7 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 		}
 	}
 	var refused int64
+	var gone []int64
 	for size := firstGroup; len(ids) > 0; {
 		group, begun := ids[:min(size, len(ids), most)], time.Now()
 		t.journal.At(fmt.Sprintf("%s %d", j.Name, group[0]), t.expected)
@@ -46,6 +47,8 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 			}
 		case err != nil && !errors.Is(err, errGone):
 			return err
+		case err == nil:
+			gone = append(gone, group...)
 		}
 		if t.left.Refused > purge.MostRefused {
 			t.giveUp(ctx, j.Name)
@@ -54,6 +57,7 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 		ids = ids[len(group):]
 		size = nextSize(size, most, time.Since(begun))
 	}
+	t.remember(gone)
 	if refused > 0 {
 		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", j.Name, refused))
 	}
@@ -152,6 +156,9 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 	}
 	tables, err := t.listTables(ctx, tx, j.Does.Tables.Prefix, mayGo)
 	d.Dropped = int64(len(tables))
+	if err == nil && t.DryRun {
+		t.foreseeLists(j, ids, d.Deleted, tables)
+	}
 	if err != nil || t.DryRun {
 		return d, err
 	}

@@ -36,6 +36,8 @@ type Config struct {
 	ContinueOnError bool
 	// Todo are the tasks still to be done, in order. Another worker may have started the first one.
 	Todo []plan.Task
+	// Chosen are all tasks of the run, those that are done too; nil: Todo.
+	Chosen []plan.Task
 	// Cursor is how far that worker came with it.
 	Cursor purge.Cursor
 	// Succeeded are the tasks of this run that have already succeeded.
@@ -67,6 +69,9 @@ func Run(ctx context.Context, c Config, j Journal) error {
 }
 
 func run(ctx context.Context, c Config, j Journal) error {
+	if c.Chosen == nil {
+		c.Chosen = c.Todo
+	}
 	c.Succeeded, c.Failed = maps.Collect(maps.All(c.Succeeded)), maps.Collect(maps.All(c.Failed)) // never nil
 	d := open(ctx, c, j)
 	if err := d.engine.Retry(ctx, "the catalog", func() error { return d.check(ctx) }); err != nil {
@@ -101,6 +106,9 @@ func run(ctx context.Context, c Config, j Journal) error {
 			c.Succeeded[t.Name] = o.State == Succeeded
 		}
 		c.Failed[t.Name] = o.State == Failed || o.State == NotRun
+		if d.preview != nil && c.Failed[t.Name] {
+			d.void(t)
+		}
 	}
 	return failed
 }
@@ -140,6 +148,9 @@ func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) 
 	}
 	d.keepers[t.Name] = w.kept
 	o.Left, o.Detail = w.left, inWords(w.left)
+	if d.preview != nil {
+		o.Preview = w.measured(ctx)
+	}
 	return o, nil
 }
 

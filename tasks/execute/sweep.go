@@ -22,7 +22,11 @@ const parentsAtOnce = 20_000
 func (t *task) carryOut(ctx context.Context, jobs []plan.Job, parents []int64) (done []int64, err error) {
 	independent := func(j plan.Job) bool { return !j.Does.Dependent() }
 	dependents := slices.DeleteFunc(slices.Clone(jobs), independent)
-	for ids := range slices.Chunk(parents, parentsAtOnce) {
+	atOnce := parentsAtOnce
+	if t.preview != nil { // a row may depend on two
+		atOnce = max(len(parents), 1)
+	}
+	for ids := range slices.Chunk(parents, atOnce) {
 		of := ids
 		for i, j := range dependents {
 			if i > 0 && j.Step != dependents[i-1].Step { // a step is for the parents that the steps before it have not kept
@@ -56,7 +60,10 @@ func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int6
 	if err != nil {
 		return nil, err
 	}
-	if t.DryRun {
+	switch {
+	case t.preview != nil:
+		return nil, t.foresee(ctx, j, s)
+	case t.DryRun:
 		return nil, t.count(ctx, j, s)
 	}
 	from := t.cursor
@@ -91,21 +98,27 @@ func (t *task) doAlone(ctx context.Context, j plan.Job, parents []int64, refusal
 	return stay, err
 }
 
-// count counts the rows of a job for a dry run.
+// count counts the rows of a job for a dry run, on another server than the run's own.
 func (t *task) count(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	if err := s.Refusal(); err != nil {
 		t.refuse(ctx, j, s, err)
 		return nil
 	}
-	err := t.engine.Count(ctx, s, func(ctx context.Context, rows int64) error {
+	return t.uncounted(ctx, j, s, t.engine.Count(ctx, s, func(ctx context.Context, rows int64) error {
 		if s.Set != nil {
 			return t.journal.Count(ctx, purge.Delta{Updated: rows})
 		}
 		return t.journal.Count(ctx, purge.Delta{Deleted: rows})
-	})
+	}))
+}
+
+// uncounted reports why rows were not counted, unless that fails the task.
+func (t *task) uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err error) error {
 	switch {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		t.log(ctx, severity.Warning, j.Name+": someone keeps the whole table locked: the rest of it is not counted")
+	case vanished(err):
+		t.log(ctx, severity.Warning, j.Name+": the table was dropped meanwhile: skipped")
 	case s.Elsewhere && err != nil && !sqlstate.Lost(err) && ctx.Err() == nil:
 		t.refuse(ctx, j, s, err)
 	default:
@@ -179,6 +192,13 @@ func (t *task) values(ctx context.Context, args []any, parents []int64) ([]any, 
 			values[i] = t.remoteOf(parents)
 		case plan.SucceededTask:
 			values[i] = t.Succeeded[string(a)]
+		case plan.Foretold:
+			values[i] = t.preview.sets[string(a)]
+		case plan.CoalescedFrom:
+			values[i] = nil
+			if from, ok := t.preview.coalesced[string(a)]; ok {
+				values[i] = from
+			}
 		case plan.Lookup:
 			if _, known := t.lookups[a]; !known {
 				var value any

@@ -104,6 +104,7 @@ func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []
 			return false, err
 		}
 	}
+	t.remember(ids)
 	t.expected = t.estimate(ctx, jobs, ids)
 	if _, err := t.carryOut(ctx, jobs, ids); err != nil {
 		return false, err

@@ -18,7 +18,9 @@ const defaultLimit = 5_000
 func Compile(t Task, g Given) (*Plan, error) {
 	p := &Plan{Task: t}
 	if t.Set != nil {
-		p.Parents = parents(p, *t.Set, g)
+		before := g
+		before.Foretold = slices.DeleteFunc(slices.Clone(g.Foretold), func(of Task) bool { return of.Name == t.Name })
+		p.Parents = parents(p, *t.Set, before)
 	}
 	for i, step := range t.Steps {
 		s := stepCompiler{Given: g, plan: p, step: step, number: i + 1, planned: map[uint32]bool{}}
@@ -54,7 +56,9 @@ func parents(p *Plan, s Set, g Given) *Parents {
 	if where == "" || !table.CanSelect {
 		return nil
 	}
-	return &Parents{table, s.Key, where, c.args}
+	rule := s.Rules.words(g)
+	date, _ := c.date(s.Rules, row{"r", table})
+	return &Parents{Table: table, Key: s.Key, From: c.seen(table), Where: where, Args: c.args, Rule: rule, Date: date}
 }
 
 // stepCompiler compiles a step.
@@ -92,6 +96,10 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 	where, err := c.where(s.step, &job)
 	if err != nil || where == "" {
 		return err
+	}
+	job.Date, job.DateColumns = c.date(s.step.Rules, row{"r", table})
+	if s.step.OfSet && s.step.Update == nil {
+		job.Date = s.plan.Parents.Date
 	}
 	job.Where, job.Args, job.ReadsOthers = where, slices.Clone(c.args), c.readsOthers || s.step.Dependent()
 	job.Limit = cmp.Or(s.step.Limit, defaultLimit)

@@ -153,6 +153,27 @@ func (rule Rule) orphans() (orphans []Orphan) {
 	return orphans
 }
 
+// date is the SQL of the date that rules go by, and its columns; empty if they go by none.
+func (c *compiler) date(rules Rules, r row) (sql string, columns []string) {
+	for _, rule := range rules {
+		for _, p := range rule {
+			switch p := p.(type) {
+			case Age:
+				columns = []string{p.Column, p.Else}
+			case SQL:
+				columns = []string{p.Date}
+			default:
+				continue
+			}
+			columns = slices.DeleteFunc(columns, func(column string) bool { return column == "" || !r.table.Has(column) })
+			if len(columns) > 0 {
+				return c.first(r, columns...), columns
+			}
+		}
+	}
+	return "", nil
+}
+
 // where is the whole condition of a step on a table; empty when it is not applicable.
 func (c *compiler) where(step Step, job *Job) (string, error) {
 	where := c.any(step.Rules, row{"r", c.table})
@@ -168,14 +189,19 @@ func (c *compiler) where(step Step, job *Job) (string, error) {
 		where += " AND " + of
 		job.ParentIDs = ids
 	}
-	if step.NeededBy != nil && !c.DryRun {
+	if step.NeededBy != nil {
 		var err error
 		if job.Except, err = c.neededBy(*step.NeededBy); err != nil {
 			return "", err
 		}
 	}
-	if key := c.table.Key; key != "" { // the zero record stays; IS DISTINCT FROM, since a unique column may be NULL
-		where += " AND r." + pgx.Identifier{key}.Sanitize() + " IS DISTINCT FROM 0"
+	return where + butZero("r", c.table), nil
+}
+
+// butZero keeps the zero record; with IS DISTINCT FROM, since a unique column may be NULL.
+func butZero(alias string, t *campaign.Table) string {
+	if t.Key == "" {
+		return ""
 	}
-	return where, nil
+	return " AND " + alias + "." + pgx.Identifier{t.Key}.Sanitize() + " IS DISTINCT FROM 0"
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 // drop adds a kind of work tables, unless, with a note, it is not known which of them are in use.
@@ -17,15 +18,12 @@ func drop(p *Plan, kind WorkTables, g Given) {
 	if d.Owner == nil {
 		return
 	}
-	c.table = d.Owner
 	owner := row{"o", d.Owner}
-	if !c.there(kind.InUse, owner) {
+	if !(&compiler{Given: g, plan: p, table: d.Owner}).there(kind.InUse, owner) {
 		return
 	}
-	d.InUse = fmt.Sprintf("SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0", d.Owner.Quoted(), kind.Key)
-	if inUse, _ := c.all(kind.InUse, owner); inUse != "" {
-		d.InUse += " AND " + inUse
-	}
+	d.Rule = Rules{kind.InUse}.words(g)
+	d.InUse, d.Owned = idsOf(p, g, d.Owner, kind.Key, kind.InUse), anyOf(p, g, d.Owner)
 	if kind.Lists {
 		d.Groups = g.Catalog.Table("NmsGroup")
 		c.needsRights(d.Groups, "SELECT")
@@ -35,7 +33,26 @@ func drop(p *Plan, kind WorkTables, g Given) {
 		case d.Groups.RowSecurity:
 			p.note(severity.Warning, "row security may hide rows of %s: tables with _grp and an id in their names stay", d.Groups.Name)
 			d.Groups = nil
+		default:
+			d.OfLists, d.Listed = idsOf(p, g, d.Groups, "iGroupId", nil), anyOf(p, g, d.Groups)
 		}
 	}
 	p.Drops = append(p.Drops, d)
+}
+
+// idsOf is a query for those of some ids ($1) that a table has, in rows of which a rule is true.
+func idsOf(p *Plan, g Given, t *campaign.Table, key string, that Rule) Query {
+	c := compiler{Given: g, plan: p, table: t, args: []any{nil}}
+	q := Query{SQL: fmt.Sprintf("SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0", c.seen(t), key)}
+	if rule, _ := c.all(that, row{"o", t}); rule != "" {
+		q.SQL += " AND " + rule
+	}
+	q.Args = c.args[1:]
+	return q
+}
+
+// anyOf is a query for whether a table has any row.
+func anyOf(p *Plan, g Given, t *campaign.Table) Query {
+	c := compiler{Given: g, plan: p, table: t}
+	return Query{SQL: "SELECT EXISTS (SELECT FROM " + c.seen(t) + " AS o)", Args: c.args}
 }

@@ -271,12 +271,13 @@ func (p Orphan) there(c *compiler, r row) bool {
 // sql asks again in the deleting statement whether the parent has rows.
 func (p Orphan) sql(c *compiler, r row) (string, bool) {
 	parent := c.Catalog.Table(p.Parent)
+	from := c.seen(parent)
 	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s.%[2]s)"
 	if !strings.EqualFold(parent.Key, p.Key) || c.apart() { // says the same, but hashes the parents once per statement: no index finds one
 		missing = "(%[1]s.%[2]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
 	}
-	sql := fmt.Sprintf("%[1]s.%[2]s <> 0 AND "+missing, r.alias, p.Column, parent.Quoted(), p.Key)
-	has := fmt.Sprintf("EXISTS (SELECT 1 FROM %s)", parent.Quoted())
+	sql := fmt.Sprintf("%[1]s.%[2]s <> 0 AND "+missing, r.alias, p.Column, from, p.Key)
+	has := fmt.Sprintf("EXISTS (SELECT 1 FROM %s AS p)", from)
 	if p.EmptyAfter != "" {
 		has = fmt.Sprintf("(%s OR %s)", c.bind(SucceededTask(p.EmptyAfter), "boolean"), has)
 	}
@@ -308,7 +309,7 @@ func (p Linked) there(c *compiler, r row) bool {
 func (p Linked) sql(c *compiler, r row) (string, bool) {
 	to := row{"p", c.Catalog.Table(p.To)}
 	that, ok := c.all(p.That, to)
-	return fmt.Sprintf("EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)", to.table.Quoted(), p.Key, r.alias, p.Column, that), ok
+	return fmt.Sprintf("EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)", c.seen(to.table), p.Key, r.alias, p.Column, that), ok
 }
 
 func (p Linked) words(g Given) string {
@@ -330,6 +331,8 @@ type SQL struct {
 	Reads []Source
 	// Words say the same.
 	Words string
+	// Date is the row's date that it goes by; empty: none.
+	Date string
 }
 
 func (p SQL) there(c *compiler, r row) bool {

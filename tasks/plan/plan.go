@@ -19,6 +19,8 @@ type Given struct {
 	Now time.Time
 	// DryRun says that nothing is to be changed: fewer rights are needed.
 	DryRun bool
+	// Foretold are, in a dry run, its tasks up to the one that is compiled: what is read is as these would have left it.
+	Foretold []Task
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
 	// Include are further tables that tasks take in, by the tasks' names: stored names.
@@ -46,8 +48,18 @@ type Plan struct {
 type Parents struct {
 	Table *campaign.Table
 	Key   string
+	// From is what the rows are read from.
+	From  string
 	Where string
 	Args  []any
+	// Rule says in words which rows they are, and Date is the SQL of the date that it goes by; empty: by none.
+	Rule, Date string
+}
+
+// Query is SQL with its parameters after the first one, of which some may be known only when it is run.
+type Query struct {
+	SQL  string
+	Args []any
 }
 
 // Job is a step on one relation.
@@ -59,6 +71,9 @@ type Job struct {
 	Does Step
 	// Rule says in words which rows are obsolete; empty: all that depend on the task's set.
 	Rule string
+	// Date is the SQL of the date that the rules go by, and DateColumns are its columns; empty: they go by none.
+	Date        string
+	DateColumns []string
 	// Table is the table that the relation is, or is a part of.
 	Table *campaign.Table
 	// ParentIDs is a query for the ids of the set's rows that a row r depends on; empty: it does not.
@@ -95,10 +110,16 @@ type Drop struct {
 	WorkTables
 	// Owner is the table whose rows they belong to.
 	Owner *campaign.Table
+	// Rule says in words of which owners the tables are in use; empty: of all.
+	Rule string
 	// InUse is a query for those of some ids ($1) whose tables are in use.
-	InUse string
-	// Groups is the table of lists; nil: what is in it is not known.
-	Groups *campaign.Table
+	InUse Query
+	// Owned is a query for whether there is any owner; an empty table of them proves nothing.
+	Owned Query
+	// Groups is the table of lists; nil: what is in it is not known. OfLists is a query for those of some ids ($1) that are lists, and Listed
+	// for whether there is any list.
+	Groups          *campaign.Table
+	OfLists, Listed Query
 }
 
 // Note is a message for people.
@@ -115,6 +136,10 @@ type (
 	RemoteIDs struct{}
 	// SucceededTask is whether a task has succeeded in this run.
 	SucceededTask string
+	// Foretold is, in a dry run, the ids of the set of a task, as the name says.
+	Foretold string
+	// CoalescedFrom is, in a dry run, from when on a task would have coalesced rows; NULL: it would not.
+	CoalescedFrom string
 	// Lookup is what a query returns, asked once a task.
 	Lookup string
 )

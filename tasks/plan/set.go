@@ -33,6 +33,9 @@ func (c *compiler) eligible() string {
 // member is the condition that a row of the parent table is one of the set. It includes the set's own condition, so that a
 // parent that the application changed in the meantime stays.
 func (c *compiler) member() string {
+	if c.DryRun { // the ids are those of rows that have just been judged
+		return fmt.Sprintf("r.%[1]s <> 0 AND r.%[1]s IN (SELECT unnest(%[2]s))", c.plan.Parents.Key, c.bind(ParentIDs{}, "bigint[]"))
+	}
 	where, key := c.eligible(), c.plan.Parents.Key
 	return fmt.Sprintf("%s AND r.%[2]s <> 0 AND r.%[2]s IN (SELECT unnest(%[3]s))", where, key, c.bind(ParentIDs{}, "bigint[]"))
 }
@@ -41,6 +44,9 @@ func (c *compiler) member() string {
 // condition is checked for the parent of each matching row, and OFFSET keeps PostgreSQL from reading all parents instead.
 // Another server is sent the ids, and the parents are read first.
 func (c *compiler) linked(column string) string {
+	if c.DryRun && !c.apart() {
+		return fmt.Sprintf("%[1]s <> 0 AND %[1]s IN (SELECT unnest(%[2]s))", column, c.bind(ParentIDs{}, "bigint[]"))
+	}
 	where, p := c.eligible(), c.plan.Parents
 	ids := c.bind(ParentIDs{}, "bigint[]")
 	if c.apart() {

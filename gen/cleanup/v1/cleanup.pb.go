@@ -219,6 +219,63 @@ func (LogLevel) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{2}
 }
 
+// PreviewAction is what a task would do to a table.
+type PreviewAction int32
+
+const (
+	// No request may carry it.
+	PreviewAction_PREVIEW_ACTION_UNSPECIFIED PreviewAction = 0
+	// Rows would be deleted.
+	PreviewAction_PREVIEW_ACTION_DELETE PreviewAction = 1
+	// Rows would be updated.
+	PreviewAction_PREVIEW_ACTION_UPDATE PreviewAction = 2
+	// Work tables and views would be dropped.
+	PreviewAction_PREVIEW_ACTION_DROP PreviewAction = 3
+)
+
+// Enum value maps for PreviewAction.
+var (
+	PreviewAction_name = map[int32]string{
+		0: "PREVIEW_ACTION_UNSPECIFIED",
+		1: "PREVIEW_ACTION_DELETE",
+		2: "PREVIEW_ACTION_UPDATE",
+		3: "PREVIEW_ACTION_DROP",
+	}
+	PreviewAction_value = map[string]int32{
+		"PREVIEW_ACTION_UNSPECIFIED": 0,
+		"PREVIEW_ACTION_DELETE":      1,
+		"PREVIEW_ACTION_UPDATE":      2,
+		"PREVIEW_ACTION_DROP":        3,
+	}
+)
+
+func (x PreviewAction) Enum() *PreviewAction {
+	p := new(PreviewAction)
+	*p = x
+	return p
+}
+
+func (x PreviewAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PreviewAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_cleanup_proto_enumTypes[3].Descriptor()
+}
+
+func (PreviewAction) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_cleanup_proto_enumTypes[3]
+}
+
+func (x PreviewAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PreviewAction.Descriptor instead.
+func (PreviewAction) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
+}
+
 // RunView says how much of a run is returned.
 type RunView int32
 
@@ -256,11 +313,11 @@ func (x RunView) String() string {
 }
 
 func (RunView) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[3].Descriptor()
+	return file_cleanup_v1_cleanup_proto_enumTypes[4].Descriptor()
 }
 
 func (RunView) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[3]
+	return &file_cleanup_v1_cleanup_proto_enumTypes[4]
 }
 
 func (x RunView) Number() protoreflect.EnumNumber {
@@ -269,7 +326,7 @@ func (x RunView) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunView.Descriptor instead.
 func (RunView) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{4}
 }
 
 // Run is one execution of the pipeline.
@@ -408,9 +465,9 @@ type TaskResult struct {
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Its state.
 	State TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=cleanup.v1.TaskState" json:"state,omitempty"`
-	// Rows deleted; in a dry run, rows that match.
+	// Rows deleted; in a dry run, rows that a run would delete.
 	RowsDeleted int64 `protobuf:"varint,3,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
-	// Rows updated; in a dry run, rows that match.
+	// Rows updated; in a dry run, rows that a run would update.
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Tables and views dropped; in a dry run, those that would be.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
@@ -439,7 +496,10 @@ type TaskResult struct {
 	// many rows stay there is not known.
 	TablesLeft int64 `protobuf:"varint,14,opt,name=tables_left,json=tablesLeft,proto3" json:"tables_left,omitempty"`
 	// What stays, in words; or why the task was not run; empty: neither.
-	Detail        string `protobuf:"bytes,15,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,15,opt,name=detail,proto3" json:"detail,omitempty"`
+	// In a dry run: what a run would do, table by table, those first of which most goes; a table of which nothing goes is left out.
+	// Known when the task has ended.
+	Preview       []*TablePreview `protobuf:"bytes,16,rep,name=preview,proto3" json:"preview,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -579,6 +639,159 @@ func (x *TaskResult) GetDetail() string {
 	return ""
 }
 
+func (x *TaskResult) GetPreview() []*TablePreview {
+	if x != nil {
+		return x.Preview
+	}
+	return nil
+}
+
+// TablePreview is what a task would do to a table. A row counts once: at the first task that deletes it. What one task would change is
+// taken into account for those after it.
+type TablePreview struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The table's name with its schema, quoted where SQL needs it; for DROP the mask of the names, as in LIKE.
+	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	// What would be done.
+	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
+	// Rows that would be deleted or updated: exact, unless somebody writes meanwhile, or a trigger, rule, foreign key or lock keeps some.
+	Rows int64 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	// Rows of the table: an estimate; for DROP 0.
+	RowsTotal int64 `protobuf:"varint,4,opt,name=rows_total,json=rowsTotal,proto3" json:"rows_total,omitempty"`
+	// Bytes of the rows that would be deleted, and of the tables that would be dropped, with indexes: an estimate; for UPDATE 0.
+	Bytes int64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Tables and views that would be dropped; otherwise 0.
+	Tables int64 `protobuf:"varint,6,opt,name=tables,proto3" json:"tables,omitempty"`
+	// Names of these, 20 at most.
+	Names []string `protobuf:"bytes,7,rep,name=names,proto3" json:"names,omitempty"`
+	// The oldest date of the rule among the rows; absent if the rule has no date, or all are NULL.
+	Oldest *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	// The newest one.
+	Newest *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=newest,proto3" json:"newest,omitempty"`
+	// Integer keys of some of the rows, 5 at most; empty for tables without such a key.
+	Sample []int64 `protobuf:"varint,10,rep,packed,name=sample,proto3" json:"sample,omitempty"`
+	// Why they go, with the numbers in.
+	Rule string `protobuf:"bytes,11,opt,name=rule,proto3" json:"rule,omitempty"`
+	// What is not known before it is done.
+	Remarks       []string `protobuf:"bytes,12,rep,name=remarks,proto3" json:"remarks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TablePreview) Reset() {
+	*x = TablePreview{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TablePreview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TablePreview) ProtoMessage() {}
+
+func (x *TablePreview) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TablePreview.ProtoReflect.Descriptor instead.
+func (*TablePreview) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TablePreview) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *TablePreview) GetAction() PreviewAction {
+	if x != nil {
+		return x.Action
+	}
+	return PreviewAction_PREVIEW_ACTION_UNSPECIFIED
+}
+
+func (x *TablePreview) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *TablePreview) GetRowsTotal() int64 {
+	if x != nil {
+		return x.RowsTotal
+	}
+	return 0
+}
+
+func (x *TablePreview) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *TablePreview) GetTables() int64 {
+	if x != nil {
+		return x.Tables
+	}
+	return 0
+}
+
+func (x *TablePreview) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *TablePreview) GetOldest() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Oldest
+	}
+	return nil
+}
+
+func (x *TablePreview) GetNewest() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Newest
+	}
+	return nil
+}
+
+func (x *TablePreview) GetSample() []int64 {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
+func (x *TablePreview) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *TablePreview) GetRemarks() []string {
+	if x != nil {
+		return x.Remarks
+	}
+	return nil
+}
+
 // TableSpace is the size of a table before and after a task. Deleting does not shrink files: the rows are dead until
 // VACUUM, which makes them free space for new rows; only free space at a table's end is returned to the disk.
 type TableSpace struct {
@@ -606,7 +819,7 @@ type TableSpace struct {
 
 func (x *TableSpace) Reset() {
 	*x = TableSpace{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[2]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +831,7 @@ func (x *TableSpace) String() string {
 func (*TableSpace) ProtoMessage() {}
 
 func (x *TableSpace) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[2]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +844,7 @@ func (x *TableSpace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSpace.ProtoReflect.Descriptor instead.
 func (*TableSpace) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{2}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TableSpace) GetTable() string {
@@ -719,7 +932,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[3]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +944,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[3]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +957,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunEvent) GetRunId() string {
@@ -893,7 +1106,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[4]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1118,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[4]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1131,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{4}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RunStarted) GetRun() *Run {
@@ -943,7 +1156,7 @@ type TaskStarted struct {
 
 func (x *TaskStarted) Reset() {
 	*x = TaskStarted{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[5]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1168,7 @@ func (x *TaskStarted) String() string {
 func (*TaskStarted) ProtoMessage() {}
 
 func (x *TaskStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[5]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1181,7 @@ func (x *TaskStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStarted.ProtoReflect.Descriptor instead.
 func (*TaskStarted) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{5}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TaskStarted) GetTask() string {
@@ -1023,7 +1236,7 @@ type TaskProgress struct {
 
 func (x *TaskProgress) Reset() {
 	*x = TaskProgress{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[6]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1248,7 @@ func (x *TaskProgress) String() string {
 func (*TaskProgress) ProtoMessage() {}
 
 func (x *TaskProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[6]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1261,7 @@ func (x *TaskProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskProgress.ProtoReflect.Descriptor instead.
 func (*TaskProgress) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{6}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TaskProgress) GetTask() string {
@@ -1132,7 +1345,7 @@ type TaskFinished struct {
 
 func (x *TaskFinished) Reset() {
 	*x = TaskFinished{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1357,7 @@ func (x *TaskFinished) String() string {
 func (*TaskFinished) ProtoMessage() {}
 
 func (x *TaskFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1370,7 @@ func (x *TaskFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFinished.ProtoReflect.Descriptor instead.
 func (*TaskFinished) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{7}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskFinished) GetResult() *TaskResult {
@@ -1182,7 +1395,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1407,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1420,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LogEntry) GetLevel() LogLevel {
@@ -1242,7 +1455,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1467,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1480,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunFinished) GetRun() *Run {
@@ -1297,7 +1510,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1522,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1535,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{10}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Task) GetName() string {
@@ -1382,7 +1595,7 @@ type RunCleanupRequest struct {
 
 func (x *RunCleanupRequest) Reset() {
 	*x = RunCleanupRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1607,7 @@ func (x *RunCleanupRequest) String() string {
 func (*RunCleanupRequest) ProtoMessage() {}
 
 func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1620,7 @@ func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupRequest.ProtoReflect.Descriptor instead.
 func (*RunCleanupRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunCleanupRequest) GetTasks() []string {
@@ -1463,7 +1676,7 @@ type RunCleanupResponse struct {
 
 func (x *RunCleanupResponse) Reset() {
 	*x = RunCleanupResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1688,7 @@ func (x *RunCleanupResponse) String() string {
 func (*RunCleanupResponse) ProtoMessage() {}
 
 func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1701,7 @@ func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupResponse.ProtoReflect.Descriptor instead.
 func (*RunCleanupResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunCleanupResponse) GetEvent() *RunEvent {
@@ -1514,7 +1727,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1739,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1752,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -1574,7 +1787,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1799,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1812,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchRunResponse) GetEvent() *RunEvent {
@@ -1620,7 +1833,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1845,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1858,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -1666,7 +1879,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1891,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1904,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -1716,7 +1929,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1941,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1954,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListRunsRequest) GetPageSize() int32 {
@@ -1778,7 +1991,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +2003,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +2016,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -1831,7 +2044,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +2056,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2069,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -1877,7 +2090,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +2102,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +2115,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -1921,7 +2134,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2146,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2159,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
 }
 
 // ListTasksResponse is the pipeline.
@@ -1960,7 +2173,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2185,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2198,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -2004,7 +2217,7 @@ type GetOptionsRequest struct {
 
 func (x *GetOptionsRequest) Reset() {
 	*x = GetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2229,7 @@ func (x *GetOptionsRequest) String() string {
 func (*GetOptionsRequest) ProtoMessage() {}
 
 func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2242,7 @@ func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
 }
 
 // GetOptionsResponse says which options are in force, and which of them are stored.
@@ -2051,7 +2264,7 @@ type GetOptionsResponse struct {
 
 func (x *GetOptionsResponse) Reset() {
 	*x = GetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2276,7 @@ func (x *GetOptionsResponse) String() string {
 func (*GetOptionsResponse) ProtoMessage() {}
 
 func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2289,7 @@ func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetOptionsResponse) GetOptions() *Options {
@@ -2130,7 +2343,7 @@ type SetOptionsRequest struct {
 
 func (x *SetOptionsRequest) Reset() {
 	*x = SetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2355,7 @@ func (x *SetOptionsRequest) String() string {
 func (*SetOptionsRequest) ProtoMessage() {}
 
 func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2368,7 @@ func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*SetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetOptionsRequest) GetOptions() *Options {
@@ -2198,7 +2411,7 @@ type SetOptionsResponse struct {
 
 func (x *SetOptionsResponse) Reset() {
 	*x = SetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2423,7 @@ func (x *SetOptionsResponse) String() string {
 func (*SetOptionsResponse) ProtoMessage() {}
 
 func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2436,7 @@ func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*SetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetOptionsResponse) GetOptions() *Options {
@@ -2270,7 +2483,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2495,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2508,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
 }
 
 // GetScheduleResponse carries the schedule.
@@ -2309,7 +2522,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2534,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2547,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -2355,7 +2568,7 @@ type SetScheduleRequest struct {
 
 func (x *SetScheduleRequest) Reset() {
 	*x = SetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2580,7 @@ func (x *SetScheduleRequest) String() string {
 func (*SetScheduleRequest) ProtoMessage() {}
 
 func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2593,7 @@ func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetScheduleRequest) GetSchedule() *Schedule {
@@ -2401,7 +2614,7 @@ type SetScheduleResponse struct {
 
 func (x *SetScheduleResponse) Reset() {
 	*x = SetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2626,7 @@ func (x *SetScheduleResponse) String() string {
 func (*SetScheduleResponse) ProtoMessage() {}
 
 func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2639,7 @@ func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetScheduleResponse) GetSchedule() *Schedule {
@@ -2451,7 +2664,7 @@ type ListRemoteDeliveriesRequest struct {
 
 func (x *ListRemoteDeliveriesRequest) Reset() {
 	*x = ListRemoteDeliveriesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2676,7 @@ func (x *ListRemoteDeliveriesRequest) String() string {
 func (*ListRemoteDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2689,7 @@ func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListRemoteDeliveriesRequest) GetPageSize() int32 {
@@ -2513,7 +2726,7 @@ type ListRemoteDeliveriesResponse struct {
 
 func (x *ListRemoteDeliveriesResponse) Reset() {
 	*x = ListRemoteDeliveriesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2738,7 @@ func (x *ListRemoteDeliveriesResponse) String() string {
 func (*ListRemoteDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2751,7 @@ func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListRemoteDeliveriesResponse) GetDeliveries() []*RemoteDelivery {
@@ -2576,7 +2789,7 @@ type RemoteDelivery struct {
 
 func (x *RemoteDelivery) Reset() {
 	*x = RemoteDelivery{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2801,7 @@ func (x *RemoteDelivery) String() string {
 func (*RemoteDelivery) ProtoMessage() {}
 
 func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2814,7 @@ func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteDelivery.ProtoReflect.Descriptor instead.
 func (*RemoteDelivery) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RemoteDelivery) GetAccount() string {
@@ -2665,7 +2878,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x120\n" +
 	"\aresults\x18\t \x03(\v2\x16.cleanup.v1.TaskResultR\aresults\x12\x14\n" +
 	"\x05error\x18\n" +
-	" \x01(\tR\x05error\"\xb9\x04\n" +
+	" \x01(\tR\x05error\"\xed\x04\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -2685,7 +2898,23 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\trows_left\x18\r \x01(\x03R\browsLeft\x12\x1f\n" +
 	"\vtables_left\x18\x0e \x01(\x03R\n" +
 	"tablesLeft\x12\x16\n" +
-	"\x06detail\x18\x0f \x01(\tR\x06detail\"\xdf\x02\n" +
+	"\x06detail\x18\x0f \x01(\tR\x06detail\x122\n" +
+	"\apreview\x18\x10 \x03(\v2\x18.cleanup.v1.TablePreviewR\apreview\"\xfc\x02\n" +
+	"\fTablePreview\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
+	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
+	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x1d\n" +
+	"\n" +
+	"rows_total\x18\x04 \x01(\x03R\trowsTotal\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06tables\x18\x06 \x01(\x03R\x06tables\x12\x14\n" +
+	"\x05names\x18\a \x03(\tR\x05names\x122\n" +
+	"\x06oldest\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\x122\n" +
+	"\x06newest\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06newest\x12\x16\n" +
+	"\x06sample\x18\n" +
+	" \x03(\x03R\x06sample\x12\x12\n" +
+	"\x04rule\x18\v \x01(\tR\x04rule\x12\x18\n" +
+	"\aremarks\x18\f \x03(\tR\aremarks\"\xdf\x02\n" +
 	"\n" +
 	"TableSpace\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12!\n" +
@@ -2855,7 +3084,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLOG_LEVEL_INFO\x10\x01\x12\x15\n" +
 	"\x11LOG_LEVEL_WARNING\x10\x02\x12\x13\n" +
-	"\x0fLOG_LEVEL_ERROR\x10\x03*J\n" +
+	"\x0fLOG_LEVEL_ERROR\x10\x03*~\n" +
+	"\rPreviewAction\x12\x1e\n" +
+	"\x1aPREVIEW_ACTION_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15PREVIEW_ACTION_DELETE\x10\x01\x12\x19\n" +
+	"\x15PREVIEW_ACTION_UPDATE\x10\x02\x12\x17\n" +
+	"\x13PREVIEW_ACTION_DROP\x10\x03*J\n" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
@@ -2888,126 +3122,132 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_cleanup_proto_rawDescData
 }
 
-var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
 	(LogLevel)(0),                        // 2: cleanup.v1.LogLevel
-	(RunView)(0),                         // 3: cleanup.v1.RunView
-	(*Run)(nil),                          // 4: cleanup.v1.Run
-	(*TaskResult)(nil),                   // 5: cleanup.v1.TaskResult
-	(*TableSpace)(nil),                   // 6: cleanup.v1.TableSpace
-	(*RunEvent)(nil),                     // 7: cleanup.v1.RunEvent
-	(*RunStarted)(nil),                   // 8: cleanup.v1.RunStarted
-	(*TaskStarted)(nil),                  // 9: cleanup.v1.TaskStarted
-	(*TaskProgress)(nil),                 // 10: cleanup.v1.TaskProgress
-	(*TaskFinished)(nil),                 // 11: cleanup.v1.TaskFinished
-	(*LogEntry)(nil),                     // 12: cleanup.v1.LogEntry
-	(*RunFinished)(nil),                  // 13: cleanup.v1.RunFinished
-	(*Task)(nil),                         // 14: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),            // 15: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),           // 16: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),              // 17: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),             // 18: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),                // 19: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),               // 20: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),              // 21: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),             // 22: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),             // 23: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),            // 24: cleanup.v1.CancelRunResponse
-	(*ListTasksRequest)(nil),             // 25: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 26: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),            // 27: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 28: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 29: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 30: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 31: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 32: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 33: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 34: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 35: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 36: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 37: cleanup.v1.RemoteDelivery
-	(*timestamppb.Timestamp)(nil),        // 38: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 39: google.protobuf.Duration
-	(*Options)(nil),                      // 40: cleanup.v1.Options
-	(*fieldmaskpb.FieldMask)(nil),        // 41: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 42: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 43: cleanup.v1.Schedule
+	(PreviewAction)(0),                   // 3: cleanup.v1.PreviewAction
+	(RunView)(0),                         // 4: cleanup.v1.RunView
+	(*Run)(nil),                          // 5: cleanup.v1.Run
+	(*TaskResult)(nil),                   // 6: cleanup.v1.TaskResult
+	(*TablePreview)(nil),                 // 7: cleanup.v1.TablePreview
+	(*TableSpace)(nil),                   // 8: cleanup.v1.TableSpace
+	(*RunEvent)(nil),                     // 9: cleanup.v1.RunEvent
+	(*RunStarted)(nil),                   // 10: cleanup.v1.RunStarted
+	(*TaskStarted)(nil),                  // 11: cleanup.v1.TaskStarted
+	(*TaskProgress)(nil),                 // 12: cleanup.v1.TaskProgress
+	(*TaskFinished)(nil),                 // 13: cleanup.v1.TaskFinished
+	(*LogEntry)(nil),                     // 14: cleanup.v1.LogEntry
+	(*RunFinished)(nil),                  // 15: cleanup.v1.RunFinished
+	(*Task)(nil),                         // 16: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),            // 17: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),           // 18: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),              // 19: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),             // 20: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),                // 21: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),               // 22: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),              // 23: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),             // 24: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),             // 25: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),            // 26: cleanup.v1.CancelRunResponse
+	(*ListTasksRequest)(nil),             // 27: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 28: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),            // 29: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 30: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 31: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 32: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 33: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 34: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 35: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 36: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 37: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 38: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 39: cleanup.v1.RemoteDelivery
+	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 41: google.protobuf.Duration
+	(*Options)(nil),                      // 42: cleanup.v1.Options
+	(*fieldmaskpb.FieldMask)(nil),        // 43: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 44: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 45: cleanup.v1.Schedule
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	38, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	38, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	38, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	38, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	5,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
+	40, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	40, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	40, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	40, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	6,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
 	1,  // 6: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	38, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	38, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	6,  // 9: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	38, // 10: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	8,  // 11: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	9,  // 12: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	10, // 13: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	11, // 14: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	12, // 15: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	13, // 16: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	4,  // 17: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	5,  // 18: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,  // 19: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	4,  // 20: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	39, // 21: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	7,  // 22: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	7,  // 23: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	4,  // 24: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	3,  // 25: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	4,  // 26: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	4,  // 27: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	14, // 28: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	40, // 29: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	40, // 30: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	41, // 31: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	42, // 32: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	40, // 33: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	41, // 34: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	40, // 35: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	40, // 36: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	41, // 37: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	42, // 38: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	43, // 39: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	43, // 40: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	43, // 41: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	37, // 42: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	38, // 43: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	15, // 44: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	17, // 45: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	19, // 46: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	21, // 47: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	23, // 48: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	25, // 49: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	27, // 50: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	29, // 51: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	31, // 52: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	33, // 53: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	35, // 54: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	16, // 55: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	18, // 56: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	20, // 57: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	22, // 58: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	24, // 59: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	26, // 60: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	28, // 61: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	30, // 62: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	32, // 63: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	34, // 64: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	36, // 65: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	55, // [55:66] is the sub-list for method output_type
-	44, // [44:55] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	40, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	40, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 9: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	7,  // 10: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	3,  // 11: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	40, // 12: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
+	40, // 13: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
+	40, // 14: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	10, // 15: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	11, // 16: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	12, // 17: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	13, // 18: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	14, // 19: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	15, // 20: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	5,  // 21: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	6,  // 22: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,  // 23: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	5,  // 24: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	41, // 25: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	9,  // 26: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	9,  // 27: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	5,  // 28: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	4,  // 29: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	5,  // 30: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	5,  // 31: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	16, // 32: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	42, // 33: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	42, // 34: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	43, // 35: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	44, // 36: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	42, // 37: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	43, // 38: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	42, // 39: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	42, // 40: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	43, // 41: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	44, // 42: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	45, // 43: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	45, // 44: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	45, // 45: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	39, // 46: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	40, // 47: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	17, // 48: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	19, // 49: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	21, // 50: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	23, // 51: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	25, // 52: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	27, // 53: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	29, // 54: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	31, // 55: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	33, // 56: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	35, // 57: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	37, // 58: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	18, // 59: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	20, // 60: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	22, // 61: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	24, // 62: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	26, // 63: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	28, // 64: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	30, // 65: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	32, // 66: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	34, // 67: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	36, // 68: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	38, // 69: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	59, // [59:70] is the sub-list for method output_type
+	48, // [48:59] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -3017,8 +3257,8 @@ func file_cleanup_v1_cleanup_proto_init() {
 	}
 	file_cleanup_v1_options_proto_init()
 	file_cleanup_v1_schedule_proto_init()
-	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[3].OneofWrappers = []any{
+	file_cleanup_v1_cleanup_proto_msgTypes[3].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[4].OneofWrappers = []any{
 		(*RunEvent_RunStarted)(nil),
 		(*RunEvent_TaskStarted)(nil),
 		(*RunEvent_TaskProgress)(nil),
@@ -3026,16 +3266,16 @@ func file_cleanup_v1_cleanup_proto_init() {
 		(*RunEvent_Log)(nil),
 		(*RunEvent_RunFinished)(nil),
 	}
-	file_cleanup_v1_cleanup_proto_msgTypes[6].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[17].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[31].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[7].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[18].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   34,
+			NumEnums:      5,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

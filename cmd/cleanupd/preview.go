@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// previewed is how many tables of a dry run are shown.
+const previewed = 30
+
+// printPreview prints what a dry run foresees, table by table, those first of which most goes.
+func (s *screen) printPreview(r *cleanupv1.Run) error {
+	var list []*cleanupv1.TablePreview
+	for _, t := range r.GetResults() {
+		list = append(list, t.GetPreview()...)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(list, func(a, b *cleanupv1.TablePreview) int { return int(min(max(many(b)-many(a), -1), 1)) })
+	rows := []row{{"TABLE", "WOULD", "HOW MANY", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}}
+	for _, p := range list[:min(len(list), previewed)] {
+		of := ""
+		if p.GetRowsTotal() > 0 {
+			of = humanize.Comma(p.GetRowsTotal())
+		}
+		rows = append(rows, row{p.GetTable(), word(p.GetAction()), humanize.Comma(many(p)), of, size(p.GetBytes()), day(p.GetOldest()), day(p.GetNewest()), p.GetRule()})
+	}
+	fmt.Fprintln(s)
+	err := s.printTable(rows)
+	if more := len(list) - previewed; more > 0 {
+		fmt.Fprintf(s, "and %d more\n", more)
+	}
+	return err
+}
+
+// many is how many rows or tables a preview is of.
+func many(p *cleanupv1.TablePreview) int64 { return p.GetRows() + p.GetTables() }
+
+// day is the date of a moment, in UTC; empty: there is none.
+func day(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Format("2006-01-02")
+}

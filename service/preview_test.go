@@ -1,0 +1,77 @@
+package service_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// A dry run foresees, table by table, what the run does after it; gRPC and REST tell the same.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	conn, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if err := campaigndb.Fill(t.Context(), conn, 5_000, 1, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, db, false)
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreseen := map[string][3]int64{}
+	for _, r := range dry.GetResults() {
+		var sums [3]int64
+		for _, p := range r.GetPreview() {
+			switch p.GetAction() {
+			case cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE:
+				sums[0] += p.GetRows()
+			case cleanupv1.PreviewAction_PREVIEW_ACTION_UPDATE:
+				sums[1] += p.GetRows()
+			case cleanupv1.PreviewAction_PREVIEW_ACTION_DROP:
+				sums[2] += p.GetTables()
+			default:
+				t.Errorf("%s: %v", r.GetTask(), p)
+			}
+			if p.GetTable() == "" || p.GetRule() == "" {
+				t.Errorf("%s: a preview without a table or a rule: %v", r.GetTask(), p)
+			}
+		}
+		if counts := [3]int64{r.GetRowsDeleted(), r.GetRowsUpdated(), r.GetTablesDropped()}; sums != counts {
+			t.Errorf("%s: its tables add up to %d, not %d", r.GetTask(), sums, counts)
+		}
+		foreseen[r.GetTask()] = sums
+	}
+	rest := s.call(t, "GET", "/v1/runs/"+dry.GetId(), "")
+	results, _ := at(rest.lines[0], "run", "results").([]any)
+	tables := 0
+	for _, r := range results {
+		previews, _ := at(r, "preview").([]any)
+		for _, p := range previews {
+			if at(p, "action") == "PREVIEW_ACTION_DELETE" && at(p, "rows") != "0" && at(p, "table") != "" {
+				tables++
+			}
+		}
+	}
+	if tables < 20 {
+		t.Errorf("REST tells of %d tables: %s", tables, rest.body)
+	}
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range run.GetResults() {
+		if did := [3]int64{r.GetRowsDeleted(), r.GetRowsUpdated(), r.GetTablesDropped()}; foreseen[r.GetTask()] != did || r.GetPreview() != nil {
+			t.Errorf("%s did %d, foreseen were %d; a run has the preview %v", r.GetTask(), did, foreseen[r.GetTask()], r.GetPreview())
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package execute
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// dependents are what stands on relations ($1) and keeps them from being dropped, with the name of the relation that it belongs to.
+const dependents = `
+SELECT name, n.nspname, r.relname
+FROM unnest($1::text[]) AS name JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass(name) AND d.deptype = 'n'
+LEFT JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
+LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid
+LEFT JOIN pg_class r ON r.oid = COALESCE(w.ev_class, k.conrelid, CASE d.classid WHEN 'pg_class'::regclass THEN d.objid END)
+LEFT JOIN pg_namespace n ON n.oid = r.relnamespace
+WHERE r.oid IS DISTINCT FROM d.refobjid
+ORDER BY 1, 2`
+
+// foreseeDrops counts work tables of a kind that would be dropped together, and returns those on which something stands that stays so far.
+func (t *task) foreseeDrops(ctx context.Context, d plan.Drop, tables []campaign.WorkTable) (stay []refused, err error) {
+	names := make([]string, len(tables))
+	for i, w := range tables {
+		names[i] = w.Quoted()
+	}
+	rows, err := t.Pool.Query(ctx, dependents, names)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		table        string
+		schema, name *string
+	)
+	needed := map[string]string{}
+	if _, err := pgx.ForEachRow(rows, []any{&table, &schema, &name}, func() error {
+		on := "another object"
+		if schema != nil && name != nil {
+			on = pgx.Identifier{*schema, *name}.Sanitize()
+		}
+		if !t.preview.dropped[on] && !slices.Contains(names, on) {
+			needed[table] = on
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	mayGo := slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool {
+		on, keeps := needed[w.Quoted()]
+		if keeps {
+			stay = append(stay, refused{w, fmt.Sprintf("%s could not be dropped: %s depends on it", w.Name, on)})
+		}
+		return keeps
+	})
+	if len(mayGo) == 0 {
+		return stay, nil
+	}
+	t.preview.drop(maskOf(d.Prefix), ruleOfDrop(d), mayGo)
+	return stay, t.journal.Count(ctx, purge.Delta{Dropped: int64(len(mayGo))})
+}
+
+// maskOf is the mask of the names of a kind of work tables, as in LIKE.
+func maskOf(prefix string) string { return strings.ReplaceAll(prefix, "_", `\_`) + "%" }
+
+// ruleOfDrop is why the tables of a kind go.
+func ruleOfDrop(d plan.Drop) string {
+	rule := fmt.Sprintf("the id in the name is that of no row of %s", d.Owner.Name)
+	if d.Rule != "" {
+		rule += " where " + d.Rule
+	}
+	if d.Lists {
+		rule += ", and no _grp<id> in it is that of a list"
+	}
+	return rule
+}
+
+// foreseeLists records lists that would be deleted with their tables.
+func (t *task) foreseeLists(j plan.Job, ids []int64, rows int64, tables []campaign.WorkTable) {
+	rule := t.plan.Parents.Rule
+	t.preview.add(t.preview.at(j.Table.Quoted(), Delete, rule), j.Relation, purge.Tally{Rows: rows, Keys: ids[:min(len(ids), purge.SampleSize)]})
+	t.preview.drop(maskOf(j.Does.Tables.Prefix), "of a row of "+t.plan.Parents.Table.Name+": "+rule, tables)
+}

@@ -1,0 +1,96 @@
+package tasks_test
+
+import (
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// A dry run says of each table what the run will do, with what follows from the tasks before.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`
+INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, iIsModel, iDeliveryMode, iState, tsDelete, tsValidity, tsLastModified) VALUES
+  (1, 1, 0, 1, 55, '2025-01-01', NULL, '2025-01-01'), -- goes
+  (2, 0, 0, 1, 55, NULL, '2026-02-01', '2026-01-01'); -- ends
+INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) VALUES
+  (11, 1, 1, '2024-01-01'), (12, 1, 1, '2026-02-28'), -- of the delivery, old or young
+  (21, 2, 6, '2024-02-01'), (22, 2, 1, '2024-03-01'), (23, 2, 1, '2024-05-01'), -- the first is cancelled
+  (31, 3, 1, '2026-02-28');
+CREATE TABLE wkDlv_1 (i int);
+CREATE TABLE wkDlv_2 (i int);
+CREATE VIEW wkDlv_1_v AS SELECT * FROM wkDlv_1;
+UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastModified = '2026-02-28' WHERE iDeliveryId = 2`)
+	before := db.Int("SELECT count(*) + sum(iState) FROM NmsDelivery")
+	j := mustRun(t, db, dry)
+	if after := db.Int("SELECT count(*) + sum(iState) FROM NmsDelivery"); after != before {
+		t.Error("a dry run changed something")
+	}
+	find := func(task, table string, action execute.Action) execute.TablePreview {
+		i := slices.IndexFunc(j.previews[task], func(p execute.TablePreview) bool {
+			return strings.Contains(p.Table, table) && p.Action == action
+		})
+		if i < 0 {
+			t.Fatalf("%s: no %s of %s in %+v", task, action, table, j.previews[task])
+		}
+		return j.previews[task][i]
+	}
+	of := find("deliveries", `"nmsbroadlogrcp"`, execute.Delete)
+	slices.Sort(of.Sample)
+	if of.Rows != 2 || of.Oldest != nil || !slices.Equal(of.Sample, []int64{11, 12}) || !strings.Contains(of.Rule, "of a row of nmsdelivery: iDeleteStatus is not 0 and tsDelete (or tsLastModified) older than 7 days (2026-02-22 12:00 UTC)") {
+		t.Errorf("logs of the delivery: %+v", of)
+	}
+	if cancelled := find("expired-deliveries", `"nmsbroadlogrcp"`, execute.Update); cancelled.Rows != 1 || !slices.Equal(cancelled.Sample, []int64{21}) {
+		t.Errorf("logs that are cancelled: %+v", cancelled)
+	}
+	old := find("delivery-logs", `"nmsbroadlogrcp"`, execute.Delete)
+	slices.Sort(old.Sample)
+	day := func(month time.Month) time.Time { return time.Date(2024, month, 1, 0, 0, 0, 0, time.UTC) }
+	if old.Rows != 2 || !slices.Equal(old.Sample, []int64{22, 23}) || old.Oldest == nil || !old.Oldest.Equal(day(time.March)) || !old.Newest.Equal(day(time.May)) ||
+		old.RowsTotal < old.Rows || old.Bytes == 0 || !strings.Contains(old.Rule, "tsLastModified older than 180 days (2025-09-02 12:00 UTC)") {
+		t.Errorf("old logs: %+v", old)
+	}
+	tables := find("work-tables", `wkdlv\_%`, execute.Drop)
+	slices.Sort(tables.Names)
+	if tables.Tables != 2 || !slices.Equal(tables.Names, []string{"wkdlv_1", "wkdlv_1_v"}) { // that of an ended delivery stays
+		t.Errorf("work tables: %+v", tables)
+	}
+	done := mustRun(t, db, nil)
+	compareForeseen(t, j, done)
+}
+
+var previewRows = flag.Int("preview-rows", 1_000_000, "how many rows the table of BenchmarkPreview has")
+
+// A preview reads a table once for all of its tasks. The result is its time as a multiple of that of counting the rows.
+func BenchmarkPreview(b *testing.B) {
+	db := pgtest.Campaign(b)
+	db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp')")
+	db.Do(`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iIsModel, iDeliveryMode, iState, tsValidity)
+		SELECT i, (i % 10 = 0)::int, '2025-01-01', 0, 1, 55, CASE WHEN i % 10 = 1 THEN timestamptz '2026-02-01' END FROM generate_series(1, 1000) i`)
+	if _, err := db.Exec(b.Context(), `INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified)
+		SELECT i, i % 1000 + 1, i % 7, timestamptz '2026-03-01' - random() * interval '400 days' FROM generate_series(1, $1::int) i`, *previewRows); err != nil {
+		b.Fatal(err)
+	}
+	db.Do("VACUUM ANALYZE NmsBroadLogRcp")
+	for b.Loop() {
+		begun := time.Now()
+		db.Int("SELECT count(*) FROM NmsBroadLogRcp")
+		count := time.Since(begun)
+		begun = time.Now()
+		j := newJournal(db)
+		if err := runWith(b, j, func(c *execute.Config) { c.DryRun, c.Workers = true, 2 }, "deliveries", "expired-deliveries", "delivery-logs"); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(begun).Seconds()/count.Seconds(), "x-count")
+		if j.deleted["delivery-logs"] == 0 {
+			b.Error("nothing was foreseen")
+		}
+	}
+}
