@@ -14,7 +14,7 @@ func runMessage(r *runs.Run) *cleanupv1.Run {
 	out := &cleanupv1.Run{
 		Id: r.ID, State: cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]), DryRun: r.DryRun,
 		RequestedBy: r.RequestedBy, ReferenceTime: moment(r.ReferenceTime), CreateTime: timestamppb.New(r.CreateTime),
-		StartTime: moment(r.StartTime), EndTime: moment(r.EndTime), Error: r.Error,
+		StartTime: moment(r.StartTime), EndTime: moment(r.EndTime), Error: r.Error, Plan: r.Plan,
 	}
 	for i := range r.Results {
 		out.Results = append(out.Results, resultMessage(&r.Results[i]))
@@ -28,7 +28,7 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 		RowsDeleted: t.RowsDeleted, RowsUpdated: t.RowsUpdated, TablesDropped: t.TablesDropped, Batches: t.Batches,
 		StartTime: moment(t.StartTime), EndTime: moment(t.EndTime), Error: t.Error,
 		RemoteDeliveriesLeft: t.RemoteDeliveriesLeft,
-		RowsRefused:          t.RowsRefused, RowsLeft: t.RowsLeft, TablesLeft: t.TablesLeft, Detail: t.Detail,
+		RowsRefused:          t.RowsRefused, RowsLeft: t.RowsLeft, TablesLeft: t.TablesLeft, Detail: t.Detail, Reason: t.Reason, Metadata: t.Metadata,
 	}
 	for _, s := range t.Space {
 		out.Space = append(out.Space, &cleanupv1.TableSpace{

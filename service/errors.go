@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"maps"
 	"strconv"
 
 	"github.com/jackc/pgerrcode"
@@ -17,6 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -45,6 +47,8 @@ func toStatus(ctx context.Context, err error) error {
 		active  *runs.ActiveError
 		lost    *runs.ReplacedError
 
+		refused *execute.RefusedError
+
 		panicked *rescue.Panic
 		squatted *advisory.SquattedError
 	)
@@ -64,6 +68,8 @@ func toStatus(ctx context.Context, err error) error {
 		return withDetails(codes.DataLoss, err.Error(), &errdetails.ErrorInfo{
 			Reason: LogReplaced, Domain: domain, Metadata: map[string]string{"run_id": lost.RunID, "after_sequence": strconv.FormatInt(lost.AfterSequence, 10)},
 		})
+	case errors.As(err, &refused):
+		return withDetails(codes.FailedPrecondition, err.Error(), &errdetails.ErrorInfo{Reason: refused.Reason, Domain: domain, Metadata: refused.Metadata})
 	case errors.Is(err, runs.ErrTooManyDryRuns):
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, runs.ErrNotFound):
@@ -133,10 +139,14 @@ func runStatus(r *runs.Run) error {
 		code = codes.FailedPrecondition
 	case runs.CauseUnavailable:
 		code = codes.Unavailable
+	case runs.CausePlanStale, runs.CausePlanExceeded:
+		code, reason = codes.FailedPrecondition, string(r.Cause)
 	}
-	return withDetails(code, r.Error, &errdetails.ErrorInfo{
-		Reason: reason, Domain: domain, Metadata: map[string]string{"run_id": r.ID, "task": r.FailedTask()},
-	})
+	metadata := map[string]string{"run_id": r.ID, "task": r.FailedTask()}
+	if t := r.Result(metadata["task"]); t != nil {
+		maps.Copy(metadata, t.Metadata)
+	}
+	return withDetails(code, r.Error, &errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: metadata})
 }
 
 func withDetails(code codes.Code, message string, detail protoadapt.MessageV1) error {

@@ -65,7 +65,7 @@ func TestPreview(t *testing.T) {
 	if tables < 20 {
 		t.Errorf("REST tells of %d tables: %s", tables, rest.body)
 	}
-	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()}) // at the same moment
 	if err != nil {
 		t.Fatal(err)
 	}

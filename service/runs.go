@@ -26,7 +26,7 @@ const (
 func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.CleanupService_RunCleanupServer) error {
 	req := runs.Request{
 		Tasks: in.GetTasks(), SkipTasks: in.GetSkipTasks(), DryRun: in.GetDryRun(), ContinueOnError: in.GetContinueOnError(),
-		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()).String(),
+		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()).String(), Plan: in.GetPlan(),
 	}
 	run, err := s.runs.Start(stream.Context(), req)
 	if err != nil {

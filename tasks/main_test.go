@@ -36,6 +36,7 @@ type journal struct {
 	stays    map[string]purge.Left
 	details  map[string]string
 	previews map[string][]execute.TablePreview
+	planned  map[string]execute.Planned
 	expected map[string]int64
 	left     int64
 	batches  []purge.Delta
@@ -101,6 +102,9 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 // recording makes a table of the test's own for deliveries that stay on mid-sourcing servers.
 const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there bigint, here bigint, label text)"
 
+// Gone implements execute.Journal: no test resumes the run of a plan in mid-task.
+func (j *journal) Gone(context.Context) (map[string]int64, error) { return nil, nil }
+
 func (j *journal) Record(query string) string {
 	j.db.Do(recording)
 	return "INSERT INTO kept.delivery " + query
@@ -163,7 +167,10 @@ func (j *journal) Log(_ context.Context, level severity.Level, messages ...strin
 func (j *journal) Done() int64 { return j.rows[j.task] + j.updated[j.task] }
 
 func (j *journal) TaskFinished(_ context.Context, o execute.Outcome) error {
-	j.states[j.task], j.problems[j.task], j.stays[j.task], j.details[j.task], j.previews[j.task] = o.State, o.Problem, o.Left, o.Detail, o.Preview
+	j.states[j.task], j.problems[j.task], j.stays[j.task], j.details[j.task] = o.State, o.Problem, o.Left, o.Detail
+	if o.Planned != nil {
+		j.previews[j.task], j.planned[j.task] = o.Planned.Preview, *o.Planned
+	}
 	return nil
 }
 
@@ -175,7 +182,7 @@ func (j *journal) said(parts ...string) bool {
 }
 
 func newJournal(db *pgtest.DB) *journal {
-	return &journal{db: db, states: map[string]execute.State{}, problems: map[string]string{}, deleted: map[string]int64{}, rows: map[string]int64{}, updated: map[string]int64{}, stays: map[string]purge.Left{}, details: map[string]string{}, previews: map[string][]execute.TablePreview{}, expected: map[string]int64{}, emptied: map[string][]string{}}
+	return &journal{db: db, states: map[string]execute.State{}, problems: map[string]string{}, deleted: map[string]int64{}, rows: map[string]int64{}, updated: map[string]int64{}, stays: map[string]purge.Left{}, details: map[string]string{}, previews: map[string][]execute.TablePreview{}, planned: map[string]execute.Planned{}, expected: map[string]int64{}, emptied: map[string][]string{}}
 }
 
 // run executes the named tasks, or all if there are no names.

@@ -51,10 +51,14 @@ func TestRandomDatabases(t *testing.T) {
 				if which == "first" && rng.IntN(2) == 0 { // the worker dies at some batch, and another continues
 					j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
 				}
-				err := runWith(t, j, func(c *execute.Config) { c.MaxRows, c.Include = limit, m.include })
+				var planned map[string]execute.Planned
+				if which == "first" && seed%2 == 0 {
+					planned = foreseen.planned
+				}
+				err := runWith(t, j, func(c *execute.Config) { c.MaxRows, c.Include, c.Plan = limit, m.include, planned })
 				if errors.Is(err, execute.ErrLost) {
 					j.loseAt = 0
-					err = runWith(t, j, func(c *execute.Config) { goOn(c, j); c.MaxRows, c.Include = limit, m.include })
+					err = runWith(t, j, func(c *execute.Config) { goOn(c, j); c.MaxRows, c.Include, c.Plan = limit, m.include, planned })
 				}
 				if err != nil {
 					t.Fatal(err)

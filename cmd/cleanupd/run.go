@@ -1,14 +1,41 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/tasks"
 )
+
+// runPreviewed shows what a dry run finds, asks, and does exactly that.
+func runPreviewed(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, req *cleanupv1.RunCleanupRequest, yes bool, do func(*cleanupv1.RunCleanupRequest) (id string, err error)) error {
+	if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
+		return usagef("there is nobody to ask whether to run it: give --yes, or --dry-run to be told what a run would do")
+	}
+	id, err := do(&cleanupv1.RunCleanupRequest{Tasks: req.GetTasks(), SkipTasks: req.GetSkipTasks(), ContinueOnError: req.GetContinueOnError(), DryRun: true})
+	if err != nil {
+		return err
+	}
+	if !yes {
+		found, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s. Run exactly this? It can not be undone. [y/N] ", total(found.GetRun(), nil))
+		if text := answer(cmd.Context(), cmd.InOrStdin()); text != "y" && text != "yes" {
+			return errors.New("nothing was run")
+		}
+	}
+	_, err = do(&cleanupv1.RunCleanupRequest{Plan: id, ContinueOnError: req.GetContinueOnError(), MaxDuration: req.GetMaxDuration(), Detach: req.GetDetach()})
+	return err
+}
 
 func newRun() *cobra.Command {
 	var (
@@ -16,11 +43,13 @@ func newRun() *cobra.Command {
 		req    cleanupv1.RunCleanupRequest
 		limit  time.Duration
 		output format
+
+		previews, yes bool
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Start a run on a server and show its progress",
-		Example: "  cleanupd run --dry-run\n  cleanupd run --task delivery-logs --task tracking-logs --max-duration 2h\n" +
+		Example: "  cleanupd run --preview\n  cleanupd run --dry-run\n  cleanupd run --task delivery-logs --task tracking-logs --max-duration 2h\n" +
 			"  cleanupd run --continue-on-error -o json | jq -c '.event.taskFinished.result | select(.) | [.task, .rowsDeleted]'",
 		Long: "Start a run on a server and show its progress: a line per task, bars for the task and the run with the time left if\n" +
 			"the number of rows is known, and a table at the end. On a narrow screen tables lose their last columns.\n" +
@@ -34,11 +63,20 @@ func newRun() *cobra.Command {
 				}
 				req.MaxDuration = durationpb.New(limit)
 			}
-			stream, err := client.RunCleanup(cmd.Context(), &req)
-			if err != nil {
-				return err
+			do := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
+				stream, err := client.RunCleanup(cmd.Context(), req)
+				if err != nil {
+					return "", err
+				}
+				f := &following{ctx: cmd.Context(), server: &server, client: client, receive: received(stream)}
+				err = follow(output.viewer(cmd), f)
+				return f.runID, err
 			}
-			return follow(output.viewer(cmd), &following{ctx: cmd.Context(), server: &server, client: client, receive: received(stream)})
+			if previews {
+				return runPreviewed(cmd, client, &req, yes, do)
+			}
+			_, err := do(&req)
+			return err
 		}),
 	}
 	server.flags(cmd)
@@ -47,6 +85,12 @@ func newRun() *cobra.Command {
 	f.StringArrayVar(&req.Tasks, "task", nil, "run this task; may be repeated (default all)")
 	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "leave this task out; may be repeated")
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
+	f.BoolVar(&previews, "preview", false, "show what a dry run finds, ask, and do exactly that")
+	f.BoolVar(&yes, "yes", false, "with --preview: do not ask")
+	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id has found, and no more")
+	cmd.MarkFlagsMutuallyExclusive("preview", "plan", "dry-run")
+	cmd.MarkFlagsMutuallyExclusive("plan", "task")
+	cmd.MarkFlagsMutuallyExclusive("plan", "skip-task")
 	f.BoolVar(&req.ContinueOnError, "continue-on-error", false, "continue after a failed task, with those that do not need it")
 	f.DurationVar(&limit, "max-duration", 0, "stop a run after the batch during which this time has passed (default no limit)")
 	_ = cmd.RegisterFlagCompletionFunc("task", cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp))

@@ -32,6 +32,7 @@ type serveConfig struct {
 	schedule    bool
 	patience    time.Duration // with databases that are not there at the start
 	history     time.Duration
+	planMaxAge  time.Duration
 	batches     purge.Settings
 	midSourcing []string // NAME=URL or NAME=keep
 	listTables  []string
@@ -45,7 +46,7 @@ type serveConfig struct {
 // defaults is the default configuration of a server.
 func defaults() serveConfig {
 	return serveConfig{
-		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: runs.DefaultLease, history: runs.DefaultHistory,
+		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: runs.DefaultLease, history: runs.DefaultHistory, planMaxAge: runs.DefaultPlanMaxAge,
 		batches: purge.Settings{Target: purge.DefaultTarget, Workers: runs.DefaultWorkers, Limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10}},
 	}
 }
@@ -102,6 +103,7 @@ func newServe() *cobra.Command {
 	f.StringArrayVar(&c.include, "include", nil, "TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or app-subscriptions, for that task alone; may be repeated")
 	f.DurationVar(&c.patience, "wait-for-database", 0, "how long to wait at the start for the database, and for that of AEM Forms, 0 to 24h; 0: a database that is not there ends the program")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise")
+	f.DurationVar(&c.planMaxAge, "plan-max-age", c.planMaxAge, "how old a dry run may be that run --plan does, a minute or more")
 	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
 	f.DurationVar(&c.batches.Target, "batch-target", c.batches.Target, "how long a batch should take on the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
 	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers, "how many batches may run at once on a large table, 1 to 16: all while the server is otherwise idle, else one, or all if together they get half as much again done")
@@ -140,7 +142,7 @@ func (c *serveConfig) check() (s setup, err error) {
 	s.forms, mistakes[3] = c.forms.check()
 	mistakes[4] = c.access.check()
 	return s, errors.Join(append(mistakes[:], checkAddress("--grpc-listen", c.grpcListen), checkAddress("--http-listen", c.httpListen),
-		between("--lease", c.lease, time.Second, math.MaxInt64), between("--wait-for-database", c.patience, 0, 24*time.Hour), between("--history", c.history, time.Second, math.MaxInt64),
+		between("--lease", c.lease, time.Second, math.MaxInt64), between("--wait-for-database", c.patience, 0, 24*time.Hour), between("--history", c.history, time.Second, math.MaxInt64), between("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
 		between("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second), between("--workers", c.batches.Workers, 1, 16),
 		checkLimits(c.batches.Limits))...)
 }
@@ -251,7 +253,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		}
 	}
 	hostname, _ := os.Hostname() // informational
-	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, Include: given.include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))

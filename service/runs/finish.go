@@ -27,6 +27,7 @@ type outcome struct {
 
 // outcomeOf turns what execute.Run returned into an outcome.
 func outcomeOf(err error, stop string) outcome {
+	refused := (*execute.RefusedError)(nil)
 	switch {
 	case err == nil:
 		return outcome{state: Succeeded}
@@ -34,6 +35,8 @@ func outcomeOf(err error, stop string) outcome {
 		return outcome{Cancelled, stop, CauseCancelled}
 	case errors.Is(err, campaign.ErrNotCampaign):
 		return outcome{Failed, err.Error(), CauseNotCampaign}
+	case errors.As(err, &refused):
+		return outcome{Failed, err.Error(), Cause(refused.Reason)}
 	}
 	return outcome{Failed, err.Error(), CauseInternal}
 }
@@ -78,7 +81,7 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 		return nil, err
 	}
 	if failures := run.failures(); failures != "" && o.state == Succeeded {
-		o = outcome{Failed, failures, cmp.Or(o.cause, CauseInternal)}
+		o = outcome{Failed, failures, cmp.Or(o.cause, run.refusal(), CauseInternal)}
 	}
 	run.State, run.Error, run.Cause = o.state, o.err, o.cause
 	if err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET state = $2, error = $3, cause = $4, end_time = clock_timestamp(), lease_until = NULL

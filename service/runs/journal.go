@@ -291,9 +291,9 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 			return nil, err
 		}
 		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, detail = $6, rows_refused = $7, rows_locked = $8, rows_kept = $9, rows_bound = $10, tables_left = $11,
-				preview = $12, end_time = clock_timestamp()
+				preview = $12, planned = $13, reason = $14, metadata = $15, end_time = clock_timestamp()
 			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`,
-			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), o.Problem, o.Detail}, leftArgs(o.Left), []any{o.Preview})...); err != nil {
+			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), o.Problem, o.Detail}, leftArgs(o.Left), plannedArgs(o))...); err != nil {
 			return nil, err
 		}
 		if run, err = get(ctx, tx, j.claim.id); err != nil {
@@ -310,6 +310,33 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 		j.m.metrics.taskEnded(run, result)
 	}
 	return err
+}
+
+// plannedArgs are the parameters for what a dry run has found, and for why a task was refused.
+func plannedArgs(o execute.Outcome) []any {
+	var preview, planned, metadata any // NULL
+	if o.Planned != nil {
+		preview, planned = o.Planned.Preview, o.Planned
+	}
+	if o.Metadata != nil {
+		metadata = o.Metadata
+	}
+	return []any{preview, planned, o.Reason, metadata}
+}
+
+// Gone implements execute.Journal.
+func (j *journal) Gone(ctx context.Context) (map[string]int64, error) {
+	rows, err := j.m.pool.Query(ctx, "SELECT relation, sum(rows_deleted)::bigint FROM cleanupd.space WHERE run_id = $1::text::uuid AND task = $2 GROUP BY relation", j.claim.id, j.task)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		relation string
+		deleted  int64
+		gone     = map[string]int64{}
+	)
+	_, err = pgx.ForEachRow(rows, []any{&relation, &deleted}, func() error { gone[relation] = deleted; return nil })
+	return gone, err
 }
 
 // writeProgress writes progress events until the context ends. One that cannot be written does not end the run: the next batch finds

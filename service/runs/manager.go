@@ -40,6 +40,8 @@ type Config struct {
 	KeepSchedule bool
 	// History is how long runs that have ended are kept, with their events; 0: DefaultHistory.
 	History time.Duration
+	// PlanMaxAge is how old a plan may be; 0: DefaultPlanMaxAge.
+	PlanMaxAge time.Duration
 	// Settings configure batches; Workers is DefaultWorkers if 0.
 	purge.Settings
 	// MidSourcing says what is done about the deliveries of mid-sourcing servers.
@@ -59,6 +61,7 @@ type Manager struct {
 	log          *slog.Logger
 	keepSchedule bool
 	history      time.Duration
+	planMaxAge   time.Duration
 	settings     purge.Settings
 	wake         chan struct{} // a run may be waiting
 	pulse        pulse
@@ -77,7 +80,7 @@ type Manager struct {
 // New returns a Manager.
 func New(c Config) *Manager {
 	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
-		history: cmp.Or(c.History, DefaultHistory), settings: c.Settings, wake: make(chan struct{}, 1),
+		history: cmp.Or(c.History, DefaultHistory), planMaxAge: cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge), settings: c.Settings, wake: make(chan struct{}, 1),
 		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
 	m.shortTimeout = min(shortTimeout, m.lease/2) // of a claim that was waited for in vain, some of the lease is left
 	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)

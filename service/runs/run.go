@@ -35,6 +35,9 @@ const (
 	CauseNotCampaign Cause = "NOT_CAMPAIGN"
 	CauseUnavailable Cause = "UNAVAILABLE"
 	CauseInternal    Cause = "INTERNAL"
+	// Those of a task that was refused have its reason.
+	CausePlanStale    Cause = execute.PlanStale
+	CausePlanExceeded Cause = execute.PlanExceeded
 )
 
 // Run is one execution of the pipeline.
@@ -49,6 +52,7 @@ type Run struct {
 	EndTime       *time.Time
 	Error         string
 	Cause         Cause
+	Plan          string // the dry run that it does; empty: none
 	LastSequence  int64 `json:"-"`
 	Results       []Result
 }
@@ -74,6 +78,9 @@ type Result struct {
 	TablesLeft  int64 `json:",omitempty"`
 	// Detail says in words what the task left, or why it was not run; empty: neither.
 	Detail string `json:",omitempty"`
+	// Reason is why the task was refused, for programs, with Metadata; empty: it was not.
+	Reason   string            `json:",omitempty"`
+	Metadata map[string]string `json:",omitempty"`
 	// Preview is what a dry run foresees, table by table.
 	Preview []execute.TablePreview `json:",omitempty"`
 }
@@ -92,6 +99,16 @@ func (r *Run) FailedTask() string {
 	for _, t := range r.Results {
 		if t.State == execute.Failed || t.State == execute.Cancelled {
 			return t.Task
+		}
+	}
+	return ""
+}
+
+// refusal is why a task of the run was refused; empty: none was.
+func (r *Run) refusal() Cause {
+	for _, t := range r.Results {
+		if t.Reason != "" {
+			return Cause(t.Reason)
 		}
 	}
 	return ""
@@ -116,6 +133,18 @@ type Request struct {
 	ContinueOnError bool
 	MaxDuration     time.Duration // 0: no limit
 	RequestedBy     string
+	Plan            string // the id of a dry run that is done, in place of tasks; empty: none
+}
+
+// besidePlan are the fields that contradict a plan.
+func (r Request) besidePlan() (wrong InvalidError) {
+	for field, given := range map[string]bool{"tasks": len(r.Tasks) > 0, "skip_tasks": len(r.SkipTasks) > 0, "dry_run": r.DryRun} {
+		if given && r.Plan != "" {
+			wrong = append(wrong, Violation{field, "must not be given beside a plan, which has its tasks"})
+		}
+	}
+	slices.SortFunc(wrong, func(a, b Violation) int { return strings.Compare(a.Field, b.Field) })
+	return wrong
 }
 
 // chosen are the names of the tasks to run.
@@ -165,7 +194,7 @@ func (e InvalidError) Error() string {
 
 // Validate returns an InvalidError, or nil.
 func (r Request) Validate() error {
-	var wrong InvalidError
+	wrong := r.besidePlan()
 	valid := tasks.Names()
 	for _, list := range []struct {
 		field string

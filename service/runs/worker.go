@@ -189,8 +189,16 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 			return fmt.Errorf("%w: %w", execute.ErrLost, err)
 		}
 	}
-	return execute.Run(ctx, execute.Config{Pool: m.pool, Lock: c.lock(), Now: c.referenceTime, DryRun: c.dryRun, ContinueOnError: c.continueOnError,
-		Chosen: chosen, Todo: todo, Cursor: c.cursor, Succeeded: c.succeeded, Failed: c.unmet, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include, Log: m.log.With("run_id", c.id)}, j)
+	config := m.config()
+	config.Lock, config.Now, config.DryRun, config.ContinueOnError, config.Log = c.lock(), c.referenceTime, c.dryRun, c.continueOnError, m.log.With("run_id", c.id)
+	config.Chosen, config.Todo, config.Cursor, config.Succeeded, config.Failed = chosen, todo, c.cursor, c.succeeded, c.unmet
+	if c.plan != "" {
+		var err error
+		if config.Plan, err = loadPlan(ctx, m.pool, c.plan); err != nil {
+			return fmt.Errorf("%w: %w", execute.ErrLost, err)
+		}
+	}
+	return execute.Run(ctx, config, j)
 }
 
 // giveUp fails the current task, or the next one, after too many failed attempts.

@@ -95,6 +95,9 @@ func (c *Catalog) logs(family logFamily, builtIn ...string) (tables []*Table, no
 	return tables, notes, nil
 }
 
+// Mappings are the names that the delivery mappings give, by their columns.
+func (c *Catalog) Mappings() map[string][]string { return c.mapped }
+
 // readMappings reads the names that the delivery mappings give. That they cannot be read concerns the tasks alone that go by them.
 func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	mapping := c.Table("NmsDeliveryMapping")

@@ -59,6 +59,10 @@ var optionNames = []string{
 	AuditTrailPurge.Name, AppSubscriptionPurge.Name, LastCleanup.Name, LastErrorStatCoalesce.Name,
 }
 
+// delays are the options that are delays.
+var delays = []Option{TrackingStatPurge, TrackingLogPurge, BroadLogPurge, RecycledDeliveryPurge, RejectsPurge, VisitorPurge, PropositionPurge, EventPurge, EventHistoPurge,
+	AuditTrailPurge, AppSubscriptionPurge}
+
 // Values of NoStats.
 const (
 	VacuumAnalyze = 0
@@ -216,6 +220,21 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 		return 0, fmt.Errorf("option %s is stored as %d seconds, more than %d days: not used", opt.Name, seconds, MaxDays)
 	}
 	return time.Duration(seconds) * time.Second, nil
+}
+
+// InForce are the delays in force, and what the task statistics should do, in words, by the names of the options.
+func (o *Options) InForce() map[string]string {
+	words := map[string]string{}
+	for _, opt := range delays {
+		days, err := o.Delay(opt)
+		words[opt.Name] = fmt.Sprint(days)
+		if err != nil {
+			words[opt.Name] = "not used"
+		}
+	}
+	mode, _ := o.Statistics()
+	words[NoStats.Name] = fmt.Sprint(mode)
+	return words
 }
 
 // Statistics is what the task statistics should do. For an unknown stored value it returns NoStatistics, and an error that

@@ -19,6 +19,8 @@ type database struct {
 	given    plan.Given
 	looked   time.Time             // when it was read; zero: never
 	plans    map[string]*plan.Plan // compiled for it
+	// bounds are those of the run of a plan; nil: it is none.
+	bounds *bounded
 	// preview is what a dry run knows beyond the task at work; nil: it is none, or on another server.
 	preview *preview
 	// keepers are the tasks of which parents had to stay in this run, or may have, under a previous worker.
@@ -28,10 +30,15 @@ type database struct {
 // open returns a run's own database.
 func open(ctx context.Context, c Config, j Journal) *database {
 	d := &database{Config: c, journal: j, recorder: &recorder{Journal: j, ctx: ctx}, keepers: map[string]bool{}}
+	var account purge.Account = j
+	if c.Plan != nil {
+		d.bounds = &bounded{Journal: j}
+		account = d.bounds
+	}
 	if c.DryRun {
 		d.preview = newPreview(c.Chosen)
 	}
-	d.engine = purge.New(purge.Engine{Pool: c.Pool, Account: j, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock})
+	d.engine = purge.New(purge.Engine{Pool: c.Pool, Account: account, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock})
 	return d
 }
 
@@ -49,9 +56,11 @@ func (d *database) look(ctx context.Context) (err error) {
 	if time.Since(d.looked) < fresh || d.preview != nil && !d.looked.IsZero() { // a dry run counts of several tasks at once
 		return nil
 	}
-	if d.given, err = survey(ctx, d.Config); err != nil {
+	given, err := survey(ctx, d.Config)
+	if err != nil {
 		return err
 	}
+	d.given = given
 	d.given.Record = d.journal.Record
 	d.engine.FlushStats = d.given.Catalog.Version >= 150_000
 	d.plans, d.looked = map[string]*plan.Plan{}, time.Now()

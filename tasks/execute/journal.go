@@ -2,6 +2,8 @@ package execute
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -33,10 +35,22 @@ type Outcome struct {
 	Problem string
 	// Left is how many obsolete rows it left.
 	Left purge.Left
-	// Preview is what a dry run foresees, table by table.
-	Preview []TablePreview
+	// Reason is that of a RefusedError, with its metadata; empty: the task was not refused.
+	Reason   string
+	Metadata map[string]string
+	// Planned is what a dry run has found; nil: it is none.
+	Planned *Planned
 	// Detail says in words what it left, or why it was not run; empty: neither.
 	Detail string
+}
+
+// failure is the error of a task that failed.
+func (o Outcome) failure(task string) error {
+	text := fmt.Sprintf("task %s failed: %s", task, o.Problem)
+	if o.Reason != "" {
+		return &RefusedError{o.Reason, o.Metadata, text}
+	}
+	return errors.New(text)
 }
 
 // Journal keeps a run's account. Every method with an error fails when the run is no longer this worker's. Write, Log,
@@ -53,6 +67,8 @@ type Journal interface {
 	// Emptied returns the quoted names of the tables that a task of the run, or any (if it is empty), has deleted rows from,
 	// those with the most rows first.
 	Emptied(ctx context.Context, task string) ([]string, error)
+	// Gone returns how many rows of relations, by their quoted names, the current task has deleted in this run.
+	Gone(ctx context.Context) (map[string]int64, error)
 	// Record returns a statement that records deliveries which stay on mid-sourcing servers. It is part of the statement that
 	// deletes them here. The columns of query are account (empty: none), there and here (the ids), and label.
 	Record(query string) string

@@ -21,6 +21,10 @@ import (
 // deleteLists deletes lists, each in one transaction with its tables, and as many together as go quickly. Where one cannot go, fewer
 // are tried, down to that one.
 func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
+	if p := t.planned(); p != nil {
+		stays := idSet(p.Stays)
+		ids = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return stays[id] })
+	}
 	most := mostLists
 	for _, limit := range []int{t.engine.MaxRows, t.engine.Limits.RowsPerSecond} {
 		if limit > 0 {
@@ -71,7 +75,7 @@ const mostLists = 256
 // key that forbids the deletion is no fault.
 func listStays(err error) purge.Left {
 	switch {
-	case errors.Is(err, errForeign) || errors.Is(err, errKept) || sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
+	case errors.Is(err, errForeign) || errors.Is(err, errUnplanned) || errors.Is(err, errKept) || sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
 		return purge.Left{Kept: 1}
 	case sqlstate.OfRow(err):
 		return purge.Left{Refused: 1}
@@ -83,11 +87,13 @@ func listStays(err error) purge.Left {
 	return purge.Left{}
 }
 
-// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; and errForeign that the relation
+// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; errUnplanned that its table must not be; and errForeign that the relation
 // with the name of a list's table is not the application's.
 var (
 	errGone    = errors.New("the list is no longer to be deleted")
 	errKept    = errors.New("a trigger of the table prevents its deletion")
+
+	errUnplanned = errors.New("the plan does not name its table")
 	errForeign = errors.New("what has the name of its table is not a table of the application's owner")
 )
 
@@ -156,6 +162,9 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 	}
 	tables, err := t.listTables(ctx, tx, j.Does.Tables.Prefix, mayGo)
 	d.Dropped = int64(len(tables))
+	if unplanned := slices.IndexFunc(tables, func(w campaign.WorkTable) bool { return !t.mayDrop(w) }); err == nil && unplanned >= 0 {
+		err = fmt.Errorf("%w: %s", errUnplanned, tables[unplanned].Name)
+	}
 	if err == nil && t.DryRun {
 		t.foreseeLists(j, ids, d.Deleted, tables)
 	}

@@ -48,9 +48,11 @@ func (t *task) purgeMidSourced(ctx context.Context, ids []int64) ([]int64, error
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.MidSourcing.Databases)) {
-		left, err := t.leftovers(ctx, name)
-		if err != nil {
-			return nil, err
+		var left []int64
+		if t.Plan == nil { // which names none of them
+			if left, err = t.leftovers(ctx, name); err != nil {
+				return nil, err
+			}
 		}
 		m := servers[name]
 		if len(m)+len(left) == 0 {

@@ -61,6 +61,8 @@ type preview struct {
 	chosen []plan.Task
 	// sets are those of tasks, by their names: of those that are done what they would have deleted or updated.
 	sets map[string][]int64
+	// begun are those that tasks began with, of which some may stay.
+	begun map[string][]int64
 	// void are the tasks that would do nothing, since they failed or were not run.
 	void map[string]bool
 	// coalesced is from when on tasks would have coalesced rows.
@@ -74,7 +76,7 @@ type preview struct {
 }
 
 func newPreview(chosen []plan.Task) *preview {
-	return &preview{chosen: chosen, sets: map[string][]int64{}, void: map[string]bool{}, coalesced: map[string]time.Time{},
+	return &preview{chosen: chosen, sets: map[string][]int64{}, begun: map[string][]int64{}, void: map[string]bool{}, coalesced: map[string]time.Time{},
 		tallies: map[string]purge.Tally{}, dropped: map[string]bool{}}
 }
 
@@ -159,6 +161,9 @@ func ruleOf(j plan.Job, set *plan.Parents) string {
 // remember is the set of the task at work, in a dry run: those after it see what becomes of it.
 func (t *task) remember(ids []int64) {
 	if t.preview != nil && t.plan.Task.Set != nil {
+		if t.preview.begun[t.plan.Task.Name] == nil {
+			t.preview.begun[t.plan.Task.Name] = ids
+		}
 		t.preview.sets[t.plan.Task.Name], t.keepers[t.plan.Task.Name] = ids, t.kept
 	}
 }

@@ -44,6 +44,8 @@ type Config struct {
 	Succeeded map[string]bool
 	// Failed are those that have failed, or were not run since one that they require did not succeed.
 	Failed map[string]bool
+	// Plan is what a dry run has found of each task: nothing else is done; nil: whatever is due is.
+	Plan map[string]Planned
 	// Settings configure batches.
 	purge.Settings
 	// Lock is the advisory lock that the run's batches share; 0: none.
@@ -96,7 +98,7 @@ func run(ctx context.Context, c Config, j Journal) error {
 			return unwritten(err)
 		}
 		if o.State == Failed {
-			failed = errors.Join(failed, fmt.Errorf("task %s failed: %s", t.Name, o.Problem))
+			failed = errors.Join(failed, o.failure(t.Name))
 			if !c.ContinueOnError {
 				break
 			}
@@ -145,11 +147,14 @@ func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) 
 	if err != nil {
 		rescue.Log(cmp.Or(d.Log, slog.Default()), "task "+t.Name, err)
 		o.State, o.Problem = Failed, sqlstate.Explain(err)
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+			o.Reason, o.Metadata = refused.Reason, refused.Metadata
+		}
 	}
 	d.keepers[t.Name] = w.kept
 	o.Left, o.Detail = w.left, inWords(w.left)
 	if d.preview != nil {
-		o.Preview = w.measured(ctx)
+		o.Planned = w.plans(ctx, t.Name)
 	}
 	return o, nil
 }

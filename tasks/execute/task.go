@@ -46,6 +46,16 @@ func (t *task) run(ctx context.Context, what plan.Task) (State, error) {
 	if t.plan, err = t.compile(what); err != nil {
 		return Failed, err
 	}
+	if p := t.planned(); p != nil && t.bounds != nil {
+		if err := t.confirm(*p); err != nil {
+			return Failed, err
+		}
+		gone, err := t.journal.Gone(ctx)
+		if err != nil {
+			return Failed, err
+		}
+		t.bounds.begin(*p, t.plan.Jobs, gone)
+	}
 	t.tell(ctx)
 	if err := rightsError(t.plan.Rights); err != nil {
 		return Failed, err
@@ -55,6 +65,7 @@ func (t *task) run(ctx context.Context, what plan.Task) (State, error) {
 	if err != nil {
 		return Failed, err
 	}
+	ids = t.only(ids)
 	jobs, err := t.applicable(ctx)
 	if err != nil {
 		return Failed, err

@@ -352,7 +352,9 @@ type Run struct {
 	// One result per task of the pipeline, in order.
 	Results []*TaskResult `protobuf:"bytes,9,rep,name=results,proto3" json:"results,omitempty"`
 	// Why it did not succeed; empty otherwise.
-	Error         string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
+	// The dry run that it does, and no more; empty: it does whatever is due.
+	Plan          string `protobuf:"bytes,11,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,6 +459,13 @@ func (x *Run) GetError() string {
 	return ""
 }
 
+func (x *Run) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
 // TaskResult is the account of one task in one run. The counts are exact: they are written in the transactions
 // that delete.
 type TaskResult struct {
@@ -499,7 +508,11 @@ type TaskResult struct {
 	Detail string `protobuf:"bytes,15,opt,name=detail,proto3" json:"detail,omitempty"`
 	// In a dry run: what a run would do, table by table, those first of which most goes; a table of which nothing goes is left out.
 	// Known when the task has ended.
-	Preview       []*TablePreview `protobuf:"bytes,16,rep,name=preview,proto3" json:"preview,omitempty"`
+	Preview []*TablePreview `protobuf:"bytes,16,rep,name=preview,proto3" json:"preview,omitempty"`
+	// Why it was refused, for programs: PLAN_STALE or PLAN_EXCEEDED; empty: it was not.
+	Reason string `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What that is about: for PLAN_STALE `changed`, for PLAN_EXCEEDED `table` and `planned`, its rows in the plan.
+	Metadata      map[string]string `protobuf:"bytes,18,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -642,6 +655,20 @@ func (x *TaskResult) GetDetail() string {
 func (x *TaskResult) GetPreview() []*TablePreview {
 	if x != nil {
 		return x.Preview
+	}
+	return nil
+}
+
+func (x *TaskResult) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TaskResult) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
 	}
 	return nil
 }
@@ -1588,7 +1615,13 @@ type RunCleanupRequest struct {
 	// `max_duration reached`. From a microsecond to 36500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
 	// Send only the first event, and let the run continue on its own.
-	Detach        bool `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`
+	Detach bool `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`
+	// The id of a dry run that succeeded: the run does what that one found, with its tasks and its reference time, and deletes no list,
+	// delivery or table that it did not find. `tasks`, `skip_tasks` and `dry_run` must be empty beside it. NOT_FOUND if there is no such
+	// run. FAILED_PRECONDITION with the reason PLAN_STALE if a run has ended since, it is older than `serve --plan-max-age`, or options,
+	// delivery mappings, flags or the program have changed; each task compares again. A task that would take more rows of a table than
+	// were found, and 1 % and 1,000 more, stops before that batch: PLAN_EXCEEDED.
+	Plan          string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1663,6 +1696,13 @@ func (x *RunCleanupRequest) GetDetach() bool {
 		return x.Detach
 	}
 	return false
+}
+
+func (x *RunCleanupRequest) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
 }
 
 // RunCleanupResponse carries one event of the run.
@@ -2864,7 +2904,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x03\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x03\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -2878,7 +2918,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x120\n" +
 	"\aresults\x18\t \x03(\v2\x16.cleanup.v1.TaskResultR\aresults\x12\x14\n" +
 	"\x05error\x18\n" +
-	" \x01(\tR\x05error\"\xed\x04\n" +
+	" \x01(\tR\x05error\x12\x12\n" +
+	"\x04plan\x18\v \x01(\tR\x04plan\"\x84\x06\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -2899,7 +2940,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\vtables_left\x18\x0e \x01(\x03R\n" +
 	"tablesLeft\x12\x16\n" +
 	"\x06detail\x18\x0f \x01(\tR\x06detail\x122\n" +
-	"\apreview\x18\x10 \x03(\v2\x18.cleanup.v1.TablePreviewR\apreview\"\xfc\x02\n" +
+	"\apreview\x18\x10 \x03(\v2\x18.cleanup.v1.TablePreviewR\apreview\x12\x16\n" +
+	"\x06reason\x18\x11 \x01(\tR\x06reason\x12@\n" +
+	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfc\x02\n" +
 	"\fTablePreview\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
@@ -2977,7 +3023,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
 	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05needs\x18\x05 \x03(\tR\x05needs\"\xe3\x01\n" +
+	"\x05needs\x18\x05 \x03(\tR\x05needs\"\xf7\x01\n" +
 	"\x11RunCleanupRequest\x12\x14\n" +
 	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x1d\n" +
 	"\n" +
@@ -2985,7 +3031,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12*\n" +
 	"\x11continue_on_error\x18\x04 \x01(\bR\x0fcontinueOnError\x12<\n" +
 	"\fmax_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x12\x16\n" +
-	"\x06detach\x18\x06 \x01(\bR\x06detach\"@\n" +
+	"\x06detach\x18\x06 \x01(\bR\x06detach\x12\x12\n" +
+	"\x04plan\x18\a \x01(\tR\x04plan\"@\n" +
 	"\x12RunCleanupResponse\x12*\n" +
 	"\x05event\x18\x01 \x01(\v2\x14.cleanup.v1.RunEventR\x05event\"v\n" +
 	"\x0fWatchRunRequest\x12\x15\n" +
@@ -3123,7 +3170,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
@@ -3165,89 +3212,91 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*ListRemoteDeliveriesRequest)(nil),  // 37: cleanup.v1.ListRemoteDeliveriesRequest
 	(*ListRemoteDeliveriesResponse)(nil), // 38: cleanup.v1.ListRemoteDeliveriesResponse
 	(*RemoteDelivery)(nil),               // 39: cleanup.v1.RemoteDelivery
-	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 41: google.protobuf.Duration
-	(*Options)(nil),                      // 42: cleanup.v1.Options
-	(*fieldmaskpb.FieldMask)(nil),        // 43: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 44: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 45: cleanup.v1.Schedule
+	nil,                                  // 40: cleanup.v1.TaskResult.MetadataEntry
+	(*timestamppb.Timestamp)(nil),        // 41: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 42: google.protobuf.Duration
+	(*Options)(nil),                      // 43: cleanup.v1.Options
+	(*fieldmaskpb.FieldMask)(nil),        // 44: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 45: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 46: cleanup.v1.Schedule
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	40, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	40, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	40, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	40, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	41, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	41, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	41, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	41, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	6,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
 	1,  // 6: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	40, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	40, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	41, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	41, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 9: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
 	7,  // 10: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	3,  // 11: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	40, // 12: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
-	40, // 13: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
-	40, // 14: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	10, // 15: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	11, // 16: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	12, // 17: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	13, // 18: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	14, // 19: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	15, // 20: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	5,  // 21: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	6,  // 22: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,  // 23: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	5,  // 24: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	41, // 25: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	9,  // 26: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	9,  // 27: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	5,  // 28: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	4,  // 29: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	5,  // 30: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	5,  // 31: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	16, // 32: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	42, // 33: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	42, // 34: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	43, // 35: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	44, // 36: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	42, // 37: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	43, // 38: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	42, // 39: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	42, // 40: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	43, // 41: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	44, // 42: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	45, // 43: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	45, // 44: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	45, // 45: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	39, // 46: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	40, // 47: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	17, // 48: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	19, // 49: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	21, // 50: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	23, // 51: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	25, // 52: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	27, // 53: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	29, // 54: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	31, // 55: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	33, // 56: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	35, // 57: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	37, // 58: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	18, // 59: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	20, // 60: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	22, // 61: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	24, // 62: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	26, // 63: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	28, // 64: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	30, // 65: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	32, // 66: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	34, // 67: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	36, // 68: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	38, // 69: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	59, // [59:70] is the sub-list for method output_type
-	48, // [48:59] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	40, // 11: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	3,  // 12: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	41, // 13: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
+	41, // 14: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
+	41, // 15: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	10, // 16: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	11, // 17: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	12, // 18: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	13, // 19: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	14, // 20: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	15, // 21: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	5,  // 22: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	6,  // 23: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,  // 24: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	5,  // 25: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	42, // 26: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	9,  // 27: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	9,  // 28: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	5,  // 29: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	4,  // 30: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	5,  // 31: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	5,  // 32: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	16, // 33: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	43, // 34: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	43, // 35: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	44, // 36: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	45, // 37: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	43, // 38: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	44, // 39: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	43, // 40: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	43, // 41: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	44, // 42: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	45, // 43: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	46, // 44: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	46, // 45: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	46, // 46: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	39, // 47: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	41, // 48: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	17, // 49: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	19, // 50: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	21, // 51: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	23, // 52: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	25, // 53: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	27, // 54: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	29, // 55: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	31, // 56: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	33, // 57: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	35, // 58: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	37, // 59: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	18, // 60: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	20, // 61: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	22, // 62: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	24, // 63: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	26, // 64: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	28, // 65: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	30, // 66: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	32, // 67: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	34, // 68: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	36, // 69: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	38, // 70: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	60, // [60:71] is the sub-list for method output_type
+	49, // [49:60] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -3275,7 +3324,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,122 @@
+package tasks_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// planOf is what a dry run finds.
+func planOf(t *testing.T, db *pgtest.DB, names ...string) map[string]execute.Planned {
+	t.Helper()
+	return mustRun(t, db, dry, names...).planned
+}
+
+// refusal is why the run of a plan was refused.
+func refusal(t *testing.T, db *pgtest.DB, planned map[string]execute.Planned, change func(*execute.Config), names ...string) (*journal, *execute.RefusedError) {
+	t.Helper()
+	j, err := run(t, db, func(c *execute.Config) {
+		c.Plan = planned
+		if change != nil {
+			change(c)
+		}
+	}, names...)
+	var refused *execute.RefusedError
+	if err != nil && !errors.As(err, &refused) {
+		t.Fatal(err)
+	}
+	return j, refused
+}
+
+// The run of a plan deletes no list, delivery or table that the plan does not name, though they are due by now.
+func TestPlanNamesWhatGoes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`
+INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 1, 1), (2, 1, 0), (3, 1, 1);
+INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) VALUES (1, 1, '2025-01-01', 0), (2, 0, '2025-01-01', 55);
+CREATE TABLE grp1 (i int);
+CREATE TABLE wkDlv_9 (i int)`)
+	planned := planOf(t, db)
+	db.Do(`
+UPDATE NmsGroup SET iDeleteStatus = 1 WHERE iGroupId = 2;
+UPDATE NmsDelivery SET iDeleteStatus = 1 WHERE iDeliveryId = 2;
+CREATE TABLE grp3 (i int);
+CREATE TABLE grp99 (i int);
+CREATE TABLE wkDlv_8 (i int)`)
+	if j, refused := refusal(t, db, planned, nil); refused != nil {
+		t.Fatal(refused, j.logs)
+	}
+	if lists := db.Strings("SELECT iGroupId::text FROM NmsGroup ORDER BY 1"); !slices.Equal(lists, []string{"2", "3"}) { // the table of 3 is not in the plan
+		t.Errorf("lists: %v", lists)
+	}
+	if deliveries := db.Strings("SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1"); !slices.Equal(deliveries, []string{"2"}) {
+		t.Errorf("deliveries: %v", deliveries)
+	}
+	if tables := db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wkdlv)' ORDER BY 1"); !slices.Equal(tables, []string{"grp3", "grp99", "wkdlv_8"}) {
+		t.Errorf("tables: %v", tables)
+	}
+}
+
+// A plan by other options, mappings or flags is refused before anything is deleted, and says what has changed.
+func TestStalePlan(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql    string
+		change func(*execute.Config)
+	}{
+		"option":       {sql: "INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86400, 3)"},
+		"mapping":      {sql: "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (77, 'cus:other')"},
+		"related list": {change: func(c *execute.Config) { c.RelatedListTables = []string{"other"} }},
+		"include":      {change: func(c *execute.Config) { c.Include = map[string][]string{"delivery-logs": {"other"}} }},
+		"mid-sourcing": {change: func(c *execute.Config) { c.MidSourcing.Keep = []string{"other"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (1, '2020-01-01')")
+			planned := planOf(t, db, "sessions")
+			if c.sql != "" {
+				db.Do(c.sql)
+			}
+			j, refused := refusal(t, db, planned, c.change, "sessions")
+			if refused == nil || refused.Reason != execute.PlanStale || refused.Metadata["changed"] == "" || j.states["sessions"] != execute.Failed {
+				t.Errorf("refused: %v", refused)
+			}
+			if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
+				t.Error("something was deleted")
+			}
+		})
+	}
+}
+
+// A task stops before the batch with which it would take more rows than were planned, and a hundredth and a thousand.
+func TestExceededPlan(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	insert := "INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM generate_series($1::int, $2::int) i"
+	db.Do(insert, 1, 10_000)
+	planned := planOf(t, db, "sessions")
+	db.Do(insert, 10_001, 11_100)
+	if _, refused := refusal(t, db, planned, func(c *execute.Config) { c.MaxRows = 700 }, "sessions"); refused != nil {
+		t.Errorf("as many more as may be: %v", refused)
+	}
+	db.Do(insert, 1, 10_000)
+	planned = planOf(t, db, "sessions")
+	db.Do(insert, 10_001, 11_101)
+	_, refused := refusal(t, db, planned, func(c *execute.Config) { c.MaxRows = 700 }, "sessions")
+	if refused == nil || refused.Reason != execute.PlanExceeded || refused.Metadata["planned"] != "10000" {
+		t.Errorf("refused: %v", refused)
+	}
+	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left < 101 || left > 101+8*700 { // as many statements may be in a batch
+		t.Errorf("%d rows are left", left)
+	}
+	planned = planOf(t, db, "expired-deliveries")
+	db.Do("INSERT INTO NmsDeliveryPart (iDeliveryPartId, tsValidity) SELECT i, '2020-01-01' FROM generate_series(1, 1001) i")
+	if _, refused := refusal(t, db, planned, nil, "expired-deliveries"); refused == nil || db.Int("SELECT count(*) FROM NmsDeliveryPart") != 1001 {
+		t.Errorf("a table of which the plan has nothing: %v", refused)
+	}
+}
