@@ -77,6 +77,9 @@ func (s *Service) SetOptions(ctx context.Context, in *cleanupv1.SetOptionsReques
 		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(%d)", optionsLock)); err != nil {
 			return advisory.Tell(ctx, s.pool, optionsLock, err)
 		}
+		if err := s.runs.Own(ctx, tx); err != nil {
+			return err
+		}
 		stored, err := campaign.ReadOptions(ctx, tx, catalog)
 		if err != nil {
 			return err

@@ -24,6 +24,8 @@ import (
 type UserData struct {
 	cleanupv1.UnimplementedUserDataServiceServer
 	forms *userdata.Database
+	// refusal is why there is no Forms database; nil: none was named.
+	refusal error
 	// stopping ends when streams must end.
 	stopping context.Context
 }
@@ -33,6 +35,9 @@ type UserData struct {
 func NewUserData(stopping context.Context, forms *userdata.Database) *UserData {
 	return &UserData{forms: forms, stopping: stopping}
 }
+
+// NoUserData returns the service where a Forms database must not be reached; why is what it answers.
+func NoUserData(why error) *UserData { return &UserData{refusal: why} }
 
 // ready fails if there is a Forms database, and it does not answer.
 func (u *UserData) ready(ctx context.Context) error {
@@ -45,10 +50,18 @@ func (u *UserData) ready(ctx context.Context) error {
 // errNoForms says that the server was started without a Forms database.
 var errNoForms = status.Error(codes.FailedPrecondition, "this server knows no AEM Forms database: start it with --forms-database-url")
 
+// none is why there is no Forms database.
+func (s *UserData) none() error {
+	if s.refusal != nil {
+		return s.refusal
+	}
+	return errNoForms
+}
+
 // FindUserData implements cleanupv1.UserDataServiceServer.
 func (s *UserData) FindUserData(ctx context.Context, in *cleanupv1.FindUserDataRequest) (*cleanupv1.FindUserDataResponse, error) {
 	if s.forms == nil {
-		return nil, errNoForms
+		return nil, s.none()
 	}
 	query, wrong := toQuery(in.GetUserId(), in.GetVariables(), nil)
 	if wrong != nil {
@@ -84,7 +97,7 @@ func reasonMessage(r userdata.Reason) *cleanupv1.Reason {
 // EraseUserData implements cleanupv1.UserDataServiceServer.
 func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream cleanupv1.UserDataService_EraseUserDataServer) error {
 	if s.forms == nil {
-		return errNoForms
+		return s.none()
 	}
 	request, err := toErasure(in)
 	if err != nil {
@@ -99,7 +112,7 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 // SweepDocuments implements cleanupv1.UserDataServiceServer.
 func (s *UserData) SweepDocuments(in *cleanupv1.SweepDocumentsRequest, stream cleanupv1.UserDataService_SweepDocumentsServer) error {
 	if s.forms == nil {
-		return errNoForms
+		return s.none()
 	}
 	return s.erase(stream.Context(), userdata.Request{Sweep: true}, in.GetDryRun(), audit.Details{"dry_run": in.GetDryRun()}, func(e userdata.Event) error {
 		return stream.Send(&cleanupv1.SweepDocumentsResponse{Event: eraseMessage(e)})
@@ -163,7 +176,7 @@ var errErasureGoesOn = status.Error(codes.Unavailable, "this replica is stopping
 // GetReceipt implements cleanupv1.UserDataServiceServer.
 func (s *UserData) GetReceipt(ctx context.Context, in *cleanupv1.GetReceiptRequest) (*cleanupv1.GetReceiptResponse, error) {
 	if s.forms == nil {
-		return nil, errNoForms
+		return nil, s.none()
 	}
 	r, err := s.forms.Receipt(ctx, in.GetReceiptId())
 	if err != nil {
@@ -175,7 +188,7 @@ func (s *UserData) GetReceipt(ctx context.Context, in *cleanupv1.GetReceiptReque
 // VerifyErasure implements cleanupv1.UserDataServiceServer.
 func (s *UserData) VerifyErasure(ctx context.Context, in *cleanupv1.VerifyErasureRequest) (*cleanupv1.VerifyErasureResponse, error) {
 	if s.forms == nil {
-		return nil, errNoForms
+		return nil, s.none()
 	}
 	var query *userdata.Query
 	if in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0 {
@@ -198,7 +211,7 @@ func (s *UserData) VerifyErasure(ctx context.Context, in *cleanupv1.VerifyErasur
 // ListReceipts implements cleanupv1.UserDataServiceServer.
 func (s *UserData) ListReceipts(ctx context.Context, in *cleanupv1.ListReceiptsRequest) (*cleanupv1.ListReceiptsResponse, error) {
 	if s.forms == nil {
-		return nil, errNoForms
+		return nil, s.none()
 	}
 	size, err := pageSize(in.GetPageSize(), MaxReceipts)
 	if err != nil {

@@ -35,6 +35,8 @@ type Config struct {
 	Manager ProcessManager
 	// Lease is how long a silent replica keeps its erasure; 0: DefaultLease.
 	Lease time.Duration
+	// Own fails where nothing may be changed, since the record is another instance's, or a copy; nil: it is this one's.
+	Own func(ctx context.Context) error
 }
 
 // DefaultLease is Config's.
@@ -50,6 +52,9 @@ type Database struct {
 // New returns a database to work on. It does not connect.
 func New(c Config) *Database {
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	if c.Own == nil {
+		c.Own = func(context.Context) error { return nil }
+	}
 	return &Database{Config: c, wake: make(chan struct{}, 1)}
 }
 

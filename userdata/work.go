@@ -45,6 +45,9 @@ func (d *Database) Work(ctx context.Context, log *slog.Logger) {
 // workOnce carries out each erasure that has not ended and that no other replica works on, which would hold a lock as long as
 // its connection lives. An erasure that is interrupted does not hold up the next ones.
 func (d *Database) workOnce(ctx context.Context, log *slog.Logger) error {
+	if err := d.Own(ctx); err != nil {
+		return err
+	}
 	ids, err := collect(ctx, d.Record, pgx.RowTo[string], "SELECT id::text FROM cleanupd.erasure WHERE state = 'RUNNING' AND forms = $1 ORDER BY id", d.Forms.identity)
 	if err != nil {
 		return err

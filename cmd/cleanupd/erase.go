@@ -30,9 +30,9 @@ func newErase(server *target) *cobra.Command {
 		Use:   "erase [USER]",
 		Short: "Erase what is found for a user id, or process instances and orphan tasks by their ids",
 		Long: "Show what would be erased, ask, and erase it: process instances and orphan tasks, with the documents that nothing\n" +
-			"else refers to. What holds the user id only as part of something longer must be given by its own id (--instance).\n" +
+			"else refers to. What holds the user id only as part of something longer must be given by its own id (--process-instance).\n" +
 			"Interrupting this program does not stop an erasure that has begun. The exit status is 1 if anything was kept.",
-		Example: "  cleanupd userdata erase bob.smith@example.com --dry-run\n  cleanupd userdata erase bob.smith@example.com --variable Claims/apply --yes\n  cleanupd userdata erase --instance 30 --orphan-task 86",
+		Example: "  cleanupd userdata erase bob.smith@example.com --dry-run\n  cleanupd userdata erase bob.smith@example.com --variable Claims/apply --yes\n  cleanupd userdata erase --process-instance 30 --orphan-task 86",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("%s takes one user id, not %d; see %s --help", cmd.CommandPath(), len(args), cmd.CommandPath())
@@ -47,7 +47,7 @@ func newErase(server *target) *cobra.Command {
 				return err
 			}
 			if byID := len(req.GetProcessInstanceIds())+len(req.GetTaskIds()) > 0; byID == (req.GetUserId() != "") {
-				return usagef("give either a user id, or ids of process instances and orphan tasks (--instance, --orphan-task)")
+				return usagef("give either a user id, or ids of process instances and orphan tasks (--process-instance, --orphan-task)")
 			}
 			client := cleanupv1.NewUserDataServiceClient(conn)
 			return preview(cmd, yes, req.DryRun, "Erase this?", func(dryRun bool) (bool, error) {
@@ -59,14 +59,17 @@ func newErase(server *target) *cobra.Command {
 	output.flag(cmd)
 	f := cmd.Flags()
 	variablesFlag(f, &variables)
-	f.StringArrayVar(&req.ProcessInstanceIds, "instance", nil, "the id of a process instance; may be repeated")
+	f.StringArrayVar(&req.ProcessInstanceIds, "process-instance", nil, "the id of a process instance; may be repeated")
 	f.StringArrayVar(&req.TaskIds, "orphan-task", nil, "the id of an orphan task; may be repeated")
 	f.StringArrayVar(&req.PrincipalIds, "principal", nil, "which principal of the user id is meant; may be repeated")
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, show what would be erased")
-	f.BoolVar(&yes, "yes", false, "erase without asking")
+	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "task" { // its name before; but $CLEANUPD_TASK is a task of the pipeline
+		switch name { // their names before; but $CLEANUPD_TASK is a task of the pipeline, and $CLEANUPD_INSTANCE the service
+		case "task":
 			name = "orphan-task"
+		case "instance":
+			name = "process-instance"
 		}
 		return pflag.NormalizedName(name)
 	})

@@ -39,6 +39,8 @@ var volatile = []struct {
 	{regexp.MustCompile(` +\d[\d.]* [KM]?i?B`), "  SIZE"},
 	{regexp.MustCompile(` +(BEFORE|AFTER|DEAD|FREE)`), "  $1"},
 	{regexp.MustCompile(`(?m)^(TABLE +DELETED|"public"\S+ +\S+)( +(SIZE|BEFORE|AFTER|DEAD|FREE))+$`), "$1  SIZES"},
+	{regexp.MustCompile(`OF +BYTES`), "OF  BYTES"},
+	{regexp.MustCompile(`20\d\d-\d\d-\d\d \d\d(:\d\d UTC|…)`), "MOMENT"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "HOST:PORT"},
 	{regexp.MustCompile(`cleanupd (\(devel\)|v\d\S*) \(go[^)]*\)`), "cleanupd VERSION"},
 	{regexp.MustCompile(`\x1b`), `\e`},

@@ -86,7 +86,7 @@ func newRun() *cobra.Command {
 	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "leave this task out; may be repeated")
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
 	f.BoolVar(&previews, "preview", false, "show what a dry run finds, ask, and do exactly that")
-	f.BoolVar(&yes, "yes", false, "with --preview: do not ask")
+	f.BoolVar(&yes, "yes", false, "do not ask; for --preview")
 	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id has found, and no more")
 	cmd.MarkFlagsMutuallyExclusive("preview", "plan", "dry-run")
 	cmd.MarkFlagsMutuallyExclusive("plan", "task")

@@ -33,6 +33,7 @@ type serveConfig struct {
 	patience    time.Duration // with databases that are not there at the start
 	history     time.Duration
 	planMaxAge  time.Duration
+	instance    string
 	batches     purge.Settings
 	midSourcing []string // NAME=URL or NAME=keep
 	listTables  []string
@@ -103,6 +104,7 @@ func newServe() *cobra.Command {
 	f.StringArrayVar(&c.include, "include", nil, "TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or app-subscriptions, for that task alone; may be repeated")
 	f.DurationVar(&c.patience, "wait-for-database", 0, "how long to wait at the start for the database, and for that of AEM Forms, 0 to 24h; 0: a database that is not there ends the program")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise")
+	f.StringVar(&c.instance, "instance", "", "the name of this service, of all its replicas, up to 64 characters: it changes nothing in a database that another one cleans, or in a copy (see cleanupd adopt)")
 	f.DurationVar(&c.planMaxAge, "plan-max-age", c.planMaxAge, "how old a dry run may be that run --plan does, a minute or more")
 	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
 	f.DurationVar(&c.batches.Target, "batch-target", c.batches.Target, "how long a batch should take on the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
@@ -142,7 +144,7 @@ func (c *serveConfig) check() (s setup, err error) {
 	s.forms, mistakes[3] = c.forms.check()
 	mistakes[4] = c.access.check()
 	return s, errors.Join(append(mistakes[:], checkAddress("--grpc-listen", c.grpcListen), checkAddress("--http-listen", c.httpListen),
-		between("--lease", c.lease, time.Second, math.MaxInt64), between("--wait-for-database", c.patience, 0, 24*time.Hour), between("--history", c.history, time.Second, math.MaxInt64), between("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
+		between("--lease", c.lease, time.Second, math.MaxInt64), between("--wait-for-database", c.patience, 0, 24*time.Hour), between("--history", c.history, time.Second, math.MaxInt64), between("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64), checkInstance(c.instance),
 		between("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second), between("--workers", c.batches.Workers, 1, 16),
 		checkLimits(c.batches.Limits))...)
 }
@@ -235,11 +237,19 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err := checkInclude(ctx, s.pool, given.include); err != nil {
 		return nil, err
 	}
+	foreign, err := s.belongs(ctx, c.instance)
+	if err != nil {
+		return nil, err
+	}
+	if foreign != nil { // what a copy names is the original's
+		given.others, given.forms = nil, nil
+	}
 	if err := s.connectOthers(ctx, given.others, c.tracer); err != nil {
 		return nil, err
 	}
 	if forms := given.forms; forms != nil {
 		forms.Lease = c.lease
+		forms.Own = func(ctx context.Context) error { return runs.Own(ctx, s.pool, c.instance) }
 		if err := await(ctx, log, c.patience, func() (err error) {
 			s.forms, err = forms.open(ctx, given.database, c.formsTracer)
 			return err
@@ -253,12 +263,29 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		}
 	}
 	hostname, _ := os.Hostname() // informational
-	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Instance: c.instance, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, Include: given.include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.server, err = service.NewServer(service.New(streams, s.calls, s.manager), service.NewUserData(streams, s.forms), door)
+	users := service.NewUserData(streams, s.forms)
+	if foreign != nil {
+		users = service.NoUserData(foreign)
+	}
+	s.server, err = service.NewServer(service.New(streams, s.calls, s.manager), users, door)
 	return s, err
+}
+
+// belongs makes a database that nobody cleans yet that of an instance. foreign says that it is another one's, or a copy: it is served, and
+// nothing is changed, there or elsewhere.
+func (s *server) belongs(ctx context.Context, instance string) (foreign *execute.RefusedError, err error) {
+	if instance == "" {
+		s.log.Warn("the service has no name: give each one its own, --instance NAME, so that a copy of the disk with the database is not taken for the database")
+	}
+	err = runs.Own(ctx, s.pool, instance)
+	if errors.As(err, &foreign) {
+		return foreign, nil
+	}
+	return nil, err
 }
 
 // serve serves until the context ends, or one of the listeners fails. Then it ends, in this order, streams, REST, gRPC, the

@@ -29,6 +29,6 @@ func newSweep(server *target) *cobra.Command {
 	}
 	output.flag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, show what would be erased")
-	cmd.Flags().BoolVar(&yes, "yes", false, "erase without asking")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }

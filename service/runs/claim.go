@@ -57,13 +57,16 @@ func (c *claim) atWork() string {
 	return c.todo[0]
 }
 
-// What to claim: a run that is queued, or whose replica has fallen silent, but none that this replica is working on, nor one that a
+// What to claim: a run that is queued, or whose replica has fallen silent, of dry ones alone where the database is another instance's, but none that this replica is working on, nor one that a
 // newer version has begun with a task that this one does not know; or one that was set back here, which may still be locked by a
 // transaction of its own that was cut off.
 const (
-	waiting = claimable + " ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED"
-	setBack = "state = 'RUNNING' AND id = $1::text::uuid AND epoch = $2 FOR UPDATE"
+	waiting    = claimable + oldest
+	waitingDry = claimable + " AND dry_run" + oldest
+	setBack    = "state = 'RUNNING' AND id = $1::text::uuid AND epoch = $2 FOR UPDATE"
 )
+
+const oldest = " ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED"
 
 // claimable is the condition of the first of these; $1 are the runs that this replica is working on, $2 the tasks that it knows.
 const claimable = `(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()) AND id <> ALL ($1::text[]::uuid[])
@@ -90,7 +93,13 @@ func (m *Manager) take(ctx context.Context) (*claim, error) {
 	if err := m.writable(ctx); err != nil { // or the claim would stand, and nothing follow
 		return nil, err
 	}
-	return m.claim(ctx, waiting, "", "", atWork, tasks.Names())
+	which := waiting
+	if ours, err := m.owns(ctx); err != nil {
+		return nil, err
+	} else if !ours {
+		which = waitingDry
+	}
+	return m.claim(ctx, which, "", "", atWork, tasks.Names())
 }
 
 // claim makes a run this replica's, and says so in the run's log; nil when there is none. reason is why the run is resumed;
@@ -170,6 +179,11 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 		}
 		if err != nil {
 			return err
+		}
+		if !got.dryRun { // by now the database may be another one
+			if err := m.Own(ctx, tx); err != nil {
+				return err
+			}
 		}
 		if err := got.takeTasks(ctx, tx); err != nil {
 			return err

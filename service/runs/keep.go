@@ -17,6 +17,9 @@ const scheduler = "schedule"
 func (m *Manager) keep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shortTimeout)
 	defer cancel()
+	if ours, err := m.owns(ctx); err != nil || !ours {
+		return err
+	}
 	var due, left bool
 	err := m.pool.QueryRow(ctx, `SELECT COALESCE(enabled AND next_run_time <= clock_timestamp(), false),
 		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING')) FROM cleanupd.schedule`, slots(false)).Scan(&due, &left)

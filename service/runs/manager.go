@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,7 +36,9 @@ type Config struct {
 	Lease time.Duration
 	// Replica is this process's name, for people.
 	Replica string
-	Log     *slog.Logger
+	// Instance is the name of the service, of all its replicas: a database is cleaned by the one that it belongs to.
+	Instance string
+	Log      *slog.Logger
 	// KeepSchedule says that this replica starts the runs of the schedule.
 	KeepSchedule bool
 	// History is how long runs that have ended are kept, with their events; 0: DefaultHistory.
@@ -58,6 +61,8 @@ type Manager struct {
 	lease        time.Duration
 	shortTimeout time.Duration
 	replica      string
+	instance     string
+	foreign      atomic.Bool // it was told that the database is another instance's
 	log          *slog.Logger
 	keepSchedule bool
 	history      time.Duration
@@ -79,7 +84,7 @@ type Manager struct {
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, log: c.Log, keepSchedule: c.KeepSchedule,
+	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, instance: c.Instance, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), planMaxAge: cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge), settings: c.Settings, wake: make(chan struct{}, 1),
 		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
 	m.shortTimeout = min(shortTimeout, m.lease/2) // of a claim that was waited for in vain, some of the lease is left
@@ -109,10 +114,7 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 		if err := audit.Note(ctx, tx, audit.Details{"run_id": id}); err != nil {
 			return err
 		}
-		var (
-			epoch int64
-			idle  bool
-		)
+		var idle bool
 		err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1::text::uuid AND state IN ('QUEUED', 'RUNNING')
 			RETURNING state = 'QUEUED' OR lease_until < clock_timestamp()`, id).Scan(&idle)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -121,14 +123,7 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 		if err != nil || !idle {
 			return err
 		}
-		// Whoever held it is fenced.
-		if err := tx.QueryRow(ctx, "UPDATE cleanupd.run SET "+newEpoch+" WHERE id = $1::text::uuid RETURNING epoch", id).Scan(&epoch); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid", id, epoch); err != nil {
-			return err
-		}
-		ended, err = m.finish(ctx, tx, id, epoch, outcome{Cancelled, stopCancelled, CauseCancelled})
+		ended, err = m.fence(ctx, tx, id, outcome{Cancelled, stopCancelled, CauseCancelled})
 		return err
 	})
 	if ended != nil && (err == nil || m.stood(ctx, ended)) {

@@ -53,7 +53,7 @@ type Run struct {
 	Error         string
 	Cause         Cause
 	Plan          string // the dry run that it does; empty: none
-	LastSequence  int64 `json:"-"`
+	LastSequence  int64  `json:"-"`
 	Results       []Result
 }
 

@@ -136,6 +136,11 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 	for {
 		var run *Run
 		err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
+			if !req.DryRun {
+				if err := m.Own(ctx, tx); err != nil {
+					return err
+				}
+			}
 			if req.Plan != "" {
 				if req, err = m.planned(ctx, tx, req); err != nil {
 					return err

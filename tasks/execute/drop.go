@@ -44,7 +44,9 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 		if found[i], strange, err = t.given.Catalog.WorkTables(ctx, t.Pool, d.Prefix, d.Bare); err != nil {
 			return false, err
 		}
-		found[i] = slices.DeleteFunc(found[i], func(w campaign.WorkTable) bool { return t.preview != nil && t.preview.dropped[w.Quoted()] || !t.mayDrop(w) })
+		found[i] = slices.DeleteFunc(found[i], func(w campaign.WorkTable) bool {
+			return t.preview != nil && t.preview.dropped[w.Quoted()] || !t.mayDrop(w)
+		})
 		asks[i], any = t.question(ctx, d), true
 		for _, name := range strange {
 			if d.But == "" || !strings.HasPrefix(name, d.But) {

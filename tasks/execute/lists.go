@@ -90,11 +90,11 @@ func listStays(err error) purge.Left {
 // errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; errUnplanned that its table must not be; and errForeign that the relation
 // with the name of a list's table is not the application's.
 var (
-	errGone    = errors.New("the list is no longer to be deleted")
-	errKept    = errors.New("a trigger of the table prevents its deletion")
+	errGone = errors.New("the list is no longer to be deleted")
+	errKept = errors.New("a trigger of the table prevents its deletion")
 
 	errUnplanned = errors.New("the plan does not name its table")
-	errForeign = errors.New("what has the name of its table is not a table of the application's owner")
+	errForeign   = errors.New("what has the name of its table is not a table of the application's owner")
 )
 
 // deleteTogether deletes those of some lists that still are to be deleted, with their tables. Several do not wait for one that is locked.

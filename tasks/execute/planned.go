@@ -45,9 +45,7 @@ func (d *database) basis() Basis {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.MidSourcing.Databases)) {
-		b.MidSourcing = append(b.MidSourcing, name)
-	}
+	b.MidSourcing = slices.Sorted(maps.Keys(d.MidSourcing.Databases))
 	for _, name := range slices.Sorted(slices.Values(d.MidSourcing.Keep)) {
 		b.MidSourcing = append(b.MidSourcing, name+"=keep")
 	}

@@ -1,0 +1,94 @@
+package runs_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// named is a replica's configuration with the name of its service.
+func named(name string) func(*runs.Config) {
+	return func(c *runs.Config) { c.Instance, c.KeepSchedule = name, true }
+}
+
+func isForeign(err error) bool {
+	var refused *execute.RefusedError
+	return errors.As(err, &refused) && refused.Reason == runs.ForeignInstance && refused.Metadata["differs"] != ""
+}
+
+// A database that is another instance's, or a copy, is left alone: nothing is started, taken up or set there, but dry runs are served. Once it is
+// adopted, it is cleaned.
+func TestAnotherInstance(t *testing.T) {
+	t.Parallel()
+	for name, changes := range map[string]string{
+		"another name":         "UPDATE cleanupd.instance SET name = 'production'",
+		"a restored copy":      "UPDATE cleanupd.instance SET system_identifier = '42'",
+		"a copy on one server": "UPDATE cleanupd.instance SET database_oid = 42",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			sessions(db, 10)
+			first, _, _ := replica(t, db, "first", named("test"))
+			waits := start(t, first, runs.Request{Tasks: []string{"sessions"}}) // nobody works on it
+			db.Do(changes)
+			db.Do("INSERT INTO cleanupd.schedule (cron, time_zone, enabled, next_run_time) VALUES ('0 4 * * *', 'UTC', true, now() - interval '1 minute')")
+			m, work, _ := replica(t, db, "second", named("test"))
+			work()
+			if _, err := m.Start(t.Context(), runs.Request{}); !isForeign(err) {
+				t.Errorf("a run is started: %v", err)
+			}
+			if _, err := m.SetSchedule(t.Context(), runs.Schedule{Enabled: true}); !isForeign(err) {
+				t.Errorf("the schedule is set: %v", err)
+			}
+			dry := start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}})
+			if events := watch(t, m, dry.ID); events[len(events)-1].Run.State != runs.Succeeded {
+				t.Error("a dry run does not succeed")
+			}
+			time.Sleep(3 * time.Second) // it looks for runs every two seconds
+			if run, err := m.Get(t.Context(), waits.ID); err != nil || run.State != runs.Queued {
+				t.Errorf("the run that waits: %+v, %v", run, err)
+			}
+			if n := db.Int("SELECT count(*) FROM XtkSessionInfo"); n != 10 {
+				t.Errorf("%d rows are left", n)
+			}
+			if n := db.Int("SELECT count(*) FROM cleanupd.run WHERE NOT dry_run"); n != 1 {
+				t.Errorf("there are %d runs", n)
+			}
+			if err := m.Adopt(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			run, err := m.Get(t.Context(), waits.ID)
+			if err != nil || run.State != runs.Cancelled || !strings.Contains(run.Error, "adopted") {
+				t.Errorf("the run that waited: %+v, %v", run, err)
+			}
+			if s := schedule(t, m); s.Enabled {
+				t.Error("the schedule is enabled")
+			}
+			run = start(t, m, runs.Request{Tasks: []string{"sessions"}})
+			if events := watch(t, m, run.ID); events[len(events)-1].Run.State != runs.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+				t.Error("an adopted database is not cleaned")
+			}
+		})
+	}
+}
+
+// A run that was taken on the database is not taken up again where there is a copy in its place.
+func TestACopyInPlace(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", named("test"))
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), lease_until = now() - interval '1 s', holder = 'gone', epoch = 1")
+	db.Do("UPDATE cleanupd.instance SET system_identifier = '42'")
+	work()
+	time.Sleep(3 * time.Second)
+	if got, err := m.Get(t.Context(), run.ID); err != nil || got.State != runs.Running || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
