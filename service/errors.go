@@ -139,8 +139,9 @@ func runStatus(r *runs.Run) error {
 		code = codes.FailedPrecondition
 	case runs.CauseUnavailable:
 		code = codes.Unavailable
-	case runs.CausePlanStale, runs.CausePlanExceeded:
-		code, reason = codes.FailedPrecondition, string(r.Cause)
+	}
+	if refused := r.Reason(); refused != "" {
+		code, reason = codes.FailedPrecondition, refused
 	}
 	metadata := map[string]string{"run_id": r.ID, "task": r.FailedTask()}
 	if t := r.Result(metadata["task"]); t != nil {

@@ -22,12 +22,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// fields are the fields of the message Options and the options behind them, in the message's order.
-var fields = []struct {
+// optionField is a field of the message Options and the option behind it.
+type optionField struct {
 	name       string
 	option     campaign.Option
 	outputOnly bool
-}{
+}
+
+// fields are the fields of the message Options and the options behind them, in the message's order.
+var fields = []optionField{
 	{name: "storage_optimization", option: campaign.NoStats},
 	{name: "tracking_stat_purge_delay_days", option: campaign.TrackingStatPurge},
 	{name: "tracking_log_purge_delay_days", option: campaign.TrackingLogPurge},
@@ -156,11 +159,7 @@ func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 			})
 		default:
 			value := storedValue(message, field)
-			if err := f.option.Check(value); err != nil {
-				problem = err.Error()
-				if !f.option.IsDelay() {
-					problem = "must be STORAGE_OPTIMIZATION_VACUUM_ANALYZE, STORAGE_OPTIMIZATION_NONE or STORAGE_OPTIMIZATION_ANALYZE"
-				}
+			if problem = f.problem(value); problem != "" {
 				break
 			}
 			changes = append(changes, func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error {
@@ -175,6 +174,63 @@ func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 		return nil, wrong
 	}
 	return changes, nil
+}
+
+// problem is what is wrong with a value to be stored; empty: nothing.
+func (f optionField) problem(value int) string {
+	err := f.option.Check(value)
+	switch {
+	case err == nil:
+		return ""
+	case !f.option.IsDelay():
+		return "must be STORAGE_OPTIMIZATION_VACUUM_ANALYZE, STORAGE_OPTIMIZATION_NONE or STORAGE_OPTIMIZATION_ANALYZE"
+	}
+	return err.Error()
+}
+
+// supposed are the values of options in a dry run that supposes them to be stored, by the options' names; nil: it supposes nothing. It fails with
+// InvalidError.
+func supposed(o *cleanupv1.Options) (map[string]int, error) {
+	if o == nil {
+		return nil, nil
+	}
+	values := map[string]int{}
+	var wrong runs.InvalidError
+	for _, f := range fields {
+		field := optionFields.ByName(protoreflect.Name(f.name))
+		if !o.ProtoReflect().Has(field) {
+			continue
+		}
+		problem := "is output only"
+		if !f.outputOnly {
+			values[f.option.Name] = storedValue(o.ProtoReflect(), field)
+			problem = f.problem(values[f.option.Name])
+		}
+		if problem != "" {
+			wrong = append(wrong, runs.Violation{Field: "what_if." + f.name, Problem: problem})
+		}
+	}
+	if wrong == nil && len(values) == 0 {
+		wrong = append(wrong, runs.Violation{Field: "what_if", Problem: "has no option"})
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	return values, nil
+}
+
+// supposedMessage is the message of such values; nil: there are none.
+func supposedMessage(values map[string]int) *cleanupv1.Options {
+	if values == nil {
+		return nil
+	}
+	o := &cleanupv1.Options{}
+	for _, f := range fields {
+		if value, ok := values[f.option.Name]; ok {
+			setField(o, f.name, value)
+		}
+	}
+	return o
 }
 
 // storedValue is a field's value in terms of the option. Values of the enum are one above the stored codes, since its zero is

@@ -24,9 +24,13 @@ const (
 
 // RunCleanup implements cleanupv1.CleanupServiceServer.
 func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.CleanupService_RunCleanupServer) error {
+	whatIf, err := supposed(in.GetWhatIf())
+	if err != nil {
+		return err
+	}
 	req := runs.Request{
 		Tasks: in.GetTasks(), SkipTasks: in.GetSkipTasks(), DryRun: in.GetDryRun(), ContinueOnError: in.GetContinueOnError(),
-		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()).String(), Plan: in.GetPlan(),
+		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()).String(), Plan: in.GetPlan(), WhatIf: whatIf,
 	}
 	run, err := s.runs.Start(stream.Context(), req)
 	if err != nil {

@@ -25,7 +25,7 @@ func (s *Service) SetSchedule(ctx context.Context, in *cleanupv1.SetScheduleRequ
 		return nil, runs.InvalidError{{Field: "schedule", Problem: "is missing"}}
 	}
 	schedule := runs.Schedule{Cron: given.GetCron(), MoreCrons: given.GetMoreCrons(), TimeZone: given.GetTimeZone(), Enabled: given.GetEnabled(), MaxDuration: maxDuration(given.GetMaxDuration()),
-		ContinueOnError: given.ContinueOnError == nil || given.GetContinueOnError()}
+		ContinueOnError: given.ContinueOnError == nil || given.GetContinueOnError(), NextPlan: given.GetNextPlan()}
 	if once := given.GetOnce(); once != nil {
 		if err := once.CheckValid(); err != nil {
 			return nil, runs.InvalidError{{Field: "schedule.once", Problem: err.Error()}}
@@ -42,7 +42,7 @@ func (s *Service) SetSchedule(ctx context.Context, in *cleanupv1.SetScheduleRequ
 
 func scheduleMessage(s *runs.Schedule) *cleanupv1.Schedule {
 	out := &cleanupv1.Schedule{Cron: s.Cron, MoreCrons: s.MoreCrons, Once: moment(s.Once), TimeZone: s.TimeZone, Enabled: s.Enabled,
-		ContinueOnError: &s.ContinueOnError, NextRunTime: moment(s.NextRunTime), LastRunId: s.LastRunID}
+		ContinueOnError: &s.ContinueOnError, NextRunTime: moment(s.NextRunTime), LastRunId: s.LastRunID, NextPlan: s.NextPlan}
 	if s.MaxDuration > 0 {
 		out.MaxDuration = durationpb.New(s.MaxDuration)
 	}

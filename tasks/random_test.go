@@ -42,6 +42,9 @@ func TestRandomDatabases(t *testing.T) {
 			original := m.keys()
 			m.run()
 			want := m.contents(original)
+			if seed%3 == 0 {
+				compareSupposed(t, db, m.include)
+			}
 			foreseen := newJournal(db)
 			if err := runWith(t, foreseen, func(c *execute.Config) { c.DryRun, c.Include = true, m.include }); err != nil {
 				t.Fatal(err)
@@ -110,6 +113,52 @@ func compareForeseen(t *testing.T, foreseen, done *journal) {
 			t.Errorf("%s: the tables of its preview add up to %d, not %d", name, sums, want)
 		}
 	}
+}
+
+// compareSupposed compares a dry run that supposes options to be stored with one once they are, and puts the database back.
+func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
+	t.Helper()
+	dryRun := func(whatIf map[string]int) *journal {
+		j := newJournal(db)
+		if err := runWith(t, j, func(c *execute.Config) { c.DryRun, c.Include, c.WhatIf = true, include, whatIf }); err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	now := dryRun(nil)
+	values := map[string]int{"NmsCleanup_BroadLogPurgeDelay": 20, "NmsCleanup_RecycledDeliveryPurgeDelay": 40, "NmsCleanup_TrackingLogPurgeDelay": 500}
+	supposed := dryRun(values)
+	db.Do("CREATE TABLE before AS SELECT * FROM XtkOption")
+	stores := db.Int("SELECT count(*) FROM pg_attribute WHERE attrelid = 'xtkoption'::regclass AND attname IN ('sname', 'ilongvalue', 'idatatype')") == 3
+	for name, days := range values {
+		if stores {
+			db.Do("DELETE FROM XtkOption WHERE sName = $1", name)
+			db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) SELECT COALESCE(max(iOptionId), 0) + 1, $1, $2, 3 FROM XtkOption", name, days*86_400)
+		}
+	}
+	if stores {
+		stored := dryRun(nil)
+		for _, what := range tasks.Pipeline {
+			name := what.Name
+			if got, want := [2]int64{supposed.deleted[name], supposed.updated[name]}, [2]int64{stored.deleted[name], stored.updated[name]}; got != want {
+				t.Errorf("%s: with supposed options %d rows and relations, once they are stored %d", name, got, want)
+			}
+			before := map[string]int64{}
+			for _, p := range now.previews[name] {
+				before[p.Table+string(p.Action)] = p.Rows + p.Tables
+			}
+			for _, p := range supposed.previews[name] {
+				if p.RowsNow == nil || *p.RowsNow != before[p.Table+string(p.Action)] {
+					t.Errorf("%s: %s: now %v, not %d", name, p.Table, p.RowsNow, before[p.Table+string(p.Action)])
+				}
+				delete(before, p.Table+string(p.Action))
+			}
+			if len(before) > 0 {
+				t.Errorf("%s: nothing is told of %v", name, before)
+			}
+		}
+	}
+	db.Do("DELETE FROM XtkOption; INSERT INTO XtkOption SELECT * FROM before; DROP TABLE before")
 }
 
 // goOn makes a run continue after the last committed batch of one that was lost.

@@ -110,7 +110,7 @@ func TestScreens(t *testing.T) {
 		{"health", "health --ready", nothing},
 		{"tasks", "tasks", nothing},
 		{"options", "options", nothing},
-		{"options-set", "options set broadLogPurgeDelayDays=120", nothing},
+		{"options-set", "options set --yes broadLogPurgeDelayDays=120", nothing},
 		{"options-reset", "options reset broadLogPurgeDelayDays", nothing},
 		{"schedule", "schedule", nothing},
 		{"schedule-set", "schedule set --cron 30§3§*§*§1-6 --time-zone Europe/Berlin --max-duration 2h", nothing},

@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -24,6 +27,7 @@ func newOptions() *cobra.Command {
 		server target
 		output format
 		etag   string
+		yes    bool
 	)
 	get := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 		out, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
@@ -39,6 +43,11 @@ func newOptions() *cobra.Command {
 				return err
 			}
 			in.Etag = etag
+			if cmd.Name() == "set" && !yes && term.IsTerminal(int(os.Stdin.Fd())) {
+				if err := confirmOptions(cmd, &server, client, in.GetOptions()); err != nil {
+					return err
+				}
+			}
 			out, err := client.SetOptions(cmd.Context(), in)
 			if err != nil {
 				return err
@@ -57,6 +66,7 @@ func newOptions() *cobra.Command {
 		{
 			Use:     "set NAME=VALUE …",
 			Short:   "Change options; those that are not named stay as they are",
+			Long:    "Change options; those that are not named stay as they are.\nOn a terminal it shows what a run would do by the new options and by the old ones, and asks.",
 			Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options set storageOptimization=ANALYZE",
 			RunE:    set(changedOptions),
 		},
@@ -68,6 +78,7 @@ func newOptions() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(&cobra.Command{Use: "get", Short: "Show the options in force", Example: "  cleanupd options get -o yaml", Args: noArguments, RunE: get})
+	changing[0].Flags().BoolVar(&yes, "yes", false, "do not ask")
 	for _, c := range changing {
 		c.Args = someOptions
 		c.Flags().StringVar(&etag, "etag", "", "change nothing if the options have changed since they had this etag")
@@ -76,6 +87,22 @@ func newOptions() *cobra.Command {
 	server.flags(cmd)
 	output.flag(cmd)
 	return cmd
+}
+
+// confirmOptions shows what a run would do by new options, and by those that are stored, and asks.
+func confirmOptions(cmd *cobra.Command, server *target, client cleanupv1.CleanupServiceClient, o *cleanupv1.Options) error {
+	stream, err := client.RunCleanup(cmd.Context(), &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: o})
+	if err != nil {
+		return err
+	}
+	if err := follow(&view{screen: screenOf(cmd.ErrOrStderr())}, &following{ctx: cmd.Context(), server: server, client: client, receive: received(stream)}); err != nil {
+		return err
+	}
+	fmt.Fprint(cmd.ErrOrStderr(), "\nSet these options? [y/N] ")
+	if text := answer(cmd.Context(), cmd.InOrStdin()); text != "y" && text != "yes" {
+		return errors.New("nothing was changed")
+	}
+	return nil
 }
 
 // someOptions refuses to change nothing.

@@ -23,13 +23,16 @@ func (s *screen) printPreview(r *cleanupv1.Run) error {
 		return nil
 	}
 	slices.SortStableFunc(list, func(a, b *cleanupv1.TablePreview) int { return int(min(max(many(b)-many(a), -1), 1)) })
-	rows := []row{{"TABLE", "WOULD", "HOW MANY", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}}
+	rows := []row{{"TABLE", "WOULD", "HOW MANY", "NOW", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}} // a column without a cell is left out
 	for _, p := range list[:min(len(list), previewed)] {
-		of := ""
+		of, now := "", ""
+		if p.RowsNow != nil {
+			now = humanize.Comma(p.GetRowsNow())
+		}
 		if p.GetRowsTotal() > 0 {
 			of = humanize.Comma(p.GetRowsTotal())
 		}
-		rows = append(rows, row{p.GetTable(), word(p.GetAction()), humanize.Comma(many(p)), of, size(p.GetBytes()), day(p.GetOldest()), day(p.GetNewest()), p.GetRule()})
+		rows = append(rows, row{p.GetTable(), word(p.GetAction()), humanize.Comma(many(p)), now, of, size(p.GetBytes()), day(p.GetOldest()), day(p.GetNewest()), p.GetRule()})
 	}
 	fmt.Fprintln(s)
 	err := s.printTable(rows)

@@ -16,6 +16,7 @@ import (
 type scheduleChange struct {
 	cron            []string
 	once, zone      string
+	nextPlan        string
 	enabled, goesOn bool
 	maxDuration     time.Duration
 }
@@ -58,6 +59,7 @@ func newSchedule() *cobra.Command {
 	f := set.Flags()
 	f.StringArrayVar(&change.cron, "cron", nil, "when: minute, hour, day of the month, month, day of the week; may be repeated, and replaces all that there are")
 	f.StringVar(&change.once, "once", "", "a single time instead, as 2027-01-01T03:00:00Z")
+	f.StringVar(&change.nextPlan, "next-plan", "", "the id of a dry run that the next run does, and no more; empty: none")
 	f.StringVar(&change.zone, "time-zone", "", "the IANA name of the zone of --cron")
 	f.BoolVar(&change.enabled, "enabled", false, "whether runs start by themselves")
 	f.DurationVar(&change.maxDuration, "max-duration", 0, "stop a run after the batch during which this time has passed; 0: no limit")
@@ -94,6 +96,9 @@ func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error 
 	if given("time-zone") {
 		s.TimeZone = c.zone
 	}
+	if given("next-plan") {
+		s.NextPlan = c.nextPlan
+	}
 	if given("enabled") {
 		s.Enabled = c.enabled
 	}
@@ -128,5 +133,9 @@ func scheduleTable(s *cleanupv1.Schedule) []row {
 	if s.GetContinueOnError() {
 		after = "goes on with the next task"
 	}
-	return []row{{"schedule", state}, {"when", when}, {"time zone", s.GetTimeZone()}, {"max duration", limit}, {"after an error", after}, {"next run", next}, {"last run", s.GetLastRunId()}}
+	rows := []row{{"schedule", state}, {"when", when}, {"time zone", s.GetTimeZone()}, {"max duration", limit}, {"after an error", after}, {"next run", next}, {"last run", s.GetLastRunId()}}
+	if s.GetNextPlan() != "" {
+		rows = append(rows, row{"next plan", s.GetNextPlan()})
+	}
+	return rows
 }

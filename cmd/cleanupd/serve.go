@@ -262,6 +262,9 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 			}
 		}
 	}
+	if c.instance == "" {
+		log.Warn("the service has no name: give each one its own, --instance NAME, so that a copy of the disk with the database is not taken for the database")
+	}
 	hostname, _ := os.Hostname() // informational
 	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Instance: c.instance, Settings: c.batches, Log: log, Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, Include: given.include})
@@ -278,9 +281,6 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 // belongs makes a database that nobody cleans yet that of an instance. foreign says that it is another one's, or a copy: it is served, and
 // nothing is changed, there or elsewhere.
 func (s *server) belongs(ctx context.Context, instance string) (foreign *execute.RefusedError, err error) {
-	if instance == "" {
-		s.log.Warn("the service has no name: give each one its own, --instance NAME, so that a copy of the disk with the database is not taken for the database")
-	}
 	err = runs.Own(ctx, s.pool, instance)
 	if errors.As(err, &foreign) {
 		return foreign, nil

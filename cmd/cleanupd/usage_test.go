@@ -35,7 +35,7 @@ func TestHelp(t *testing.T) {
 		"mid-sourcing leftovers": {"--account", "--limit"},
 		"userdata":               {"find", "erase", "receipts", "$CLEANUPD_SERVER"},
 		"userdata find":          {"--variable", "APPLICATION/WORKFLOW"},
-		"userdata erase":         {"--instance", "--orphan-task", "--principal", "--variable", "--dry-run", "--yes"},
+		"userdata erase":         {"--process-instance", "--orphan-task", "--principal", "--variable", "--dry-run", "--yes"},
 		"audit":                  {"--database-url", "--since", "--limit", "--output"},
 		"demo":                   {"--rows", "--keep", "--forms"},
 		"health":                 {"--ready", "$CLEANUPD_HTTP_LISTEN", "$CLEANUPD_TLS_CERT"},

@@ -70,11 +70,15 @@ func fire(ctx context.Context, tx pgx.Tx) error {
 
 // startPending starts the scheduled run; while another run is active, it stays pending.
 func startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
-	run, err := insertRun(ctx, tx, Request{ContinueOnError: s.ContinueOnError, MaxDuration: s.MaxDuration, RequestedBy: scheduler})
+	req := Request{ContinueOnError: s.ContinueOnError, MaxDuration: s.MaxDuration, RequestedBy: scheduler, Plan: s.NextPlan}
+	if plan, err := get(ctx, tx, s.NextPlan); err == nil { // one that is forgotten by now does not hold, either
+		req.Tasks = plan.chosen()
+	}
+	run, err := insertRun(ctx, tx, req)
 	if err != nil || run == nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "UPDATE cleanupd.schedule SET pending = false, last_run_id = $1::text::uuid", run.ID)
+	_, err = tx.Exec(ctx, "UPDATE cleanupd.schedule SET pending = false, next_plan = NULL, last_run_id = $1::text::uuid", run.ID)
 	return err
 }
 

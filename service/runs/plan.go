@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,46 +18,59 @@ const DefaultPlanMaxAge = 24 * time.Hour
 // planned is a request with the tasks of its plan. It fails with ErrNotFound, an InvalidError if the plan is no dry run that succeeded, or a
 // RefusedError if it does not hold any longer.
 func (m *Manager) planned(ctx context.Context, tx pgx.Tx, req Request) (Request, error) {
-	run, err := get(ctx, tx, req.Plan)
+	run, err := planOf(ctx, tx, req.Plan, "plan")
 	if err != nil {
 		return req, err
 	}
-	if !run.DryRun || run.State != Succeeded {
-		return req, InvalidError{{"plan", "must be the id of a dry run that succeeded"}}
-	}
-	var (
-		age   time.Duration
-		later *string
-	)
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp() - $1::timestamptz, (SELECT id::text FROM cleanupd.run WHERE NOT dry_run AND end_time > $1::timestamptz ORDER BY end_time LIMIT 1)`,
-		run.ReferenceTime).Scan(&age, &later); err != nil {
+	if err := m.holds(ctx, tx, run.ID); err != nil {
 		return req, err
-	}
-	switch {
-	case later != nil:
-		return req, execute.Stale(fmt.Sprintf("run %s has ended since", *later))
-	case age > m.planMaxAge:
-		return req, execute.Stale(fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Second), m.planMaxAge))
 	}
 	tasks, err := loadPlan(ctx, tx, run.ID)
 	if err != nil {
 		return req, err
 	}
-	req.Plan, req.Tasks = run.ID, nil
-	for _, r := range run.Results {
-		p, chosen := tasks[r.Task]
-		if !chosen {
-			continue
-		}
-		req.Tasks = append(req.Tasks, r.Task)
-		if len(req.Tasks) > 1 { // it is one basis
-			continue
-		}
-		if err := execute.Confirm(ctx, m.config(), p); err != nil {
-			return req, err
+	req.Plan, req.Tasks = run.ID, run.chosen()
+	return req, execute.Confirm(ctx, m.config(), tasks[req.Tasks[0]]) // all have one basis
+}
+
+// planOf is the dry run that a field of a request names.
+func planOf(ctx context.Context, db campaign.Querier, id, field string) (*Run, error) {
+	run, err := get(ctx, db, id)
+	if err == nil && (!run.DryRun || run.State != Succeeded || run.WhatIf != nil) {
+		err = InvalidError{{field, "must be the id of a dry run that succeeded, without what_if"}}
+	}
+	return run, err
+}
+
+// chosen are the names of the run's tasks.
+func (r *Run) chosen() (names []string) {
+	for _, t := range r.Results {
+		if t.StartTime != nil {
+			names = append(names, t.Task)
 		}
 	}
-	return req, nil
+	return names
+}
+
+// holds fails with a RefusedError if a plan is too old, or a run has ended since.
+func (m *Manager) holds(ctx context.Context, db campaign.Querier, plan string) error {
+	var (
+		age   time.Duration
+		later *string
+	)
+	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT id::text FROM cleanupd.run WHERE NOT dry_run AND end_time > p.reference_time ORDER BY end_time LIMIT 1)
+		FROM cleanupd.run p WHERE id = $1::text::uuid`, plan).Scan(&age, &later)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return execute.Stale("it is forgotten")
+	case err != nil:
+		return err
+	case later != nil:
+		return execute.Stale(fmt.Sprintf("run %s has ended since", *later))
+	case age > m.planMaxAge:
+		return execute.Stale(fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Second), m.planMaxAge))
+	}
+	return nil
 }
 
 // loadPlan reads what a dry run has found, by its tasks.

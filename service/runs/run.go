@@ -52,8 +52,9 @@ type Run struct {
 	EndTime       *time.Time
 	Error         string
 	Cause         Cause
-	Plan          string // the dry run that it does; empty: none
-	LastSequence  int64  `json:"-"`
+	Plan          string         // the dry run that it does; empty: none
+	WhatIf        map[string]int // values that a dry run supposes to be stored, by the options' names; nil: none
+	LastSequence  int64          `json:"-"`
 	Results       []Result
 }
 
@@ -104,6 +105,15 @@ func (r *Run) FailedTask() string {
 	return ""
 }
 
+// Reason is why the run was refused, for programs; empty: it was not.
+func (r *Run) Reason() string {
+	switch r.Cause {
+	case CausePlanStale, CausePlanExceeded:
+		return string(r.Cause)
+	}
+	return ""
+}
+
 // refusal is why a task of the run was refused; empty: none was.
 func (r *Run) refusal() Cause {
 	for _, t := range r.Results {
@@ -133,7 +143,8 @@ type Request struct {
 	ContinueOnError bool
 	MaxDuration     time.Duration // 0: no limit
 	RequestedBy     string
-	Plan            string // the id of a dry run that is done, in place of tasks; empty: none
+	Plan            string         // the id of a dry run that is done, in place of tasks; empty: none
+	WhatIf          map[string]int // as in Run
 }
 
 // besidePlan are the fields that contradict a plan.
@@ -195,6 +206,9 @@ func (e InvalidError) Error() string {
 // Validate returns an InvalidError, or nil.
 func (r Request) Validate() error {
 	wrong := r.besidePlan()
+	if r.WhatIf != nil && !r.DryRun {
+		wrong = append(wrong, Violation{"what_if", "is for dry runs"})
+	}
 	valid := tasks.Names()
 	for _, list := range []struct {
 		field string

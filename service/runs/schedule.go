@@ -24,6 +24,7 @@ type Schedule struct {
 	Enabled         bool
 	MaxDuration     time.Duration // of its runs; 0: no limit
 	ContinueOnError bool          // whether its runs go on after a failed task
+	NextPlan        string        // the dry run that the next run does; empty: none
 
 	NextRunTime *time.Time // nil: none is due
 	LastRunID   string     // empty: none, or it has been deleted
@@ -45,6 +46,9 @@ func (s *Schedule) String() string {
 	}
 	if !s.ContinueOnError {
 		when += ", until a task fails"
+	}
+	if s.NextPlan != "" {
+		when += ", the next run by plan " + s.NextPlan
 	}
 	return when
 }
@@ -160,8 +164,8 @@ func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Sche
 	s := &Schedule{}
 	var microseconds int64
 	err := db.QueryRow(ctx, `SELECT COALESCE(cron, ''), more_crons, once, time_zone, enabled, COALESCE(extract(epoch FROM max_duration) * 1000000, 0)::bigint,
-		continue_on_error, next_run_time, COALESCE(last_run_id::text, '') FROM cleanupd.schedule `+which).
-		Scan(&s.Cron, &s.MoreCrons, &s.Once, &s.TimeZone, &s.Enabled, &microseconds, &s.ContinueOnError, &s.NextRunTime, &s.LastRunID)
+		continue_on_error, next_run_time, COALESCE(last_run_id::text, ''), COALESCE(next_plan::text, '') FROM cleanupd.schedule `+which).
+		Scan(&s.Cron, &s.MoreCrons, &s.Once, &s.TimeZone, &s.Enabled, &microseconds, &s.ContinueOnError, &s.NextRunTime, &s.LastRunID, &s.NextPlan)
 	s.MaxDuration = time.Duration(microseconds) * time.Microsecond
 	return s, err
 }
@@ -180,8 +184,15 @@ func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule
 		if err != nil {
 			return err
 		}
+		if s.NextPlan != "" {
+			plan, err := planOf(ctx, tx, s.NextPlan, "schedule.next_plan")
+			if err != nil {
+				return err
+			}
+			s.NextPlan = plan.ID
+		}
 		if err := storeSchedule(ctx, tx, s, `DO UPDATE SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once, time_zone = excluded.time_zone, enabled = excluded.enabled,
-			max_duration = excluded.max_duration, continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time, pending = schedule.pending AND excluded.enabled`); err != nil {
+			max_duration = excluded.max_duration, continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time, next_plan = excluded.next_plan, pending = schedule.pending AND excluded.enabled`); err != nil {
 			return err
 		}
 		if stored, err = readSchedule(ctx, tx, ""); err != nil {
@@ -200,8 +211,8 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) er
 	if err := s.complete(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error, next_run_time)
-		VALUES (NULLIF($1, ''), COALESCE($2, '{}'::text[]), $3, $4, $5, $6::bigint * interval '1 microsecond', $7, $8) ON CONFLICT (only_row) `+orElse,
-		s.Cron, s.MoreCrons, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.ContinueOnError, s.NextRunTime)
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error, next_run_time, next_plan)
+		VALUES (NULLIF($1, ''), COALESCE($2, '{}'::text[]), $3, $4, $5, $6::bigint * interval '1 microsecond', $7, $8, $9::text::uuid) ON CONFLICT (only_row) `+orElse,
+		s.Cron, s.MoreCrons, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.ContinueOnError, s.NextRunTime, unlessEmpty(s.NextPlan))
 	return err
 }

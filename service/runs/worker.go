@@ -16,6 +16,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -192,7 +193,15 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 	config := m.config()
 	config.Lock, config.Now, config.DryRun, config.ContinueOnError, config.Log = c.lock(), c.referenceTime, c.dryRun, c.continueOnError, m.log.With("run_id", c.id)
 	config.Chosen, config.Todo, config.Cursor, config.Succeeded, config.Failed = chosen, todo, c.cursor, c.succeeded, c.unmet
+	config.WhatIf = c.whatIf
 	if c.plan != "" {
+		if !c.resumed { // the schedule may have started it long after it was checked
+			if err := m.holds(ctx, m.pool, c.plan); sqlstate.Lost(err) {
+				return fmt.Errorf("%w: %w", execute.ErrLost, err)
+			} else if err != nil {
+				return err
+			}
+		}
 		var err error
 		if config.Plan, err = loadPlan(ctx, m.pool, c.plan); err != nil {
 			return fmt.Errorf("%w: %w", execute.ErrLost, err)

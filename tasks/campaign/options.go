@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -220,6 +221,21 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 		return 0, fmt.Errorf("option %s is stored as %d seconds, more than %d days: not used", opt.Name, seconds, MaxDays)
 	}
 	return time.Duration(seconds) * time.Second, nil
+}
+
+// With are the options with some values stored: days for a delay, the code for NoStats, by the options' names.
+func (o *Options) With(values map[string]int) *Options {
+	with := *o
+	with.numbers, with.texts, with.stored = maps.Clone(o.numbers), maps.Clone(o.texts), maps.Clone(o.stored)
+	for name, value := range values {
+		seconds := int64(value)
+		if name != NoStats.Name {
+			seconds *= int64(Day / time.Second)
+		}
+		with.numbers[name], with.stored[name] = seconds, true
+		delete(with.texts, name)
+	}
+	return &with
 }
 
 // InForce are the delays in force, and what the task statistics should do, in words, by the names of the options.

@@ -21,6 +21,8 @@ type database struct {
 	plans    map[string]*plan.Plan // compiled for it
 	// bounds are those of the run of a plan; nil: it is none.
 	bounds *bounded
+	// now is the database by its options as they are stored, where a dry run supposes others; nil: it does not.
+	now *database
 	// preview is what a dry run knows beyond the task at work; nil: it is none, or on another server.
 	preview *preview
 	// keepers are the tasks of which parents had to stay in this run, or may have, under a previous worker.
@@ -37,6 +39,11 @@ func open(ctx context.Context, c Config, j Journal) *database {
 	}
 	if c.DryRun {
 		d.preview = newPreview(c.Chosen)
+	}
+	if c.WhatIf != nil {
+		stored := c
+		stored.WhatIf = nil
+		d.now = open(ctx, stored, &unheard{j})
 	}
 	d.engine = purge.New(purge.Engine{Pool: c.Pool, Account: account, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock})
 	return d
@@ -73,7 +80,9 @@ func survey(ctx context.Context, c Config) (g plan.Given, err error) {
 	if g.Catalog, err = campaign.LoadCatalog(ctx, c.Pool); err != nil {
 		return g, err
 	}
-	g.Options, err = campaign.ReadOptions(ctx, c.Pool, g.Catalog)
+	if g.Options, err = campaign.ReadOptions(ctx, c.Pool, g.Catalog); err == nil && c.WhatIf != nil {
+		g.Options = g.Options.With(c.WhatIf)
+	}
 	return g, err
 }
 

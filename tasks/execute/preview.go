@@ -45,6 +45,8 @@ type TablePreview struct {
 	Sample []int64 `json:",omitempty"`
 	// Rule says in words why they go.
 	Rule string `json:",omitempty"`
+	// RowsNow is how many rows, or tables, it would be by the options as they are stored; nil: these are.
+	RowsNow *int64 `json:",omitempty"`
 	// Remarks say what is not known before it is done.
 	Remarks []string `json:",omitempty"`
 

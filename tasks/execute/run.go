@@ -32,6 +32,8 @@ type Config struct {
 	Now time.Time
 	// DryRun counts without changing anything.
 	DryRun bool
+	// WhatIf are values that a dry run supposes to be stored, by the options' names; nil: none.
+	WhatIf map[string]int
 	// ContinueOnError continues after a failed task.
 	ContinueOnError bool
 	// Todo are the tasks still to be done, in order. Another worker may have started the first one.
@@ -110,6 +112,9 @@ func run(ctx context.Context, c Config, j Journal) error {
 		c.Failed[t.Name] = o.State == Failed || o.State == NotRun
 		if d.preview != nil && c.Failed[t.Name] {
 			d.void(t)
+			if d.now != nil {
+				d.now.void(t)
+			}
 		}
 	}
 	return failed
@@ -127,6 +132,13 @@ func missed(t plan.Task, failed map[string]bool) Outcome {
 // run executes one task, and again after transient errors of queries outside of its batches, except for a dry run, which would count twice.
 // Its error is about the run, not the task.
 func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) {
+	if d.now != nil {
+		now, err := d.now.run(ctx, t)
+		if err != nil {
+			return o, err
+		}
+		defer func() { o.compare(now) }()
+	}
 	d.recorder.begin()
 	w := &task{database: d, cursor: d.Cursor}
 	attempt := func() (err error) {

@@ -142,6 +142,7 @@ type survey struct {
 	claims []Claim
 	is     []string // what is true, of a row of the reading, for each claim
 	inner  []string // the columns of the reading
+	any    []string // the conditions, those last that are the first to take a row: they look into sets of ids, the others at dates
 	args   []any
 	keys   []int // how many keys there are of each claim
 }
@@ -149,7 +150,8 @@ type survey struct {
 func surveyOf(claims []Claim) *survey {
 	v := &survey{claims: claims, keys: make([]int, len(claims))}
 	for i, c := range claims {
-		v.inner = append(v.inner, fmt.Sprintf("(%s) IS TRUE AS c%d", put(&v.args, c.Condition), i))
+		where := "(" + put(&v.args, c.Condition) + ")"
+		v.inner, v.any = append(v.inner, fmt.Sprintf("%s IS TRUE AS c%d", where, i)), append([]string{where}, v.any...)
 		is := fmt.Sprintf("q.c%d", i)
 		for _, b := range c.But {
 			is += fmt.Sprintf(" AND NOT q.c%d", b)
@@ -164,7 +166,7 @@ func surveyOf(claims []Claim) *survey {
 
 // from is the reading of a window with some more columns, as q. OFFSET keeps PostgreSQL from judging a row more than once.
 func (v *survey) from(sw *sweep, after int, more ...string) string {
-	return fmt.Sprintf("(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q", strings.Join(slices.Concat(v.inner, more), ", "), sw.Relation, blocks.window(after))
+	return fmt.Sprintf("(SELECT %s FROM ONLY %s AS r WHERE %s AND ((%s) IS TRUE) OFFSET 0) AS q", strings.Join(slices.Concat(v.inner, more), ", "), sw.Relation, blocks.window(after), strings.Join(v.any, " OR "))
 }
 
 func (v *survey) count(ctx context.Context, sw *sweep, window []any) ([]Tally, error) {

@@ -354,7 +354,11 @@ type Run struct {
 	// Why it did not succeed; empty otherwise.
 	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
 	// The dry run that it does, and no more; empty: it does whatever is due.
-	Plan          string `protobuf:"bytes,11,opt,name=plan,proto3" json:"plan,omitempty"`
+	Plan string `protobuf:"bytes,11,opt,name=plan,proto3" json:"plan,omitempty"`
+	// The options that a dry run supposed to be stored; absent: none.
+	WhatIf *Options `protobuf:"bytes,12,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
+	// Why it was refused, for programs, as `reason` of its task: PLAN_STALE or PLAN_EXCEEDED; empty: it was not.
+	Reason        string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -466,6 +470,20 @@ func (x *Run) GetPlan() string {
 	return ""
 }
 
+func (x *Run) GetWhatIf() *Options {
+	if x != nil {
+		return x.WhatIf
+	}
+	return nil
+}
+
+func (x *Run) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // TaskResult is the account of one task in one run. The counts are exact: they are written in the transactions
 // that delete.
 type TaskResult struct {
@@ -506,7 +524,8 @@ type TaskResult struct {
 	TablesLeft int64 `protobuf:"varint,14,opt,name=tables_left,json=tablesLeft,proto3" json:"tables_left,omitempty"`
 	// What stays, in words; or why the task was not run; empty: neither.
 	Detail string `protobuf:"bytes,15,opt,name=detail,proto3" json:"detail,omitempty"`
-	// In a dry run: what a run would do, table by table, those first of which most goes; a table of which nothing goes is left out.
+	// In a dry run: what a run would do, table by table, those first of which most goes; a table of which nothing goes is left out, unless
+	// something would by the options without `what_if`.
 	// Known when the task has ended.
 	Preview []*TablePreview `protobuf:"bytes,16,rep,name=preview,proto3" json:"preview,omitempty"`
 	// Why it was refused, for programs: PLAN_STALE or PLAN_EXCEEDED; empty: it was not.
@@ -700,7 +719,9 @@ type TablePreview struct {
 	// Why they go, with the numbers in.
 	Rule string `protobuf:"bytes,11,opt,name=rule,proto3" json:"rule,omitempty"`
 	// What is not known before it is done.
-	Remarks       []string `protobuf:"bytes,12,rep,name=remarks,proto3" json:"remarks,omitempty"`
+	Remarks []string `protobuf:"bytes,12,rep,name=remarks,proto3" json:"remarks,omitempty"`
+	// With `what_if`: rows, or for DROP tables, by the options as they are stored; absent without it.
+	RowsNow       *int64 `protobuf:"varint,13,opt,name=rows_now,json=rowsNow,proto3,oneof" json:"rows_now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -817,6 +838,13 @@ func (x *TablePreview) GetRemarks() []string {
 		return x.Remarks
 	}
 	return nil
+}
+
+func (x *TablePreview) GetRowsNow() int64 {
+	if x != nil && x.RowsNow != nil {
+		return *x.RowsNow
+	}
+	return 0
 }
 
 // TableSpace is the size of a table before and after a task. Deleting does not shrink files: the rows are dead until
@@ -1621,7 +1649,10 @@ type RunCleanupRequest struct {
 	// run. FAILED_PRECONDITION with the reason PLAN_STALE if a run has ended since, it is older than `serve --plan-max-age`, or options,
 	// delivery mappings, flags or the program have changed; each task compares again. A task that would take more rows of a table than
 	// were found, and 1 % and 1,000 more, stops before that batch: PLAN_EXCEEDED.
-	Plan          string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
+	Plan string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
+	// For a dry run: what would a run do if these options were stored, beside those that are? Only the fields that are set count, with the
+	// ranges of SetOptions. `rows_now` in each TablePreview is what it would do without. INVALID_ARGUMENT for a real run.
+	WhatIf        *Options `protobuf:"bytes,8,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1703,6 +1734,13 @@ func (x *RunCleanupRequest) GetPlan() string {
 		return x.Plan
 	}
 	return ""
+}
+
+func (x *RunCleanupRequest) GetWhatIf() *Options {
+	if x != nil {
+		return x.WhatIf
+	}
+	return nil
 }
 
 // RunCleanupResponse carries one event of the run.
@@ -2904,7 +2942,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x03\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x04\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -2919,7 +2957,9 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\aresults\x18\t \x03(\v2\x16.cleanup.v1.TaskResultR\aresults\x12\x14\n" +
 	"\x05error\x18\n" +
 	" \x01(\tR\x05error\x12\x12\n" +
-	"\x04plan\x18\v \x01(\tR\x04plan\"\x84\x06\n" +
+	"\x04plan\x18\v \x01(\tR\x04plan\x12,\n" +
+	"\awhat_if\x18\f \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x12\x16\n" +
+	"\x06reason\x18\r \x01(\tR\x06reason\"\x84\x06\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -2945,7 +2985,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfc\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x03\n" +
 	"\fTablePreview\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
@@ -2960,7 +3000,9 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x06sample\x18\n" +
 	" \x03(\x03R\x06sample\x12\x12\n" +
 	"\x04rule\x18\v \x01(\tR\x04rule\x12\x18\n" +
-	"\aremarks\x18\f \x03(\tR\aremarks\"\xdf\x02\n" +
+	"\aremarks\x18\f \x03(\tR\aremarks\x12\x1e\n" +
+	"\brows_now\x18\r \x01(\x03H\x00R\arowsNow\x88\x01\x01B\v\n" +
+	"\t_rows_now\"\xdf\x02\n" +
 	"\n" +
 	"TableSpace\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12!\n" +
@@ -3023,7 +3065,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
 	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05needs\x18\x05 \x03(\tR\x05needs\"\xf7\x01\n" +
+	"\x05needs\x18\x05 \x03(\tR\x05needs\"\xa5\x02\n" +
 	"\x11RunCleanupRequest\x12\x14\n" +
 	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x1d\n" +
 	"\n" +
@@ -3032,7 +3074,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x11continue_on_error\x18\x04 \x01(\bR\x0fcontinueOnError\x12<\n" +
 	"\fmax_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x12\x16\n" +
 	"\x06detach\x18\x06 \x01(\bR\x06detach\x12\x12\n" +
-	"\x04plan\x18\a \x01(\tR\x04plan\"@\n" +
+	"\x04plan\x18\a \x01(\tR\x04plan\x12,\n" +
+	"\awhat_if\x18\b \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\"@\n" +
 	"\x12RunCleanupResponse\x12*\n" +
 	"\x05event\x18\x01 \x01(\v2\x14.cleanup.v1.RunEventR\x05event\"v\n" +
 	"\x0fWatchRunRequest\x12\x15\n" +
@@ -3214,8 +3257,8 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*RemoteDelivery)(nil),               // 39: cleanup.v1.RemoteDelivery
 	nil,                                  // 40: cleanup.v1.TaskResult.MetadataEntry
 	(*timestamppb.Timestamp)(nil),        // 41: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 42: google.protobuf.Duration
-	(*Options)(nil),                      // 43: cleanup.v1.Options
+	(*Options)(nil),                      // 42: cleanup.v1.Options
+	(*durationpb.Duration)(nil),          // 43: google.protobuf.Duration
 	(*fieldmaskpb.FieldMask)(nil),        // 44: google.protobuf.FieldMask
 	(*InvalidOption)(nil),                // 45: cleanup.v1.InvalidOption
 	(*Schedule)(nil),                     // 46: cleanup.v1.Schedule
@@ -3227,76 +3270,78 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	41, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
 	41, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	6,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	1,  // 6: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	41, // 7: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	41, // 8: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 9: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	7,  // 10: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	40, // 11: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
-	3,  // 12: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	41, // 13: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
-	41, // 14: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
-	41, // 15: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	10, // 16: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	11, // 17: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	12, // 18: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	13, // 19: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	14, // 20: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	15, // 21: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	5,  // 22: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	6,  // 23: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,  // 24: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	5,  // 25: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	42, // 26: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	9,  // 27: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	9,  // 28: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	5,  // 29: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	4,  // 30: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	5,  // 31: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	5,  // 32: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	16, // 33: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	43, // 34: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	43, // 35: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	44, // 36: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	45, // 37: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	43, // 38: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	44, // 39: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	43, // 40: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	43, // 41: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	44, // 42: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	45, // 43: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	46, // 44: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	46, // 45: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	46, // 46: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	39, // 47: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	41, // 48: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	17, // 49: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	19, // 50: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	21, // 51: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	23, // 52: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	25, // 53: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	27, // 54: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	29, // 55: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	31, // 56: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	33, // 57: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	35, // 58: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	37, // 59: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	18, // 60: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	20, // 61: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	22, // 62: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	24, // 63: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	26, // 64: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	28, // 65: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	30, // 66: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	32, // 67: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	34, // 68: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	36, // 69: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	38, // 70: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	60, // [60:71] is the sub-list for method output_type
-	49, // [49:60] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	42, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	1,  // 7: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
+	41, // 8: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	41, // 9: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 10: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	7,  // 11: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	40, // 12: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	3,  // 13: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	41, // 14: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
+	41, // 15: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
+	41, // 16: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	10, // 17: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	11, // 18: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	12, // 19: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	13, // 20: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	14, // 21: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	15, // 22: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	5,  // 23: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	6,  // 24: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,  // 25: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	5,  // 26: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	43, // 27: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	42, // 28: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	9,  // 29: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	9,  // 30: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	5,  // 31: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	4,  // 32: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	5,  // 33: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	5,  // 34: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	16, // 35: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	42, // 36: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	42, // 37: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	44, // 38: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	45, // 39: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	42, // 40: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	44, // 41: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	42, // 42: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	42, // 43: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	44, // 44: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	45, // 45: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	46, // 46: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	46, // 47: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	46, // 48: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	39, // 49: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	41, // 50: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	17, // 51: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	19, // 52: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	21, // 53: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	23, // 54: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	25, // 55: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	27, // 56: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	29, // 57: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	31, // 58: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	33, // 59: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	35, // 60: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	37, // 61: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	18, // 62: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	20, // 63: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	22, // 64: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	24, // 65: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	26, // 66: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	28, // 67: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	30, // 68: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	32, // 69: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	34, // 70: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	36, // 71: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	38, // 72: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	62, // [62:73] is the sub-list for method output_type
+	51, // [51:62] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -3306,6 +3351,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 	}
 	file_cleanup_v1_options_proto_init()
 	file_cleanup_v1_schedule_proto_init()
+	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[3].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[4].OneofWrappers = []any{
 		(*RunEvent_RunStarted)(nil),

@@ -50,7 +50,10 @@ type Schedule struct {
 	// Output only. When the next run is due, if a replica keeps the schedule (--schedule); absent if none is due.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
 	// Output only. The last run that the schedule started; empty if there is none, or if it has been deleted.
-	LastRunId     string `protobuf:"bytes,7,opt,name=last_run_id,json=lastRunId,proto3" json:"last_run_id,omitempty"`
+	LastRunId string `protobuf:"bytes,7,opt,name=last_run_id,json=lastRunId,proto3" json:"last_run_id,omitempty"`
+	// The id of a dry run that succeeded: the next run does that plan and no more, and fails with PLAN_STALE if it does not hold any longer;
+	// see RunCleanupRequest.plan. Those after it do whatever is due. Empty, the default: so does the next one.
+	NextPlan      string `protobuf:"bytes,10,opt,name=next_plan,json=nextPlan,proto3" json:"next_plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -148,12 +151,19 @@ func (x *Schedule) GetLastRunId() string {
 	return ""
 }
 
+func (x *Schedule) GetNextPlan() string {
+	if x != nil {
+		return x.NextPlan
+	}
+	return ""
+}
+
 var File_cleanup_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/schedule.proto\x12\n" +
-	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x03\n" +
+	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x03\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1d\n" +
 	"\n" +
@@ -164,7 +174,9 @@ const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\fmax_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x12/\n" +
 	"\x11continue_on_error\x18\b \x01(\bH\x00R\x0fcontinueOnError\x88\x01\x01\x12>\n" +
 	"\rnext_run_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vnextRunTime\x12\x1e\n" +
-	"\vlast_run_id\x18\a \x01(\tR\tlastRunIdB\x14\n" +
+	"\vlast_run_id\x18\a \x01(\tR\tlastRunId\x12\x1b\n" +
+	"\tnext_plan\x18\n" +
+	" \x01(\tR\bnextPlanB\x14\n" +
 	"\x12_continue_on_errorB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
