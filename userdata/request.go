@@ -80,6 +80,9 @@ func hash(user string, salt []byte) string {
 
 // Start stores an erasure, for any replica to work on, and returns its id.
 func (d *Database) Start(ctx context.Context, r Request) (id string, err error) {
+	if err := d.Own(ctx); err != nil {
+		return "", err
+	}
 	said, err := d.settle(ctx, &r)
 	if err != nil {
 		return "", err

@@ -63,6 +63,11 @@ func newRun() *cobra.Command {
 				}
 				req.MaxDuration = durationpb.New(limit)
 			}
+			for _, pair := range [][2]string{{"preview", "plan"}, {"preview", "dry-run"}, {"plan", "dry-run"}, {"plan", "task"}, {"plan", "skip-task"}} {
+				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
+					return usagef("give either --%s or --%s", pair[0], pair[1])
+				}
+			}
 			do := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
 				stream, err := client.RunCleanup(cmd.Context(), req)
 				if err != nil {
@@ -88,9 +93,6 @@ func newRun() *cobra.Command {
 	f.BoolVar(&previews, "preview", false, "show what a dry run finds, ask, and do exactly that")
 	f.BoolVar(&yes, "yes", false, "do not ask; for --preview")
 	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id has found, and no more")
-	cmd.MarkFlagsMutuallyExclusive("preview", "plan", "dry-run")
-	cmd.MarkFlagsMutuallyExclusive("plan", "task")
-	cmd.MarkFlagsMutuallyExclusive("plan", "skip-task")
 	f.BoolVar(&req.ContinueOnError, "continue-on-error", false, "continue after a failed task, with those that do not need it")
 	f.DurationVar(&limit, "max-duration", 0, "stop a run after the batch during which this time has passed (default no limit)")
 	_ = cmd.RegisterFlagCompletionFunc("task", cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp))
