@@ -1,0 +1,225 @@
+package execute
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// remember is the set of the task at work, in a dry run: those after it see what becomes of it.
+func (t *task) remember(ids []int64) {
+	if t.preview != nil && t.plan.Task.Set != nil {
+		if t.preview.begun[t.plan.Task.Name] == nil {
+			t.preview.begun[t.plan.Task.Name] = ids
+		}
+		t.preview.sets[t.plan.Task.Name], t.keepers[t.plan.Task.Name] = ids, t.kept
+	}
+}
+
+// setOf is the set of a task of the dry run, which may not have begun; ok is false while it is not known.
+func (t *task) setOf(ctx context.Context, of plan.Task) (ids []int64, ok bool, err error) {
+	for _, before := range t.preview.upTo(of.Name) {
+		if _, known := t.preview.sets[before.Name]; known || before.Set == nil {
+			continue
+		}
+		if before.Set.MidSourced && t.preview.follows(before.Name, t.plan.Task.Name) { // its servers decide
+			return nil, false, nil
+		}
+		p, err := t.compile(before)
+		if err != nil {
+			return nil, false, err
+		}
+		if t.preview.sets[before.Name], err = t.loadParents(ctx, p.Parents); err != nil {
+			return nil, false, err
+		}
+	}
+	return t.preview.sets[of.Name], true, nil
+}
+
+// claimed is a job of the dry run, and what it will take of its table.
+type claimed struct {
+	task  string
+	job   plan.Job
+	claim purge.Claim
+}
+
+func (c claimed) key() string { return c.task + "/" + c.job.Unit }
+
+// hides reports whether what it takes, a later job does not find: it is gone, or its date is new.
+func (c claimed) hides(later plan.Job) bool {
+	return c.job.Set == nil || slices.ContainsFunc(c.job.Set, func(a purge.Assignment) bool { return slices.Contains(later.DateColumns, a.Column) })
+}
+
+// claims are what the tasks of the dry run will take of some relations, in order: up to the first of which that is not known.
+func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []claimed, err error) {
+	for _, what := range t.preview.chosen {
+		w := t
+		if what.Name != t.plan.Task.Name {
+			if t.preview.void[what.Name] {
+				continue
+			}
+			w = &task{database: t.database, lookups: map[plan.Lookup]any{}, excepted: map[string][]int64{}}
+			if w.plan, err = t.compile(what); err != nil || w.plan.Rights != nil {
+				return all, err
+			}
+		}
+		for _, j := range w.plan.Jobs {
+			if !of(j) {
+				continue
+			}
+			if slices.ContainsFunc(j.Orphans, func(o plan.Orphan) bool { return o.EmptyAfter != "" }) && t.preview.follows(what.Name, t.plan.Task.Name) {
+				return all, nil
+			}
+			var ids []int64
+			if j.Does.Dependent() {
+				known := false
+				if ids, known, err = t.setOf(ctx, what); err != nil || !known {
+					return all, err
+				}
+				if len(ids) == 0 {
+					continue
+				}
+			}
+			s, err := w.bind(ctx, &j, ids)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, claimed{what.Name, j, purge.Claim{Condition: purge.Condition{Where: s.Where, Args: s.Args}, Date: j.Date, Key: j.Key}})
+		}
+	}
+	return all, nil
+}
+
+// on is the condition that a job is on a relation.
+func on(relation string) func(plan.Job) bool {
+	return func(j plan.Job) bool { return j.Relation == relation }
+}
+
+// but are the conditions of those of some claims that come before one, and hide rows from it.
+func but(all []claimed, which func(j plan.Job) bool, of claimed) (conditions []purge.Condition) {
+	for _, c := range all {
+		if c.key() == of.key() {
+			break
+		}
+		if which(c.job) && c.hides(of.job) {
+			conditions = append(conditions, c.claim.Condition)
+		}
+	}
+	return conditions
+}
+
+// foresee counts the rows of a job of the dry run.
+func (t *task) foresee(ctx context.Context, j plan.Job, s purge.Sweep) error {
+	mine := claimed{task: t.plan.Task.Name, job: j}
+	if found, known := t.preview.tallies[mine.key()]; known {
+		return t.found(ctx, j, found)
+	}
+	if err := s.Refusal(); err != nil {
+		t.refuse(ctx, j, s, err)
+		return nil
+	}
+	related, err := t.related(j.Relation)
+	if err != nil {
+		return err
+	}
+	all, err := t.claims(ctx, func(other plan.Job) bool { return related[other.Relation] })
+	if err != nil {
+		return err
+	}
+	if s.Elsewhere {
+		s = s.Without(but(all, on(j.Relation), mine))
+		err = t.engine.Count(ctx, s, func(ctx context.Context, rows int64) error {
+			return t.found(ctx, j, purge.Tally{Rows: rows, Windows: 1})
+		})
+	} else {
+		err = t.survey(ctx, mine, all)
+	}
+	return t.uncounted(ctx, j, s, err)
+}
+
+// found reports rows that a job would take.
+func (t *task) found(ctx context.Context, j plan.Job, found purge.Tally) error {
+	d, action := purge.Delta{Deleted: found.Rows + found.Paired, Statements: found.Windows}, Delete
+	if j.Set != nil {
+		d, action = purge.Delta{Updated: found.Rows, Statements: found.Windows}, Update
+	}
+	t.preview.add(t.preview.at(j.Table.Quoted(), action, ruleOf(j, t.plan.Parents)), j.Relation, found)
+	if found.Paired > 0 {
+		t.preview.add(t.preview.at(j.Paired.Relation, Delete, "with the row of the same id"), j.Paired.Relation, purge.Tally{Rows: found.Paired})
+	}
+	return t.journal.Count(ctx, d)
+}
+
+// survey counts the rows of a job and, in the same reading of its table, those of others whose tasks follow.
+func (t *task) survey(ctx context.Context, mine claimed, all []claimed) error {
+	var here []claimed
+	var claims []purge.Claim
+	for i, c := range all {
+		if c.job.Relation != mine.job.Relation || c.job.Elsewhere {
+			continue
+		}
+		for k, before := range here {
+			if before.hides(c.job) {
+				c.claim.But = append(c.claim.But, k)
+			}
+		}
+		if c.job.Paired != nil {
+			c.claim.Paired = pairedClaim(all[:i], c)
+		}
+		here, claims = append(here, c), append(claims, c.claim)
+	}
+	at := slices.IndexFunc(here, func(c claimed) bool { return c.key() == mine.key() })
+	sums := make([]purge.Tally, len(claims))
+	err := t.engine.Survey(ctx, mine.job.Name, mine.job.Relation, claims, func(ctx context.Context, window []purge.Tally) error {
+		for i := range window {
+			sums[i].Add(window[i])
+		}
+		if window[at].Rows == 0 {
+			return t.journal.Count(ctx, purge.Delta{}) // or it is told to stop
+		}
+		return t.found(ctx, mine.job, window[at])
+	})
+	if err == nil {
+		for i, c := range here {
+			t.preview.tallies[c.key()] = sums[i]
+		}
+	}
+	return err
+}
+
+// pairedClaim is what a claim takes of its paired table, after some others.
+func pairedClaim(before []claimed, c claimed) *purge.PairedClaim {
+	p := &purge.PairedClaim{Paired: *c.job.Paired, But: but(before, func(other plan.Job) bool { return other.Table.Quoted() == c.job.Paired.Relation }, c)}
+	for _, b := range before {
+		if b.job.Does.Paired == c.job.Does.Paired {
+			p.Before = append(p.Before, purge.Taken{Relation: b.job.Relation, ID: b.job.Paired.ID, Condition: b.claim.Condition, But: but(before, on(b.job.Relation), b)})
+		}
+	}
+	return p
+}
+
+// related are a relation and those that decide which paired rows its own take with them.
+func (t *task) related(relation string) (map[string]bool, error) {
+	var jobs []plan.Job
+	for _, what := range t.preview.chosen {
+		p, err := t.compile(what)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, p.Jobs...)
+	}
+	related := map[string]bool{relation: true}
+	for _, j := range jobs {
+		if j.Relation != relation || j.Paired == nil {
+			continue
+		}
+		for _, other := range jobs {
+			if other.Table.Quoted() == j.Paired.Relation || other.Does.Paired == j.Does.Paired {
+				related[other.Relation] = true
+			}
+		}
+	}
+	return related, nil
+}
