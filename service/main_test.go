@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
@@ -167,4 +168,19 @@ func hold(t *testing.T, db *pgtest.DB) (release func()) {
 	db.Do("INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2000-01-01')")
 	tx := db.Hold("SELECT FROM XtkReject FOR UPDATE")
 	return func() { _ = tx.Rollback(context.Background()) }
+}
+
+// filled is a Campaign database with rows on both sides of every rule.
+func filled(t *testing.T) *pgtest.DB {
+	t.Helper()
+	db := pgtest.Campaign(t)
+	conn, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if err := campaigndb.Fill(t.Context(), conn, 5_000, 1, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return db
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
@@ -20,7 +19,6 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/badnet"
-	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
@@ -115,15 +113,7 @@ func watched(t *testing.T, got scraped) {
 // The metrics of a run agree with its account; names and units follow Prometheus' conventions, whoever exports them.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
-	conn, err := pgx.Connect(t.Context(), db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	if err := campaigndb.Fill(t.Context(), conn, 5_000, 1, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	db := filled(t)
 	s := serve(t, db, false)
 	if got := s.call(t, "PUT", "/v1/schedule", `{"enabled": true}`); got.code != 200 {
 		t.Fatal(got.body)

@@ -2,27 +2,14 @@ package service_test
 
 import (
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/campaigndb"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // A dry run foresees, table by table, what the run does after it; gRPC and REST tell the same.
 func TestPreview(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
-	conn, err := pgx.Connect(t.Context(), db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	if err := campaigndb.Fill(t.Context(), conn, 5_000, 1, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	db := filled(t)
 	s := serve(t, db, false)
 	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
 	if err != nil {

@@ -60,11 +60,8 @@ func newAdopt() *cobra.Command {
 			if a.Scheduled {
 				fmt.Fprintln(w, "The schedule is disabled.")
 			}
-			if !yes {
-				fmt.Fprint(cmd.ErrOrStderr(), "\nAdopt this database? [y/N] ")
-				if text := answer(ctx, cmd.InOrStdin()); text != "y" && text != "yes" {
-					return errors.New("nothing was changed")
-				}
+			if !yes && !confirmed(cmd, "Adopt this database?") {
+				return errors.New("nothing was changed")
 			}
 			if err := runs.New(runs.Config{Pool: pool, Instance: instance, Log: slog.New(slog.DiscardHandler)}).Adopt(ctx); err != nil {
 				return err

@@ -86,13 +86,19 @@ func preview(cmd *cobra.Command, yes, dryRun bool, question string, erase func(d
 		if err != nil || dryRun || !some {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s It can not be undone. [y/N] ", question)
-		if text := answer(cmd.Context(), cmd.InOrStdin()); text != "y" && text != "yes" {
+		if !confirmed(cmd, question+" It can not be undone.") {
 			return errors.New("nothing was erased")
 		}
 	}
 	_, err := erase(false)
 	return err
+}
+
+// confirmed asks a question, and reports whether the answer is yes.
+func confirmed(cmd *cobra.Command, question string) bool {
+	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s [y/N] ", question)
+	text := answer(cmd.Context(), cmd.InOrStdin())
+	return text == "y" || text == "yes"
 }
 
 // answer reads a line, in lower case; empty when the context ends first.

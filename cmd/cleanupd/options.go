@@ -98,8 +98,7 @@ func confirmOptions(cmd *cobra.Command, server *target, client cleanupv1.Cleanup
 	if err := follow(&view{screen: screenOf(cmd.ErrOrStderr())}, &following{ctx: cmd.Context(), server: server, client: client, receive: received(stream)}); err != nil {
 		return err
 	}
-	fmt.Fprint(cmd.ErrOrStderr(), "\nSet these options? [y/N] ")
-	if text := answer(cmd.Context(), cmd.InOrStdin()); text != "y" && text != "yes" {
+	if !confirmed(cmd, "Set these options?") {
 		return errors.New("nothing was changed")
 	}
 	return nil

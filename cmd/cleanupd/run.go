@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -28,8 +27,7 @@ func runPreviewed(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, req
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s. Run exactly this? It can not be undone. [y/N] ", total(found.GetRun(), nil))
-		if text := answer(cmd.Context(), cmd.InOrStdin()); text != "y" && text != "yes" {
+		if !confirmed(cmd, total(found.GetRun(), nil)+". Run exactly this? It can not be undone.") {
 			return errors.New("nothing was run")
 		}
 	}

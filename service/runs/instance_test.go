@@ -87,7 +87,7 @@ func TestACopyInPlace(t *testing.T) {
 	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), lease_until = now() - interval '1 s', holder = 'gone', epoch = 1")
 	db.Do("UPDATE cleanupd.instance SET system_identifier = '42'")
 	work()
-	time.Sleep(3 * time.Second)
+	watch(t, m, start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}}).ID) // it is taken, and the older one is passed over
 	if got, err := m.Get(t.Context(), run.ID); err != nil || got.State != runs.Running || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v, %v", got, err)
 	}
