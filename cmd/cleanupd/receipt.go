@@ -43,7 +43,7 @@ func newReceipt(server *target) *cobra.Command {
 		Use:     "receipt RECEIPT",
 		Short:   "Show the receipt of an erasure, or write it as a page for the person's file",
 		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
-		Args:    oneReceipt,
+		Args:    oneID("a receipt, as in cleanupd userdata receipts"),
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			answer, err := cleanupv1.NewUserDataServiceClient(conn).GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
 			if err != nil {
@@ -58,14 +58,6 @@ func newReceipt(server *target) *cobra.Command {
 	output.flag(cmd)
 	cmd.Flags().StringVar(&page, "html", "", "write it as a page of HTML to this new file, which a browser prints or saves as PDF")
 	return cmd
-}
-
-// oneReceipt accepts the id of a receipt.
-func oneReceipt(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("%s takes the id of a receipt, as in cleanupd userdata receipts; see %s --help", cmd.CommandPath(), cmd.CommandPath())
-	}
-	return nil
 }
 
 // writePage writes a receipt to a new file.
@@ -114,7 +106,7 @@ func newVerify(server *target) *cobra.Command {
 			if len(args) == 2 {
 				return nil
 			}
-			return oneReceipt(cmd, args)
+			return oneID("a receipt, as in cleanupd userdata receipts")(cmd, args)
 		},
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
 			req.ReceiptId = args[0]
