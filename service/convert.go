@@ -28,7 +28,7 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 		RowsDeleted: t.RowsDeleted, RowsUpdated: t.RowsUpdated, TablesDropped: t.TablesDropped, Batches: t.Batches,
 		StartTime: moment(t.StartTime), EndTime: moment(t.EndTime), Error: t.Error,
 		RemoteDeliveriesLeft: t.RemoteDeliveriesLeft,
-		RowsRefused:          t.RowsRefused, RowsLeft: t.RowsLeft, TablesLeft: t.TablesLeft, Detail: t.Detail, Reason: t.Reason, Metadata: t.Metadata,
+		RowsRefused:          t.RowsRefused, RowsLeft: t.RowsLeft, TablesLeft: t.TablesLeft, Detail: t.Detail, Reason: t.Reason, Metadata: t.Metadata, RowsHeld: t.RowsHeld,
 	}
 	for _, s := range t.Space {
 		out.Space = append(out.Space, &cleanupv1.TableSpace{

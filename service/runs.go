@@ -20,6 +20,7 @@ const (
 	MaxReceipts     = 1000
 
 	MaxRemoteDeliveries = 1000
+	MaxHolds            = 1000
 )
 
 // RunCleanup implements cleanupv1.CleanupServiceServer.

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -50,6 +51,9 @@ type journal struct {
 	beforeCommit func(b *pgx.Batch, d purge.Delta)
 	// onFailure is returned where a commit fails; nil: its own error is.
 	onFailure error
+	// holds are those in force; nil: none. creates is how many were created: a batch fails that began before the last of them.
+	holds          func() plan.Holds
+	creates, known int
 	// proceed says whether the run may continue, when asked outside of a batch; nil: it may.
 	proceed func() error
 }
@@ -66,6 +70,9 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 	}
 	if j.beforeCommit != nil {
 		j.beforeCommit(b, d)
+	}
+	if j.known < j.creates {
+		return nil, execute.ErrHeld
 	}
 	return func(err error) error {
 		if err != nil {
@@ -87,6 +94,14 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 		}
 		return nil
 	}, nil
+}
+
+func (j *journal) Holds(context.Context) (plan.Holds, error) {
+	j.known = j.creates
+	if j.holds == nil {
+		return plan.Holds{}, nil
+	}
+	return j.holds(), nil
 }
 
 func (j *journal) Count(_ context.Context, d purge.Delta) error {
@@ -195,7 +210,7 @@ func run(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ...str
 func runWith(t testing.TB, j *journal, change func(*execute.Config), names ...string) error {
 	t.Helper()
 	db := j.db
-	c := execute.Config{Pool: db.Pool, Now: now}
+	c := execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}
 	for _, task := range tasks.Pipeline {
 		if len(names) == 0 || slices.Contains(names, task.Name) {
 			c.Todo = append(c.Todo, task)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // model is what a run must leave of a database, computed in plain Go from the rules, without SQL and without the
@@ -30,6 +31,9 @@ type model struct {
 	// poison are the rows that refuse to be deleted or updated, by their first values; refused is how often they do.
 	poison  map[*any]bool
 	refused int64
+	// held are the rows that are held, by their first values; holds are the holds.
+	held  map[*any]bool
+	holds plan.Holds
 	// uncoalesced says that the task email-error-stats fails.
 	uncoalesced bool
 }
@@ -103,7 +107,7 @@ func (m *model) remove(table string, gone func(r rec) bool) (stay []rec) {
 	before := len(t.Rows)
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}
-		if t.Key != "" && r.int(t.Key) == 0 || !gone(r) {
+		if t.Key != "" && r.int(t.Key) == 0 || !gone(r) || m.isHeld(r) {
 			return false
 		}
 		if m.refuses(r) {
@@ -308,16 +312,17 @@ func (m *model) lists() {
 			doomed[r.int("iGroupId")] = true
 		}
 	})
+	own := m.holdBack(doomed, "iGroupId", "NmsGroup", "NmsRcpGrpRel", "CusListNote")
 	m.step("iGroupId", doomed, "NmsRcpGrpRel", "CusListNote")
 	m.remove("NmsGroup", func(r rec) bool {
 		id := r.int("iGroupId")
 		if doomed[id] && m.poisonous(r) {
 			return true
 		}
-		if !doomed[id] || m.kept("NmsGroup", id) {
+		name := "grp" + strconv.FormatInt(unsigned(id), 10)
+		if !doomed[id] || own[id] || m.kept("NmsGroup", id) || m.heldTable(name, "NmsGroup", id) && r.int("iType") > 0 {
 			return false
 		}
-		name := "grp" + strconv.FormatInt(unsigned(id), 10)
 		if _, there := m.relations[name]; !there || r.int("iType") <= 0 {
 			return true
 		}
@@ -384,8 +389,22 @@ func (m *model) deliveries() {
 	m.each("NmsExtAccount", func(r rec) { accounts[r.int("iExtAccountId")] = r.text("sName") })
 	delete(accounts, 0)
 	doomed := m.dueDeliveries()
+	m.spareByMessage(doomed, "iMessageId", "NmsCouponValue")
+	for _, t := range m.propositionTables() {
+		if m.db.Table(t).Column("iDeliveryId") < 0 {
+			m.spareByMessage(doomed, "iBroadLogId", t)
+		}
+	}
+	own := m.holdBack(doomed, "iDeliveryId", slices.Concat([]string{"NmsDelivery", "NmsDlvExclusion", "NmsWebTrackingLog", "NmsTrackingStats", "NmsDeliveryPart", "NmsMirrorPageInfo", "NmsMirrorPageSearch", "NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl"},
+		m.allLogs(), m.trackingLogs(), m.propositionTables())...)
+	maps.Copy(own, m.holdBack(doomed, "iJobId", "XtkJobLog"))
+	m.each("NmsDelivery", func(r rec) { // held on its mid-sourcing server with all that it has
+		if own[r.int("iDeliveryId")] && r.int("iDeliveryMode") == 4 && r.int("iMidRemoteId") != 0 {
+			delete(doomed, r.int("iDeliveryId"))
+		}
+	})
 	m.each("NmsDelivery", func(r rec) {
-		if doomed[r.int("iDeliveryId")] && slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) { // stopped first
+		if doomed[r.int("iDeliveryId")] && !own[r.int("iDeliveryId")] && slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) { // stopped first
 			if m.refuses(r) {
 				delete(doomed, r.int("iDeliveryId"))
 				return
@@ -414,6 +433,7 @@ func (m *model) deliveries() {
 			m.left = append(m.left, fmt.Sprint(accounts[r.int("iDeliveryProviderId")], " ", r.int("iMidRemoteId"), " ", r.int("iDeliveryId"), " ", r.text("sLabel")))
 		}
 	})
+	maps.DeleteFunc(doomed, func(id int64, _ bool) bool { return own[id] })
 	m.removeLinked("NmsDelivery", "iDeliveryId", doomed)
 }
 
@@ -467,10 +487,18 @@ func (m *model) expired() {
 			cancelled = id
 		}
 	})
+	own := m.holdBack(doomed, "iDeliveryId", "NmsDelivery")
+	for _, log := range m.deliveryLogs() {
+		m.each(log, func(r rec) {
+			if doomed[r.int("iDeliveryId")] && r.int("iStatus") == 6 && m.isHeld(r) {
+				own[r.int("iDeliveryId")] = true
+			}
+		})
+	}
 	var spared []int64
 	for _, log := range m.deliveryLogs() {
 		m.each(log, func(r rec) {
-			if doomed[r.int("iDeliveryId")] && r.int("iStatus") == 6 {
+			if doomed[r.int("iDeliveryId")] && r.int("iStatus") == 6 && !m.isHeld(r) {
 				if m.refuses(r) {
 					spared = append(spared, r.int("iDeliveryId"))
 					return
@@ -489,7 +517,7 @@ func (m *model) expired() {
 	}
 	ended := map[int64]bool{}
 	m.each("NmsDelivery", func(r rec) {
-		if doomed[r.int("iDeliveryId")] && r.int("iState") != 95 && !m.refuses(r) {
+		if doomed[r.int("iDeliveryId")] && !own[r.int("iDeliveryId")] && r.int("iState") != 95 && !m.refuses(r) {
 			m.updated++
 			r.set("iState", int64(95))
 			r.set("tsLastModified", m.now)
@@ -511,11 +539,13 @@ func (m *model) mirrorPages() {
 		}
 	})
 	pages := maps.Clone(withPages)
+	own := m.holdBack(pages, "iDeliveryId", "NmsMirrorPageInfo", "NmsMirrorPageSearch")
+	maps.Copy(own, m.holdBack(over, "iDeliveryId", "NmsDelivery"))
 	m.step("iDeliveryId", pages, "NmsMirrorPageInfo", "NmsMirrorPageSearch")
 	log := m.db.Table("XtkJobLog")
 	m.each("NmsDelivery", func(r rec) {
 		id := r.int("iDeliveryId")
-		if !over[id] || withPages[id] != pages[id] || m.refuses(r) {
+		if !over[id] || own[id] || withPages[id] != pages[id] || m.refuses(r) {
 			return
 		}
 		m.updated++
@@ -592,7 +622,7 @@ func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
 				}
 				ofList = ofList || err == nil && strings.HasPrefix(prefix, "wkf") && (lists[list] || len(lists) == 0)
 			}
-			if !ofList {
+			if !ofList && !m.heldTable(name, owner, id) {
 				m.dropOne(name)
 			}
 		}
@@ -607,10 +637,13 @@ func (m *model) npai() {
 	if o := m.option("NmsCleanup_LastCleanup"); o != nil && o.date("tsTimeStampValue") != nil {
 		last = *o.date("tsTimeStampValue")
 	}
+	held := false
 	stay := m.remove("NmsAddress", func(r rec) bool {
-		return r.int("iStatus") == 2 && r.before("tsLastModified", m.now) && !r.before("tsLastModified", last)
+		bad := r.int("iStatus") == 2 && r.before("tsLastModified", m.now) && !r.before("tsLastModified", last)
+		held = held || bad && m.isHeld(r)
+		return bad
 	})
-	if m.db.Table("NmsAddress") != nil && stay == nil {
+	if m.db.Table("NmsAddress") != nil && stay == nil && !held {
 		m.store("NmsCleanup_LastCleanup", m.now)
 	}
 }
@@ -638,11 +671,11 @@ func (m *model) tracking() {
 		for _, log := range m.trackingLogs() {
 			m.remove(log, func(r rec) bool {
 				id, old := r.int("iTrackingLogId"), r.before("tsLog", cutoff)
-				if old && kept[id] && !m.poisonous(r) {
+				if old && kept[id] && !m.poisonous(r) && !m.isHeld(r) {
 					m.refused++
 					return false
 				}
-				gone[id] = gone[id] || old && !m.poisonous(r)
+				gone[id] = gone[id] || old && !m.poisonous(r) && !m.isHeld(r)
 				return old
 			})
 		}
@@ -671,7 +704,7 @@ func (m *model) coalesce() {
 			}
 		})
 	}
-	if start == nil || !start.Before(m.now) {
+	if start == nil || !start.Before(m.now) || m.holds.Everything || slices.Contains(m.holds.Tables, t.Name) {
 		return
 	}
 	sums := map[[2]int64]map[string]int64{}

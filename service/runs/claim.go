@@ -191,7 +191,7 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 		}
 		if got.dryRun { // has no cursor: the current task is counted again from its beginning
 			if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0, remote_deliveries_left = 0,
-				rows_refused = 0, rows_locked = 0, rows_kept = 0, rows_bound = 0, tables_left = 0
+				rows_refused = 0, rows_locked = 0, rows_kept = 0, rows_bound = 0, rows_held = 0, tables_left = 0
 				WHERE run_id = $1::text::uuid AND state = 'RUNNING'`, got.id); err != nil {
 				return err
 			}

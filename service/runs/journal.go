@@ -54,6 +54,7 @@ type journal struct {
 	written  time.Time
 	waiting  time.Time    // when the reason why a batch waits was last reported
 	cursor   purge.Cursor // as last written
+	holds    *int64       // the last hold that was created when the task at work read them; nil: it obeys none
 }
 
 var _ execute.Journal = (*journal)(nil)
@@ -140,11 +141,9 @@ func (j *journal) Count(ctx context.Context, d purge.Delta) error {
 
 // Proceed implements execute.Journal.
 func (j *journal) Proceed(ctx context.Context) error {
-	var reason *string
-	if err := j.m.pool.QueryRow(ctx, "SELECT "+stopReason, j.claim.id, j.claim.epoch).Scan(&reason); err != nil {
-		return err
-	}
-	return j.halt(reason)
+	a := j.asks()
+	err := j.m.pool.QueryRow(ctx, a.sql, a.args...).Scan(&a.reason)
+	return a.settled(err)
 }
 
 // idle reports whether a batch changed nothing that has to be written now.
@@ -157,21 +156,29 @@ func (j *journal) idle(d purge.Delta) bool {
 // fenced is the SQLSTATE of a statement whose run is not held any more.
 const fenced = "CU001"
 
-// orFenced begins the selection of the reason to stop of a run that is held; otherwise the statement fails, and with it the transaction.
-const orFenced = "SELECT CASE WHEN count(reason) = 1 THEN max(reason) ELSE cleanupd.fenced() END FROM "
+// heldMeanwhile is the SQLSTATE of a statement before which a hold was created.
+const heldMeanwhile = "CU002"
+
+// orFails selects the reason to stop of a run that is held, while no hold was created after one with the number in a parameter; otherwise the
+// statement fails, and with it the transaction.
+func orFails(holds int, from string) string {
+	return fmt.Sprintf("SELECT CASE WHEN count(reason) <> 1 THEN cleanupd.fenced() WHEN (SELECT max(number) FROM cleanupd.hold) > $%d::bigint THEN cleanupd.held_meanwhile() ELSE max(reason) END FROM %s", holds, from)
+}
 
 // askSQL returns the reason to stop; accountSQL also writes a batch's account.
-const askSQL = orFenced + "(SELECT " + stopReason + " AS reason) AS asked"
+var askSQL = orFails(3, "(SELECT "+stopReason+" AS reason) AS asked")
 
-const accountSQL = withSpace + `, account AS (
+var accountSQL = withSpace + `, account AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
     tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8, remote_deliveries_left = remote_deliveries_left + $13,
-    rows_refused = $14, rows_locked = $15, rows_kept = $16, rows_bound = $17, tables_left = $18
+    rows_refused = $14, rows_locked = $15, rows_kept = $16, rows_bound = $17, rows_held = $18, tables_left = $19
   WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
-` + orFenced + `account`
+` + orFails(20, "account")
 
 // leftArgs are the parameters for the rows that a task left.
-func leftArgs(l purge.Left) []any { return []any{l.Refused, l.Locked, l.Kept, l.Bound, l.Tables} }
+func leftArgs(l purge.Left) []any {
+	return []any{l.Refused, l.Locked, l.Kept, l.Bound, l.Held, l.Tables}
+}
 
 // account is that of a batch: the statement that writes it, if there is anything to write, and returns the reason to stop.
 type account struct {
@@ -184,12 +191,21 @@ type account struct {
 }
 
 func (j *journal) account(d purge.Delta) *account {
-	a := &account{j: j, delta: d, idle: j.idle(d), sql: askSQL, args: []any{j.claim.id, j.claim.epoch}}
-	if !a.idle {
-		a.sql = accountSQL
-		a.args = slices.Concat(a.args, []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space), []any{d.Recorded}, leftArgs(d.Cursor.Stays()))
+	a := j.asks()
+	a.delta = d
+	if !j.idle(d) {
+		holds := a.args[2]
+		a.idle, a.sql = false, accountSQL
+		a.args = slices.Concat(a.args[:2], []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space), []any{d.Recorded}, leftArgs(d.Cursor.Stays()), []any{holds})
 	}
 	return a
+}
+
+// asks is the account of nothing, by which a run learns whether it may go on.
+func (j *journal) asks() *account {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return &account{j: j, idle: true, sql: askSQL, args: []any{j.claim.id, j.claim.epoch, j.holds}}
 }
 
 // settled counts the batch if its account was written, and fails if not, or if the run must stop.
@@ -197,6 +213,8 @@ func (a *account) settled(err error) error {
 	switch {
 	case sqlstate.Is(err, fenced):
 		return errFenced
+	case sqlstate.Is(err, heldMeanwhile):
+		return execute.ErrHeld
 	case err != nil:
 		return err
 	}
@@ -290,8 +308,8 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, detail = $6, rows_refused = $7, rows_locked = $8, rows_kept = $9, rows_bound = $10, tables_left = $11,
-				preview = $12, planned = $13, reason = $14, metadata = $15, end_time = clock_timestamp()
+		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, detail = $6, rows_refused = $7, rows_locked = $8, rows_kept = $9, rows_bound = $10, rows_held = $11, tables_left = $12,
+				preview = $13, planned = $14, reason = $15, metadata = $16, end_time = clock_timestamp()
 			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`,
 			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), o.Problem, o.Detail}, leftArgs(o.Left), plannedArgs(o))...); err != nil {
 			return nil, err

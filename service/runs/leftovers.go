@@ -74,7 +74,11 @@ func (j *journal) Record(query string) string {
 
 // Leftovers implements execute.Journal.
 func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error) {
-	rows, err := j.m.pool.Query(ctx, "SELECT DISTINCT remote_id FROM cleanupd.remote_delivery WHERE account = $1 ORDER BY 1", account)
+	holds, _, err := readHolds(ctx, j.m.pool, j.claim.referenceTime)
+	if err != nil || holds.Everything {
+		return nil, err
+	}
+	rows, err := j.m.pool.Query(ctx, "SELECT remote_id FROM cleanupd.remote_delivery WHERE account = $1 GROUP BY 1 HAVING NOT bool_or(delivery_id = ANY ($2::bigint[])) ORDER BY 1", account, append([]int64{}, holds.Deliveries...))
 	if err != nil {
 		return nil, err
 	}

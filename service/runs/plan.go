@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -25,12 +26,16 @@ func (m *Manager) planned(ctx context.Context, tx pgx.Tx, req Request) (Request,
 	if err := m.holds(ctx, tx, run.ID); err != nil {
 		return req, err
 	}
-	tasks, err := loadPlan(ctx, tx, run.ID)
+	found, err := loadPlan(ctx, tx, run.ID)
 	if err != nil {
 		return req, err
 	}
+	config := m.config()
+	if config.Holds, _, err = readHolds(ctx, tx, *run.ReferenceTime); err != nil {
+		return req, err
+	}
 	req.Plan, req.Tasks = run.ID, run.chosen()
-	return req, execute.Confirm(ctx, m.config(), tasks[req.Tasks[0]]) // all have one basis
+	return req, execute.Confirm(ctx, config, found[req.Tasks[0]]) // all have one basis
 }
 
 // planOf is the dry run that a field of a request names.
@@ -83,18 +88,18 @@ func loadPlan(ctx context.Context, db campaign.Querier, id string) (map[string]e
 		name    string
 		planned execute.Planned
 		preview []execute.TablePreview
-		tasks   = map[string]execute.Planned{}
+		found   = map[string]execute.Planned{}
 	)
 	_, err = pgx.ForEachRow(rows, []any{&name, &planned, &preview}, func() error {
 		planned.Preview = preview
-		tasks[name] = planned
+		found[name] = planned
 		planned, preview = execute.Planned{}, nil
 		return nil
 	})
-	return tasks, err
+	return found, err
 }
 
 // config is what is configured for any run.
 func (m *Manager) config() execute.Config {
-	return execute.Config{Pool: m.pool, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include}
+	return execute.Config{Pool: m.pool, Pipeline: tasks.Pipeline, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include}
 }

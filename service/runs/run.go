@@ -77,6 +77,8 @@ type Result struct {
 	RowsRefused int64 `json:",omitempty"`
 	RowsLeft    int64 `json:",omitempty"`
 	TablesLeft  int64 `json:",omitempty"`
+	// RowsHeld is how many stay since they are held.
+	RowsHeld int64 `json:",omitempty"`
 	// Detail says in words what the task left, or why it was not run; empty: neither.
 	Detail string `json:",omitempty"`
 	// Reason is why the task was refused, for programs, with Metadata; empty: it was not.

@@ -224,8 +224,11 @@ func (c *claim) giveUp(ctx context.Context, j *journal) error {
 }
 
 // lock is the advisory lock that the run's batches share: the random part of its id.
-func (c *claim) lock() int64 {
-	id := uuid.MustParse(c.id)
+func (c *claim) lock() int64 { return lockOf(c.id) }
+
+// lockOf is that of a run.
+func lockOf(run string) int64 {
+	id := uuid.MustParse(run)
 	return int64(binary.BigEndian.Uint64(id[8:]))
 }
 

@@ -62,8 +62,10 @@ type Table struct {
 	Leaves []Leaf
 	// OfLists says that a foreign key makes its column iGroupId the id of a list.
 	OfLists bool
-	columns []string
-	keys    []string // all columns that identify a row by themselves, the primary key first
+	// Cascades are the foreign keys by which rows of other tables of the schema go with its own.
+	Cascades []Cascade
+	columns  []string
+	keys     []string // all columns that identify a row by themselves, the primary key first
 }
 
 // Quoted is the table's name for an SQL statement, with its schema.
@@ -163,7 +165,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err := db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").Scan(&c.Role, &c.Version); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	for _, read := range []func(context.Context, Querier) error{c.readLeaves, c.readSequences, c.readMappings} {
+	for _, read := range []func(context.Context, Querier) error{c.readLeaves, c.readSequences, c.readMappings, c.readCascades} {
 		if err := read(ctx, db); err != nil {
 			return nil, err
 		}

@@ -54,6 +54,11 @@ func (t *task) coalesce(ctx context.Context) (bool, error) {
 	case rows == 0:
 		return true, nil
 	}
+	if t.Holds.Whole(table) {
+		t.log(ctx, severity.Info, table.Name+" is held: its rows stay as they are")
+		t.left.Held += rows
+		return true, nil
+	}
 	t.log(ctx, severity.Info, "coalescingErrors")
 	t.journal.At(table.Name, rows)
 	if t.DryRun {

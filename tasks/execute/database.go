@@ -2,6 +2,7 @@ package execute
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
@@ -63,6 +64,9 @@ func (d *database) look(ctx context.Context) (err error) {
 	if time.Since(d.looked) < fresh || d.preview != nil && !d.looked.IsZero() { // a dry run counts of several tasks at once
 		return nil
 	}
+	if d.Holds, err = d.journal.Holds(ctx); err != nil {
+		return fmt.Errorf("read the holds: %w", err)
+	}
 	given, err := survey(ctx, d.Config)
 	if err != nil {
 		return err
@@ -76,7 +80,7 @@ func (d *database) look(ctx context.Context) (err error) {
 
 // survey reads what plans are compiled for.
 func survey(ctx context.Context, c Config) (g plan.Given, err error) {
-	g = plan.Given{Now: c.Now, DryRun: c.DryRun, RelatedListTables: c.RelatedListTables, Include: c.Include}
+	g = plan.Given{Now: c.Now, DryRun: c.DryRun, Holds: c.Holds, Pipeline: c.Pipeline, RelatedListTables: c.RelatedListTables, Include: c.Include}
 	if g.Catalog, err = campaign.LoadCatalog(ctx, c.Pool); err != nil {
 		return g, err
 	}

@@ -44,6 +44,7 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 		if found[i], strange, err = t.given.Catalog.WorkTables(ctx, t.Pool, d.Prefix, d.Bare); err != nil {
 			return false, err
 		}
+		found[i] = t.butHeld(ctx, d, found[i])
 		found[i] = slices.DeleteFunc(found[i], func(w campaign.WorkTable) bool {
 			return t.preview != nil && t.preview.dropped[w.Quoted()] || !t.mayDrop(w)
 		})

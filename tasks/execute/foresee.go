@@ -11,10 +11,8 @@ import (
 // remember is the set of the task at work, in a dry run: those after it see what becomes of it.
 func (t *task) remember(ids []int64) {
 	if t.preview != nil && t.plan.Task.Set != nil {
-		if t.preview.begun[t.plan.Task.Name] == nil {
-			t.preview.begun[t.plan.Task.Name] = ids
-		}
-		t.preview.sets[t.plan.Task.Name], t.keepers[t.plan.Task.Name] = ids, t.kept
+		t.preview.foresee(t, ids)
+		t.keepers[t.plan.Task.Name] = t.kept
 	}
 }
 
@@ -31,11 +29,26 @@ func (t *task) setOf(ctx context.Context, of plan.Task) (ids []int64, ok bool, e
 		if err != nil {
 			return nil, false, err
 		}
-		if t.preview.sets[before.Name], err = t.loadParents(ctx, p.Parents); err != nil {
+		w := t.other(p)
+		if ids, err = w.loadParents(ctx, p.Parents); err == nil {
+			ids, err = w.holdBack(ctx, p.Jobs, ids)
+		}
+		if err != nil {
 			return nil, false, err
 		}
+		t.preview.foresee(w, ids)
 	}
-	return t.preview.sets[of.Name], true, nil
+	return t.preview.worked[of.Name], true, nil
+}
+
+// foresee is what becomes of a task's set: what belongs to its rows goes, and so do those that are not held back.
+func (p *preview) foresee(t *task, ids []int64) {
+	p.worked[t.plan.Task.Name], p.sets[t.plan.Task.Name] = ids, without(ids, t.heldBack)
+}
+
+// other is another task of the dry run, in the place of this one.
+func (t *task) other(p *plan.Plan) *task {
+	return &task{database: t.database, plan: p, lookups: map[plan.Lookup]any{}, excepted: map[string][]int64{}}
 }
 
 // claimed is a job of the dry run, and what it will take of its table.
@@ -60,10 +73,11 @@ func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []clai
 			if t.preview.void[what.Name] {
 				continue
 			}
-			w = &task{database: t.database, lookups: map[plan.Lookup]any{}, excepted: map[string][]int64{}}
-			if w.plan, err = t.compile(what); err != nil || w.plan.Rights != nil {
+			p, err := t.compile(what)
+			if err != nil || p.Rights != nil {
 				return all, err
 			}
+			w = t.other(p)
 		}
 		for _, j := range w.plan.Jobs {
 			if !of(j) {
@@ -77,6 +91,9 @@ func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []clai
 				known := false
 				if ids, known, err = t.setOf(ctx, what); err != nil || !known {
 					return all, err
+				}
+				if j.Does.OfSet {
+					ids = t.preview.sets[what.Name]
 				}
 				if len(ids) == 0 {
 					continue

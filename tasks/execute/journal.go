@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -60,6 +61,8 @@ type Journal interface {
 	TaskStarted(ctx context.Context, task string) error
 	// Account adds batches to that of the current task. A batch fails with ErrStopped, having been committed, when the run must stop.
 	purge.Account
+	// Holds returns what stays. A batch that is written after another hold was created fails with ErrHeld, uncommitted.
+	Holds(ctx context.Context) (plan.Holds, error)
 	// Count adds rows that a dry run found.
 	Count(ctx context.Context, d purge.Delta) error
 	// Proceed fails as a batch does when the run must stop, or is no longer this worker's.
@@ -72,7 +75,7 @@ type Journal interface {
 	// Record returns a statement that records deliveries which stay on mid-sourcing servers. It is part of the statement that
 	// deletes them here. The columns of query are account (empty: none), there and here (the ids), and label.
 	Record(query string) string
-	// Leftovers returns the recorded deliveries of an account, by their ids there.
+	// Leftovers returns the recorded deliveries of an account, by their ids there, but for those that are held.
 	Leftovers(ctx context.Context, account string) ([]int64, error)
 	// Forget removes recorded deliveries of an account, by their ids there: they are gone there, too.
 	Forget(ctx context.Context, account string, ids []int64) error

@@ -75,6 +75,7 @@ func inWords(l purge.Left) string {
 		{l.Locked, "row was locked by others", "rows were locked by others"},
 		{l.Kept, "row is kept by a trigger or rule", "rows are kept by a trigger or rule"},
 		{l.Bound, "row stays with what belongs to it", "rows stay with what belongs to them"},
+		{l.Held, "row is held", "rows are held"},
 		{l.Tables, "table could not be done to its end", "tables could not be done to their end"},
 	} {
 		switch {

@@ -43,7 +43,7 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 			continue
 		case stays != (purge.Left{}):
 			t.left, refused = t.left.Plus(stays), refused+stays.Refused
-			if stays.Refused == 0 || refused <= purge.RefusedShown {
+			if stays.Held == 0 && stays.Refused == 0 || stays.Refused > 0 && refused <= purge.RefusedShown {
 				t.log(ctx, severity.Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", group[0], purge.Message(err)))
 			}
 			if stays.Refused > 0 {
@@ -75,6 +75,8 @@ const mostLists = 256
 // key that forbids the deletion is no fault.
 func listStays(err error) purge.Left {
 	switch {
+	case errors.Is(err, errTableHeld):
+		return purge.Left{Held: 1}
 	case errors.Is(err, errForeign) || errors.Is(err, errUnplanned) || errors.Is(err, errKept) || sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
 		return purge.Left{Kept: 1}
 	case sqlstate.OfRow(err):
@@ -87,12 +89,13 @@ func listStays(err error) purge.Left {
 	return purge.Left{}
 }
 
-// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; errUnplanned that its table must not be; and errForeign that the relation
+// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; errUnplanned that its table must not be; errTableHeld that its table is held; and errForeign that the relation
 // with the name of a list's table is not the application's.
 var (
 	errGone = errors.New("the list is no longer to be deleted")
 	errKept = errors.New("a trigger of the table prevents its deletion")
 
+	errTableHeld = errors.New("its table is held")
 	errUnplanned = errors.New("the plan does not name its table")
 	errForeign   = errors.New("what has the name of its table is not a table of the application's owner")
 )
@@ -164,6 +167,9 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 	d.Dropped = int64(len(tables))
 	if unplanned := slices.IndexFunc(tables, func(w campaign.WorkTable) bool { return !t.mayDrop(w) }); err == nil && unplanned >= 0 {
 		err = fmt.Errorf("%w: %s", errUnplanned, tables[unplanned].Name)
+	}
+	if err == nil && slices.ContainsFunc(tables, func(w campaign.WorkTable) bool { return t.Holds.WorkTable(w, "") }) {
+		err = errTableHeld
 	}
 	if err == nil && t.DryRun {
 		t.foreseeLists(j, ids, d.Deleted, tables)

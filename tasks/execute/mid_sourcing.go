@@ -36,6 +36,11 @@ func (t *task) purgeMidSourced(ctx context.Context, ids []int64) ([]int64, error
 	}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		m := servers[name]
+		held := intersection(t.heldBack, slices.Collect(maps.Keys(m))) // all that is theirs stays, there and here
+		ids = t.exclude(ids, held)
+		for _, id := range held {
+			delete(m, id)
+		}
 		switch {
 		case t.MidSourcing.Databases[name] != nil: // follows
 		case slices.Contains(t.MidSourcing.Keep, name):

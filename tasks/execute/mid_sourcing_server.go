@@ -96,7 +96,7 @@ func (t *task) purgeThere(ctx context.Context, name string, m midSourced, left [
 func (t *task) on(server string) (*task, *remoteJournal) {
 	c := t.Config
 	c.Pool = c.MidSourcing.Databases[server]
-	j := &remoteJournal{Journal: t.journal, server: server}
+	j := &remoteJournal{Journal: t.journal, server: server, main: t.engine}
 	r := &recorder{Journal: j, ctx: t.recorder.ctx}
 	r.begin()
 	engine := purge.New(*t.engine) // with samples of the other server's load
@@ -111,6 +111,7 @@ var errMain = errors.New("the main database")
 type remoteJournal struct {
 	Journal
 	server           string
+	main             *purge.Engine
 	deleted, updated int64
 }
 
@@ -122,15 +123,27 @@ func (j *remoteJournal) Proceed(ctx context.Context) error {
 	return nil
 }
 
-// Write has no account there, and first checks whether the run may proceed.
+// Holds are none: those of the main database name its ids, and what they are about has been excluded.
+func (j *remoteJournal) Holds(context.Context) (plan.Holds, error) { return plan.Holds{}, nil }
+
+// Write has no account there. It first checks whether the run may proceed, in a batch of the main database that ends after the one there: whoever
+// waits for batches waits for both.
 func (j *remoteJournal) Write(ctx context.Context, _ *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
+	tx, err := j.main.Begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errMain, err)
+	}
+	if err := j.Proceed(ctx); err != nil {
+		return nil, errors.Join(err, tx.Rollback(ctx))
+	}
 	return func(err error) error {
+		_ = tx.Rollback(ctx) // it changed nothing
 		if err == nil {
 			j.deleted += d.Deleted
 			j.updated += d.Updated
 		}
 		return err
-	}, j.Proceed(ctx)
+	}, nil
 }
 
 // Count adds up what a dry run finds.

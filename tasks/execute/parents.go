@@ -33,9 +33,17 @@ func (t *task) loadParents(ctx context.Context, p *plan.Parents) ([]int64, error
 
 // exclude is some parents without others: they, and what depends on them, are left alone in this run.
 func (t *task) exclude(parents, others []int64) []int64 {
-	stays := idSet(others)
 	t.kept = t.kept || len(others) > 0
-	return slices.DeleteFunc(slices.Clone(parents), func(id int64) bool { return stays[id] })
+	return without(parents, others)
+}
+
+// without are some ids but for others.
+func without(ids, others []int64) []int64 {
+	if len(others) == 0 {
+		return ids
+	}
+	stays := idSet(others)
+	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return stays[id] })
 }
 
 // leaveParents excludes parents, and counts them as left.

@@ -32,11 +32,13 @@ type Basis struct {
 	Mappings map[string][]string
 	// MidSourcing, Related and Include are what the operator has configured.
 	MidSourcing, Related, Include []string
+	// Holds are the holds in force.
+	Holds []string `json:",omitempty"`
 }
 
 // basis is the current one.
 func (d *database) basis() Basis {
-	b := Basis{Version: "unknown", Options: d.given.Options.InForce(), Mappings: d.given.Catalog.Mappings(), Related: slices.Sorted(slices.Values(d.RelatedListTables))}
+	b := Basis{Version: "unknown", Options: d.given.Options.InForce(), Mappings: d.given.Catalog.Mappings(), Holds: d.given.Holds.Names, Related: slices.Sorted(slices.Values(d.RelatedListTables))}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
 	}
@@ -71,6 +73,7 @@ func (b Basis) changed(now Basis) (what []string) {
 	for _, column := range slices.Sorted(maps.Keys(columns)) {
 		differs("NmsDeliveryMapping."+column, named(b.Mappings[column]), named(now.Mappings[column]))
 	}
+	differs("the holds", named(b.Holds), named(now.Holds))
 	differs("--mid-sourcing", named(b.MidSourcing), named(now.MidSourcing))
 	differs("--related-list-table", named(b.Related), named(now.Related))
 	differs("--include", named(b.Include), named(now.Include))

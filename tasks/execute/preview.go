@@ -63,6 +63,8 @@ type preview struct {
 	chosen []plan.Task
 	// sets are those of tasks, by their names: of those that are done what they would have deleted or updated.
 	sets map[string][]int64
+	// worked are those with what belongs to them, some of which may stay themselves.
+	worked map[string][]int64
 	// begun are those that tasks began with, of which some may stay.
 	begun map[string][]int64
 	// void are the tasks that would do nothing, since they failed or were not run.
@@ -78,7 +80,7 @@ type preview struct {
 }
 
 func newPreview(chosen []plan.Task) *preview {
-	return &preview{chosen: chosen, sets: map[string][]int64{}, begun: map[string][]int64{}, void: map[string]bool{}, coalesced: map[string]time.Time{},
+	return &preview{chosen: chosen, sets: map[string][]int64{}, worked: map[string][]int64{}, begun: map[string][]int64{}, void: map[string]bool{}, coalesced: map[string]time.Time{},
 		tallies: map[string]purge.Tally{}, dropped: map[string]bool{}}
 }
 

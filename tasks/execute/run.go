@@ -38,6 +38,10 @@ type Config struct {
 	ContinueOnError bool
 	// Todo are the tasks still to be done, in order. Another worker may have started the first one.
 	Todo []plan.Task
+	// Pipeline are all tasks that there are, by whose rules rows belong to others.
+	Pipeline []plan.Task
+	// Holds is what stays, for Confirm; a run asks its journal.
+	Holds plan.Holds
 	// Chosen are all tasks of the run, those that are done too; nil: Todo.
 	Chosen []plan.Task
 	// Cursor is how far that worker came with it.
@@ -151,7 +155,7 @@ func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) 
 	if d.DryRun {
 		err = attempt()
 	} else {
-		err = d.engine.Retry(ctx, t.Name, attempt)
+		err = d.restart(ctx, t.Name, attempt)
 	}
 	if endsRun(err) || sqlstate.Lost(err) || ctx.Err() != nil {
 		return o, cmp.Or(err, ctx.Err())
@@ -179,9 +183,9 @@ func unwritten(err error) error {
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
-// endsRun reports whether an error is about the run rather than the current task.
+// endsRun reports whether an error is about the run rather than the current task, or ends its attempt.
 func endsRun(err error) bool {
-	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, context.Canceled)
+	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, ErrHeld) || errors.Is(err, context.Canceled)
 }
 
 // check fails, before anything is deleted, when this is not a Campaign database, or the role lacks rights that the tasks

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgerrcode"
 
@@ -52,6 +53,11 @@ func (t *task) carryOut(ctx context.Context, jobs []plan.Job, parents []int64) (
 
 // do does a job for some parents, and returns those that have to stay since rows of theirs do.
 func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int64, err error) {
+	if j.Does.OfSet {
+		if parents = without(parents, t.heldBack); len(parents) == 0 {
+			return nil, nil
+		}
+	}
 	if j.Does.Tables != nil {
 		return nil, t.deleteLists(ctx, j, parents)
 	}
@@ -170,13 +176,21 @@ func (t *task) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.Sw
 		if ids, err = t.loadParents(ctx, e.Parents); err != nil {
 			return s, err
 		}
+		if t.preview != nil { // what would be known by the logs of these would be gone
+			ids = without(ids, t.preview.worked[e.Task])
+		}
 		t.excepted[e.Task] = ids
 	}
 	if len(ids) == 0 {
 		return s, nil
 	}
+	args := []any{len(s.Args) + 1}
 	s.Args = append(slices.Clone(s.Args), ids)
-	s.Where += " AND (" + fmt.Sprintf(e.Where, len(s.Args)) + ") IS NOT TRUE"
+	if t.DryRun && strings.Contains(e.Where, "%[2]d") {
+		args = append(args, len(s.Args)+1)
+		s.Args = append(s.Args, t.preview.worked[e.Task])
+	}
+	s.Where += " AND (" + fmt.Sprintf(e.Where, args...) + ") IS NOT TRUE"
 	s.Older, s.ReadsOthers = nil, true
 	if e.Elsewhere && !s.Elsewhere {
 		s.Elsewhere, j.Place = true, plan.JudgedElsewhere

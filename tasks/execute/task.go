@@ -29,6 +29,8 @@ type task struct {
 	// kept says that parents had to stay.
 	kept     bool
 	expected int64 // rows that will be deleted or updated; negative when unknown
+	// heldBack are those of the set whose own rows stay, since rows of theirs are held.
+	heldBack []int64
 	// remote are the ids of deliveries that stay on their mid-sourcing servers.
 	remote []int64
 	// lookups are the parameters that were asked for.
@@ -110,6 +112,13 @@ func (t *task) tell(ctx context.Context) {
 
 // work does all that the task is to do, and returns whether there was anything to do it to.
 func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []int64) (done bool, err error) {
+	all := ids
+	if t.preview != nil {
+		t.preview.begun[what.Name] = all
+	}
+	if ids, err = t.holdBack(ctx, jobs, ids); err != nil {
+		return false, err
+	}
 	if t.plan.Parents != nil && what.Set.MidSourced {
 		if ids, err = t.purgeMidSourced(ctx, ids); err != nil {
 			return false, err
@@ -118,6 +127,9 @@ func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []
 	t.remember(ids)
 	t.expected = t.estimate(ctx, jobs, ids)
 	if _, err := t.carryOut(ctx, jobs, ids); err != nil {
+		return false, err
+	}
+	if err := t.countHeld(ctx, jobs, all); err != nil {
 		return false, err
 	}
 	done = len(jobs) > 0

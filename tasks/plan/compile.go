@@ -20,7 +20,10 @@ func Compile(t Task, g Given) (*Plan, error) {
 	if t.Set != nil {
 		before := g
 		before.Foretold = slices.DeleteFunc(slices.Clone(g.Foretold), func(of Task) bool { return of.Name == t.Name })
-		p.Parents = parents(p, *t.Set, before)
+		var err error
+		if p.Parents, err = parents(p, *t.Set, before); err != nil {
+			return nil, err
+		}
 	}
 	for i, step := range t.Steps {
 		s := stepCompiler{Given: g, plan: p, step: step, number: i + 1, planned: map[uint32]bool{}}
@@ -44,21 +47,26 @@ func Compile(t Task, g Given) (*Plan, error) {
 }
 
 // parents compiles a set; nil, with notes, if it is not applicable to this database.
-func parents(p *Plan, s Set, g Given) *Parents {
+func parents(p *Plan, s Set, g Given) (*Parents, error) {
 	table := g.Catalog.Table(s.Parent)
 	if table == nil || !table.Has(s.Key) {
 		p.note(severity.Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
-		return nil
+		return nil, nil
 	}
 	c := compiler{Given: g, plan: p, table: table}
 	c.needsRights(table, "SELECT")
 	where := c.any(s.Rules, row{"r", table})
 	if where == "" || !table.CanSelect {
-		return nil
+		return nil, nil
 	}
-	rule := s.Rules.words(g)
-	date, _ := c.date(s.Rules, row{"r", table})
-	return &Parents{Table: table, Key: s.Key, From: c.seen(table), Where: where, Args: c.args, Rule: rule, Date: date}
+	set := &Parents{Table: table, Key: s.Key, From: c.seen(table), Where: where, Rule: s.Rules.words(g)}
+	set.Date, _ = c.date(s.Rules, row{"r", table})
+	held, err := c.held(row{"r", table})
+	if held != "" {
+		set.Held = where + isHeld(held)
+	}
+	set.Args = c.args
+	return set, err
 }
 
 // stepCompiler compiles a step.
@@ -158,7 +166,7 @@ func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
 	if c.elsewhere {
 		job.Place = cmp.Or(job.Place, JudgedElsewhere)
 	}
-	job.Elsewhere, job.Key, job.Older = job.Place != "", job.Table.Key, s.older(job.Table)
+	job.Elsewhere, job.Key, job.Older = job.Place != "", job.Table.Key, s.older(job.Table, job.Held != "")
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 	job.Partition = leaf.Quoted() != job.Table.Quoted()
 	return job
@@ -168,8 +176,8 @@ func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
 const JudgedElsewhere = "judged by a table " + campaign.Distributed
 
 // older is the condition of a step whose only rule is one on a date; nil: there is more.
-func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
-	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 || len(s.step.Rules[0]) != 1 {
+func (s *stepCompiler) older(table *campaign.Table, held bool) *purge.Older {
+	if held || s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 || len(s.step.Rules[0]) != 1 {
 		return nil
 	}
 	age, ok := s.step.Rules[0][0].(Age)

@@ -195,8 +195,18 @@ func (c *compiler) where(step Step, job *Job) (string, error) {
 			return "", err
 		}
 	}
-	return where + butZero("r", c.table), nil
+	where += butZero("r", c.table)
+	held, err := c.held(row{"r", c.table})
+	if err != nil || held == "" {
+		return where, err
+	}
+	job.Held = where + isHeld(held)
+	return where + isNotHeld(held), nil
 }
+
+func isHeld(held string) string { return " AND (" + held + ") IS TRUE" }
+
+func isNotHeld(held string) string { return " AND (" + held + ") IS NOT TRUE" }
 
 // butZero keeps the zero record; with IS DISTINCT FROM, since a unique column may be NULL.
 func butZero(alias string, t *campaign.Table) string {

@@ -19,6 +19,9 @@ type Given struct {
 	Now time.Time
 	// DryRun says that nothing is to be changed: fewer rights are needed.
 	DryRun bool
+	// Holds is what stays; Pipeline are all tasks that there are, by whose rules rows belong to others.
+	Holds    Holds
+	Pipeline []Task
 	// Foretold are, in a dry run, its tasks up to the one that is compiled: what is read is as these would have left it.
 	Foretold []Task
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
@@ -52,6 +55,8 @@ type Parents struct {
 	From  string
 	Where string
 	Args  []any
+	// Held is the condition, in place of Where, of those that are held themselves; empty: none is.
+	Held string
 	// Rule says in words which rows they are, and Date is the SQL of the date that it goes by; empty: by none.
 	Rule, Date string
 }
@@ -86,6 +91,8 @@ type Job struct {
 	// for another reason: where no parent is credible, there is nothing to do.
 	Orphans     []Orphan
 	OnlyOrphans bool
+	// Held is the condition of obsolete rows that are held, in place of Where, which has that they are not; empty: none is.
+	Held string
 	// Except is rows that stay in spite of the rules; nil: there are none.
 	Except *Except
 	// TypedTables is the SQL of whether a row r may have tables of its own, for a step with Tables.
@@ -97,7 +104,7 @@ type Except struct {
 	// Task is that task, Parents its set.
 	Task    string
 	Parents *Parents
-	// Where is the condition; $%d stands for its only parameter, the ids of the parents.
+	// Where is the condition; $%[1]d stands for the ids of the parents, and, in a dry run, $%[2]d for those with which rows go.
 	Where string
 	// Elsewhere says that it reads a distributed table.
 	Elsewhere bool
@@ -120,6 +127,8 @@ type Drop struct {
 	// for whether there is any list.
 	Groups          *campaign.Table
 	OfLists, Listed Query
+	// Held reports whether a table of the kind stays since it, or its owner, is held.
+	Held func(w campaign.WorkTable) bool
 }
 
 // Note is a message for people.

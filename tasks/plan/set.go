@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 // ofSet is the condition that a row is one of the set, or depends on one, and the query for the parents that it does; both are empty,
@@ -91,8 +93,16 @@ func (c *compiler) neededBy(t Task) (*Except, error) {
 		return nil, nil
 	}
 	its := &Plan{Task: t}
-	e := &Except{Task: t.Name, Parents: parents(its, *t.Set, c.Given)}
+	set, err := parents(its, *t.Set, c.Given)
+	if err != nil {
+		return nil, err
+	}
+	e := &Except{Task: t.Name, Parents: set}
 	of := compiler{Given: c.Given, plan: its, table: c.table}
+	logs, err := DeliveryAndExclusionLogs(c.Given, its)
+	if err != nil {
+		return nil, err
+	}
 	var needed []string
 	for _, step := range t.Steps {
 		if step.Message == "" {
@@ -107,17 +117,30 @@ func (c *compiler) neededBy(t Task) (*Except, error) {
 				continue
 			}
 			of.reads(t)
+			stays := "true"
+			if c.DryRun { // those of other parents are still there
+				stays = goes(logs, "m."+step.Message) + " IS NOT TRUE"
+			}
 			if of.apart() {
-				needed = append(needed, fmt.Sprintf("r.iBroadLogId IN (SELECT m.%s FROM %s AS m)", step.Message, t.Quoted()))
+				needed = append(needed, fmt.Sprintf("r.iBroadLogId IN (SELECT m.%s FROM %s AS m WHERE %s)", step.Message, t.Quoted(), stays))
 			} else {
-				needed = append(needed, fmt.Sprintf("EXISTS (SELECT FROM %s AS m WHERE m.%s = r.iBroadLogId)", t.Quoted(), step.Message))
+				needed = append(needed, fmt.Sprintf("EXISTS (SELECT FROM %s AS m WHERE m.%s = r.iBroadLogId AND %s)", t.Quoted(), step.Message, stays))
 			}
 		}
 	}
 	if needed == nil || e.Parents == nil {
 		return nil, nil
 	}
-	e.Where = "r.iDeliveryId = ANY ($%d::bigint[]) AND (" + strings.Join(needed, " OR ") + ")"
+	e.Where = "r.iDeliveryId = ANY ($%[1]d::bigint[]) AND (" + strings.Join(needed, " OR ") + ")"
 	e.Elsewhere, e.Rights = of.elsewhere, its.Rights
 	return e, nil
+}
+
+// goes is the condition that a message is one of the parents with whose rows it goes, which are a parameter, $%[2]d.
+func goes(logs []*campaign.Table, message string) string {
+	var sides []string
+	for _, log := range logs {
+		sides = append(sides, fmt.Sprintf("%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE l.iDeliveryId = ANY ($%%[2]d::bigint[]))", message, log.Quoted()))
+	}
+	return "(" + strings.Join(sides, " OR ") + ")"
 }

@@ -12,16 +12,18 @@ type Left struct {
 	Kept int64 `json:"kept,omitempty"`
 	// Bound are rows that stay since rows that belong to them do.
 	Bound int64 `json:"bound,omitempty"`
+	// Held are rows that are held; they were not tried.
+	Held int64 `json:"held,omitempty"`
 	// Tables are tables that were not done to their end: how many rows stay there is not known.
 	Tables int64 `json:"tables,omitempty"`
 }
 
 // Plus is the sum of both.
 func (l Left) Plus(o Left) Left {
-	return Left{l.Refused + o.Refused, l.Locked + o.Locked, l.Kept + o.Kept, l.Bound + o.Bound, l.Tables + o.Tables}
+	return Left{l.Refused + o.Refused, l.Locked + o.Locked, l.Kept + o.Kept, l.Bound + o.Bound, l.Held + o.Held, l.Tables + o.Tables}
 }
 
-// Rows is how many rows stay, but for those of Tables.
+// Rows is how many rows stay, but for those that are held, and those of Tables.
 func (l Left) Rows() int64 { return l.Refused + l.Locked + l.Kept + l.Bound }
 
 // stay is what stays between the position before and another one.

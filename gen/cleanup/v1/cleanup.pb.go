@@ -531,7 +531,9 @@ type TaskResult struct {
 	// Why it was refused, for programs: PLAN_STALE or PLAN_EXCEEDED; empty: it was not.
 	Reason string `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
 	// What that is about: for PLAN_STALE `changed`, for PLAN_EXCEEDED `table` and `planned`, its rows in the plan.
-	Metadata      map[string]string `protobuf:"bytes,18,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Metadata map[string]string `protobuf:"bytes,18,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Obsolete rows that stay since they are held, and lists and deliveries of which such rows are; see CreateHold. They are not in `rows_left`.
+	RowsHeld      int64 `protobuf:"varint,19,opt,name=rows_held,json=rowsHeld,proto3" json:"rows_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -690,6 +692,13 @@ func (x *TaskResult) GetMetadata() map[string]string {
 		return x.Metadata
 	}
 	return nil
+}
+
+func (x *TaskResult) GetRowsHeld() int64 {
+	if x != nil {
+		return x.RowsHeld
+	}
+	return 0
 }
 
 // TablePreview is what a task would do to a table. A row counts once: at the first task that deletes it. What one task would change is
@@ -2937,12 +2946,315 @@ func (x *RemoteDelivery) GetLeaveTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// CreateHoldRequest creates a hold.
+type CreateHoldRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is held, and why. Output-only fields are ignored.
+	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateHoldRequest) Reset() {
+	*x = CreateHoldRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateHoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateHoldRequest) ProtoMessage() {}
+
+func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
+func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *CreateHoldRequest) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+// CreateHoldResponse is the hold that is in force.
+type CreateHoldResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hold.
+	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateHoldResponse) Reset() {
+	*x = CreateHoldResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateHoldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateHoldResponse) ProtoMessage() {}
+
+func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
+func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *CreateHoldResponse) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+// ListHoldsRequest asks for a page of the holds.
+type ListHoldsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The most holds to return: 1 to 1000; 0, the default, means 50. More than 1000 is taken as 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the previous page; empty for the first.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also those that were released or have expired. False by default.
+	IncludeEnded  bool `protobuf:"varint,3,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHoldsRequest) Reset() {
+	*x = ListHoldsRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHoldsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHoldsRequest) ProtoMessage() {}
+
+func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
+func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListHoldsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListHoldsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListHoldsRequest) GetIncludeEnded() bool {
+	if x != nil {
+		return x.IncludeEnded
+	}
+	return false
+}
+
+// ListHoldsResponse is a page of holds, newest first.
+type ListHoldsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The holds.
+	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
+	// For the next page; empty when there is none.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHoldsResponse) Reset() {
+	*x = ListHoldsResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHoldsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHoldsResponse) ProtoMessage() {}
+
+func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
+func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ListHoldsResponse) GetHolds() []*Hold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *ListHoldsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ReleaseHoldRequest ends a hold.
+type ReleaseHoldRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	HoldId        string `protobuf:"bytes,1,opt,name=hold_id,json=holdId,proto3" json:"hold_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseHoldRequest) Reset() {
+	*x = ReleaseHoldRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseHoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseHoldRequest) ProtoMessage() {}
+
+func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ReleaseHoldRequest) GetHoldId() string {
+	if x != nil {
+		return x.HoldId
+	}
+	return ""
+}
+
+// ReleaseHoldResponse is the hold that was released.
+type ReleaseHoldResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hold.
+	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseHoldResponse) Reset() {
+	*x = ReleaseHoldResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseHoldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseHoldResponse) ProtoMessage() {}
+
+func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ReleaseHoldResponse) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
 var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x04\n" +
+	"cleanup.v1\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x04\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -2959,7 +3271,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	" \x01(\tR\x05error\x12\x12\n" +
 	"\x04plan\x18\v \x01(\tR\x04plan\x12,\n" +
 	"\awhat_if\x18\f \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x12\x16\n" +
-	"\x06reason\x18\r \x01(\tR\x06reason\"\x84\x06\n" +
+	"\x06reason\x18\r \x01(\tR\x06reason\"\xa1\x06\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -2982,7 +3294,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x06detail\x18\x0f \x01(\tR\x06detail\x122\n" +
 	"\apreview\x18\x10 \x03(\v2\x18.cleanup.v1.TablePreviewR\apreview\x12\x16\n" +
 	"\x06reason\x18\x11 \x01(\tR\x06reason\x12@\n" +
-	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x1a;\n" +
+	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x12\x1b\n" +
+	"\trows_held\x18\x13 \x01(\x03R\browsHeld\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x03\n" +
@@ -3153,7 +3466,23 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"deliveryId\x12\x15\n" +
 	"\x06run_id\x18\x05 \x01(\tR\x05runId\x129\n" +
 	"\n" +
-	"leave_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime*\x9a\x01\n" +
+	"leave_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime\"9\n" +
+	"\x11CreateHoldRequest\x12$\n" +
+	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\":\n" +
+	"\x12CreateHoldResponse\x12$\n" +
+	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\"s\n" +
+	"\x10ListHoldsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12#\n" +
+	"\rinclude_ended\x18\x03 \x01(\bR\fincludeEnded\"c\n" +
+	"\x11ListHoldsResponse\x12&\n" +
+	"\x05holds\x18\x01 \x03(\v2\x10.cleanup.v1.HoldR\x05holds\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"-\n" +
+	"\x12ReleaseHoldRequest\x12\x17\n" +
+	"\ahold_id\x18\x01 \x01(\tR\x06holdId\";\n" +
+	"\x13ReleaseHoldResponse\x12$\n" +
+	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold*\x9a\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n" +
@@ -3183,7 +3512,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xe9\x06\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xd0\b\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -3198,7 +3527,11 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"SetOptions\x12\x1d.cleanup.v1.SetOptionsRequest\x1a\x1e.cleanup.v1.SetOptionsResponse\x12N\n" +
 	"\vGetSchedule\x12\x1e.cleanup.v1.GetScheduleRequest\x1a\x1f.cleanup.v1.GetScheduleResponse\x12N\n" +
 	"\vSetSchedule\x12\x1e.cleanup.v1.SetScheduleRequest\x1a\x1f.cleanup.v1.SetScheduleResponse\x12i\n" +
-	"\x14ListRemoteDeliveries\x12'.cleanup.v1.ListRemoteDeliveriesRequest\x1a(.cleanup.v1.ListRemoteDeliveriesResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\x14ListRemoteDeliveries\x12'.cleanup.v1.ListRemoteDeliveriesRequest\x1a(.cleanup.v1.ListRemoteDeliveriesResponse\x12K\n" +
+	"\n" +
+	"CreateHold\x12\x1d.cleanup.v1.CreateHoldRequest\x1a\x1e.cleanup.v1.CreateHoldResponse\x12H\n" +
+	"\tListHolds\x12\x1c.cleanup.v1.ListHoldsRequest\x1a\x1d.cleanup.v1.ListHoldsResponse\x12N\n" +
+	"\vReleaseHold\x12\x1e.cleanup.v1.ReleaseHoldRequest\x1a\x1f.cleanup.v1.ReleaseHoldResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_cleanup_proto_rawDescOnce sync.Once
@@ -3213,7 +3546,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
@@ -3255,32 +3588,39 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*ListRemoteDeliveriesRequest)(nil),  // 37: cleanup.v1.ListRemoteDeliveriesRequest
 	(*ListRemoteDeliveriesResponse)(nil), // 38: cleanup.v1.ListRemoteDeliveriesResponse
 	(*RemoteDelivery)(nil),               // 39: cleanup.v1.RemoteDelivery
-	nil,                                  // 40: cleanup.v1.TaskResult.MetadataEntry
-	(*timestamppb.Timestamp)(nil),        // 41: google.protobuf.Timestamp
-	(*Options)(nil),                      // 42: cleanup.v1.Options
-	(*durationpb.Duration)(nil),          // 43: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 44: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 45: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 46: cleanup.v1.Schedule
+	(*CreateHoldRequest)(nil),            // 40: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),           // 41: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),             // 42: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),            // 43: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),           // 44: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),          // 45: cleanup.v1.ReleaseHoldResponse
+	nil,                                  // 46: cleanup.v1.TaskResult.MetadataEntry
+	(*timestamppb.Timestamp)(nil),        // 47: google.protobuf.Timestamp
+	(*Options)(nil),                      // 48: cleanup.v1.Options
+	(*durationpb.Duration)(nil),          // 49: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 50: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 51: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 52: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 53: cleanup.v1.Hold
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	41, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	41, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	41, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	41, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	47, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	47, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	47, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	47, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	6,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	42, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	48, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
 	1,  // 7: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	41, // 8: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	41, // 9: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	47, // 8: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	47, // 9: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 10: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
 	7,  // 11: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	40, // 12: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	46, // 12: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
 	3,  // 13: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	41, // 14: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
-	41, // 15: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
-	41, // 16: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	47, // 14: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
+	47, // 15: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
+	47, // 16: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	10, // 17: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
 	11, // 18: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
 	12, // 19: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
@@ -3291,8 +3631,8 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	6,  // 24: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,  // 25: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
 	5,  // 26: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	43, // 27: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	42, // 28: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	49, // 27: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	48, // 28: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
 	9,  // 29: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
 	9,  // 30: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
 	5,  // 31: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
@@ -3300,48 +3640,58 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	5,  // 33: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
 	5,  // 34: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
 	16, // 35: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	42, // 36: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	42, // 37: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	44, // 38: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	45, // 39: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	42, // 40: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	44, // 41: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	42, // 42: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	42, // 43: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	44, // 44: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	45, // 45: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	46, // 46: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	46, // 47: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	46, // 48: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	48, // 36: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	48, // 37: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	50, // 38: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	51, // 39: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	48, // 40: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	50, // 41: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	48, // 42: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	48, // 43: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	50, // 44: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	51, // 45: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	52, // 46: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	52, // 47: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	52, // 48: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
 	39, // 49: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	41, // 50: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	17, // 51: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	19, // 52: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	21, // 53: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	23, // 54: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	25, // 55: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	27, // 56: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	29, // 57: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	31, // 58: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	33, // 59: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	35, // 60: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	37, // 61: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	18, // 62: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	20, // 63: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	22, // 64: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	24, // 65: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	26, // 66: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	28, // 67: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	30, // 68: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	32, // 69: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	34, // 70: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	36, // 71: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	38, // 72: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	62, // [62:73] is the sub-list for method output_type
-	51, // [51:62] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	47, // 50: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	53, // 51: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	53, // 52: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	53, // 53: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	53, // 54: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	17, // 55: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	19, // 56: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	21, // 57: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	23, // 58: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	25, // 59: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	27, // 60: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	29, // 61: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	31, // 62: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	33, // 63: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	35, // 64: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	37, // 65: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	40, // 66: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	42, // 67: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	44, // 68: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	18, // 69: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	20, // 70: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	22, // 71: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	24, // 72: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	26, // 73: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	28, // 74: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	30, // 75: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	32, // 76: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	34, // 77: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	36, // 78: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	38, // 79: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	41, // 80: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	43, // 81: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	45, // 82: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	69, // [69:83] is the sub-list for method output_type
+	55, // [55:69] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -3349,6 +3699,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 	if File_cleanup_v1_cleanup_proto != nil {
 		return
 	}
+	file_cleanup_v1_hold_proto_init()
 	file_cleanup_v1_options_proto_init()
 	file_cleanup_v1_schedule_proto_init()
 	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{}
@@ -3370,7 +3721,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   36,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,9 @@ const (
 	CleanupService_GetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/GetSchedule"
 	CleanupService_SetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/SetSchedule"
 	CleanupService_ListRemoteDeliveries_FullMethodName = "/cleanup.v1.CleanupService/ListRemoteDeliveries"
+	CleanupService_CreateHold_FullMethodName           = "/cleanup.v1.CleanupService/CreateHold"
+	CleanupService_ListHolds_FullMethodName            = "/cleanup.v1.CleanupService/ListHolds"
+	CleanupService_ReleaseHold_FullMethodName          = "/cleanup.v1.CleanupService/ReleaseHold"
 )
 
 // CleanupServiceClient is the client API for CleanupService service.
@@ -39,7 +42,8 @@ const (
 // CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
 // If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions and SetSchedule.
+// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule and
+// holds.
 // UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
@@ -84,6 +88,17 @@ type CleanupServiceClient interface {
 	// ListRemoteDeliveries returns the deliveries that stay on mid-sourcing servers, since no database was configured for these when
 	// the deliveries were deleted here; by account, then by their ids there. An entry goes once its delivery is gone there.
 	ListRemoteDeliveries(ctx context.Context, in *ListRemoteDeliveriesRequest, opts ...grpc.CallOption) (*ListRemoteDeliveriesResponse, error)
+	// CreateHold keeps rows and tables, whatever the rules say, until the hold is released or expires. It answers when all batches have ended that
+	// may have begun before; if a call ends while it waits for these, the hold is in force nevertheless.
+	//
+	// INVALID_ARGUMENT with one field violation for each wrong field; then no hold is created.
+	CreateHold(ctx context.Context, in *CreateHoldRequest, opts ...grpc.CallOption) (*CreateHoldResponse, error)
+	// ListHolds returns the holds in force, newest first. INVALID_ARGUMENT for a negative `page_size`, and a `page_token` that is not one of
+	// this service's.
+	ListHolds(ctx context.Context, in *ListHoldsRequest, opts ...grpc.CallOption) (*ListHoldsResponse, error)
+	// ReleaseHold ends a hold: the next run, or the next task of one, takes what is due. One that was released is returned as it is.
+	// NOT_FOUND for an unknown one.
+	ReleaseHold(ctx context.Context, in *ReleaseHoldRequest, opts ...grpc.CallOption) (*ReleaseHoldResponse, error)
 }
 
 type cleanupServiceClient struct {
@@ -222,6 +237,36 @@ func (c *cleanupServiceClient) ListRemoteDeliveries(ctx context.Context, in *Lis
 	return out, nil
 }
 
+func (c *cleanupServiceClient) CreateHold(ctx context.Context, in *CreateHoldRequest, opts ...grpc.CallOption) (*CreateHoldResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateHoldResponse)
+	err := c.cc.Invoke(ctx, CleanupService_CreateHold_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) ListHolds(ctx context.Context, in *ListHoldsRequest, opts ...grpc.CallOption) (*ListHoldsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListHoldsResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ListHolds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) ReleaseHold(ctx context.Context, in *ReleaseHoldRequest, opts ...grpc.CallOption) (*ReleaseHoldResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseHoldResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ReleaseHold_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CleanupServiceServer is the server API for CleanupService service.
 // All implementations must embed UnimplementedCleanupServiceServer
 // for forward compatibility.
@@ -229,7 +274,8 @@ func (c *cleanupServiceClient) ListRemoteDeliveries(ctx context.Context, in *Lis
 // CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
 // If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions and SetSchedule.
+// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule and
+// holds.
 // UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
@@ -274,6 +320,17 @@ type CleanupServiceServer interface {
 	// ListRemoteDeliveries returns the deliveries that stay on mid-sourcing servers, since no database was configured for these when
 	// the deliveries were deleted here; by account, then by their ids there. An entry goes once its delivery is gone there.
 	ListRemoteDeliveries(context.Context, *ListRemoteDeliveriesRequest) (*ListRemoteDeliveriesResponse, error)
+	// CreateHold keeps rows and tables, whatever the rules say, until the hold is released or expires. It answers when all batches have ended that
+	// may have begun before; if a call ends while it waits for these, the hold is in force nevertheless.
+	//
+	// INVALID_ARGUMENT with one field violation for each wrong field; then no hold is created.
+	CreateHold(context.Context, *CreateHoldRequest) (*CreateHoldResponse, error)
+	// ListHolds returns the holds in force, newest first. INVALID_ARGUMENT for a negative `page_size`, and a `page_token` that is not one of
+	// this service's.
+	ListHolds(context.Context, *ListHoldsRequest) (*ListHoldsResponse, error)
+	// ReleaseHold ends a hold: the next run, or the next task of one, takes what is due. One that was released is returned as it is.
+	// NOT_FOUND for an unknown one.
+	ReleaseHold(context.Context, *ReleaseHoldRequest) (*ReleaseHoldResponse, error)
 	mustEmbedUnimplementedCleanupServiceServer()
 }
 
@@ -316,6 +373,15 @@ func (UnimplementedCleanupServiceServer) SetSchedule(context.Context, *SetSchedu
 }
 func (UnimplementedCleanupServiceServer) ListRemoteDeliveries(context.Context, *ListRemoteDeliveriesRequest) (*ListRemoteDeliveriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRemoteDeliveries not implemented")
+}
+func (UnimplementedCleanupServiceServer) CreateHold(context.Context, *CreateHoldRequest) (*CreateHoldResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateHold not implemented")
+}
+func (UnimplementedCleanupServiceServer) ListHolds(context.Context, *ListHoldsRequest) (*ListHoldsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListHolds not implemented")
+}
+func (UnimplementedCleanupServiceServer) ReleaseHold(context.Context, *ReleaseHoldRequest) (*ReleaseHoldResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseHold not implemented")
 }
 func (UnimplementedCleanupServiceServer) mustEmbedUnimplementedCleanupServiceServer() {}
 func (UnimplementedCleanupServiceServer) testEmbeddedByValue()                        {}
@@ -522,6 +588,60 @@ func _CleanupService_ListRemoteDeliveries_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_CreateHold_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateHoldRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).CreateHold(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_CreateHold_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).CreateHold(ctx, req.(*CreateHoldRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_ListHolds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListHoldsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ListHolds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ListHolds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ListHolds(ctx, req.(*ListHoldsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_ReleaseHold_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseHoldRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ReleaseHold(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ReleaseHold_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ReleaseHold(ctx, req.(*ReleaseHoldRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CleanupService_ServiceDesc is the grpc.ServiceDesc for CleanupService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -564,6 +684,18 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListRemoteDeliveries",
 			Handler:    _CleanupService_ListRemoteDeliveries_Handler,
+		},
+		{
+			MethodName: "CreateHold",
+			Handler:    _CleanupService_CreateHold_Handler,
+		},
+		{
+			MethodName: "ListHolds",
+			Handler:    _CleanupService_ListHolds_Handler,
+		},
+		{
+			MethodName: "ReleaseHold",
+			Handler:    _CleanupService_ReleaseHold_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

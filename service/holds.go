@@ -1,0 +1,91 @@
+package service
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// CreateHold implements cleanupv1.CleanupServiceServer.
+func (s *Service) CreateHold(ctx context.Context, in *cleanupv1.CreateHoldRequest) (*cleanupv1.CreateHoldResponse, error) {
+	given := in.GetHold()
+	hold := runs.Hold{Reason: given.GetReason(), CreatedBy: caller(ctx).String()}
+	switch what := given.GetWhat().(type) {
+	case *cleanupv1.Hold_Deliveries:
+		hold.Kind, hold.IDs = runs.HoldDeliveries, what.Deliveries.GetIds()
+	case *cleanupv1.Hold_Lists:
+		hold.Kind, hold.IDs = runs.HoldLists, what.Lists.GetIds()
+	case *cleanupv1.Hold_Workflows:
+		hold.Kind, hold.IDs = runs.HoldWorkflows, what.Workflows.GetIds()
+	case *cleanupv1.Hold_Recipients:
+		hold.Kind, hold.IDs = runs.HoldRecipients, what.Recipients.GetIds()
+	case *cleanupv1.Hold_Table:
+		hold.Kind, hold.Table = runs.HoldTable, what.Table.GetName()
+	case *cleanupv1.Hold_Everything:
+		hold.Kind = runs.HoldEverything
+	}
+	if expires := given.GetExpireTime(); expires != nil {
+		if err := expires.CheckValid(); err != nil {
+			return nil, runs.InvalidError{{Field: "hold.expire_time", Problem: err.Error()}}
+		}
+		at := expires.AsTime()
+		hold.ExpireTime = &at
+	}
+	stored, err := s.runs.CreateHold(ctx, hold)
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.CreateHoldResponse{Hold: holdMessage(stored)}, nil
+}
+
+// ListHolds implements cleanupv1.CleanupServiceServer.
+func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest) (*cleanupv1.ListHoldsResponse, error) {
+	size, err := pageSize(in.GetPageSize(), MaxHolds)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.runs.Holds(ctx, in.GetIncludeEnded(), size, in.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.ListHoldsResponse{NextPageToken: next}
+	for i := range list {
+		out.Holds = append(out.Holds, holdMessage(&list[i]))
+	}
+	return out, nil
+}
+
+// ReleaseHold implements cleanupv1.CleanupServiceServer.
+func (s *Service) ReleaseHold(ctx context.Context, in *cleanupv1.ReleaseHoldRequest) (*cleanupv1.ReleaseHoldResponse, error) {
+	released, err := s.runs.ReleaseHold(ctx, in.GetHoldId(), caller(ctx).String())
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.ReleaseHoldResponse{Hold: holdMessage(released)}, nil
+}
+
+func holdMessage(h *runs.Hold) *cleanupv1.Hold {
+	out := &cleanupv1.Hold{
+		Id: h.ID, Reason: h.Reason, CreatedBy: h.CreatedBy, CreateTime: timestamppb.New(h.CreateTime), ExpireTime: moment(h.ExpireTime),
+		ReleaseTime: moment(h.ReleaseTime), ReleasedBy: h.ReleasedBy, NotCovered: h.NotCovered,
+	}
+	rows := &cleanupv1.HeldRows{Ids: h.IDs}
+	switch h.Kind {
+	case runs.HoldDeliveries:
+		out.What = &cleanupv1.Hold_Deliveries{Deliveries: rows}
+	case runs.HoldLists:
+		out.What = &cleanupv1.Hold_Lists{Lists: rows}
+	case runs.HoldWorkflows:
+		out.What = &cleanupv1.Hold_Workflows{Workflows: rows}
+	case runs.HoldRecipients:
+		out.What = &cleanupv1.Hold_Recipients{Recipients: rows}
+	case runs.HoldTable:
+		out.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: h.Table}}
+	case runs.HoldEverything:
+		out.What = &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}
+	}
+	return out
+}

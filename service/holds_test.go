@@ -1,0 +1,128 @@
+package service_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// Holds are created, listed page by page, and released, over gRPC and over REST; runs keep what they are about, and say how much that is. The
+// audit trail knows who created them.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM generate_series(1, 5) i")
+	rows := func(ids ...int64) *cleanupv1.HeldRows { return &cleanupv1.HeldRows{Ids: ids} }
+	for _, h := range []*cleanupv1.Hold{
+		{Reason: "a", What: &cleanupv1.Hold_Deliveries{Deliveries: rows(1, 2)}}, {Reason: "b", What: &cleanupv1.Hold_Lists{Lists: rows(-1)}},
+		{Reason: "c", What: &cleanupv1.Hold_Workflows{Workflows: rows(1)}}, {Reason: "d", What: &cleanupv1.Hold_Recipients{Recipients: rows(1)}},
+	} {
+		out, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: h})
+		if err != nil || out.GetHold().GetId() == "" || out.GetHold().GetReason() != h.GetReason() || out.GetHold().GetCreateTime() == nil || out.GetHold().GetCreatedBy() == "" {
+			t.Fatalf("%v, %v", out, err)
+		}
+		if covers := strings.Contains(strings.Join(out.GetHold().GetNotCovered(), " "), "nmscouponvalue"); covers != (h.GetRecipients() != nil) {
+			t.Errorf("not covered: %v", out)
+		}
+	}
+	got := s.call(t, "POST", "/v1/holds", `{"table": {"name": "XtkSessionInfo"}, "reason": "over REST"}`)
+	if got.code != 200 || !strings.Contains(got.body, `"name":"xtksessioninfo"`) {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	token, all := "", []string{}
+	for pages := 0; pages == 0 || token != ""; pages++ {
+		page, err := s.ListHolds(t.Context(), &cleanupv1.ListHoldsRequest{PageSize: 2, PageToken: token})
+		if err != nil || len(page.GetHolds()) > 2 || pages > 2 {
+			t.Fatalf("%v, %v", page, err)
+		}
+		for _, h := range page.GetHolds() {
+			all = append(all, h.GetReason())
+		}
+		token = page.GetNextPageToken()
+	}
+	if strings.Join(all, " ") != "over REST d c b a" {
+		t.Errorf("listed %q", all)
+	}
+	for _, dry := range []bool{true, false} {
+		_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: dry, Tasks: []string{"sessions"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range run.GetResults() {
+			if r.GetTask() == "sessions" && (r.GetRowsHeld() != 5 || r.GetRowsDeleted() != 0 || r.GetRowsLeft() != 0 || r.GetDetail() != "obsolete rows stay: 5 rows are held") {
+				t.Errorf("dry %v: %v", dry, r)
+			}
+		}
+	}
+	list, err := s.ListHolds(t.Context(), &cleanupv1.ListHoldsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := list.GetHolds()[0].GetId()
+	for range 2 { // it is released once
+		if got := s.call(t, "POST", "/v1/holds/"+id+":release", ""); got.code != 200 || !strings.Contains(got.body, "releaseTime") {
+			t.Errorf("%d %s", got.code, got.body)
+		}
+	}
+	if got := s.call(t, "GET", "/v1/holds", ""); got.code != 200 || strings.Contains(got.body, id) {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	if got := s.call(t, "GET", "/v1/holds?include_ended=true", ""); got.code != 200 || !strings.Contains(got.body, id) {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil || s.db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+		t.Errorf("%v, %v", run, err)
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE rpc LIKE '%Hold' AND details ? 'hold_id'"); n < 6 {
+		t.Errorf("%d entries of the audit trail", n)
+	}
+}
+
+// A hold that would keep nothing, or not what was meant, is refused field by field.
+func TestHoldsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	rows := &cleanupv1.Hold_Deliveries{Deliveries: &cleanupv1.HeldRows{Ids: []int64{1}}}
+	table := func(name string) *cleanupv1.Hold_Table {
+		return &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}}
+	}
+	for field, h := range map[string]*cleanupv1.Hold{
+		"hold":                nil,
+		"hold.reason":         {What: rows},
+		"hold.expire_time":    {What: rows, Reason: "a", ExpireTime: timestamppb.New(time.Now().Add(-time.Minute))},
+		"hold.deliveries.ids": {What: &cleanupv1.Hold_Deliveries{Deliveries: &cleanupv1.HeldRows{}}, Reason: "a"},
+		"hold.lists.ids":      {What: &cleanupv1.Hold_Lists{Lists: &cleanupv1.HeldRows{Ids: []int64{1, 0}}}, Reason: "a"},
+		"hold.recipients.ids": {What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: make([]int64, 10_001)}}, Reason: "a"},
+		"hold.table.name":     {What: table("NmsBroadLogRpc"), Reason: "a"},
+	} {
+		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: h})
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		if len(bad.GetFieldViolations()) == 0 || bad.GetFieldViolations()[0].GetField() != field {
+			t.Errorf("%s: %v", field, bad)
+		}
+	}
+	for _, name := range []string{"", "x\x00", `"; DROP TABLE NmsDelivery`} {
+		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: table(name), Reason: "a"}})
+		wantCode(t, err, codes.InvalidArgument)
+	}
+	for _, reason := range []string{"x\x00", strings.Repeat("é", 1_001)} {
+		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: rows, Reason: reason}})
+		wantCode(t, err, codes.InvalidArgument)
+	}
+	for _, req := range []*cleanupv1.ListHoldsRequest{{PageSize: -1}, {PageToken: "x"}, {PageToken: "MA"}} {
+		_, err := s.ListHolds(t.Context(), req)
+		wantCode(t, err, codes.InvalidArgument)
+	}
+	for _, id := range []string{"x", "01a20609-283b-755d-90ec-99cde01f104d"} {
+		_, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: id})
+		wantCode(t, err, codes.NotFound)
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.hold"); n != 0 {
+		t.Errorf("%d holds are stored", n)
+	}
+}

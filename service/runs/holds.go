@@ -1,0 +1,335 @@
+package runs
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/advisory"
+	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// HoldKind is what a hold is about.
+type HoldKind string
+
+// Kinds of holds.
+const (
+	HoldDeliveries HoldKind = "DELIVERIES"
+	HoldLists      HoldKind = "LISTS"
+	HoldWorkflows  HoldKind = "WORKFLOWS"
+	HoldTable      HoldKind = "TABLE"
+	HoldRecipients HoldKind = "RECIPIENTS"
+	HoldEverything HoldKind = "EVERYTHING"
+)
+
+// Hold is what stays, whatever the rules say.
+type Hold struct {
+	ID   string
+	Kind HoldKind
+	// IDs are those of the rows that it is about; Table is the name of the table.
+	IDs   []int64
+	Table string
+	// NotCovered are tables that reach its recipients otherwise than by iRecipientId.
+	NotCovered  []string
+	Reason      string
+	CreatedBy   string
+	CreateTime  time.Time
+	ExpireTime  *time.Time // nil: it does not
+	ReleaseTime *time.Time // nil: it was not
+	ReleasedBy  string
+}
+
+// The most ids of a hold, and the most characters of its reason.
+const (
+	mostHeldIDs     = 10_000
+	mostHoldReason  = 1_000
+	holdColumns     = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, release_time, released_by"
+	holdNotReleased = "release_time IS NULL AND (expire_time IS NULL OR expire_time > "
+)
+
+// ErrNoHold says that there is no hold with an id.
+var ErrNoHold = errors.New("no such hold")
+
+// check completes a hold that is to be created, or fails with InvalidError.
+func (h *Hold) check(ctx context.Context, db campaign.Querier, c *campaign.Catalog) error {
+	var wrong InvalidError
+	say := func(field, problem string) { wrong = append(wrong, Violation{"hold." + field, problem}) }
+	byID := map[HoldKind]string{HoldDeliveries: "deliveries.ids", HoldLists: "lists.ids", HoldWorkflows: "workflows.ids", HoldRecipients: "recipients.ids"}
+	switch field := byID[h.Kind]; {
+	case h.Kind == "":
+		wrong = append(wrong, Violation{"hold", "must say what is held: deliveries, lists, workflows, table, recipients or everything"})
+	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > mostHeldIDs):
+		say(field, fmt.Sprintf("must have 1 to %d ids, not %d", mostHeldIDs, len(h.IDs)))
+	case field != "" && slices.Contains(h.IDs, 0):
+		say(field, "has 0, which is the id of no row")
+	case h.Kind == HoldTable:
+		name, problem, err := heldTable(ctx, db, c, h.Table)
+		if err != nil {
+			return err
+		}
+		if h.Table = name; problem != "" {
+			say("table.name", problem)
+		}
+	}
+	switch {
+	case h.Reason == "":
+		say("reason", "is missing: say why, for whoever finds the hold years later")
+	case strings.ContainsRune(h.Reason, 0):
+		say("reason", "holds a NUL character, which no text in the database does")
+	case utf8.RuneCountInString(h.Reason) > mostHoldReason:
+		say("reason", fmt.Sprintf("is longer than %d characters", mostHoldReason))
+	}
+	var now time.Time
+	if err := db.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+		return err
+	}
+	if h.ExpireTime != nil && !h.ExpireTime.After(now) {
+		say("expire_time", "must be in the future")
+	}
+	if wrong != nil {
+		return wrong
+	}
+	return nil
+}
+
+// heldTable is the stored name of a table, or partition of one, and what is wrong with it; empty: nothing.
+func heldTable(ctx context.Context, db campaign.Querier, c *campaign.Catalog, name string) (stored, problem string, err error) {
+	if name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return name, "must be the name of a table", nil
+	}
+	var inner bool
+	err = db.QueryRow(ctx, `SELECT c.relname::text, c.relkind = 'p' AND c.relispartition FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 AND (c.relname = $2 OR lower($2) IN (c.relname, n.nspname || '.' || c.relname)) OR c.oid = $3::oid)
+		ORDER BY c.relname = $2 DESC LIMIT 1`, c.Schema, name, leafNamed(c, name)).Scan(&stored, &inner)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return name, fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
+	case inner:
+		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
+	}
+	return stored, "", err
+}
+
+// leafNamed is the OID of a partition, which may be in any schema; 0: there is none.
+func leafNamed(c *campaign.Catalog, name string) (oid uint32) {
+	c.Tables(func(t *campaign.Table) bool {
+		for _, leaf := range t.Leaves {
+			if leaf.Name == name {
+				oid = leaf.OID
+			}
+		}
+		return false
+	})
+	return oid
+}
+
+// CreateHold stores a hold, and returns it when all batches have ended that may have begun before. It fails with InvalidError. If it fails otherwise
+// while it waits, the hold is stored.
+func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
+	catalog, err := campaign.LoadCatalog(ctx, m.calls)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.check(ctx, m.calls, catalog); err != nil {
+		return nil, err
+	}
+	h.NotCovered = []string{}
+	if h.Kind == HoldRecipients {
+		if h.NotCovered, err = execute.NotOfRecipients(ctx, m.config()); err != nil {
+			return nil, err
+		}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	var stored *Hold
+	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+		// One after another, so that their numbers are in the order of their commits.
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; LOCK TABLE cleanupd.hold IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `INSERT INTO cleanupd.hold (id, kind, ids, table_name, not_covered, reason, created_by, expire_time)
+			VALUES ($1::text::uuid, $2, $3, $4, $5, $6, $7, $8) RETURNING `+holdColumns,
+			id.String(), h.Kind, append([]int64{}, h.IDs...), h.Table, h.NotCovered, h.Reason, h.CreatedBy, h.ExpireTime)
+		if err != nil {
+			return err
+		}
+		if stored, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold]); err != nil {
+			return err
+		}
+		return audit.Note(ctx, tx, audit.Details{"hold_id": stored.ID, "kind": stored.Kind, "ids": stored.IDs, "table": stored.Table, "reason": stored.Reason})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return stored, m.awaitBatches(ctx)
+}
+
+// awaitBatches waits until all batches of runs have ended that are open now.
+func (m *Manager) awaitBatches(ctx context.Context) error {
+	rows, err := m.calls.Query(ctx, "SELECT id::text FROM cleanupd.run WHERE state = 'RUNNING' AND NOT dry_run")
+	if err != nil {
+		return err
+	}
+	active, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	var open []string
+	for _, id := range active {
+		rows, err := m.calls.Query(ctx, "SELECT DISTINCT virtualtransaction FROM ("+advisory.Holders+") AS h", lockOf(id))
+		if err != nil {
+			return err
+		}
+		more, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		open = append(open, more...)
+	}
+	for len(open) > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+		rows, err := m.calls.Query(ctx, "SELECT DISTINCT virtualtransaction FROM pg_locks WHERE virtualtransaction = ANY ($1)", open)
+		if err != nil {
+			return err
+		}
+		if open, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Holds reads a page of the holds, newest first, and the token of the next page; empty when there is none. It fails with ErrPageToken.
+func (m *Manager) Holds(ctx context.Context, ended bool, size int, token string) ([]Hold, string, error) {
+	before, err := parseHoldToken(token)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := m.calls.Query(ctx, "SELECT "+holdColumns+", number FROM cleanupd.hold WHERE ($1 OR "+holdNotReleased+`clock_timestamp()))
+		AND ($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $3`, ended, before, size+1)
+	if err != nil {
+		return nil, "", err
+	}
+	type numbered struct {
+		Hold
+		Number int64
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[numbered])
+	if err != nil {
+		return nil, "", err
+	}
+	next := ""
+	if len(list) > size {
+		list = list[:size]
+		next = formatHoldToken(list[size-1].Number)
+	}
+	var holds []Hold
+	for _, h := range list {
+		holds = append(holds, h.Hold)
+	}
+	return holds, next, nil
+}
+
+// formatHoldToken is the token of the page after a hold.
+func formatHoldToken(number int64) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(number, 10)))
+}
+
+// parseHoldToken is the hold before a page; 0 for the first page.
+func parseHoldToken(token string) (number int64, err error) {
+	if token == "" {
+		return 0, nil
+	}
+	raw, _ := base64.RawURLEncoding.DecodeString(token)
+	number, _ = strconv.ParseInt(string(raw), 10, 64)
+	if number <= 0 || formatHoldToken(number) != token { // only the canonical form is accepted
+		return 0, ErrPageToken
+	}
+	return number, nil
+}
+
+// ReleaseHold ends a hold; one that was released is returned as it is. It fails with ErrNoHold.
+func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (*Hold, error) {
+	if _, err := uuid.Parse(id); err != nil {
+		return nil, ErrNoHold
+	}
+	var h *Hold
+	err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE WHEN release_time IS NULL THEN $2 ELSE released_by END
+			WHERE id = $1::text::uuid RETURNING `+holdColumns, id, by)
+		if err != nil {
+			return err
+		}
+		if h, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold]); errors.Is(err, pgx.ErrNoRows) {
+			return ErrNoHold
+		} else if err != nil {
+			return err
+		}
+		return audit.Note(ctx, tx, audit.Details{"hold_id": h.ID})
+	})
+	return h, err
+}
+
+// readHolds are the holds in force at a moment, and the number of the last one that was created, as long as the query ran.
+func readHolds(ctx context.Context, db campaign.Querier, now time.Time) (all plan.Holds, last int64, err error) {
+	rows, err := db.Query(ctx, `SELECT last, id::text, kind, ids, table_name FROM (SELECT COALESCE(max(number), 0) AS last FROM cleanupd.hold) AS created
+		LEFT JOIN cleanupd.hold ON `+holdNotReleased+`$1) ORDER BY number`, now)
+	if err != nil {
+		return all, 0, err
+	}
+	var (
+		id, kind, table *string
+		ids             []int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&last, &id, &kind, &ids, &table}, func() error {
+		if kind == nil {
+			return nil
+		}
+		all.Names = append(all.Names, *id)
+		switch HoldKind(*kind) {
+		case HoldDeliveries:
+			all.Deliveries = append(all.Deliveries, ids...)
+		case HoldLists:
+			all.Lists = append(all.Lists, ids...)
+		case HoldWorkflows:
+			all.Workflows = append(all.Workflows, ids...)
+		case HoldRecipients:
+			all.Recipients = append(all.Recipients, ids...)
+		case HoldTable:
+			all.Tables = append(all.Tables, *table)
+		default: // what this version does not know holds all, too
+			all.Everything = true
+		}
+		return nil
+	})
+	return all, last, err
+}
+
+// Holds implements execute.Journal.
+func (j *journal) Holds(ctx context.Context) (plan.Holds, error) {
+	holds, last, err := readHolds(ctx, j.m.pool, j.claim.referenceTime)
+	if err == nil && !j.claim.dryRun {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.holds = &last
+	}
+	return holds, err
+}

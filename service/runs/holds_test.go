@@ -1,0 +1,127 @@
+package runs_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// A hold that is created in mid-run is in force when it has been created: what it is about by then stays, the rest of the task goes. Released,
+// the next run takes it.
+func TestHoldInMidRun(t *testing.T) {
+	t.Parallel()
+	const n = 3_000
+	db := database(t)
+	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, $1::int) i", n)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
+	run := start(t, m, runs.Request{Tasks: []string{"deliveries"}})
+	work()
+	db.Until("SELECT count(*) FROM cleanupd.task WHERE name = 'deliveries' AND rows_deleted > 0")
+	hold := runs.Hold{Kind: runs.HoldDeliveries, Reason: "a test", CreatedBy: "me"}
+	for id := int64(n / 2); id <= n; id++ {
+		hold.IDs = append(hold.IDs, id)
+	}
+	stored, err := m.CreateHold(t.Context(), hold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stay := db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId >= $1", n/2)
+	if stay == 0 || db.Int("SELECT count(*) FROM cleanupd.run WHERE state = 'RUNNING'") == 0 {
+		t.Fatal("the run was through before")
+	}
+	events := watch(t, m, run.ID)
+	result := events[len(events)-1].Run.Result("deliveries")
+	if result.State != execute.Succeeded || result.RowsHeld != stay || result.RowsLeft != 0 || result.RowsDeleted != n-stay || !said(events, "INFO", "a hold was created") {
+		t.Errorf("%+v of %d: %q", result, stay, logs(events))
+	}
+	if left := db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId > 0"); left != stay {
+		t.Errorf("%d deliveries are left, %d are held", left, stay)
+	}
+	if released, err := m.ReleaseHold(t.Context(), stored.ID, "you"); err != nil || released.ReleasedBy != "you" || released.ReleaseTime == nil {
+		t.Errorf("%+v, %v", released, err)
+	}
+	watch(t, m, start(t, m, runs.Request{Tasks: []string{"deliveries"}}).ID)
+	if left := db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId > 0"); left != 0 {
+		t.Errorf("%d deliveries are left after the release", left)
+	}
+}
+
+// CreateHold waits for a batch that is open; if its caller does not, the hold is in force nevertheless.
+func TestHoldWaitsForBatches(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", nil)
+	locked := db.Hold("SELECT FROM XtkSessionInfo FOR UPDATE")
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	db.Until("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := m.CreateHold(ctx, runs.Hold{Kind: runs.HoldEverything, Reason: "a test"}); err == nil {
+		t.Error("it did not wait for the batch")
+	}
+	if err := locked.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	events := watch(t, m, run.ID)
+	if result := events[len(events)-1].Run.Result("sessions"); result.RowsDeleted != 0 || result.RowsHeld != 10 || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+		t.Errorf("%+v", result)
+	}
+}
+
+// A hold ends by the reference time of a run; one that has ended is listed on request alone.
+func TestHoldExpires(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", nil)
+	work()
+	soon := time.Now().Add(time.Hour)
+	stored, err := m.CreateHold(t.Context(), runs.Hold{Kind: runs.HoldTable, Table: "public.XtkSessionInfo", Reason: "a test", ExpireTime: &soon})
+	if err != nil || stored.Table != "xtksessioninfo" {
+		t.Fatalf("%+v, %v", stored, err)
+	}
+	watch(t, m, start(t, m, runs.Request{}).ID)
+	if n := db.Int("SELECT count(*) FROM XtkSessionInfo"); n != 10 {
+		t.Errorf("%d are left of 10 that were held", n)
+	}
+	db.Do("UPDATE cleanupd.hold SET expire_time = clock_timestamp() - interval '1 second'")
+	for ended, want := range map[bool]int{false: 0, true: 1} {
+		if list, _, err := m.Holds(t.Context(), ended, 10, ""); err != nil || len(list) != want {
+			t.Errorf("%d holds, ended ones %v: %v", len(list), ended, err)
+		}
+	}
+	watch(t, m, start(t, m, runs.Request{}).ID)
+	if n := db.Int("SELECT count(*) FROM XtkSessionInfo"); n != 0 {
+		t.Errorf("%d are left after the hold expired", n)
+	}
+}
+
+// A delivery that was left on a mid-sourcing server stays there while it is held.
+func TestHoldOfLeftovers(t *testing.T) {
+	t.Parallel()
+	here, there := database(t), database(t)
+	midSourced(here, 4)
+	there.Do("INSERT INTO NmsDelivery (iDeliveryId) SELECT 1000 + i FROM generate_series(1, 4) i")
+	m, work, stop := replica(t, here, "a", nil)
+	work()
+	watch(t, m, start(t, m, runs.Request{Tasks: []string{"deliveries"}}).ID)
+	if _, err := m.CreateHold(t.Context(), runs.Hold{Kind: runs.HoldDeliveries, IDs: []int64{1}, Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	m, work, _ = replica(t, here, "b", func(c *runs.Config) {
+		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
+	})
+	work()
+	watch(t, m, start(t, m, runs.Request{Tasks: []string{"deliveries"}}).ID)
+	if there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1001") != 1 {
+		t.Error("the held delivery is gone there")
+	}
+}

@@ -1,0 +1,174 @@
+package tasks_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// isHeld reports whether a row is held.
+func (m *model) isHeld(r rec) bool { return m.held[&r.row[0]] }
+
+// heldTable reports whether a work table is held: it, its owner, or a list in its name.
+func (m *model) heldTable(name, owner string, id int64) bool {
+	h := m.holds
+	of := map[string][]int64{"NmsDelivery": h.Deliveries, "NmsGroup": h.Lists, "XtkWorkflow": h.Workflows}[owner]
+	if h.Everything || slices.Contains(h.Tables, name) || slices.ContainsFunc(of, func(held int64) bool { return unsigned(held) == unsigned(id) }) {
+		return true
+	}
+	for rest := name; listPart.MatchString(rest); rest = rest[listPart.FindStringSubmatchIndex(rest)[3]:] {
+		if slices.ContainsFunc(h.Lists, func(list int64) bool {
+			return "_grp"+strconv.FormatInt(unsigned(list), 10) == strings.TrimSuffix(listPart.FindString(rest), "_")
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// itself reports whether a row is held for what it has in its columns; messages are the deliveries of messages.
+func (m *model) itself(r rec, messages map[int64][]int64) bool {
+	has := func(column string, ids []int64) bool {
+		return len(ids) > 0 && r.t.Column(column) >= 0 && slices.Contains(ids, r.int(column))
+	}
+	byMessage := func(column string) bool {
+		return slices.ContainsFunc(messages[r.int(column)], func(delivery int64) bool { return slices.Contains(m.holds.Deliveries, delivery) })
+	}
+	h, name := m.holds, r.t.Name
+	switch {
+	case h.Everything, slices.Contains(h.Tables, name), has("iRecipientId", h.Recipients), has("iWorkflowId", h.Workflows):
+		return true
+	case name == "nmsgroup" || name == "nmsrcpgrprel" || name == "cuslistnote":
+		return has("iGroupId", h.Lists)
+	case name == "xtkjoblog":
+		return has("iJobId", h.Deliveries)
+	case name == "nmscouponvalue":
+		return byMessage("iMessageId")
+	case slices.Contains(m.propositionTables(), name) && r.t.Column("iDeliveryId") < 0 && r.t.Column("iBroadLogId") >= 0:
+		return byMessage("iBroadLogId")
+	}
+	return has("iDeliveryId", h.Deliveries)
+}
+
+// hold computes which rows are held.
+func (m *model) hold(h plan.Holds) {
+	m.holds, m.held = h, map[*any]bool{}
+	messages := map[int64][]int64{}
+	for _, log := range m.allLogs() {
+		m.each(log, func(r rec) {
+			messages[r.int("iBroadLogId")] = append(messages[r.int("iBroadLogId")], r.int("iDeliveryId"))
+		})
+	}
+	for _, t := range m.db.Tables {
+		for _, row := range t.Rows {
+			m.held[&row[0]] = m.itself(rec{t, row}, messages)
+		}
+	}
+	twins, web := map[int64]bool{}, map[int64]bool{} // ids of which a row is held; rows of NmsWebTrackingLog
+	m.each("NmsWebTrackingLog", func(r rec) {
+		id := r.int("iWebTrackingLogId")
+		web[id], twins[id] = true, twins[id] || m.isHeld(r)
+	})
+	for _, log := range m.trackingLogs() {
+		m.each(log, func(r rec) {
+			id := r.int("iTrackingLogId")
+			twins[id] = twins[id] || m.isHeld(r)
+		})
+	}
+	m.each("NmsWebTrackingLog", func(r rec) { m.held[&r.row[0]] = twins[r.int("iWebTrackingLogId")] })
+	for _, log := range m.trackingLogs() {
+		m.each(log, func(r rec) {
+			if id := r.int("iTrackingLogId"); web[id] && twins[id] {
+				m.held[&r.row[0]] = true
+			}
+		})
+	}
+	for _, f := range m.references {
+		if !f.cascade {
+			continue
+		}
+		stays := map[int64]bool{}
+		m.each(f.table, func(r rec) { stays[r.int(f.column)] = stays[r.int(f.column)] || m.isHeld(r) })
+		m.each(f.parent, func(r rec) {
+			if stays[r.int(f.key)] {
+				m.held[&r.row[0]] = true
+			}
+		})
+	}
+}
+
+// holdBack are those of some ids to which held rows of tables are linked.
+func (m *model) holdBack(ids map[int64]bool, link string, tables ...string) map[int64]bool {
+	own := map[int64]bool{}
+	for _, name := range tables {
+		m.each(name, func(r rec) {
+			if r.t.Column(link) >= 0 && ids[r.int(link)] && m.isHeld(r) {
+				own[r.int(link)] = true
+			}
+		})
+	}
+	return own
+}
+
+// spareByMessage spares deliveries of whose messages a table has held rows.
+func (m *model) spareByMessage(doomed map[int64]bool, link, table string) {
+	messages := map[int64]bool{}
+	m.each(table, func(r rec) {
+		if r.t.Column(link) >= 0 && r.int(link) != 0 && m.isHeld(r) {
+			messages[r.int(link)] = true
+		}
+	})
+	for _, log := range m.allLogs() {
+		m.each(log, func(r rec) {
+			if messages[r.int("iBroadLogId")] {
+				delete(doomed, r.int("iDeliveryId"))
+			}
+		})
+	}
+}
+
+// randomHolds are one to three holds, of rows that there are.
+func (m *model) randomHolds(rng *rand.Rand) (h plan.Holds) {
+	ids := func(table, column string) (some []int64) {
+		t := m.db.Table(table)
+		if t == nil || len(t.Rows) == 0 {
+			return nil
+		}
+		for range 1 + rng.IntN(5) {
+			if id := (rec{t, t.Rows[rng.IntN(len(t.Rows))]}).int(column); id != 0 {
+				some = append(some, id)
+			}
+		}
+		return some
+	}
+	for range 1 + rng.IntN(3) {
+		h.Names = append(h.Names, "a hold")
+		switch rng.IntN(13) {
+		case 0, 1, 2:
+			h.Deliveries = append(h.Deliveries, ids("NmsDelivery", "iDeliveryId")...)
+		case 3, 4:
+			h.Lists = append(h.Lists, ids("NmsGroup", "iGroupId")...)
+		case 5, 6:
+			h.Workflows = append(h.Workflows, ids("XtkWorkflow", "iWorkflowId")...)
+		case 7, 8, 9:
+			h.Recipients = append(h.Recipients, ids("NmsBroadLogRcp", "iRecipientId")...)
+			h.Recipients = append(h.Recipients, ids("NmsRcpGrpRel", "iRecipientId")...)
+		case 10, 11:
+			var tables []string
+			for _, t := range m.db.Tables {
+				tables = append(tables, t.Name)
+			}
+			for name := range m.relations {
+				tables = append(tables, name)
+			}
+			slices.Sort(tables)
+			h.Tables = append(h.Tables, tables[rng.IntN(len(tables))])
+		case 12:
+			h.Everything = rng.IntN(3) == 0
+		}
+	}
+	return h
+}

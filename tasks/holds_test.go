@@ -1,0 +1,277 @@
+package tasks_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+var holdSeeds = flag.Int("hold-seeds", 8, "how many random databases TestRandomHolds makes")
+
+// A random database with random holds is, after a cleanup, what the model says: what is held stays, every other obsolete row goes, and the dry run
+// and its plan say so. Released, the rest goes.
+func TestRandomHolds(t *testing.T) {
+	t.Parallel()
+	for i := range *holdSeeds {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			m := randomDatabase(t, db, seed, now)
+			rng := rand.New(rand.NewPCG(seed, 3))
+			h := m.randomHolds(rng)
+			original := m.keys()
+			m.hold(h)
+			m.run()
+			holds := func() plan.Holds { return h }
+			foreseen := newJournal(db)
+			foreseen.holds = holds
+			if err := runWith(t, foreseen, dry); err != nil {
+				t.Fatal(err)
+			}
+			j := newJournal(db)
+			j.holds = holds
+			var planned map[string]execute.Planned
+			if seed%2 == 0 {
+				planned = foreseen.planned
+			}
+			if err := runWith(t, j, func(c *execute.Config) { c.MaxRows, c.Plan = []int{0, 50}[rng.IntN(2)], planned }); err != nil {
+				t.Fatal(err)
+			}
+			compareForeseen(t, foreseen, j)
+			compare(t, fmt.Sprintf("held (%+v)", h), contents(t, db, m, original), m.contents(original))
+			for task, left := range j.stays {
+				if left.Held != foreseen.stays[task].Held {
+					t.Errorf("%s: %d rows are held, %d in the dry run", task, left.Held, foreseen.stays[task].Held)
+				}
+			}
+		})
+	}
+}
+
+// heldRows are those rows of a database, as lines, that a hold concerns by their own columns.
+func heldRows(t *testing.T, db *pgtest.DB, m *model, h plan.Holds, original map[string]map[string]bool) (lines []string) {
+	t.Helper()
+	m.hold(h)
+	for _, table := range m.db.Tables {
+		rows, err := db.Query(t.Context(), "SELECT * FROM "+table.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byName := map[string]int{}
+		for i, f := range rows.FieldDescriptions() {
+			byName[f.Name] = i
+		}
+		for rows.Next() {
+			values, err := rows.Values()
+			if err != nil {
+				t.Fatal(err)
+			}
+			row := make([]any, len(table.Columns))
+			for i, column := range table.Columns {
+				switch v := values[byName[column]].(type) {
+				case int16:
+					row[i] = int64(v)
+				case int32:
+					row[i] = int64(v)
+				default:
+					row[i] = v
+				}
+			}
+			if m.itself(rec{table, row}, nil) {
+				lines = append(lines, line(table, row, original[table.Name]))
+			}
+		}
+		if rows.Err() != nil {
+			t.Fatal(rows.Err())
+		}
+	}
+	return lines
+}
+
+// A hold that is created in mid-run stops the batch that is open, and what it is about stays from then on.
+func TestHoldsInMidRun(t *testing.T) {
+	t.Parallel()
+	for i := range *holdSeeds {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			m := randomDatabase(t, db, seed, now)
+			rng := rand.New(rand.NewPCG(seed, 4))
+			h := m.randomHolds(rng)
+			original := m.keys()
+			j := newJournal(db)
+			j.holds = func() plan.Holds {
+				if j.creates > 0 {
+					return h
+				}
+				return plan.Holds{}
+			}
+			var stay []string
+			at := rng.IntN(40)
+			j.beforeCommit = func(*pgx.Batch, purge.Delta) {
+				if j.creates == 0 && len(j.batches) >= at {
+					j.creates = 1
+					stay = heldRows(t, db, m, h, original)
+				}
+			}
+			if err := runWith(t, j, func(c *execute.Config) { c.MaxRows = 20 }); err != nil {
+				t.Fatal(err)
+			}
+			after := heldRows(t, db, m, h, original)
+			for _, line := range stay {
+				if !slices.Contains(after, line) {
+					t.Errorf("%+v: it is gone: %s", h, line)
+				}
+			}
+		})
+	}
+}
+
+// Each kind of hold keeps what it is about, and nothing else; what stays is counted, in a dry run too.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	const obsolete = mappings + `
+INSERT INTO NmsDelivery (iDeliveryId) VALUES (9); INSERT INTO NmsGroup (iGroupId) VALUES (9);
+INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) SELECT i, 1, '2000-01-01', 95 FROM generate_series(1, 3) i;
+INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsLastModified) SELECT 10 * d + r, d, r, '2000-01-01' FROM generate_series(1, 3) d, generate_series(1, 3) r;
+INSERT INTO NmsCouponValue (iMessageId) SELECT iBroadLogId FROM NmsBroadLogRcp;
+INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iDeliveryId, iRecipientId, tsLog) SELECT iBroadLogId, iDeliveryId, iRecipientId, '2000-01-01' FROM NmsBroadLogRcp;
+INSERT INTO NmsWebTrackingLog (iWebTrackingLogId, iDeliveryId) SELECT iTrackingLogId, iDeliveryId FROM NmsTrackingLogRcp;
+INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) SELECT i, 1, 1 FROM generate_series(1, 3) i;
+INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) SELECT g, r FROM generate_series(1, 3) g, generate_series(1, 3) r;
+INSERT INTO XtkWorkflow (iWorkflowId, iHistory, iState) SELECT i, 1, 20 FROM generate_series(1, 3) i;
+INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) SELECT 10 * w + l, w, '2000-01-01' FROM generate_series(1, 3) w, generate_series(1, 3) l;
+CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i int); CREATE TABLE wkDlv_2 (i int); CREATE TABLE wkf1 (i int); CREATE TABLE wkf2_grp1 (i int);`
+	all := []string{"deliveries 3", "logs 9", "coupons 9", "tracking 9", "web 9", "lists 3", "members 9", "steps 9", "grp1", "grp2", "wkdlv_1", "wkdlv_2", "wkf1", "wkf2_grp1"}
+	for name, c := range map[string]struct {
+		holds plan.Holds
+		stay  []string
+		held  int64
+	}{
+		"none":             {plan.Holds{}, nil, 0},
+		"deliveries":       {plan.Holds{Deliveries: []int64{1, 77}}, []string{"deliveries 1", "logs 3", "coupons 3", "tracking 3", "web 3", "wkdlv_1"}, 13 + 3 + 6},
+		"lists":            {plan.Holds{Lists: []int64{1}}, []string{"lists 1", "members 3", "grp1", "wkf2_grp1"}, 4},
+		"workflows":        {plan.Holds{Workflows: []int64{1}}, []string{"steps 3", "wkf1"}, 3},
+		"recipients":       {plan.Holds{Recipients: []int64{1}}, []string{"deliveries 3", "logs 3", "tracking 3", "web 3", "lists 3", "members 3", "grp1", "grp2", "wkf2_grp1"}, 18 + 9},
+		"a table":          {plan.Holds{Tables: []string{"nmsbroadlogrcp"}}, []string{"deliveries 3", "logs 9"}, 12 + 9},
+		"a parent":         {plan.Holds{Tables: []string{"nmsdelivery"}}, []string{"deliveries 3"}, 3},
+		"a table of twins": {plan.Holds{Tables: []string{"nmswebtrackinglog"}}, []string{"deliveries 3", "tracking 9", "web 9"}, 21 + 18},
+		"a work table":     {plan.Holds{Tables: []string{"wkf2_grp1"}}, []string{"wkf2_grp1"}, 0},
+		"a list's table":   {plan.Holds{Tables: []string{"grp1"}}, []string{"lists 1", "grp1", "wkf2_grp1"}, 1},
+		"everything":       {plan.Holds{Everything: true}, all, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(obsolete)
+			c.holds.Names = []string{"a hold"}
+			var held [2]int64
+			var done [2]int64
+			for i, change := range []func(*execute.Config){dry, nil} {
+				j := newJournal(db)
+				j.holds = func() plan.Holds { return c.holds }
+				if err := runWith(t, j, change); err != nil {
+					t.Fatal(err)
+				}
+				for task, left := range j.stays {
+					held[i] += left.Held
+					done[i] += j.deleted[task] + j.updated[task]
+					if left.Rows() > 0 {
+						t.Errorf("%s has left %+v", task, left)
+					}
+				}
+			}
+			stay := db.Strings(`SELECT name || ' ' || n FROM (VALUES (1, 'deliveries', (SELECT count(*) FROM NmsDelivery WHERE iDeliveryId < 9)), (2, 'logs', (SELECT count(*) FROM NmsBroadLogRcp)), (3, 'coupons', (SELECT count(*) FROM NmsCouponValue)),
+				(4, 'tracking', (SELECT count(*) FROM NmsTrackingLogRcp)), (5, 'web', (SELECT count(*) FROM NmsWebTrackingLog)), (6, 'lists', (SELECT count(*) FROM NmsGroup WHERE iGroupId < 9)), (7, 'members', (SELECT count(*) FROM NmsRcpGrpRel)),
+				(8, 'steps', (SELECT count(*) FROM XtkWorkflowLog))) AS v (i, name, n) WHERE n > 0 ORDER BY i`)
+			stay = append(stay, db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wk)' ORDER BY 1")...)
+			if !slices.Equal(stay, c.stay) {
+				t.Errorf("%q stay, want %q", stay, c.stay)
+			}
+			if held[0] != held[1] || c.held >= 0 && held[1] != c.held {
+				t.Errorf("%d rows are held, want %d", held, c.held)
+			}
+			if done[0] != done[1] {
+				t.Errorf("%d rows and tables in the dry run and the run", done)
+			}
+			after := newJournal(db)
+			if err := runWith(t, after, nil); err != nil {
+				t.Fatal(err)
+			}
+			if rest := db.Int("SELECT count(*) - 2 FROM (SELECT FROM NmsDelivery UNION ALL SELECT FROM NmsGroup) AS owners") + db.Int("SELECT count(*) FROM XtkWorkflowLog") + db.Int("SELECT count(*) FROM pg_class WHERE relname ~ '^(grp|wk)'"); rest > 0 {
+				t.Errorf("%d rows and tables stay after the release", rest)
+			}
+		})
+	}
+}
+
+// A partition that has a held row is not dropped, and one that is held by its name keeps all of its rows.
+func TestHoldsOfPartitions(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(mappings + `
+DROP TABLE NmsTrackingLogRcp;
+CREATE TABLE NmsTrackingLogRcp (iTrackingLogId bigint, iDeliveryId integer, iRecipientId integer, tsLog timestamptz, PRIMARY KEY (iTrackingLogId, tsLog)) PARTITION BY RANGE (tsLog);
+CREATE TABLE tracking1 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM (MINVALUE) TO ('2001-01-01');
+CREATE TABLE tracking2 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM ('2001-01-01') TO ('2002-01-01');
+CREATE TABLE tracking3 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM ('2002-01-01') TO (MAXVALUE);
+INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) FROM generate_series(1, 30) i;`)
+	j := newJournal(db)
+	j.holds = func() plan.Holds {
+		return plan.Holds{Names: []string{"a", "b"}, Recipients: []int64{3}, Tables: []string{"tracking2"}}
+	}
+	if err := runWith(t, j, nil, "tracking-logs"); err != nil {
+		t.Fatal(err)
+	}
+	if stay := db.Strings("SELECT tableoid::regclass || ' ' || count(*) FROM NmsTrackingLogRcp GROUP BY tableoid ORDER BY 1"); !slices.Equal(stay, []string{"tracking1 1", "tracking2 10"}) || j.stays["tracking-logs"].Held != 11 {
+		t.Errorf("%q stay, %d are held", stay, j.stays["tracking-logs"].Held)
+	}
+}
+
+// A held delivery stays on its mid-sourcing server, and so does one of which a row is held; others go there and here.
+func TestHoldsOnMidSourcingServers(t *testing.T) {
+	t.Parallel()
+	here, there := midSourced(t)
+	here.Do("UPDATE NmsDelivery SET iDeliveryProviderId = 1 WHERE iDeliveryId = 2; UPDATE NmsBroadLogRcp SET iRecipientId = iDeliveryId")
+	there.Do("INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (199, 95)")
+	j := newJournal(here)
+	j.holds = func() plan.Holds {
+		return plan.Holds{Names: []string{"a", "b"}, Deliveries: []int64{1, 102}, Recipients: []int64{2}}
+	}
+	if err := runWith(t, j, func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries"); err != nil {
+		t.Fatal(err)
+	}
+	if stay := here.Strings(deliveriesLeft); !slices.Equal(stay, []string{"1", "2", "4"}) || !slices.Equal(here.Strings(logsLeft), stay) {
+		t.Errorf("here: %q", stay)
+	}
+	if stay := there.Strings(deliveriesLeft); !slices.Equal(stay, []string{"0", "1", "101", "102", "103", "104"}) || there.Int("SELECT iState FROM NmsDelivery WHERE iDeliveryId = 101") != 75 {
+		t.Errorf("there: %q", stay)
+	}
+}
+
+// A plan does not hold if a hold was created, or released, since.
+func TestPlanByOtherHolds(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (1, '2020-01-01')")
+	planned := planOf(t, db, "sessions")
+	j := newJournal(db)
+	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}} }
+	var refused *execute.RefusedError
+	if err := runWith(t, j, func(c *execute.Config) { c.Plan = planned }, "sessions"); !errors.As(err, &refused) || refused.Reason != execute.PlanStale {
+		t.Errorf("refused: %v", err)
+	}
+}
