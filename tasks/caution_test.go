@@ -494,3 +494,32 @@ func TestOptionNames(t *testing.T) {
 		}
 	}
 }
+
+// A run warns as it begins while the application's own workflow is started; one that can't know that goes on.
+func TestOtherCleaner(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql   string
+		warns bool
+	}{
+		"started": {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 11)", true},
+		"stopped": {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 20), (8, 'cleanup2', 11)", false},
+		"no name": {"ALTER TABLE XtkWorkflow DROP sInternalName", false},
+		"missing": {"DROP TABLE XtkWorkflow", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(c.sql)
+			for _, change := range []func(*execute.Config){dry, nil} {
+				if j := mustRun(t, db, change, "sessions"); j.said("WARNING", "own workflow cleanup") != c.warns {
+					t.Errorf("the log: %q", j.logs)
+				}
+			}
+		})
+	}
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 11)")
+	db.Hold("LOCK TABLE XtkWorkflow IN ACCESS EXCLUSIVE MODE")
+	mustRun(t, db, nil, "sessions")
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
@@ -40,13 +41,14 @@ var (
 		"For how long the oldest row of a table has been obsolete; 0: none is. Of tables without an index on the date it is an estimate from their last ANALYZE.", []string{"table"}, nil)
 	rowsLeft = prometheus.NewDesc("cleanupd_rows_left",
 		"Obsolete rows that the last run of a task left, on any replica, by reason: refused (with an error), locked (by others), kept (by a trigger or rule), bound (to rows that stay). Dry runs do not count.", []string{"task", "reason"}, nil)
-	tablesLeft  = prometheus.NewDesc("cleanupd_tables_left", "Tables that the last run of a task, on any replica, could not do to their end; rows that stay there are not counted. Dry runs do not count.", []string{"task"}, nil)
-	scrapeError = prometheus.NewDesc("cleanupd_scrape_error", "1 when the database did not tell these metrics within 2 seconds, otherwise 0: runs are all that are the same on every replica, but for tables, the age of rows.", []string{"of"}, nil)
+	tablesLeft   = prometheus.NewDesc("cleanupd_tables_left", "Tables that the last run of a task, on any replica, could not do to their end; rows that stay there are not counted. Dry runs do not count.", []string{"task"}, nil)
+	otherCleaner = prometheus.NewDesc("cleanupd_application_cleanup_started", "Whether the application's own workflow cleanup is started, so that two clean one database: 1 or 0.", nil, nil)
+	scrapeError  = prometheus.NewDesc("cleanupd_scrape_error", "1 when the database did not tell these metrics within 2 seconds, otherwise 0: runs are all that are the same on every replica, but for tables, the age of rows.", []string{"of"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (a *answers) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lastSuccess, activeRuns, scheduled, nextRun, overdue, rowsLeft, tablesLeft, scrapeError} {
+	for _, d := range []*prometheus.Desc{lastSuccess, activeRuns, scheduled, nextRun, overdue, rowsLeft, tablesLeft, otherCleaner, scrapeError} {
 		ch <- d
 	}
 }
@@ -137,6 +139,19 @@ func (a *answers) left(ctx context.Context) error {
 }
 
 func (a *answers) tables(ctx context.Context) error {
+	catalog, err := campaign.LoadCatalog(ctx, a.m.calls)
+	if err != nil {
+		return err
+	}
+	started, err := catalog.OtherCleaner(ctx, a.m.calls)
+	if err != nil {
+		return err
+	}
+	two := 0.0
+	if started {
+		two = 1
+	}
+	a.gauge(otherCleaner, two)
 	rows, err := a.m.calls.Query(ctx, `SELECT t.name, max(r.reference_time) FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
 		WHERE t.state = 'SUCCEEDED' AND NOT r.dry_run GROUP BY t.name`)
 	if err != nil {

@@ -92,3 +92,16 @@ func TestACopyInPlace(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// The application's own workflow that cleans the database, too, is measured.
+func TestTheApplicationsOwnCleanup(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[int]float64{11: 1, 20: 0} {
+		db := database(t)
+		db.Do("INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', $1)", state)
+		m, _, _ := replica(t, db, "a", nil)
+		if n := measured(t, m, "cleanupd_application_cleanup_started", ""); n != want {
+			t.Errorf("in state %d %v is measured", state, n)
+		}
+	}
+}

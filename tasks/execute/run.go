@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -85,6 +86,11 @@ func run(ctx context.Context, c Config, j Journal) error {
 	if err := d.engine.Retry(ctx, "the catalog", func() error { return d.check(ctx) }); err != nil {
 		return err
 	}
+	if len(c.Todo) == len(c.Chosen) && c.Cursor == (purge.Cursor{}) { // it begins
+		if err := d.warnOfOther(ctx); sqlstate.Lost(err) {
+			return err
+		}
+	}
 	for done := range c.Succeeded { // a previous worker may have kept parents
 		d.keepers[done] = !slices.ContainsFunc(c.Todo, func(t plan.Task) bool { return t.Name == done })
 	}
@@ -122,6 +128,20 @@ func run(ctx context.Context, c Config, j Journal) error {
 		}
 	}
 	return failed
+}
+
+// warnOfOther warns if the application cleans the database, too. It fails if that is not known.
+func (d *database) warnOfOther(ctx context.Context) error {
+	tx, err := d.engine.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	started, err := d.given.Catalog.OtherCleaner(ctx, tx)
+	if started {
+		d.log(ctx, severity.Warning, "the application's own workflow cleanup is started, too: stop it, or two clean one database")
+	}
+	return err
 }
 
 // missed is the outcome of a task that requires one which did not succeed; it has no state if the task is to be run.

@@ -1,0 +1,14 @@
+package campaign
+
+import "context"
+
+// OtherCleaner reports whether the application's own cleanup workflow is started: two would clean one database. It is not known, and false, where
+// XtkWorkflow cannot be read.
+func (c *Catalog) OtherCleaner(ctx context.Context, db Querier) (started bool, err error) {
+	t := c.Table("XtkWorkflow")
+	if t == nil || !t.Has("iWorkflowId", "sInternalName", "iState") || !t.CanSelect {
+		return false, nil
+	}
+	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE sInternalName = 'cleanup' AND iState <> 20 AND iWorkflowId <> 0)").Scan(&started)
+	return started, err
+}
