@@ -36,6 +36,7 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_GetSchedule_FullMethodName:          {role: access.Viewer},
 	cleanupv1.CleanupService_SetSchedule_FullMethodName:          {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_ListRemoteDeliveries_FullMethodName: {role: access.Viewer},
+	cleanupv1.CleanupService_ExplainTask_FullMethodName:          {role: access.Viewer},
 	cleanupv1.CleanupService_CreateHold_FullMethodName:           {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_ListHolds_FullMethodName:            {role: access.Admin},
 	cleanupv1.CleanupService_ReleaseHold_FullMethodName:          {role: access.Admin, audited: true},

@@ -72,7 +72,7 @@ func toStatus(ctx context.Context, err error) error {
 		return withDetails(codes.FailedPrecondition, err.Error(), &errdetails.ErrorInfo{Reason: refused.Reason, Domain: domain, Metadata: refused.Metadata})
 	case errors.Is(err, runs.ErrTooManyDryRuns):
 		return status.Error(codes.ResourceExhausted, err.Error())
-	case errors.Is(err, runs.ErrNotFound), errors.Is(err, runs.ErrNoHold):
+	case errors.Is(err, runs.ErrNotFound), errors.Is(err, runs.ErrNoHold), errors.Is(err, runs.ErrNoTask):
 		return status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, userdata.ErrNoVariable), errors.Is(err, userdata.ErrNoReceipt):
 		return status.Error(codes.NotFound, err.Error())

@@ -35,7 +35,10 @@ var (
 func readPaths(description string) (list []path) {
 	var api struct {
 		Paths map[string]map[string]struct {
-			Parameters  []struct{ Name, In string }
+			Parameters []struct {
+				Name, In string
+				Schema   struct{ Pattern string }
+			}
 			RequestBody *struct{}
 			Responses   map[string]struct{ Content map[string]any }
 		}
@@ -44,16 +47,21 @@ func readPaths(description string) (list []path) {
 		panic(err)
 	}
 	for template, methods := range api.Paths {
-		p := path{template, regexp.MustCompile("^" + placeholder.ReplaceAllString(template, "[^/]+") + "$"), map[string]operation{}}
+		p := path{template, nil, map[string]operation{}}
+		pattern := template
 		for method, described := range methods {
 			o := operation{body: described.RequestBody != nil, stream: described.Responses["200"].Content[lines] != nil}
 			for _, parameter := range described.Parameters {
-				if parameter.In == "query" {
+				switch {
+				case parameter.In == "path" && parameter.Schema.Pattern != "": // it may have slashes
+					pattern = strings.ReplaceAll(pattern, "{"+parameter.Name+"}", parameter.Schema.Pattern)
+				case parameter.In == "query":
 					o.query = append(o.query, parameter.Name, strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")))
 				}
 			}
 			p.operations[strings.ToUpper(method)] = o
 		}
+		p.pattern = regexp.MustCompile("^" + placeholder.ReplaceAllString(pattern, "[^/]+") + "$")
 		list = append(list, p)
 	}
 	slices.SortFunc(list, func(a, b path) int { return len(b.template) - len(a.template) })

@@ -242,6 +242,9 @@ func (r Request) Validate() error {
 // ErrNotFound says that there is no such run.
 var ErrNotFound = errors.New("no such run")
 
+// ErrNoTask says that there is no task of a name.
+var ErrNoTask = errors.New("no such task")
+
 // ErrTooManyDryRuns says that two dry runs are active already.
 var ErrTooManyDryRuns = errors.New("two dry runs are active already; wait for one to end")
 

@@ -41,3 +41,27 @@ func (sw *sweep) explain(ctx context.Context) (p explained, err error) {
 	nodes[0].Plan.collect(&p)
 	return p, nil
 }
+
+// Way tells how the rows of a sweep would be found now: by an index, by a key, or by reading the table. It changes and locks nothing.
+func (e *Engine) Way(ctx context.Context, s Sweep) (way string, err error) {
+	if s.Elsewhere {
+		return "key " + s.ByKey, s.Refusal()
+	}
+	err = e.open(ctx, []Sweep{s}, func(sw *sweep) error {
+		t, err := sw.inspect(ctx)
+		if err != nil {
+			return err
+		}
+		index, _, err := sw.choose(ctx, t)
+		if way = "table"; index != "" {
+			way = "index " + index
+		}
+		return err
+	})
+	return way, err
+}
+
+// SQL is the statement on the rows of a sweep, without the part of the table that each batch is for.
+func (s *Sweep) SQL() string {
+	return (&sweep{Sweep: *s}).verb() + " WHERE " + s.Where
+}

@@ -28,19 +28,9 @@ const small = 1024
 // byIndex finds the rows by an index, if the planner would, and deletes them in TID order, so that each block is visited
 // once. done is false if the table has to be swept instead.
 func (sw *sweep) byIndex(ctx context.Context, t tableInfo) (done bool, err error) {
-	if t.blocks <= small {
-		return false, nil
-	}
-	index, guess, err := sw.index(ctx)
+	index, about, err := sw.choose(ctx, t)
 	if err != nil || index == "" {
 		return false, err
-	}
-	about, err := sw.sample(ctx, guess)
-	if err != nil {
-		return false, err
-	}
-	if about.many(t.enough) && 2*about.blocks() > t.blocks {
-		return false, nil
 	}
 	sw.Recorder.ScanMethod("index " + index)
 	// If as many rows are deleted as there were, none has to be looked for elsewhere. They are counted beforehand, since an
@@ -75,6 +65,21 @@ func (sw *sweep) byIndex(ctx context.Context, t tableInfo) (done bool, err error
 			return x.rows <= most, nil
 		}
 	}
+}
+
+// choose is the name of the index by which the rows are to be found, and about where they are; empty: all of the table is to be read.
+func (sw *sweep) choose(ctx context.Context, t tableInfo) (index string, about extent, err error) {
+	if t.blocks <= small {
+		return "", about, nil
+	}
+	index, guess, err := sw.index(ctx)
+	if err != nil || index == "" {
+		return "", about, err
+	}
+	if about, err = sw.sample(ctx, guess); err != nil || about.many(t.enough) && 2*about.blocks() > t.blocks {
+		return "", about, err
+	}
+	return index, about, nil
 }
 
 // index is the name of the index by which the planner would find the rows, and how many it expects; empty: by none.

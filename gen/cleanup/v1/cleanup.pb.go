@@ -3249,6 +3249,243 @@ func (x *ReleaseHoldResponse) GetHold() *Hold {
 	return nil
 }
 
+// ExplainTaskRequest asks what a task would do.
+type ExplainTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the task.
+	Task          string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainTaskRequest) Reset() {
+	*x = ExplainTaskRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainTaskRequest) ProtoMessage() {}
+
+func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
+func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ExplainTaskRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+// ExplainTaskResponse is what a task would do here and now.
+type ExplainTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the task.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// The clock that it would go by.
+	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`
+	// The query for the rows that it begins with, such as the deliveries that go; what belongs to them depends on these. Absent: it has none.
+	Set *ExplainedStatement `protobuf:"bytes,3,opt,name=set,proto3" json:"set,omitempty"`
+	// How many rows these are.
+	SetRows int64 `protobuf:"varint,4,opt,name=set_rows,json=setRows,proto3" json:"set_rows,omitempty"`
+	// What it would do, in order: one statement for each table and step, which each batch does for a part of the table.
+	Statements []*ExplainedStatement `protobuf:"bytes,5,rep,name=statements,proto3" json:"statements,omitempty"`
+	// What it skips, and why, such as a table that is missing; and the GRANTs that it lacks.
+	Skips         []string `protobuf:"bytes,6,rep,name=skips,proto3" json:"skips,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainTaskResponse) Reset() {
+	*x = ExplainTaskResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainTaskResponse) ProtoMessage() {}
+
+func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
+func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ExplainTaskResponse) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *ExplainTaskResponse) GetReferenceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReferenceTime
+	}
+	return nil
+}
+
+func (x *ExplainTaskResponse) GetSet() *ExplainedStatement {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *ExplainTaskResponse) GetSetRows() int64 {
+	if x != nil {
+		return x.SetRows
+	}
+	return 0
+}
+
+func (x *ExplainTaskResponse) GetStatements() []*ExplainedStatement {
+	if x != nil {
+		return x.Statements
+	}
+	return nil
+}
+
+func (x *ExplainTaskResponse) GetSkips() []string {
+	if x != nil {
+		return x.Skips
+	}
+	return nil
+}
+
+// ExplainedStatement is what a task would have the database do.
+type ExplainedStatement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The quoted name of the table, with its schema; of work tables the mask of their names, as in LIKE.
+	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	// What would be done; unspecified for a query.
+	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
+	// Which rows, or why the work tables, in words, with the numbers in.
+	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The statement, without the part of the table that a batch is for; empty for work tables, and for rows that are replaced by their sums.
+	Sql string `protobuf:"bytes,4,opt,name=sql,proto3" json:"sql,omitempty"`
+	// The values of its parameters, $1 and so on: moments in UTC; of many ids the first ten.
+	Parameters []string `protobuf:"bytes,5,rep,name=parameters,proto3" json:"parameters,omitempty"`
+	// How its rows are found, as in TaskProgress.way; empty where nothing has to be found.
+	Way string `protobuf:"bytes,6,opt,name=way,proto3" json:"way,omitempty"`
+	// How many partitions it is done in, one after another; 1 for a table without any. `sql` names the first one.
+	Partitions    int32 `protobuf:"varint,7,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedStatement) Reset() {
+	*x = ExplainedStatement{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedStatement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedStatement) ProtoMessage() {}
+
+func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedStatement.ProtoReflect.Descriptor instead.
+func (*ExplainedStatement) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ExplainedStatement) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *ExplainedStatement) GetAction() PreviewAction {
+	if x != nil {
+		return x.Action
+	}
+	return PreviewAction_PREVIEW_ACTION_UNSPECIFIED
+}
+
+func (x *ExplainedStatement) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *ExplainedStatement) GetSql() string {
+	if x != nil {
+		return x.Sql
+	}
+	return ""
+}
+
+func (x *ExplainedStatement) GetParameters() []string {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
+}
+
+func (x *ExplainedStatement) GetWay() string {
+	if x != nil {
+		return x.Way
+	}
+	return ""
+}
+
+func (x *ExplainedStatement) GetPartitions() int32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
 var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
@@ -3482,7 +3719,30 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x12ReleaseHoldRequest\x12\x17\n" +
 	"\ahold_id\x18\x01 \x01(\tR\x06holdId\";\n" +
 	"\x13ReleaseHoldResponse\x12$\n" +
-	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold*\x9a\x01\n" +
+	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\"(\n" +
+	"\x12ExplainTaskRequest\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\"\x8f\x02\n" +
+	"\x13ExplainTaskResponse\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12A\n" +
+	"\x0ereference_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\rreferenceTime\x120\n" +
+	"\x03set\x18\x03 \x01(\v2\x1e.cleanup.v1.ExplainedStatementR\x03set\x12\x19\n" +
+	"\bset_rows\x18\x04 \x01(\x03R\asetRows\x12>\n" +
+	"\n" +
+	"statements\x18\x05 \x03(\v2\x1e.cleanup.v1.ExplainedStatementR\n" +
+	"statements\x12\x14\n" +
+	"\x05skips\x18\x06 \x03(\tR\x05skips\"\xd5\x01\n" +
+	"\x12ExplainedStatement\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
+	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x10\n" +
+	"\x03sql\x18\x04 \x01(\tR\x03sql\x12\x1e\n" +
+	"\n" +
+	"parameters\x18\x05 \x03(\tR\n" +
+	"parameters\x12\x10\n" +
+	"\x03way\x18\x06 \x01(\tR\x03way\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\a \x01(\x05R\n" +
+	"partitions*\x9a\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n" +
@@ -3512,7 +3772,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xd0\b\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xa0\t\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -3527,7 +3787,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"SetOptions\x12\x1d.cleanup.v1.SetOptionsRequest\x1a\x1e.cleanup.v1.SetOptionsResponse\x12N\n" +
 	"\vGetSchedule\x12\x1e.cleanup.v1.GetScheduleRequest\x1a\x1f.cleanup.v1.GetScheduleResponse\x12N\n" +
 	"\vSetSchedule\x12\x1e.cleanup.v1.SetScheduleRequest\x1a\x1f.cleanup.v1.SetScheduleResponse\x12i\n" +
-	"\x14ListRemoteDeliveries\x12'.cleanup.v1.ListRemoteDeliveriesRequest\x1a(.cleanup.v1.ListRemoteDeliveriesResponse\x12K\n" +
+	"\x14ListRemoteDeliveries\x12'.cleanup.v1.ListRemoteDeliveriesRequest\x1a(.cleanup.v1.ListRemoteDeliveriesResponse\x12N\n" +
+	"\vExplainTask\x12\x1e.cleanup.v1.ExplainTaskRequest\x1a\x1f.cleanup.v1.ExplainTaskResponse\x12K\n" +
 	"\n" +
 	"CreateHold\x12\x1d.cleanup.v1.CreateHoldRequest\x1a\x1e.cleanup.v1.CreateHoldResponse\x12H\n" +
 	"\tListHolds\x12\x1c.cleanup.v1.ListHoldsRequest\x1a\x1d.cleanup.v1.ListHoldsResponse\x12N\n" +
@@ -3546,7 +3807,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
@@ -3594,33 +3855,36 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*ListHoldsResponse)(nil),            // 43: cleanup.v1.ListHoldsResponse
 	(*ReleaseHoldRequest)(nil),           // 44: cleanup.v1.ReleaseHoldRequest
 	(*ReleaseHoldResponse)(nil),          // 45: cleanup.v1.ReleaseHoldResponse
-	nil,                                  // 46: cleanup.v1.TaskResult.MetadataEntry
-	(*timestamppb.Timestamp)(nil),        // 47: google.protobuf.Timestamp
-	(*Options)(nil),                      // 48: cleanup.v1.Options
-	(*durationpb.Duration)(nil),          // 49: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 50: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 51: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 52: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 53: cleanup.v1.Hold
+	(*ExplainTaskRequest)(nil),           // 46: cleanup.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil),          // 47: cleanup.v1.ExplainTaskResponse
+	(*ExplainedStatement)(nil),           // 48: cleanup.v1.ExplainedStatement
+	nil,                                  // 49: cleanup.v1.TaskResult.MetadataEntry
+	(*timestamppb.Timestamp)(nil),        // 50: google.protobuf.Timestamp
+	(*Options)(nil),                      // 51: cleanup.v1.Options
+	(*durationpb.Duration)(nil),          // 52: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 53: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 54: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 55: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 56: cleanup.v1.Hold
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	47, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	47, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	47, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	47, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	50, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	50, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	50, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	50, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	6,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	48, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	51, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
 	1,  // 7: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	47, // 8: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	47, // 9: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	50, // 8: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	50, // 9: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
 	8,  // 10: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
 	7,  // 11: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	46, // 12: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	49, // 12: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
 	3,  // 13: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	47, // 14: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
-	47, // 15: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
-	47, // 16: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	50, // 14: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
+	50, // 15: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
+	50, // 16: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	10, // 17: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
 	11, // 18: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
 	12, // 19: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
@@ -3631,8 +3895,8 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	6,  // 24: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,  // 25: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
 	5,  // 26: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	49, // 27: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	48, // 28: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	52, // 27: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	51, // 28: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
 	9,  // 29: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
 	9,  // 30: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
 	5,  // 31: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
@@ -3640,58 +3904,64 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	5,  // 33: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
 	5,  // 34: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
 	16, // 35: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	48, // 36: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	48, // 37: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	50, // 38: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	51, // 39: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	48, // 40: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	50, // 41: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	48, // 42: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	48, // 43: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	50, // 44: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	51, // 45: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	52, // 46: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	52, // 47: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	52, // 48: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	51, // 36: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	51, // 37: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	53, // 38: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	54, // 39: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	51, // 40: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	53, // 41: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	51, // 42: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	51, // 43: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	53, // 44: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	54, // 45: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	55, // 46: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	55, // 47: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	55, // 48: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
 	39, // 49: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	47, // 50: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	53, // 51: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	53, // 52: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	53, // 53: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	53, // 54: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	17, // 55: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	19, // 56: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	21, // 57: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	23, // 58: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	25, // 59: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	27, // 60: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	29, // 61: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	31, // 62: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	33, // 63: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	35, // 64: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	37, // 65: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	40, // 66: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	42, // 67: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	44, // 68: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	18, // 69: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	20, // 70: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	22, // 71: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	24, // 72: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	26, // 73: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	28, // 74: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	30, // 75: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	32, // 76: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	34, // 77: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	36, // 78: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	38, // 79: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	41, // 80: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	43, // 81: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	45, // 82: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	69, // [69:83] is the sub-list for method output_type
-	55, // [55:69] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	50, // 50: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	56, // 51: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	56, // 52: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	56, // 53: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	56, // 54: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	50, // 55: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	48, // 56: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
+	48, // 57: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	3,  // 58: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	17, // 59: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	19, // 60: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	21, // 61: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	23, // 62: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	25, // 63: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	27, // 64: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	29, // 65: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	31, // 66: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	33, // 67: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	35, // 68: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	37, // 69: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	46, // 70: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	40, // 71: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	42, // 72: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	44, // 73: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	18, // 74: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	20, // 75: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	22, // 76: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	24, // 77: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	26, // 78: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	28, // 79: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	30, // 80: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	32, // 81: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	34, // 82: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	36, // 83: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	38, // 84: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	47, // 85: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	41, // 86: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	43, // 87: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	45, // 88: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	74, // [74:89] is the sub-list for method output_type
+	59, // [59:74] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -3721,7 +3991,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	CleanupService_GetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/GetSchedule"
 	CleanupService_SetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/SetSchedule"
 	CleanupService_ListRemoteDeliveries_FullMethodName = "/cleanup.v1.CleanupService/ListRemoteDeliveries"
+	CleanupService_ExplainTask_FullMethodName          = "/cleanup.v1.CleanupService/ExplainTask"
 	CleanupService_CreateHold_FullMethodName           = "/cleanup.v1.CleanupService/CreateHold"
 	CleanupService_ListHolds_FullMethodName            = "/cleanup.v1.CleanupService/ListHolds"
 	CleanupService_ReleaseHold_FullMethodName          = "/cleanup.v1.CleanupService/ReleaseHold"
@@ -88,6 +89,11 @@ type CleanupServiceClient interface {
 	// ListRemoteDeliveries returns the deliveries that stay on mid-sourcing servers, since no database was configured for these when
 	// the deliveries were deleted here; by account, then by their ids there. An entry goes once its delivery is gone there.
 	ListRemoteDeliveries(ctx context.Context, in *ListRemoteDeliveriesRequest, opts ...grpc.CallOption) (*ListRemoteDeliveriesResponse, error)
+	// ExplainTask tells what a task would do here and now: its statements, by which clock, how rows are found, and what it skips and why. It changes
+	// and locks nothing. What the tasks before it would change is not taken into account.
+	//
+	// NOT_FOUND for an unknown task.
+	ExplainTask(ctx context.Context, in *ExplainTaskRequest, opts ...grpc.CallOption) (*ExplainTaskResponse, error)
 	// CreateHold keeps rows and tables, whatever the rules say, until the hold is released or expires. It answers when all batches have ended that
 	// may have begun before; if a call ends while it waits for these, the hold is in force nevertheless.
 	//
@@ -237,6 +243,16 @@ func (c *cleanupServiceClient) ListRemoteDeliveries(ctx context.Context, in *Lis
 	return out, nil
 }
 
+func (c *cleanupServiceClient) ExplainTask(ctx context.Context, in *ExplainTaskRequest, opts ...grpc.CallOption) (*ExplainTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainTaskResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ExplainTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *cleanupServiceClient) CreateHold(ctx context.Context, in *CreateHoldRequest, opts ...grpc.CallOption) (*CreateHoldResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateHoldResponse)
@@ -320,6 +336,11 @@ type CleanupServiceServer interface {
 	// ListRemoteDeliveries returns the deliveries that stay on mid-sourcing servers, since no database was configured for these when
 	// the deliveries were deleted here; by account, then by their ids there. An entry goes once its delivery is gone there.
 	ListRemoteDeliveries(context.Context, *ListRemoteDeliveriesRequest) (*ListRemoteDeliveriesResponse, error)
+	// ExplainTask tells what a task would do here and now: its statements, by which clock, how rows are found, and what it skips and why. It changes
+	// and locks nothing. What the tasks before it would change is not taken into account.
+	//
+	// NOT_FOUND for an unknown task.
+	ExplainTask(context.Context, *ExplainTaskRequest) (*ExplainTaskResponse, error)
 	// CreateHold keeps rows and tables, whatever the rules say, until the hold is released or expires. It answers when all batches have ended that
 	// may have begun before; if a call ends while it waits for these, the hold is in force nevertheless.
 	//
@@ -373,6 +394,9 @@ func (UnimplementedCleanupServiceServer) SetSchedule(context.Context, *SetSchedu
 }
 func (UnimplementedCleanupServiceServer) ListRemoteDeliveries(context.Context, *ListRemoteDeliveriesRequest) (*ListRemoteDeliveriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRemoteDeliveries not implemented")
+}
+func (UnimplementedCleanupServiceServer) ExplainTask(context.Context, *ExplainTaskRequest) (*ExplainTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainTask not implemented")
 }
 func (UnimplementedCleanupServiceServer) CreateHold(context.Context, *CreateHoldRequest) (*CreateHoldResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateHold not implemented")
@@ -588,6 +612,24 @@ func _CleanupService_ListRemoteDeliveries_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_ExplainTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ExplainTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ExplainTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ExplainTask(ctx, req.(*ExplainTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CleanupService_CreateHold_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateHoldRequest)
 	if err := dec(in); err != nil {
@@ -684,6 +726,10 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListRemoteDeliveries",
 			Handler:    _CleanupService_ListRemoteDeliveries_Handler,
+		},
+		{
+			MethodName: "ExplainTask",
+			Handler:    _CleanupService_ExplainTask_Handler,
 		},
 		{
 			MethodName: "CreateHold",

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// What a task would do is shown; a name that is none, or missing, is a mistake.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("DROP TABLE NmsSimulation")
+	r := serve(t, "--database-url", db.URL())
+	for task, says := range map[string][]string{
+		"sessions":          {"sessions, by the clock 2", "\ndelete \"public\".\"xtksessioninfo\": tsExpiration before ", "\n  DELETE FROM ONLY ", "\n  $1 = 2", "\n  found by table\n"},
+		"deliveries":        {"It begins with 0 rows of \"public\".\"nmsdelivery\": ", "\n  SELECT r.iDeliveryId FROM ", "\nupdate \"public\".\"nmsdelivery\""},
+		"work-tables":       {"\ndrop wkdlv\\_%: the id in the name is that of no row of nmsdelivery"},
+		"simulation-tables": {"\nSkipped:\n  table NmsSimulation is missing"},
+	} {
+		code, out, errs := cleanupd(t, "explain", task, "--server", r.grpc)
+		for _, part := range says {
+			if code != 0 || errs != "" || !strings.Contains(out, part) {
+				t.Errorf("%s: %d %s %s\nwithout %q", task, code, out, errs, part)
+			}
+		}
+	}
+	if code, out, _ := cleanupd(t, "explain", "sessions", "-o", "json", "--server", r.grpc); code != 0 || !strings.Contains(out, `"statements"`) {
+		t.Errorf("%d %s", code, out)
+	}
+	if code, _, errs := cleanupd(t, "explain", "no-such", "--server", r.grpc); code == 0 || !strings.Contains(errs, "no such task") {
+		t.Errorf("%d %s", code, errs)
+	}
+	if code, _, errs := cleanupd(t, "explain", "--server", r.grpc); code != 2 || !strings.Contains(errs, "the name of one task") {
+		t.Errorf("%d %s", code, errs)
+	}
+}

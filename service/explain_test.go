@@ -1,0 +1,83 @@
+package service_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// Every task is explained: its statements are those that the server takes, with the cutoffs in force; of holds it tells that there are some.
+func TestExplainTask(t *testing.T) {
+	t.Parallel()
+	db := filled(t)
+	s := serve(t, db, false)
+	db.Do("DROP TABLE NmsVisitor; DELETE FROM XtkOption WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'")
+	explain := func(task string) *cleanupv1.ExplainTaskResponse {
+		t.Helper()
+		out, err := s.ExplainTask(t.Context(), &cleanupv1.ExplainTaskRequest{Task: task})
+		if err != nil {
+			t.Fatalf("%s: %v", task, err)
+		}
+		return out
+	}
+	for _, what := range tasks.Pipeline {
+		out := explain(what.Name)
+		if out.GetTask() != what.Name || time.Since(out.GetReferenceTime().AsTime()).Abs() > time.Hour {
+			t.Errorf("%v", out)
+		}
+		statements := out.GetStatements()
+		if out.GetSet() != nil {
+			statements = append(slices.Clone(statements), out.GetSet())
+		}
+		for _, told := range statements {
+			if told.GetSql() == "" {
+				if told.GetAction() != cleanupv1.PreviewAction_PREVIEW_ACTION_DROP && what.Coalesce == nil {
+					t.Errorf("%s: %v", what.Name, told)
+				}
+				continue
+			}
+			db.Do("PREPARE told AS " + told.GetSql() + "; DEALLOCATE told")
+			if told.GetRule() == "" || told.GetTable() == "" || told != out.GetSet() && told.GetWay() == "" {
+				t.Errorf("%s: %v", what.Name, told)
+			}
+		}
+	}
+	logs := explain("delivery-logs")
+	cutoff := logs.GetReferenceTime().AsTime().AddDate(0, 0, -180).Format(time.RFC3339)
+	if len(logs.GetStatements()) == 0 || !slices.Contains(logs.GetStatements()[0].GetParameters(), cutoff) || !strings.Contains(logs.GetStatements()[0].GetRule(), "180 days") {
+		t.Errorf("the cutoff is not %s: %v", cutoff, logs)
+	}
+	if visitors := explain("visitors"); len(visitors.GetStatements()) != 0 || !strings.Contains(strings.Join(visitors.GetSkips(), "\n"), "NmsVisitor is missing") {
+		t.Errorf("%v", visitors)
+	}
+	deliveries := explain("deliveries")
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"deliveries"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range dry.GetResults()[1].GetPreview() {
+		if p.GetTable() == `"public"."nmsdelivery"` && p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE && p.GetRows() != deliveries.GetSetRows() {
+			t.Errorf("the set has %d rows, %d would go", deliveries.GetSetRows(), p.GetRows())
+		}
+	}
+	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{987654321}}}, Reason: "a secret"}}); err != nil {
+		t.Fatal(err)
+	}
+	if held := explain("delivery-logs").String(); !strings.Contains(held, "something is held") || strings.Contains(held, "987654321") {
+		t.Errorf("what is held is told to anyone, or nothing is: %s", held)
+	}
+	_, err = s.ExplainTask(t.Context(), &cleanupv1.ExplainTaskRequest{Task: "policy/none"})
+	wantCode(t, err, codes.NotFound)
+	if got := s.call(t, "GET", "/v1/tasks/policy/none:explain", ""); got.code != 404 {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	if got := s.call(t, "GET", "/v1/tasks/sessions:explain", ""); got.code != 200 || !strings.Contains(got.body, `"sql":"DELETE FROM ONLY`) || !strings.Contains(got.body, `"way":"table"`) {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+}

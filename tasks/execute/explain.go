@@ -1,0 +1,156 @@
+package execute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Statement is what a task would have the database do.
+type Statement struct {
+	// Table is its quoted name with the schema; of work tables the mask of their names.
+	Table string
+	// Action is empty for a query.
+	Action Action
+	// Rule says in words which rows, or why tables go.
+	Rule string
+	// SQL is the statement, without the part of the table that each batch is for, with the values of its parameters, in words where there are
+	// many; empty for work tables, and for rows that are replaced by their sums.
+	SQL        string
+	Parameters []string
+	// Way is how the rows are found.
+	Way string
+	// Partitions is how many partitions it is done in, one after another; the SQL names the first one.
+	Partitions int
+}
+
+// Explanation is what a task would do here and now.
+type Explanation struct {
+	// Now is the clock that it would go by.
+	Now time.Time
+	// Set is the query for the rows that it begins with, of which there are Rows; nil: it has none.
+	Set  *Statement
+	Rows int64
+	// Statements are in order.
+	Statements []Statement
+	// Skips say what is not done, and why, and which rights are missing.
+	Skips []string
+}
+
+// Explain tells what a task would do here and now. It changes and locks nothing. That something is held is told, and not what: whoever may ask for
+// a statement may not see the holds.
+func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err error) {
+	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
+		return e, err
+	}
+	d := &database{Config: c, engine: purge.New(purge.Engine{Pool: c.Pool, Settings: c.Settings})}
+	if d.given, err = survey(ctx, c); err != nil {
+		return e, err
+	}
+	d.given.Record = func(query string) string { return query } // what accompanies the rows is not told
+	if len(c.Holds.Names) > 0 {
+		e.Skips = append(e.Skips, "something is held: it stays, whatever the statements say")
+		d.given.Holds = plan.Holds{}
+	}
+	t := &task{database: d, lookups: map[plan.Lookup]any{}, excepted: map[string][]int64{}}
+	if t.plan, err = plan.Compile(what, d.given); err != nil {
+		return e, err
+	}
+	e.Now = c.Now
+	for _, n := range t.plan.Notes {
+		e.Skips = append(e.Skips, n.Text)
+	}
+	for _, grant := range t.plan.Rights {
+		e.Skips = append(e.Skips, "the task fails before it deletes anything; let an owner of the tables run: "+grant)
+	}
+	if t.plan.Rights != nil {
+		return e, nil
+	}
+	ids, err := t.loadParents(ctx, t.plan.Parents)
+	if err != nil {
+		return e, err
+	}
+	if p := t.plan.Parents; p != nil {
+		e.Set = &Statement{Table: p.Table.Quoted(), Rule: p.Rule, SQL: fmt.Sprintf("SELECT r.%[1]s FROM %[2]s AS r WHERE %[3]s AND r.%[1]s <> 0", p.Key, p.From, p.Where), Parameters: shown(p.Args)}
+		e.Rows = int64(len(ids))
+	}
+	if e.Statements, err = t.statements(ctx, ids); err != nil {
+		return e, err
+	}
+	if sums := what.Coalesce; sums != nil && d.given.Catalog.Table(sums.Table) != nil {
+		e.Statements = append(e.Statements, Statement{Table: d.given.Catalog.Table(sums.Table).Quoted(), Action: Delete, Rule: sums.Date + " since the last time: replaced by their sums", Partitions: 1})
+	}
+	for _, kind := range t.plan.Drops {
+		e.Statements = append(e.Statements, Statement{Table: maskOf(kind.Prefix), Action: Drop, Rule: ruleOfDrop(kind)})
+	}
+	return e, nil
+}
+
+// statements are those of the task's jobs, one for all partitions of a table.
+func (t *task) statements(ctx context.Context, ids []int64) (all []Statement, err error) {
+	last := -1
+	for i, j := range t.plan.Jobs {
+		if last >= 0 && t.plan.Jobs[last].Step == j.Step && t.plan.Jobs[last].Table == j.Table {
+			all[len(all)-1].Partitions++
+			continue
+		}
+		last = i
+		action := Delete
+		if j.Set != nil {
+			action = Update
+		}
+		told := Statement{Table: j.Table.Quoted(), Action: action, Rule: ruleOf(j, t.plan.Parents), SQL: j.SQL(), Partitions: 1}
+		s, err := t.bind(ctx, &j, ids[:min(len(ids), parentsAtOnce)])
+		if err != nil {
+			return nil, err
+		}
+		told.Parameters = append(shown(s.Args), shown(s.SetArgs)...)
+		told.Way, err = t.engine.Way(ctx, s)
+		var refusal *purge.RefusedError
+		switch {
+		case errors.As(err, &refusal):
+			told.Way = "not at all: " + refusal.Reason
+		case vanished(err), sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled):
+			told.Way = "not known: the table is locked, or gone"
+		case err != nil:
+			return nil, err
+		}
+		all = append(all, told)
+	}
+	return all, nil
+}
+
+// fewShown is how many ids are shown of a parameter.
+const fewShown = 10
+
+// shown are the values of parameters.
+func shown(args []any) (values []string) {
+	for _, a := range args {
+		switch a := a.(type) {
+		case time.Time:
+			values = append(values, a.UTC().Format(time.RFC3339))
+		case []int64:
+			text := fmt.Sprint(a[:min(len(a), fewShown)])
+			if more := len(a) - fewShown; more > 0 {
+				text += fmt.Sprintf(" and %d more", more)
+			}
+			values = append(values, text)
+		case *time.Time:
+			if a == nil {
+				values = append(values, "NULL")
+			} else {
+				values = append(values, a.UTC().Format(time.RFC3339))
+			}
+		default:
+			values = append(values, fmt.Sprint(a))
+		}
+	}
+	return values
+}
