@@ -167,7 +167,7 @@ func newExportHolds(server *target, output *format) *cobra.Command {
 	return &cobra.Command{
 		Use:     "export",
 		Short:   "Print all holds, also those that have ended, one a line in JSON, the oldest first",
-		Example: "  cleanupd holds export >holds.json",
+		Example: "  cleanupd holds export",
 		Args:    noArguments,
 		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			out, err := holds(cmd, client, mostExported, true)
