@@ -506,6 +506,7 @@ func TestOtherCleaner(t *testing.T) {
 		"stopped": {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 20), (8, 'cleanup2', 11)", false},
 		"no name": {"ALTER TABLE XtkWorkflow DROP sInternalName", false},
 		"missing": {"DROP TABLE XtkWorkflow", false},
+		"hidden":  {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 11); REVOKE ALL ON XtkWorkflow FROM CURRENT_USER; GRANT SELECT (iWorkflowId, iState) ON XtkWorkflow TO CURRENT_USER", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

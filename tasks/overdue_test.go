@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
@@ -31,7 +32,11 @@ func TestOverdue(t *testing.T) {
 	cleaned := map[string]time.Time{"expired-events": time.Now().Add(-time.Hour)}
 	ask := func() map[string]time.Duration {
 		t.Helper()
-		ages, err := execute.Overdue(t.Context(), db.Pool, tasks.Pipeline, map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}}, cleaned)
+		catalog, err := campaign.LoadCatalog(t.Context(), db.Pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ages, err := execute.Overdue(t.Context(), db.Pool, catalog, tasks.Pipeline, map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}}, cleaned)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -143,15 +143,6 @@ func (a *answers) tables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	started, err := catalog.OtherCleaner(ctx, a.m.calls)
-	if err != nil {
-		return err
-	}
-	two := 0.0
-	if started {
-		two = 1
-	}
-	a.gauge(otherCleaner, two)
 	rows, err := a.m.calls.Query(ctx, `SELECT t.name, max(r.reference_time) FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
 		WHERE t.state = 'SUCCEEDED' AND NOT r.dry_run GROUP BY t.name`)
 	if err != nil {
@@ -165,12 +156,21 @@ func (a *answers) tables(ctx context.Context) error {
 	if _, err := pgx.ForEachRow(rows, []any{&task, &at}, func() error { cleaned[task] = at; return nil }); err != nil {
 		return err
 	}
-	ages, err := execute.Overdue(ctx, a.m.calls, tasks.Pipeline, a.m.include, cleaned)
+	ages, err := execute.Overdue(ctx, a.m.calls, catalog, tasks.Pipeline, a.m.include, cleaned)
 	if err != nil {
 		return err
 	}
 	for table, age := range ages {
 		a.gauge(overdue, age.Seconds(), table)
 	}
+	started, err := catalog.OtherCleaner(ctx, a.m.calls)
+	if err != nil {
+		return err
+	}
+	two := 0.0
+	if started {
+		two = 1
+	}
+	a.gauge(otherCleaner, two)
 	return nil
 }

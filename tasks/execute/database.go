@@ -67,11 +67,11 @@ func (d *database) look(ctx context.Context) (err error) {
 	if d.Holds, err = d.journal.Holds(ctx); err != nil {
 		return fmt.Errorf("read the holds: %w", err)
 	}
-	given, err := survey(ctx, d.Config)
+	now, err := survey(ctx, d.Config)
 	if err != nil {
 		return err
 	}
-	d.given = given
+	d.given = now
 	d.given.Record = d.journal.Record
 	d.engine.FlushStats = d.given.Catalog.Version >= 150_000
 	d.plans, d.looked = map[string]*plan.Plan{}, time.Now()
@@ -79,12 +79,18 @@ func (d *database) look(ctx context.Context) (err error) {
 }
 
 // survey reads what plans are compiled for.
-func survey(ctx context.Context, c Config) (g plan.Given, err error) {
-	g = plan.Given{Now: c.Now, DryRun: c.DryRun, Holds: c.Holds, Pipeline: c.Pipeline, RelatedListTables: c.RelatedListTables, Include: c.Include}
-	if g.Catalog, err = campaign.LoadCatalog(ctx, c.Pool); err != nil {
-		return g, err
+func survey(ctx context.Context, c Config) (plan.Given, error) {
+	catalog, err := campaign.LoadCatalog(ctx, c.Pool)
+	if err != nil {
+		return plan.Given{}, err
 	}
-	if g.Options, err = campaign.ReadOptions(ctx, c.Pool, g.Catalog); err == nil && c.WhatIf != nil {
+	return given(ctx, c, catalog)
+}
+
+// given is what plans are compiled for in a database whose catalog is known.
+func given(ctx context.Context, c Config, catalog *campaign.Catalog) (g plan.Given, err error) {
+	g = plan.Given{Catalog: catalog, Now: c.Now, DryRun: c.DryRun, Holds: c.Holds, Pipeline: c.Pipeline, RelatedListTables: c.RelatedListTables, Include: c.Include}
+	if g.Options, err = campaign.ReadOptions(ctx, c.Pool, catalog); err == nil && c.WhatIf != nil {
 		g.Options = g.Options.With(c.WhatIf)
 	}
 	return g, err

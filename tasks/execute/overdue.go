@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
@@ -23,12 +24,12 @@ type aged struct {
 // Overdue returns how long the oldest row of each table has been obsolete, by the tables' stored names; 0: none is. It covers
 // the tables whose rule is a date alone, if an index or the planner's statistics have it. cleaned is the clock of the last run
 // in which a task succeeded, by the task's name: statistics may be older than that. include is as in Config.
-func Overdue(ctx context.Context, pool *pgxpool.Pool, pipeline []plan.Task, include map[string][]string, cleaned map[string]time.Time) (map[string]time.Duration, error) {
+func Overdue(ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, pipeline []plan.Task, include map[string][]string, cleaned map[string]time.Time) (map[string]time.Duration, error) {
 	c := Config{Pool: pool, DryRun: true, Include: include}
 	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return nil, err
 	}
-	g, err := survey(ctx, c)
+	g, err := given(ctx, c, catalog)
 	if err != nil {
 		return nil, err
 	}
