@@ -124,14 +124,13 @@ func heldTable(ctx context.Context, db campaign.Querier, c *campaign.Catalog, na
 
 // leafNamed is the OID of a partition, which may be in any schema; 0: there is none.
 func leafNamed(c *campaign.Catalog, name string) (oid uint32) {
-	c.Tables(func(t *campaign.Table) bool {
+	for _, t := range c.Tables(func(*campaign.Table) bool { return true }) {
 		for _, leaf := range t.Leaves {
 			if leaf.Name == name {
 				oid = leaf.OID
 			}
 		}
-		return false
-	})
+	}
 	return oid
 }
 

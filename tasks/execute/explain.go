@@ -59,10 +59,11 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 		e.Skips = append(e.Skips, "something is held: it stays, whatever the statements say")
 		d.given.Holds = plan.Holds{}
 	}
-	t := &task{database: d, lookups: map[plan.Lookup]any{}, excepted: map[string][]int64{}}
-	if t.plan, err = plan.Compile(what, d.given); err != nil {
+	compiled, err := plan.Compile(what, d.given)
+	if err != nil {
 		return e, err
 	}
+	t := d.other(compiled)
 	e.Now = c.Now
 	for _, n := range t.plan.Notes {
 		e.Skips = append(e.Skips, n.Text)
@@ -78,7 +79,7 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 		return e, err
 	}
 	if p := t.plan.Parents; p != nil {
-		e.Set = &Statement{Table: p.Table.Quoted(), Rule: p.Rule, SQL: fmt.Sprintf("SELECT r.%[1]s FROM %[2]s AS r WHERE %[3]s AND r.%[1]s <> 0", p.Key, p.From, p.Where), Parameters: shown(p.Args)}
+		e.Set = &Statement{Table: p.Table.Quoted(), Rule: p.Rule, SQL: "SELECT r." + p.Key + p.Rows(), Parameters: shown(p.Args)}
 		e.Rows = int64(len(ids))
 	}
 	if e.Statements, err = t.statements(ctx, ids); err != nil {

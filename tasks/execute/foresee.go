@@ -46,9 +46,9 @@ func (p *preview) foresee(t *task, ids []int64) {
 	p.worked[t.plan.Task.Name], p.sets[t.plan.Task.Name] = ids, without(ids, t.heldBack)
 }
 
-// other is another task of the dry run, in the place of this one.
-func (t *task) other(p *plan.Plan) *task {
-	return &task{database: t.database, plan: p, lookups: map[plan.Lookup]any{}, excepted: map[string][]int64{}}
+// other is a task that is not at work, but for what it would do.
+func (d *database) other(p *plan.Plan) *task {
+	return &task{database: d, plan: p, lookups: map[plan.Lookup]any{}, excepted: map[string][]int64{}}
 }
 
 // claimed is a job of the dry run, and what it will take of its table.

@@ -112,7 +112,7 @@ func (t *task) countHeldBy(ctx context.Context, j plan.Job, ids []int64) error {
 
 // butHeld are the work tables of a kind that are not held.
 func (t *task) butHeld(ctx context.Context, d plan.Drop, tables []campaign.WorkTable) []campaign.WorkTable {
-	rest := slices.DeleteFunc(slices.Clone(tables), d.Held)
+	rest := slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return t.Holds.WorkTable(w, d.WorkTables.Owner) })
 	if n := len(tables) - len(rest); n > 0 {
 		t.log(ctx, severity.Info, fmt.Sprintf("%d tables %s stay: they, or what they belong to, are held", n, maskOf(d.Prefix)))
 	}

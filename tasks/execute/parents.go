@@ -21,7 +21,7 @@ func (t *task) loadParents(ctx context.Context, p *plan.Parents) ([]int64, error
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.Pool.Query(ctx, fmt.Sprintf("SELECT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s AND r.%[1]s <> 0 ORDER BY 1", p.Key, p.From, p.Where), args...)
+	rows, err := t.Pool.Query(ctx, "SELECT r."+p.Key+"::bigint"+p.Rows()+" ORDER BY 1", args...)
 	if err == nil {
 		var ids []int64
 		if ids, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err == nil {

@@ -22,7 +22,6 @@ func drop(p *Plan, kind WorkTables, g Given) {
 	if !(&compiler{Given: g, plan: p, table: d.Owner}).there(kind.InUse, owner) {
 		return
 	}
-	d.Held = func(w campaign.WorkTable) bool { return g.Holds.WorkTable(w, kind.Owner) }
 	d.Rule = Rules{kind.InUse}.words(g)
 	d.InUse, d.Owned = idsOf(p, g, d.Owner, kind.Key, kind.InUse), anyOf(p, g, d.Owner)
 	if kind.Lists {

@@ -61,6 +61,11 @@ type Parents struct {
 	Rule, Date string
 }
 
+// Rows is the FROM and WHERE of a query for the rows.
+func (p *Parents) Rows() string {
+	return fmt.Sprintf(" FROM %s AS r WHERE %s AND r.%s <> 0", p.From, p.Where, p.Key)
+}
+
 // Query is SQL with its parameters after the first one, of which some may be known only when it is run.
 type Query struct {
 	SQL  string
@@ -127,8 +132,6 @@ type Drop struct {
 	// for whether there is any list.
 	Groups          *campaign.Table
 	OfLists, Listed Query
-	// Held reports whether a table of the kind stays since it, or its owner, is held.
-	Held func(w campaign.WorkTable) bool
 }
 
 // Note is a message for people.
