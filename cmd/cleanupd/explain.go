@@ -21,12 +21,7 @@ func newExplain() *cobra.Command {
 		Long: "Show what a task would do here and now: the SQL with its parameters, how rows are found, and what is skipped and\n" +
 			"why. Nothing is changed or locked. What the tasks before it would change is not taken into account: run --dry-run does.",
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("%s takes the name of one task, as in cleanupd tasks; see %[1]s --help", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:    one("the name of one task, as in cleanupd tasks"),
 		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 			out, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
 			if err != nil {

@@ -152,7 +152,7 @@ func newReleaseHold(server *target, output *format) *cobra.Command {
 		Use:     "release HOLD_ID",
 		Short:   "End a hold: the next run takes what is due",
 		Example: "  cleanupd holds release 01a20609-283b-755d-90ec-99cde01f104d",
-		Args:    oneID("a hold, as in cleanupd holds"),
+		Args:    one("the id of a hold, as in cleanupd holds"),
 		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 			out, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
 			if err != nil {

@@ -43,7 +43,7 @@ func newReceipt(server *target) *cobra.Command {
 		Use:     "receipt RECEIPT",
 		Short:   "Show the receipt of an erasure, or write it as a page for the person's file",
 		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
-		Args:    oneID("a receipt, as in cleanupd userdata receipts"),
+		Args:    one("the id of a receipt, as in cleanupd userdata receipts"),
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			answer, err := cleanupv1.NewUserDataServiceClient(conn).GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
 			if err != nil {
@@ -106,7 +106,7 @@ func newVerify(server *target) *cobra.Command {
 			if len(args) == 2 {
 				return nil
 			}
-			return oneID("a receipt, as in cleanupd userdata receipts")(cmd, args)
+			return one("the id of a receipt, as in cleanupd userdata receipts")(cmd, args)
 		},
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
 			req.ReceiptId = args[0]

@@ -52,7 +52,7 @@ func newRuns() *cobra.Command {
 			Use:     "watch ID",
 			Short:   "Show a run's progress from its beginning to its end",
 			Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
-			Args:    oneID("one run"),
+			Args:    one("the id of one run"),
 			RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 				stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
 				if err != nil {
@@ -65,7 +65,7 @@ func newRuns() *cobra.Command {
 			Use:     "cancel ID",
 			Short:   "Stop a run after its current batch",
 			Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
-			Args:    oneID("one run"),
+			Args:    one("the id of one run"),
 			RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 				out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
 				if err != nil {
@@ -86,11 +86,11 @@ func newRuns() *cobra.Command {
 	return cmd
 }
 
-// oneID accepts the id of something.
-func oneID(of string) cobra.PositionalArgs {
+// one accepts one argument, and says what it is.
+func one(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usagef("%s takes the id of %s; see %s --help", cmd.CommandPath(), of, cmd.CommandPath())
+			return usagef("%s takes %s; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
 		}
 		return nil
 	}
