@@ -37,6 +37,8 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_SetSchedule_FullMethodName:          {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_ListRemoteDeliveries_FullMethodName: {role: access.Viewer},
 	cleanupv1.CleanupService_ExplainTask_FullMethodName:          {role: access.Viewer},
+	cleanupv1.CleanupService_GetGuards_FullMethodName:            {role: access.Admin},
+	cleanupv1.CleanupService_SetGuards_FullMethodName:            {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_CreateHold_FullMethodName:           {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_ListHolds_FullMethodName:            {role: access.Admin},
 	cleanupv1.CleanupService_ReleaseHold_FullMethodName:          {role: access.Admin, audited: true},
@@ -77,6 +79,9 @@ func hasRule(method string) bool {
 func (r rule) needs(req any) access.Role {
 	if r.dryRun == access.Nobody {
 		return r.role
+	}
+	if run, ok := req.(*cleanupv1.RunCleanupRequest); ok && len(run.GetAcceptGuards()) > 0 {
+		return access.Admin
 	}
 	dry, ok := req.(interface{ GetDryRun() bool })
 	if req == nil || ok && dry.GetDryRun() {

@@ -15,6 +15,7 @@ func runMessage(r *runs.Run) *cleanupv1.Run {
 		Id: r.ID, State: cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]), DryRun: r.DryRun,
 		RequestedBy: r.RequestedBy, ReferenceTime: moment(r.ReferenceTime), CreateTime: timestamppb.New(r.CreateTime),
 		StartTime: moment(r.StartTime), EndTime: moment(r.EndTime), Error: r.Error, Plan: r.Plan, WhatIf: supposedMessage(r.WhatIf), Reason: r.Reason(),
+		AcceptGuards: trippedMessages(r.Accepted),
 	}
 	for i := range r.Results {
 		out.Results = append(out.Results, resultMessage(&r.Results[i]))
@@ -40,6 +41,7 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 		out.Preview = append(out.Preview, &cleanupv1.TablePreview{
 			Table: p.Table, Action: cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(p.Action)]), Rows: p.Rows, RowsTotal: p.RowsTotal, Bytes: p.Bytes,
 			Tables: p.Tables, Names: p.Names, Oldest: moment(p.Oldest), Newest: moment(p.Newest), Sample: p.Sample, Rule: p.Rule, Remarks: p.Remarks, RowsNow: p.RowsNow,
+			Guards: trippedMessages(p.Guards),
 		})
 	}
 	return out

@@ -32,6 +32,7 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 	req := runs.Request{
 		Tasks: in.GetTasks(), SkipTasks: in.GetSkipTasks(), DryRun: in.GetDryRun(), ContinueOnError: in.GetContinueOnError(),
 		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()).String(), Plan: in.GetPlan(), WhatIf: whatIf,
+		Accepted: accepted(in.GetAcceptGuards()),
 	}
 	run, err := s.runs.Start(stream.Context(), req)
 	if err != nil {

@@ -28,8 +28,8 @@ var deliveries = plan.Task{
 		{On: plan.Only(propositionTables, knowDelivery), Link: "iDeliveryId", Limit: 20_000},
 		{On: plan.TrackingLogs, Link: "iDeliveryId", Limit: 20_000},
 		{On: plan.Tables("NmsWebTrackingLog", "NmsTrackingStats"), Link: "iDeliveryId", Limit: 20_000},
-		{On: plan.Table("NmsDeliveryPart"), Link: "iDeliveryId", Limit: 500_000},
-		{On: plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"), Link: "iDeliveryId", Limit: 20_000},
+		{On: plan.Table("NmsDeliveryPart"), Link: "iDeliveryId", Limit: 500_000, Empties: true},
+		{On: plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"), Link: "iDeliveryId", Limit: 20_000, Empties: true},
 		{On: plan.Table("XtkJobLog"), Link: "iJobId", Limit: 20_000}, // a delivery is a job
 		{On: plan.Tables("NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl"), Link: "iDeliveryId"},
 		{On: plan.Table("NmsDelivery"), OfSet: true, Records: true},

@@ -58,7 +58,7 @@ var expiredDeliveries = plan.Task{
 			},
 		},
 		{
-			On: plan.Table("NmsDeliveryPart"),
+			On: plan.Table("NmsDeliveryPart"), Empties: true,
 			Rules: plan.Rules{
 				{plan.IsNot("iDeliveryId", 0), plan.Linked{Column: "iDeliveryId", To: "NmsDelivery", Key: "iDeliveryId", That: plan.Rule{plan.Is("iState", 85, 95)}}},
 				{plan.Past("tsValidity")},

@@ -51,6 +51,8 @@ type journal struct {
 	beforeCommit func(b *pgx.Batch, d purge.Delta)
 	// onFailure is returned where a commit fails; nil: its own error is.
 	onFailure error
+	// history is what guards compare with; nil: nothing is judged.
+	history *execute.History
 	// holds are those in force; nil: none. creates is how many were created: a batch fails that began before the last of them.
 	holds          func() plan.Holds
 	creates, known int
@@ -118,7 +120,10 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there bigint, here bigint, label text)"
 
 // Gone implements execute.Journal: no test resumes the run of a plan in mid-task.
-func (j *journal) Gone(context.Context) (map[string]int64, error) { return nil, nil }
+func (j *journal) Gone(context.Context) ([]purge.Space, error) { return nil, nil }
+
+// History implements execute.Journal.
+func (j *journal) History(context.Context) (*execute.History, error) { return j.history, nil }
 
 func (j *journal) Record(query string) string {
 	j.db.Do(recording)

@@ -12,7 +12,7 @@ var mirrorPages = plan.Task{
 	}},
 	Steps: []plan.Step{
 		{
-			On: plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"), Link: "iDeliveryId",
+			On: plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"), Link: "iDeliveryId", Empties: true,
 			Rules: plan.Rules{{plan.Linked{Column: "iDeliveryId", To: "NmsDelivery", Key: "iDeliveryId", That: plan.Rule{plan.IsNot("iNeedMirrorPage", 0)}}}},
 		},
 		{

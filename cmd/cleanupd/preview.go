@@ -39,6 +39,9 @@ func (s *screen) printPreview(r *cleanupv1.Run) error {
 	if more := len(list) - previewed; more > 0 {
 		fmt.Fprintf(s, "and %d more\n", more)
 	}
+	for _, t := range trippedGuards(r) {
+		fmt.Fprintln(s, tripText(t))
+	}
 	return err
 }
 

@@ -32,7 +32,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newServe(), newMigrate(), newAdopt(), newRun(), newRuns(), newTasks(), newExplain(), newOptions(), newSchedule(), newMidSourcing(), newHolds(), newUserData(), newAudit(), newHealth(), newDemo(), newMan(), newVersion())
+	root.AddCommand(newServe(), newMigrate(), newAdopt(), newRun(), newRuns(), newTasks(), newExplain(), newOptions(), newSchedule(), newMidSourcing(), newHolds(), newGuards(), newUserData(), newAudit(), newHealth(), newDemo(), newMan(), newVersion())
 	for _, cmd := range root.Commands() {
 		offerEnvironment(cmd)
 	}

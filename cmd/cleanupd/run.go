@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -22,16 +23,23 @@ func runPreviewed(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, req
 	if err != nil {
 		return err
 	}
+	found, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
+	if err != nil {
+		return err
+	}
+	trips := trippedGuards(found.GetRun())
+	if yes && len(trips) > 0 {
+		return fmt.Errorf("%s Nothing was run: that needs the number, which --yes does not give: cleanupd run --plan %s --accept-guard %s,%s,%d", tripText(trips[0]), id, trips[0].GetGuard(), trips[0].GetTable(), trips[0].GetNumber())
+	}
 	if !yes {
-		found, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
-		if err != nil {
-			return err
+		if !acceptGuards(cmd, trips) {
+			return errors.New("nothing was run")
 		}
 		if !confirmed(cmd, total(found.GetRun(), nil)+". Run exactly this? It can not be undone.") {
 			return errors.New("nothing was run")
 		}
 	}
-	_, err = do(&cleanupv1.RunCleanupRequest{Plan: id, ContinueOnError: req.GetContinueOnError(), MaxDuration: req.GetMaxDuration(), Detach: req.GetDetach()})
+	_, err = do(&cleanupv1.RunCleanupRequest{Plan: id, AcceptGuards: trips, ContinueOnError: req.GetContinueOnError(), MaxDuration: req.GetMaxDuration(), Detach: req.GetDetach()})
 	return err
 }
 
@@ -61,7 +69,7 @@ func newRun() *cobra.Command {
 				}
 				req.MaxDuration = durationpb.New(limit)
 			}
-			for _, pair := range [][2]string{{"preview", "plan"}, {"preview", "dry-run"}, {"plan", "dry-run"}, {"plan", "task"}, {"plan", "skip-task"}} {
+			for _, pair := range [][2]string{{"preview", "plan"}, {"preview", "dry-run"}, {"plan", "dry-run"}, {"plan", "task"}, {"plan", "skip-task"}, {"preview", "accept-guard"}} {
 				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
 					return usagef("give either --%s or --%s", pair[0], pair[1])
 				}
@@ -91,6 +99,7 @@ func newRun() *cobra.Command {
 	f.BoolVar(&previews, "preview", false, "show what a dry run finds, ask, and do exactly that")
 	f.BoolVar(&yes, "yes", false, "do not ask; for --preview")
 	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id has found, and no more")
+	f.Var((*acceptances)(&req.AcceptGuards), "accept-guard", "with --plan: a guard that the run may pass, and the number that the dry run showed; may be repeated")
 	f.BoolVar(&req.ContinueOnError, "continue-on-error", false, "continue after a failed task, with those that do not need it")
 	f.DurationVar(&limit, "max-duration", 0, "stop a run after the batch during which this time has passed (default no limit)")
 	_ = cmd.RegisterFlagCompletionFunc("task", cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp))

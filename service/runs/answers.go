@@ -43,12 +43,13 @@ var (
 		"Obsolete rows that the last run of a task left, on any replica, by reason: refused (with an error), locked (by others), kept (by a trigger or rule), bound (to rows that stay). Dry runs do not count.", []string{"task", "reason"}, nil)
 	tablesLeft   = prometheus.NewDesc("cleanupd_tables_left", "Tables that the last run of a task, on any replica, could not do to their end; rows that stay there are not counted. Dry runs do not count.", []string{"task"}, nil)
 	otherCleaner = prometheus.NewDesc("cleanupd_application_cleanup_started", "Whether the application's own workflow cleanup is started, so that two clean one database: 1 or 0.", nil, nil)
+	guardLatched = prometheus.NewDesc("cleanupd_guard_latched", "Guards that tripped, and refuse a task until a plan that accepts them has run, or an option or the guard is changed: 1 for each.", []string{"task", "guard", "table"}, nil)
 	scrapeError  = prometheus.NewDesc("cleanupd_scrape_error", "1 when the database did not tell these metrics within 2 seconds, otherwise 0: runs are all that are the same on every replica, but for tables, the age of rows.", []string{"of"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (a *answers) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lastSuccess, activeRuns, scheduled, nextRun, overdue, rowsLeft, tablesLeft, otherCleaner, scrapeError} {
+	for _, d := range []*prometheus.Desc{lastSuccess, activeRuns, scheduled, nextRun, overdue, rowsLeft, tablesLeft, otherCleaner, guardLatched, scrapeError} {
 		ch <- d
 	}
 }
@@ -60,7 +61,7 @@ func (a *answers) Collect(ch chan<- prometheus.Metric) {
 	if a.asked.IsZero() || time.Since(a.asked) >= askEvery {
 		ctx, stop := context.WithTimeout(context.Background(), askTimeout)
 		a.last = nil
-		a.ask(ctx, "runs", func(ctx context.Context) error { return errors.Join(a.runs(ctx), a.left(ctx)) })
+		a.ask(ctx, "runs", func(ctx context.Context) error { return errors.Join(a.runs(ctx), a.left(ctx), a.latched(ctx)) })
 		a.ask(ctx, "tables", a.tables)
 		stop()
 		a.asked = time.Now()
@@ -135,6 +136,15 @@ func (a *answers) left(ctx context.Context) error {
 		a.gauge(tablesLeft, notToEnd, task)
 		return nil
 	})
+	return err
+}
+
+// latched reads which guards refuse tasks.
+func (a *answers) latched(ctx context.Context) error {
+	_, latched, err := a.m.Guards(ctx)
+	for _, l := range latched {
+		a.gauge(guardLatched, 1, l.Task, string(l.Guard), l.Table)
+	}
 	return err
 }
 

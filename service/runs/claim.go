@@ -28,7 +28,8 @@ type claim struct {
 	epoch           int64
 	dryRun          bool
 	continueOnError bool
-	plan            string // the dry run that it does; empty: none
+	plan            string         // the dry run that it does; empty: none
+	accepted        []execute.Trip // the guards that it may pass
 	whatIf          map[string]int
 	referenceTime   time.Time
 	chosen          []string // the names of its tasks, in order
@@ -172,9 +173,9 @@ func (m *Manager) tryClaim(ctx context.Context, which, reason, told string, args
 				start_time = COALESCE(start_time, now()), reference_time = COALESCE(reference_time, now()),
 				setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN progress = '' THEN setbacks WHEN progress = `+progressNow+` THEN setbacks + 1 ELSE 1 END, progress = ''
 			FROM waiting WHERE run.id = waiting.id
-			RETURNING run.id::text, epoch, before > 0, lease_until, dry_run, continue_on_error, reference_time, setbacks, trace_parent, COALESCE(plan::text, ''), what_if, waiting.state, waiting.holder`,
+			RETURNING run.id::text, epoch, before > 0, lease_until, dry_run, continue_on_error, reference_time, setbacks, trace_parent, COALESCE(plan::text, ''), what_if, accepted, waiting.state, waiting.holder`,
 			append(args, m.lease.Microseconds(), m.replica)...).
-			Scan(&got.id, &got.epoch, &got.resumed, &got.leaseUntil, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.failedAttempts, &got.traceParent, &got.plan, &got.whatIf, &state, &holder)
+			Scan(&got.id, &got.epoch, &got.resumed, &got.leaseUntil, &got.dryRun, &got.continueOnError, &got.referenceTime, &got.failedAttempts, &got.traceParent, &got.plan, &got.whatIf, &got.accepted, &state, &holder)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

@@ -88,6 +88,9 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 		WHERE id = $1::text::uuid RETURNING end_time`, id, string(o.state), o.err, string(o.cause)).Scan(&run.EndTime); err != nil {
 		return nil, err
 	}
+	if err := keepTaken(ctx, tx, id); err != nil {
+		return nil, err
+	}
 	for _, name := range cut {
 		events = append(events, Event{Kind: TaskFinished, Result: run.Result(name)})
 	}

@@ -170,10 +170,10 @@ var askSQL = orFails(3, "(SELECT "+stopReason+" AS reason) AS asked")
 
 var accountSQL = withSpace + `, account AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
-    tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8, remote_deliveries_left = remote_deliveries_left + $13,
-    rows_refused = $14, rows_locked = $15, rows_kept = $16, rows_bound = $17, rows_held = $18, tables_left = $19
+    tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8, remote_deliveries_left = remote_deliveries_left + $15,
+    rows_refused = $16, rows_locked = $17, rows_kept = $18, rows_bound = $19, rows_held = $20, tables_left = $21
   WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
-` + orFails(20, "account")
+` + orFails(22, "account")
 
 // leftArgs are the parameters for the rows that a task left.
 func leftArgs(l purge.Left) []any {
@@ -314,6 +314,9 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), o.Problem, o.Detail}, leftArgs(o.Left), plannedArgs(o))...); err != nil {
 			return nil, err
 		}
+		if err := j.judged(ctx, tx, o); err != nil {
+			return nil, err
+		}
 		if run, err = get(ctx, tx, j.claim.id); err != nil {
 			return nil, err
 		}
@@ -343,18 +346,14 @@ func plannedArgs(o execute.Outcome) []any {
 }
 
 // Gone implements execute.Journal.
-func (j *journal) Gone(ctx context.Context) (map[string]int64, error) {
-	rows, err := j.m.pool.Query(ctx, "SELECT relation, sum(rows_deleted)::bigint FROM cleanupd.space WHERE run_id = $1::text::uuid AND task = $2 GROUP BY relation", j.claim.id, j.task)
+func (j *journal) Gone(ctx context.Context) ([]purge.Space, error) {
+	rows, err := j.m.pool.Query(ctx, "SELECT relation, root, rows_deleted, rows_updated FROM cleanupd.space WHERE run_id = $1::text::uuid AND task = $2", j.claim.id, j.task)
 	if err != nil {
 		return nil, err
 	}
-	var (
-		relation string
-		deleted  int64
-		gone     = map[string]int64{}
-	)
-	_, err = pgx.ForEachRow(rows, []any{&relation, &deleted}, func() error { gone[relation] = deleted; return nil })
-	return gone, err
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s purge.Space, err error) {
+		return s, row.Scan(&s.Relation, &s.Root, &s.Rows, &s.Updated)
+	})
 }
 
 // writeProgress writes progress events until the context ends. One that cannot be written does not end the run: the next batch finds

@@ -38,6 +38,7 @@ const (
 	// Those of a task that was refused have its reason.
 	CausePlanStale    Cause = execute.PlanStale
 	CausePlanExceeded Cause = execute.PlanExceeded
+	CauseGuarded      Cause = execute.Guarded
 )
 
 // Run is one execution of the pipeline.
@@ -54,6 +55,7 @@ type Run struct {
 	Cause         Cause
 	Plan          string         // the dry run that it does; empty: none
 	WhatIf        map[string]int // values that a dry run supposes to be stored, by the options' names; nil: none
+	Accepted      []execute.Trip `json:",omitempty"` // the guards that it may pass
 	LastSequence  int64          `json:"-"`
 	Results       []Result
 }
@@ -110,7 +112,7 @@ func (r *Run) FailedTask() string {
 // Reason is why the run was refused, for programs; empty: it was not.
 func (r *Run) Reason() string {
 	switch r.Cause {
-	case CausePlanStale, CausePlanExceeded:
+	case CausePlanStale, CausePlanExceeded, CauseGuarded:
 		return string(r.Cause)
 	}
 	return ""
@@ -147,6 +149,7 @@ type Request struct {
 	RequestedBy     string
 	Plan            string         // the id of a dry run that is done, in place of tasks; empty: none
 	WhatIf          map[string]int // as in Run
+	Accepted        []execute.Trip // the guards that the run of a plan may pass, with the numbers that were accepted
 }
 
 // besidePlan are the fields that contradict a plan.
@@ -207,7 +210,7 @@ func (e InvalidError) Error() string {
 
 // Validate returns an InvalidError, or nil.
 func (r Request) Validate() error {
-	wrong := r.besidePlan()
+	wrong := append(r.besidePlan(), r.wrongAccepted()...)
 	if r.WhatIf != nil && !r.DryRun {
 		wrong = append(wrong, Violation{"what_if", "is for dry runs"})
 	}

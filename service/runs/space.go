@@ -25,20 +25,21 @@ type Space struct {
 
 // withSpace begins the account of a batch: it records a table's size as it was before the first one.
 const withSpace = `WITH space AS (
-  INSERT INTO cleanupd.space AS s (run_id, task, relation, rows_deleted, table_bytes_before, index_bytes_before)
-  SELECT $1::text::uuid, $3, relation, rows, COALESCE(NULLIF(table_bytes, 0), pg_table_size(asked), 0), COALESCE(NULLIF(index_bytes, 0), pg_indexes_size(asked), 0)
-  FROM unnest($9::text[], $10::bigint[], $11::bigint[], $12::bigint[]) AS e (relation, rows, table_bytes, index_bytes), LATERAL (SELECT CASE WHEN NOT EXISTS (
+  INSERT INTO cleanupd.space AS s (run_id, task, relation, root, rows_deleted, rows_updated, table_bytes_before, index_bytes_before)
+  SELECT $1::text::uuid, $3, relation, root, rows, updated, COALESCE(NULLIF(table_bytes, 0), pg_table_size(asked), 0), COALESCE(NULLIF(index_bytes, 0), pg_indexes_size(asked), 0)
+  FROM unnest($9::text[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::bigint[]) AS e (relation, rows, table_bytes, index_bytes, root, updated), LATERAL (SELECT CASE WHEN NOT EXISTS (
     SELECT FROM cleanupd.space AS known WHERE known.run_id = $1::text::uuid AND known.task = $3 AND known.relation = e.relation) THEN to_regclass(relation) END AS asked) AS first
-  ON CONFLICT (run_id, task, relation) DO UPDATE SET rows_deleted = s.rows_deleted + EXCLUDED.rows_deleted)`
+  ON CONFLICT (run_id, task, relation) DO UPDATE SET rows_deleted = s.rows_deleted + EXCLUDED.rows_deleted, rows_updated = s.rows_updated + EXCLUDED.rows_updated)`
 
 // spaceArgs are the parameters of withSpace, from the ninth on.
 func spaceArgs(spaces []purge.Space) []any {
-	relations, rows, tables, indexes := []string{}, []int64{}, []int64{}, []int64{}
+	relations, rows, tables, indexes, roots, updated := []string{}, []int64{}, []int64{}, []int64{}, []string{}, []int64{}
 	for _, s := range spaces {
 		relations, rows = append(relations, s.Relation), append(rows, s.Rows)
 		tables, indexes = append(tables, s.TableBytes), append(indexes, s.IndexBytes)
+		roots, updated = append(roots, s.Root), append(updated, s.Updated)
 	}
-	return []any{relations, rows, tables, indexes}
+	return []any{relations, rows, tables, indexes, roots, updated}
 }
 
 // measureSQL records the size of tables. Dead and free bytes are computed from the statistics of a table's columns, or come

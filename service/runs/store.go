@@ -20,7 +20,7 @@ import (
 
 // selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
 const selectRun = `
-SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause, COALESCE(plan::text, ''), what_if, last_sequence,
+SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause, COALESCE(plan::text, ''), what_if, accepted, last_sequence,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated', rows_updated, 'TablesDropped', tables_dropped,
       'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_left, 'RowsRefused', rows_refused,
       'RowsLeft', rows_refused + rows_locked + rows_kept + rows_bound, 'TablesLeft', tables_left, 'RowsHeld', rows_held, 'Detail', detail, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime', end_time, 'Error', error) ORDER BY position)
@@ -54,7 +54,7 @@ func load(ctx context.Context, db campaign.Querier, v View, where string, args .
 		}
 		var previews map[string][]execute.TablePreview
 		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
-			&r.EndTime, &r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.LastSequence, &r.Results, &spaces, &previews)
+			&r.EndTime, &r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence, &r.Results, &spaces, &previews)
 		for task, preview := range previews {
 			r.Result(task).Preview = preview
 		}
@@ -150,7 +150,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 				return err
 			}
 			return audit.Note(ctx, tx, audit.Details{"run_id": run.ID, "tasks": req.Tasks, "skip_tasks": req.SkipTasks, "dry_run": req.DryRun,
-				"continue_on_error": req.ContinueOnError, "max_duration_seconds": req.MaxDuration.Seconds(), "plan": req.Plan, "what_if": req.WhatIf})
+				"continue_on_error": req.ContinueOnError, "max_duration_seconds": req.MaxDuration.Seconds(), "plan": req.Plan, "what_if": req.WhatIf, "accept_guards": req.Accepted})
 		})
 		if err != nil {
 			return nil, err
@@ -187,10 +187,10 @@ func insertRun(ctx context.Context, tx pgx.Tx, req Request) (*Run, error) {
 		return nil, err
 	}
 	for _, slot := range slots(req.DryRun) {
-		tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent, plan, what_if, reference_time)
-			VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6, $7, $8::text::uuid, $9, (SELECT reference_time FROM cleanupd.run WHERE id = $8::text::uuid))
+		tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent, plan, what_if, accepted, reference_time)
+			VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6, $7, $8::text::uuid, $9, $10, (SELECT reference_time FROM cleanupd.run WHERE id = $8::text::uuid))
 			ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,
-			id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), req.RequestedBy, traceParent(ctx), unlessEmpty(req.Plan), unlessNil(req.WhatIf))
+			id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), req.RequestedBy, traceParent(ctx), unlessEmpty(req.Plan), unlessNil(req.WhatIf), unlessNone(req.Accepted))
 		if err != nil {
 			return nil, fmt.Errorf("store the run: %w", err)
 		}
@@ -219,6 +219,14 @@ func unlessNil(values map[string]int) any {
 		return nil
 	}
 	return values
+}
+
+// unlessNone are the guards that a run may pass, or NULL.
+func unlessNone(accepted []execute.Trip) any {
+	if len(accepted) == 0 {
+		return nil
+	}
+	return accepted
 }
 
 func microseconds(d time.Duration) *int64 {

@@ -109,7 +109,7 @@ func (w *coalescing) replace(ctx context.Context) error {
 	replace := func() error {
 		return w.inBatch(ctx, w.table.Name, func(tx Tx) (d purge.Delta, err error) {
 			d.Deleted, err = w.in(ctx, tx, sql, stay)
-			d.Space = []purge.Space{{Relation: w.table.Quoted(), Rows: d.Deleted}}
+			d.Space = []purge.Space{{Relation: w.table.Quoted(), Root: w.table.Quoted(), Rows: d.Deleted}}
 			return d, err
 		})
 	}

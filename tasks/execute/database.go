@@ -20,8 +20,10 @@ type database struct {
 	given    plan.Given
 	looked   time.Time             // when it was read; zero: never
 	plans    map[string]*plan.Plan // compiled for it
-	// bounds are those of the run of a plan; nil: it is none.
+	// bounds are what its tasks may take; nil: it takes nothing, or is on another server.
 	bounds *bounded
+	// clockOffset is how far this process's clock is ahead of the database's.
+	clockOffset time.Duration
 	// now is the database by its options as they are stored, where a dry run supposes others; nil: it does not.
 	now *database
 	// preview is what a dry run knows beyond the task at work; nil: it is none, or on another server.
@@ -34,12 +36,11 @@ type database struct {
 func open(ctx context.Context, c Config, j Journal) *database {
 	d := &database{Config: c, journal: j, recorder: &recorder{Journal: j, ctx: ctx}, keepers: map[string]bool{}}
 	var account purge.Account = j
-	if c.Plan != nil {
-		d.bounds = &bounded{Journal: j}
-		account = d.bounds
-	}
 	if c.DryRun {
 		d.preview = newPreview(c.Chosen)
+	} else {
+		d.bounds = &bounded{Journal: j}
+		account = d.bounds
 	}
 	if c.WhatIf != nil {
 		stored := c

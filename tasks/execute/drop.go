@@ -55,6 +55,9 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 			}
 		}
 	}
+	if err := t.guardDrops(ctx, found, asks); err != nil {
+		return any, err
+	}
 	for before := 0; ; { // what is refused may be dropped once what depends on it is gone
 		var why []string
 		refused := make([][]campaign.WorkTable, len(kinds))

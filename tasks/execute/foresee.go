@@ -99,14 +99,20 @@ func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []clai
 					continue
 				}
 			}
-			s, err := w.bind(ctx, &j, ids)
+			c, err := w.claim(ctx, j, ids)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, claimed{what.Name, j, purge.Claim{Condition: purge.Condition{Where: s.Where, Args: s.Args}, Date: j.Date, Key: j.Key}})
+			all = append(all, c)
 		}
 	}
 	return all, nil
+}
+
+// claim is what a job of the task would take, of some rows of its set.
+func (t *task) claim(ctx context.Context, j plan.Job, ids []int64) (claimed, error) {
+	s, err := t.bind(ctx, &j, ids)
+	return claimed{t.plan.Task.Name, j, purge.Claim{Condition: purge.Condition{Where: s.Where, Args: s.Args}, Date: j.Date, Key: j.Key}}, err
 }
 
 // on is the condition that a job is on a relation.
@@ -171,22 +177,7 @@ func (t *task) found(ctx context.Context, j plan.Job, found purge.Tally) error {
 
 // survey counts the rows of a job and, in the same reading of its table, those of others whose tasks follow.
 func (t *task) survey(ctx context.Context, mine claimed, all []claimed) error {
-	var here []claimed
-	var claims []purge.Claim
-	for i, c := range all {
-		if c.job.Relation != mine.job.Relation || c.job.Elsewhere {
-			continue
-		}
-		for k, before := range here {
-			if before.hides(c.job) {
-				c.claim.But = append(c.claim.But, k)
-			}
-		}
-		if c.job.Paired != nil {
-			c.claim.Paired = pairedClaim(all[:i], c)
-		}
-		here, claims = append(here, c), append(claims, c.claim)
-	}
+	here, claims := together(all, mine.job.Relation)
 	at := slices.IndexFunc(here, func(c claimed) bool { return c.key() == mine.key() })
 	sums := make([]purge.Tally, len(claims))
 	err := t.engine.Survey(ctx, mine.job.Name, mine.job.Relation, claims, func(ctx context.Context, window []purge.Tally) error {
@@ -204,6 +195,25 @@ func (t *task) survey(ctx context.Context, mine claimed, all []claimed) error {
 		}
 	}
 	return err
+}
+
+// together are those of some claims that are on a relation, each without the rows that those before it hide.
+func together(all []claimed, relation string) (here []claimed, claims []purge.Claim) {
+	for i, c := range all {
+		if c.job.Relation != relation || c.job.Elsewhere {
+			continue
+		}
+		for k, before := range here {
+			if before.hides(c.job) {
+				c.claim.But = append(c.claim.But, k)
+			}
+		}
+		if c.job.Paired != nil {
+			c.claim.Paired = pairedClaim(all[:i], c)
+		}
+		here, claims = append(here, c), append(claims, c.claim)
+	}
+	return here, claims
 }
 
 // pairedClaim is what a claim takes of its paired table, after some others.

@@ -39,6 +39,11 @@ type Outcome struct {
 	// Reason is that of a RefusedError, with its metadata; empty: the task was not refused.
 	Reason   string
 	Metadata map[string]string
+	// Trips are the guards that refused it.
+	Trips []Trip
+	// Options are those that the task reads, as they are in force, and Cutoffs what its rules went by; nil: it was not begun.
+	Options map[string]string
+	Cutoffs map[string]Cutoff
 	// Planned is what a dry run has found; nil: it is none.
 	Planned *Planned
 	// Detail says in words what it left, or why it was not run; empty: neither.
@@ -49,7 +54,7 @@ type Outcome struct {
 func (o Outcome) failure(task string) error {
 	text := fmt.Sprintf("task %s failed: %s", task, o.Problem)
 	if o.Reason != "" {
-		return &RefusedError{o.Reason, o.Metadata, text}
+		return &RefusedError{Reason: o.Reason, Metadata: o.Metadata, Message: text}
 	}
 	return errors.New(text)
 }
@@ -70,8 +75,10 @@ type Journal interface {
 	// Emptied returns the quoted names of the tables that a task of the run, or any (if it is empty), has deleted rows from,
 	// those with the most rows first.
 	Emptied(ctx context.Context, task string) ([]string, error)
-	// Gone returns how many rows of relations, by their quoted names, the current task has deleted in this run.
-	Gone(ctx context.Context) (map[string]int64, error)
+	// Gone returns how many rows of relations the current task has deleted and updated in this run.
+	Gone(ctx context.Context) ([]purge.Space, error)
+	// History returns what guards compare with, before the run's first task or for the current one.
+	History(ctx context.Context) (*History, error)
 	// Record returns a statement that records deliveries which stay on mid-sourcing servers. It is part of the statement that
 	// deletes them here. The columns of query are account (empty: none), there and here (the ids), and label.
 	Record(query string) string

@@ -154,7 +154,7 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 		return d, errGone
 	}
 	if !t.DryRun {
-		d.Space = []purge.Space{{Relation: s.Relation, Rows: d.Deleted}}
+		d.Space = []purge.Space{{Relation: s.Relation, Root: s.Root, Rows: d.Deleted}}
 		gone, err := tx.Exec(ctx, "DELETE FROM "+from, s.Args...)
 		if err == nil && gone.RowsAffected() != d.Deleted {
 			err = errKept

@@ -99,6 +99,8 @@ type RefusedError struct {
 	Reason   string
 	Metadata map[string]string
 	Message  string
+	// Trips are the guards that refuse it.
+	Trips []Trip
 }
 
 func (e *RefusedError) Error() string { return e.Message }
@@ -106,7 +108,7 @@ func (e *RefusedError) Error() string { return e.Message }
 // Stale is the refusal of a plan.
 func Stale(what ...string) *RefusedError {
 	changed := strings.Join(what, "; ")
-	return &RefusedError{PlanStale, map[string]string{"changed": changed}, "the plan does not hold any longer: " + changed}
+	return &RefusedError{Reason: PlanStale, Metadata: map[string]string{"changed": changed}, Message: "the plan does not hold any longer: " + changed}
 }
 
 // Confirm fails with a RefusedError if what a plan was made by is no longer so.

@@ -47,6 +47,8 @@ type TablePreview struct {
 	Rule string `json:",omitempty"`
 	// RowsNow is how many rows, or tables, it would be by the options as they are stored; nil: these are.
 	RowsNow *int64 `json:",omitempty"`
+	// Guards are those that would trip.
+	Guards []Trip `json:",omitempty"`
 	// Remarks say what is not known before it is done.
 	Remarks []string `json:",omitempty"`
 
@@ -75,13 +77,15 @@ type preview struct {
 	tallies map[string]purge.Tally
 	// dropped are the quoted names of tables.
 	dropped map[string]bool
+	// taken are the rows that tasks before the one at work would have taken, by table.
+	taken map[string]int64
 	// tables are what the task at work would do.
 	tables []*TablePreview
 }
 
 func newPreview(chosen []plan.Task) *preview {
 	return &preview{chosen: chosen, sets: map[string][]int64{}, worked: map[string][]int64{}, begun: map[string][]int64{}, void: map[string]bool{}, coalesced: map[string]time.Time{},
-		tallies: map[string]purge.Tally{}, dropped: map[string]bool{}}
+		tallies: map[string]purge.Tally{}, taken: map[string]int64{}, dropped: map[string]bool{}}
 }
 
 // upTo are the chosen tasks up to one that would do something.
@@ -146,10 +150,10 @@ func (p *preview) drop(mask, rule string, tables []campaign.WorkTable) {
 	}
 }
 
-// take returns what the task at work would do, and forgets it. A table without a row that goes is left out.
+// take returns what the task at work would do, and forgets it. A table without a row that goes is left out, unless a guard trips nevertheless.
 func (p *preview) take() (tables []TablePreview) {
 	for _, t := range p.tables {
-		if t.Rows > 0 || t.Tables > 0 {
+		if t.Rows > 0 || t.Tables > 0 || t.Guards != nil {
 			tables = append(tables, *t)
 		}
 	}

@@ -86,8 +86,14 @@ func run(ctx context.Context, c Config, j Journal) error {
 	if err := d.engine.Retry(ctx, "the catalog", func() error { return d.check(ctx) }); err != nil {
 		return err
 	}
+	if err := d.readClock(ctx); err != nil {
+		return err
+	}
 	if len(c.Todo) == len(c.Chosen) && c.Cursor == (purge.Cursor{}) { // it begins
 		if err := d.warnOfOther(ctx); sqlstate.Lost(err) {
+			return err
+		}
+		if err := d.guardStart(ctx); err != nil {
 			return err
 		}
 	}
@@ -184,8 +190,12 @@ func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) 
 		rescue.Log(cmp.Or(d.Log, slog.Default()), "task "+t.Name, err)
 		o.State, o.Problem = Failed, sqlstate.Explain(err)
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-			o.Reason, o.Metadata = refused.Reason, refused.Metadata
+			o.Reason, o.Metadata, o.Trips = refused.Reason, refused.Metadata, refused.Trips
 		}
+	}
+	o.Options, o.Cutoffs = d.optionsOf(t.OptionNames()), map[string]Cutoff{}
+	for name, at := range t.Cutoffs(d.given) {
+		o.Cutoffs[name] = Cutoff{at, d.Now, d.clockOffset}
 	}
 	d.keepers[t.Name] = w.kept
 	o.Left, o.Detail = w.left, inWords(w.left)

@@ -62,9 +62,6 @@ func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int6
 		return nil, t.deleteLists(ctx, j, parents)
 	}
 	t.journal.At(j.Name, t.expected)
-	if t.bounds != nil {
-		t.bounds.updates = j.Table.Quoted()
-	}
 	s, err := t.bind(ctx, &j, parents)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,8 @@ type task struct {
 	remote []int64
 	// lookups are the parameters that were asked for.
 	lookups map[plan.Lookup]any
+	// history is what guards compare with; nil: nothing is judged.
+	history *History
 	// excepted are the parents for which rows stay; nil: not asked for yet.
 	excepted map[string][]int64
 }
@@ -48,15 +50,20 @@ func (t *task) run(ctx context.Context, what plan.Task) (State, error) {
 	if t.plan, err = t.compile(what); err != nil {
 		return Failed, err
 	}
-	if p := t.planned(); p != nil && t.bounds != nil {
+	if p := t.planned(); p != nil {
 		if err := t.confirm(*p); err != nil {
 			return Failed, err
 		}
+	}
+	if t.bounds != nil {
 		gone, err := t.journal.Gone(ctx)
 		if err != nil {
 			return Failed, err
 		}
-		t.bounds.begin(*p, t.plan.Jobs, gone)
+		t.bounds.begin(t.planned(), gone)
+	}
+	if t.history, err = t.journal.History(ctx); err != nil {
+		return Failed, fmt.Errorf("read what guards compare with: %w", err)
 	}
 	t.tell(ctx)
 	if err := rightsError(t.plan.Rights); err != nil {
@@ -119,6 +126,9 @@ func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []
 	if ids, err = t.holdBack(ctx, jobs, ids); err != nil {
 		return false, err
 	}
+	if err := t.guard(ctx, jobs, ids); err != nil {
+		return false, err
+	}
 	if t.plan.Parents != nil && what.Set.MidSourced {
 		if ids, err = t.purgeMidSourced(ctx, ids); err != nil {
 			return false, err
@@ -139,6 +149,9 @@ func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []
 			return false, err
 		}
 		done = done || some
+	}
+	if t.preview != nil {
+		return done, t.foreseeGuards(ctx)
 	}
 	return done, nil
 }

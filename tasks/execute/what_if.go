@@ -16,6 +16,9 @@ func (u *unheard) Count(ctx context.Context, _ purge.Delta) error { return u.Pro
 // Log says nothing: what is left undone is said once.
 func (u *unheard) Log(context.Context, severity.Level, ...string) error { return nil }
 
+// History is nothing: guards are judged by the options that are supposed.
+func (u *unheard) History(context.Context) (*History, error) { return nil, nil }
+
 // compare adds what a task would do by the options as they are stored.
 func (o *Outcome) compare(now Outcome) {
 	if o.Planned == nil || now.Planned == nil {

@@ -168,6 +168,7 @@ func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
 	}
 	job.Elsewhere, job.Key, job.Older = job.Place != "", job.Table.Key, s.older(job.Table, job.Held != "")
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
+	job.Root = job.Table.Quoted()
 	job.Partition = leaf.Quoted() != job.Table.Quoted()
 	return job
 }

@@ -178,6 +178,9 @@ func (p Age) there(c *compiler, r row) bool {
 // moment is what the date is compared with; it fails if the delay cannot be used.
 func (p Age) moment(g Given) (time.Time, time.Duration, error) {
 	delay := p.More
+	if at, ok := g.Earlier[p.Delay.Name]; ok {
+		return at.Add(-delay), delay, nil
+	}
 	if p.Delay != (campaign.Option{}) {
 		stored, err := g.Options.Delay(p.Delay)
 		if err != nil {
@@ -361,7 +364,8 @@ func (p SQL) sql(c *compiler, _ row) (string, bool) {
 		}
 	}
 	if strings.Contains(text, "{now}") {
-		text = strings.ReplaceAll(text, "{now}", c.bind(c.Now, "timestamptz"))
+		now, _, _ := (Age{}).moment(c.Given) // without a delay it does not fail
+		text = strings.ReplaceAll(text, "{now}", c.bind(now, "timestamptz"))
 	}
 	return text, true
 }

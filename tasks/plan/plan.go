@@ -17,6 +17,8 @@ type Given struct {
 	Options *campaign.Options
 	// Now is the run's only clock.
 	Now time.Time
+	// Earlier are moments to go by in place of those in force, by the names of their delays, as in Task.Cutoffs.
+	Earlier map[string]time.Time
 	// DryRun says that nothing is to be changed: fewer rights are needed.
 	DryRun bool
 	// Holds is what stays; Pipeline are all tasks that there are, by whose rules rows belong to others.

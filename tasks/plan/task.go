@@ -71,6 +71,8 @@ type Step struct {
 	Entry *Entry
 	// Records says that deliveries which stay on their mid-sourcing servers are recorded.
 	Records bool
+	// Empties says that it empties its table by nature: the share of the rows that go says nothing.
+	Empties bool
 	// Tables says that rows are those of lists, deleted with the tables of these; nil: they are not.
 	Tables *OwnTables
 }

@@ -34,10 +34,12 @@ type Delta struct {
 	Begun time.Time
 }
 
-// Space is a table that a batch deleted rows from, or that is about to be vacuumed.
+// Space is a table that a batch changed, or that is about to be vacuumed.
 type Space struct {
 	Relation string // quoted, with its schema
+	Root     string // that of the table that it is, or is a part of
 	Rows     int64  // deleted
+	Updated  int64
 	// TableBytes and IndexBytes are its size before the batch; 0: its current size.
 	TableBytes, IndexBytes int64
 }

@@ -93,5 +93,5 @@ func (sw *sweep) dropCounted(ctx context.Context, bounded bool) (dropped bool, e
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d; DROP TABLE %s", 2*partitionLock.Milliseconds(), sw.Relation)); err != nil {
 		return false, err
 	}
-	return true, sw.Commit(ctx, tx, Delta{Deleted: rows, Space: []Space{{sw.Relation, rows, tableBytes, indexBytes}}, Cursor: Cursor{Unit: sw.Unit, Before: sw.before}, Begun: begun})
+	return true, sw.Commit(ctx, tx, Delta{Deleted: rows, Space: []Space{{Relation: sw.Relation, Root: sw.Root, Rows: rows, TableBytes: tableBytes, IndexBytes: indexBytes}}, Cursor: Cursor{Unit: sw.Unit, Before: sw.before}, Begun: begun})
 }

@@ -22,6 +22,8 @@ type Sweep struct {
 	Name string
 	// Relation is the table's quoted name. Its partitions and children are not visited: each is a sweep of its own.
 	Relation string
+	// Root is the quoted name of the table that it is, or is a part of.
+	Root string
 	// Where is the condition, over the table as r, with the parameters $1, $2 … of Args.
 	Where string
 	Args  []any

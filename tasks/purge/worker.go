@@ -206,18 +206,18 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, begun time.Time, n batch
 // delta is the account of what a batch did.
 func (sw *sweep) delta(n batchResult) Delta {
 	switch {
-	case sw.Set != nil:
-		return Delta{Updated: n.gone, Statements: n.statements, Largest: n.largest}
 	case n.gone == 0:
 		return Delta{}
+	case sw.Set != nil:
+		return Delta{Updated: n.gone, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: sw.Relation, Root: sw.Root, Updated: n.gone}}}
 	}
-	d := Delta{Deleted: n.gone, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: sw.Relation, Rows: n.gone}}}
+	d := Delta{Deleted: n.gone, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: sw.Relation, Root: sw.Root, Rows: n.gone}}}
 	switch {
 	case sw.Also != nil:
 		d.Recorded = n.paired
 	case n.paired > 0:
 		d.Deleted += n.paired
-		d.Space = append(d.Space, Space{Relation: sw.Paired.Relation, Rows: n.paired})
+		d.Space = append(d.Space, Space{Relation: sw.Paired.Relation, Root: sw.Paired.Relation, Rows: n.paired})
 	}
 	return d
 }

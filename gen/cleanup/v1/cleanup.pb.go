@@ -357,8 +357,10 @@ type Run struct {
 	Plan string `protobuf:"bytes,11,opt,name=plan,proto3" json:"plan,omitempty"`
 	// The options that a dry run supposed to be stored; absent: none.
 	WhatIf *Options `protobuf:"bytes,12,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
-	// Why it was refused, for programs, as `reason` of its task: PLAN_STALE or PLAN_EXCEEDED; empty: it was not.
-	Reason        string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why it was refused, for programs, as `reason` of its task: PLAN_STALE, PLAN_EXCEEDED or GUARD; empty: it was not.
+	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The guards that it may pass, as in its request.
+	AcceptGuards  []*TrippedGuard `protobuf:"bytes,14,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -484,6 +486,13 @@ func (x *Run) GetReason() string {
 	return ""
 }
 
+func (x *Run) GetAcceptGuards() []*TrippedGuard {
+	if x != nil {
+		return x.AcceptGuards
+	}
+	return nil
+}
+
 // TaskResult is the account of one task in one run. The counts are exact: they are written in the transactions
 // that delete.
 type TaskResult struct {
@@ -528,9 +537,10 @@ type TaskResult struct {
 	// something would by the options without `what_if`.
 	// Known when the task has ended.
 	Preview []*TablePreview `protobuf:"bytes,16,rep,name=preview,proto3" json:"preview,omitempty"`
-	// Why it was refused, for programs: PLAN_STALE or PLAN_EXCEEDED; empty: it was not.
+	// Why it was refused, for programs: PLAN_STALE, PLAN_EXCEEDED or GUARD; empty: it was not.
 	Reason string `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What that is about: for PLAN_STALE `changed`, for PLAN_EXCEEDED `table` and `planned`, its rows in the plan.
+	// What that is about: for PLAN_STALE `changed`, for PLAN_EXCEEDED `table` and `planned`, its rows in the plan; for GUARD `guard`, `table`, `number` and
+	// `most` of the first guard, and all of them in words in `guards`.
 	Metadata map[string]string `protobuf:"bytes,18,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Obsolete rows that stay since they are held, and lists and deliveries of which such rows are; see CreateHold. They are not in `rows_left`.
 	RowsHeld      int64 `protobuf:"varint,19,opt,name=rows_held,json=rowsHeld,proto3" json:"rows_held,omitempty"`
@@ -730,7 +740,9 @@ type TablePreview struct {
 	// What is not known before it is done.
 	Remarks []string `protobuf:"bytes,12,rep,name=remarks,proto3" json:"remarks,omitempty"`
 	// With `what_if`: rows, or for DROP tables, by the options as they are stored; absent without it.
-	RowsNow       *int64 `protobuf:"varint,13,opt,name=rows_now,json=rowsNow,proto3,oneof" json:"rows_now,omitempty"`
+	RowsNow *int64 `protobuf:"varint,13,opt,name=rows_now,json=rowsNow,proto3,oneof" json:"rows_now,omitempty"`
+	// The guards that would trip; all tables that a task drops count for the first of these.
+	Guards        []*TrippedGuard `protobuf:"bytes,14,rep,name=guards,proto3" json:"guards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -854,6 +866,13 @@ func (x *TablePreview) GetRowsNow() int64 {
 		return *x.RowsNow
 	}
 	return 0
+}
+
+func (x *TablePreview) GetGuards() []*TrippedGuard {
+	if x != nil {
+		return x.Guards
+	}
+	return nil
 }
 
 // TableSpace is the size of a table before and after a task. Deleting does not shrink files: the rows are dead until
@@ -1661,7 +1680,10 @@ type RunCleanupRequest struct {
 	Plan string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
 	// For a dry run: what would a run do if these options were stored, beside those that are? Only the fields that are set count, with the
 	// ranges of SetOptions. `rows_now` in each TablePreview is what it would do without. INVALID_ARGUMENT for a real run.
-	WhatIf        *Options `protobuf:"bytes,8,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
+	WhatIf *Options `protobuf:"bytes,8,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
+	// With `plan`: the guards that the run may pass, with the numbers that the plan's previews show; a guard that finds more than its number trips
+	// again. It needs the role admin. The guards `clock` and `idle` can not be accepted.
+	AcceptGuards  []*TrippedGuard `protobuf:"bytes,9,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1748,6 +1770,13 @@ func (x *RunCleanupRequest) GetPlan() string {
 func (x *RunCleanupRequest) GetWhatIf() *Options {
 	if x != nil {
 		return x.WhatIf
+	}
+	return nil
+}
+
+func (x *RunCleanupRequest) GetAcceptGuards() []*TrippedGuard {
+	if x != nil {
+		return x.AcceptGuards
 	}
 	return nil
 }
@@ -3491,7 +3520,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x04\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x04\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -3508,7 +3537,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	" \x01(\tR\x05error\x12\x12\n" +
 	"\x04plan\x18\v \x01(\tR\x04plan\x12,\n" +
 	"\awhat_if\x18\f \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x12\x16\n" +
-	"\x06reason\x18\r \x01(\tR\x06reason\"\xa1\x06\n" +
+	"\x06reason\x18\r \x01(\tR\x06reason\x12=\n" +
+	"\raccept_guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\"\xa1\x06\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -3535,7 +3565,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\trows_held\x18\x13 \x01(\x03R\browsHeld\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdb\x03\n" +
 	"\fTablePreview\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
@@ -3551,7 +3581,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	" \x03(\x03R\x06sample\x12\x12\n" +
 	"\x04rule\x18\v \x01(\tR\x04rule\x12\x18\n" +
 	"\aremarks\x18\f \x03(\tR\aremarks\x12\x1e\n" +
-	"\brows_now\x18\r \x01(\x03H\x00R\arowsNow\x88\x01\x01B\v\n" +
+	"\brows_now\x18\r \x01(\x03H\x00R\arowsNow\x88\x01\x01\x120\n" +
+	"\x06guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\x06guardsB\v\n" +
 	"\t_rows_now\"\xdf\x02\n" +
 	"\n" +
 	"TableSpace\x12\x14\n" +
@@ -3615,7 +3646,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
 	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05needs\x18\x05 \x03(\tR\x05needs\"\xa5\x02\n" +
+	"\x05needs\x18\x05 \x03(\tR\x05needs\"\xe4\x02\n" +
 	"\x11RunCleanupRequest\x12\x14\n" +
 	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x1d\n" +
 	"\n" +
@@ -3625,7 +3656,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\fmax_duration\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x12\x16\n" +
 	"\x06detach\x18\x06 \x01(\bR\x06detach\x12\x12\n" +
 	"\x04plan\x18\a \x01(\tR\x04plan\x12,\n" +
-	"\awhat_if\x18\b \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\"@\n" +
+	"\awhat_if\x18\b \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x12=\n" +
+	"\raccept_guards\x18\t \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\"@\n" +
 	"\x12RunCleanupResponse\x12*\n" +
 	"\x05event\x18\x01 \x01(\v2\x14.cleanup.v1.RunEventR\x05event\"v\n" +
 	"\x0fWatchRunRequest\x12\x15\n" +
@@ -3772,7 +3804,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xa0\t\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xb4\n" +
+	"\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -3792,7 +3825,9 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"CreateHold\x12\x1d.cleanup.v1.CreateHoldRequest\x1a\x1e.cleanup.v1.CreateHoldResponse\x12H\n" +
 	"\tListHolds\x12\x1c.cleanup.v1.ListHoldsRequest\x1a\x1d.cleanup.v1.ListHoldsResponse\x12N\n" +
-	"\vReleaseHold\x12\x1e.cleanup.v1.ReleaseHoldRequest\x1a\x1f.cleanup.v1.ReleaseHoldResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\vReleaseHold\x12\x1e.cleanup.v1.ReleaseHoldRequest\x1a\x1f.cleanup.v1.ReleaseHoldResponse\x12H\n" +
+	"\tGetGuards\x12\x1c.cleanup.v1.GetGuardsRequest\x1a\x1d.cleanup.v1.GetGuardsResponse\x12H\n" +
+	"\tSetGuards\x12\x1c.cleanup.v1.SetGuardsRequest\x1a\x1d.cleanup.v1.SetGuardsResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_cleanup_proto_rawDescOnce sync.Once
@@ -3861,11 +3896,16 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	nil,                                  // 49: cleanup.v1.TaskResult.MetadataEntry
 	(*timestamppb.Timestamp)(nil),        // 50: google.protobuf.Timestamp
 	(*Options)(nil),                      // 51: cleanup.v1.Options
-	(*durationpb.Duration)(nil),          // 52: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 53: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 54: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 55: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 56: cleanup.v1.Hold
+	(*TrippedGuard)(nil),                 // 52: cleanup.v1.TrippedGuard
+	(*durationpb.Duration)(nil),          // 53: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 54: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 55: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 56: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 57: cleanup.v1.Hold
+	(*GetGuardsRequest)(nil),             // 58: cleanup.v1.GetGuardsRequest
+	(*SetGuardsRequest)(nil),             // 59: cleanup.v1.SetGuardsRequest
+	(*GetGuardsResponse)(nil),            // 60: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 61: cleanup.v1.SetGuardsResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
@@ -3875,93 +3915,100 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	50, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	6,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
 	51, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
-	1,  // 7: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	50, // 8: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	50, // 9: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 10: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	7,  // 11: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	49, // 12: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
-	3,  // 13: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	50, // 14: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
-	50, // 15: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
-	50, // 16: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	10, // 17: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	11, // 18: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	12, // 19: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	13, // 20: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	14, // 21: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	15, // 22: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	5,  // 23: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	6,  // 24: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,  // 25: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	5,  // 26: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	52, // 27: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	51, // 28: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	9,  // 29: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	9,  // 30: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	5,  // 31: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	4,  // 32: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	5,  // 33: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	5,  // 34: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	16, // 35: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	51, // 36: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	51, // 37: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	53, // 38: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	54, // 39: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	51, // 40: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	53, // 41: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	51, // 42: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	51, // 43: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	53, // 44: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	54, // 45: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	55, // 46: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	55, // 47: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	55, // 48: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	39, // 49: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	50, // 50: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	56, // 51: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	56, // 52: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	56, // 53: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	56, // 54: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	50, // 55: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	48, // 56: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
-	48, // 57: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	3,  // 58: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	17, // 59: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	19, // 60: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	21, // 61: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	23, // 62: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	25, // 63: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	27, // 64: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	29, // 65: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	31, // 66: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	33, // 67: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	35, // 68: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	37, // 69: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	46, // 70: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	40, // 71: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	42, // 72: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	44, // 73: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	18, // 74: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	20, // 75: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	22, // 76: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	24, // 77: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	26, // 78: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	28, // 79: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	30, // 80: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	32, // 81: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	34, // 82: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	36, // 83: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	38, // 84: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	47, // 85: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	41, // 86: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	43, // 87: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	45, // 88: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	74, // [74:89] is the sub-list for method output_type
-	59, // [59:74] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	52, // 7: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	1,  // 8: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
+	50, // 9: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	50, // 10: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 11: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	7,  // 12: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	49, // 13: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	3,  // 14: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	50, // 15: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
+	50, // 16: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
+	52, // 17: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	50, // 18: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	10, // 19: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	11, // 20: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	12, // 21: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	13, // 22: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	14, // 23: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	15, // 24: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	5,  // 25: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	6,  // 26: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,  // 27: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	5,  // 28: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	53, // 29: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	51, // 30: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	52, // 31: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	9,  // 32: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	9,  // 33: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	5,  // 34: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	4,  // 35: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	5,  // 36: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	5,  // 37: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	16, // 38: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	51, // 39: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	51, // 40: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	54, // 41: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	55, // 42: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	51, // 43: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	54, // 44: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	51, // 45: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	51, // 46: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	54, // 47: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	55, // 48: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	56, // 49: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	56, // 50: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	56, // 51: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	39, // 52: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	50, // 53: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	57, // 54: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	57, // 55: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	57, // 56: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	57, // 57: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	50, // 58: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	48, // 59: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
+	48, // 60: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	3,  // 61: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	17, // 62: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	19, // 63: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	21, // 64: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	23, // 65: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	25, // 66: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	27, // 67: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	29, // 68: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	31, // 69: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	33, // 70: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	35, // 71: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	37, // 72: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	46, // 73: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	40, // 74: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	42, // 75: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	44, // 76: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	58, // 77: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	59, // 78: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	18, // 79: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	20, // 80: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	22, // 81: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	24, // 82: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	26, // 83: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	28, // 84: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	30, // 85: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	32, // 86: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	34, // 87: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	36, // 88: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	38, // 89: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	47, // 90: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	41, // 91: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	43, // 92: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	45, // 93: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	60, // 94: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	61, // 95: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	79, // [79:96] is the sub-list for method output_type
+	62, // [62:79] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -3969,6 +4016,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 	if File_cleanup_v1_cleanup_proto != nil {
 		return
 	}
+	file_cleanup_v1_guard_proto_init()
 	file_cleanup_v1_hold_proto_init()
 	file_cleanup_v1_options_proto_init()
 	file_cleanup_v1_schedule_proto_init()

@@ -34,6 +34,8 @@ const (
 	CleanupService_CreateHold_FullMethodName           = "/cleanup.v1.CleanupService/CreateHold"
 	CleanupService_ListHolds_FullMethodName            = "/cleanup.v1.CleanupService/ListHolds"
 	CleanupService_ReleaseHold_FullMethodName          = "/cleanup.v1.CleanupService/ReleaseHold"
+	CleanupService_GetGuards_FullMethodName            = "/cleanup.v1.CleanupService/GetGuards"
+	CleanupService_SetGuards_FullMethodName            = "/cleanup.v1.CleanupService/SetGuards"
 )
 
 // CleanupServiceClient is the client API for CleanupService service.
@@ -43,8 +45,8 @@ const (
 // CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
 // If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule and
-// holds.
+// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
+// holds, and RunCleanup with `accept_guards`.
 // UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
@@ -105,6 +107,12 @@ type CleanupServiceClient interface {
 	// ReleaseHold ends a hold: the next run, or the next task of one, takes what is due. One that was released is returned as it is.
 	// NOT_FOUND for an unknown one.
 	ReleaseHold(ctx context.Context, in *ReleaseHoldRequest, opts ...grpc.CallOption) (*ReleaseHoldResponse, error)
+	// GetGuards returns what is unusual and needs somebody's word, and which guards refuse tasks.
+	GetGuards(ctx context.Context, in *GetGuardsRequest, opts ...grpc.CallOption) (*GetGuardsResponse, error)
+	// SetGuards replaces the settings of the guards. Those that are judged otherwise by them refuse nothing any longer; the next run judges again.
+	//
+	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
+	SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error)
 }
 
 type cleanupServiceClient struct {
@@ -283,6 +291,26 @@ func (c *cleanupServiceClient) ReleaseHold(ctx context.Context, in *ReleaseHoldR
 	return out, nil
 }
 
+func (c *cleanupServiceClient) GetGuards(ctx context.Context, in *GetGuardsRequest, opts ...grpc.CallOption) (*GetGuardsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetGuardsResponse)
+	err := c.cc.Invoke(ctx, CleanupService_GetGuards_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetGuardsResponse)
+	err := c.cc.Invoke(ctx, CleanupService_SetGuards_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CleanupServiceServer is the server API for CleanupService service.
 // All implementations must embed UnimplementedCleanupServiceServer
 // for forward compatibility.
@@ -290,8 +318,8 @@ func (c *cleanupServiceClient) ReleaseHold(ctx context.Context, in *ReleaseHoldR
 // CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
 // If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule and
-// holds.
+// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
+// holds, and RunCleanup with `accept_guards`.
 // UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
@@ -352,6 +380,12 @@ type CleanupServiceServer interface {
 	// ReleaseHold ends a hold: the next run, or the next task of one, takes what is due. One that was released is returned as it is.
 	// NOT_FOUND for an unknown one.
 	ReleaseHold(context.Context, *ReleaseHoldRequest) (*ReleaseHoldResponse, error)
+	// GetGuards returns what is unusual and needs somebody's word, and which guards refuse tasks.
+	GetGuards(context.Context, *GetGuardsRequest) (*GetGuardsResponse, error)
+	// SetGuards replaces the settings of the guards. Those that are judged otherwise by them refuse nothing any longer; the next run judges again.
+	//
+	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
+	SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error)
 	mustEmbedUnimplementedCleanupServiceServer()
 }
 
@@ -406,6 +440,12 @@ func (UnimplementedCleanupServiceServer) ListHolds(context.Context, *ListHoldsRe
 }
 func (UnimplementedCleanupServiceServer) ReleaseHold(context.Context, *ReleaseHoldRequest) (*ReleaseHoldResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseHold not implemented")
+}
+func (UnimplementedCleanupServiceServer) GetGuards(context.Context, *GetGuardsRequest) (*GetGuardsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetGuards not implemented")
+}
+func (UnimplementedCleanupServiceServer) SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetGuards not implemented")
 }
 func (UnimplementedCleanupServiceServer) mustEmbedUnimplementedCleanupServiceServer() {}
 func (UnimplementedCleanupServiceServer) testEmbeddedByValue()                        {}
@@ -684,6 +724,42 @@ func _CleanupService_ReleaseHold_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_GetGuards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetGuardsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).GetGuards(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_GetGuards_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).GetGuards(ctx, req.(*GetGuardsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_SetGuards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetGuardsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).SetGuards(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_SetGuards_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).SetGuards(ctx, req.(*SetGuardsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CleanupService_ServiceDesc is the grpc.ServiceDesc for CleanupService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -742,6 +818,14 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReleaseHold",
 			Handler:    _CleanupService_ReleaseHold_Handler,
+		},
+		{
+			MethodName: "GetGuards",
+			Handler:    _CleanupService_GetGuards_Handler,
+		},
+		{
+			MethodName: "SetGuards",
+			Handler:    _CleanupService_SetGuards_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

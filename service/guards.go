@@ -1,0 +1,95 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// GetGuards implements cleanupv1.CleanupServiceServer.
+func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) (*cleanupv1.GetGuardsResponse, error) {
+	settings, latched, err := s.runs.Guards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.GetGuardsResponse{Guards: guardsMessage(settings), Defaults: guardsMessage(execute.DefaultGuards), Latched: latchedMessages(latched)}, nil
+}
+
+// SetGuards implements cleanupv1.CleanupServiceServer.
+func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest) (*cleanupv1.SetGuardsResponse, error) {
+	given := in.GetGuards()
+	if given == nil {
+		return nil, runs.InvalidError{{Field: "guards", Problem: "is missing"}}
+	}
+	settings := execute.DefaultGuards
+	set(&settings.MinRows, given.MinRows)
+	set(&settings.MaxSharePercent, given.MaxSharePercent)
+	set(&settings.Cutoff, given.Cutoff)
+	set(&settings.MaxGrowth, given.MaxGrowth)
+	set(&settings.MaxTables, given.MaxTables)
+	set(&settings.MaxDropPercent, given.MaxDropPercent)
+	set(&settings.MaxClockDifference, period(given.GetMaxClockDifference()))
+	set(&settings.MaxIdle, period(given.GetMaxIdle()))
+	if err := s.runs.SetGuards(ctx, settings); err != nil {
+		return nil, err
+	}
+	settings, latched, err := s.runs.Guards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.SetGuardsResponse{Guards: guardsMessage(settings), Latched: latchedMessages(latched)}, nil
+}
+
+// set sets a value unless none is given.
+func set[T any](value, given *T) {
+	if given != nil {
+		*value = *given
+	}
+}
+
+// period is a duration in a request: nil if there is none, negative if it is invalid.
+func period(d *durationpb.Duration) *time.Duration {
+	if d == nil {
+		return nil
+	}
+	p := d.AsDuration()
+	if d.CheckValid() != nil {
+		p = -1
+	}
+	return &p
+}
+
+func guardsMessage(g execute.Guards) *cleanupv1.Guards {
+	return &cleanupv1.Guards{
+		MinRows: &g.MinRows, MaxSharePercent: &g.MaxSharePercent, Cutoff: &g.Cutoff, MaxGrowth: &g.MaxGrowth, MaxTables: &g.MaxTables, MaxDropPercent: &g.MaxDropPercent,
+		MaxClockDifference: durationpb.New(g.MaxClockDifference), MaxIdle: durationpb.New(g.MaxIdle),
+	}
+}
+
+func latchedMessages(latched []runs.Latched) (out []*cleanupv1.LatchedGuard) {
+	for _, l := range latched {
+		out = append(out, &cleanupv1.LatchedGuard{Guard: trippedMessages([]execute.Trip{l.Trip})[0], Task: l.Task, RunId: l.RunID, TripTime: timestamppb.New(l.Time)})
+	}
+	return out
+}
+
+func trippedMessages(trips []execute.Trip) (out []*cleanupv1.TrippedGuard) {
+	for _, t := range trips {
+		out = append(out, &cleanupv1.TrippedGuard{Guard: string(t.Guard), Table: t.Table, Number: t.Number, Most: t.Most})
+	}
+	return out
+}
+
+// accepted are the guards that a request may pass.
+func accepted(given []*cleanupv1.TrippedGuard) (trips []execute.Trip) {
+	for _, t := range given {
+		trips = append(trips, execute.Trip{Guard: execute.Guard(t.GetGuard()), Table: t.GetTable(), Number: t.GetNumber()})
+	}
+	return trips
+}

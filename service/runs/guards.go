@@ -1,0 +1,227 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// Latched is a guard that tripped in a task, and has refused it since.
+type Latched struct {
+	execute.Trip
+	Task  string
+	RunID string // the first run that it refused
+	Time  time.Time
+}
+
+// Guards reads the settings of the guards, and those that are latched.
+func (m *Manager) Guards(ctx context.Context) (execute.Guards, []Latched, error) {
+	settings, err := readGuards(ctx, m.calls, "")
+	if err != nil {
+		return settings, nil, err
+	}
+	rows, err := m.calls.Query(ctx, "SELECT guard, table_name, number, most, task, run_id::text, trip_time FROM cleanupd.latch ORDER BY trip_time, task, guard, table_name")
+	if err != nil {
+		return settings, nil, err
+	}
+	latched, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Latched, err error) {
+		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Most, &l.Task, &l.RunID, &l.Time)
+	})
+	return settings, latched, err
+}
+
+// readGuards reads the settings. What is not stored is as by default.
+func readGuards(ctx context.Context, db campaign.Querier, lock string) (execute.Guards, error) {
+	g := execute.DefaultGuards
+	var stored []byte
+	err := db.QueryRow(ctx, "SELECT settings FROM cleanupd.guards "+lock).Scan(&stored)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return g, nil
+	case err != nil:
+		return g, err
+	}
+	return g, json.Unmarshal(stored, &g)
+}
+
+// checkGuards fails with InvalidError if settings cannot be.
+func checkGuards(g execute.Guards) error {
+	var wrong InvalidError
+	say := func(bad bool, field, problem string) {
+		if bad {
+			wrong = append(wrong, Violation{"guards." + field, problem})
+		}
+	}
+	percent := func(p float64) bool { return !(p >= 0 && p <= 100) } // nor NaN
+	say(g.MinRows < 0, "min_rows", "must not be negative")
+	say(percent(g.MaxSharePercent), "max_share_percent", "must be from 0, which switches the guard off, to 100")
+	say(g.MaxGrowth != 0 && !(g.MaxGrowth >= 1 && g.MaxGrowth <= math.MaxInt32), "max_growth", "must be 0, which switches the guard off, or 1 or more")
+	say(g.MaxTables < 0, "max_tables", "must not be negative; 0 switches the guard off")
+	say(percent(g.MaxDropPercent), "max_drop_percent", "must be from 0, which switches the guard off, to 100")
+	for field, d := range map[string]time.Duration{"max_clock_difference": g.MaxClockDifference, "max_idle": g.MaxIdle} {
+		say(d < 0 || d > longest, field, "must be from 0, which switches the guard off, to 36500 days")
+	}
+	if wrong == nil {
+		return nil
+	}
+	slices.SortFunc(wrong, func(a, b Violation) int { return strings.Compare(a.Field, b.Field) })
+	return wrong
+}
+
+// SetGuards replaces the settings of the guards. Those that are judged otherwise now are not latched any longer. It fails with InvalidError.
+func (m *Manager) SetGuards(ctx context.Context, g execute.Guards) error {
+	if err := checkGuards(g); err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+		before, err := readGuards(ctx, tx, "FOR UPDATE")
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.guards (settings) VALUES ($1) ON CONFLICT (only_row) DO UPDATE SET settings = excluded.settings", g); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE guard = ANY ($1)", before.Changed(g)); err != nil {
+			return err
+		}
+		return audit.Note(ctx, tx, audit.Details{"from": before, "to": g})
+	})
+}
+
+// acceptable are the guards that a run may pass.
+var acceptable = []execute.Guard{execute.GuardShare, execute.GuardCutoff, execute.GuardGrowth, execute.GuardTables, execute.GuardBytes}
+
+// wrongAccepted is what is wrong with the guards that a request accepts.
+func (r Request) wrongAccepted() (wrong InvalidError) {
+	if len(r.Accepted) > 0 && r.Plan == "" {
+		wrong = append(wrong, Violation{"accept_guards", "is for the run of a plan, whose preview shows the numbers"})
+	}
+	for i, a := range r.Accepted {
+		field := fmt.Sprintf("accept_guards[%d].", i)
+		switch {
+		case a.Guard == execute.GuardClock || a.Guard == execute.GuardIdle:
+			wrong = append(wrong, Violation{field + "guard", fmt.Sprintf("%s can not be accepted, only set", a.Guard)})
+		case !slices.Contains(acceptable, a.Guard):
+			wrong = append(wrong, Violation{field + "guard", fmt.Sprintf("unknown guard %.64q; those that can be accepted are %v", a.Guard, acceptable)})
+		case a.Table == "":
+			wrong = append(wrong, Violation{field + "table", "is missing: the table as the preview shows it"})
+		case a.Number < 0:
+			wrong = append(wrong, Violation{field + "number", "must not be negative"})
+		}
+	}
+	return wrong
+}
+
+// History implements execute.Journal.
+func (j *journal) History(ctx context.Context) (*execute.History, error) {
+	h := &execute.History{Accepted: j.claim.accepted, Taken: map[string]execute.Taken{}, Cutoffs: map[string]execute.Cutoff{}}
+	var err error
+	if h.Guards, err = readGuards(ctx, j.m.pool, ""); err != nil {
+		return nil, err
+	}
+	for _, read := range []func(context.Context, *execute.History) error{j.latched, j.taken, j.cutoffs} {
+		if err := read(ctx, h); err != nil {
+			return nil, err
+		}
+	}
+	return h, j.m.pool.QueryRow(ctx, `SELECT max(start_time) FROM cleanupd.run r WHERE NOT dry_run AND id <> $1::text::uuid
+		AND EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.start_time IS NOT NULL)`, j.claim.id).Scan(&h.LastStart)
+}
+
+func (j *journal) latched(ctx context.Context, h *execute.History) error {
+	rows, err := j.m.pool.Query(ctx, "SELECT guard, table_name, number, most, options FROM cleanupd.latch WHERE task = $1 ORDER BY guard, table_name", j.task)
+	if err != nil {
+		return err
+	}
+	h.Latched, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l execute.Latch, err error) {
+		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Most, &l.Options)
+	})
+	return err
+}
+
+// taken reads what runs have taken: this one, too, unless it is dry.
+func (j *journal) taken(ctx context.Context, h *execute.History) error {
+	rows, err := j.m.pool.Query(ctx, `
+		WITH taken AS (
+		  SELECT table_name, start_time, rows_deleted, rows_updated, usual FROM cleanupd.taken
+		  UNION ALL
+		  SELECT COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, s.rows_deleted, s.rows_updated, false FROM cleanupd.space s JOIN cleanupd.run r ON r.id = s.run_id WHERE r.id = $1::text::uuid),
+		begun AS (SELECT start_time FROM cleanupd.run WHERE id = $1::text::uuid)
+		SELECT t.table_name, COALESCE(sum(rows_deleted + rows_updated) FILTER (WHERE lately), 0)::bigint, COALESCE(sum(rows_deleted) FILTER (WHERE lately), 0)::bigint, COALESCE(max(rows_deleted + rows_updated) FILTER (WHERE usual), 0)::bigint
+		FROM taken AS t, begun, LATERAL (SELECT t.start_time > begun.start_time - $2::bigint * interval '1 microsecond' AS lately) AS l
+		WHERE t.start_time > begun.start_time - $3::bigint * interval '1 microsecond' GROUP BY 1`,
+		j.claim.id, execute.SharePeriod.Microseconds(), execute.UsualPeriod.Microseconds())
+	if err != nil {
+		return err
+	}
+	var (
+		table string
+		t     execute.Taken
+	)
+	_, err = pgx.ForEachRow(rows, []any{&table, &t.Lately, &t.Deleted, &t.Usual}, func() error { h.Taken[table] = t; return nil })
+	return err
+}
+
+func (j *journal) cutoffs(ctx context.Context, h *execute.History) error {
+	rows, err := j.m.pool.Query(ctx, "SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1", j.task)
+	if err != nil {
+		return err
+	}
+	var (
+		delay  string
+		c      execute.Cutoff
+		offset int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&delay, &c.At, &c.ReferenceTime, &offset}, func() error {
+		c.ClockOffset = time.Duration(offset) * time.Microsecond
+		h.Cutoffs[delay] = c
+		return nil
+	})
+	return err
+}
+
+// judged stores what guards said of a task that has ended, and what they will compare with.
+func (j *journal) judged(ctx context.Context, tx pgx.Tx, o execute.Outcome) error {
+	if j.claim.dryRun {
+		return nil
+	}
+	b := &pgx.Batch{}
+	if o.State == execute.Succeeded {
+		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1", j.task)
+		for delay, c := range o.Cutoffs {
+			b.Queue(`INSERT INTO cleanupd.cutoff (task, delay, cutoff, reference_time, clock_offset) VALUES ($1, $2, $3, $4, $5)
+				ON CONFLICT (task, delay) DO UPDATE SET cutoff = excluded.cutoff, reference_time = excluded.reference_time, clock_offset = excluded.clock_offset`,
+				j.task, delay, c.At, c.ReferenceTime, c.ClockOffset.Microseconds())
+		}
+	}
+	if o.Trips != nil {
+		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1 AND options <> $2", j.task, o.Options)
+	}
+	for _, t := range o.Trips {
+		b.Queue(`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id) VALUES ($1, $2, $3, $4, $5, $6, $7::text::uuid)
+			ON CONFLICT (task, guard, table_name) DO UPDATE SET number = excluded.number, most = excluded.most`, j.task, t.Guard, t.Table, t.Number, t.Most, o.Options, j.claim.id)
+	}
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// keepTaken keeps what a run took of tables for longer than the run. One that a guard refused, or that passed one, tells nothing of others.
+func keepTaken(ctx context.Context, tx pgx.Tx, id string) error {
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.taken (run_id, table_name, start_time, rows_deleted, rows_updated, usual)
+		SELECT r.id, COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, sum(s.rows_deleted), sum(s.rows_updated),
+		  r.accepted IS NULL AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.reason = $2)
+		FROM cleanupd.run r JOIN cleanupd.space s ON s.run_id = r.id
+		WHERE r.id = $1::text::uuid AND NOT r.dry_run AND (s.rows_deleted > 0 OR s.rows_updated > 0) GROUP BY 1, 2, 3
+		ON CONFLICT DO NOTHING`, id, execute.Guarded)
+	return err
+}

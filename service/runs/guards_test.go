@@ -1,0 +1,398 @@
+package runs_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// guarded is a replica at work whose guards are judged from ten rows on.
+func guarded(t *testing.T, db *pgtest.DB, change func(*execute.Guards)) *runs.Manager {
+	t.Helper()
+	m, work, _ := replica(t, db, "a", nil)
+	setGuards(t, m, change)
+	work()
+	return m
+}
+
+func setGuards(t *testing.T, m *runs.Manager, change func(*execute.Guards)) {
+	t.Helper()
+	g := execute.DefaultGuards
+	g.MinRows = 10
+	if change != nil {
+		change(&g)
+	}
+	if err := m.SetGuards(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ended is a run as it ended.
+func ended(t *testing.T, m *runs.Manager, req runs.Request) *runs.Run {
+	t.Helper()
+	events := watch(t, m, start(t, m, req).ID)
+	return events[len(events)-1].Run
+}
+
+// refusedIn is which guard refused a task of a run, and the number; empty: none did.
+func refusedIn(t *testing.T, run *runs.Run, task string) string {
+	t.Helper()
+	result := run.Result(task)
+	if result.Reason == "" {
+		if result.State != execute.Succeeded {
+			t.Fatalf("%s: %s %s", task, result.State, result.Error)
+		}
+		return ""
+	}
+	if result.Reason != execute.Guarded || result.State != execute.Failed || run.State != runs.Failed || run.Reason() != execute.Guarded || result.RowsDeleted+result.RowsUpdated+result.TablesDropped != 0 {
+		t.Fatalf("%+v of %s", result, run.State)
+	}
+	return result.Metadata["guard"] + " " + result.Metadata["number"]
+}
+
+// accepting is the request for a run of a plan that passes all guards which its preview shows.
+func accepting(t *testing.T, m *runs.Manager, tasks ...string) (req runs.Request) {
+	t.Helper()
+	dry := ended(t, m, runs.Request{Tasks: tasks, DryRun: true})
+	req.Plan = dry.ID
+	for _, r := range dry.Results {
+		for _, p := range r.Preview {
+			req.Accepted = append(req.Accepted, p.Guards...)
+		}
+	}
+	return req
+}
+
+func audits(db *pgtest.DB, from, to int, age string) {
+	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, now() - $3::text::interval FROM generate_series($1::int, $2::int) i", from, to, age)
+}
+
+// More than a share of a table does not go: not by one task, not by several, not by many runs within a day; a table that is emptied by nature does.
+func TestGuardShare(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m := guarded(t, db, nil)
+	audits(db, 1, 50, "1 year")
+	audits(db, 51, 100, "1 day")
+	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail"); got != "" {
+		t.Errorf("half of a table is refused: %s", got)
+	}
+	db.Do("TRUNCATE XtkAudit; TRUNCATE cleanupd.taken")
+	audits(db, 1, 51, "1 year")
+	audits(db, 52, 100, "1 day")
+	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail"); got != "share 51" || db.Int("SELECT count(*) FROM XtkAudit") != 100 {
+		t.Errorf("more than half of a table: %q", got)
+	}
+	t.Run("few rows", func(t *testing.T) {
+		db := database(t)
+		m := guarded(t, db, nil)
+		audits(db, 1, 9, "1 year")
+		if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail"); got != "" {
+			t.Error(got)
+		}
+	})
+	t.Run("by nature", func(t *testing.T) {
+		db := database(t)
+		m := guarded(t, db, nil)
+		sessions(db, 50)
+		if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"sessions"}}), "sessions"); got != "" {
+			t.Error(got)
+		}
+	})
+	t.Run("many runs", func(t *testing.T) {
+		db := database(t)
+		m := guarded(t, db, nil)
+		audits(db, 1, 100, "1 day")
+		var got string
+		for i := 0; i < 10 && got == ""; i++ {
+			db.Do("UPDATE XtkAudit SET tsChanged = now() - interval '1 year' WHERE iAuditId BETWEEN $1 AND $2", i*15+1, i*15+15)
+			got = refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail")
+		}
+		if left := db.Int("SELECT count(*) FROM XtkAudit"); got != "share 51" || left != 55 {
+			t.Errorf("%q, with %d rows left", got, left)
+		}
+	})
+	t.Run("two tasks", func(t *testing.T) {
+		db := database(t)
+		m := guarded(t, db, nil)
+		db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+			INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2020-01-01'), (2, 0, NULL);
+			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsEvent, tsLastModified) SELECT i, CASE WHEN i <= 40 THEN 1 ELSE 2 END, now() - CASE WHEN i BETWEEN 41 AND 60 THEN interval '3 years' ELSE interval '1 day' END, now() - CASE WHEN i BETWEEN 41 AND 60 THEN interval '3 years' ELSE interval '1 day' END
+			FROM generate_series(1, 100) i`)
+		run := ended(t, m, runs.Request{Tasks: []string{"deliveries", "delivery-logs"}, ContinueOnError: true})
+		if first, second := refusedIn(t, run, "deliveries"), refusedIn(t, run, "delivery-logs"); first != "" || second != "share 51" || db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 60 {
+			t.Errorf("%q, %q: %+v %+v %d", first, second, run.Result("deliveries"), run.Result("delivery-logs"), db.Int("SELECT count(*) FROM cleanupd.taken"))
+		}
+	})
+}
+
+// A guard that tripped trips again, though less would go by now, until a plan that accepts it has run, an option of the task is changed, or the guard is. More
+// than the number that was accepted is refused, too.
+func TestGuardLatches(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m := guarded(t, db, nil)
+	audits(db, 1, 80, "1 year")
+	audits(db, 81, 100, "1 day")
+	task := []string{"audit-trail"}
+	try := func() string { return refusedIn(t, ended(t, m, runs.Request{Tasks: task}), "audit-trail") }
+	dry := ended(t, m, runs.Request{Tasks: task, DryRun: true})
+	if p := dry.Result("audit-trail").Preview; dry.State != runs.Succeeded || len(p) != 1 || len(p[0].Guards) != 1 || p[0].Guards[0] != (execute.Trip{Guard: execute.GuardShare, Table: p[0].Table, Number: 80, Most: 50}) {
+		t.Fatalf("the preview: %+v", p)
+	}
+	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
+		t.Fatalf("a dry run latches: %+v, %v", latched, err)
+	}
+	if got := try(); got != "share 51" {
+		t.Fatal(got)
+	}
+	db.Do("DELETE FROM XtkAudit WHERE iAuditId <= 75")
+	if got := try(); got != "share 51" {
+		t.Errorf("it did not latch: %q", got)
+	}
+	if n := measured(t, m, "cleanupd_guard_latched", "share"); n != 1 {
+		t.Errorf("the metric is %v", n)
+	}
+	if got := refusedIn(t, ended(t, m, runs.Request{Plan: ended(t, m, runs.Request{Tasks: task, DryRun: true}).ID}), "audit-trail"); got != "share 51" {
+		t.Errorf("a plan passed the guard unaccepted: %q", got)
+	}
+	req := accepting(t, m, task...)
+	if len(req.Accepted) != 1 || req.Accepted[0].Number != 5 {
+		t.Fatalf("%+v", req.Accepted)
+	}
+	less := req
+	less.Accepted = []execute.Trip{req.Accepted[0]}
+	less.Accepted[0].Number = 4
+	if got := refusedIn(t, ended(t, m, less), "audit-trail"); got != "" { // 5 rows are too few to judge by now
+		t.Errorf("%q", got)
+	}
+	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
+		t.Errorf("what was accepted is latched: %+v, %v", latched, err)
+	}
+	audits(db, 1, 80, "1 year")
+	if got := try(); got == "" {
+		t.Fatal("it did not trip again")
+	}
+	less = accepting(t, m, task...)
+	less.Accepted[0].Number--
+	if got := refusedIn(t, ended(t, m, less), "audit-trail"); got != "share 85" {
+		t.Errorf("one more than was accepted: %q", got)
+	}
+	if got := refusedIn(t, ended(t, m, accepting(t, m, task...)), "audit-trail"); got != "" || db.Int("SELECT count(*) FROM XtkAudit") != 20 {
+		t.Errorf("what was accepted: %q", got)
+	}
+	for _, release := range []func(){
+		func() { setGuards(t, m, func(g *execute.Guards) { g.MaxSharePercent = 0 }) },
+		func() { setGuards(t, m, func(g *execute.Guards) { g.MinRows = 1_000 }) },
+		func() {
+			db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'XtkCleanup_AuditTrailPurgeDelay', 86400 * 400, 3)")
+		},
+	} {
+		setGuards(t, m, nil)
+		db.Do("TRUNCATE cleanupd.taken; TRUNCATE XtkAudit")
+		audits(db, 1, 80, "1 year")
+		if got := try(); got != "share 41" {
+			t.Fatal(got)
+		}
+		release()
+		if got := try(); got != "" {
+			t.Errorf("still latched: %q", got)
+		}
+	}
+}
+
+// A cutoff that moves with time trips nothing, one that moved faster does if there are rows between; so does a clock that jumped.
+func TestGuardCutoff(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m := guarded(t, db, func(g *execute.Guards) { g.MaxSharePercent = 0 })
+	task := []string{"audit-trail"}
+	try := func() string { return refusedIn(t, ended(t, m, runs.Request{Tasks: task}), "audit-trail") }
+	audits(db, 1, 5, "1 year")
+	audits(db, 11, 25, "130 days")
+	audits(db, 31, 100, "1 day")
+	if got := try(); got != "" {
+		t.Fatal(got)
+	}
+	db.Do("UPDATE cleanupd.cutoff SET cutoff = cutoff - interval '100 days', reference_time = reference_time - interval '100 days'")
+	audits(db, 1, 5, "181 days")
+	audits(db, 101, 150, "200 days")
+	if got := try(); got != "" {
+		t.Errorf("time that passed is refused: %s", got)
+	}
+	db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'XtkCleanup_AuditTrailPurgeDelay', 86400 * 135, 3)")
+	if got := try(); got != "" {
+		t.Errorf("a shorter delay without rows between: %s", got)
+	}
+	db.Do("UPDATE XtkOption SET iLongValue = 86400 * 90")
+	dry := ended(t, m, runs.Request{Tasks: task, DryRun: true})
+	if p := dry.Result("audit-trail").Preview; len(p) != 1 || len(p[0].Guards) != 1 || p[0].Guards[0].Guard != execute.GuardCutoff || p[0].Guards[0].Number != 15 {
+		t.Errorf("the preview: %+v", p)
+	}
+	if got := try(); got != "cutoff 10" {
+		t.Errorf("a shorter delay: %q", got)
+	}
+	db.Do("UPDATE XtkOption SET iLongValue = 86400 * 135")
+	if got := try(); got != "" {
+		t.Errorf("the longer delay again: %q", got)
+	}
+	db.Do("UPDATE XtkOption SET iLongValue = 86400 * 90")
+	if got := refusedIn(t, ended(t, m, accepting(t, m, task...)), "audit-trail"); got != "" {
+		t.Errorf("accepted: %q", got)
+	}
+	audits(db, 11, 25, "89 days")
+	if got := try(); got != "" {
+		t.Errorf("after it was accepted: %q", got)
+	}
+	// The database's clock is 60 days ahead of what it was, and of the replica's.
+	db.Do("UPDATE cleanupd.cutoff SET cutoff = cutoff - interval '60 days', reference_time = reference_time - interval '60 days', clock_offset = clock_offset + 60 * 86400000000")
+	db.Do("UPDATE XtkAudit SET tsChanged = now() - interval '100 days' WHERE iAuditId BETWEEN 11 AND 25")
+	if got := try(); got != "cutoff 10" {
+		t.Errorf("a clock that jumped: %q", got)
+	}
+}
+
+// Rules without a delay do not take ten times what runs usually take; those that were refused, or passed a guard, are not usual.
+func TestGuardGrowth(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m := guarded(t, db, func(g *execute.Guards) { g.MaxSharePercent = 0 })
+	task := []string{"subscriptions"}
+	try := func(rows int) string {
+		db.Do("DELETE FROM NmsSubscription")
+		db.Do("INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) SELECT 1, i, CASE WHEN i <= $1::int THEN 1 ELSE 0 END FROM generate_series(1, 1000) i", rows)
+		return refusedIn(t, ended(t, m, runs.Request{Tasks: task}), "subscriptions")
+	}
+	if got := try(500); got != "" {
+		t.Errorf("there is nothing to compare with: %q", got)
+	}
+	db.Do("TRUNCATE cleanupd.taken")
+	for _, rows := range []int{3, 30, 2} {
+		if got := try(rows); got != "" {
+			t.Fatalf("%d rows: %q", rows, got)
+		}
+	}
+	if got := try(300); got != "" {
+		t.Errorf("ten times the most: %q", got)
+	}
+	db.Do("DELETE FROM cleanupd.taken WHERE rows_deleted = 300")
+	if got := try(301); got != "growth 301" || db.Int("SELECT count(*) FROM NmsSubscription") != 1000 {
+		t.Errorf("more than that: %q", got)
+	}
+	if got := refusedIn(t, ended(t, m, accepting(t, m, task...)), "subscriptions"); got != "" {
+		t.Errorf("accepted: %q", got)
+	}
+	if got := try(301); got != "growth 301" {
+		t.Errorf("what was accepted counts as usual: %q", got)
+	}
+	setGuards(t, m, func(g *execute.Guards) { g.MaxSharePercent, g.MaxGrowth = 0, 1 })
+	db.Do("DELETE FROM cleanupd.taken WHERE rows_deleted > 30")
+	if got := try(60); got != "growth 31" {
+		t.Errorf("twice as many: %q", got)
+	}
+}
+
+// No more work tables are dropped, or of more bytes, than may be, by one task; those of lists count, too.
+func TestGuardDrops(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		task, make string
+		change     func(g *execute.Guards)
+		want       string // with four tables; with three, none
+	}{
+		"tables":          {"workflow-instances", "CREATE TABLE wkDlv_%d (i int)", func(g *execute.Guards) { g.MaxTables = 3 }, "tables 4"},
+		"tables of lists": {"lists-to-delete", "CREATE TABLE grp%[1]d (i int); INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (%[1]d, 1, 1)", func(g *execute.Guards) { g.MaxTables = 3 }, "tables 4"},
+		"bytes":           {"workflow-instances", "CREATE TABLE wkDlv_%d AS SELECT 1 AS i FROM generate_series(1, 40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			db.Do("INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (99, 95); INSERT INTO XtkWorkflow (iWorkflowId) VALUES (99)")
+			m := guarded(t, db, c.change)
+			create := func(from, to int) {
+				for id := from; id <= to; id++ {
+					db.Do(strings.ReplaceAll(strings.ReplaceAll(c.make, "%[1]d", strconv.Itoa(id)), "%d", strconv.Itoa(id)))
+				}
+			}
+			create(1, 3)
+			if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{c.task}}), c.task); got != "" {
+				t.Errorf("three: %q", got)
+			}
+			create(1, 4)
+			if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{c.task}}), c.task); !strings.HasPrefix(got, c.want) {
+				t.Errorf("four: %q", got)
+			}
+			if got := refusedIn(t, ended(t, m, accepting(t, m, c.task)), c.task); got != "" || db.Int("SELECT count(*) FROM pg_class WHERE relname ~ '^(wkdlv_|grp)[0-9]'") != 0 {
+				t.Errorf("accepted: %q", got)
+			}
+		})
+	}
+}
+
+// A run is refused, before its first task, when the clocks differ, or the database's is earlier than the last run's; and when the application has done
+// nothing for long, as in a restored copy. A dry run is warned.
+func TestGuardsOfTheStart(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 5)
+	m := guarded(t, db, nil)
+	try := func(guard string, trips bool) {
+		t.Helper()
+		run := ended(t, m, runs.Request{Tasks: []string{"sessions"}})
+		refused := run.State == runs.Failed && run.Reason() == execute.Guarded && strings.Contains(run.Error, "guard "+guard) && run.Result("sessions").State == execute.NotRun
+		if refused != trips || !trips && run.State != runs.Succeeded {
+			t.Errorf("%s: %s %s", guard, run.State, run.Error)
+		}
+		events := watch(t, m, start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: true}).ID)
+		if dry := events[len(events)-1].Run; dry.State != runs.Succeeded || said(events, "WARNING", "guard "+guard) != trips {
+			t.Errorf("%s: the dry run %s: %q", guard, dry.State, logs(events))
+		}
+	}
+	try("idle", false) // there is nothing to judge by
+	db.Do("INSERT INTO XtkWorkflowLog (iWorkflowLogId, tsLog) VALUES (1, now() - interval '44 days'), (2, now() + interval '1 day'), (3, NULL)")
+	try("idle", false)
+	db.Do("UPDATE XtkWorkflowLog SET tsLog = now() - interval '46 days' WHERE iWorkflowLogId = 1")
+	try("idle", true)
+	db.Do("INSERT INTO NmsBatchEvent (iBatchEventId, tsCreated) VALUES (1, now() - interval '10 days')")
+	try("idle", false)
+	db.Do("TRUNCATE NmsBatchEvent")
+	try("idle", true)
+	setGuards(t, m, func(g *execute.Guards) { g.MaxIdle = 0 })
+	try("idle", false)
+	db.Do("UPDATE cleanupd.run SET start_time = start_time + interval '1 hour' WHERE NOT dry_run AND state = 'SUCCEEDED'")
+	try("clock", true)
+	setGuards(t, m, func(g *execute.Guards) { g.MaxIdle, g.MaxClockDifference = 0, 0 })
+	try("clock", false)
+}
+
+// What can not be a setting is named, and nothing is stored.
+func TestGuardsAreChecked(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, _, _ := replica(t, db, "a", nil)
+	for field, change := range map[string]func(g *execute.Guards){
+		"min_rows":             func(g *execute.Guards) { g.MinRows = -1 },
+		"max_share_percent":    func(g *execute.Guards) { g.MaxSharePercent = 101 },
+		"max_growth":           func(g *execute.Guards) { g.MaxGrowth = 0.5 },
+		"max_tables":           func(g *execute.Guards) { g.MaxTables = -1 },
+		"max_drop_percent":     func(g *execute.Guards) { g.MaxDropPercent = -1 },
+		"max_clock_difference": func(g *execute.Guards) { g.MaxClockDifference = -time.Second },
+		"max_idle":             func(g *execute.Guards) { g.MaxIdle = -1 },
+	} {
+		g := execute.DefaultGuards
+		change(&g)
+		var invalid runs.InvalidError
+		if err := m.SetGuards(t.Context(), g); !errors.As(err, &invalid) || len(invalid) != 1 || invalid[0].Field != "guards."+field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if g, _, err := m.Guards(t.Context()); err != nil || g != execute.DefaultGuards {
+		t.Errorf("%+v, %v", g, err)
+	}
+}

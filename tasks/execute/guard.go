@@ -1,0 +1,394 @@
+package execute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// guard fails with a RefusedError if the task would do something unusual to rows that nobody has accepted. It has changed nothing by then.
+func (t *task) guard(ctx context.Context, jobs []plan.Job, ids []int64) error {
+	if t.history == nil || t.DryRun {
+		return nil
+	}
+	if p := t.planned(); p != nil {
+		ids = without(ids, p.Stays)
+	}
+	trips := t.latched()
+	if trips == nil {
+		g := &guarded{task: t, jobs: jobs, ids: ids}
+		for _, table := range g.tables() {
+			more, err := g.judge(ctx, table)
+			if err != nil {
+				return err
+			}
+			trips = append(trips, more...)
+		}
+		more, err := t.judgeListTables(ctx, jobs, ids)
+		if err != nil {
+			return err
+		}
+		trips = append(trips, more...)
+	}
+	return tripped(trips)
+}
+
+// stands reports whether a latch is of what the task would do now.
+func (t *task) stands(l Latch) bool {
+	return maps.Equal(l.Options, t.optionsOf(t.plan.Task.OptionNames()))
+}
+
+// latched are the guards that trip without being judged.
+func (t *task) latched() (trips []Trip) {
+	for _, l := range t.history.Latched {
+		if t.stands(l) && t.history.accepted(l.Guard, l.Table) < 0 {
+			trips = append(trips, l.Trip)
+		}
+	}
+	return trips
+}
+
+// isLatched reports whether a guard trips whatever it would find.
+func (t *task) isLatched(of Guard, table string) bool {
+	return slices.ContainsFunc(t.history.Latched, func(l Latch) bool { return l.Guard == of && l.Table == table && t.stands(l) })
+}
+
+// guarded judges what the task at work would do with some rows of its set.
+type guarded struct {
+	*task
+	jobs []plan.Job
+	ids  []int64
+	// earlier are the moments in place of cutoffs that have moved too fast; empty: none has.
+	earlier map[string]time.Time
+	// found are the exact numbers of rows that would go, by table; nil: they are counted as far as is necessary.
+	found map[string]int64
+}
+
+// tables are those that the jobs take rows of.
+func (g *guarded) tables() (tables []*campaign.Table) {
+	add := func(t *campaign.Table) {
+		if t != nil && !slices.Contains(tables, t) {
+			tables = append(tables, t)
+		}
+	}
+	for _, j := range g.jobs {
+		if j.Does.Dependent() && len(g.ids) == 0 {
+			continue
+		}
+		add(j.Table)
+		if j.Paired != nil {
+			add(g.given.Catalog.Table(j.Does.Paired.Table))
+		}
+	}
+	g.earlier = g.moved()
+	return tables
+}
+
+// moved are what those cutoffs of the task were that have moved by more than the time that passed, which neither clock may exaggerate.
+func (g *guarded) moved() map[string]time.Time {
+	earlier := map[string]time.Time{}
+	for name, at := range g.plan.Task.Cutoffs(g.given) {
+		was, known := g.history.Cutoffs[name]
+		passed := g.Now.Sub(was.ReferenceTime) + min(0, g.clockOffset-was.ClockOffset)
+		if known && at.Sub(was.At) > passed+cutoffSlack {
+			earlier[name] = was.At
+		}
+	}
+	return earlier
+}
+
+// takes reports whether a job takes rows of a table.
+func takes(j plan.Job, table string) bool {
+	return j.Root == table || j.Paired != nil && j.Paired.Relation == table
+}
+
+// judge returns the guards that trip for a table.
+func (g *guarded) judge(ctx context.Context, table *campaign.Table) (trips []Trip, err error) {
+	jobs := slices.DeleteFunc(slices.Clone(g.jobs), func(j plan.Job) bool { return !takes(j, table.Quoted()) || j.Does.Dependent() && len(g.ids) == 0 })
+	about, err := g.about(ctx, table.Quoted(), jobs)
+	if err != nil {
+		return nil, err
+	}
+	for _, judge := range []func(context.Context, *campaign.Table, []plan.Job, float64) (*Trip, error){g.share, g.growth, g.cutoff} {
+		trip, err := judge(ctx, table, jobs, about)
+		if err != nil {
+			return nil, fmt.Errorf("judge how many rows of %s go: %w", table.Name, err)
+		}
+		if trip != nil {
+			trips = append(trips, *trip)
+		}
+	}
+	return trips, nil
+}
+
+// Estimates decide where they are less than a tenth of a limit.
+const farFrom = 10
+
+// about is how many rows of a table would go, as estimated; infinite where no estimate is to be trusted.
+func (g *guarded) about(ctx context.Context, table string, jobs []plan.Job) (float64, error) {
+	if rows, known := g.found[table]; known || g.found != nil {
+		return float64(rows), nil
+	}
+	var relations []string
+	for _, j := range jobs {
+		relations = append(relations, j.Relation)
+	}
+	_, fresh, err := g.rowsOf(ctx, relations)
+	if err != nil {
+		return 0, err
+	}
+	rows := g.estimate(ctx, jobs, g.ids)
+	if rows < 0 || !fresh {
+		return math.Inf(1), nil
+	}
+	return float64(rows), nil
+}
+
+// rowsOf is how many rows some relations have by the planner's statistics, and whether these are fresh: a tenth of the rows has not changed since.
+func (d *database) rowsOf(ctx context.Context, relations []string) (rows float64, fresh bool, err error) {
+	err = d.Pool.QueryRow(ctx, `SELECT COALESCE(sum(greatest(c.reltuples, 0)), 0)::float8,
+			COALESCE(bool_and(c.relkind IN ('r', 'm') AND (c.reltuples > 0 OR c.relpages = 0 AND pg_relation_size(c.oid) = 0) AND pg_stat_get_mod_since_analyze(c.oid) <= greatest(c.reltuples, 1000) / 10), false)
+		FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`, relations).Scan(&rows, &fresh)
+	return rows, fresh, err
+}
+
+// share judges how much of a table would go, all tasks and runs within a day together.
+func (g *guarded) share(ctx context.Context, table *campaign.Table, jobs []plan.Job, about float64) (*Trip, error) {
+	percent, name := g.history.MaxSharePercent, table.Quoted()
+	if percent == 0 || slices.ContainsFunc(jobs, func(j plan.Job) bool { return j.Does.Empties }) {
+		return nil, nil
+	}
+	before := g.history.Taken[name]
+	before.Lately += g.preview.takenOf(name)
+	least := max(g.history.MinRows-1, 0)
+	var leaves []string
+	for _, leaf := range table.Leaves {
+		leaves = append(leaves, leaf.Quoted())
+	}
+	rows, fresh, err := g.rowsOf(ctx, leaves)
+	if err != nil {
+		return nil, err
+	}
+	limit := func() int64 {
+		return g.history.most(GuardShare, name, (rows+float64(before.Deleted))*percent/100, least)
+	}
+	t := &Trip{GuardShare, name, before.Lately, limit()}
+	if !g.isLatched(GuardShare, name) {
+		near := (float64(before.Lately)+about)*farFrom >= float64(t.Most)
+		if !near && fresh || (float64(before.Lately)+about)*farFrom < float64(least) {
+			g.bound(*t)
+			return nil, nil
+		}
+	}
+	if rows, err = g.count(ctx, table); err != nil {
+		return nil, err
+	}
+	t.Most = limit()
+	n, err := g.rows(ctx, name, jobs, t.Most-t.Number)
+	if t.Number += n; err != nil || t.Number <= t.Most && !g.isShown(GuardShare, name) {
+		g.bound(Trip{GuardShare, name, before.Lately, t.Most})
+		return nil, err
+	}
+	return t, nil
+}
+
+// isShown reports whether a dry run shows a guard even if its number is no longer too great: it trips at every run.
+func (g *guarded) isShown(of Guard, table string) bool { return g.DryRun && g.isLatched(of, table) }
+
+// bound has the account see to it that the estimate was right.
+func (g *guarded) bound(t Trip) {
+	if g.bounds != nil {
+		g.bounds.share(t)
+	}
+}
+
+// growth judges how many rows go by rules without a delay.
+func (g *guarded) growth(ctx context.Context, table *campaign.Table, _ []plan.Job, about float64) (*Trip, error) {
+	times, name := g.history.MaxGrowth, table.Quoted()
+	usual := g.history.Taken[name].Usual
+	if times == 0 || usual == 0 && !g.isLatched(GuardGrowth, name) {
+		return nil, nil
+	}
+	t := &Trip{Guard: GuardGrowth, Table: name, Most: g.history.most(GuardGrowth, name, times*float64(usual), max(g.history.MinRows-1, 0))}
+	if about*farFrom < float64(t.Most) && !g.isLatched(GuardGrowth, name) {
+		return nil, nil
+	}
+	timeless, err := plan.Compile(g.plan.Task.Timeless(), g.assumed(nil))
+	if err != nil {
+		return nil, err
+	}
+	return g.narrower(ctx, t, timeless, true)
+}
+
+// cutoff judges how many rows are between a cutoff and what it was, if that has moved too fast.
+func (g *guarded) cutoff(ctx context.Context, table *campaign.Table, _ []plan.Job, about float64) (*Trip, error) {
+	name := table.Quoted()
+	t := &Trip{Guard: GuardCutoff, Table: name, Most: g.history.most(GuardCutoff, name, 0, max(g.history.MinRows-1, 0))}
+	if !g.history.Cutoff || len(g.earlier) == 0 && !g.isLatched(GuardCutoff, name) || about*farFrom < float64(t.Most) && !g.isLatched(GuardCutoff, name) {
+		return nil, nil
+	}
+	before, err := plan.Compile(g.plan.Task, g.assumed(g.earlier))
+	if err != nil {
+		return nil, err
+	}
+	return g.narrower(ctx, t, before, false)
+}
+
+// assumed is what the task is compiled for, by some moments in place of cutoffs.
+func (g *guarded) assumed(earlier map[string]time.Time) plan.Given {
+	given := g.given
+	given.Earlier = earlier
+	if g.preview != nil {
+		given.Foretold = g.preview.upTo(g.plan.Task.Name)
+	}
+	return given
+}
+
+// narrower counts the rows of a table that go by another plan of the task, or by none of it, and returns the guard if these are too many.
+func (g *guarded) narrower(ctx context.Context, t *Trip, by *plan.Plan, in bool) (*Trip, error) {
+	w := g.other(by)
+	set, err := w.loadParents(ctx, by.Parents)
+	if err != nil {
+		return nil, err
+	}
+	n := guarded{task: w, ids: intersection(g.ids, set)}
+	others := map[string]plan.Job{}
+	for _, j := range by.Jobs {
+		others[j.Unit] = j
+	}
+	n.jobs = by.Jobs
+	but := map[string]purge.Condition{}
+	if !in {
+		n.ids, n.jobs = without(g.ids, set), g.jobs
+		for _, j := range g.jobs {
+			other, applies := others[j.Unit]
+			if j.Does.Dependent() || !applies {
+				continue
+			}
+			s, err := w.bind(ctx, &other, nil)
+			if err != nil {
+				return nil, err
+			}
+			but[j.Unit] = purge.Condition{Where: s.Where, Args: s.Args}
+		}
+	}
+	enough := t.Most
+	if g.found != nil {
+		enough = math.MaxInt64
+	}
+	if t.Number, err = n.rowsBut(ctx, t.Table, n.jobs, enough, but); err != nil || t.Number <= t.Most && !g.isShown(t.Guard, t.Table) {
+		return nil, err
+	}
+	return t, nil
+}
+
+// count is how many rows a table has.
+func (g *guarded) count(ctx context.Context, table *campaign.Table) (rows float64, err error) {
+	if table.Elsewhere != "" {
+		err := g.Pool.QueryRow(ctx, "SELECT count(*)::float8 FROM "+table.Quoted()).Scan(&rows)
+		return rows, err
+	}
+	for _, leaf := range table.Leaves {
+		all := purge.Sweep{Name: leaf.Name, Relation: leaf.Quoted(), Where: "true"}
+		err := g.engine.Count(ctx, all, func(ctx context.Context, n int64) error {
+			rows += float64(n)
+			return g.journal.Proceed(ctx)
+		})
+		if err := unread(err); err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// errEnough says that more rows were found than are of interest.
+var errEnough = errors.New("enough")
+
+// unread is an error of a table's reading, unless the table is locked or gone, as the batches will find, too.
+func unread(err error) error {
+	if errors.Is(err, errEnough) || vanished(err) || sqlstate.Is(err, pgerrcode.LockNotAvailable) {
+		return nil
+	}
+	return err
+}
+
+// rows is how many rows of a table would go, each at the first job that takes it. It stops once these are more than enough.
+func (g *guarded) rows(ctx context.Context, table string, jobs []plan.Job, enough int64) (int64, error) {
+	if g.found != nil {
+		return g.found[table], nil
+	}
+	return g.rowsBut(ctx, table, jobs, enough, nil)
+}
+
+// rowsBut is rows without those of which a condition is true, by the jobs' units.
+func (g *guarded) rowsBut(ctx context.Context, table string, jobs []plan.Job, enough int64, but map[string]purge.Condition) (n int64, err error) {
+	var all []claimed
+	for _, j := range jobs {
+		if !takes(j, table) || j.Does.Dependent() && len(g.ids) == 0 {
+			continue
+		}
+		c, err := g.claim(ctx, j, g.ids)
+		if err != nil {
+			return 0, err
+		}
+		if except, some := but[j.Unit]; some {
+			s := purge.Sweep{Where: c.claim.Where, Args: c.claim.Args}.Without([]purge.Condition{except})
+			c.claim.Where, c.claim.Args = s.Where, s.Args
+		}
+		all = append(all, c)
+	}
+	var seen []string
+	for _, c := range all {
+		if slices.Contains(seen, c.job.Relation) {
+			continue
+		}
+		seen = append(seen, c.job.Relation)
+		g.journal.At(c.job.Name+": counted first", -1)
+		add := func(ctx context.Context, rows int64) error {
+			if n += rows; n > enough {
+				n = enough + 1
+				return errEnough
+			}
+			return g.journal.Proceed(ctx)
+		}
+		if err := unread(g.survey(ctx, table, c, all, add)); err != nil || n > enough {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// survey counts the rows of a table that claims on a relation take.
+func (g *guarded) survey(ctx context.Context, table string, of claimed, all []claimed, add func(ctx context.Context, rows int64) error) error {
+	if of.job.Elsewhere {
+		s := of.job.Sweep
+		s.Where, s.Args = of.claim.Where, of.claim.Args
+		if s.Refusal() != nil { // it deletes nothing
+			return nil
+		}
+		return g.engine.Count(ctx, s, add)
+	}
+	here, claims := together(all, of.job.Relation)
+	return g.engine.Survey(ctx, of.job.Name, of.job.Relation, claims, func(ctx context.Context, window []purge.Tally) error {
+		var rows int64
+		for i, tally := range window {
+			if here[i].job.Root == table {
+				rows += tally.Rows
+			} else {
+				rows += tally.Paired
+			}
+		}
+		return add(ctx, rows)
+	})
+}
