@@ -29,7 +29,7 @@ func runPreviewed(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, req
 	}
 	trips := trippedGuards(found.GetRun())
 	if yes && len(trips) > 0 {
-		return fmt.Errorf("%s Nothing was run: that needs the number, which --yes does not give: cleanupd run --plan %s --accept-guard %s,%s,%d", tripText(trips[0]), id, trips[0].GetGuard(), trips[0].GetTable(), trips[0].GetNumber())
+		return fmt.Errorf("%s Nothing was run: that needs the number, which --yes does not give: cleanupd run --plan %s --accept-guard '%s,%s,%d'", tripText(trips[0]), id, trips[0].GetGuard(), trips[0].GetTable(), trips[0].GetNumber())
 	}
 	if !yes {
 		if !acceptGuards(cmd, trips) {
