@@ -66,6 +66,7 @@ var calls = []call{
 	{rpc: "CleanupService/SetSchedule", role: access.Admin, method: "PUT", path: "/v1/schedule", body: "{}"},
 	{rpc: "CleanupService/ListRemoteDeliveries", role: access.Viewer, method: "GET", path: "/v1/mid-sourcing/leftovers"},
 	{rpc: "CleanupService/ExplainTask", role: access.Viewer, method: "GET", path: "/v1/tasks/x:explain"},
+	{rpc: "CleanupService/ExplainRow", role: access.Viewer, method: "GET", path: "/v1/explain?table=x&key=1"},
 	{rpc: "CleanupService/GetGuards", role: access.Admin, method: "GET", path: "/v1/guards"},
 	{rpc: "CleanupService/SetGuards", role: access.Admin, method: "PUT", path: "/v1/guards"},
 	{rpc: "CleanupService/CreateHold", role: access.Admin, method: "POST", path: "/v1/holds"},

@@ -37,6 +37,7 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_SetSchedule_FullMethodName:          {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_ListRemoteDeliveries_FullMethodName: {role: access.Viewer},
 	cleanupv1.CleanupService_ExplainTask_FullMethodName:          {role: access.Viewer},
+	cleanupv1.CleanupService_ExplainRow_FullMethodName:           {role: access.Viewer},
 	cleanupv1.CleanupService_GetGuards_FullMethodName:            {role: access.Admin},
 	cleanupv1.CleanupService_SetGuards_FullMethodName:            {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_CreateHold_FullMethodName:           {role: access.Admin, audited: true},

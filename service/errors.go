@@ -84,6 +84,8 @@ func toStatus(ctx context.Context, err error) error {
 		return toStatus(ctx, runs.InvalidError{{Field: "user_id", Problem: err.Error()}})
 	case errors.Is(err, runs.ErrPageToken), errors.Is(err, userdata.ErrPageToken):
 		return toStatus(ctx, runs.InvalidError{{Field: "page_token", Problem: err.Error()}})
+	case errors.Is(err, execute.ErrKey):
+		return toStatus(ctx, runs.InvalidError{{Field: "key", Problem: err.Error()}})
 	case errors.Is(err, errStaleEtag):
 		return status.Error(codes.Aborted, err.Error())
 	case errors.Is(err, campaign.ErrNotCampaign), errors.Is(err, campaign.ErrNoOptionTable):

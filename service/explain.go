@@ -2,10 +2,13 @@ package service
 
 import (
 	"context"
+	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
@@ -30,4 +33,54 @@ func statementMessage(told execute.Statement) *cleanupv1.ExplainedStatement {
 		Table: told.Table, Action: cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(told.Action)]), Rule: told.Rule,
 		Sql: told.SQL, Parameters: told.Parameters, Way: told.Way, Partitions: int32(told.Partitions),
 	}
+}
+
+// ExplainRow implements cleanupv1.CleanupServiceServer.
+func (s *Service) ExplainRow(ctx context.Context, in *cleanupv1.ExplainRowRequest) (*cleanupv1.ExplainRowResponse, error) {
+	var wrong runs.InvalidError
+	for _, given := range []struct{ field, value string }{{"table", in.GetTable()}, {"key", in.GetKey()}} {
+		if given.value == "" {
+			wrong = append(wrong, runs.Violation{Field: given.field, Problem: "is missing"})
+		} else if !utf8.ValidString(given.value) || strings.ContainsRune(given.value, 0) {
+			wrong = append(wrong, runs.Violation{Field: given.field, Problem: "holds what no text in the database does"})
+		}
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	x, took, err := s.runs.ExplainRow(ctx, in.GetTable(), in.GetKey())
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.ExplainRowResponse{Table: x.Table, Exists: x.Exists, ReferenceTime: timestamppb.New(x.Now), Verdict: verdict(x.Verdict), Task: x.Task, Since: moment(x.Since), Why: x.Why}
+	for _, step := range x.Steps {
+		out.Steps = append(out.Steps, stepMessage(step))
+	}
+	for _, r := range took {
+		out.Runs = append(out.Runs, &cleanupv1.ExplainedRun{RunId: r.RunID, StartTime: timestamppb.New(r.StartTime), RowsDeleted: r.RowsDeleted, Tasks: r.Tasks})
+	}
+	return out, nil
+}
+
+func verdict(v execute.Verdict) cleanupv1.Verdict {
+	return cleanupv1.Verdict(cleanupv1.Verdict_value["VERDICT_"+string(v)])
+}
+
+func stepMessage(s execute.RowStep) *cleanupv1.ExplainedStep {
+	out := &cleanupv1.ExplainedStep{
+		Task: s.Task, Action: cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]), Rule: s.Rule,
+		Held: s.Held, Verdict: verdict(s.Verdict), Since: moment(s.Since), Why: s.Why,
+	}
+	for _, p := range s.Parts {
+		truth := cleanupv1.Truth_TRUTH_UNKNOWN
+		switch {
+		case p.Is == nil:
+		case *p.Is:
+			truth = cleanupv1.Truth_TRUTH_TRUE
+		default:
+			truth = cleanupv1.Truth_TRUTH_FALSE
+		}
+		out.Parts = append(out.Parts, &cleanupv1.ExplainedPart{Of: p.Of, Alternative: int32(p.Alternative), Text: p.Words, Truth: truth, Values: p.Values})
+	}
+	return out
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -16,13 +18,27 @@ func newExplain() *cobra.Command {
 		output format
 	)
 	cmd := &cobra.Command{
-		Use:   "explain TASK",
-		Short: "Show what a task would do here and now: its statements, and what it skips and why",
+		Use:   "explain TASK | TABLE KEY",
+		Short: "Show what a task would do here and now, or why a row is, or is not, deleted",
 		Long: "Show what a task would do here and now: the SQL with its parameters, how rows are found, and what is skipped and\n" +
-			"why. Nothing is changed or locked. What the tasks before it would change is not taken into account: run --dry-run does.",
-		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'",
-		Args:    one("the name of one task, as in cleanupd tasks"),
+			"why. What the tasks before it would change is not taken into account: run --dry-run does.\n" +
+			"Or show what the next run would do with a row, and why: by each step that concerns its table, part by part. KEY is\n" +
+			"the value of the table's integer key, or COLUMN=VALUE, several of them with commas. Of a row that is not there, show\n" +
+			"which runs took rows of its table. Nothing is changed or locked.",
+		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
+			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
+		Args: taskOrRow,
 		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+			if len(args) == 2 {
+				out, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{Table: args[0], Key: args[1]})
+				if err != nil {
+					return err
+				}
+				if output != asTable {
+					return output.print(cmd.OutOrStdout(), out, nil)
+				}
+				return screenOf(cmd.OutOrStdout()).printRow(args[1], out)
+			}
 			out, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
 			if err != nil {
 				return err
@@ -37,6 +53,59 @@ func newExplain() *cobra.Command {
 	server.flags(cmd)
 	output.flag(cmd)
 	return cmd
+}
+
+// taskOrRow accepts the name of a task, or a table and a key.
+func taskOrRow(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 && len(args) != 2 {
+		return usagef("%s takes the name of one task, as in cleanupd tasks, or a table and a key; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+	}
+	return nil
+}
+
+// printRow prints why a row is, or is not, deleted.
+func (s *screen) printRow(key string, x *cleanupv1.ExplainRowResponse) error {
+	if !x.GetExists() {
+		fmt.Fprintf(s, "%s %s: there is no such row\n", printable(x.GetTable()), printable(key))
+		if len(x.GetRuns()) == 0 {
+			fmt.Fprintln(s, "No run is known that took rows of this table.")
+			return nil
+		}
+		rows := []row{{"RUN", "BEGAN", "ROWS OF THE TABLE", "TASKS"}}
+		for _, r := range x.GetRuns() {
+			rows = append(rows, row{r.GetRunId(), r.GetStartTime().AsTime().Format(time.RFC3339), humanize.Comma(r.GetRowsDeleted()), strings.Join(r.GetTasks(), ", ")})
+		}
+		return s.printTable(rows)
+	}
+	fmt.Fprintf(s, "%s %s: %s\n", printable(x.GetTable()), printable(key), verdictText(x.GetVerdict(), x.GetTask(), x.GetSince().AsTime(), x.GetWhy()))
+	fmt.Fprintf(s, "by the clock %s\n", x.GetReferenceTime().AsTime().Format(time.RFC3339))
+	for _, step := range x.GetSteps() {
+		fmt.Fprintf(s, "\n%s, %s: %s\n", step.GetTask(), word(step.GetAction()), verdictText(step.GetVerdict(), "", step.GetSince().AsTime(), step.GetWhy()))
+		fmt.Fprintln(s, "  rule: "+printable(step.GetRule()))
+		for _, p := range step.GetParts() {
+			of := ""
+			if p.GetOf() != "" {
+				of = p.GetOf() + ": "
+			}
+			fmt.Fprintf(s, "  %d. %-7s %s%s (%s)\n", p.GetAlternative(), word(p.GetTruth()), printable(of), printable(p.GetText()), printable(strings.Join(p.GetValues(), ", ")))
+		}
+	}
+	return nil
+}
+
+// verdictText is a verdict for people.
+func verdictText(v cleanupv1.Verdict, task string, since time.Time, why string) string {
+	text := strings.ToUpper(word(v))
+	if v == cleanupv1.Verdict_VERDICT_LATER {
+		text += " from " + since.Format(time.RFC3339)
+	}
+	if task != "" {
+		text += " by the task " + task
+	}
+	if why != "" {
+		text += ": " + printable(why)
+	}
+	return text
 }
 
 // printExplanation prints what a task would do.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -16,10 +18,54 @@ func (m *Manager) ExplainTask(ctx context.Context, name string) (e execute.Expla
 	if i < 0 {
 		return e, ErrNoTask
 	}
-	config := m.config()
-	config.Pool = m.calls
-	if config.Holds, _, err = readHolds(ctx, m.calls, time.Now()); err != nil {
+	config, err := m.asked(ctx)
+	if err != nil {
 		return e, err
 	}
 	return execute.Explain(ctx, config, tasks.Pipeline[i])
+}
+
+// asked is what a question is answered by.
+func (m *Manager) asked(ctx context.Context) (config execute.Config, err error) {
+	config = m.config()
+	config.Pool, config.Log = m.calls, m.log
+	config.Holds, _, err = readHolds(ctx, m.calls, time.Now())
+	return config, err
+}
+
+// RowRun is a run that took rows of a table.
+type RowRun struct {
+	RunID       string
+	StartTime   time.Time
+	RowsDeleted int64
+	Tasks       []string // those that did; none if the run is forgotten
+}
+
+// runsShown is how many runs are told of a row that is not there.
+const runsShown = 50
+
+// ExplainRow tells why a row is, or is not, deleted; of one that is not there, which runs took rows of its table. It fails with execute.ErrKey, or an
+// execute.RefusedError.
+func (m *Manager) ExplainRow(ctx context.Context, table, key string) (x execute.RowExplanation, took []RowRun, err error) {
+	config, err := m.asked(ctx)
+	if err != nil {
+		return x, nil, err
+	}
+	e, err := execute.NewExplainer(ctx, config)
+	if err != nil {
+		return x, nil, err
+	}
+	if x, err = e.Row(ctx, table, key); err != nil || x.Exists {
+		return x, nil, err
+	}
+	rows, err := m.calls.Query(ctx, `WITH active AS (SELECT r.id, s.root, r.start_time, sum(s.rows_deleted)::bigint AS rows FROM cleanupd.run r JOIN cleanupd.space s ON s.run_id = r.id
+		  WHERE r.state = 'RUNNING' AND NOT r.dry_run GROUP BY 1, 2, 3)
+		SELECT run_id::text, start_time, rows_deleted, ARRAY(SELECT DISTINCT s.task FROM cleanupd.space s WHERE s.run_id = t.run_id AND $1 IN (s.root, s.relation) AND s.rows_deleted > 0 ORDER BY 1)
+		FROM (SELECT run_id, table_name, start_time, rows_deleted FROM cleanupd.taken UNION ALL SELECT * FROM active) AS t
+		WHERE table_name = $1 AND rows_deleted > 0 ORDER BY start_time DESC, run_id LIMIT $2`, x.Table, runsShown)
+	if err != nil {
+		return x, nil, err
+	}
+	took, err = pgx.CollectRows(rows, pgx.RowToStructByPos[RowRun])
+	return x, took, err
 }

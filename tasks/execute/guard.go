@@ -135,27 +135,31 @@ func (g *guarded) judge(ctx context.Context, table *campaign.Table) (trips []Tri
 // Estimates decide where they are less than a tenth of a limit.
 const farFrom = 10
 
-// about is how many rows of a table would go, as estimated; infinite where no estimate is to be trusted.
+// about is how many rows of a table would go, as the planner and a sample of the table say; infinite where that is not known.
 func (g *guarded) about(ctx context.Context, table string, jobs []plan.Job) (float64, error) {
 	if rows, known := g.found[table]; known || g.found != nil {
 		return float64(rows), nil
 	}
-	var relations []string
-	for _, j := range jobs {
-		relations = append(relations, j.Relation)
-	}
-	_, fresh, err := g.rowsOf(ctx, relations)
-	if err != nil {
-		return 0, err
-	}
-	rows := g.estimate(ctx, jobs, g.ids)
-	if rows < 0 || !fresh {
+	planned := g.estimate(ctx, jobs, g.ids)
+	if planned < 0 || slices.ContainsFunc(jobs, func(j plan.Job) bool { return j.Elsewhere }) {
 		return math.Inf(1), nil
 	}
-	return float64(rows), nil
+	var sampled int64
+	for _, j := range jobs { // statistics may be older than what somebody has just changed
+		s, err := g.bind(ctx, &j, g.ids)
+		if err != nil {
+			return 0, err
+		}
+		rows, err := g.engine.Sample(ctx, s)
+		if unread(err) != nil {
+			return 0, err
+		}
+		sampled += rows
+	}
+	return float64(max(planned, sampled)), nil
 }
 
-// rowsOf is how many rows some relations have by the planner's statistics, and whether these are fresh: a tenth of the rows has not changed since.
+// rowsOf is how many rows some relations have by the planner's statistics, and whether these are fresh: not a tenth of the rows has changed since.
 func (d *database) rowsOf(ctx context.Context, relations []string) (rows float64, fresh bool, err error) {
 	err = d.Pool.QueryRow(ctx, `SELECT COALESCE(sum(greatest(c.reltuples, 0)), 0)::float8,
 			COALESCE(bool_and(c.relkind IN ('r', 'm') AND (c.reltuples > 0 OR c.relpages = 0 AND pg_relation_size(c.oid) = 0) AND pg_stat_get_mod_since_analyze(c.oid) <= greatest(c.reltuples, 1000) / 10), false)

@@ -61,7 +61,9 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 		ids = ids[len(group):]
 		size = nextSize(size, most, time.Since(begun))
 	}
-	t.remember(gone)
+	if t.preview != nil { // what belongs to the others goes nevertheless
+		t.preview.sets[t.plan.Task.Name] = without(gone, t.heldBack)
+	}
 	if refused > 0 {
 		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", j.Name, refused))
 	}

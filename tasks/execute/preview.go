@@ -63,6 +63,8 @@ const namesShown = 20
 // what one task changes is seen by the next.
 type preview struct {
 	chosen []plan.Task
+	// blind says that rows are not counted: only the sets are of interest.
+	blind bool
 	// sets are those of tasks, by their names: of those that are done what they would have deleted or updated.
 	sets map[string][]int64
 	// worked are those with what belongs to them, some of which may stay themselves.

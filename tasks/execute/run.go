@@ -97,6 +97,12 @@ func run(ctx context.Context, c Config, j Journal) error {
 			return err
 		}
 	}
+	return d.runAll(ctx)
+}
+
+// runAll executes the tasks that are to be done. Its error is that of Run.
+func (d *database) runAll(ctx context.Context) error {
+	c, j := d.Config, d.journal
 	for done := range c.Succeeded { // a previous worker may have kept parents
 		d.keepers[done] = !slices.ContainsFunc(c.Todo, func(t plan.Task) bool { return t.Name == done })
 	}

@@ -135,14 +135,20 @@ func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []
 		}
 	}
 	t.remember(ids)
-	t.expected = t.estimate(ctx, jobs, ids)
+	if t.preview == nil || !t.preview.blind {
+		t.expected = t.estimate(ctx, jobs, ids)
+	}
 	if _, err := t.carryOut(ctx, jobs, ids); err != nil {
 		return false, err
+	}
+	done = len(jobs) > 0
+	if t.preview != nil && t.preview.blind {
+		coalesced, err := t.coalesce(ctx)
+		return done || coalesced, err
 	}
 	if err := t.countHeld(ctx, jobs, all); err != nil {
 		return false, err
 	}
-	done = len(jobs) > 0
 	for _, more := range []func(context.Context) (bool, error){t.coalesce, t.dropWorkTables, t.optimizeStorage} {
 		some, err := more(ctx)
 		if err != nil {

@@ -30,6 +30,10 @@ type Part interface {
 	words(g Given) string
 	// option is the option that it reads; the zero value: none.
 	option() campaign.Option
+	// columns are those of the row that it reads; some may be missing.
+	columns() []string
+	// due is the SQL of the moment from which it is true, of a row of which it is not yet; empty: time alone does not change it.
+	due(c *compiler, r row) string
 }
 
 // row is a row that SQL is about.
@@ -60,10 +64,15 @@ func (rs Rules) words(g Given) string {
 	return strings.Join(sides, "; or ")
 }
 
-// noOption is what parts have in common that read no option.
-type noOption struct{}
+// noOption is what parts have in common that read no option, and timeless that of those that time alone does not change.
+type (
+	noOption struct{ timeless }
+	timeless struct{}
+)
 
 func (noOption) option() campaign.Option { return campaign.Option{} }
+
+func (timeless) due(*compiler, row) string { return "" }
 
 // comparison compares a column with numbers, or with NULL if there are none.
 type comparison struct {
@@ -128,6 +137,8 @@ func (p comparison) sql(_ *compiler, r row) (string, bool) {
 func (p comparison) words(Given) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.column, p.name, p.list(" or ")))
 }
+
+func (p comparison) columns() []string { return []string{p.column} }
 
 // Age compares a date with a moment in the past.
 type Age struct {
@@ -220,14 +231,25 @@ func (p Age) words(g Given) string {
 
 func (p Age) option() campaign.Option { return p.Delay }
 
+func (p Age) columns() []string { return []string{p.Column, p.Else} }
+
+func (p Age) due(c *compiler, r row) string {
+	_, delay, err := p.moment(c.Given)
+	if err != nil || p.operator == ">" {
+		return ""
+	}
+	return fmt.Sprintf("%s::timestamptz + interval '%d seconds'", c.first(r, p.Column, p.Else), int64(delay.Seconds()))
+}
+
 // since says that a date is not before a stored moment.
 type since struct {
+	timeless
 	column string
 	stored campaign.Option
 }
 
 // Since says that a date is not before a stored moment, or that there is none.
-func Since(column string, stored campaign.Option) Part { return since{column, stored} }
+func Since(column string, stored campaign.Option) Part { return since{column: column, stored: stored} }
 
 func (p since) there(c *compiler, r row) bool { return c.has(r, p.column) }
 
@@ -253,6 +275,8 @@ func (p since) words(g Given) string {
 }
 
 func (p since) option() campaign.Option { return p.stored }
+
+func (p since) columns() []string { return []string{p.column} }
 
 // Orphan says that a link leads to a row that is gone. 0 is no link. A parent without any row, or whose rows may be hidden from this
 // role, proves nothing.
@@ -289,6 +313,8 @@ func (p Orphan) sql(c *compiler, r row) (string, bool) {
 
 func (p Orphan) words(Given) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
 
+func (p Orphan) columns() []string { return []string{p.Column} }
+
 // Linked says that a column leads to a row of another table, of which a rule is true.
 type Linked struct {
 	noOption
@@ -319,6 +345,8 @@ func (p Linked) words(g Given) string {
 	return fmt.Sprintf("its %s (%s) has %s", p.To, p.Column, Rules{p.That}.words(g))
 }
 
+func (p Linked) columns() []string { return []string{p.Column} }
+
 // Source is a table that plain SQL reads, by an alias, and the columns that it names; without a table the row itself.
 type Source struct {
 	Alias, Table string
@@ -328,6 +356,8 @@ type Source struct {
 // SQL is a condition that no other part says.
 type SQL struct {
 	noOption
+	// Due is SQL as Text, of the moment from which it is true; empty: time alone does not change it.
+	Due string
 	// Text is SQL, in which {alias} stands for a table with that alias, in a FROM, and {now} for the run's clock.
 	Text string
 	// Reads are the tables and columns that it names, with the row's own.
@@ -356,8 +386,10 @@ func (p SQL) there(c *compiler, r row) bool {
 	return true
 }
 
-func (p SQL) sql(c *compiler, _ row) (string, bool) {
-	text := p.Text
+func (p SQL) sql(c *compiler, _ row) (string, bool) { return p.filled(c, p.Text), true }
+
+// filled is a text with the tables and the clock in.
+func (p SQL) filled(c *compiler, text string) string {
 	for _, s := range p.Reads {
 		if s.Table != "" {
 			text = strings.ReplaceAll(text, "{"+s.Alias+"}", c.Catalog.Table(s.Table).Quoted()+" AS "+s.Alias)
@@ -367,7 +399,19 @@ func (p SQL) sql(c *compiler, _ row) (string, bool) {
 		now, _, _ := (Age{}).moment(c.Given) // without a delay it does not fail
 		text = strings.ReplaceAll(text, "{now}", c.bind(now, "timestamptz"))
 	}
-	return text, true
+	return text
+}
+
+func (p SQL) due(c *compiler, _ row) string { return p.filled(c, p.Due) }
+
+// columns are those of the row itself.
+func (p SQL) columns() (columns []string) {
+	for _, s := range p.Reads {
+		if s.Table == "" {
+			columns = append(columns, s.Columns...)
+		}
+	}
+	return columns
 }
 
 func (p SQL) words(Given) string { return p.Words }

@@ -263,6 +263,12 @@ func (s Sweep) Without(conditions []Condition) Sweep {
 	return s
 }
 
+// After is the condition with its parameters numbered after some others.
+func (c Condition) After(others int) string {
+	args := make([]any, others)
+	return put(&args, c)
+}
+
 // token is a parameter in SQL, or what is not to be taken for one: a quoted name, or a text.
 var token = regexp.MustCompile(`"(?:[^"]|"")*"|'(?:[^']|'')*'|\$[0-9]+`)
 

@@ -329,6 +329,124 @@ func (RunView) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{4}
 }
 
+// Verdict is what becomes of a row.
+type Verdict int32
+
+const (
+	// No answer carries it, unless there is no such row.
+	Verdict_VERDICT_UNSPECIFIED Verdict = 0
+	// The next run takes it: deletes it, or, by a step that updates, changes it.
+	Verdict_VERDICT_GOES Verdict = 1
+	// A run takes it from some time on, if nothing else changes.
+	Verdict_VERDICT_LATER Verdict = 2
+	// No run takes it as it is.
+	Verdict_VERDICT_STAYS Verdict = 3
+	// It can not be told: a task that is to judge it would fail.
+	Verdict_VERDICT_UNKNOWN Verdict = 4
+)
+
+// Enum value maps for Verdict.
+var (
+	Verdict_name = map[int32]string{
+		0: "VERDICT_UNSPECIFIED",
+		1: "VERDICT_GOES",
+		2: "VERDICT_LATER",
+		3: "VERDICT_STAYS",
+		4: "VERDICT_UNKNOWN",
+	}
+	Verdict_value = map[string]int32{
+		"VERDICT_UNSPECIFIED": 0,
+		"VERDICT_GOES":        1,
+		"VERDICT_LATER":       2,
+		"VERDICT_STAYS":       3,
+		"VERDICT_UNKNOWN":     4,
+	}
+)
+
+func (x Verdict) Enum() *Verdict {
+	p := new(Verdict)
+	*p = x
+	return p
+}
+
+func (x Verdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Verdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_cleanup_proto_enumTypes[5].Descriptor()
+}
+
+func (Verdict) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_cleanup_proto_enumTypes[5]
+}
+
+func (x Verdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Verdict.Descriptor instead.
+func (Verdict) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{5}
+}
+
+// Truth is whether a part of a condition is true.
+type Truth int32
+
+const (
+	// No answer carries it.
+	Truth_TRUTH_UNSPECIFIED Truth = 0
+	// It is true.
+	Truth_TRUTH_TRUE Truth = 1
+	// It is false.
+	Truth_TRUTH_FALSE Truth = 2
+	// A value that it needs is NULL, or the row that it is about is gone: then no rule takes the row.
+	Truth_TRUTH_UNKNOWN Truth = 3
+)
+
+// Enum value maps for Truth.
+var (
+	Truth_name = map[int32]string{
+		0: "TRUTH_UNSPECIFIED",
+		1: "TRUTH_TRUE",
+		2: "TRUTH_FALSE",
+		3: "TRUTH_UNKNOWN",
+	}
+	Truth_value = map[string]int32{
+		"TRUTH_UNSPECIFIED": 0,
+		"TRUTH_TRUE":        1,
+		"TRUTH_FALSE":       2,
+		"TRUTH_UNKNOWN":     3,
+	}
+)
+
+func (x Truth) Enum() *Truth {
+	p := new(Truth)
+	*p = x
+	return p
+}
+
+func (x Truth) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Truth) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_cleanup_proto_enumTypes[6].Descriptor()
+}
+
+func (Truth) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_cleanup_proto_enumTypes[6]
+}
+
+func (x Truth) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Truth.Descriptor instead.
+func (Truth) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{6}
+}
+
 // Run is one execution of the pipeline.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3515,6 +3633,443 @@ func (x *ExplainedStatement) GetPartitions() int32 {
 	return 0
 }
 
+// ExplainRowRequest asks for a row.
+type ExplainRowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the table, in the schema of the application, which may stand before it with a dot.
+	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	// The value of its integer key, or COLUMN=VALUE, several of them with commas, of columns that are integers or texts.
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRowRequest) Reset() {
+	*x = ExplainRowRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRowRequest) ProtoMessage() {}
+
+func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRowRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRowRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ExplainRowRequest) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *ExplainRowRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// ExplainRowResponse is why a row is, or is not, deleted.
+type ExplainRowResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The quoted name of the table, with its schema.
+	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	// Whether there is such a row.
+	Exists bool `protobuf:"varint,2,opt,name=exists,proto3" json:"exists,omitempty"`
+	// The clock that it was judged by.
+	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`
+	// What becomes of it, by all steps that delete.
+	Verdict Verdict `protobuf:"varint,4,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
+	// The task that takes it, or will, or keeps it; empty: none does.
+	Task string `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
+	// For LATER: from when on.
+	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	// More in words; empty: there is no more to say.
+	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	// The steps that concern the table, in the order of the pipeline; none if there is no such row.
+	Steps []*ExplainedStep `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
+	// If there is no such row: the runs that took rows of the table, newest first, 50 at most.
+	Runs          []*ExplainedRun `protobuf:"bytes,9,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRowResponse) Reset() {
+	*x = ExplainRowResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRowResponse) ProtoMessage() {}
+
+func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRowResponse.ProtoReflect.Descriptor instead.
+func (*ExplainRowResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ExplainRowResponse) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *ExplainRowResponse) GetExists() bool {
+	if x != nil {
+		return x.Exists
+	}
+	return false
+}
+
+func (x *ExplainRowResponse) GetReferenceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReferenceTime
+	}
+	return nil
+}
+
+func (x *ExplainRowResponse) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNSPECIFIED
+}
+
+func (x *ExplainRowResponse) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *ExplainRowResponse) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ExplainRowResponse) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *ExplainRowResponse) GetSteps() []*ExplainedStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *ExplainRowResponse) GetRuns() []*ExplainedRun {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// ExplainedStep is what a step of a task does to a row.
+type ExplainedStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the task.
+	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Whether it deletes rows or updates them.
+	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
+	// Its rule in words, with the numbers in.
+	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The parts of the rule.
+	Parts []*ExplainedPart `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	// Whether the row is held, or what belongs to it: then it stays.
+	Held bool `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
+	// What the step does to it.
+	Verdict Verdict `protobuf:"varint,6,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
+	// For LATER: from when on.
+	Since *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	// More in words; empty: there is no more to say.
+	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedStep) Reset() {
+	*x = ExplainedStep{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedStep) ProtoMessage() {}
+
+func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedStep.ProtoReflect.Descriptor instead.
+func (*ExplainedStep) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ExplainedStep) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *ExplainedStep) GetAction() PreviewAction {
+	if x != nil {
+		return x.Action
+	}
+	return PreviewAction_PREVIEW_ACTION_UNSPECIFIED
+}
+
+func (x *ExplainedStep) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *ExplainedStep) GetParts() []*ExplainedPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *ExplainedStep) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *ExplainedStep) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNSPECIFIED
+}
+
+func (x *ExplainedStep) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ExplainedStep) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// ExplainedPart is a part of a rule, as it is of a row.
+type ExplainedPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The row that it is about, as TABLE ID, such as the delivery that a log belongs to; empty: the row itself.
+	Of string `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
+	// The number of the rule that it is a part of, from 1, of those that a step has. All parts of one of them must be true.
+	Alternative int32 `protobuf:"varint,2,opt,name=alternative,proto3" json:"alternative,omitempty"`
+	// The part in words.
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// Whether it is true.
+	Truth Truth `protobuf:"varint,4,opt,name=truth,proto3,enum=cleanup.v1.Truth" json:"truth,omitempty"`
+	// The columns that it reads, with their values, such as `iState = 95`, or `tsLog is NULL`.
+	Values        []string `protobuf:"bytes,5,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedPart) Reset() {
+	*x = ExplainedPart{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedPart) ProtoMessage() {}
+
+func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
+func (*ExplainedPart) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ExplainedPart) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *ExplainedPart) GetAlternative() int32 {
+	if x != nil {
+		return x.Alternative
+	}
+	return 0
+}
+
+func (x *ExplainedPart) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ExplainedPart) GetTruth() Truth {
+	if x != nil {
+		return x.Truth
+	}
+	return Truth_TRUTH_UNSPECIFIED
+}
+
+func (x *ExplainedPart) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// ExplainedRun is a run that took rows of a table.
+type ExplainedRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id; the run may be forgotten already.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// When it began.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// How many rows of the table it deleted.
+	RowsDeleted int64 `protobuf:"varint,3,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
+	// The tasks that did; empty if the run is forgotten.
+	Tasks         []string `protobuf:"bytes,4,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedRun) Reset() {
+	*x = ExplainedRun{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedRun) ProtoMessage() {}
+
+func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
+func (*ExplainedRun) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ExplainedRun) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ExplainedRun) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *ExplainedRun) GetRowsDeleted() int64 {
+	if x != nil {
+		return x.RowsDeleted
+	}
+	return 0
+}
+
+func (x *ExplainedRun) GetTasks() []string {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
 var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
@@ -3774,7 +4329,41 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x03way\x18\x06 \x01(\tR\x03way\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\a \x01(\x05R\n" +
-	"partitions*\x9a\x01\n" +
+	"partitions\";\n" +
+	"\x11ExplainRowRequest\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xeb\x02\n" +
+	"\x12ExplainRowResponse\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
+	"\x06exists\x18\x02 \x01(\bR\x06exists\x12A\n" +
+	"\x0ereference_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rreferenceTime\x12-\n" +
+	"\averdict\x18\x04 \x01(\x0e2\x13.cleanup.v1.VerdictR\averdict\x12\x12\n" +
+	"\x04task\x18\x05 \x01(\tR\x04task\x120\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\x12/\n" +
+	"\x05steps\x18\b \x03(\v2\x19.cleanup.v1.ExplainedStepR\x05steps\x12,\n" +
+	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\"\xa2\x02\n" +
+	"\rExplainedStep\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x121\n" +
+	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12/\n" +
+	"\x05parts\x18\x04 \x03(\v2\x19.cleanup.v1.ExplainedPartR\x05parts\x12\x12\n" +
+	"\x04held\x18\x05 \x01(\bR\x04held\x12-\n" +
+	"\averdict\x18\x06 \x01(\x0e2\x13.cleanup.v1.VerdictR\averdict\x120\n" +
+	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x10\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"\x96\x01\n" +
+	"\rExplainedPart\x12\x0e\n" +
+	"\x02of\x18\x01 \x01(\tR\x02of\x12 \n" +
+	"\valternative\x18\x02 \x01(\x05R\valternative\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12'\n" +
+	"\x05truth\x18\x04 \x01(\x0e2\x11.cleanup.v1.TruthR\x05truth\x12\x16\n" +
+	"\x06values\x18\x05 \x03(\tR\x06values\"\x99\x01\n" +
+	"\fExplainedRun\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x129\n" +
+	"\n" +
+	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12!\n" +
+	"\frows_deleted\x18\x03 \x01(\x03R\vrowsDeleted\x12\x14\n" +
+	"\x05tasks\x18\x04 \x03(\tR\x05tasks*\x9a\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n" +
@@ -3804,8 +4393,19 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xb4\n" +
+	"\rRUN_VIEW_FULL\x10\x02*o\n" +
+	"\aVerdict\x12\x17\n" +
+	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fVERDICT_GOES\x10\x01\x12\x11\n" +
+	"\rVERDICT_LATER\x10\x02\x12\x11\n" +
+	"\rVERDICT_STAYS\x10\x03\x12\x13\n" +
+	"\x0fVERDICT_UNKNOWN\x10\x04*R\n" +
+	"\x05Truth\x12\x15\n" +
+	"\x11TRUTH_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
+	"TRUTH_TRUE\x10\x01\x12\x0f\n" +
+	"\vTRUTH_FALSE\x10\x02\x12\x11\n" +
+	"\rTRUTH_UNKNOWN\x10\x032\x81\v\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -3822,6 +4422,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\vSetSchedule\x12\x1e.cleanup.v1.SetScheduleRequest\x1a\x1f.cleanup.v1.SetScheduleResponse\x12i\n" +
 	"\x14ListRemoteDeliveries\x12'.cleanup.v1.ListRemoteDeliveriesRequest\x1a(.cleanup.v1.ListRemoteDeliveriesResponse\x12N\n" +
 	"\vExplainTask\x12\x1e.cleanup.v1.ExplainTaskRequest\x1a\x1f.cleanup.v1.ExplainTaskResponse\x12K\n" +
+	"\n" +
+	"ExplainRow\x12\x1d.cleanup.v1.ExplainRowRequest\x1a\x1e.cleanup.v1.ExplainRowResponse\x12K\n" +
 	"\n" +
 	"CreateHold\x12\x1d.cleanup.v1.CreateHoldRequest\x1a\x1e.cleanup.v1.CreateHoldResponse\x12H\n" +
 	"\tListHolds\x12\x1c.cleanup.v1.ListHoldsRequest\x1a\x1d.cleanup.v1.ListHoldsResponse\x12N\n" +
@@ -3841,174 +4443,194 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_cleanup_proto_rawDescData
 }
 
-var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
 	(LogLevel)(0),                        // 2: cleanup.v1.LogLevel
 	(PreviewAction)(0),                   // 3: cleanup.v1.PreviewAction
 	(RunView)(0),                         // 4: cleanup.v1.RunView
-	(*Run)(nil),                          // 5: cleanup.v1.Run
-	(*TaskResult)(nil),                   // 6: cleanup.v1.TaskResult
-	(*TablePreview)(nil),                 // 7: cleanup.v1.TablePreview
-	(*TableSpace)(nil),                   // 8: cleanup.v1.TableSpace
-	(*RunEvent)(nil),                     // 9: cleanup.v1.RunEvent
-	(*RunStarted)(nil),                   // 10: cleanup.v1.RunStarted
-	(*TaskStarted)(nil),                  // 11: cleanup.v1.TaskStarted
-	(*TaskProgress)(nil),                 // 12: cleanup.v1.TaskProgress
-	(*TaskFinished)(nil),                 // 13: cleanup.v1.TaskFinished
-	(*LogEntry)(nil),                     // 14: cleanup.v1.LogEntry
-	(*RunFinished)(nil),                  // 15: cleanup.v1.RunFinished
-	(*Task)(nil),                         // 16: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),            // 17: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),           // 18: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),              // 19: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),             // 20: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),                // 21: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),               // 22: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),              // 23: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),             // 24: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),             // 25: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),            // 26: cleanup.v1.CancelRunResponse
-	(*ListTasksRequest)(nil),             // 27: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 28: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),            // 29: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 30: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 31: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 32: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 33: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 34: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 35: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 36: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 37: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 38: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 39: cleanup.v1.RemoteDelivery
-	(*CreateHoldRequest)(nil),            // 40: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),           // 41: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),             // 42: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),            // 43: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),           // 44: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),          // 45: cleanup.v1.ReleaseHoldResponse
-	(*ExplainTaskRequest)(nil),           // 46: cleanup.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil),          // 47: cleanup.v1.ExplainTaskResponse
-	(*ExplainedStatement)(nil),           // 48: cleanup.v1.ExplainedStatement
-	nil,                                  // 49: cleanup.v1.TaskResult.MetadataEntry
-	(*timestamppb.Timestamp)(nil),        // 50: google.protobuf.Timestamp
-	(*Options)(nil),                      // 51: cleanup.v1.Options
-	(*TrippedGuard)(nil),                 // 52: cleanup.v1.TrippedGuard
-	(*durationpb.Duration)(nil),          // 53: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 54: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 55: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 56: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 57: cleanup.v1.Hold
-	(*GetGuardsRequest)(nil),             // 58: cleanup.v1.GetGuardsRequest
-	(*SetGuardsRequest)(nil),             // 59: cleanup.v1.SetGuardsRequest
-	(*GetGuardsResponse)(nil),            // 60: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 61: cleanup.v1.SetGuardsResponse
+	(Verdict)(0),                         // 5: cleanup.v1.Verdict
+	(Truth)(0),                           // 6: cleanup.v1.Truth
+	(*Run)(nil),                          // 7: cleanup.v1.Run
+	(*TaskResult)(nil),                   // 8: cleanup.v1.TaskResult
+	(*TablePreview)(nil),                 // 9: cleanup.v1.TablePreview
+	(*TableSpace)(nil),                   // 10: cleanup.v1.TableSpace
+	(*RunEvent)(nil),                     // 11: cleanup.v1.RunEvent
+	(*RunStarted)(nil),                   // 12: cleanup.v1.RunStarted
+	(*TaskStarted)(nil),                  // 13: cleanup.v1.TaskStarted
+	(*TaskProgress)(nil),                 // 14: cleanup.v1.TaskProgress
+	(*TaskFinished)(nil),                 // 15: cleanup.v1.TaskFinished
+	(*LogEntry)(nil),                     // 16: cleanup.v1.LogEntry
+	(*RunFinished)(nil),                  // 17: cleanup.v1.RunFinished
+	(*Task)(nil),                         // 18: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),            // 19: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),           // 20: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),              // 21: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),             // 22: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),                // 23: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),               // 24: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),              // 25: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),             // 26: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),             // 27: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),            // 28: cleanup.v1.CancelRunResponse
+	(*ListTasksRequest)(nil),             // 29: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 30: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),            // 31: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 32: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 33: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 34: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 35: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 36: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 37: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 38: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 39: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 40: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 41: cleanup.v1.RemoteDelivery
+	(*CreateHoldRequest)(nil),            // 42: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),           // 43: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),             // 44: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),            // 45: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),           // 46: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),          // 47: cleanup.v1.ReleaseHoldResponse
+	(*ExplainTaskRequest)(nil),           // 48: cleanup.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil),          // 49: cleanup.v1.ExplainTaskResponse
+	(*ExplainedStatement)(nil),           // 50: cleanup.v1.ExplainedStatement
+	(*ExplainRowRequest)(nil),            // 51: cleanup.v1.ExplainRowRequest
+	(*ExplainRowResponse)(nil),           // 52: cleanup.v1.ExplainRowResponse
+	(*ExplainedStep)(nil),                // 53: cleanup.v1.ExplainedStep
+	(*ExplainedPart)(nil),                // 54: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 55: cleanup.v1.ExplainedRun
+	nil,                                  // 56: cleanup.v1.TaskResult.MetadataEntry
+	(*timestamppb.Timestamp)(nil),        // 57: google.protobuf.Timestamp
+	(*Options)(nil),                      // 58: cleanup.v1.Options
+	(*TrippedGuard)(nil),                 // 59: cleanup.v1.TrippedGuard
+	(*durationpb.Duration)(nil),          // 60: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 61: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 62: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 63: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 64: cleanup.v1.Hold
+	(*GetGuardsRequest)(nil),             // 65: cleanup.v1.GetGuardsRequest
+	(*SetGuardsRequest)(nil),             // 66: cleanup.v1.SetGuardsRequest
+	(*GetGuardsResponse)(nil),            // 67: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 68: cleanup.v1.SetGuardsResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	50, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	50, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	50, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	50, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	6,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	51, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
-	52, // 7: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	57, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	57, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	57, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	57, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
+	58, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	59, // 7: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
 	1,  // 8: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	50, // 9: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	50, // 10: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 11: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	7,  // 12: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	49, // 13: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	57, // 9: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	57, // 10: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	10, // 11: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	9,  // 12: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	56, // 13: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
 	3,  // 14: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	50, // 15: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
-	50, // 16: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
-	52, // 17: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	50, // 18: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	10, // 19: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	11, // 20: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	12, // 21: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	13, // 22: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	14, // 23: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	15, // 24: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	5,  // 25: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	6,  // 26: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	57, // 15: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
+	57, // 16: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
+	59, // 17: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	57, // 18: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	12, // 19: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	13, // 20: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	14, // 21: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	15, // 22: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	16, // 23: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	17, // 24: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	7,  // 25: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	8,  // 26: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,  // 27: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	5,  // 28: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	53, // 29: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	51, // 30: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	52, // 31: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	9,  // 32: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	9,  // 33: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	5,  // 34: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	7,  // 28: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	60, // 29: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	58, // 30: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	59, // 31: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	11, // 32: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	11, // 33: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	7,  // 34: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
 	4,  // 35: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	5,  // 36: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	5,  // 37: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	16, // 38: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	51, // 39: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	51, // 40: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	54, // 41: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	55, // 42: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	51, // 43: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	54, // 44: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	51, // 45: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	51, // 46: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	54, // 47: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	55, // 48: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	56, // 49: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	56, // 50: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	56, // 51: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	39, // 52: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	50, // 53: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	57, // 54: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	57, // 55: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	57, // 56: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	57, // 57: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	50, // 58: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	48, // 59: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
-	48, // 60: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	7,  // 36: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	7,  // 37: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	18, // 38: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	58, // 39: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	58, // 40: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	61, // 41: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	62, // 42: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	58, // 43: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	61, // 44: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	58, // 45: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	58, // 46: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	61, // 47: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	62, // 48: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	63, // 49: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	63, // 50: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	63, // 51: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	41, // 52: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	57, // 53: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	64, // 54: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	64, // 55: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	64, // 56: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	64, // 57: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	57, // 58: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	50, // 59: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
+	50, // 60: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
 	3,  // 61: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	17, // 62: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	19, // 63: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	21, // 64: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	23, // 65: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	25, // 66: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	27, // 67: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	29, // 68: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	31, // 69: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	33, // 70: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	35, // 71: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	37, // 72: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	46, // 73: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	40, // 74: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	42, // 75: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	44, // 76: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	58, // 77: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	59, // 78: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	18, // 79: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	20, // 80: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	22, // 81: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	24, // 82: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	26, // 83: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	28, // 84: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	30, // 85: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	32, // 86: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	34, // 87: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	36, // 88: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	38, // 89: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	47, // 90: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	41, // 91: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	43, // 92: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	45, // 93: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	60, // 94: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	61, // 95: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	79, // [79:96] is the sub-list for method output_type
-	62, // [62:79] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	57, // 62: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	5,  // 63: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	57, // 64: cleanup.v1.ExplainRowResponse.since:type_name -> google.protobuf.Timestamp
+	53, // 65: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	55, // 66: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	3,  // 67: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	54, // 68: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	5,  // 69: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	57, // 70: cleanup.v1.ExplainedStep.since:type_name -> google.protobuf.Timestamp
+	6,  // 71: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	57, // 72: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	19, // 73: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	21, // 74: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	23, // 75: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	25, // 76: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	27, // 77: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	29, // 78: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	31, // 79: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	33, // 80: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	35, // 81: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	37, // 82: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	39, // 83: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	48, // 84: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	51, // 85: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	42, // 86: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	44, // 87: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	46, // 88: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	65, // 89: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	66, // 90: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	20, // 91: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	22, // 92: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	24, // 93: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	26, // 94: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	28, // 95: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	30, // 96: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	32, // 97: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	34, // 98: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	36, // 99: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	38, // 100: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	40, // 101: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	49, // 102: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	52, // 103: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	43, // 104: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	45, // 105: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	47, // 106: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	67, // 107: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	68, // 108: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	91, // [91:109] is the sub-list for method output_type
+	73, // [73:91] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -4038,8 +4660,8 @@ func file_cleanup_v1_cleanup_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   45,
+			NumEnums:      7,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

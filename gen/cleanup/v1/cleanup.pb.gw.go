@@ -435,6 +435,41 @@ func local_request_CleanupService_ExplainTask_0(ctx context.Context, marshaler r
 	return msg, metadata, err
 }
 
+var filter_CleanupService_ExplainRow_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
+
+func request_CleanupService_ExplainRow_0(ctx context.Context, marshaler runtime.Marshaler, client CleanupServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ExplainRowRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_CleanupService_ExplainRow_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ExplainRow(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_CleanupService_ExplainRow_0(ctx context.Context, marshaler runtime.Marshaler, server CleanupServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ExplainRowRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_CleanupService_ExplainRow_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	msg, err := server.ExplainRow(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 func request_CleanupService_CreateHold_0(ctx context.Context, marshaler runtime.Marshaler, client CleanupServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq CreateHoldRequest
@@ -803,6 +838,26 @@ func RegisterCleanupServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 		}
 		forward_CleanupService_ExplainTask_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_CleanupService_ExplainRow_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/cleanup.v1.CleanupService/ExplainRow", runtime.WithHTTPPathPattern("/v1/explain"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_CleanupService_ExplainRow_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_CleanupService_ExplainRow_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodPost, pattern_CleanupService_CreateHold_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -1147,6 +1202,23 @@ func RegisterCleanupServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_CleanupService_ExplainTask_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_CleanupService_ExplainRow_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/cleanup.v1.CleanupService/ExplainRow", runtime.WithHTTPPathPattern("/v1/explain"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_CleanupService_ExplainRow_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_CleanupService_ExplainRow_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodPost, pattern_CleanupService_CreateHold_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -1248,6 +1320,7 @@ var (
 	pattern_CleanupService_SetSchedule_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "schedule"}, ""))
 	pattern_CleanupService_ListRemoteDeliveries_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"v1", "mid-sourcing", "leftovers"}, ""))
 	pattern_CleanupService_ExplainTask_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 3, 0, 4, 1, 5, 2}, []string{"v1", "tasks", "task"}, "explain"))
+	pattern_CleanupService_ExplainRow_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "explain"}, ""))
 	pattern_CleanupService_CreateHold_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "holds"}, ""))
 	pattern_CleanupService_ListHolds_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "holds"}, ""))
 	pattern_CleanupService_ReleaseHold_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "holds", "hold_id"}, "release"))
@@ -1268,6 +1341,7 @@ var (
 	forward_CleanupService_SetSchedule_0          = runtime.ForwardResponseMessage
 	forward_CleanupService_ListRemoteDeliveries_0 = runtime.ForwardResponseMessage
 	forward_CleanupService_ExplainTask_0          = runtime.ForwardResponseMessage
+	forward_CleanupService_ExplainRow_0           = runtime.ForwardResponseMessage
 	forward_CleanupService_CreateHold_0           = runtime.ForwardResponseMessage
 	forward_CleanupService_ListHolds_0            = runtime.ForwardResponseMessage
 	forward_CleanupService_ReleaseHold_0          = runtime.ForwardResponseMessage

@@ -31,6 +31,7 @@ const (
 	CleanupService_SetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/SetSchedule"
 	CleanupService_ListRemoteDeliveries_FullMethodName = "/cleanup.v1.CleanupService/ListRemoteDeliveries"
 	CleanupService_ExplainTask_FullMethodName          = "/cleanup.v1.CleanupService/ExplainTask"
+	CleanupService_ExplainRow_FullMethodName           = "/cleanup.v1.CleanupService/ExplainRow"
 	CleanupService_CreateHold_FullMethodName           = "/cleanup.v1.CleanupService/CreateHold"
 	CleanupService_ListHolds_FullMethodName            = "/cleanup.v1.CleanupService/ListHolds"
 	CleanupService_ReleaseHold_FullMethodName          = "/cleanup.v1.CleanupService/ReleaseHold"
@@ -96,6 +97,12 @@ type CleanupServiceClient interface {
 	//
 	// NOT_FOUND for an unknown task.
 	ExplainTask(ctx context.Context, in *ExplainTaskRequest, opts ...grpc.CallOption) (*ExplainTaskResponse, error)
+	// ExplainRow tells why a row is, or is not, deleted: what the next run would do with it, by each step that concerns its table, part by part. It changes
+	// and locks nothing, and shows only what rules read.
+	//
+	// INVALID_ARGUMENT for a key that is none of one row. FAILED_PRECONDITION for a table that no task covers (ErrorInfo reason NOT_COVERED), and a row that
+	// no index finds within 5 seconds (NO_INDEX).
+	ExplainRow(ctx context.Context, in *ExplainRowRequest, opts ...grpc.CallOption) (*ExplainRowResponse, error)
 	// CreateHold keeps rows and tables, whatever the rules say, until the hold is released or expires. It answers when all batches have ended that
 	// may have begun before; if a call ends while it waits for these, the hold is in force nevertheless.
 	//
@@ -261,6 +268,16 @@ func (c *cleanupServiceClient) ExplainTask(ctx context.Context, in *ExplainTaskR
 	return out, nil
 }
 
+func (c *cleanupServiceClient) ExplainRow(ctx context.Context, in *ExplainRowRequest, opts ...grpc.CallOption) (*ExplainRowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainRowResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ExplainRow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *cleanupServiceClient) CreateHold(ctx context.Context, in *CreateHoldRequest, opts ...grpc.CallOption) (*CreateHoldResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateHoldResponse)
@@ -369,6 +386,12 @@ type CleanupServiceServer interface {
 	//
 	// NOT_FOUND for an unknown task.
 	ExplainTask(context.Context, *ExplainTaskRequest) (*ExplainTaskResponse, error)
+	// ExplainRow tells why a row is, or is not, deleted: what the next run would do with it, by each step that concerns its table, part by part. It changes
+	// and locks nothing, and shows only what rules read.
+	//
+	// INVALID_ARGUMENT for a key that is none of one row. FAILED_PRECONDITION for a table that no task covers (ErrorInfo reason NOT_COVERED), and a row that
+	// no index finds within 5 seconds (NO_INDEX).
+	ExplainRow(context.Context, *ExplainRowRequest) (*ExplainRowResponse, error)
 	// CreateHold keeps rows and tables, whatever the rules say, until the hold is released or expires. It answers when all batches have ended that
 	// may have begun before; if a call ends while it waits for these, the hold is in force nevertheless.
 	//
@@ -431,6 +454,9 @@ func (UnimplementedCleanupServiceServer) ListRemoteDeliveries(context.Context, *
 }
 func (UnimplementedCleanupServiceServer) ExplainTask(context.Context, *ExplainTaskRequest) (*ExplainTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainTask not implemented")
+}
+func (UnimplementedCleanupServiceServer) ExplainRow(context.Context, *ExplainRowRequest) (*ExplainRowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainRow not implemented")
 }
 func (UnimplementedCleanupServiceServer) CreateHold(context.Context, *CreateHoldRequest) (*CreateHoldResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateHold not implemented")
@@ -670,6 +696,24 @@ func _CleanupService_ExplainTask_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_ExplainRow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ExplainRow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ExplainRow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ExplainRow(ctx, req.(*ExplainRowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CleanupService_CreateHold_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateHoldRequest)
 	if err := dec(in); err != nil {
@@ -806,6 +850,10 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExplainTask",
 			Handler:    _CleanupService_ExplainTask_Handler,
+		},
+		{
+			MethodName: "ExplainRow",
+			Handler:    _CleanupService_ExplainRow_Handler,
 		},
 		{
 			MethodName: "CreateHold",

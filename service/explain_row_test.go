@@ -1,0 +1,109 @@
+package service_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// Why a row is, or is not, deleted is told over gRPC and over REST: the verdict, by which part of which rule, and from when on. Of a row that is gone, the
+// runs that may have taken it. Only what rules read is shown.
+func TestExplainRow(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, now() - interval '1 year'), (2, 1, now() - interval '1 day'), (3, 0, now() - interval '1 year'), (0, 1, '2000-01-01');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsEvent, tsLastModified) SELECT i, i, 100 + i, now(), now() FROM generate_series(1, 4) i;
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsEvent, tsLastModified) VALUES (5, 3, now() - interval '9 years', now() - interval '9 years'), (6, 3, NULL, NULL);
+		INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (5, 1); INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (5, 7), (6, 7);
+		INSERT INTO XtkWorkflow (iWorkflowId, iHistory) VALUES (1, 30); INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog, sMessage) VALUES (1, 1, now() - interval '10 days', 'secret');
+		INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('live session', now() + interval '1 hour')`)
+	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a", What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{104}}}}}); err != nil {
+		t.Fatal(err)
+	}
+	s.db.Do("UPDATE NmsBroadLogRcp SET tsLastModified = '2000-01-01', tsEvent = '2000-01-01' WHERE iBroadLogId = 4")
+	ask := func(table, key string) *cleanupv1.ExplainRowResponse {
+		t.Helper()
+		out, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table, Key: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	soon := func(x *cleanupv1.ExplainRowResponse, days float64) bool {
+		in := time.Until(x.GetSince().AsTime()).Hours() / 24
+		return in > days-0.1 && in < days+0.1
+	}
+	for _, c := range []struct {
+		table, key string
+		verdict    cleanupv1.Verdict
+		task       string
+		also       func(x *cleanupv1.ExplainRowResponse) bool
+	}{
+		{"NmsDelivery", "1", cleanupv1.Verdict_VERDICT_GOES, "deliveries", nil},
+		{"public.nmsdelivery", "ideliveryid=2", cleanupv1.Verdict_VERDICT_LATER, "deliveries", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 6) }},
+		{"nmsdelivery", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"nmsdelivery", "0", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"nmsbroadlogrcp", "1", cleanupv1.Verdict_VERDICT_GOES, "deliveries", nil},
+		{"nmsbroadlogrcp", "2", cleanupv1.Verdict_VERDICT_LATER, "deliveries", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 6) }},
+		{"nmsbroadlogrcp", "3", cleanupv1.Verdict_VERDICT_LATER, "delivery-logs", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 180) }},
+		{"nmsbroadlogrcp", "4", cleanupv1.Verdict_VERDICT_STAYS, "delivery-logs", func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") }},
+		{"nmsbroadlogrcp", "5", cleanupv1.Verdict_VERDICT_GOES, "delivery-logs", nil},
+		{"nmsbroadlogrcp", "6", cleanupv1.Verdict_VERDICT_STAYS, "", func(x *cleanupv1.ExplainRowResponse) bool {
+			return strings.Contains(fmt.Sprint(x.GetSteps()), "TRUTH_UNKNOWN") && strings.Contains(fmt.Sprint(x.GetSteps()), "is NULL")
+		}},
+		{"nmsrcpgrprel", "igroupid=5,irecipientid=7", cleanupv1.Verdict_VERDICT_GOES, "lists-to-delete", nil},
+		{"nmsrcpgrprel", "igroupid=6,irecipientid=7", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"xtkworkflowlog", "1", cleanupv1.Verdict_VERDICT_LATER, "workflow-instances", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 20) }},
+		{"xtksessioninfo", "skey=live session", cleanupv1.Verdict_VERDICT_LATER, "sessions", nil},
+	} {
+		x := ask(c.table, c.key)
+		if !x.GetExists() || x.GetVerdict() != c.verdict || x.GetTask() != c.task || c.also != nil && !c.also(x) || len(x.GetSteps()) == 0 {
+			t.Errorf("%s %s: %v", c.table, c.key, x)
+		}
+		if text := x.String(); strings.Contains(text, "secret") || strings.Contains(text, "live session") {
+			t.Errorf("%s %s: it shows what no rule reads: %s", c.table, c.key, text)
+		}
+	}
+	if got := s.call(t, "GET", "/v1/explain?table=nmsdelivery&key=1", ""); got.code != 200 || !strings.Contains(got.body, `"verdict":"VERDICT_GOES"`) || !strings.Contains(strings.ReplaceAll(got.body, " ", ""), `"values":["iDeleteStatus=1"]`) {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"deliveries"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := ask("nmsdelivery", "1")
+	if x.GetExists() || len(x.GetRuns()) != 1 || x.GetRuns()[0].GetRunId() != run.GetId() || x.GetRuns()[0].GetRowsDeleted() != 1 || strings.Join(x.GetRuns()[0].GetTasks(), " ") != "deliveries" || x.GetSteps() != nil {
+		t.Errorf("a row that is gone: %v", x)
+	}
+	if x := ask("xtkaudit", "1"); x.GetExists() || x.GetRuns() != nil {
+		t.Errorf("a row that never was: %v", x)
+	}
+	for _, c := range []struct {
+		table, key string
+		code       codes.Code
+		reason     string // or the field
+	}{
+		{"nmsdelivery", "", codes.InvalidArgument, "key"}, {"", "1", codes.InvalidArgument, "table"}, {"nmsdelivery", "x", codes.InvalidArgument, "key"},
+		{"nmsdelivery", "nosuch=1", codes.InvalidArgument, "key"}, {"nmsdelivery", "1'; DROP TABLE nmsdelivery", codes.InvalidArgument, "key"}, {"xtkworkflowlog", "tslog=1", codes.InvalidArgument, "key"},
+		{"nmsrcpgrprel", "5", codes.InvalidArgument, "key"}, {"nmsrcpgrprel", "irecipientid=7\x00", codes.InvalidArgument, "key"}, {"nmsdelivery", "iismodel=0", codes.FailedPrecondition, "NO_INDEX"},
+		{"xtkoption", "1", codes.FailedPrecondition, "NOT_COVERED"}, {"no_such_table", "1", codes.FailedPrecondition, "NOT_COVERED"}, {"pg_catalog.pg_authid", "10", codes.FailedPrecondition, "NOT_COVERED"},
+		{"cleanupd.run", "1", codes.FailedPrecondition, "NOT_COVERED"},
+	} {
+		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: c.table, Key: c.key})
+		info, bad := wantCode(t, err, c.code)
+		if got := info.GetReason(); bad != nil && bad.GetFieldViolations()[0].GetField() != c.reason || bad == nil && got != c.reason {
+			t.Errorf("%s %q: %v", c.table, c.key, err)
+		}
+	}
+	s.db.Do("INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) SELECT 9, i FROM generate_series(1, 3) i")
+	_, err = s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "nmsrcpgrprel", Key: "igroupid=9"})
+	if _, bad := wantCode(t, err, codes.InvalidArgument); bad.GetFieldViolations()[0].GetField() != "key" {
+		t.Errorf("several rows: %v", err)
+	}
+}

@@ -1,0 +1,102 @@
+package tasks_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// explainer explains the rows of a database as a run would find them.
+func explainer(t *testing.T, db *pgtest.DB, include map[string][]string, holds plan.Holds) *execute.Explainer {
+	t.Helper()
+	e, err := execute.NewExplainer(t.Context(), execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline, Include: include, Holds: holds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// keysOf are the rows of a table as keys, by each of its unique indexes on integers alone.
+func keysOf(t *testing.T, db *pgtest.DB, table string) (keys []string) {
+	t.Helper()
+	for _, columns := range db.Strings(`SELECT (SELECT string_agg(quote_literal(attname || '=') || ' || ' || quote_ident(attname), ' || '','' || ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = i.indrelid AND attnum = ANY (i.indkey))
+		FROM pg_index i WHERE indrelid = to_regclass($1) AND indisunique AND indpred IS NULL AND indexprs IS NULL
+		AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = i.indrelid AND attnum = ANY (i.indkey) AND atttypid NOT IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype))`, table) {
+		keys = append(keys, db.Strings("SELECT key FROM (SELECT "+columns+" AS key FROM "+table+") AS k WHERE key IS NOT NULL")...)
+	}
+	return keys
+}
+
+// The verdict on every row that has a key, of random databases, is what the next run does with it.
+func TestExplainEveryRow(t *testing.T) {
+	t.Parallel()
+	for i := range *seeds {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			m := randomDatabase(t, db, seed, now)
+			rng := rand.New(rand.NewPCG(seed, 5))
+			if rng.IntN(2) == 0 {
+				m.include = map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}, "tracking-logs": {"nmstrackinglogeventhisto"}}
+			}
+			var holds plan.Holds
+			if rng.IntN(3) == 0 {
+				holds = m.randomHolds(rng)
+			}
+			e := explainer(t, db, m.include, holds)
+			type row struct{ table, key string }
+			said := map[row]execute.RowExplanation{}
+			tables := db.Strings("SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace")
+			for _, table := range tables {
+				for _, key := range keysOf(t, db, table) {
+					x, err := e.Row(t.Context(), strings.Trim(table, `"`), key)
+					if refused := (*execute.RefusedError)(nil); errors.As(err, &refused) && refused.Reason == execute.NotCovered {
+						break
+					}
+					if errors.Is(err, execute.ErrKey) && strings.Contains(err.Error(), "several rows") { // an inheriting table has the same
+						continue
+					}
+					if err != nil {
+						t.Fatalf("%s %s: %v", table, key, err)
+					}
+					said[row{table, key}] = x
+				}
+			}
+			j := newJournal(db)
+			j.holds = func() plan.Holds { return holds }
+			if err := runWith(t, j, func(c *execute.Config) { c.Include = m.include }); err != nil {
+				t.Fatal(err)
+			}
+			left := map[row]bool{}
+			for _, table := range tables {
+				if db.Int("SELECT count(*) FROM pg_class WHERE oid = to_regclass($1)", table) == 0 {
+					continue
+				}
+				for _, key := range keysOf(t, db, table) {
+					left[row{table, key}] = true
+				}
+			}
+			went := 0
+			for r, x := range said {
+				switch goes := x.Verdict == execute.Goes; {
+				case goes && left[r] && j.stays[x.Task].Rows() > 0: // a trigger or a foreign key refuses some, which no reading tells
+				case goes == left[r] || !x.Exists || x.Verdict == execute.Later && !x.Since.After(now):
+					t.Errorf("%s %s: %s by %s %v (it left %+v): %+v", r.table, r.key, x.Verdict, x.Task, x.Since, j.stays[x.Task], x.Steps)
+				case goes:
+					went++
+				}
+			}
+			if len(said) < 50 || went == 0 && holds.Names == nil {
+				t.Errorf("%d rows were explained, %d of them went", len(said), went)
+			}
+		})
+	}
+}
