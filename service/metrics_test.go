@@ -128,8 +128,10 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	db.Do(`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id) VALUES ('visitors', 'share', 'a', 2, 1, '{}', gen_random_uuid())`)
 	text, got := s.scrapeAfter(t, 3, 4)
 	watched(t, got)
+	got.check(t, "cleanupd_guard_latched", map[string]float64{"share a visitors": 1})
 	deleted, updated, dropped, batches, ended := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
 	for _, r := range run.GetResults() {
 		deleted[r.GetTask()], updated[r.GetTask()] = float64(r.GetRowsDeleted()), float64(r.GetRowsUpdated())

@@ -20,9 +20,10 @@ func (m *Manager) keep(ctx context.Context) error {
 	if ours, err := m.owns(ctx); err != nil || !ours {
 		return err
 	}
-	var due, left bool
+	var due, left, elsewhere bool
 	err := m.pool.QueryRow(ctx, `SELECT COALESCE(enabled AND next_run_time <= clock_timestamp(), false),
-		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING')) FROM cleanupd.schedule`, slots(false)).Scan(&due, &left)
+		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING')),
+		COALESCE(`+moved+`, false) FROM cleanupd.schedule`, slots(false)).Scan(&due, &left, &elsewhere)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
@@ -30,6 +31,8 @@ func (m *Manager) keep(ctx context.Context) error {
 		})
 	case err != nil:
 		return err
+	case elsewhere:
+		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return m.skipPassed(ctx, tx) })
 	case due:
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return fire(ctx, tx) })
 	case left:
@@ -42,6 +45,38 @@ func (m *Manager) keep(ctx context.Context) error {
 		})
 	}
 	return nil
+}
+
+// timeline is the SQL of the server's timeline, which a promotion and a restore change; NULL on a standby. moved is whether it is another one than that of the
+// schedule, if that is known.
+const (
+	timeline = "CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
+	moved    = "timeline <> '' AND timeline <> " + timeline
+)
+
+// skipPassed sets the next time of a schedule on another timeline than before. One that has passed is not caught up: by the data that is here now, what the
+// run would have done may not be what was seen.
+func (m *Manager) skipPassed(ctx context.Context, tx pgx.Tx) error {
+	s, err := readSchedule(ctx, tx, "WHERE "+moved+" FOR UPDATE SKIP LOCKED")
+	if errors.Is(err, pgx.ErrNoRows) { // another replica was first
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var now time.Time
+	if err := tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+		return err
+	}
+	next := s.NextRunTime
+	if next != nil && s.Enabled && !next.After(now) {
+		m.log.Warn("the server was promoted or restored since: a scheduled run is not caught up", "due", next)
+		if next, err = s.following(now); err != nil {
+			return fmt.Errorf("the stored schedule: %w", err)
+		}
+	}
+	_, err = tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, timeline = "+timeline, next)
+	return err
 }
 
 // fire starts one run, however many times have passed, and sets the next time. While a run is active the new one becomes
@@ -62,7 +97,7 @@ func fire(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return fmt.Errorf("the stored schedule: %w", err)
 	}
-	if _, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true", next); err != nil {
+	if _, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline, next); err != nil {
 		return err
 	}
 	return startPending(ctx, tx, s)

@@ -192,7 +192,7 @@ func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule
 			s.NextPlan = plan.ID
 		}
 		if err := storeSchedule(ctx, tx, s, `DO UPDATE SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once, time_zone = excluded.time_zone, enabled = excluded.enabled,
-			max_duration = excluded.max_duration, continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time, next_plan = excluded.next_plan, pending = schedule.pending AND excluded.enabled`); err != nil {
+			max_duration = excluded.max_duration, continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time, next_plan = excluded.next_plan, timeline = excluded.timeline, pending = schedule.pending AND excluded.enabled`); err != nil {
 			return err
 		}
 		if stored, err = readSchedule(ctx, tx, ""); err != nil {
@@ -211,8 +211,8 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) er
 	if err := s.complete(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error, next_run_time, next_plan)
-		VALUES (NULLIF($1, ''), COALESCE($2, '{}'::text[]), $3, $4, $5, $6::bigint * interval '1 microsecond', $7, $8, $9::text::uuid) ON CONFLICT (only_row) `+orElse,
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error, next_run_time, next_plan, timeline)
+		VALUES (NULLIF($1, ''), COALESCE($2, '{}'::text[]), $3, $4, $5, $6::bigint * interval '1 microsecond', $7, $8, $9::text::uuid, `+timeline+`) ON CONFLICT (only_row) `+orElse,
 		s.Cron, s.MoreCrons, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.ContinueOnError, s.NextRunTime, unlessEmpty(s.NextPlan))
 	return err
 }
