@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/dustin/go-humanize"
 )
 
 // Guard is the name of a guard.
@@ -87,19 +85,18 @@ type Trip struct {
 }
 
 func (t Trip) String() string {
-	rows := fmt.Sprintf("%s of %s: %s rows", t.Guard, t.Table, humanize.Comma(t.Number))
-	most := humanize.Comma(t.Most)
+	would, most := fmt.Sprintf("%s of %s: %d", t.Guard, t.Table, t.Number), t.Most
 	switch t.Guard {
 	case GuardShare:
-		return rows + " would go within a day, and " + most + " may"
+		return fmt.Sprintf("%s rows would go within a day, and %d may", would, most)
 	case GuardCutoff:
-		return rows + " would go since a cutoff has moved by more than the time that passed, and " + most + " may"
+		return fmt.Sprintf("%s rows would go since a cutoff has moved by more than the time that passed, and %d may", would, most)
 	case GuardGrowth:
-		return rows + " would go by a rule without a delay, and as compared with former runs " + most + " may"
+		return fmt.Sprintf("%s rows would go by a rule without a delay, and as compared with former runs %d may", would, most)
 	case GuardTables:
-		return fmt.Sprintf("%s of %s: %s tables would be dropped, and %s may", t.Guard, t.Table, humanize.Comma(t.Number), most)
+		return fmt.Sprintf("%s tables would be dropped, and %d may", would, most)
 	}
-	return fmt.Sprintf("%s of %s: tables of %s bytes would be dropped, and of %s may", t.Guard, t.Table, humanize.Comma(t.Number), most)
+	return fmt.Sprintf("%s bytes of tables would be dropped, and %d may", would, most)
 }
 
 // Latch is a guard that tripped in a task, and trips at every run until a plan that accepted it has run, or an option of the task has changed.
