@@ -156,10 +156,12 @@ func (g *guarded) share(ctx context.Context, table *campaign.Table, jobs []plan.
 			return nil, nil
 		}
 	}
-	if rows, err = g.count(ctx, table); err != nil {
-		return nil, err
+	if !fresh {
+		if rows, err = g.count(ctx, table); err != nil {
+			return nil, err
+		}
+		t.Most = limit()
 	}
-	t.Most = limit()
 	n, err := g.rows(ctx, name, jobs, t.Most-t.Number)
 	if t.Number += n; err != nil || t.Number <= t.Most && !g.isShown(GuardShare, name) {
 		g.bound(Trip{GuardShare, name, before.Lately, t.Most})
