@@ -75,19 +75,6 @@ func newGuards() *cobra.Command {
 	return cmd
 }
 
-// guardField is the field of a guard's setting, by its name in JSON or in the API's messages.
-func guardField(name string) (protoreflect.FieldDescriptor, error) {
-	var known []string
-	for i := range guardFields.Len() {
-		f := guardFields.Get(i)
-		if f.JSONName() == name || string(f.Name()) == name {
-			return f, nil
-		}
-		known = append(known, f.JSONName())
-	}
-	return nil, usagef("there is no guard %q; there are %s", name, strings.Join(known, ", "))
-}
-
 // changedGuards are the settings that NAME=VALUE sets, and those that become what they are by default.
 func changedGuards(args []string) (change *cleanupv1.Guards, cleared []protoreflect.FieldDescriptor, err error) {
 	values := map[string]json.RawMessage{}
@@ -96,7 +83,7 @@ func changedGuards(args []string) (change *cleanupv1.Guards, cleared []protorefl
 		if !ok || value == "" {
 			return nil, nil, usagef("%q is not NAME=VALUE", arg)
 		}
-		f, err := guardField(name)
+		f, err := namedField(guardFields, "guard", name)
 		if err != nil {
 			return nil, nil, err
 		}

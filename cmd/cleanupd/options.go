@@ -112,17 +112,17 @@ func someOptions(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// optionField is the field of an option, by its name in JSON or in the API's messages.
-func optionField(name string) (protoreflect.FieldDescriptor, error) {
+// namedField is a field by its name in JSON or in the API's messages; what says of what it is one.
+func namedField(fields protoreflect.FieldDescriptors, what, name string) (protoreflect.FieldDescriptor, error) {
 	var known []string
-	for i := range optionFields.Len() {
-		f := optionFields.Get(i)
+	for i := range fields.Len() {
+		f := fields.Get(i)
 		if f.JSONName() == name || string(f.Name()) == name {
 			return f, nil
 		}
 		known = append(known, f.JSONName())
 	}
-	return nil, usagef("there is no option %q; there are %s", name, strings.Join(known, ", "))
+	return nil, usagef("there is no %s %q; there are %s", what, name, strings.Join(known, ", "))
 }
 
 // changedOptions is the request that sets NAME=VALUE.
@@ -134,7 +134,7 @@ func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 		if !ok || value == "" {
 			return nil, usagef("%q is not NAME=VALUE", arg)
 		}
-		f, err := optionField(name)
+		f, err := namedField(optionFields, "option", name)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 func resetOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 	in := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	for _, name := range args {
-		f, err := optionField(name)
+		f, err := namedField(optionFields, "option", name)
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +180,7 @@ func printOptions(cmd *cobra.Command, output *format, answer proto.Message, o *c
 	}
 	for _, invalid := range o.GetInvalid() {
 		name := invalid.GetField()
-		if f, err := optionField(name); err == nil {
+		if f, err := namedField(optionFields, "option", name); err == nil {
 			name = f.JSONName()
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, invalid.GetReason())

@@ -57,15 +57,8 @@ const (
 // skipPassed sets the next time of a schedule on another timeline than before. One that has passed is not caught up: by the data that is here now, what the
 // run would have done may not be what was seen.
 func (m *Manager) skipPassed(ctx context.Context, tx pgx.Tx) error {
-	s, err := readSchedule(ctx, tx, "WHERE "+moved+" FOR UPDATE SKIP LOCKED")
-	if errors.Is(err, pgx.ErrNoRows) { // another replica was first
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var now time.Time
-	if err := tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+	s, now, err := lockSchedule(ctx, tx, moved)
+	if err != nil || s == nil {
 		return err
 	}
 	next := s.NextRunTime
@@ -79,18 +72,23 @@ func (m *Manager) skipPassed(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
+// lockSchedule locks the schedule if something is true of it, and tells the time; nil: it is not, or another replica was first.
+func lockSchedule(ctx context.Context, tx pgx.Tx, condition string) (s *Schedule, now time.Time, err error) {
+	s, err = readSchedule(ctx, tx, "WHERE "+condition+" FOR UPDATE SKIP LOCKED")
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, now, nil
+	}
+	if err == nil {
+		err = tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
+	}
+	return s, now, err
+}
+
 // fire starts one run, however many times have passed, and sets the next time. While a run is active the new one becomes
 // pending.
 func fire(ctx context.Context, tx pgx.Tx) error {
-	s, err := readSchedule(ctx, tx, "WHERE enabled AND next_run_time <= clock_timestamp() FOR UPDATE SKIP LOCKED")
-	if errors.Is(err, pgx.ErrNoRows) { // another replica was first
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var now time.Time
-	if err := tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+	s, now, err := lockSchedule(ctx, tx, "enabled AND next_run_time <= clock_timestamp()")
+	if err != nil || s == nil {
 		return err
 	}
 	next, err := s.following(now)

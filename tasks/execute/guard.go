@@ -23,7 +23,7 @@ func (t *task) guard(ctx context.Context, jobs []plan.Job, ids []int64) error {
 	}
 	trips := t.latched()
 	if trips == nil {
-		g := &guarded{task: t, jobs: jobs, ids: ids}
+		g := t.guarded(jobs, ids)
 		for _, table := range g.tables() {
 			more, err := g.judge(ctx, table)
 			if err != nil {
@@ -71,6 +71,12 @@ type guarded struct {
 	found map[string]int64
 }
 
+func (t *task) guarded(jobs []plan.Job, ids []int64) *guarded {
+	g := &guarded{task: t, jobs: jobs, ids: ids}
+	g.earlier = g.moved()
+	return g
+}
+
 // tables are those that the jobs take rows of.
 func (g *guarded) tables() (tables []*campaign.Table) {
 	add := func(t *campaign.Table) {
@@ -87,7 +93,6 @@ func (g *guarded) tables() (tables []*campaign.Table) {
 			add(g.given.Catalog.Table(j.Does.Paired.Table))
 		}
 	}
-	g.earlier = g.moved()
 	return tables
 }
 

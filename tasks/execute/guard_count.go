@@ -18,8 +18,8 @@ const farFrom = 10
 
 // about is how many rows of a table would go, as the planner and a sample of the table say; infinite where that is not known.
 func (g *guarded) about(ctx context.Context, table string, jobs []plan.Job) (float64, error) {
-	if rows, known := g.found[table]; known || g.found != nil {
-		return float64(rows), nil
+	if g.found != nil {
+		return float64(g.found[table]), nil
 	}
 	planned := g.estimate(ctx, jobs, g.ids)
 	if planned < 0 || slices.ContainsFunc(jobs, func(j plan.Job) bool { return j.Elsewhere }) {

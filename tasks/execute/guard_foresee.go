@@ -10,7 +10,8 @@ func (t *task) foreseeGuards(ctx context.Context) error {
 	if t.history == nil {
 		return nil
 	}
-	g := &guarded{task: t, jobs: t.plan.Jobs, ids: t.preview.worked[t.plan.Task.Name], found: map[string]int64{}}
+	g := t.guarded(t.plan.Jobs, t.preview.worked[t.plan.Task.Name])
+	g.found = map[string]int64{}
 	var masks, dropped []string
 	for _, p := range t.preview.tables {
 		if p.Action == Drop {
