@@ -104,6 +104,9 @@ cleanupd_runs_total{job="c",instance="b",state="failed",dry_run="false"} 0x120`,
 		{"CleanupRunFailed", "one failed two hours ago", `cleanupd_runs_total{job="c",state="failed",dry_run="false"} 0x30 1x300`, 3 * time.Hour, false},
 		{"CleanupRunFailed", "a dry run failed, another succeeded", `cleanupd_runs_total{job="c",state="failed",dry_run="true"} 0x30 1x90
 cleanupd_runs_total{job="c",state="succeeded",dry_run="false"} 0x30 1x90`, time.Hour, false},
+		{"CleanupGuardLatched", "told by two replicas", `cleanupd_guard_latched{job="c",instance="a",task="visitors",guard="share",table="t"} 1x60
+cleanupd_guard_latched{job="c",instance="b",task="visitors",guard="share",table="t"} 1x60`, time.Hour, true},
+		{"CleanupGuardLatched", "accepted half an hour ago", `cleanupd_guard_latched{job="c",task="visitors",guard="share",table="t"} 1x30 _x30`, time.Hour, false},
 		{"CleanupRunSetBack", "eight times, on two replicas", `cleanupd_run_setbacks_total{job="c",instance="a"} 0x30 1 2 3 4x90
 cleanupd_run_setbacks_total{job="c",instance="b"} 0x30 1 2 3 4x90`, 40 * time.Minute, true},
 		{"CleanupRunSetBack", "once", `cleanupd_run_setbacks_total{job="c"} 0x30 1x90`, 40 * time.Minute, false},
