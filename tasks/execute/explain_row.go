@@ -42,7 +42,6 @@ type Part struct {
 	Is *bool
 	// Values are the columns that it reads, with their values.
 	Values []string
-	due    *time.Time // from when it is
 }
 
 // RowStep is what a step does to a row.

@@ -318,12 +318,13 @@ func (r *foundRow) parts(ctx context.Context, w *task, rules [][]plan.Clause, re
 				return nil, nil, err
 			}
 			if part.Is == nil || !*part.Is {
+				var due *time.Time
 				if c.Due.SQL != "" {
-					if part.due, err = ask[time.Time](ctx, r.tx, w, c.Due, relation, key); err != nil {
+					if due, err = ask[time.Time](ctx, r.tx, w, c.Due, relation, key); err != nil {
 						return nil, nil, err
 					}
 				}
-				at = later(at, part.due)
+				at = later(at, due)
 			}
 			parts = append(parts, part)
 		}
