@@ -97,16 +97,21 @@ func given(ctx context.Context, c Config, catalog *campaign.Catalog) (g plan.Giv
 	return g, err
 }
 
+// givenFor is what a task is compiled for: in a dry run, as the tasks before it would have left the database.
+func (d *database) givenFor(task string) plan.Given {
+	given := d.given
+	if d.preview != nil {
+		given.Foretold = d.preview.upTo(task)
+	}
+	return given
+}
+
 // compile plans a task for the database, once.
 func (d *database) compile(t plan.Task) (*plan.Plan, error) {
 	if p := d.plans[t.Name]; p != nil {
 		return p, nil
 	}
-	given := d.given
-	if d.preview != nil {
-		given.Foretold = d.preview.upTo(t.Name)
-	}
-	p, err := plan.Compile(t, given)
+	p, err := plan.Compile(t, d.givenFor(t.Name))
 	if err == nil {
 		d.plans[t.Name] = p
 	}

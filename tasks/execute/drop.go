@@ -289,10 +289,7 @@ func drop(ctx context.Context, tx Tx, tables []campaign.WorkTable, lock, timeout
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", lock.Milliseconds(), timeout.Milliseconds())); err != nil {
 		return err
 	}
-	var names []string
-	for _, w := range tables {
-		names = append(names, w.Quoted())
-	}
+	names := quotedOf(tables)
 	if tables[0].ByFunction {
 		_, err := tx.Exec(ctx, "SELECT "+campaign.DropFunction+"($1::text[]::regclass[])", names)
 		return err

@@ -26,10 +26,7 @@ ORDER BY 1, 2`
 
 // foreseeDrops counts work tables of a kind that would be dropped together, and returns those on which something stands that stays so far.
 func (t *task) foreseeDrops(ctx context.Context, d plan.Drop, tables []campaign.WorkTable) (stay []refused, err error) {
-	names := make([]string, len(tables))
-	for i, w := range tables {
-		names[i] = w.Quoted()
-	}
+	names := quotedOf(tables)
 	rows, err := t.Pool.Query(ctx, dependents, names)
 	if err != nil {
 		return nil, err

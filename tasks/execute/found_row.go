@@ -244,7 +244,7 @@ func (r *foundRow) isTrue(ctx context.Context, p *plan.Plan, j plan.Job) (is boo
 // judge adds the parts of a job's rules to a step, and those of its set's where the row depends on that. It returns from when on all are true; nil:
 // time alone does not make them.
 func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.Job) (*time.Time, error) {
-	parts, own, err := r.parts(ctx, r.other(p), p.Clauses(j.Does.Rules, r.table, r.assumed(p.Task.Name)), r.relation, r.key)
+	parts, own, err := r.parts(ctx, r.other(p), p.Clauses(j.Does.Rules, r.table, r.givenFor(p.Task.Name)), r.relation, r.key)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.J
 	set := p.Parents
 	var earliest *time.Time
 	for _, id := range ids {
-		parts, due, err := r.parts(ctx, r.other(p), p.Clauses(p.Task.Set.Rules, set.Table, r.assumed(p.Task.Name)), set.Table.Quoted(), purge.Condition{Where: "r." + set.Key + " = $1::bigint", Args: []any{id}})
+		parts, due, err := r.parts(ctx, r.other(p), p.Clauses(p.Task.Set.Rules, set.Table, r.givenFor(p.Task.Name)), set.Table.Quoted(), purge.Condition{Where: "r." + set.Key + " = $1::bigint", Args: []any{id}})
 		if err != nil {
 			return nil, err
 		}
@@ -296,13 +296,6 @@ func later(a, b *time.Time) *time.Time {
 		return b
 	}
 	return a
-}
-
-// assumed is what a task of the supposed run is compiled for.
-func (r *foundRow) assumed(name string) plan.Given {
-	given := r.given
-	given.Foretold = r.preview.upTo(name)
-	return given
 }
 
 // parts judges the parts of rules of a row of a relation, and returns from when on all of one rule are true; nil: time alone does not make them.

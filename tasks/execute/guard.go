@@ -219,11 +219,8 @@ func (g *guarded) cutoff(ctx context.Context, table *campaign.Table, _ []plan.Jo
 
 // assumed is what the task is compiled for, by some moments in place of cutoffs.
 func (g *guarded) assumed(earlier map[string]time.Time) plan.Given {
-	given := g.given
+	given := g.givenFor(g.plan.Task.Name)
 	given.Earlier = earlier
-	if g.preview != nil {
-		given.Foretold = g.preview.upTo(g.plan.Task.Name)
-	}
 	return given
 }
 
