@@ -15,7 +15,7 @@ func runMessage(r *runs.Run) *cleanupv1.Run {
 		Id: r.ID, State: cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]), DryRun: r.DryRun,
 		RequestedBy: r.RequestedBy, ReferenceTime: moment(r.ReferenceTime), CreateTime: timestamppb.New(r.CreateTime),
 		StartTime: moment(r.StartTime), EndTime: moment(r.EndTime), Error: r.Error, Plan: r.Plan, WhatIf: supposedMessage(r.WhatIf), Reason: r.Reason(),
-		AcceptGuards: trippedMessages(r.Accepted),
+		AcceptGuards: trippedMessages(r.Accepted), LastSequence: r.LastSequence,
 	}
 	for i := range r.Results {
 		out.Results = append(out.Results, resultMessage(&r.Results[i]))

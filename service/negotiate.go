@@ -32,6 +32,7 @@ func negotiated(next http.Handler) http.Handler {
 			w = &headOnly{w, cancel}
 		}
 		if operationsOf(r.URL)[r.Method].stream {
+			w.Header().Set("X-Accel-Buffering", "no") // a proxy must not collect events
 			r = r.Clone(r.Context())
 			if !accepts(r, "application/json") {
 				r.Header.Set("Accept", lines)

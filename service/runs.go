@@ -3,10 +3,13 @@ package service
 import (
 	"context"
 	"errors"
+	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -21,6 +24,7 @@ const (
 
 	MaxRemoteDeliveries = 1000
 	MaxHolds            = 1000
+	MaxAudit            = 1000
 )
 
 // RunCleanup implements cleanupv1.CleanupServiceServer.
@@ -107,7 +111,11 @@ func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := s.runs.List(ctx, view, size, in.GetPageToken())
+	filter, err := filterOf(in)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.runs.List(ctx, view, filter, size, in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +138,33 @@ func viewOf(in *cleanupv1.ListRunsRequest) (runs.View, error) {
 		return runs.Full, nil
 	}
 	return "", runs.InvalidError{{Field: "view", Problem: "must be RUN_VIEW_BASIC or RUN_VIEW_FULL"}}
+}
+
+// filterOf says which runs are requested.
+func filterOf(in *cleanupv1.ListRunsRequest) (f runs.Filter, err error) {
+	if in.State != nil {
+		name, known := cleanupv1.RunState_name[int32(in.GetState())]
+		if !known || in.GetState() == cleanupv1.RunState_RUN_STATE_UNSPECIFIED {
+			return f, runs.InvalidError{{Field: "state", Problem: "must be the state of a run, such as RUN_STATE_FAILED"}}
+		}
+		f.State = runs.State(strings.TrimPrefix(name, "RUN_STATE_"))
+	}
+	f.Task, f.DryRun = in.GetTask(), in.DryRun
+	for _, bound := range []struct {
+		field string
+		given *timestamppb.Timestamp
+		of    **time.Time
+	}{{"created_from", in.GetCreatedFrom(), &f.From}, {"created_before", in.GetCreatedBefore(), &f.Before}} {
+		if bound.given == nil {
+			continue
+		}
+		if err := bound.given.CheckValid(); err != nil {
+			return f, runs.InvalidError{{Field: bound.field, Problem: err.Error()}}
+		}
+		at := bound.given.AsTime()
+		*bound.of = &at
+	}
+	return f, nil
 }
 
 // pageSize is the size of a requested page.

@@ -57,6 +57,7 @@ type ServerConfig struct {
 
 // NewServer returns a server of s and u.
 func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
+	s.userData = u.forms != nil
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.runs.Metrics())
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())

@@ -14,6 +14,8 @@ type Service struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	pool *pgxpool.Pool
 	runs *runs.Manager
+	// userData says that there is a database for the RPCs beside these.
+	userData bool
 	// stopping ends when streams must end.
 	stopping context.Context
 }

@@ -371,7 +371,7 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if v := db.Int("SELECT version FROM cleanupd.schema_version"); v != 16 {
+	if v := db.Int("SELECT version FROM cleanupd.schema_version"); v != 17 {
 		t.Errorf("the schema is at version %d", v)
 	}
 	conn, err := db.Acquire(t.Context())

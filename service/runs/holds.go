@@ -218,7 +218,7 @@ func (m *Manager) awaitBatches(ctx context.Context) error {
 
 // Holds reads a page of the holds, newest first, and the token of the next page; empty when there is none. It fails with ErrPageToken.
 func (m *Manager) Holds(ctx context.Context, ended bool, size int, token string) ([]Hold, string, error) {
-	before, err := parseHoldToken(token)
+	before, err := parseNumberToken(token)
 	if err != nil {
 		return nil, "", err
 	}
@@ -238,7 +238,7 @@ func (m *Manager) Holds(ctx context.Context, ended bool, size int, token string)
 	next := ""
 	if len(list) > size {
 		list = list[:size]
-		next = formatHoldToken(list[size-1].Number)
+		next = formatNumberToken(list[size-1].Number)
 	}
 	var holds []Hold
 	for _, h := range list {
@@ -247,19 +247,19 @@ func (m *Manager) Holds(ctx context.Context, ended bool, size int, token string)
 	return holds, next, nil
 }
 
-// formatHoldToken is the token of the page after a hold.
-func formatHoldToken(number int64) string {
+// formatNumberToken is the token of the page after what has a number.
+func formatNumberToken(number int64) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(number, 10)))
 }
 
-// parseHoldToken is the hold before a page; 0 for the first page.
-func parseHoldToken(token string) (number int64, err error) {
+// parseNumberToken is the number of what comes before a page; 0 for the first page.
+func parseNumberToken(token string) (number int64, err error) {
 	if token == "" {
 		return 0, nil
 	}
 	raw, _ := base64.RawURLEncoding.DecodeString(token)
 	number, _ = strconv.ParseInt(string(raw), 10, 64)
-	if number <= 0 || formatHoldToken(number) != token { // only the canonical form is accepted
+	if number <= 0 || formatNumberToken(number) != token { // only the canonical form is accepted
 		return 0, ErrPageToken
 	}
 	return number, nil

@@ -36,6 +36,8 @@ type Config struct {
 	Lease time.Duration
 	// Replica is this process's name, for people.
 	Replica string
+	// Version is that of this program, for people.
+	Version string
 	// Instance is the name of the service, of all its replicas: a database is cleaned by the one that it belongs to.
 	Instance string
 	Log      *slog.Logger
@@ -61,6 +63,7 @@ type Manager struct {
 	lease        time.Duration
 	shortTimeout time.Duration
 	replica      string
+	version      string
 	instance     string
 	foreign      atomic.Bool // it was told that the database is another instance's
 	log          *slog.Logger
@@ -84,7 +87,7 @@ type Manager struct {
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, instance: c.Instance, log: c.Log, keepSchedule: c.KeepSchedule,
+	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, version: c.Version, instance: c.Instance, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), planMaxAge: cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge), settings: c.Settings, wake: make(chan struct{}, 1),
 		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
 	m.shortTimeout = min(shortTimeout, m.lease/2) // of a claim that was waited for in vain, some of the lease is left

@@ -149,7 +149,7 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 func TestAScheduleFromBefore(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	db.Do(`ALTER TABLE cleanupd.schedule DROP more_crons, DROP continue_on_error, DROP next_plan, DROP timeline; ALTER TABLE cleanupd.task DROP remote_deliveries_left, DROP rows_refused, DROP rows_locked, DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason, DROP metadata, DROP rows_held; ALTER TABLE cleanupd.space DROP root, DROP rows_updated; DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken;
+	db.Do(`ALTER TABLE cleanupd.schedule DROP more_crons, DROP continue_on_error, DROP next_plan, DROP timeline; ALTER TABLE cleanupd.task DROP remote_deliveries_left, DROP rows_refused, DROP rows_locked, DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason, DROP metadata, DROP rows_held; ALTER TABLE cleanupd.space DROP root, DROP rows_updated; DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken, cleanupd.replica;
 		DROP TABLE cleanupd.remote_delivery; ALTER TABLE cleanupd.event DROP generation; ALTER TABLE cleanupd.run DROP server_start, DROP plan, DROP what_if, DROP accepted; DROP TABLE cleanupd.instance, cleanupd.hold; DROP FUNCTION cleanupd.held_meanwhile(); DROP FUNCTION cleanupd.fenced(); UPDATE cleanupd.schema_version SET version = 6;
 		INSERT INTO cleanupd.schedule (cron, time_zone, enabled) VALUES ('30 3 * * *', 'Europe/Berlin', true)`)
 	conn, err := db.Acquire(t.Context())

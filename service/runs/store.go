@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
@@ -88,16 +89,60 @@ func (m *Manager) Get(ctx context.Context, id string) (*Run, error) { return get
 // ErrPageToken says that a page token is not one of this service's.
 var ErrPageToken = errors.New("not a page token of this service")
 
+// Filter says which runs are listed; the zero value: all.
+type Filter struct {
+	State        State      // empty: any
+	Task         string     // one that was chosen; empty: any
+	DryRun       *bool      // nil: dry runs and others
+	From, Before *time.Time // when they were requested: then or later, and earlier; nil: whenever
+}
+
+// where is the filter as conditions, whose parameters it appends.
+func (f *Filter) where(args *[]any) (conditions []string, err error) {
+	only := func(condition string, value any) {
+		*args = append(*args, value)
+		conditions = append(conditions, fmt.Sprintf(condition, len(*args)))
+	}
+	if f.State != "" {
+		only("state = $%d", f.State)
+	}
+	if f.Task != "" {
+		if !slices.ContainsFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == f.Task }) {
+			return nil, InvalidError{{Field: "task", Problem: fmt.Sprintf("there is no task %q", f.Task)}}
+		}
+		only("EXISTS (SELECT FROM cleanupd.task WHERE run_id = r.id AND name = $%d AND chosen)", f.Task)
+	}
+	if f.DryRun != nil {
+		only("dry_run = $%d", *f.DryRun)
+	}
+	if f.From != nil {
+		only("create_time >= $%d", *f.From)
+	}
+	if f.Before != nil {
+		only("create_time < $%d", *f.Before)
+	}
+	return conditions, nil
+}
+
 // List reads a page of runs, newest first, and the token of the next page; empty when there is none. It fails with
-// ErrPageToken.
-func (m *Manager) List(ctx context.Context, v View, size int, token string) ([]*Run, string, error) {
-	where, args := "", []any{size + 1}
+// ErrPageToken, or InvalidError.
+func (m *Manager) List(ctx context.Context, v View, f Filter, size int, token string) ([]*Run, string, error) {
+	args := []any{size + 1}
+	conditions, err := f.where(&args)
+	if err != nil {
+		return nil, "", err
+	}
 	if token != "" {
 		created, id, err := parseToken(token)
 		if err != nil {
 			return nil, "", err
 		}
-		where, args = "WHERE (create_time, id) < ($2, $3::text::uuid) ", append(args, created, id)
+		conditions = append(conditions, fmt.Sprintf("(create_time, id) < ($%d, $%d::text::uuid)", len(args)+1, len(args)+2))
+		args = append(args, created, id)
+	}
+	where := ""
+	if len(conditions) > 0 {
+		where = "WHERE " + strings.Join(conditions, " AND ") + " "
 	}
 	list, err := load(ctx, m.calls, v, where+"ORDER BY create_time DESC, id DESC LIMIT $1", args...)
 	if err != nil || len(list) <= size {

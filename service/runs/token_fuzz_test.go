@@ -24,7 +24,7 @@ func FuzzPageToken(f *testing.F) {
 		if err == nil && formatToken(created, id) != token {
 			t.Errorf("%q is taken for %q", token, formatToken(created, id))
 		}
-		if _, _, listed := m.List(t.Context(), Basic, 1, token); token != "" && !errors.Is(listed, err) {
+		if _, _, listed := m.List(t.Context(), Basic, Filter{}, 1, token); token != "" && !errors.Is(listed, err) {
 			t.Errorf("the page of %q: %v", token, listed)
 		}
 	})

@@ -40,6 +40,7 @@ func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { m.every(ctx, min(pruneEvery, m.history), "forget old runs", m.prune) })
+	wg.Go(func() { m.every(ctx, presentEvery, "tell the others of this replica", m.present); m.absent(ctx) })
 	if m.keepSchedule {
 		wg.Go(func() { m.every(ctx, pollEvery, "keep the schedule", m.keep) })
 	}

@@ -478,7 +478,9 @@ type Run struct {
 	// Why it was refused, for programs, as `reason` of its task: PLAN_STALE, PLAN_EXCEEDED or GUARD; empty: it was not.
 	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The guards that it may pass, as in its request.
-	AcceptGuards  []*TrippedGuard `protobuf:"bytes,14,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
+	AcceptGuards []*TrippedGuard `protobuf:"bytes,14,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
+	// The sequence of its last event so far; 0 in the events themselves, and of a run without events.
+	LastSequence  int64 `protobuf:"varint,15,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -609,6 +611,13 @@ func (x *Run) GetAcceptGuards() []*TrippedGuard {
 		return x.AcceptGuards
 	}
 	return nil
+}
+
+func (x *Run) GetLastSequence() int64 {
+	if x != nil {
+		return x.LastSequence
+	}
+	return 0
 }
 
 // TaskResult is the account of one task in one run. The counts are exact: they are written in the transactions
@@ -2156,7 +2165,17 @@ type ListRunsRequest struct {
 	// The `next_page_token` of the previous page; empty for the first.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// How much of each run to return; absent: RUN_VIEW_BASIC.
-	View          *RunView `protobuf:"varint,3,opt,name=view,proto3,enum=cleanup.v1.RunView,oneof" json:"view,omitempty"`
+	View *RunView `protobuf:"varint,3,opt,name=view,proto3,enum=cleanup.v1.RunView,oneof" json:"view,omitempty"`
+	// Only runs in this state; absent: in any.
+	State *RunState `protobuf:"varint,4,opt,name=state,proto3,enum=cleanup.v1.RunState,oneof" json:"state,omitempty"`
+	// Only runs that this task was chosen for; empty: all.
+	Task string `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
+	// Only dry runs, or only those that are none; absent: both.
+	DryRun *bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3,oneof" json:"dry_run,omitempty"`
+	// Only runs that were requested then or later; absent: however early.
+	CreatedFrom *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_from,json=createdFrom,proto3" json:"created_from,omitempty"`
+	// Only runs that were requested before; absent: however late.
+	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2210,6 +2229,41 @@ func (x *ListRunsRequest) GetView() RunView {
 		return *x.View
 	}
 	return RunView_RUN_VIEW_UNSPECIFIED
+}
+
+func (x *ListRunsRequest) GetState() RunState {
+	if x != nil && x.State != nil {
+		return *x.State
+	}
+	return RunState_RUN_STATE_UNSPECIFIED
+}
+
+func (x *ListRunsRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetDryRun() bool {
+	if x != nil && x.DryRun != nil {
+		return *x.DryRun
+	}
+	return false
+}
+
+func (x *ListRunsRequest) GetCreatedFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedFrom
+	}
+	return nil
+}
+
+func (x *ListRunsRequest) GetCreatedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedBefore
+	}
+	return nil
 }
 
 // ListRunsResponse is a page of runs, newest first.
@@ -4075,7 +4129,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x04\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x04\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -4093,7 +4147,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x04plan\x18\v \x01(\tR\x04plan\x12,\n" +
 	"\awhat_if\x18\f \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x12\x16\n" +
 	"\x06reason\x18\r \x01(\tR\x06reason\x12=\n" +
-	"\raccept_guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\"\xa1\x06\n" +
+	"\raccept_guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\x12#\n" +
+	"\rlast_sequence\x18\x0f \x01(\x03R\flastSequence\"\xa1\x06\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -4224,13 +4279,21 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\rGetRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\"3\n" +
 	"\x0eGetRunResponse\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\x84\x01\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\xff\x02\n" +
 	"\x0fListRunsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12,\n" +
-	"\x04view\x18\x03 \x01(\x0e2\x13.cleanup.v1.RunViewH\x00R\x04view\x88\x01\x01B\a\n" +
-	"\x05_view\"_\n" +
+	"\x04view\x18\x03 \x01(\x0e2\x13.cleanup.v1.RunViewH\x00R\x04view\x88\x01\x01\x12/\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x14.cleanup.v1.RunStateH\x01R\x05state\x88\x01\x01\x12\x12\n" +
+	"\x04task\x18\x05 \x01(\tR\x04task\x12\x1c\n" +
+	"\adry_run\x18\x06 \x01(\bH\x02R\x06dryRun\x88\x01\x01\x12=\n" +
+	"\fcreated_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedFrom\x12A\n" +
+	"\x0ecreated_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBeforeB\a\n" +
+	"\x05_viewB\b\n" +
+	"\x06_stateB\n" +
+	"\n" +
+	"\b_dry_run\"_\n" +
 	"\x10ListRunsResponse\x12#\n" +
 	"\x04runs\x18\x01 \x03(\v2\x0f.cleanup.v1.RunR\x04runs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
@@ -4405,7 +4468,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"TRUTH_TRUE\x10\x01\x12\x0f\n" +
 	"\vTRUTH_FALSE\x10\x02\x12\x11\n" +
-	"\rTRUTH_UNKNOWN\x10\x032\x81\v\n" +
+	"\rTRUTH_UNKNOWN\x10\x032\xd6\f\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -4429,7 +4492,10 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\tListHolds\x12\x1c.cleanup.v1.ListHoldsRequest\x1a\x1d.cleanup.v1.ListHoldsResponse\x12N\n" +
 	"\vReleaseHold\x12\x1e.cleanup.v1.ReleaseHoldRequest\x1a\x1f.cleanup.v1.ReleaseHoldResponse\x12H\n" +
 	"\tGetGuards\x12\x1c.cleanup.v1.GetGuardsRequest\x1a\x1d.cleanup.v1.GetGuardsResponse\x12H\n" +
-	"\tSetGuards\x12\x1c.cleanup.v1.SetGuardsRequest\x1a\x1d.cleanup.v1.SetGuardsResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\tSetGuards\x12\x1c.cleanup.v1.SetGuardsRequest\x1a\x1d.cleanup.v1.SetGuardsResponse\x12?\n" +
+	"\x06WhoAmI\x12\x19.cleanup.v1.WhoAmIRequest\x1a\x1a.cleanup.v1.WhoAmIResponse\x12H\n" +
+	"\tGetServer\x12\x1c.cleanup.v1.GetServerRequest\x1a\x1d.cleanup.v1.GetServerResponse\x12H\n" +
+	"\tListAudit\x12\x1c.cleanup.v1.ListAuditRequest\x1a\x1d.cleanup.v1.ListAuditResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_cleanup_proto_rawDescOnce sync.Once
@@ -4513,8 +4579,14 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*Hold)(nil),                         // 64: cleanup.v1.Hold
 	(*GetGuardsRequest)(nil),             // 65: cleanup.v1.GetGuardsRequest
 	(*SetGuardsRequest)(nil),             // 66: cleanup.v1.SetGuardsRequest
-	(*GetGuardsResponse)(nil),            // 67: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 68: cleanup.v1.SetGuardsResponse
+	(*WhoAmIRequest)(nil),                // 67: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 68: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 69: cleanup.v1.ListAuditRequest
+	(*GetGuardsResponse)(nil),            // 70: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 71: cleanup.v1.SetGuardsResponse
+	(*WhoAmIResponse)(nil),               // 72: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 73: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 74: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
@@ -4553,84 +4625,93 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	11, // 33: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
 	7,  // 34: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
 	4,  // 35: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	7,  // 36: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	7,  // 37: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	18, // 38: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	58, // 39: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	58, // 40: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	61, // 41: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	62, // 42: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	58, // 43: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	61, // 44: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	58, // 45: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	58, // 46: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	61, // 47: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	62, // 48: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	63, // 49: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	63, // 50: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	63, // 51: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	41, // 52: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	57, // 53: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	64, // 54: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	64, // 55: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	64, // 56: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	64, // 57: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	57, // 58: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	50, // 59: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
-	50, // 60: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	3,  // 61: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	57, // 62: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	5,  // 63: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	57, // 64: cleanup.v1.ExplainRowResponse.since:type_name -> google.protobuf.Timestamp
-	53, // 65: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	55, // 66: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	3,  // 67: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	54, // 68: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	5,  // 69: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	57, // 70: cleanup.v1.ExplainedStep.since:type_name -> google.protobuf.Timestamp
-	6,  // 71: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	57, // 72: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	19, // 73: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	21, // 74: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	23, // 75: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	25, // 76: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	27, // 77: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	29, // 78: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	31, // 79: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	33, // 80: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	35, // 81: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	37, // 82: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	39, // 83: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	48, // 84: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	51, // 85: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	42, // 86: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	44, // 87: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	46, // 88: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	65, // 89: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	66, // 90: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	20, // 91: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	22, // 92: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	24, // 93: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	26, // 94: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	28, // 95: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	30, // 96: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	32, // 97: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	34, // 98: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	36, // 99: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	38, // 100: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	40, // 101: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	49, // 102: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	52, // 103: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	43, // 104: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	45, // 105: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	47, // 106: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	67, // 107: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	68, // 108: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	91, // [91:109] is the sub-list for method output_type
-	73, // [73:91] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	0,  // 36: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	57, // 37: cleanup.v1.ListRunsRequest.created_from:type_name -> google.protobuf.Timestamp
+	57, // 38: cleanup.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	7,  // 39: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	7,  // 40: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	18, // 41: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	58, // 42: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	58, // 43: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	61, // 44: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	62, // 45: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	58, // 46: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	61, // 47: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	58, // 48: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	58, // 49: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	61, // 50: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	62, // 51: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	63, // 52: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	63, // 53: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	63, // 54: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	41, // 55: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	57, // 56: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	64, // 57: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	64, // 58: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	64, // 59: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	64, // 60: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	57, // 61: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	50, // 62: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
+	50, // 63: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	3,  // 64: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	57, // 65: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	5,  // 66: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	57, // 67: cleanup.v1.ExplainRowResponse.since:type_name -> google.protobuf.Timestamp
+	53, // 68: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	55, // 69: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	3,  // 70: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	54, // 71: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	5,  // 72: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	57, // 73: cleanup.v1.ExplainedStep.since:type_name -> google.protobuf.Timestamp
+	6,  // 74: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	57, // 75: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	19, // 76: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	21, // 77: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	23, // 78: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	25, // 79: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	27, // 80: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	29, // 81: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	31, // 82: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	33, // 83: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	35, // 84: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	37, // 85: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	39, // 86: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	48, // 87: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	51, // 88: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	42, // 89: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	44, // 90: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	46, // 91: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	65, // 92: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	66, // 93: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	67, // 94: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	68, // 95: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	69, // 96: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	20, // 97: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	22, // 98: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	24, // 99: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	26, // 100: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	28, // 101: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	30, // 102: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	32, // 103: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	34, // 104: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	36, // 105: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	38, // 106: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	40, // 107: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	49, // 108: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	52, // 109: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	43, // 110: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	45, // 111: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	47, // 112: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	70, // 113: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	71, // 114: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	72, // 115: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	73, // 116: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	74, // 117: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	97, // [97:118] is the sub-list for method output_type
+	76, // [76:97] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -4642,6 +4723,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 	file_cleanup_v1_hold_proto_init()
 	file_cleanup_v1_options_proto_init()
 	file_cleanup_v1_schedule_proto_init()
+	file_cleanup_v1_server_proto_init()
 	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[3].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[4].OneofWrappers = []any{

@@ -37,6 +37,9 @@ const (
 	CleanupService_ReleaseHold_FullMethodName          = "/cleanup.v1.CleanupService/ReleaseHold"
 	CleanupService_GetGuards_FullMethodName            = "/cleanup.v1.CleanupService/GetGuards"
 	CleanupService_SetGuards_FullMethodName            = "/cleanup.v1.CleanupService/SetGuards"
+	CleanupService_WhoAmI_FullMethodName               = "/cleanup.v1.CleanupService/WhoAmI"
+	CleanupService_GetServer_FullMethodName            = "/cleanup.v1.CleanupService/GetServer"
+	CleanupService_ListAudit_FullMethodName            = "/cleanup.v1.CleanupService/ListAudit"
 )
 
 // CleanupServiceClient is the client API for CleanupService service.
@@ -46,8 +49,8 @@ const (
 // CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
 // If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
-// holds, and RunCleanup with `accept_guards`.
+// Get…, List…, WhoAmI, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
+// holds, ListAudit, and RunCleanup with `accept_guards`.
 // UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
@@ -69,7 +72,7 @@ type CleanupServiceClient interface {
 	// GetRun returns one run. NOT_FOUND for an unknown one.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
 	// ListRuns returns the runs, newest first. INVALID_ARGUMENT for a negative `page_size`, a `page_token` that is not one of this
-	// service's, and an unknown `view`.
+	// service's, and an unknown `view`, `state` or `task`. Pages of one list need the same filters.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// CancelRun stops a run after its current batch. A run that has ended is returned as it is.
 	// NOT_FOUND for an unknown one.
@@ -120,6 +123,13 @@ type CleanupServiceClient interface {
 	//
 	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
 	SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error)
+	// WhoAmI returns who the caller is to the server, and what it may do.
+	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
+	// GetServer returns what serves: its version, its replicas, and what is switched on.
+	GetServer(ctx context.Context, in *GetServerRequest, opts ...grpc.CallOption) (*GetServerResponse, error)
+	// ListAudit returns who did what, newest first. INVALID_ARGUMENT for a negative `page_size`, and a `page_token` that is not one of
+	// this service's.
+	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 }
 
 type cleanupServiceClient struct {
@@ -328,6 +338,36 @@ func (c *cleanupServiceClient) SetGuards(ctx context.Context, in *SetGuardsReque
 	return out, nil
 }
 
+func (c *cleanupServiceClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhoAmIResponse)
+	err := c.cc.Invoke(ctx, CleanupService_WhoAmI_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) GetServer(ctx context.Context, in *GetServerRequest, opts ...grpc.CallOption) (*GetServerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetServerResponse)
+	err := c.cc.Invoke(ctx, CleanupService_GetServer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ListAudit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CleanupServiceServer is the server API for CleanupService service.
 // All implementations must embed UnimplementedCleanupServiceServer
 // for forward compatibility.
@@ -335,8 +375,8 @@ func (c *cleanupServiceClient) SetGuards(ctx context.Context, in *SetGuardsReque
 // CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
 // If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
-// holds, and RunCleanup with `accept_guards`.
+// Get…, List…, WhoAmI, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
+// holds, ListAudit, and RunCleanup with `accept_guards`.
 // UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
@@ -358,7 +398,7 @@ type CleanupServiceServer interface {
 	// GetRun returns one run. NOT_FOUND for an unknown one.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)
 	// ListRuns returns the runs, newest first. INVALID_ARGUMENT for a negative `page_size`, a `page_token` that is not one of this
-	// service's, and an unknown `view`.
+	// service's, and an unknown `view`, `state` or `task`. Pages of one list need the same filters.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// CancelRun stops a run after its current batch. A run that has ended is returned as it is.
 	// NOT_FOUND for an unknown one.
@@ -409,6 +449,13 @@ type CleanupServiceServer interface {
 	//
 	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
 	SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error)
+	// WhoAmI returns who the caller is to the server, and what it may do.
+	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
+	// GetServer returns what serves: its version, its replicas, and what is switched on.
+	GetServer(context.Context, *GetServerRequest) (*GetServerResponse, error)
+	// ListAudit returns who did what, newest first. INVALID_ARGUMENT for a negative `page_size`, and a `page_token` that is not one of
+	// this service's.
+	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	mustEmbedUnimplementedCleanupServiceServer()
 }
 
@@ -472,6 +519,15 @@ func (UnimplementedCleanupServiceServer) GetGuards(context.Context, *GetGuardsRe
 }
 func (UnimplementedCleanupServiceServer) SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetGuards not implemented")
+}
+func (UnimplementedCleanupServiceServer) WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
+}
+func (UnimplementedCleanupServiceServer) GetServer(context.Context, *GetServerRequest) (*GetServerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetServer not implemented")
+}
+func (UnimplementedCleanupServiceServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
 }
 func (UnimplementedCleanupServiceServer) mustEmbedUnimplementedCleanupServiceServer() {}
 func (UnimplementedCleanupServiceServer) testEmbeddedByValue()                        {}
@@ -804,6 +860,60 @@ func _CleanupService_SetGuards_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhoAmIRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).WhoAmI(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_WhoAmI_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).WhoAmI(ctx, req.(*WhoAmIRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_GetServer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetServerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).GetServer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_GetServer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).GetServer(ctx, req.(*GetServerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_ListAudit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ListAudit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ListAudit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ListAudit(ctx, req.(*ListAuditRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CleanupService_ServiceDesc is the grpc.ServiceDesc for CleanupService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -874,6 +984,18 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetGuards",
 			Handler:    _CleanupService_SetGuards_Handler,
+		},
+		{
+			MethodName: "WhoAmI",
+			Handler:    _CleanupService_WhoAmI_Handler,
+		},
+		{
+			MethodName: "GetServer",
+			Handler:    _CleanupService_GetServer_Handler,
+		},
+		{
+			MethodName: "ListAudit",
+			Handler:    _CleanupService_ListAudit_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,62 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// WhoAmI implements cleanupv1.CleanupServiceServer.
+func (s *Service) WhoAmI(ctx context.Context, _ *cleanupv1.WhoAmIRequest) (*cleanupv1.WhoAmIResponse, error) {
+	c := caller(ctx)
+	return &cleanupv1.WhoAmIResponse{Subject: c.Subject, Role: cleanupv1.Role(c.Role), By: c.By, Address: c.Address}, nil
+}
+
+// GetServer implements cleanupv1.CleanupServiceServer.
+func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) (*cleanupv1.GetServerResponse, error) {
+	about, err := s.runs.About(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.GetServerResponse{
+		Version: about.Version, Instance: about.Instance, Replica: about.Replica, Database: about.Database, UserData: s.userData,
+		History: durationpb.New(about.History), PlanMaxAge: durationpb.New(about.PlanAge),
+	}
+	var foreign *execute.RefusedError
+	if err := s.runs.Own(ctx, s.pool); errors.As(err, &foreign) {
+		out.Refusal = foreign.Error()
+	} else if err != nil {
+		return nil, err
+	}
+	for _, r := range about.Replicas {
+		out.Replicas = append(out.Replicas, &cleanupv1.Replica{Name: r.Name, Version: r.Version, Schedule: r.Schedule, StartTime: timestamppb.New(r.StartTime), SeenTime: timestamppb.New(r.SeenTime)})
+	}
+	return out, nil
+}
+
+// ListAudit implements cleanupv1.CleanupServiceServer.
+func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest) (*cleanupv1.ListAuditResponse, error) {
+	size, err := pageSize(in.GetPageSize(), MaxAudit)
+	if err != nil {
+		return nil, err
+	}
+	acts, next, err := s.runs.Audit(ctx, size, in.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.ListAuditResponse{NextPageToken: next}
+	for _, a := range acts {
+		details, err := structpb.NewStruct(a.Details)
+		if err != nil {
+			return nil, err
+		}
+		out.Entries = append(out.Entries, &cleanupv1.AuditEntry{Id: a.ID, Time: timestamppb.New(a.Time), Subject: a.Subject, Role: a.Role, By: a.By, Address: a.Address, Rpc: a.RPC, Details: details, Result: a.Result})
+	}
+	return out, nil
+}

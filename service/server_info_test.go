@@ -1,0 +1,136 @@
+package service_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// A server that asks nobody for credentials says so, and which replicas there are; over gRPC and over REST.
+func TestWhatServes(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	who, err := s.WhoAmI(t.Context(), &cleanupv1.WhoAmIRequest{})
+	if err != nil || who.GetRole() != cleanupv1.Role_ROLE_ADMIN || who.GetSubject() != "" || who.GetAddress() != "127.0.0.1" {
+		t.Errorf("%v, %v", who, err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the replica tells of itself once it works
+		server, err := s.GetServer(t.Context(), &cleanupv1.GetServerRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if server.GetDatabase() == "" || server.GetHistory().AsDuration() <= 0 || server.GetPlanMaxAge().AsDuration() <= 0 || server.GetUserData() || server.GetRefusal() != "" {
+			t.Fatal(server)
+		}
+		if len(server.GetReplicas()) == 1 && server.GetReplicas()[0].GetName() == server.GetReplica() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(server)
+		}
+	}
+	s.db.Do("UPDATE cleanupd.replica SET seen_time = seen_time - interval '3 minutes'")
+	var silent struct{ Replicas []any }
+	if got := s.call(t, "GET", "/v1/server", ""); got.code != 200 || json.Unmarshal([]byte(got.body), &silent) != nil || len(silent.Replicas) != 0 {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	if got := s.call(t, "GET", "/v1/whoami", ""); got.code != 200 {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+}
+
+// The audit is listed page by page, newest first.
+func TestListAudit(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	for range 3 {
+		if _, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"no such task"}})
+	wantCode(t, err, codes.InvalidArgument)
+	var all []*cleanupv1.AuditEntry
+	for token, pages := "", 0; pages == 0 || token != ""; pages++ {
+		page, err := s.ListAudit(t.Context(), &cleanupv1.ListAuditRequest{PageSize: 3, PageToken: token})
+		if err != nil || len(page.GetEntries()) > 3 || pages > 1 {
+			t.Fatalf("%v, %v", page, err)
+		}
+		all, token = append(all, page.GetEntries()...), page.GetNextPageToken()
+	}
+	if len(all) != 4 || all[0].GetRpc() != "CleanupService/RunCleanup" || all[0].GetResult() != "INVALID_ARGUMENT" || all[3].GetRpc() != "CleanupService/SetSchedule" || all[3].GetResult() != "OK" || all[3].GetId() >= all[0].GetId() {
+		t.Errorf("%v", all)
+	}
+	if got := s.call(t, "GET", "/v1/audit?page_size=1", ""); got.code != 200 {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	for _, bad := range []string{"page_size=-1", "page_token=x"} {
+		if got := s.call(t, "GET", "/v1/audit?"+bad, ""); got.code != 400 {
+			t.Errorf("%s: %d %s", bad, got.code, got.body)
+		}
+	}
+}
+
+// ListRuns lists those that were asked for, and a run says how many events it has.
+func TestListRunsByFilter(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	events, real, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"visitors"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	succeeded, failed, yes, no := cleanupv1.RunState_RUN_STATE_SUCCEEDED, cleanupv1.RunState_RUN_STATE_FAILED, true, false
+	for _, c := range []struct {
+		name string
+		in   *cleanupv1.ListRunsRequest
+		want []string
+	}{
+		{"all", &cleanupv1.ListRunsRequest{}, []string{dry.GetId(), real.GetId()}},
+		{"succeeded", &cleanupv1.ListRunsRequest{State: &succeeded}, []string{dry.GetId(), real.GetId()}},
+		{"failed", &cleanupv1.ListRunsRequest{State: &failed}, nil},
+		{"dry", &cleanupv1.ListRunsRequest{DryRun: &yes}, []string{dry.GetId()}},
+		{"real", &cleanupv1.ListRunsRequest{DryRun: &no}, []string{real.GetId()}},
+		{"a task of both", &cleanupv1.ListRunsRequest{Task: "visitors"}, []string{dry.GetId(), real.GetId()}},
+		{"a task of one", &cleanupv1.ListRunsRequest{Task: "sessions"}, []string{dry.GetId()}},
+		{"from the second on", &cleanupv1.ListRunsRequest{CreatedFrom: dry.GetCreateTime()}, []string{dry.GetId()}},
+		{"before the second", &cleanupv1.ListRunsRequest{CreatedBefore: dry.GetCreateTime()}, []string{real.GetId()}},
+	} {
+		var got []string
+		for token, pages := "", 0; pages == 0 || token != ""; pages++ { // the filter holds on each page
+			c.in.PageSize, c.in.PageToken = 1, token
+			page, err := s.ListRuns(t.Context(), c.in)
+			if err != nil || pages > 2 {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			for _, run := range page.GetRuns() {
+				got = append(got, run.GetId())
+				if run.GetId() == real.GetId() && run.GetLastSequence() != events[len(events)-1].GetSequence() {
+					t.Errorf("%d events, and the last one is %v", run.GetLastSequence(), events[len(events)-1])
+				}
+			}
+			token = page.GetNextPageToken()
+		}
+		if len(got) != len(c.want) || len(got) > 0 && (got[0] != c.want[0] || got[len(got)-1] != c.want[len(got)-1]) {
+			t.Errorf("%s: %v, not %v", c.name, got, c.want)
+		}
+	}
+	if got := s.call(t, "GET", "/v1/runs?state=RUN_STATE_FAILED&dryRun=false&createdFrom=2020-01-01T00:00:00Z", ""); got.code != 200 {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	for _, bad := range []string{"state=RUN_STATE_UNSPECIFIED", "state=9", "state=x", "task=nothing", "created_from=yesterday"} {
+		if got := s.call(t, "GET", "/v1/runs?"+bad, ""); got.code != 400 {
+			t.Errorf("%s: %d %s", bad, got.code, got.body)
+		}
+	}
+	_, err = s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{CreatedBefore: &timestamppb.Timestamp{Nanos: -1}})
+	wantCode(t, err, codes.InvalidArgument)
+}
