@@ -43,10 +43,9 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_CreateHold_FullMethodName:           {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_ListHolds_FullMethodName:            {role: access.Admin},
 	cleanupv1.CleanupService_ReleaseHold_FullMethodName:          {role: access.Admin, audited: true},
-
-	cleanupv1.CleanupService_WhoAmI_FullMethodName:    {role: access.Viewer},
-	cleanupv1.CleanupService_GetServer_FullMethodName: {role: access.Viewer},
-	cleanupv1.CleanupService_ListAudit_FullMethodName: {role: access.Admin},
+	cleanupv1.CleanupService_WhoAmI_FullMethodName:               {role: access.Viewer},
+	cleanupv1.CleanupService_GetServer_FullMethodName:            {role: access.Viewer},
+	cleanupv1.CleanupService_ListAudit_FullMethodName:            {role: access.Admin},
 
 	cleanupv1.UserDataService_FindUserData_FullMethodName:   {role: access.Admin, audited: true},
 	cleanupv1.UserDataService_EraseUserData_FullMethodName:  {role: access.Admin, audited: true},

@@ -81,6 +81,18 @@ func moment(t *time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(*t)
 }
 
+// momentIn is a moment in a field of a request; nil if there is none.
+func momentIn(field string, t *timestamppb.Timestamp) (*time.Time, error) {
+	if t == nil {
+		return nil, nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return nil, runs.InvalidError{{Field: field, Problem: err.Error()}}
+	}
+	at := t.AsTime()
+	return &at, nil
+}
+
 // maxDuration is the limit in a request: 0 if there is none, negative if it is invalid.
 func maxDuration(d *durationpb.Duration) time.Duration {
 	switch {

@@ -27,12 +27,9 @@ func (s *Service) CreateHold(ctx context.Context, in *cleanupv1.CreateHoldReques
 	case *cleanupv1.Hold_Everything:
 		hold.Kind = runs.HoldEverything
 	}
-	if expires := given.GetExpireTime(); expires != nil {
-		if err := expires.CheckValid(); err != nil {
-			return nil, runs.InvalidError{{Field: "hold.expire_time", Problem: err.Error()}}
-		}
-		at := expires.AsTime()
-		hold.ExpireTime = &at
+	var err error
+	if hold.ExpireTime, err = momentIn("hold.expire_time", given.GetExpireTime()); err != nil {
+		return nil, err
 	}
 	stored, err := s.runs.CreateHold(ctx, hold)
 	if err != nil {

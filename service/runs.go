@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -150,21 +148,11 @@ func filterOf(in *cleanupv1.ListRunsRequest) (f runs.Filter, err error) {
 		f.State = runs.State(strings.TrimPrefix(name, "RUN_STATE_"))
 	}
 	f.Task, f.DryRun = in.GetTask(), in.DryRun
-	for _, bound := range []struct {
-		field string
-		given *timestamppb.Timestamp
-		of    **time.Time
-	}{{"created_from", in.GetCreatedFrom(), &f.From}, {"created_before", in.GetCreatedBefore(), &f.Before}} {
-		if bound.given == nil {
-			continue
-		}
-		if err := bound.given.CheckValid(); err != nil {
-			return f, runs.InvalidError{{Field: bound.field, Problem: err.Error()}}
-		}
-		at := bound.given.AsTime()
-		*bound.of = &at
+	if f.From, err = momentIn("created_from", in.GetCreatedFrom()); err != nil {
+		return f, err
 	}
-	return f, nil
+	f.Before, err = momentIn("created_before", in.GetCreatedBefore())
+	return f, err
 }
 
 // pageSize is the size of a requested page.

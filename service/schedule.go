@@ -26,12 +26,9 @@ func (s *Service) SetSchedule(ctx context.Context, in *cleanupv1.SetScheduleRequ
 	}
 	schedule := runs.Schedule{Cron: given.GetCron(), MoreCrons: given.GetMoreCrons(), TimeZone: given.GetTimeZone(), Enabled: given.GetEnabled(), MaxDuration: maxDuration(given.GetMaxDuration()),
 		ContinueOnError: given.ContinueOnError == nil || given.GetContinueOnError(), NextPlan: given.GetNextPlan()}
-	if once := given.GetOnce(); once != nil {
-		if err := once.CheckValid(); err != nil {
-			return nil, runs.InvalidError{{Field: "schedule.once", Problem: err.Error()}}
-		}
-		when := once.AsTime()
-		schedule.Once = &when
+	var err error
+	if schedule.Once, err = momentIn("schedule.once", given.GetOnce()); err != nil {
+		return nil, err
 	}
 	stored, err := s.runs.SetSchedule(ctx, schedule)
 	if err != nil {

@@ -111,10 +111,13 @@ type Entry struct {
 	Result  string    `json:"result"`
 }
 
+// Columns are those of Entry.
+const Columns = "time, subject, role, by, address, rpc, details, result"
+
 // List calls each with the newest entries since a time, up to limit, oldest first.
 func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
 	// An error of the query is in rows.
-	rows, _ := conn.Query(ctx, `SELECT time, subject, role, by, address, rpc, details, result FROM
+	rows, _ := conn.Query(ctx, `SELECT `+Columns+` FROM
 		(SELECT * FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2) AS newest ORDER BY id`, since, limit)
 	var e Entry
 	_, err := pgx.ForEachRow(rows, []any{&e.Time, &e.Subject, &e.Role, &e.By, &e.Address, &e.RPC, &e.Details, &e.Result}, func() error {

@@ -20,7 +20,7 @@ func (m *Manager) Audit(ctx context.Context, size int, token string) ([]Act, str
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := m.calls.Query(ctx, `SELECT id, time, subject, role, by, address, rpc, details, result FROM cleanupd.audit
+	rows, err := m.calls.Query(ctx, `SELECT id, `+audit.Columns+` FROM cleanupd.audit
 		WHERE $1 = 0 OR id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
 	if err != nil {
 		return nil, "", err

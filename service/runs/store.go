@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
@@ -107,7 +106,7 @@ func (f *Filter) where(args *[]any) (conditions []string, err error) {
 		only("state = $%d", f.State)
 	}
 	if f.Task != "" {
-		if !slices.ContainsFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == f.Task }) {
+		if !slices.Contains(tasks.Names(), f.Task) {
 			return nil, InvalidError{{Field: "task", Problem: fmt.Sprintf("there is no task %q", f.Task)}}
 		}
 		only("EXISTS (SELECT FROM cleanupd.task WHERE run_id = r.id AND name = $%d AND chosen)", f.Task)
