@@ -223,6 +223,10 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
+	// The connections that room has closed, and those that it was refused, may still count on the server for a moment.
+	if err := await(ctx, log, max(c.patience, connectTimeout), func() error { return s.pool.Ping(ctx) }); err != nil {
+		return nil, err
+	}
 	if s.calls = s.pool; !s.few {
 		if s.calls, err = pgxpool.NewWithConfig(ctx, forCalls(config)); err != nil {
 			return nil, err
