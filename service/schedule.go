@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -15,7 +16,11 @@ func (s *Service) GetSchedule(ctx context.Context, _ *cleanupv1.GetScheduleReque
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.GetScheduleResponse{Schedule: scheduleMessage(stored)}, nil
+	message, err := scheduleMessage(stored)
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.GetScheduleResponse{Schedule: message}, nil
 }
 
 // SetSchedule implements cleanupv1.CleanupServiceServer.
@@ -34,14 +39,25 @@ func (s *Service) SetSchedule(ctx context.Context, in *cleanupv1.SetScheduleRequ
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.SetScheduleResponse{Schedule: scheduleMessage(stored)}, nil
+	message, err := scheduleMessage(stored)
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.SetScheduleResponse{Schedule: message}, nil
 }
 
-func scheduleMessage(s *runs.Schedule) *cleanupv1.Schedule {
+func scheduleMessage(s *runs.Schedule) (*cleanupv1.Schedule, error) {
+	upcoming, err := s.Upcoming()
+	if err != nil {
+		return nil, err
+	}
 	out := &cleanupv1.Schedule{Cron: s.Cron, MoreCrons: s.MoreCrons, Once: moment(s.Once), TimeZone: s.TimeZone, Enabled: s.Enabled,
 		ContinueOnError: &s.ContinueOnError, NextRunTime: moment(s.NextRunTime), LastRunId: s.LastRunID, NextPlan: s.NextPlan}
 	if s.MaxDuration > 0 {
 		out.MaxDuration = durationpb.New(s.MaxDuration)
 	}
-	return out
+	for _, start := range upcoming {
+		out.UpcomingRunTimes = append(out.UpcomingRunTimes, timestamppb.New(start))
+	}
+	return out, nil
 }

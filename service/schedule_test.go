@@ -34,15 +34,18 @@ func TestSchedule(t *testing.T) {
 		t.Errorf("before one was stored: %v", got)
 	}
 	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-	for _, c := range []struct{ given, want *cleanupv1.Schedule }{
-		{&cleanupv1.Schedule{}, &cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}},
+	for _, c := range []struct {
+		given, want *cleanupv1.Schedule
+		starts      int // that are told in advance
+	}{
+		{&cleanupv1.Schedule{}, &cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}, 0},
 		{&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)},
-			&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)}},
+			&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)}, 5},
 		{&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10), Enabled: true},
-			&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}},
-		{&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}}, &cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: []string{"30 12 * * *"}, TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}},
+			&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}, 14},
+		{&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}}, &cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: []string{"30 12 * * *"}, TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}, 0},
 		{&cleanupv1.Schedule{Once: timestamppb.New(once), Enabled: true, LastRunId: "passed over", NextRunTime: timestamppb.New(time.Unix(0, 0))},
-			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}},
+			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}, 1},
 	} {
 		out, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: c.given})
 		if err != nil {
@@ -56,7 +59,11 @@ func TestSchedule(t *testing.T) {
 		if (next != nil) != c.want.GetEnabled() || next != nil && !next.AsTime().After(time.Now()) {
 			t.Errorf("the next time: %v", next)
 		}
-		if c.want.NextRunTime = next; !proto.Equal(got, c.want) {
+		starts := got.GetUpcomingRunTimes()
+		if len(starts) != c.starts || c.starts > 0 && !proto.Equal(starts[0], next) || !slices.IsSortedFunc(starts, func(a, b *timestamppb.Timestamp) int { return a.AsTime().Compare(b.AsTime()) }) {
+			t.Errorf("the next starts, %d of them: %v", c.starts, starts)
+		}
+		if c.want.NextRunTime, c.want.UpcomingRunTimes = next, starts; !proto.Equal(got, c.want) {
 			t.Errorf("stored %v, want %v", got, c.want)
 		}
 	}

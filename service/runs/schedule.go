@@ -150,6 +150,27 @@ func (s *Schedule) following(now time.Time) (*time.Time, error) {
 	return next, nil
 }
 
+// The starts that are told in advance: those of a while, but no fewer and no more than so many.
+const (
+	upcomingFor  = 7 * 24 * time.Hour
+	fewestStarts = 5
+	mostStarts   = 100
+)
+
+// Upcoming returns the next starts, the soonest first; none if none is due.
+func (s *Schedule) Upcoming() (starts []time.Time, err error) {
+	for next := s.NextRunTime; next != nil && len(starts) < mostStarts; {
+		if len(starts) >= fewestStarts && next.Sub(starts[0]) >= upcomingFor {
+			break
+		}
+		starts = append(starts, *next)
+		if next, err = s.following(*next); err != nil {
+			return nil, err
+		}
+	}
+	return starts, nil
+}
+
 // Schedule reads the schedule: the default one, not enabled, if there is none yet.
 func (m *Manager) Schedule(ctx context.Context) (*Schedule, error) {
 	s, err := readSchedule(ctx, m.calls, "")

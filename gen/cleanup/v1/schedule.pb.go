@@ -53,9 +53,12 @@ type Schedule struct {
 	LastRunId string `protobuf:"bytes,7,opt,name=last_run_id,json=lastRunId,proto3" json:"last_run_id,omitempty"`
 	// The id of a dry run that succeeded: the next run does that plan and no more, and fails with PLAN_STALE if it does not hold any longer;
 	// see RunCleanupRequest.plan. Those after it do whatever is due. Empty, the default: so does the next one.
-	NextPlan      string `protobuf:"bytes,10,opt,name=next_plan,json=nextPlan,proto3" json:"next_plan,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NextPlan string `protobuf:"bytes,10,opt,name=next_plan,json=nextPlan,proto3" json:"next_plan,omitempty"`
+	// Output only. The next starts, soonest first, next_run_time among them: those of the seven days from then on, but five at least, and 100 at most;
+	// none if none is due, one for `once`.
+	UpcomingRunTimes []*timestamppb.Timestamp `protobuf:"bytes,11,rep,name=upcoming_run_times,json=upcomingRunTimes,proto3" json:"upcoming_run_times,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Schedule) Reset() {
@@ -158,12 +161,19 @@ func (x *Schedule) GetNextPlan() string {
 	return ""
 }
 
+func (x *Schedule) GetUpcomingRunTimes() []*timestamppb.Timestamp {
+	if x != nil {
+		return x.UpcomingRunTimes
+	}
+	return nil
+}
+
 var File_cleanup_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/schedule.proto\x12\n" +
-	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x03\n" +
+	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x03\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1d\n" +
 	"\n" +
@@ -176,7 +186,8 @@ const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\rnext_run_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vnextRunTime\x12\x1e\n" +
 	"\vlast_run_id\x18\a \x01(\tR\tlastRunId\x12\x1b\n" +
 	"\tnext_plan\x18\n" +
-	" \x01(\tR\bnextPlanB\x14\n" +
+	" \x01(\tR\bnextPlan\x12H\n" +
+	"\x12upcoming_run_times\x18\v \x03(\v2\x1a.google.protobuf.TimestampR\x10upcomingRunTimesB\x14\n" +
 	"\x12_continue_on_errorB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
@@ -201,11 +212,12 @@ var file_cleanup_v1_schedule_proto_depIdxs = []int32{
 	1, // 0: cleanup.v1.Schedule.once:type_name -> google.protobuf.Timestamp
 	2, // 1: cleanup.v1.Schedule.max_duration:type_name -> google.protobuf.Duration
 	1, // 2: cleanup.v1.Schedule.next_run_time:type_name -> google.protobuf.Timestamp
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	1, // 3: cleanup.v1.Schedule.upcoming_run_times:type_name -> google.protobuf.Timestamp
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_schedule_proto_init() }
