@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested lint generate check-generated openapi breaking land-api vuln sbom fuzz docs model faults bench profile
+.PHONY: help build demo test race modules vet nested lint generate console check-console check-generated openapi breaking land-api vuln sbom fuzz docs model faults bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -50,6 +50,16 @@ generate: ## gen/, and the documents that are made from the code, after a change
 	go -C tools run ./openapi ../gen/cleanup.swagger.json openapi/overlay.yaml >gen/openapi.json
 	go run ./docs/generate docs
 	$(rules) >$(operator)
+
+# The console is built by npm, from the versions that web/package-lock.json pins.
+built = npm --prefix web ci --no-audit --no-fund --silent && npm --prefix web run --silent types && npm --prefix web run --silent check && npm --prefix web run --silent bundle
+
+console: ## web/dist, after a change of the console or of the REST API
+	$(built)
+
+check-console: ## Whether web/dist is what the sources of the console make
+	$(built)
+	test -z "$$(git status --porcelain web/dist)" || { git --no-pager diff --stat web/dist; git status --short web/dist; exit 1; }
 
 # The alerts as a resource of the Prometheus Operator.
 operator := deploy/kubernetes/prometheus-operator/prometheusrule.yaml

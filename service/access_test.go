@@ -15,16 +15,19 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
+	"golang.org/x/oauth2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -98,6 +101,9 @@ type shown struct {
 type issuer struct {
 	url string
 	key *rsa.PrivateKey
+
+	mu         sync.Mutex
+	challenges map[string]string // of a code
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -107,10 +113,49 @@ func newIssuer(t *testing.T) *issuer {
 		t.Fatal(err)
 	}
 	server := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "one", Algorithm: oidc.RS256}}}
-	web := httptest.NewServer(server)
+	i := &issuer{key: key, challenges: map[string]string{}}
+	mux := http.NewServeMux()
+	mux.Handle("/", server)
+	mux.HandleFunc("GET /auth", i.authorize)
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) { i.token(t, w, r) })
+	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)
 	server.SetIssuer(web.URL)
-	return &issuer{web.URL, key}
+	i.url = web.URL
+	return i
+}
+
+// authorize lets everyone who asks for PKCE sign in, and sends the browser back with a code.
+func (i *issuer) authorize(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if q.Get("response_type") != "code" || q.Get("client_id") != "console" || q.Get("code_challenge_method") != "S256" || q.Get("state") == "" {
+		http.Error(w, "not a request for a code with PKCE: "+r.URL.RawQuery, http.StatusBadRequest)
+		return
+	}
+	code := rand.Text()
+	i.mu.Lock()
+	i.challenges[code] = q.Get("code_challenge")
+	i.mu.Unlock()
+	http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
+}
+
+// token answers with JWTs of an admin for a code, which it takes once, with the verifier of its challenge, and for the refresh token.
+func (i *issuer) token(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	challenge, known := i.challenges[r.FormValue("code")]
+	delete(i.challenges, r.FormValue("code"))
+	i.mu.Unlock()
+	verified := known && oauth2.S256ChallengeFromVerifier(r.FormValue("code_verifier")) == challenge
+	if !verified && r.FormValue("refresh_token") != "refresh" {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"error": "invalid_grant"}`)
+		return
+	}
+	bare := func(claims map[string]any) string { return strings.TrimPrefix(i.jwt(t, i.key, claims), "Bearer ") }
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"token_type": "Bearer", "expires_in": 3600, "refresh_token": "refresh",
+		"access_token": bare(map[string]any{"roles": "admin"}), "id_token": bare(map[string]any{"aud": "console"})})
 }
 
 // jwt signs claims, with valid defaults for some of them.

@@ -2,6 +2,7 @@ package service
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,13 @@ func (s *Server) handler(limits *limits, refusals *refusals, registry *prometheu
 		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
 	})
 	mux := http.NewServeMux()
+	if c.Console {
+		door := signIn{c.Guard, limits, c.Log}
+		mux.Handle("/{$}", console())
+		mux.Handle("/assets/", console())
+		mux.Handle("/v1/auth", onlyGet(door.ways))
+		mux.HandleFunc("POST /v1/auth:exchange", door.exchange)
+	}
 	mux.Handle("/", otelhttp.NewHandler(recovery{c.Log}.handler(only(c.Guard, limits, refusals, c.Log, access.Viewer, known)), "HTTP", otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", onlyGet(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", onlyGet(func(w http.ResponseWriter, r *http.Request) {
@@ -64,6 +72,12 @@ func asTyped(next http.Handler) http.Handler {
 	})
 }
 
+// ofConsole reports whether a request is for the console's page, or what that is made of: both are the same for everyone, and other sites
+// may link to it, or redirect back.
+func ofConsole(r *http.Request) bool {
+	return r.Method == http.MethodGet && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/assets/"))
+}
+
 // onlyOwn refuses what a foreign web page sends through a browser: cross-origin requests of any method and, if the server
 // listens on loopback, requests to another host, by which a page could pass as same-origin (DNS rebinding).
 func onlyOwn(next http.Handler, loopback bool) http.Handler {
@@ -74,7 +88,7 @@ func onlyOwn(next http.Handler, loopback bool) http.Handler {
 		switch {
 		case loopback && !access.IsLoopback(r.Host):
 			writeError(w, r, status.Errorf(codes.PermissionDenied, "this server listens on loopback and does not serve the host %q", r.Host))
-		case protection.Check(judged) != nil:
+		case !ofConsole(r) && protection.Check(judged) != nil:
 			writeError(w, r, status.Error(codes.PermissionDenied, "cross-origin requests are refused"))
 		default:
 			next.ServeHTTP(w, r)

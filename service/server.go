@@ -50,6 +50,8 @@ type ServerConfig struct {
 	TLS *tls.Config
 	// HTTPLoopback says that HTTP listens on a loopback address, so that only requests to a loopback host are served.
 	HTTPLoopback bool
+	// Console says that a page for browsers is served at /.
+	Console bool
 	// TurnTimeout is how long a call waits while others of its caller are at work on the database; 0: 10 seconds.
 	TurnTimeout time.Duration
 	Log         *slog.Logger

@@ -28,6 +28,8 @@ func (c *accessConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.Issuer, "oidc-issuer", "", "the URL of an OpenID Connect issuer, whose JWTs are accepted: authorization: Bearer JWT")
 	f.StringVar(&c.Audience, "oidc-audience", "", "the audience that a JWT must name")
 	f.StringVar(&c.RolesClaim, "oidc-roles-claim", "roles", "the claim of a JWT that holds the role, or a list of roles: its name, or its path with dots")
+	f.StringVar(&c.ClientID, "oidc-client-id", "", "what the issuer knows the console as, so that people sign in there with it (authorization code with PKCE); without it they paste a token")
+	f.StringVar(&c.ClientSecretFile, "oidc-client-secret-file", "", "the file with the client's secret, if the issuer wants one; it is read at each sign-in")
 	f.BoolVar(&c.insecure, "insecure", false, "listen on addresses other than loopback without TLS or client authentication")
 }
 
@@ -45,6 +47,12 @@ func (c *accessConfig) check() error {
 // open returns who is served on the listeners, or fails if that would be insecure.
 func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http net.Listener) (out service.ServerConfig, err error) {
 	c.Log = log
+	if c.ClientID != "" && c.Issuer == "" {
+		return out, usagef("--oidc-client-id needs --oidc-issuer")
+	}
+	if c.ClientSecretFile != "" && c.ClientID == "" {
+		return out, usagef("--oidc-client-secret-file needs --oidc-client-id")
+	}
 	out = service.ServerConfig{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}
 	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
 		return out, usagef("--tls-client-ca, --tls-client-crl, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w", err)

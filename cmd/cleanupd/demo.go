@@ -201,7 +201,7 @@ func tellToTry(w io.Writer, s *server, url string, forms bool) {
 			"curl -X POST " + rest + "/v1/userdata:find -H 'content-type: application/json' -d '{\"userId\": \"" + formsUser + "\"}'",
 		}
 	}
-	fmt.Fprintf(w, "\nServing gRPC on %s and REST on %s. Nothing is deleted until you say so. Try, in another terminal:\n\n  %s\n\nEnter or Ctrl-C ends the demo.\n", server, rest, strings.Join(try, "\n  "))
+	fmt.Fprintf(w, "\nServing gRPC on %s and REST on %s. Nothing is deleted until you say so. Open the console in a browser:\n\n  %s/\n\nOr try, in another terminal:\n\n  %s\n\nEnter or Ctrl-C ends the demo.\n", server, rest, rest, strings.Join(try, "\n  "))
 }
 
 // programName is what this program was called as, for commands to be pasted.

@@ -40,6 +40,7 @@ type serveConfig struct {
 	include     []string // TASK=TABLE
 	forms       formsConfig
 	access      accessConfig
+	console     bool
 	tracer      pgx.QueryTracer // of the databases' connections; nil: none
 	formsTracer pgx.QueryTracer // of the Forms database's
 }
@@ -47,7 +48,7 @@ type serveConfig struct {
 // defaults is the default configuration of a server.
 func defaults() serveConfig {
 	return serveConfig{
-		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: runs.DefaultLease, history: runs.DefaultHistory, planMaxAge: runs.DefaultPlanMaxAge,
+		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: runs.DefaultLease, console: true, history: runs.DefaultHistory, planMaxAge: runs.DefaultPlanMaxAge,
 		batches: purge.Settings{Target: purge.DefaultTarget, Workers: runs.DefaultWorkers, Limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10}},
 	}
 }
@@ -104,6 +105,7 @@ func newServe() *cobra.Command {
 	f.StringArrayVar(&c.include, "include", nil, "TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or app-subscriptions, for that task alone; may be repeated")
 	f.DurationVar(&c.patience, "wait-for-database", 0, "how long to wait at the start for the database, and for that of AEM Forms, 0 to 24h; 0: a database that is not there ends the program")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise")
+	f.BoolVar(&c.console, "console", c.console, "serve the console, a page for browsers, at / of --http-listen")
 	f.StringVar(&c.instance, "instance", "", "the name of this service, of all its replicas, up to 64 characters: it changes nothing in a database that another one cleans, or in a copy (see cleanupd adopt)")
 	f.DurationVar(&c.planMaxAge, "plan-max-age", c.planMaxAge, "how old a dry run may be that run --plan does, a minute or more")
 	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
@@ -205,6 +207,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err != nil {
 		return nil, err
 	}
+	door.Console = c.console
 	if err := await(ctx, log, c.patience, func() error { return migrateDatabase(ctx, config) }); err != nil {
 		return nil, err
 	}

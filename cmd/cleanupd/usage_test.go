@@ -22,7 +22,7 @@ func TestHelp(t *testing.T) {
 		"": {"serve", "migrate", "run", "runs", "tasks", "options", "schedule", "demo", "version"},
 		"serve": {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers", "--wait-for-database",
 			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--related-list-table", "--include", "$CLEANUPD_INCLUDE", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
-			"--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-crl", "--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim", "--insecure"},
+			"--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-crl", "--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim", "--oidc-client-id", "--oidc-client-secret-file", "--console", "--insecure"},
 		"migrate":                {"--database-url", "$CLEANUPD_DATABASE_URL", "(required without --forms-database-url)"},
 		"adopt":                  {"--database-url", "--instance", "--yes", "disables the schedule"},
 		"run":                    {"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--preview", "--plan", "--continue-on-error", "--max-duration", "--detach", "--tls", "--tls-ca", "--client-cert", "--client-key", "$CLEANUPD_TOKEN"},
@@ -192,6 +192,8 @@ func TestMistakes(t *testing.T) {
 		{open + " --tls-client-role me=admin", 2, []string{"--tls-client-role"}},
 		{open + " --token-file /nowhere", 2, []string{"--token-file", "/nowhere"}},
 		{open + " --oidc-issuer https://issuer.example", 2, []string{"--oidc-audience"}},
+		{open + " --oidc-client-id console", 2, []string{"--oidc-client-id needs --oidc-issuer"}},
+		{open + " --oidc-issuer https://issuer.example --oidc-audience cleanupd --oidc-client-secret-file secret", 2, []string{"--oidc-client-secret-file needs --oidc-client-id"}},
 		{"run --server example.com:1 --token secret", 2, []string{"--token", "plain text", "--tls"}},
 		{"run --server localhost", 2, []string{"--server", "HOST:PORT"}},
 		{"runs --server localhost:", 2, []string{"--server", "HOST:PORT"}},
@@ -241,7 +243,7 @@ func TestMistakes(t *testing.T) {
 		{"demo --rows -1", 2, []string{"--rows"}},
 	} {
 		code, out, errs := cleanupd(t, strings.Fields(c.args)...)
-		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 || strings.Contains(errs, "secret") {
+		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 || strings.Contains(strings.ReplaceAll(errs, "--oidc-client-secret-file", ""), "secret") {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", c.args, code, out, errs)
 		}
 		for _, part := range c.parts {

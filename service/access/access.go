@@ -74,6 +74,9 @@ type Config struct {
 	TokenFile string
 	// Issuer is the URL of an OpenID Connect issuer, whose JWTs for Audience are accepted; empty: none are.
 	Issuer, Audience string
+	// ClientID is how the issuer knows the console, so that people can sign in there; empty: they can not. ClientSecretFile holds its
+	// secret; empty: it has none.
+	ClientID, ClientSecretFile string
 	// RolesClaim is the claim with the role, or a list of them: its name, or its path with dots; empty: roles.
 	RolesClaim string
 	Log        *slog.Logger

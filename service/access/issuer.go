@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
 )
 
 // How long an issuer may take to answer, how often one that did not is asked again, and by how much its clock may differ from
@@ -55,10 +56,12 @@ func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
 // signed with an unknown key.
 type issuer struct {
 	url, audience, claim string
+	clientID, secretFile string
 	log                  *slog.Logger
 
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil: not discovered yet
+	endpoint oauth2.Endpoint       // where browsers sign in
 	asked    time.Time             // when the last request ended, with an answer or without
 	keys     seldom
 }
@@ -68,7 +71,7 @@ func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !IsLoopback(u.Host)) {
 		return nil, fmt.Errorf("%q is not the URL of an issuer: https://… (http only on loopback)", c.Issuer)
 	}
-	i := &issuer{url: c.Issuer, audience: c.Audience, claim: c.RolesClaim, log: c.Log}
+	i := &issuer{url: c.Issuer, audience: c.Audience, claim: c.RolesClaim, clientID: c.ClientID, secretFile: c.ClientSecretFile, log: c.Log}
 	if i.claim == "" {
 		i.claim = "roles"
 	}
@@ -94,6 +97,7 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if err != nil {
 		return nil, err
 	}
+	i.endpoint = provider.Endpoint()
 	ctx = oidc.ClientContext(ctx, &http.Client{Timeout: issuerTimeout, Transport: &i.keys})
 	i.verifier = provider.VerifierContext(ctx, &oidc.Config{ClientID: i.audience, Now: func() time.Time { return time.Now().Add(-skew) }})
 	return i.verifier, nil

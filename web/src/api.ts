@@ -1,0 +1,89 @@
+// The REST API: one function for calls, one for streams. Nothing else in the console talks to the server.
+import type { components } from './openapi'
+
+type Schemas = components['schemas']
+export type Run = Schemas['v1Run']
+export type TaskResult = Schemas['v1TaskResult']
+export type TablePreview = Schemas['v1TablePreview']
+export type RunEvent = Schemas['v1RunEvent']
+export type Task = Schemas['v1Task']
+export type Options = Schemas['v1Options']
+export type OptionsAnswer = Schemas['v1GetOptionsResponse']
+export type Schedule = Schemas['v1Schedule']
+export type Guards = Schemas['v1Guards']
+export type GuardsAnswer = Schemas['v1GetGuardsResponse']
+export type TrippedGuard = Schemas['v1TrippedGuard']
+export type Hold = Schemas['v1Hold']
+export type AuditEntry = Schemas['v1AuditEntry']
+export type Caller = Schemas['v1WhoAmIResponse']
+export type Server = Schemas['v1GetServerResponse']
+export type Explanation = Schemas['v1ExplainRowResponse']
+export type Found = Schemas['v1FindUserDataResponse']
+export type Receipt = Schemas['v1Receipt']
+
+/** What the server refused, or could not do. */
+export class Refusal extends Error {
+  constructor(message: string, readonly status: number, readonly reason = '', readonly metadata: Record<string, string> = {}) {
+    super(message)
+  }
+}
+
+type Problem = { message?: string; details?: { reason?: string; metadata?: Record<string, string>; fieldViolations?: { field: string; description: string }[] }[] }
+
+function refusal(problem: Problem, status: number) {
+  const details = problem.details ?? []
+  const fields = details.flatMap(d => d.fieldViolations ?? []).map(v => `${v.field} ${v.description}`)
+  const info = details.find(d => d.reason)
+  return new Refusal(fields.length > 0 ? fields.join('\n') : problem.message || String(status), status, info?.reason, info?.metadata)
+}
+
+/** Authorization is what a request is authorized by; empty: nothing, or the browser's certificate. renew gets another one, if it can. */
+export const session = { token: '', renew: async () => false, signedOut: () => {} }
+
+async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const request = () => {
+    const headers: Record<string, string> = {}
+    if (session.token) headers.authorization = `Bearer ${session.token}`
+    if (body !== undefined) headers['content-type'] = 'application/json'
+    return fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, cache: 'no-store' })
+  }
+  let answer = await request()
+  if (answer.status === 401 && await session.renew()) answer = await request()
+  if (answer.ok) return answer
+  if (answer.status === 401) session.signedOut()
+  const problem = await answer.json().catch(() => ({ message: answer.statusText }))
+  throw refusal(problem.error ?? problem, answer.status)
+}
+
+export async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  return (await send(method, path, body, signal)).json()
+}
+
+/** Values of a stream: a JSON object a line. It ends with a Refusal if what it reports did not succeed. */
+export async function* stream<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): AsyncGenerator<T> {
+  const answer = await send(method, path, body, signal)
+  const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
+  let rest = ''
+  try {
+    for (;;) {
+      const { value, done } = await reader.read()
+      if (done) return
+      const lines = (rest + value).split('\n')
+      rest = lines.pop()!
+      for (const line of lines) {
+        if (!line) continue
+        const { result, error } = JSON.parse(line)
+        if (error) throw refusal(error, 200)
+        yield result
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {}) // the connection may be gone already
+  }
+}
+
+/** A path with its query; values that are empty are left out. */
+export function query(path: string, values: Record<string, string | number | boolean | undefined>) {
+  const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== '')
+  return given.length === 0 ? path : `${path}?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`
+}

@@ -1,0 +1,71 @@
+// Two charts, as SVG: they follow the colours of the page, print, and can be read aloud. For 30 bars and some hundred points a
+// library on a canvas would be larger than the rest of the console.
+import type { ComponentChildren } from 'preact'
+
+const width = 720, height = 160, left = 52, bottom = 18, top = 8
+
+/** A round number at or above one. */
+function ceiling(n: number) {
+  if (n <= 0) return 1
+  const power = 10 ** Math.floor(Math.log10(n))
+  return [1, 2, 5, 10].map(step => step * power).find(step => step >= n)!
+}
+
+function Frame({ label, most, show, children }: { label: string; most: number; show: (n: number) => string; children: ComponentChildren }) {
+  const inner = height - top - bottom
+  return (
+    <svg class="chart" viewBox={`0 0 ${width} ${height}`} role="img" aria-label={label}>
+      {[0, 0.5, 1].map(part => {
+        const y = top + inner * (1 - part)
+        return <g key={part}><line class="grid" x1={left} x2={width} y1={y} y2={y} /><text x={left - 6} y={y + 4} text-anchor="end">{show(most * part)}</text></g>
+      })}
+      {children}
+    </svg>
+  )
+}
+
+export type Stack = { key: string; title: string; href: string; parts: number[]; line: number; failed: boolean; tick?: string }
+
+/** Bars of stacked parts, a line beside them on a scale of its own, and a mark for each that failed. */
+export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; show: (n: number) => string }) {
+  const inner = height - top - bottom
+  const most = ceiling(Math.max(...stacks.map(s => s.parts.reduce((a, b) => a + b, 0))))
+  const longest = Math.max(1, ...stacks.map(s => s.line))
+  const slot = (width - left) / Math.max(stacks.length, 12)
+  const x = (i: number) => left + slot * i
+  return (
+    <Frame label={label} most={most} show={show}>
+      {stacks.map((s, i) => {
+        let y = top + inner
+        return (
+          <a key={s.key} href={s.href} aria-label={s.title}>
+            <title>{s.title}</title>
+            <rect class="slot" x={x(i)} y={top} width={slot} height={inner} />
+            {s.parts.map((part, at) => {
+              const tall = inner * part / most
+              y -= tall
+              return part > 0 && <rect key={at} class={`part${at % 6}`} x={x(i) + slot * 0.15} y={y} width={slot * 0.7} height={tall} />
+            })}
+            {s.failed && <path class="failed" d={`M${x(i) + slot / 2 - 4} ${top + inner - 2}l4 -8l4 8z`} />}
+            {s.tick && <text x={x(i) + slot / 2} y={height - 4} text-anchor="middle">{s.tick}</text>}
+          </a>
+        )
+      })}
+      <polyline class="line" points={stacks.map((s, i) => `${x(i) + slot / 2},${top + inner * (1 - 0.9 * s.line / longest)}`).join(' ')} />
+    </Frame>
+  )
+}
+
+/** A line of values, the newest at the right. */
+export function Line({ label, values, show }: { label: string; values: number[]; show: (n: number) => string }) {
+  const inner = height - top - bottom
+  const most = ceiling(Math.max(...values))
+  const step = (width - left) / Math.max(1, values.length - 1)
+  const points = values.map((v, i) => `${(left + step * i).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`).join(' ')
+  return (
+    <Frame label={label} most={most} show={show}>
+      <polygon class="area" points={`${left},${top + inner} ${points} ${width},${top + inner}`} />
+      <polyline class="line" points={points} />
+    </Frame>
+  )
+}

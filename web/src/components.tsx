@@ -1,0 +1,146 @@
+// The few components that all pages are made of.
+import type { ComponentChildren } from 'preact'
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
+import { Refusal } from './api'
+import { number, percent, relative, t, time, type Key } from './i18n'
+
+export type Loaded<T> = { value?: T; problem?: unknown; reload: () => void }
+
+/** Loads something, and again when what it depends on changes. every: in milliseconds, while the page is seen. */
+export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, depends: unknown[], every = 0): Loaded<T> {
+  const [state, set] = useState<{ value?: T; problem?: unknown }>({})
+  const [round, again] = useState(0)
+  useEffect(() => {
+    const ended = new AbortController()
+    const look = () => load(ended.signal).then(value => set({ value }), problem => { if (!ended.signal.aborted) set(before => ({ ...before, problem })) })
+    look()
+    const timer = every > 0 ? setInterval(() => { if (!document.hidden) look() }, every) : 0
+    return () => { ended.abort(); clearInterval(timer) }
+  }, [...depends, round])
+  return { ...state, reload: useCallback(() => again(n => n + 1), []) }
+}
+
+/** Does something once at a time, and knows what went wrong. */
+export function useAction(): { busy: boolean; problem: unknown; act: (what: () => Promise<unknown>) => Promise<boolean>; clear: () => void } {
+  const [state, set] = useState<{ busy: boolean; problem: unknown }>({ busy: false, problem: undefined })
+  return {
+    ...state,
+    clear: () => set({ busy: false, problem: undefined }),
+    act: async what => {
+      set({ busy: true, problem: undefined })
+      try {
+        await what()
+        set({ busy: false, problem: undefined })
+        return true
+      } catch (problem) {
+        set({ busy: false, problem })
+        return false
+      }
+    },
+  }
+}
+
+/** What went wrong, in the server's words, and what to do. */
+export function Problem({ of, retry }: { of: unknown; retry?: () => void }) {
+  if (of === undefined) return null
+  const said = of instanceof Refusal
+  return (
+    <div class="problem" role="alert">
+      <p lang={said ? 'en' : undefined}>{of instanceof TypeError ? t('problem.network') : of instanceof Error ? of.message : String(of)}</p>
+      {retry && <button type="button" onClick={retry}>{t('action.retry')}</button>}
+    </div>
+  )
+}
+
+/** What is loaded, once it is there. */
+export function Show<T>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) {
+  return (
+    <>
+      <Problem of={of.problem} retry={of.reload} />
+      {of.value !== undefined ? children(of.value) : of.problem === undefined && <p class="quiet" aria-busy="true">{t('loading')}</p>}
+    </>
+  )
+}
+
+export function Page({ title, intro, actions, children }: { title: string; intro?: string; actions?: ComponentChildren; children: ComponentChildren }) {
+  useEffect(() => { document.title = `${title} · cleanupd` }, [title])
+  return (
+    <>
+      <header class="page">
+        <h1 tabIndex={-1}>{title}</h1>
+        {actions && <div class="actions">{actions}</div>}
+        {intro && <p class="quiet">{intro}</p>}
+      </header>
+      {children}
+    </>
+  )
+}
+
+export function Section({ title, actions, children }: { title: string; actions?: ComponentChildren; children: ComponentChildren }) {
+  return <section><div class="head"><h2>{title}</h2>{actions && <div class="actions">{actions}</div>}</div>{children}</section>
+}
+
+export type Column<T> = { title: string; cell: (row: T) => ComponentChildren; numeric?: boolean }
+
+export function Table<T>({ label, columns, rows, empty, keyOf, foot }: { label: string; columns: Column<T>[]; rows: T[]; empty?: string; keyOf: (row: T) => string; foot?: ComponentChildren }) {
+  if (rows.length === 0) return <p class="empty">{empty ?? t('empty')}</p>
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+      <table>
+        <thead><tr>{columns.map(c => <th key={c.title} scope="col" class={c.numeric ? 'number' : ''}>{c.title}</th>)}</tr></thead>
+        <tbody>{rows.map(row => <tr key={keyOf(row)}>{columns.map(c => <td key={c.title} class={c.numeric ? 'number' : ''}>{c.cell(row)}</td>)}</tr>)}</tbody>
+        {foot && <tfoot>{foot}</tfoot>}
+      </table>
+    </div>
+  )
+}
+
+/** A share as a bar with its number. */
+export function Bar({ share, label }: { share: number; label: string }) {
+  return <span class="bar"><progress max={1} value={Math.min(1, share)} aria-label={label} /><span class="number">{percent(share)}</span></span>
+}
+
+export function Moment({ at, ago }: { at?: string | null; ago?: boolean }) {
+  if (!at) return <>–</>
+  const utc = new Date(at).toISOString().replace('T', ' ').slice(0, 19) + ' UTC'
+  return <time dateTime={at} title={utc}>{ago ? relative(at) : time(at)}</time>
+}
+
+const shades: Record<string, string> = { SUCCEEDED: 'good', RUNNING: 'busy', QUEUED: 'busy', FAILED: 'bad', CANCELLED: 'warn', NOT_RUN: 'warn', GOES: 'bad', LATER: 'warn', STAYS: 'good', TRUE: 'good', TRIPPED: 'bad', HELD: 'good' }
+
+/** The state of a run or a task, or a verdict. */
+export function Badge({ state }: { state?: string }) {
+  const name = (state ?? '').replace(/^(RUN_STATE|TASK_STATE|VERDICT)_/, '')
+  return <span class={`badge ${shades[name] ?? ''}`}>{t(`state.${name}` as Key)}</span>
+}
+
+export function Field({ label, help, children }: { label: string; help?: string; children: ComponentChildren }) {
+  return <label class="field"><span>{label}</span>{children}{help && <small class="quiet">{help}</small>}</label>
+}
+
+/** Asks before something is done. expected: what has to be typed. */
+export function Confirm({ title, action, expected, busy, problem, onDo, onClose, children }: {
+  title: string; action: string; expected?: string; busy?: boolean; problem?: unknown; onDo: () => void; onClose: () => void; children?: ComponentChildren
+}) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const [typed, type] = useState('')
+  useEffect(() => { dialog.current?.showModal() }, [])
+  return (
+    <dialog ref={dialog} onClose={onClose} aria-labelledby="confirm-title">
+      <form method="dialog" onSubmit={event => { event.preventDefault(); onDo() }}>
+        <h2 id="confirm-title">{title}</h2>
+        {children}
+        {expected !== undefined && <Field label={t('confirm.type', { what: expected })}><input value={typed} onInput={e => type(e.currentTarget.value)} autoComplete="off" spellcheck={false} /></Field>}
+        <Problem of={problem} />
+        <div class="actions">
+          <button type="button" onClick={onClose}>{t('action.back')}</button>
+          <button type="submit" class="primary" disabled={busy || expected !== undefined && typed !== expected}>{action}</button>
+        </div>
+      </form>
+    </dialog>
+  )
+}
+
+export const Rows = ({ n }: { n?: string | number }) => <>{number(n)}</>
+export const rowsOf = (result: { rowsDeleted?: string; rowsUpdated?: string }) => Number(result.rowsDeleted ?? 0) + Number(result.rowsUpdated ?? 0)
+export const Code = ({ children }: { children: ComponentChildren }) => <code lang="en">{children}</code>

@@ -1,0 +1,70 @@
+// Words in the reader's language; numbers and times as the browser has them. What the server says stays English.
+import type { en } from './lang/en'
+
+export type Key = keyof typeof en
+export type Words = Record<Key, string>
+
+const languages: Record<string, () => Promise<{ words: Words }>> = {
+  en: () => import('./lang/en'),
+}
+export const names: Record<string, string> = { en: 'English' }
+const chosen = 'cleanupd.language'
+
+let words: Words
+export let language = 'en'
+
+/** Loads a language: that which was chosen, or the first one of the browser's that there is. */
+export async function load(asked = localStorage.getItem(chosen) ?? '') {
+  const wanted = [asked, ...navigator.languages.map(l => l.slice(0, 2))]
+  language = wanted.find(l => l in languages) ?? 'en'
+  words = (await languages[language]!()).words
+  document.documentElement.lang = language
+}
+
+export function choose(l: string) {
+  localStorage.setItem(chosen, l)
+  return load(l)
+}
+
+/** The words for a key, with {name} replaced. */
+export const t = (key: Key, values: Record<string, string | number> = {}) =>
+  words[key].replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''))
+
+const locale = () => navigator.languages.find(l => l.startsWith(language)) ?? language
+export const number = (n: string | number | undefined, digits = 0) => new Intl.NumberFormat(locale(), { maximumFractionDigits: digits }).format(Number(n ?? 0))
+export const percent = (share: number) => new Intl.NumberFormat(locale(), { style: 'percent', maximumFractionDigits: 1 }).format(share)
+export const time = (at: string | Date, style: 'short' | 'medium' = 'short') => new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: style }).format(new Date(at))
+export const day = (at: string | Date) => new Intl.DateTimeFormat(locale(), { dateStyle: 'medium' }).format(new Date(at))
+/** The short name of a day's weekday in UTC. */
+export const weekday = (at: Date) => new Intl.DateTimeFormat(locale(), { weekday: 'short', timeZone: 'UTC' }).format(at)
+
+export function bytes(n: string | number | undefined) {
+  const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte']
+  let value = Number(n ?? 0), unit = 0
+  for (; Math.abs(value) >= 1000 && unit < units.length - 1; unit++) value /= 1000
+  return new Intl.NumberFormat(locale(), { style: 'unit', unit: units[unit], unitDisplay: 'short', maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 }).format(value)
+}
+
+/** A period in its two greatest units. */
+export function period(seconds: number) {
+  const parts: string[] = []
+  let rest = Math.max(0, Math.round(seconds))
+  for (const [unit, size] of [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]] as const) {
+    const n = Math.floor(rest / size)
+    if (parts.length < 2 && (n > 0 || unit === 'second' && parts.length === 0)) {
+      parts.push(new Intl.NumberFormat(locale(), { style: 'unit', unit, unitDisplay: 'short' }).format(n))
+    } else if (parts.length > 0) break
+    rest -= n * size
+  }
+  return parts.join(' ')
+}
+
+/** How long ago, or in how long. */
+export function relative(at: string | Date) {
+  const seconds = (new Date(at).getTime() - Date.now()) / 1000
+  const format = new Intl.RelativeTimeFormat(locale(), { numeric: 'auto' })
+  for (const [unit, size] of [['day', 86400], ['hour', 3600], ['minute', 60]] as const) {
+    if (Math.abs(seconds) >= size) return format.format(Math.round(seconds / size), unit)
+  }
+  return format.format(Math.round(seconds), 'second')
+}

@@ -1,0 +1,117 @@
+import { render, type ComponentType } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { call, session, type Caller, type Server } from './api'
+import { choose, language, load, names, t, type Key } from './i18n'
+import { Problem } from './components'
+import { resume, signOut } from './signin'
+import { About } from './pages/about'
+import { Audit } from './pages/audit'
+import { Explain } from './pages/explain'
+import { GuardsPage } from './pages/guards'
+import { History } from './pages/history'
+import { Holds } from './pages/holds'
+import { Overview } from './pages/overview'
+import { Preview } from './pages/preview'
+import { Retention } from './pages/retention'
+import { RunPage } from './pages/run'
+import { SchedulePage } from './pages/schedule'
+import { SignIn } from './pages/signin'
+import { UserData } from './pages/userdata'
+
+/** Who looks, and at what. */
+export type Context = { caller: Caller; server: Server; may: (role: Role) => boolean }
+export type Role = 'VIEWER' | 'OPERATOR' | 'ADMIN'
+const roles: Role[] = ['VIEWER', 'OPERATOR', 'ADMIN']
+
+type Entry = { path: string; title: Extract<Key, `${string}.title`>; page: ComponentType<{ context: Context; argument: string[] }>; needs?: Role; offered?: (server: Server) => boolean }
+
+const entries: Entry[] = [
+  { path: '', title: 'overview.title', page: Overview },
+  { path: 'runs', title: 'history.title', page: History },
+  { path: 'preview', title: 'preview.title', page: Preview },
+  { path: 'retention', title: 'retention.title', page: Retention },
+  { path: 'schedule', title: 'schedule.title', page: SchedulePage },
+  { path: 'guards', title: 'guards.title', page: GuardsPage, needs: 'ADMIN' },
+  { path: 'holds', title: 'holds.title', page: Holds, needs: 'ADMIN' },
+  { path: 'explain', title: 'explain.title', page: Explain },
+  { path: 'userdata', title: 'userdata.title', page: UserData, needs: 'ADMIN', offered: server => server.userData === true },
+  { path: 'audit', title: 'audit.title', page: Audit, needs: 'ADMIN' },
+  { path: 'about', title: 'about.title', page: About },
+]
+
+function useRoute() {
+  const read = () => location.hash.replace(/^#\/?/, '').split('?')[0]!.split('/').map(decodeURIComponent)
+  const [route, set] = useState(read)
+  useEffect(() => {
+    const moved = () => {
+      set(read())
+      document.querySelector<HTMLElement>('h1')?.focus()
+    }
+    addEventListener('hashchange', moved)
+    return () => removeEventListener('hashchange', moved)
+  }, [])
+  return route
+}
+
+function App({ broken }: { broken?: unknown }) {
+  const [context, set] = useState<Context>()
+  const [problem, fail] = useState<unknown>(broken)
+  const [signedOut, sign] = useState(false)
+  const [thrown, report] = useState<string>()
+  const [, redraw] = useState(0)
+  const [first = '', ...argument] = useRoute()
+
+  const enter = async () => {
+    try {
+      const [caller, server] = await Promise.all([call<Caller>('GET', '/v1/whoami'), call<Server>('GET', '/v1/server')])
+      const rank = roles.findIndex(role => caller.role === `ROLE_${role}`)
+      set({ caller, server, may: role => roles.indexOf(role) <= rank })
+      sign(false)
+      fail(undefined)
+    } catch (error) {
+      if (session.token === '' || (error as { status?: number }).status === 401) sign(true)
+      fail(error)
+    }
+  }
+  useEffect(() => {
+    session.signedOut = () => sign(true)
+    const tell = (event: ErrorEvent | PromiseRejectionEvent) => report(String('reason' in event ? event.reason : event.message))
+    addEventListener('error', tell)
+    addEventListener('unhandledrejection', tell)
+    enter()
+  }, [])
+
+  const offered = context ? entries.filter(e => (!e.needs || context.may(e.needs)) && (e.offered?.(context.server) ?? true)) : []
+  const run = first === 'runs' && argument.length > 0
+  const current = offered.find(e => e.path === first)
+  const Current = run ? RunPage : current?.page
+  return (
+    <>
+      <a class="skip" href="#main" onClick={event => { event.preventDefault(); document.querySelector<HTMLElement>('h1')?.focus() }}>{t('skip')}</a>
+      <nav aria-label={t('navigation')}>
+        <a class="brand" href="#/"><svg viewBox="0 0 16 16" aria-hidden="true"><rect width="16" height="16" rx="4" /><path d="M4 5h8M4 8h6M4 11h3" /></svg>cleanupd</a>
+        {!signedOut && offered.map(e => <a key={e.path} href={`#/${e.path}`} aria-current={e === current ? 'page' : undefined}>{t(e.title)}</a>)}
+        <div class="who">
+          {context && !signedOut && context.caller.subject && <span title={context.caller.subject}>{context.caller.subject}</span>}
+          {context && !signedOut && session.token && <button type="button" onClick={() => { signOut(); sign(true) }}>{t('signin.out')}</button>}
+          <select aria-label={t('language')} value={language} onChange={e => choose(e.currentTarget.value).then(() => redraw(n => n + 1))}>
+            {Object.entries(names).map(([code, name]) => <option key={code} value={code} lang={code}>{name}</option>)}
+          </select>
+        </div>
+      </nav>
+      <main id="main">
+        {thrown && <Problem of={new Error(t('problem.page', { what: thrown }))} retry={() => report(undefined)} />}
+        {context?.server.refusal && <div class="problem" lang="en"><p>{context.server.refusal}</p></div>}
+        {signedOut ? <SignIn problem={problem} onSigned={enter} />
+          : !context ? problem !== undefined && <Problem of={problem} retry={enter} />
+          : Current ? <Current key={JSON.stringify([first, argument, language])} context={context} argument={argument} />
+          : <p class="empty">{t('nowhere')} <a href="#/">{t('overview.title')}</a></p>}
+      </main>
+    </>
+  )
+}
+
+let broken: unknown
+await load()
+await resume().catch(error => { broken = error })
+render(<App broken={broken} />, document.getElementById('app')!)

@@ -1,0 +1,48 @@
+// What would go if a run started now?
+import { useState } from 'preact/hooks'
+import { call, query, type Run, type Task } from '../api'
+import { Badge, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
+import { number, t } from '../i18n'
+import type { Context } from '../main'
+import { start } from './foreseen'
+import { total } from './overview'
+
+export function Preview({ context }: { context: Context }) {
+  const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
+  const runs = useLoad(signal => call<{ runs: Run[] }>('GET', query('/v1/runs', { dryRun: true, pageSize: 10 }), undefined, signal), [], 5000)
+  const [left, leave] = useState<string[]>([])
+  const [starts, confirm] = useState(false)
+  const { busy, problem, act } = useAction()
+  const begin = (dryRun: boolean) => act(async () => { location.hash = `#/runs/${await start({ dryRun, skipTasks: left, continueOnError: true })}` })
+  return (
+    <Page title={t('preview.title')} intro={t('preview.intro')}>
+      <Problem of={problem} />
+      <Show of={tasks}>{({ tasks }) => (
+        <>
+          <div class="actions">
+            <button type="button" class="primary" disabled={busy || left.length === tasks.length} onClick={() => begin(true)}>{t('preview.start')}</button>
+            {context.may('OPERATOR') && (starts
+              ? <><span>{t('preview.unseen')}</span><button type="button" disabled={busy} onClick={() => begin(false)}>{t('preview.yes')}</button><button type="button" onClick={() => confirm(false)}>{t('action.back')}</button></>
+              : <button type="button" onClick={() => confirm(true)}>{t('preview.blind')}</button>)}
+          </div>
+          <Section title={t('preview.tasks')} actions={<button type="button" onClick={() => leave(left.length > 0 ? [] : tasks.map(task => task.name!))}>{left.length > 0 ? t('preview.all') : t('preview.none')}</button>}>
+            <Table label={t('preview.tasks')} rows={tasks} keyOf={task => task.name!} columns={[
+              { title: t('run.task'), cell: task => <label class="check" lang="en"><input type="checkbox" checked={!left.includes(task.name!)} onChange={e => leave(e.currentTarget.checked ? left.filter(n => n !== task.name) : [...left, task.name!])} />{task.name}</label> },
+              { title: t('preview.what'), cell: task => <span lang="en">{task.description}</span> },
+            ]} />
+          </Section>
+        </>
+      )}</Show>
+      <Section title={t('preview.recent')}>
+        <Show of={runs}>{({ runs }) => (
+          <Table label={t('preview.recent')} rows={runs} keyOf={run => run.id!} empty={t('preview.norecent')} columns={[
+            { title: t('history.when'), cell: run => <a href={`#/runs/${run.id}`}><Moment at={run.createTime} /></a> },
+            { title: t('history.state'), cell: run => <Badge state={run.state} /> },
+            { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
+            { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
+          ]} />
+        )}</Show>
+      </Section>
+    </Page>
+  )
+}

@@ -1,0 +1,33 @@
+// How do I get in? What the server accepts, and nothing else.
+import { useState } from 'preact/hooks'
+import { Refusal } from '../api'
+import { Field, Page, Problem, Show, useAction, useLoad } from '../components'
+import { t } from '../i18n'
+import { redirect, useToken, ways } from '../signin'
+
+export function SignIn({ problem, onSigned }: { problem?: unknown; onSigned: () => Promise<void> }) {
+  const accepted = useLoad(ways, [])
+  const [token, set] = useState('')
+  const [keep, remember] = useState(false)
+  const { busy, problem: failed, act } = useAction()
+  const quiet = problem instanceof Refusal && problem.status === 401 && token === ''
+  return (
+    <Page title={t('signin.title')} intro={t('signin.intro')}>
+      {!quiet && <Problem of={failed ?? problem} />}
+      <Show of={accepted}>{({ methods, oidc, problem }) => (
+        <>
+          {problem && <Problem of={new Error(problem)} />}
+          {oidc && <p><button type="button" class="primary" disabled={busy} onClick={() => act(() => redirect(oidc))}>{t('signin.oidc', { issuer: new URL(oidc.authorizationEndpoint).host })}</button></p>}
+          {(methods.includes('token') || methods.includes('jwt')) && (
+            <form onSubmit={event => { event.preventDefault(); useToken(token.trim(), keep); act(onSigned) }}>
+              <Field label={t('signin.token')} help={t('signin.token.help')}><input type="password" required autoComplete="off" value={token} onInput={e => set(e.currentTarget.value)} /></Field>
+              <label class="check"><input type="checkbox" checked={keep} onChange={e => remember(e.currentTarget.checked)} />{t('signin.keep')}</label>
+              <button type="submit" class={oidc ? '' : 'primary'} disabled={busy || token.trim() === ''}>{t('signin.go')}</button>
+            </form>
+          )}
+          {methods.includes('certificate') && <p class="quiet">{t('signin.certificate')} <button type="button" onClick={() => act(onSigned)}>{t('action.retry')}</button></p>}
+        </>
+      )}</Show>
+    </Page>
+  )
+}
