@@ -43,6 +43,7 @@ function useRoute() {
   const read = () => location.hash.replace(/^#\/?/, '').split('?')[0]!.split('/').map(decodeURIComponent)
   const [route, set] = useState(read)
   useEffect(() => {
+    set(read()) // it may have changed since
     const moved = () => {
       set(read())
       document.querySelector<HTMLElement>('h1')?.focus()

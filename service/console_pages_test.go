@@ -1,0 +1,184 @@
+package service_test
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/service/access"
+)
+
+// pages are the console's: the hash, the title, and who is offered it.
+var pages = []struct {
+	hash, title string
+	role        access.Role
+}{
+	{"#/", "Overview", access.Viewer}, {"#/runs", "History", access.Viewer}, {"#/preview", "Preview", access.Viewer}, {"#/retention", "Retention", access.Viewer}, {"#/schedule", "Schedule", access.Viewer},
+	{"#/guards", "Guards", access.Admin}, {"#/holds", "Holds", access.Admin}, {"#/explain", "Explain", access.Viewer}, {"#/audit", "Audit", access.Admin}, {"#/about", "About", access.Viewer},
+}
+
+// The path of axe-core, which comes with the tools that build the console.
+const axeFile = "../web/node_modules/axe-core/axe.min.js"
+
+func TestConsolePages(t *testing.T) {
+	t.Parallel()
+	axe, err := os.ReadFile(axeFile)
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Logf("without npm ci in web/, accessibility is not tested: %v", err)
+	}
+	s := withConsole(t, access.Config{TokenFile: tokenFile(t)})
+	for _, role := range []access.Role{access.Viewer, access.Operator, access.Admin} {
+		p := browse(t, s.url)
+		p.sees("Sign in")
+		if axe != nil && role == access.Viewer {
+			p.accessible(axe, "Sign in")
+		}
+		p.fill("Token", "secret-nobody")
+		p.press("Sign in")
+		p.until("it says why not", "document.querySelector('[role=alert]') !== null")
+		p.fill("Token", "secret-"+role.String())
+		p.press("Sign in")
+		p.sees("Last run")
+		var want []string
+		for _, page := range pages {
+			if role < page.role {
+				continue
+			}
+			want = append(want, page.title)
+			p.open(page.hash, page.title)
+			if axe != nil && role != access.Operator {
+				p.accessible(axe, page.title+" of a "+role.String())
+			}
+		}
+		offered := strings.Split(p.evaluate("[...document.querySelectorAll('nav > a:not(.brand)')].map(a => a.textContent).join()"), ",")
+		if !slices.Equal(offered, want) {
+			t.Errorf("a %s is offered %v, want %v", role, offered, want)
+		}
+		p.open("#/schedule", "Schedule")
+		if got := p.evaluate("document.querySelector('button.primary') !== null"); (got == "true") != (role == access.Admin) {
+			t.Errorf("a %s may save the schedule: %s", role, got)
+		}
+	}
+}
+
+func TestConsoleRunsAPlan(t *testing.T) {
+	t.Parallel()
+	s := withConsole(t, access.Config{})
+	s.db.Do("INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - '1 year'::interval FROM generate_series(1, 1000) i")
+	s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM generate_series(1, 50) i`)
+	p := browse(t, s.url)
+	p.open("#/guards", "Guards")
+	p.fill("Smallest number of rows", "10")
+	p.press("Save")
+	p.until("it is saved", "fetch('/v1/guards').then(r => r.json()).then(g => g.guards.minRows === '10')")
+
+	p.open("#/preview", "Preview")
+	p.press("Start the preview")
+	p.sees("What would go", "1,000", "Guards refuse it")
+	p.press("Run exactly this")
+	run := "document.querySelector('dialog button.primary').disabled"
+	if p.evaluate(run) != "true" {
+		t.Error("a plan can be run without the number of its guard")
+	}
+	p.fill("Guard share", "999")
+	if p.evaluate(run) != "true" {
+		t.Error("a plan can be run with another number")
+	}
+	p.fill("Guard share", "1000")
+	p.press("Run exactly this")
+	p.sees("by this plan", "succeeded ended", "Space")
+	if n := s.db.Int("SELECT (SELECT count(*) FROM NmsVisitor WHERE iVisitorId > 0) + (SELECT count(*) FROM XtkSessionInfo)"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	id := strings.TrimPrefix(p.evaluate("location.hash"), "#/runs/")
+	want := s.db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id = '" + id + "'")
+	p.until("it has seen each event once", "document.querySelector('[data-seen]')?.dataset.seen === '"+strconv.FormatInt(want, 10)+"'")
+	p.open("#/", "Overview")
+	p.sees("1,050", "visitors", "No runs are scheduled.")
+}
+
+func TestConsoleChangesRetention(t *testing.T) {
+	t.Parallel()
+	s := withConsole(t, access.Config{})
+	s.db.Do("INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - i * interval '1 day' FROM generate_series(1, 100) i")
+	p := browse(t, s.url)
+	p.open("#/retention", "Retention")
+	p.fill("Visitors", "60")
+	p.press("Show the effect")
+	p.sees("Effect of the changes", "−30")
+	p.press("Save")
+	p.until("it is saved", "!document.querySelector('.sticky')")
+	if n := s.db.Int("SELECT iLongValue FROM XtkOption WHERE sName = 'NmsCleanup_VisitorPurgeDelay'"); n != 60*86400 {
+		t.Errorf("%d seconds are stored", n)
+	}
+	p.fill("Visitors", "61")
+	s.db.Do("UPDATE XtkOption SET iLongValue = 90 * 86400 WHERE sName = 'NmsCleanup_VisitorPurgeDelay'")
+	p.press("Save")
+	p.sees("Somebody else has changed the options")
+	if n := s.db.Int("SELECT iLongValue FROM XtkOption WHERE sName = 'NmsCleanup_VisitorPurgeDelay'"); n != 90*86400 {
+		t.Errorf("%d seconds are stored over the other one's 90 days", n)
+	}
+	p.press("Try again")
+	p.until("the other one's is shown", "document.querySelector('input[type=number][aria-labelledby=visitorPurgeDelayDays]')?.value === '90'")
+}
+
+func TestConsoleHoldsAndSchedules(t *testing.T) {
+	t.Parallel()
+	s := withConsole(t, access.Config{})
+	hostile := `<img src=x onerror=alert(1)>`
+	s.db.Do(`CREATE TABLE "` + hostile + `" (id int PRIMARY KEY)`)
+	p := browse(t, s.url)
+	p.open("#/holds", "Holds")
+	p.fill("What", "table")
+	p.fill("Name of the table", hostile)
+	p.fill("Reason", hostile)
+	p.press("Hold")
+	p.sees(hostile, "released")
+	if p.evaluate("document.querySelector('img')") != "null" {
+		t.Error("a name has become an element")
+	}
+	p.press("Release")
+	p.sees("The next run may delete it.")
+	p.press("Release")
+	p.sees("Nothing is held.")
+	p.open("#/schedule", "Schedule")
+	p.press("Run automatically")
+	p.fill("Times", "30 3 * * 1-6\n0 12 * * *")
+	p.fill("Time zone", "Europe/Berlin")
+	p.fill("Hours at most", "2")
+	p.press("Save")
+	p.until("it draws the week", "document.querySelectorAll('.week rect').length > 8 && document.querySelectorAll('li time').length === 10")
+	p.fill("Times", "never")
+	p.press("Save")
+	p.until("it says what is wrong", "document.querySelector('[role=alert]')?.textContent.includes('cron')")
+	p.open("#/audit", "Audit")
+	p.sees("CreateHold", "ReleaseHold", "SetSchedule")
+	p.open("#/explain/nmsvisitor/4711", "Explain")
+	p.sees("There is no such row.")
+}
+
+func TestConsoleSignsIn(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	s := withConsole(t, access.Config{Issuer: i.url, Audience: "cleanupd", ClientID: "console"})
+	p := browse(t, s.url+"/#/about")
+	p.until("it offers the issuer", "document.querySelector('button.primary') !== null")
+	p.evaluate("document.querySelector('button.primary').click()")
+	p.sees("Administrator", "jane")
+	if at := p.evaluate("location.href"); at != s.url+"/#/about" {
+		t.Errorf("the address after the sign-in: %s", at)
+	}
+	if kept := p.evaluate("sessionStorage.length + localStorage.length"); kept != "0" {
+		t.Errorf("%s values are kept", kept)
+	}
+	p.mu.Lock()
+	delete(p.hosts, i.url) // the redirect
+	p.mu.Unlock()
+	p.press("Sign out")
+	p.sees("Sign in with")
+}
