@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -181,4 +182,45 @@ func TestConsoleSignsIn(t *testing.T) {
 	p.mu.Unlock()
 	p.press("Sign out")
 	p.sees("Sign in with")
+}
+
+func TestConsoleSpeaks(t *testing.T) {
+	t.Parallel()
+	s := withConsole(t, access.Config{})
+	s.db.Do("INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - '1 year'::interval FROM generate_series(1, 10) i")
+	p := browse(t, s.url)
+	p.sees("Overview")
+	p.open("#/preview", "Preview")
+	p.press("Start the preview")
+	p.sees("What would go", "visitors")
+	run := p.evaluate("location.hash")
+	if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(360, 800)); err != nil {
+		t.Fatal(err)
+	}
+	for language, overview := range map[string]string{"de": "Übersicht", "fr": "Vue d’ensemble", "ja": "概要"} {
+		p.evaluate("location.hash = '#/'")
+		p.evaluate(`(select => { select.value = '` + language + `'; select.dispatchEvent(new Event('change')) })(document.querySelector('nav select'))`)
+		p.open("#/", overview)
+		if got := p.evaluate("document.documentElement.lang"); got != language {
+			t.Errorf("the page is in %s and says it is in %s", language, got)
+		}
+		for _, hash := range append([]string{"#/runs", run}, hashes()...) {
+			p.evaluate("location.hash = " + quote(hash))
+			p.until("it shows "+hash, "document.querySelector('h1') && !document.querySelector('[aria-busy]') && document.querySelector('nav a[aria-current]').getAttribute('href') === "+quote(strings.Replace(hash, run, "#/runs", 1)))
+			if left := p.evaluate(`document.body.innerText.match(/\{\w+\}|undefined|NaN/)`); left != "null" {
+				t.Errorf("%s in %s: %s", hash, language, left)
+			}
+			if wide := p.evaluate("document.documentElement.scrollWidth"); wide != "360" {
+				t.Errorf("%s in %s is %s pixels wide on a screen of 360", hash, language, wide)
+			}
+		}
+	}
+}
+
+// hashes are the addresses of all pages.
+func hashes() (all []string) {
+	for _, page := range pages {
+		all = append(all, page.hash)
+	}
+	return all
 }

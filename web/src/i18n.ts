@@ -6,8 +6,11 @@ export type Words = Record<Key, string>
 
 const languages: Record<string, () => Promise<{ words: Words }>> = {
   en: () => import('./lang/en'),
+  de: () => import('./lang/de'),
+  fr: () => import('./lang/fr'),
+  ja: () => import('./lang/ja'),
 }
-export const names: Record<string, string> = { en: 'English' }
+export const names: Record<string, string> = { en: 'English', de: 'Deutsch', fr: 'Français', ja: '日本語' }
 const chosen = 'cleanupd.language'
 
 let words: Words
@@ -34,6 +37,7 @@ const locale = () => navigator.languages.find(l => l.startsWith(language)) ?? la
 export const number = (n: string | number | undefined, digits = 0) => new Intl.NumberFormat(locale(), { maximumFractionDigits: digits }).format(Number(n ?? 0))
 export const percent = (share: number) => new Intl.NumberFormat(locale(), { style: 'percent', maximumFractionDigits: 1 }).format(share)
 export const time = (at: string | Date, style: 'short' | 'medium' = 'short') => new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: style }).format(new Date(at))
+export const clock = (at: string) => new Intl.DateTimeFormat(locale(), { timeStyle: 'medium' }).format(new Date(at))
 export const day = (at: string | Date) => new Intl.DateTimeFormat(locale(), { dateStyle: 'medium' }).format(new Date(at))
 /** The short name of a day's weekday in UTC. */
 export const weekday = (at: Date) => new Intl.DateTimeFormat(locale(), { weekday: 'short', timeZone: 'UTC' }).format(at)

@@ -19,7 +19,7 @@ export const en = {
   'overview.others': 'other tasks', 'overview.bar': '{rows} rows in {period}',
 
   'history.title': 'History', 'history.intro': 'What ran, when, and how it ended.', 'history.state': 'State', 'history.kind': 'Kind', 'history.any': 'any', 'history.real': 'cleanup', 'history.dry': 'dry run',
-  'history.plan': 'cleanup by plan', 'history.task': 'Failed in, or worked on, task', 'history.from': 'From', 'history.empty': 'No such run.', 'history.when': 'When', 'history.by': 'Requested by',
+  'history.plan': 'cleanup by plan', 'history.task': 'Task', 'history.from': 'From', 'history.empty': 'No such run.', 'history.when': 'When', 'history.by': 'Requested by',
 
   'run.title': 'Run', 'run.dry': 'Dry run', 'run.cancel': 'Cancel the run', 'run.cancel.help': 'It ends after its current batches. What is deleted by then stays deleted.', 'run.trouble': 'The connection was lost; trying again.',
   'run.since': 'since', 'run.ended': 'ended', 'run.ofplan': 'by this plan', 'run.rate': 'Rows per second', 'run.pipeline': 'Tasks', 'run.task': 'Task', 'run.waits': 'waits: {why}', 'run.progress': 'Progress',

@@ -4,7 +4,7 @@ import { call, type Run, type RunEvent, type TaskResult } from '../api'
 import { Line } from '../chart'
 import { Badge, Bar, Code, Confirm, Moment, Page, Problem, rowsOf, Section, Table, useAction } from '../components'
 import { between, follow } from '../follow'
-import { bytes, number, period, t, time } from '../i18n'
+import { bytes, clock, number, period, t, time } from '../i18n'
 import type { Context } from '../main'
 import { Foreseen } from './foreseen'
 
@@ -161,7 +161,7 @@ function Log({ model, earlier }: { model: Model; earlier: () => Promise<void> })
       <Problem of={problem} />
       {model.log.length === 0 ? <p class="empty">{t('run.nolog')}</p> : (
         <div class="scroll log" tabIndex={0} role="log" aria-label={t('run.log')}>
-          {model.log.map(e => <p key={e.sequence} class={levels[e.level]}><time dateTime={e.at} title={e.at}>{new Date(e.at).toLocaleTimeString()}</time><span lang="en">{e.task && `${e.task}: `}{e.message}</span></p>)}
+          {model.log.map(e => <p key={e.sequence} class={levels[e.level]}><time dateTime={e.at} title={e.at}>{clock(e.at)}</time><span lang="en">{e.task && `${e.task}: `}{e.message}</span></p>)}
         </div>
       )}
     </Section>
