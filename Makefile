@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested lint generate console check-console check-generated openapi breaking land-api vuln sbom fuzz docs model faults bench profile
+.PHONY: help build demo test race modules vet nested lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom fuzz docs model faults bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -56,6 +56,9 @@ built = npm --prefix web ci --no-audit --no-fund --silent && npm --prefix web ru
 
 console: ## web/dist, after a change of the console or of the REST API
 	$(built)
+
+pictures: ## docs/console, the pictures of the console in the documents
+	go test ./service -count 1 -run TestConsoleOfALongRun -pictures $(CURDIR)/docs/console
 
 check-console: ## Whether web/dist is what the sources of the console make
 	$(built)

@@ -37,7 +37,7 @@ function attention({ runs, schedule, options, guards, left }: News, context: Con
     tell(t('overview.tripped', { guards: tripped.map(l => `${l.guard} (${l.table})`).join(', ') }), '#/preview', t('preview.title'))
   }
   if (!schedule.enabled) tell(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
-  else if (!(context.server.replicas ?? []).some(r => r.schedule)) tell(t('overview.unkept'), '#/about', t('about.title'))
+  else if (!(context.server.replicas ?? []).some(r => r.schedule)) tell(t('overview.unkept'), '#/schedule', t('schedule.title'))
   for (const wrong of options.invalid ?? []) tell(t('overview.invalid', { option: wrong.option ?? '' }), '#/retention', t('retention.title'))
   const behind = (last?.results ?? []).filter(r => Number(r.rowsLeft) > 0 || Number(r.tablesLeft) > 0)
   if (last && behind.length > 0) tell(t('overview.stays', { rows: number(behind.reduce((n, r) => n + Number(r.rowsLeft), 0)) }), `#/runs/${last.id}`, t('overview.see'))

@@ -186,7 +186,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
         {run.plan && <> · <a href={`#/runs/${run.plan}`}>{t('run.ofplan')}</a></>} {!run.dryRun && <> · {number((run.results ?? []).reduce((n, r) => n + rowsOf(r), 0))} {t('rows')}</>}</p>
       {run.error && <div class="problem"><p lang="en">{run.error}</p></div>}
       {run.dryRun && !active && <Foreseen run={run} context={context} />}
-      {!run.dryRun && model.rates.length > 1 && <Section title={t('run.rate')}><Line label={t('run.rate')} values={model.rates} show={n => number(n)} /></Section>}
+      {!run.dryRun && model.rates.some(rate => rate > 0) && <Section title={t('run.rate')}><Line label={t('run.rate')} values={model.rates} show={n => number(n)} /></Section>}
       {(!run.dryRun || active) && <Section title={t('run.pipeline')}><Pipeline model={model} /></Section>}
       <Space run={run} />
       <Log model={model} earlier={earlier} />
