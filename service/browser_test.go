@@ -34,10 +34,10 @@ func chromium() string {
 type tab struct {
 	t   *testing.T
 	ctx context.Context
-	url string
 
 	mu    sync.Mutex
 	wrong []string // what the browser has complained of
+	cut   bool     // the test cuts connections, which is no mistake of the page's
 	hosts map[string]bool
 }
 
@@ -56,13 +56,28 @@ func browse(t *testing.T, url string) *tab {
 		options = append(options, chromedp.NoSandbox)
 	}
 	allocated, release := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, _ := chromedp.NewContext(allocated) // ended by Cancel, which waits
-	p := &tab{t: t, ctx: ctx, url: url, hosts: map[string]bool{}}
+	p := newTab(t, allocated, url)
 	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil {
+		if err := chromedp.Cancel(p.ctx); err != nil {
 			t.Error(err)
 		}
 		release()
+	})
+	return p
+}
+
+// another opens another tab of the same browser.
+func (p *tab) another(url string) *tab {
+	p.t.Helper()
+	return newTab(p.t, p.ctx, url)
+}
+
+// newTab opens a page, and looks at the end of the test at what the browser has complained of.
+func newTab(t *testing.T, within context.Context, url string) *tab {
+	t.Helper()
+	ctx, _ := chromedp.NewContext(within) // ended with its browser, by Cancel, which waits
+	p := &tab{t: t, ctx: ctx, hosts: map[string]bool{}}
+	t.Cleanup(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, wrong := range p.wrong {
@@ -96,7 +111,8 @@ func (p *tab) listen(event any) {
 		p.wrong = append(p.wrong, (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 	case *log.EventEntryAdded:
 		// What the server refuses is answered with a status, which the browser logs.
-		if e.Entry.Level == log.EntryLevelError && !strings.Contains(e.Entry.Text, "the server responded with a status of 4") {
+		expected := strings.Contains(e.Entry.Text, "the server responded with a status of 4") || p.cut && strings.Contains(e.Entry.Text, "net::ERR_")
+		if e.Entry.Level == log.EntryLevelError && !expected {
 			p.wrong = append(p.wrong, e.Entry.Text+" "+e.Entry.URL)
 		}
 	case *network.EventRequestWillBeSent:

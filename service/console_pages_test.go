@@ -1,11 +1,18 @@
 package service_test
 
 import (
+	"io"
+	"log"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/cleanupd/cleanupd/service/access"
@@ -101,6 +108,63 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	p.until("it has seen each event once", "document.querySelector('[data-seen]')?.dataset.seen === '"+strconv.FormatInt(want, 10)+"'")
 	p.open("#/", "Overview")
 	p.sees("1,050", "visitors", "No runs are scheduled.")
+}
+
+// A run is followed in two tabs of a browser, through connections that are cut, to its end; and another one is cancelled.
+func TestConsoleFollowsARun(t *testing.T) {
+	t.Parallel()
+	s := withConsole(t, access.Config{})
+	s.db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM generate_series(1, 50) i")
+	server, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var streams atomic.Int32
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(server)
+		if strings.HasSuffix(r.In.URL.Path, "/events") {
+			streams.Add(1)
+		}
+	}, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0)})
+	defer proxy.Close()
+	p := browse(t, proxy.URL)
+	p.cut = true
+	begin := func() {
+		p.open("#/preview", "Preview")
+		p.press("Run without a preview …")
+		p.press("Run now")
+		p.until("it shows the run", "document.querySelector('h1').textContent.startsWith('Run ·')")
+	}
+	lock := s.db.Hold("LOCK TABLE XtkSessionInfo")
+	begin()
+	p.sees("running since")
+	q := p.another(p.evaluate("location.href"))
+	q.cut = true
+	q.sees("running since")
+	before := streams.Load()
+	proxy.CloseClientConnections()
+	for end := time.Now().Add(10 * time.Second); streams.Load() == before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the page does not ask for the events again")
+		}
+	}
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id := p.evaluate("location.hash.replace('#/runs/', '')")
+	for _, tab := range []*tab{p, q} {
+		tab.sees("succeeded ended", "50 rows")
+		want := s.db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id = '" + id + "'")
+		tab.until("it has seen each event once", "document.querySelector('[data-seen]').dataset.seen === '"+strconv.FormatInt(want, 10)+"'")
+	}
+
+	s.db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('x', now() - '1 day'::interval)")
+	s.db.Hold("LOCK TABLE XtkSessionInfo")
+	begin()
+	p.press("Cancel the run")
+	p.sees("stays deleted")
+	p.press("Cancel the run")
+	p.sees("cancelled ended")
 }
 
 func TestConsoleChangesRetention(t *testing.T) {
