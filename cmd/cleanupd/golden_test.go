@@ -35,6 +35,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]*…`), "ID…"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(` +\d[\d.]* (ms|s)\b`), "  DURATION"},
+	{regexp.MustCompile(`( 12,345 .*  DURATION) +\d+`), "$1 BATCHES"}, // how many are made of so many rows depends on the machine
 	{regexp.MustCompile(` +TOOK`), "  TOOK"},
 	{regexp.MustCompile(` +\d[\d.]* [KM]?i?B`), "  SIZE"},
 	{regexp.MustCompile(` +(BEFORE|AFTER|DEAD|FREE)`), "  $1"},
