@@ -170,6 +170,12 @@ func (p *tab) sees(texts ...string) {
 	}
 }
 
+// hasSeen waits until the page of a run has seen as many events: each of them once.
+func (p *tab) hasSeen(events int64) {
+	p.t.Helper()
+	p.until(fmt.Sprintf("it has seen %d events", events), fmt.Sprintf("document.querySelector('[data-seen]')?.dataset.seen === '%d'", events))
+}
+
 // control is the JavaScript for a button, a link, or the like with a name, that can be used.
 func control(name string) string {
 	return fmt.Sprintf("[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button,a,summary,label.check')].find(e => e.textContent.trim() === %s && !e.disabled)", quote(name))

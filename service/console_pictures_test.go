@@ -71,7 +71,7 @@ func TestConsoleOfALongRun(t *testing.T) {
 	p.evaluate("location.reload()")
 	p.sees("succeeded ended", "Show earlier lines")
 	p.press("Show earlier lines")
-	p.until("it has seen all events once", "document.querySelector('[data-seen]').dataset.seen === document.querySelector('[data-events]').dataset.events")
+	p.hasSeen(last)
 	p.open("#/", "Overview")
 	p.sees("30,642")
 }

@@ -31,8 +31,9 @@ func (s *Server) handler(limits *limits, refusals *refusals, registry *prometheu
 	mux := http.NewServeMux()
 	if c.Console {
 		door := signIn{c.Guard, limits, c.Log}
-		mux.Handle("/{$}", console())
-		mux.Handle("/assets/", console())
+		page := console()
+		mux.Handle("/{$}", page)
+		mux.Handle("/assets/", page)
 		mux.Handle("/v1/auth", onlyGet(door.ways))
 		mux.HandleFunc("POST /v1/auth:exchange", door.exchange)
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -62,7 +61,7 @@ type Grant struct {
 type Signed struct {
 	Token        string `json:"token"`                  // for the header authorization: Bearer
 	RefreshToken string `json:"refreshToken,omitempty"` // empty: the issuer gave none
-	ExpiresIn    int64  `json:"expiresIn"`              // in seconds
+	ExpiresIn    int64  `json:"expiresIn"`              // in seconds; 0: the issuer does not say
 }
 
 // Exchange takes a grant to the issuer, and returns the JWT for the configured audience. It fails with ErrInvalid or ErrUnavailable.
@@ -91,7 +90,7 @@ func (g *Guard) Exchange(ctx context.Context, grant Grant) (*Signed, error) {
 	identity, _ := given.Extra("id_token").(string)
 	for _, token := range []string{given.AccessToken, identity} {
 		if _, _, err = g.issuer.identify(ctx, token); err == nil {
-			return &Signed{token, given.RefreshToken, int64(time.Until(given.Expiry).Seconds())}, nil
+			return &Signed{token, given.RefreshToken, given.ExpiresIn}, nil
 		}
 	}
 	return nil, err

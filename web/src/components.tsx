@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import { Refusal } from './api'
-import { number, percent, relative, t, time, type Key } from './i18n'
+import { percent, relative, t, time, type Key } from './i18n'
 
 export type Loaded<T> = { value?: T; problem?: unknown; reload: () => void }
 
@@ -59,6 +59,30 @@ export function Show<T>({ of, children }: { of: Loaded<T>; children: (value: T) 
       <Problem of={of.problem} retry={of.reload} />
       {of.value !== undefined ? children(of.value) : of.problem === undefined && <p class="quiet" aria-busy="true">{t('loading')}</p>}
     </>
+  )
+}
+
+export type Piece<T> = { rows: T[]; next: string }
+
+/** A list that the server gives piece by piece: the first one, and others on demand. */
+export function Pieces<T>({ load, depends, children }: { load: (token?: string, signal?: AbortSignal) => Promise<Piece<T>>; depends: unknown[]; children: (rows: T[]) => ComponentChildren }) {
+  const first = useLoad(signal => load(undefined, signal), depends)
+  const [more, add] = useState<Piece<T> & { of: unknown }>()
+  const { busy, problem, act } = useAction()
+  return (
+    <Show of={first}>{answer => {
+      const further = more?.of === answer ? more : { of: answer, rows: [], next: answer.next }
+      return (
+        <>
+          {children([...answer.rows, ...further.rows])}
+          <Problem of={problem} />
+          {further.next && <p><button type="button" disabled={busy} onClick={() => act(async () => {
+            const { rows, next } = await load(further.next)
+            add({ of: answer, rows: [...further.rows, ...rows], next })
+          })}>{t('action.more')}</button></p>}
+        </>
+      )
+    }}</Show>
   )
 }
 
@@ -141,6 +165,4 @@ export function Confirm({ title, action, expected, busy, problem, onDo, onClose,
   )
 }
 
-export const Rows = ({ n }: { n?: string | number }) => <>{number(n)}</>
-export const rowsOf = (result: { rowsDeleted?: string; rowsUpdated?: string }) => Number(result.rowsDeleted ?? 0) + Number(result.rowsUpdated ?? 0)
 export const Code = ({ children }: { children: ComponentChildren }) => <code lang="en">{children}</code>

@@ -3,10 +3,9 @@ import { call, query } from '../api'
 import { Code, Moment, Page, Section, Show, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
 import type { Context } from '../main'
+import { secondsOf } from '../runs'
 
 type Leftover = { account: string; remoteId: string; label: string; deliveryId: string; leaveTime: string }
-
-const seconds = (duration?: string | null) => Number((duration ?? '0s').replace('s', ''))
 
 export function About({ context: { caller, server } }: { context: Context }) {
   const left = useLoad(signal => call<{ deliveries: Leftover[] }>('GET', query('/v1/mid-sourcing/leftovers', { pageSize: 1000 }), undefined, signal), [])
@@ -26,8 +25,8 @@ export function About({ context: { caller, server } }: { context: Context }) {
           <dt>{t('about.instance')}</dt><dd>{server.instance || t('about.noinstance')}</dd>
           <dt>{t('about.database')}</dt><dd><Code>{server.database}</Code></dd>
           <dt>{t('about.userdata')}</dt><dd>{server.userData ? t('about.on') : <>{t('about.off')} <code>cleanupd serve --forms-database-url</code></>}</dd>
-          <dt>{t('about.history')}</dt><dd>{period(seconds(server.history))}</dd>
-          <dt>{t('about.plans')}</dt><dd>{period(seconds(server.planMaxAge))}</dd>
+          <dt>{t('about.history')}</dt><dd>{period(secondsOf(server.history))}</dd>
+          <dt>{t('about.plans')}</dt><dd>{period(secondsOf(server.planMaxAge))}</dd>
           <dt>{t('about.api')}</dt><dd><a href="/openapi.json">OpenAPI</a></dd>
         </dl>
       </Section>

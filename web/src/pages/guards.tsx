@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, type Guards, type GuardsAnswer } from '../api'
 import { Badge, Code, Field, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t, type Key } from '../i18n'
+import { secondsOf } from '../runs'
 
 /** The limits, each with what its value is divided by to be shown: durations are set in minutes and days. */
 const limits = [
@@ -13,7 +14,7 @@ const limits = [
 type Values = Record<string, string | number | boolean | null | undefined>
 const shown = (values: Values, name: string, unit?: number) => {
   const value = values[name]
-  return value === undefined || value === null ? '' : unit ? String(Number(String(value).replace('s', '')) / unit) : String(value)
+  return value === undefined || value === null ? '' : unit ? String(secondsOf(String(value)) / unit) : String(value)
 }
 
 export function GuardsPage() {

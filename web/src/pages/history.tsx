@@ -1,21 +1,20 @@
 // What ran, when, and how did it end?
 import { useState } from 'preact/hooks'
 import { call, query, type Run, type Task } from '../api'
-import { Badge, Field, Moment, Page, Problem, Show, Table, useAction, useLoad } from '../components'
+import { Badge, Field, Moment, Page, Pieces, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
-import { total } from './overview'
+import { took, total } from '../runs'
 
 const states = ['QUEUED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED']
 
 export function History() {
   const [filter, set] = useState({ state: '', task: '', dryRun: '', createdFrom: '' })
   const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
-  const page = (token?: string, signal?: AbortSignal) => call<{ runs: Run[]; nextPageToken: string }>('GET', query('/v1/runs', {
-    ...filter, createdFrom: filter.createdFrom && new Date(filter.createdFrom + 'T00:00').toISOString(), pageToken: token,
-  }), undefined, signal)
-  const [more, add] = useState<{ of: unknown; runs: Run[]; next: string }>()
-  const first = useLoad(signal => page(undefined, signal), [filter])
-  const { busy, problem, act } = useAction()
+  const load = async (pageToken?: string, signal?: AbortSignal) => {
+    const createdFrom = filter.createdFrom && new Date(filter.createdFrom + 'T00:00').toISOString()
+    const { runs, nextPageToken } = await call<{ runs: Run[]; nextPageToken: string }>('GET', query('/v1/runs', { ...filter, createdFrom, pageToken }), undefined, signal)
+    return { rows: runs, next: nextPageToken }
+  }
   const change = (name: keyof typeof filter) => (event: { currentTarget: { value: string } }) => set({ ...filter, [name]: event.currentTarget.value })
   return (
     <Page title={t('history.title')} intro={t('history.intro')}>
@@ -25,26 +24,16 @@ export function History() {
         <Field label={t('history.task')}><select value={filter.task} onChange={change('task')}><option value="">{t('history.any')}</option>{tasks.value?.tasks.map(task => <option key={task.name} lang="en">{task.name}</option>)}</select></Field>
         <Field label={t('history.from')}><input type="date" value={filter.createdFrom} onChange={change('createdFrom')} /></Field>
       </form>
-      <Show of={first}>{answer => {
-        const continued = more?.of === answer ? more : { of: answer, runs: [], next: answer.nextPageToken }
-        return (
-          <>
-            <Table label={t('history.title')} rows={[...answer.runs, ...continued.runs]} keyOf={run => run.id!} empty={t('history.empty')} columns={[
-              { title: t('history.when'), cell: run => <a href={`#/runs/${run.id}`}><Moment at={run.createTime} /></a> },
-              { title: t('history.state'), cell: run => <Badge state={run.state} /> },
-              { title: t('history.kind'), cell: run => run.dryRun ? t('history.dry') : run.plan ? t('history.plan') : t('history.real') },
-              { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
-              { title: t('duration'), numeric: true, cell: run => run.startTime && run.endTime ? period((Date.parse(run.endTime) - Date.parse(run.startTime)) / 1000) : '–' },
-              { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
-            ]} />
-            <Problem of={problem} />
-            {continued.next && <p><button type="button" disabled={busy} onClick={() => act(async () => {
-              const next = await page(continued.next)
-              add({ of: answer, runs: [...continued.runs, ...next.runs], next: next.nextPageToken })
-            })}>{t('action.more')}</button></p>}
-          </>
-        )
-      }}</Show>
+      <Pieces load={load} depends={[filter]}>{runs => (
+        <Table label={t('history.title')} rows={runs} keyOf={run => run.id!} empty={t('history.empty')} columns={[
+          { title: t('history.when'), cell: run => <a href={`#/runs/${run.id}`}><Moment at={run.createTime} /></a> },
+          { title: t('history.state'), cell: run => <Badge state={run.state} /> },
+          { title: t('history.kind'), cell: run => run.dryRun ? t('history.dry') : run.plan ? t('history.plan') : t('history.real') },
+          { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
+          { title: t('duration'), numeric: true, cell: run => run.startTime && run.endTime ? period(took(run)) : '–' },
+          { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
+        ]} />
+      )}</Pieces>
     </Page>
   )
 }

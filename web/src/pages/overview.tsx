@@ -2,13 +2,11 @@
 import type { ComponentChildren } from 'preact'
 import { call, query, type GuardsAnswer, type OptionsAnswer, type Run, type Schedule } from '../api'
 import { Bars, type Stack } from '../chart'
-import { Badge, Moment, Page, rowsOf, Section, Show, useLoad } from '../components'
+import { Badge, Moment, Page, Section, Show, useLoad } from '../components'
 import { day, number, period, t } from '../i18n'
 import type { Context } from '../main'
+import { ended, rowsOf, took, total } from '../runs'
 
-const seconds = (run: Run) => run.startTime && run.endTime ? (Date.parse(run.endTime) - Date.parse(run.startTime)) / 1000 : 0
-export const total = (run: Run) => (run.results ?? []).reduce((sum, result) => sum + rowsOf(result), 0)
-const ended = (run: Run) => run.endTime !== undefined && run.endTime !== null
 const failed = (run: Run) => run.state === 'RUN_STATE_FAILED'
 
 type News = { runs: Run[]; schedule: Schedule; options: OptionsAnswer; guards?: GuardsAnswer; left: number }
@@ -55,8 +53,8 @@ function chart(runs: Run[]) {
   const stacks = nights.map((run, i): Stack => {
     const parts = [...most, ''].map(task => (run.results ?? []).filter(r => task === '' ? !most.includes(r.task!) : r.task === task).reduce((n, r) => n + rowsOf(r), 0))
     return {
-      key: run.id!, href: `#/runs/${run.id}`, parts, line: seconds(run), failed: failed(run), tick: i % Math.ceil(nights.length / 6) === 0 ? day(run.createTime!).replace(/[ ,.]*\d{4}年?/, '') : undefined,
-      title: `${day(run.createTime!)}: ${t('overview.bar', { rows: number(total(run)), period: period(seconds(run)) })}`,
+      key: run.id!, href: `#/runs/${run.id}`, parts, line: took(run), failed: failed(run), tick: i % Math.ceil(nights.length / 6) === 0 ? day(run.createTime!).replace(/[ ,.]*\d{4}年?/, '') : undefined,
+      title: `${day(run.createTime!)}: ${t('overview.bar', { rows: number(total(run)), period: period(took(run)) })}`,
     }
   })
   return { stacks, most, others: stacks.some(s => s.parts.at(-1)! > 0) }
@@ -78,7 +76,7 @@ export function Overview({ context }: { context: Context }) {
             <div class="cards">
               {active && <div class="card"><h2>{t('overview.active')}</h2><p class="big"><a href={`#/runs/${active.id}`}>{number(total(active))} {t('rows')}</a></p><p><Badge state={active.state} /></p></div>}
               <div class="card"><h2>{t('overview.last')}</h2>{last
-                ? <><p class="big"><a href={`#/runs/${last.id}`}><Moment at={last.createTime} ago /></a></p><p><Badge state={last.state} /> {period(seconds(last))}</p></>
+                ? <><p class="big"><a href={`#/runs/${last.id}`}><Moment at={last.createTime} ago /></a></p><p><Badge state={last.state} /> {period(took(last))}</p></>
                 : <p>{t('overview.never')}</p>}</div>
               <div class="card"><h2>{t('overview.deleted')}</h2><p class="big">{last ? number(total(last)) : '–'}</p><p class="quiet">{t('overview.inlast')}</p></div>
               <div class="card"><h2>{t('overview.next')}</h2><p class="big">{found.schedule.nextRunTime ? <Moment at={found.schedule.nextRunTime} ago /> : t('overview.none')}</p><p class="quiet">{found.schedule.nextRunTime && <Moment at={found.schedule.nextRunTime} />}</p></div>

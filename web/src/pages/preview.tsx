@@ -4,8 +4,8 @@ import { call, query, type Run, type Task } from '../api'
 import { Badge, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t } from '../i18n'
 import type { Context } from '../main'
+import { total } from '../runs'
 import { start } from './foreseen'
-import { total } from './overview'
 
 export function Preview({ context }: { context: Context }) {
   const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])

@@ -2,10 +2,11 @@
 import { useEffect, useReducer, useRef, useState } from 'preact/hooks'
 import { call, type Run, type RunEvent, type TaskResult } from '../api'
 import { Line } from '../chart'
-import { Badge, Bar, Code, Confirm, Moment, Page, Problem, rowsOf, Section, Table, useAction } from '../components'
+import { Badge, Bar, Code, Confirm, Moment, Page, Problem, Section, Table, useAction } from '../components'
 import { between, follow } from '../follow'
 import { bytes, clock, number, period, t, time } from '../i18n'
 import type { Context } from '../main'
+import { ended, total } from '../runs'
 import { Foreseen } from './foreseen'
 
 const page = 500, lines = 2000, samples = 600
@@ -52,8 +53,6 @@ class Model {
   }
 }
 
-const over = (run: Run) => run.endTime !== undefined && run.endTime !== null
-
 /** A run as its events tell it, and what is wrong with the connection. */
 function useRun(id: string) {
   const model = useRef<Model | undefined>(undefined)
@@ -61,19 +60,19 @@ function useRun(id: string) {
   const [trouble, tell] = useState('')
   const [, redraw] = useReducer((n: number) => n + 1, 0)
   useEffect(() => {
-    const ended = new AbortController()
+    const left = new AbortController()
     let frame = 0
     const draw = () => { frame ||= requestAnimationFrame(() => { frame = 0; redraw(0) }) }
     const open = async () => {
-      const { run } = await call<{ run: Run }>('GET', `/v1/runs/${encodeURIComponent(id)}`, undefined, ended.signal)
+      const { run } = await call<{ run: Run }>('GET', `/v1/runs/${encodeURIComponent(id)}`, undefined, left.signal)
       const m = new Model(run)
       const last = Number(run.lastSequence)
       m.first = Math.max(0, last - page)
-      for (const event of await between(run.id!, m.first, last, ended.signal)) m.take(event, true)
+      for (const event of await between(run.id!, m.first, last, left.signal)) m.take(event, true)
       m.last = last
       model.current = m
       draw()
-      if (over(run)) return
+      if (ended(run)) return
       follow(run.id!, last, {
         event: event => {
           m.take(event)
@@ -82,10 +81,10 @@ function useRun(id: string) {
         },
         rewind: after => { m.log = m.log.filter(e => e.sequence <= after); m.last = after; draw() },
         trouble: tell,
-      }, ended.signal)
+      }, left.signal)
     }
-    open().catch(error => { if (!ended.signal.aborted) fail(error) })
-    return () => { ended.abort(); cancelAnimationFrame(frame) }
+    open().catch(error => { if (!left.signal.aborted) fail(error) })
+    return () => { left.abort(); cancelAnimationFrame(frame) }
   }, [id])
   const earlier = async () => {
     const m = model.current!
@@ -174,7 +173,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
   const { busy, problem: refused, act } = useAction()
   if (!model) return <Page title={t('run.title')}>{problem === undefined ? <p class="quiet" aria-busy="true">{t('loading')}</p> : <Problem of={problem} />}</Page>
   const { run } = model
-  const active = !over(run)
+  const active = !ended(run)
   return (
     <Page title={`${run.dryRun ? t('run.dry') : t('run.title')} · ${run.createTime ? time(run.createTime) : ''}`}
       actions={active && context.may('OPERATOR') && <button type="button" onClick={() => ask(true)}>{t('run.cancel')}</button>}>
@@ -183,7 +182,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
       {trouble && <div class="notice" role="status"><p>{t('run.trouble')} <span lang="en">{trouble}</span></p></div>}
       <Problem of={problem} />
       <p role="status"><Badge state={run.state} /> {active ? t('run.since') : t('run.ended')} <Moment at={active ? run.startTime ?? run.createTime : run.endTime} ago={active} /> · <span lang="en">{run.requestedBy}</span>
-        {run.plan && <> · <a href={`#/runs/${run.plan}`}>{t('run.ofplan')}</a></>} {!run.dryRun && <> · {number((run.results ?? []).reduce((n, r) => n + rowsOf(r), 0))} {t('rows')}</>}</p>
+        {run.plan && <> · <a href={`#/runs/${run.plan}`}>{t('run.ofplan')}</a></>} {!run.dryRun && <> · {number(total(run))} {t('rows')}</>}</p>
       {run.error && <div class="problem"><p lang="en">{run.error}</p></div>}
       {run.dryRun && !active && <Foreseen run={run} context={context} />}
       {!run.dryRun && model.rates.some(rate => rate > 0) && <Section title={t('run.rate')}><Line label={t('run.rate')} values={model.rates} show={n => number(n)} /></Section>}

@@ -4,6 +4,7 @@ import { call, type Schedule } from '../api'
 import { Field, Moment, Page, Problem, Section, Show, useAction, useLoad } from '../components'
 import { t, weekday } from '../i18n'
 import type { Context } from '../main'
+import { secondsOf } from '../runs'
 
 export function SchedulePage({ context }: { context: Context }) {
   const loaded = useLoad(signal => call<{ schedule: Schedule }>('GET', '/v1/schedule', undefined, signal), [])
@@ -27,8 +28,6 @@ export function SchedulePage({ context }: { context: Context }) {
     </Page>
   )
 }
-
-const secondsOf = (duration?: string | null) => Number((duration ?? '0s').replace('s', ''))
 
 function Form({ schedule, context, reload }: { schedule: Schedule; context: Context; reload: () => void }) {
   const hours = secondsOf(schedule.maxDuration) / 3600
