@@ -11,7 +11,6 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks"
 )
 
 // DefaultPageSize is the size of a page if a request gives none, the others are the greatest, by what is listed.
@@ -176,9 +175,13 @@ func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest)
 }
 
 // ListTasks implements cleanupv1.CleanupServiceServer.
-func (s *Service) ListTasks(context.Context, *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
+func (s *Service) ListTasks(ctx context.Context, _ *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
+	p, err := s.runs.Pipeline(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := &cleanupv1.ListTasksResponse{}
-	for _, t := range tasks.Pipeline {
+	for _, t := range p.Tasks {
 		out.Tasks = append(out.Tasks, &cleanupv1.Task{Name: t.Name, Title: t.Title, Description: t.Description, Options: t.OptionNames(), Needs: t.Requires})
 	}
 	return out, nil

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -70,9 +69,9 @@ const (
 
 const oldest = " ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED"
 
-// claimable is the condition of the first of these; $1 are the runs that this replica is working on, $2 the tasks that it knows.
+// claimable is the condition of the first of these; $1 are the runs that this replica is working on, $2 patterns of the tasks that it knows.
 const claimable = `(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp()) AND id <> ALL ($1::text[]::uuid[])
-	AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = run.id AND t.chosen AND t.name <> ALL ($2::text[]))`
+	AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = run.id AND t.chosen AND t.name NOT LIKE ALL ($2::text[]))`
 
 // newEpoch begins an epoch of a run, in an UPDATE of it. No two have the same number, not even those of two histories of the
 // database, as after a failover to a standby that lagged, or a restore: what only one of them has was written by a worker of that one.
@@ -89,7 +88,7 @@ func (m *Manager) take(ctx context.Context) (*claim, error) {
 	atWork := slices.AppendSeq([]string{}, maps.Keys(m.atWork))
 	m.mu.Unlock()
 	var waits bool
-	if err := m.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE "+claimable+")", atWork, tasks.Names()).Scan(&waits); err != nil || !waits {
+	if err := m.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE "+claimable+")", atWork, m.known()).Scan(&waits); err != nil || !waits {
 		return nil, err
 	}
 	if err := m.writable(ctx); err != nil { // or the claim would stand, and nothing follow
@@ -101,7 +100,7 @@ func (m *Manager) take(ctx context.Context) (*claim, error) {
 	} else if !ours {
 		which = waitingDry
 	}
-	return m.claim(ctx, which, "", "", atWork, tasks.Names())
+	return m.claim(ctx, which, "", "", atWork, m.known())
 }
 
 // claim makes a run this replica's, and says so in the run's log; nil when there is none. reason is why the run is resumed;

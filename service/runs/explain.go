@@ -2,32 +2,33 @@ package runs
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // ExplainTask tells what a task would do here and now. It fails with ErrNoTask.
 func (m *Manager) ExplainTask(ctx context.Context, name string) (e execute.Explanation, err error) {
-	i := slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == name })
-	if i < 0 {
-		return e, ErrNoTask
-	}
 	config, err := m.asked(ctx)
 	if err != nil {
 		return e, err
 	}
-	return execute.Explain(ctx, config, tasks.Pipeline[i])
+	t, ok := Pipeline{Tasks: config.Pipeline}.find(name)
+	if !ok {
+		return e, ErrNoTask
+	}
+	return execute.Explain(ctx, config, t)
 }
 
 // asked is what a question is answered by.
 func (m *Manager) asked(ctx context.Context) (config execute.Config, err error) {
-	config = m.config()
+	p, err := m.Pipeline(ctx)
+	if err != nil {
+		return config, err
+	}
+	config = m.config(p)
 	config.Pool, config.Log = m.calls, m.log
 	config.Holds, _, err = readHolds(ctx, m.calls, time.Now())
 	return config, err

@@ -98,7 +98,7 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 	if err := appendEvents(ctx, tx, id, epoch, events...); err != nil || pending == nil {
 		return run, err
 	}
-	return run, startPending(ctx, tx, pending)
+	return run, m.startPending(ctx, tx, pending)
 }
 
 // ended records the outcome of a run that this replica ended, once its last transaction is committed.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -146,7 +147,7 @@ func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 	}
 	h.NotCovered = []string{}
 	if h.Kind == HoldRecipients {
-		if h.NotCovered, err = execute.NotOfRecipients(ctx, m.config()); err != nil {
+		if h.NotCovered, err = execute.NotOfRecipients(ctx, m.config(Pipeline{Tasks: tasks.Pipeline})); err != nil {
 			return nil, err
 		}
 	}

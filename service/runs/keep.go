@@ -34,14 +34,14 @@ func (m *Manager) keep(ctx context.Context) error {
 	case elsewhere:
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return m.skipPassed(ctx, tx) })
 	case due:
-		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return fire(ctx, tx) })
+		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error { return m.fire(ctx, tx) })
 	case left:
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 			s, err := m.lockPending(ctx, tx)
 			if err != nil || s == nil {
 				return err
 			}
-			return startPending(ctx, tx, s)
+			return m.startPending(ctx, tx, s)
 		})
 	}
 	return nil
@@ -86,7 +86,7 @@ func lockSchedule(ctx context.Context, tx pgx.Tx, condition string) (s *Schedule
 
 // fire starts one run, however many times have passed, and sets the next time. While a run is active the new one becomes
 // pending.
-func fire(ctx context.Context, tx pgx.Tx) error {
+func (m *Manager) fire(ctx context.Context, tx pgx.Tx) error {
 	s, now, err := lockSchedule(ctx, tx, "enabled AND next_run_time <= clock_timestamp()")
 	if err != nil || s == nil {
 		return err
@@ -98,16 +98,20 @@ func fire(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline, next); err != nil {
 		return err
 	}
-	return startPending(ctx, tx, s)
+	return m.startPending(ctx, tx, s)
 }
 
 // startPending starts the scheduled run; while another run is active, it stays pending.
-func startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
+func (m *Manager) startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
 	req := Request{ContinueOnError: s.ContinueOnError, MaxDuration: s.MaxDuration, RequestedBy: scheduler, Plan: s.NextPlan}
 	if plan, err := get(ctx, tx, s.NextPlan); err == nil { // one that is forgotten by now does not hold, either
 		req.Tasks = plan.chosen()
 	}
-	run, err := insertRun(ctx, tx, req)
+	p, err := m.pipeline(ctx, tx)
+	if err != nil {
+		return err
+	}
+	run, err := insertRun(ctx, tx, p, req)
 	if err != nil || run == nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -53,6 +54,8 @@ type Config struct {
 	MidSourcing execute.MidSourcing
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
+	// Outside is where tasks on another database come from; nil: there are none.
+	Outside *outside.Source
 	// Include are further tables that tasks take in, as in execute.Config.
 	Include map[string][]string
 }
@@ -79,6 +82,7 @@ type Manager struct {
 	midSourcing       execute.MidSourcing
 	relatedListTables []string
 	include           map[string][]string
+	outside           *outside.Source
 
 	mu     sync.Mutex
 	tails  map[string]*tail
@@ -89,7 +93,7 @@ type Manager struct {
 func New(c Config) *Manager {
 	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, version: c.Version, instance: c.Instance, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), planMaxAge: cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge), settings: c.Settings, wake: make(chan struct{}, 1),
-		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
+		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, outside: c.Outside, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
 	m.shortTimeout = min(shortTimeout, m.lease/2) // of a claim that was waited for in vain, some of the lease is left
 	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m.metrics = newMetrics(m.measured)

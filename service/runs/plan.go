@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -18,7 +17,7 @@ const DefaultPlanMaxAge = 24 * time.Hour
 
 // planned is a request with the tasks of its plan. It fails with ErrNotFound, an InvalidError if the plan is no dry run that succeeded, or a
 // RefusedError if it does not hold any longer.
-func (m *Manager) planned(ctx context.Context, tx pgx.Tx, req Request) (Request, error) {
+func (m *Manager) planned(ctx context.Context, tx pgx.Tx, p Pipeline, req Request) (Request, error) {
 	run, err := planOf(ctx, tx, req.Plan, "plan")
 	if err != nil {
 		return req, err
@@ -30,11 +29,16 @@ func (m *Manager) planned(ctx context.Context, tx pgx.Tx, req Request) (Request,
 	if err != nil {
 		return req, err
 	}
-	config := m.config()
+	config := m.config(p)
 	if config.Holds, _, err = readHolds(ctx, tx, *run.ReferenceTime); err != nil {
 		return req, err
 	}
 	req.Plan, req.Tasks = run.ID, run.chosen()
+	for _, name := range req.Tasks {
+		if p.Outside[name].Disabled {
+			return req, InvalidError{{"plan", fmt.Sprintf("has the task %s, which is disabled", name)}}
+		}
+	}
 	return req, execute.Confirm(ctx, config, found[req.Tasks[0]]) // all have one basis
 }
 
@@ -100,6 +104,6 @@ func loadPlan(ctx context.Context, db campaign.Querier, id string) (map[string]e
 }
 
 // config is what is configured for any run.
-func (m *Manager) config() execute.Config {
-	return execute.Config{Pool: m.pool, Pipeline: tasks.Pipeline, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include}
+func (m *Manager) config(p Pipeline) execute.Config {
+	return execute.Config{Pool: m.pool, Pipeline: p.Tasks, Outside: p.Outside, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
@@ -163,17 +162,6 @@ func (r Request) besidePlan() (wrong InvalidError) {
 	return wrong
 }
 
-// chosen are the names of the tasks to run.
-func (r Request) chosen() []string {
-	var names []string
-	for _, t := range tasks.Pipeline {
-		if (len(r.Tasks) == 0 || slices.Contains(r.Tasks, t.Name)) && !slices.Contains(r.SkipTasks, t.Name) {
-			names = append(names, t.Name)
-		}
-	}
-	return names
-}
-
 // longest is the greatest time limit of a run: 100 years of 365 days.
 const longest = 36_500 * 24 * time.Hour
 
@@ -208,13 +196,13 @@ func (e InvalidError) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// Validate returns an InvalidError, or nil.
-func (r Request) Validate() error {
+// validate returns an InvalidError, or nil.
+func (p Pipeline) validate(r Request) error {
 	wrong := append(r.besidePlan(), r.wrongAccepted()...)
 	if r.WhatIf != nil && !r.DryRun {
 		wrong = append(wrong, Violation{"what_if", "is for dry runs"})
 	}
-	valid := tasks.Names()
+	valid := p.names()
 	for _, list := range []struct {
 		field string
 		names []string
@@ -227,13 +215,15 @@ func (r Request) Validate() error {
 			if !slices.Contains(valid, name) {
 				wrong = append(wrong, Violation{fmt.Sprintf("%s[%d]", list.field, i),
 					fmt.Sprintf("unknown task %.64q; the tasks are %s", name, strings.Join(valid, ", "))})
+			} else if p.Outside[name].Disabled && !r.DryRun && list.field == "tasks" {
+				wrong = append(wrong, Violation{fmt.Sprintf("%s[%d]", list.field, i), fmt.Sprintf("the task %s is disabled: a dry run foresees what it would do", name)})
 			}
 		}
 	}
 	if problem := outOfRange(r.MaxDuration); problem != "" {
 		wrong = append(wrong, Violation{"max_duration", problem})
 	}
-	if wrong == nil && len(r.chosen()) == 0 {
+	if wrong == nil && len(p.chosen(r)) == 0 {
 		wrong = append(wrong, Violation{"skip_tasks", "leaves no task to run"})
 	}
 	if wrong == nil {

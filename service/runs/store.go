@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -97,7 +96,7 @@ type Filter struct {
 }
 
 // where is the filter as conditions, whose parameters it appends.
-func (f *Filter) where(args *[]any) (conditions []string, err error) {
+func (f *Filter) where(args *[]any) (conditions []string) {
 	only := func(condition string, value any) {
 		*args = append(*args, value)
 		conditions = append(conditions, fmt.Sprintf(condition, len(*args)))
@@ -106,9 +105,6 @@ func (f *Filter) where(args *[]any) (conditions []string, err error) {
 		only("state = $%d", f.State)
 	}
 	if f.Task != "" {
-		if !slices.Contains(tasks.Names(), f.Task) {
-			return nil, InvalidError{{Field: "task", Problem: fmt.Sprintf("there is no task %q", f.Task)}}
-		}
 		only("EXISTS (SELECT FROM cleanupd.task WHERE run_id = r.id AND name = $%d AND chosen)", f.Task)
 	}
 	if f.DryRun != nil {
@@ -120,17 +116,17 @@ func (f *Filter) where(args *[]any) (conditions []string, err error) {
 	if f.Before != nil {
 		only("create_time < $%d", *f.Before)
 	}
-	return conditions, nil
+	return conditions
 }
 
 // List reads a page of runs, newest first, and the token of the next page; empty when there is none. It fails with
 // ErrPageToken, or InvalidError.
 func (m *Manager) List(ctx context.Context, v View, f Filter, size int, token string) ([]*Run, string, error) {
-	args := []any{size + 1}
-	conditions, err := f.where(&args)
-	if err != nil {
-		return nil, "", err
+	if f.Task != "" && !m.mayKnow(f.Task) {
+		return nil, "", InvalidError{{Field: "task", Problem: fmt.Sprintf("there is no task %q", f.Task)}}
 	}
+	args := []any{size + 1}
+	conditions := f.where(&args)
 	if token != "" {
 		created, id, err := parseToken(token)
 		if err != nil {
@@ -174,7 +170,11 @@ func parseToken(token string) (created time.Time, id string, err error) {
 
 // Start stores a run, for any replica to claim. It fails with InvalidError, ActiveError or ErrTooManyDryRuns.
 func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
-	if err := req.Validate(); err != nil {
+	p, err := m.Pipeline(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.validate(req); err != nil {
 		return nil, err
 	}
 	for {
@@ -186,11 +186,11 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 				}
 			}
 			if req.Plan != "" {
-				if req, err = m.planned(ctx, tx, req); err != nil {
+				if req, err = m.planned(ctx, tx, p, req); err != nil {
 					return err
 				}
 			}
-			if run, err = insertRun(ctx, tx, req); err != nil || run == nil {
+			if run, err = insertRun(ctx, tx, p, req); err != nil || run == nil {
 				return err
 			}
 			return audit.Note(ctx, tx, audit.Details{"run_id": run.ID, "tasks": req.Tasks, "skip_tasks": req.SkipTasks, "dry_run": req.DryRun,
@@ -225,7 +225,7 @@ func slots(dryRun bool) []int16 {
 }
 
 // insertRun stores a run in a free slot, for any replica to claim; nil when no slot is free.
-func insertRun(ctx context.Context, tx pgx.Tx, req Request) (*Run, error) {
+func insertRun(ctx context.Context, tx pgx.Tx, p Pipeline, req Request) (*Run, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func insertRun(ctx context.Context, tx pgx.Tx, req Request) (*Run, error) {
 		if tag.RowsAffected() == 0 {
 			continue
 		}
-		if err := insertTasks(ctx, tx, id.String(), req); err != nil {
+		if err := insertTasks(ctx, tx, id.String(), p, req); err != nil {
 			return nil, fmt.Errorf("store the run: %w", err)
 		}
 		return get(ctx, tx, id.String())
@@ -282,15 +282,15 @@ func microseconds(d time.Duration) *int64 {
 }
 
 // insertTasks stores one row per task of the pipeline and notifies the replicas that a run waits.
-func insertTasks(ctx context.Context, tx pgx.Tx, id string, req Request) error {
-	chosen := req.chosen()
+func insertTasks(ctx context.Context, tx pgx.Tx, id string, p Pipeline, req Request) error {
+	chosen := p.chosen(req)
 	var names, states []string
-	for _, t := range tasks.Pipeline {
+	for _, name := range p.names() {
 		state := execute.Skipped
-		if slices.Contains(chosen, t.Name) {
+		if slices.Contains(chosen, name) {
 			state = execute.Pending
 		}
-		names, states = append(names, t.Name), append(states, string(state))
+		names, states = append(names, name), append(states, string(state))
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
 		SELECT $1::text::uuid, position, name, state = $4, state FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS t (name, state, position)`,

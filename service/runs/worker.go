@@ -17,7 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -177,13 +176,9 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 	if c.failed && !c.continueOnError { // only the end of the run is left
 		return nil
 	}
-	var chosen []plan.Task
-	for _, name := range c.chosen {
-		i := slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == name })
-		if i < 0 {
-			return fmt.Errorf("this version does not know the task %s", name)
-		}
-		chosen = append(chosen, tasks.Pipeline[i])
+	chosen, pipeline, err := m.of(ctx, c.chosen)
+	if err != nil {
+		return err
 	}
 	todo := slices.DeleteFunc(slices.Clone(chosen), func(t plan.Task) bool { return !slices.Contains(c.todo, t.Name) })
 	if c.resumed {
@@ -191,8 +186,8 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 			return fmt.Errorf("%w: %w", execute.ErrLost, err)
 		}
 	}
-	config := m.config()
-	config.Lock, config.Now, config.DryRun, config.ContinueOnError, config.Log = c.lock(), c.referenceTime, c.dryRun, c.continueOnError, m.log.With("run_id", c.id)
+	config := m.config(pipeline)
+	config.ID, config.Lock, config.Now, config.DryRun, config.ContinueOnError, config.Log = c.id, c.lock(), c.referenceTime, c.dryRun, c.continueOnError, m.log.With("run_id", c.id)
 	config.Chosen, config.Todo, config.Cursor, config.Succeeded, config.Failed = chosen, todo, c.cursor, c.succeeded, c.unmet
 	config.WhatIf = c.whatIf
 	if c.plan != "" {
@@ -203,7 +198,6 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 				return err
 			}
 		}
-		var err error
 		if config.Plan, err = loadPlan(ctx, m.pool, c.plan); err != nil {
 			return fmt.Errorf("%w: %w", execute.ErrLost, err)
 		}

@@ -50,6 +50,11 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return e, err
 	}
+	e.Now = c.Now
+	if o, ok := c.Outside[what.Name]; ok {
+		err = explainOutside(ctx, o, &e)
+		return e, err
+	}
 	d := &database{Config: c, engine: purge.New(purge.Engine{Pool: c.Pool, Settings: c.Settings})}
 	if d.given, err = survey(ctx, c); err != nil {
 		return e, err
@@ -64,7 +69,6 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 		return e, err
 	}
 	t := d.other(compiled)
-	e.Now = c.Now
 	for _, n := range t.plan.Notes {
 		e.Skips = append(e.Skips, n.Text)
 	}

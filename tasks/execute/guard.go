@@ -42,7 +42,7 @@ func (t *task) guard(ctx context.Context, jobs []plan.Job, ids []int64) error {
 
 // stands reports whether a latch is of what the task would do now.
 func (t *task) stands(l Latch) bool {
-	return maps.Equal(l.Options, t.optionsOf(t.plan.Task.OptionNames()))
+	return maps.Equal(l.Options, t.optionsOf(t.plan.Task))
 }
 
 // latched are the guards that trip without being judged.
@@ -100,13 +100,18 @@ func (g *guarded) tables() (tables []*campaign.Table) {
 func (g *guarded) moved() map[string]time.Time {
 	earlier := map[string]time.Time{}
 	for name, at := range g.plan.Task.Cutoffs(g.given) {
-		was, known := g.history.Cutoffs[name]
-		passed := g.Now.Sub(was.ReferenceTime) + min(0, g.clockOffset-was.ClockOffset)
-		if known && at.Sub(was.At) > passed+cutoffSlack {
-			earlier[name] = was.At
+		if was, moved := g.movedFast(name, at); moved {
+			earlier[name] = was
 		}
 	}
 	return earlier
+}
+
+// movedFast reports whether a cutoff has moved by more than the time that passed, and what it was.
+func (t *task) movedFast(name string, at time.Time) (was time.Time, moved bool) {
+	before, known := t.history.Cutoffs[name]
+	passed := t.Now.Sub(before.ReferenceTime) + min(0, t.clockOffset-before.ClockOffset)
+	return before.At, known && at.Sub(before.At) > passed+cutoffSlack
 }
 
 // takes reports whether a job takes rows of a table.
@@ -176,7 +181,7 @@ func (g *guarded) share(ctx context.Context, table *campaign.Table, jobs []plan.
 }
 
 // isShown reports whether a dry run shows a guard even if its number is no longer too great: it trips at every run.
-func (g *guarded) isShown(of Guard, table string) bool { return g.DryRun && g.isLatched(of, table) }
+func (t *task) isShown(of Guard, table string) bool { return t.DryRun && t.isLatched(of, table) }
 
 // bound has the account see to it that the estimate was right.
 func (g *guarded) bound(t Trip) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // Guard is the name of a guard.
@@ -175,9 +177,12 @@ func tripped(trips []Trip) error {
 	}
 }
 
-// optionsOf are the options that a task reads, as they are in force.
-func (d *database) optionsOf(names []string) map[string]string {
-	options := d.given.Options.InForce()
+// optionsOf are the options that a task reads, as they are in force. What one on another database goes by is like an option of its name.
+func (d *database) optionsOf(t plan.Task) map[string]string {
+	options, names := d.given.Options.InForce(), t.OptionNames()
 	maps.DeleteFunc(options, func(name, _ string) bool { return !slices.Contains(names, name) })
+	if o, ok := d.Outside[t.Name]; ok {
+		options[t.Name] = o.Basis
+	}
 	return options
 }

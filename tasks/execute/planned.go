@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -32,6 +33,8 @@ type Basis struct {
 	Mappings map[string][]string
 	// MidSourcing, Related and Include are what the operator has configured.
 	MidSourcing, Related, Include []string
+	// Outside is what tasks on other databases go by, by their names.
+	Outside map[string]string `json:",omitempty"`
 	// Holds are the holds in force.
 	Holds []string `json:",omitempty"`
 }
@@ -41,6 +44,12 @@ func (d *database) basis() Basis {
 	b := Basis{Version: "unknown", Options: d.given.Options.InForce(), Mappings: d.given.Catalog.Mappings(), Holds: d.given.Holds.Names, Related: slices.Sorted(slices.Values(d.RelatedListTables))}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
+	}
+	for name, o := range d.Outside {
+		if b.Outside == nil {
+			b.Outside = map[string]string{}
+		}
+		b.Outside[name] = o.Basis
 	}
 	b.MidSourcing = slices.Sorted(maps.Keys(d.MidSourcing.Databases))
 	for _, name := range slices.Sorted(slices.Values(d.MidSourcing.Keep)) {
@@ -65,12 +74,10 @@ func (b Basis) changed(now Basis) (what []string) {
 	for _, name := range slices.Sorted(maps.Keys(now.Options)) {
 		differs("option "+name, b.Options[name], now.Options[name])
 	}
-	columns := maps.Clone(b.Mappings)
-	if columns == nil {
-		columns = map[string][]string{}
+	for _, name := range either(b.Outside, now.Outside) {
+		differs("the task "+name, cmp.Or(b.Outside[name], "none"), cmp.Or(now.Outside[name], "none"))
 	}
-	maps.Copy(columns, now.Mappings)
-	for _, column := range slices.Sorted(maps.Keys(columns)) {
+	for _, column := range either(b.Mappings, now.Mappings) {
 		differs("NmsDeliveryMapping."+column, named(b.Mappings[column]), named(now.Mappings[column]))
 	}
 	differs("the holds", named(b.Holds), named(now.Holds))
@@ -78,6 +85,13 @@ func (b Basis) changed(now Basis) (what []string) {
 	differs("--related-list-table", named(b.Related), named(now.Related))
 	differs("--include", named(b.Include), named(now.Include))
 	return what
+}
+
+// either are the keys of two maps, in order.
+func either[V any](a, b map[string]V) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 func named(list []string) string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -28,6 +29,8 @@ var ErrLost = errors.New("the run was lost")
 
 // Config configures a run.
 type Config struct {
+	// ID is the run's.
+	ID   string
 	Pool *pgxpool.Pool
 	// Now is the run's only clock.
 	Now time.Time
@@ -41,6 +44,8 @@ type Config struct {
 	Todo []plan.Task
 	// Pipeline are all tasks that there are, by whose rules rows belong to others.
 	Pipeline []plan.Task
+	// Outside are those of them on other databases, by their names.
+	Outside map[string]outside.Task
 	// Holds is what stays, for Confirm; a run asks its journal.
 	Holds plan.Holds
 	// Chosen are all tasks of the run, those that are done too; nil: Todo.
@@ -199,9 +204,12 @@ func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) 
 			o.Reason, o.Metadata, o.Trips = refused.Reason, refused.Metadata, refused.Trips
 		}
 	}
-	o.Options, o.Cutoffs = d.optionsOf(t.OptionNames()), map[string]Cutoff{}
+	o.Options, o.Cutoffs = d.optionsOf(t), map[string]Cutoff{}
 	for name, at := range t.Cutoffs(d.given) {
 		o.Cutoffs[name] = Cutoff{at, d.Now, d.clockOffset}
+	}
+	if w.due != nil {
+		o.Cutoffs[t.Name] = Cutoff{w.due.Cutoff, d.Now, d.clockOffset}
 	}
 	d.keepers[t.Name] = w.kept
 	o.Left, o.Detail = w.left, inWords(w.left)

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -37,6 +38,8 @@ type task struct {
 	lookups map[plan.Lookup]any
 	// history is what guards compare with; nil: nothing is judged.
 	history *History
+	// due is what a task on another database found; nil: it is none, or did not get so far.
+	due *outside.Due
 	// excepted are the parents for which rows stay; nil: not asked for yet.
 	excepted map[string][]int64
 }
@@ -68,6 +71,9 @@ func (t *task) run(ctx context.Context, what plan.Task) (State, error) {
 	t.tell(ctx)
 	if err := rightsError(t.plan.Rights); err != nil {
 		return Failed, err
+	}
+	if o, ok := t.Outside[what.Name]; ok {
+		return t.outside(ctx, o)
 	}
 	t.lookups, t.excepted, t.remote = map[plan.Lookup]any{}, map[string][]int64{}, nil
 	ids, err := t.loadParents(ctx, t.plan.Parents)
