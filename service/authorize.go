@@ -54,6 +54,10 @@ var rules = map[string]rule{
 	cleanupv1.UserDataService_GetReceipt_FullMethodName:     {role: access.Admin},
 	cleanupv1.UserDataService_ListReceipts_FullMethodName:   {role: access.Admin},
 
+	cleanupv1.UserDataService_ListFormsPurges_FullMethodName:  {role: access.Admin},
+	cleanupv1.UserDataService_SetFormsPurge_FullMethodName:    {role: access.Admin, audited: true},
+	cleanupv1.UserDataService_DeleteFormsPurge_FullMethodName: {role: access.Admin, audited: true},
+
 	healthv1.Health_Check_FullMethodName: {},
 	healthv1.Health_List_FullMethodName:  {},
 	healthv1.Health_Watch_FullMethodName: {},

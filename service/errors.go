@@ -46,6 +46,7 @@ func toStatus(ctx context.Context, err error) error {
 		invalid runs.InvalidError
 		active  *runs.ActiveError
 		lost    *runs.ReplacedError
+		purge   userdata.WrongError
 
 		refused *execute.RefusedError
 
@@ -74,7 +75,12 @@ func toStatus(ctx context.Context, err error) error {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, runs.ErrNotFound), errors.Is(err, runs.ErrNoHold), errors.Is(err, runs.ErrNoTask):
 		return status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, userdata.ErrNoVariable), errors.Is(err, userdata.ErrNoReceipt):
+	case errors.As(err, &purge):
+		for _, p := range purge {
+			invalid = append(invalid, runs.Violation{Field: "purge." + p.Field, Problem: p.Problem})
+		}
+		return toStatus(ctx, invalid)
+	case errors.Is(err, userdata.ErrNoVariable), errors.Is(err, userdata.ErrNoReceipt), errors.Is(err, userdata.ErrNoPurge):
 		return status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, userdata.ErrNotPrincipal):
 		return toStatus(ctx, runs.InvalidError{{Field: "principal_ids", Problem: err.Error()}})
@@ -86,7 +92,7 @@ func toStatus(ctx context.Context, err error) error {
 		return toStatus(ctx, runs.InvalidError{{Field: "page_token", Problem: err.Error()}})
 	case errors.Is(err, execute.ErrKey):
 		return toStatus(ctx, runs.InvalidError{{Field: "key", Problem: err.Error()}})
-	case errors.Is(err, errStaleEtag):
+	case errors.Is(err, errStaleEtag), errors.Is(err, userdata.ErrStalePurge):
 		return status.Error(codes.Aborted, err.Error())
 	case errors.Is(err, campaign.ErrNotCampaign), errors.Is(err, campaign.ErrNoOptionTable):
 		return status.Error(codes.FailedPrecondition, err.Error())

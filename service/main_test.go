@@ -65,12 +65,17 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, c
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(runs.Migrate(t.Context(), admin), admin.Close(t.Context())); err != nil {
+	if err := errors.Join(runs.Migrate(t.Context(), admin), userdata.Migrate(t.Context(), admin), admin.Close(t.Context())); err != nil {
 		t.Fatal(err)
+	}
+	own := runs.Config{Pool: db.Pool, Lease: 2 * time.Second, Replica: "test"}
+	if forms != nil && forms.Forms != nil {
+		forms.Record, own.Outside = db.Pool, forms.Tasks()
 	}
 	log := slog.New(slog.DiscardHandler)
 	config.HTTPLoopback, config.Log = true, cmp.Or(config.Log, log)
-	manager := runs.New(runs.Config{Pool: db.Pool, Lease: 2 * time.Second, Replica: "test", Log: log})
+	own.Log = log
+	manager := runs.New(own)
 	ctx, cancel := context.WithCancel(context.Background())
 	srv, err := service.NewServer(service.New(ctx, db.Pool, manager), service.NewUserData(ctx, forms), config)
 	if err != nil {

@@ -311,7 +311,7 @@ func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
 
 func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
 	out := &cleanupv1.Receipt{
-		Id: r.ID, RequestedBy: r.RequestedBy, CreateTime: timestamppb.New(r.CreateTime), EndTime: moment(r.EndTime), Succeeded: r.Succeeded, DryRun: r.DryRun, Sweep: r.Sweep,
+		Id: r.ID, RequestedBy: r.RequestedBy, CreateTime: timestamppb.New(r.CreateTime), EndTime: moment(r.EndTime), Succeeded: r.Succeeded, DryRun: r.DryRun, Sweep: r.Sweep, Purge: r.Purge, RunId: r.RunID,
 		UserIdHash: r.UserIDHash, Salt: r.Salt, ProcessInstanceIds: idTexts(r.Instances), TaskIds: idTexts(r.Tasks),
 		Rows: rowsMessage(r.Rows), Files: r.Files, Problems: r.Problems,
 	}

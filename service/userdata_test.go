@@ -32,10 +32,10 @@ func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtes
 	defer conn.Release()
 	db := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
 	t.Cleanup(db.Close)
-	if err := errors.Join(formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""), userdata.Migrate(t.Context(), conn.Conn()), db.Migrate(t.Context())); err != nil {
+	if err := errors.Join(formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""), db.Migrate(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := serveForms(t, pgtest.Campaign(t), true, userdata.New(userdata.Config{Record: forms.Pool, Forms: db, InDatabase: true}))
+	s := serveForms(t, pgtest.Campaign(t), false, userdata.New(userdata.Config{Forms: db, InDatabase: true}))
 	return s, cleanupv1.NewUserDataServiceClient(s.conn), forms
 }
 
@@ -82,7 +82,7 @@ func TestReadinessOfForms(t *testing.T) {
 
 func TestUserData(t *testing.T) {
 	t.Parallel()
-	s, client, forms := formsServer(t)
+	s, client, _ := formsServer(t)
 	variables := []*cleanupv1.WorkflowVariable{{Application: "Loans", Workflow: "folder/sub/review"}, {Application: "Loans", Workflow: "apply", Variable: "photo"}}
 	find := &cleanupv1.FindUserDataRequest{UserId: "ann", Variables: variables}
 	found, err := client.FindUserData(t.Context(), find)
@@ -91,7 +91,7 @@ func TestUserData(t *testing.T) {
 	}
 	erase := &cleanupv1.EraseUserDataRequest{UserId: "ann", Variables: variables, DryRun: true}
 	foretold, err := eraseAll(t, client, erase)
-	if err != nil || !foretold[len(foretold)-1].GetReceipt().GetDryRun() || forms.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
+	if err != nil || !foretold[len(foretold)-1].GetReceipt().GetDryRun() || s.db.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
 		t.Fatalf("%v, %v", foretold, err)
 	}
 	erase.DryRun = false
@@ -189,7 +189,7 @@ func TestUserDataErrors(t *testing.T) {
 			t.Errorf("%s: %+v", c.body, got)
 		}
 	}
-	if forms.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
+	if s.db.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
 		t.Error("an erasure was stored that was refused")
 	}
 	if _, err := client.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{}); status.Code(err) != codes.InvalidArgument {
@@ -275,7 +275,7 @@ func TestSweepDocuments(t *testing.T) {
 	wantCode(t, err, codes.FailedPrecondition)
 	db := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
 	t.Cleanup(db.Close)
-	blind := serveForms(t, pgtest.Campaign(t), true, userdata.New(userdata.Config{Record: forms.Pool, Forms: db}))
+	blind := serveForms(t, pgtest.Campaign(t), true, userdata.New(userdata.Config{Forms: db}))
 	_, err = sweepAll(t, cleanupv1.NewUserDataServiceClient(blind.conn), false)
 	wantCode(t, err, codes.FailedPrecondition)
 }

@@ -33,6 +33,11 @@ type dialect interface {
 	// searched.
 	holds(c column) (condition, value string, ok bool)
 
+	// before is the condition that a column of dates of r is before @cutoff, in seconds since 1970, and not before then: such a date is none.
+	// seconds is its value as such.
+	before(c column) string
+	seconds(c column) string
+
 	// lacking are the tables of some that do not exist.
 	lacking(ctx context.Context, tx *transaction, tables []string) ([]string, error)
 	// columns are those of the tables of a list that exist where tb_process_instance does, in their order.
@@ -64,7 +69,11 @@ type column struct {
 	Type   string
 	Cast   string // the type to compare an id in
 	Number bool   // it holds numbers
+	Date   bool   // it holds dates
 }
+
+// instancesTable is the table of the process instances.
+const instancesTable = "tb_process_instance"
 
 // instanceColumn is the column that says which process instance a row of a workflow's table is of.
 const instanceColumn = "process_instance_id"

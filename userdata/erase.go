@@ -24,8 +24,15 @@ type erasure struct {
 	conn  *pgxpool.Conn // of the record; holds the advisory locks of the replica that works on it, and does the work: it ends when they are lost
 	epoch int64         // of the replica that works on it, in the Forms database
 
-	isSweep bool // of documents, not of items
+	isSweep bool  // of documents, not of items
+	purge   *rule // that the items must still be due by; nil: none
+	// told is called after each transaction about items. If it fails, that is why the others stay. nil: it is never called.
+	told func(ctx context.Context) error
+	stop *stopError
 }
+
+// stopError is why an erasure is to stop.
+type stopError struct{ error }
 
 // atOnce is how many process instances, or orphan tasks, are erased in one transaction: where an index is missing, each transaction
 // reads the whole table.
@@ -58,7 +65,11 @@ func (e *erasure) run(ctx context.Context) error {
 	if e.Manager != nil {
 		erase, together = e.instanceByServer, 1
 	}
-	if err := e.items(ctx, anInstance, together, erase); err != nil {
+	if err := e.items(ctx, anInstance, together, erase); errors.As(err, &e.stop) {
+		if err := e.dismiss(ctx); err != nil {
+			return err
+		}
+	} else if err != nil {
 		return err
 	}
 	if err := e.items(ctx, aTask, atOnce, e.orphans); err != nil {
@@ -79,6 +90,12 @@ func (e *erasure) items(ctx context.Context, kind string, together int, erase fu
 	for chunk := range slices.Chunk(ids, together) {
 		if err := e.orFail(ctx, kind, chunk, erase); err != nil {
 			return err
+		}
+		if e.told == nil {
+			continue
+		}
+		if err := e.told(ctx); err != nil {
+			return &stopError{err}
 		}
 	}
 	return nil
@@ -191,6 +208,10 @@ func attempts(ids []int64) (tries uint, lock string) {
 func (e *erasure) instances(ctx context.Context, ids []int64) error {
 	tries, lock := attempts(ids)
 	return e.change(ctx, tries, func(tx *transaction) (*entry, error) {
+		ids, passed, err := e.stillDue(ctx, tx, ids, lock)
+		if err != nil {
+			return nil, err
+		}
 		there, err := readInstances(ctx, tx, ids, lock)
 		if err != nil {
 			return nil, err
@@ -203,15 +224,38 @@ func (e *erasure) instances(ctx context.Context, ids []int64) error {
 		if err != nil {
 			return nil, err
 		}
-		var events []Event
+		events := notDue(passed)
 		for _, id := range ids {
 			if there[id] != nil && gone.rows[id]["tb_process_instance"] == 0 {
 				return nil, errKept
 			}
 			events = append(events, e.erased(id, there[id], gone.rows[id])...)
 		}
-		return e.done(anInstance, ids, gone, events), nil
+		return e.done(anInstance, slices.Concat(ids, passed), gone, events), nil
 	})
+}
+
+// stillDue are those of some process instances that are due by the purge's rule, and those that no longer are. The statement ends with lock.
+func (e *erasure) stillDue(ctx context.Context, tx *transaction, ids []int64, lock string) (due, passed []int64, err error) {
+	if e.purge == nil {
+		return ids, nil, nil
+	}
+	s, err := e.purge.search(ctx, tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if due, _, err = s.among(ctx, "r.id IN (@ids)", args{"ids": ids}, lock); err != nil {
+		return nil, nil, err
+	}
+	return due, slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(due, id) }), nil
+}
+
+// notDue are the events about process instances that stay since they are not due any longer.
+func notDue(ids []int64) (events []Event) {
+	for _, id := range ids {
+		events = append(events, logged(severity.Info, fmt.Sprintf("process instance %d is gone, or is not due any longer: it is left alone", id)))
+	}
+	return events
 }
 
 // erased are the events about a process instance whose rows were deleted, or would be. It may be gone itself (nil): the Forms
@@ -240,6 +284,20 @@ func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
 	in, err := e.Forms.readInstance(ctx, id)
 	if err != nil {
 		return err
+	}
+	if in != nil && state != "PURGING" && e.purge != nil {
+		var passed []int64
+		if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
+			_, passed, err = e.stillDue(ctx, tx, ids, "")
+			return err
+		}); err != nil {
+			return err
+		}
+		if len(passed) > 0 {
+			return e.transact(ctx, func(tx pgx.Tx) error {
+				return e.settle(ctx, tx, &entry{Kind: anInstance, Items: passed, Events: notDue(passed)})
+			})
+		}
 	}
 	if in != nil {
 		if err := e.transact(ctx, func(tx pgx.Tx) error { return e.mark(ctx, tx, "PURGING", anInstance, id) }); err != nil {

@@ -118,6 +118,18 @@ func (d mysqlDialect) holds(c column) (condition, value string, ok bool) {
 	return "", "", false
 }
 
+var mysqlDates = []string{"date", "datetime", "timestamp"}
+
+// before implements dialect. A date without a zone is one of the server's.
+func (d mysqlDialect) before(c column) string {
+	name := "r." + d.quote(c.Name)
+	return fmt.Sprintf("%[1]s >= FROM_UNIXTIME(0) AND %[1]s < FROM_UNIXTIME(@cutoff)", name)
+}
+
+func (d mysqlDialect) seconds(c column) string {
+	return "CAST(FLOOR(UNIX_TIMESTAMP(r." + d.quote(c.Name) + ")) AS SIGNED)"
+}
+
 // lacking implements dialect. It fails if a user may not see whether there is a table, or if it will not do: what is in it would stay, or
 // could not be rolled back.
 func (d mysqlDialect) lacking(ctx context.Context, tx *transaction, tables []string) (missing []string, err error) {
@@ -157,6 +169,7 @@ func (d mysqlDialect) columns(ctx context.Context, tx *transaction, tables []str
 		args{"tables": tables}, []any{&c.Table, &c.Name, &c.Type}, func() {
 			c.Quoted, c.Type = d.quote(c.Table), strings.ToLower(c.Type)
 			c.Number = slices.Contains(mysqlNumbers, c.Type) || slices.Contains(mysqlFloats, c.Type)
+			c.Date = slices.Contains(mysqlDates, c.Type)
 			if strings.EqualFold(c.Name, instanceColumn) {
 				c.Name = instanceColumn
 			}

@@ -72,6 +72,18 @@ func (d postgres) holds(c column) (condition, value string, ok bool) {
 	return "", "", false
 }
 
+var pgDates = []string{"date", "timestamp without time zone", "timestamp with time zone"}
+
+// before implements dialect. A date without a zone is one of the database's.
+func (d postgres) before(c column) string {
+	name := "r." + d.quote(c.Name)
+	return fmt.Sprintf("%[1]s >= to_timestamp(0) AND %[1]s < to_timestamp(@cutoff)", name)
+}
+
+func (d postgres) seconds(c column) string {
+	return fmt.Sprintf("floor(extract(epoch FROM r.%s::timestamptz))::bigint", d.quote(c.Name))
+}
+
 func (postgres) lacking(ctx context.Context, tx *transaction, tables []string) ([]string, error) {
 	list := make([]string, len(tables))
 	for i, t := range tables {
@@ -90,6 +102,7 @@ func (postgres) columns(ctx context.Context, tx *transaction, tables []string) (
 		WHERE c.relname IN (@tables) AND c.relkind IN ('r', 'p') AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('tb_process_instance'))
 		ORDER BY c.relname, a.attnum`, args{"tables": tables}, []any{&c.Table, &c.Quoted, &c.Name, &c.Type, &c.Cast}, func() {
 		c.Number = slices.Contains(pgNumbers, c.Type) || slices.Contains(pgFloats, c.Type)
+		c.Date = slices.Contains(pgDates, c.Type)
 		list = append(list, c)
 	})
 	return list, err

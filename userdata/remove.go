@@ -237,14 +237,15 @@ func (r *remover) unreferenced(ctx context.Context, documents []string) (map[str
 // workflowTable is what the names of workflows' tables look like. No other one is touched, whatever the data says.
 var workflowTable = regexp.MustCompile(`^tb_[0-9]+$`)
 
-// workflowColumns are the columns of the tables of workflows, or of the one with a name, in a database that has them: no name from data is
-// used that is not in the catalog.
-func workflowColumns(ctx context.Context, tx *transaction, workflow string) (columns []column, known bool, err error) {
+// workflowColumns are the columns of the tables of workflows whose names match, in a database that has them: no name from data is used that is
+// not in the catalog. known reports whether a name does.
+func workflowColumns(ctx context.Context, tx *transaction, match func(name string) bool) (columns []column, known bool, err error) {
 	var name, table string
 	var tables []string
 	if err := tx.each(ctx, "SELECT name, database_table FROM omd_object_type WHERE name IS NOT NULL AND database_table IS NOT NULL", nil, []any{&name, &table}, func() {
-		known = known || name == workflow
-		if (workflow == "" || name == workflow) && workflowTable.MatchString(table) && !slices.Contains(tables, table) {
+		matches := match(name)
+		known = known || matches
+		if matches && workflowTable.MatchString(table) && !slices.Contains(tables, table) {
 			tables = append(tables, table)
 		}
 	}); err != nil {
@@ -265,7 +266,7 @@ func (r *remover) instances(ctx context.Context, ids []int64, inDatabase bool) (
 	if len(ids) == 0 {
 		return g, nil
 	}
-	columns, _, err := workflowColumns(ctx, r.tx, "")
+	columns, _, err := workflowColumns(ctx, r.tx, func(string) bool { return true })
 	if err != nil {
 		return nil, err
 	}

@@ -106,8 +106,7 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 			e.id, d.Forms.identity, r.RequestedBy, hashed, hex.EncodeToString(salt), r.Sweep); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id) SELECT $1::text::uuid, $2, unnest($3::bigint[]) UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
-			e.id, anInstance, r.Instances, aTask, r.Tasks); err != nil {
+		if err := e.insertItems(ctx, tx, r.Instances, r.Tasks); err != nil {
 			return err
 		}
 		if err := e.inherit(ctx, tx, r, earlier); err != nil {
@@ -126,6 +125,13 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 	default:
 	}
 	return e.id, nil
+}
+
+// insertItems stores the items of the erasure.
+func (e *erasure) insertItems(ctx context.Context, tx pgx.Tx, instances, tasks []int64) error {
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id) SELECT $1::text::uuid, $2, unnest($3::bigint[]) UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
+		e.id, anInstance, instances, aTask, tasks)
+	return err
 }
 
 // leftover is a session id of an earlier erasure that ended before its files were deleted.

@@ -28,7 +28,7 @@ var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)
 
 // search looks for a user id in a workflow's variables, and returns which it could not search.
 func (f *finding) search(ctx context.Context, tx *transaction, v Variable, user string) (skipped []string, err error) {
-	columns, known, err := workflowColumns(ctx, tx, "pt_"+v.Application+"/"+v.Workflow)
+	columns, known, err := workflowColumns(ctx, tx, func(name string) bool { return name == "pt_"+v.Application+"/"+v.Workflow })
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("find the variables: %w", err)

@@ -48,7 +48,8 @@ func (d *Database) workOnce(ctx context.Context, log *slog.Logger) error {
 	if err := d.Own(ctx); err != nil {
 		return err
 	}
-	ids, err := collect(ctx, d.Record, pgx.RowTo[string], "SELECT id::text FROM cleanupd.erasure WHERE state = 'RUNNING' AND forms = $1 ORDER BY id", d.Forms.identity)
+	ids, err := collect(ctx, d.Record, pgx.RowTo[string], `SELECT id::text FROM cleanupd.erasure WHERE forms = $1 AND (state = 'RUNNING'
+		OR state = 'PURGING' AND heartbeat < clock_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY id`, d.Forms.identity, (forsaken * d.Lease).Microseconds())
 	if err != nil {
 		return err
 	}
@@ -64,13 +65,27 @@ func (d *Database) workOnce(ctx context.Context, log *slog.Logger) error {
 // carryOut does what an erasure has left to do. If that panics the erasure fails, so that it does not panic again at every
 // replica.
 func (d *Database) carryOut(ctx context.Context, id string, log *slog.Logger) error {
-	err := rescue.Call(func() error { return d.hold(ctx, id, (*erasure).run) })
+	err := rescue.Call(func() error { return d.hold(ctx, id, (*erasure).alone) })
 	var panicked *rescue.Panic
 	if !errors.As(err, &panicked) {
 		return err
 	}
 	rescue.Log(log, "erasure "+id, err)
 	return d.hold(ctx, id, func(e *erasure, ctx context.Context) error { return e.abandon(ctx, panicked) })
+}
+
+// forsaken is how many leases the erasure of a run may be silent before it is ended, if another worker does not take the run up.
+const forsaken = 20
+
+// errForsaken is why such an erasure stops.
+var errForsaken = &stopError{errors.New("the run that it is of did not go on")}
+
+// alone is run where nobody waits for it.
+func (e *erasure) alone(ctx context.Context) error {
+	if e.purge != nil {
+		e.told = func(context.Context) error { return errForsaken }
+	}
+	return e.run(ctx)
 }
 
 // hold works on an erasure while holding its lock; it does nothing if another replica has it, or the erasure has ended.
@@ -98,7 +113,7 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 	}()
 	e := &erasure{Database: d, id: id, conn: conn}
 	var ended bool
-	if err := conn.QueryRow(ctx, "SELECT state <> 'RUNNING', sweep FROM cleanupd.erasure WHERE id = $1::text::uuid", id).Scan(&ended, &e.isSweep); err != nil || ended {
+	if err := conn.QueryRow(ctx, "SELECT state NOT IN ('RUNNING', 'PURGING'), sweep, purge FROM cleanupd.erasure WHERE id = $1::text::uuid", id).Scan(&ended, &e.isSweep, &e.purge); err != nil || ended {
 		return err
 	}
 	if _, err := conn.Exec(ctx, heartbeat, id); err != nil {

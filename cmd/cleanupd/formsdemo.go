@@ -54,7 +54,11 @@ func fillFormsInMySQL(ctx context.Context, server *localmysql.Server, folder str
 	if _, err := db.ExecContext(ctx, "CREATE DATABASE "+formsDatabase+" CHARACTER SET utf8mb4; USE "+formsDatabase+"; "+formsdb.MySQLSchema); err != nil {
 		return c, err
 	}
-	return c, generateForms().LoadMySQL(ctx, db, folder)
+	if err := generateForms().LoadMySQL(ctx, db, folder); err != nil {
+		return c, err
+	}
+	_, err = db.ExecContext(ctx, "ALTER TABLE tb_process_instance ADD complete_time datetime; UPDATE tb_process_instance SET complete_time = now() - INTERVAL id * 20 DAY")
+	return c, err
 }
 
 // fillForms creates a Forms database in PostgreSQL, and its document storage in a folder.
@@ -65,7 +69,11 @@ func fillForms(ctx context.Context, pg *localpg.Server, folder string) (formsCon
 		return c, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return c, generateForms().Load(ctx, conn, folder)
+	if err := generateForms().Load(ctx, conn, folder); err != nil {
+		return c, err
+	}
+	_, err = conn.Exec(ctx, "ALTER TABLE tb_process_instance ADD complete_time timestamp; UPDATE tb_process_instance SET complete_time = now() - id * interval '20 days'")
+	return c, err
 }
 
 // runFormsDemo finds and erases a person's data, and searches again.

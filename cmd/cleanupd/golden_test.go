@@ -100,6 +100,7 @@ func TestScreens(t *testing.T) {
 	if code != 0 || receipt == nil {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
+	forms.Do("ALTER TABLE tb_process_instance ADD ended date")
 	forms.Do("INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach99998')")
 	for _, c := range []struct {
 		name, args string
@@ -127,6 +128,8 @@ func TestScreens(t *testing.T) {
 		{"receipts", "userdata receipts --limit 1", nothing},
 		{"audit", "audit --limit 2", nothing},
 		{"sweep", "userdata sweep --dry-run", nothing},
+		{"purges-set", "userdata purges set old-loans --application Loans --date-column ended --days 365", nothing},
+		{"purges", "userdata purges", nothing},
 		{"receipt", "userdata receipt " + receipt[1], nothing},
 		{"verify", "userdata verify " + receipt[1], nothing},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
@@ -273,7 +274,11 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		log.Warn("the service has no name: give each one its own, --instance NAME, so that a copy of the disk with the database is not taken for the database")
 	}
 	hostname, _ := os.Hostname() // informational
-	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Instance: c.instance, Settings: c.batches, Log: log, Version: programVersion(), Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+	var more *outside.Source
+	if s.forms != nil {
+		more = s.forms.Tasks()
+	}
+	s.manager = runs.New(runs.Config{Outside: more, Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Instance: c.instance, Settings: c.batches, Log: log, Version: programVersion(), Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, Include: given.include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))

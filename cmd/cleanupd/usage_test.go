@@ -35,6 +35,8 @@ func TestHelp(t *testing.T) {
 		"mid-sourcing":           {"leftovers", "$CLEANUPD_SERVER"},
 		"mid-sourcing leftovers": {"--account", "--limit"},
 		"userdata":               {"find", "erase", "receipts", "$CLEANUPD_SERVER"},
+		"userdata purges":        {"list", "set", "delete", "forms/NAME"},
+		"userdata purges set":    {"--application", "--workflow", "--date-column", "--days", "--enable"},
 		"userdata find":          {"--variable", "APPLICATION/WORKFLOW"},
 		"userdata erase":         {"--process-instance", "--orphan-task", "--principal", "--variable", "--dry-run", "--yes"},
 		"audit":                  {"--database-url", "--since", "--limit", "--output"},

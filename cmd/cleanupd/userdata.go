@@ -21,7 +21,7 @@ func newUserData() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	server.flags(cmd)
-	cmd.AddCommand(newFind(&server), newErase(&server), newVerify(&server), newSweep(&server), newReceipt(&server), newReceipts(&server))
+	cmd.AddCommand(newFind(&server), newErase(&server), newVerify(&server), newSweep(&server), newReceipt(&server), newReceipts(&server), newPurges(&server))
 	return cmd
 }
 

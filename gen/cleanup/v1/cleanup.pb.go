@@ -1713,7 +1713,9 @@ type Task struct {
 	Options []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
 	// The names of earlier tasks that it needs: if one of them fails, or is not run for that reason, this one is not run, even if the
 	// run continues on errors.
-	Needs         []string `protobuf:"bytes,5,rep,name=needs,proto3" json:"needs,omitempty"`
+	Needs []string `protobuf:"bytes,5,rep,name=needs,proto3" json:"needs,omitempty"`
+	// Whether it is one that runs do not do, and only a dry run that names it foresees: a purge that is not enabled.
+	Disabled      bool `protobuf:"varint,6,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1781,6 +1783,13 @@ func (x *Task) GetNeeds() []string {
 		return x.Needs
 	}
 	return nil
+}
+
+func (x *Task) GetDisabled() bool {
+	if x != nil {
+		return x.Disabled
+	}
+	return false
 }
 
 // RunCleanupRequest says what to run.
@@ -4250,13 +4259,14 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"0\n" +
 	"\vRunFinished\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\x82\x01\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\x9e\x01\n" +
 	"\x04Task\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
 	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05needs\x18\x05 \x03(\tR\x05needs\"\xe4\x02\n" +
+	"\x05needs\x18\x05 \x03(\tR\x05needs\x12\x1a\n" +
+	"\bdisabled\x18\x06 \x01(\bR\bdisabled\"\xe4\x02\n" +
 	"\x11RunCleanupRequest\x12\x14\n" +
 	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x1d\n" +
 	"\n" +

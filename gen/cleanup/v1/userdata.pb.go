@@ -1213,7 +1213,11 @@ type Receipt struct {
 	// Whether it was a sweep of documents.
 	Sweep bool `protobuf:"varint,14,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	// What was found when it was last searched again; absent: it was not.
-	Verification  *Verification `protobuf:"bytes,15,opt,name=verification,proto3" json:"verification,omitempty"`
+	Verification *Verification `protobuf:"bytes,15,opt,name=verification,proto3" json:"verification,omitempty"`
+	// The name of the purge whose receipt it is, one of several if there was much; empty: it was requested by somebody.
+	Purge string `protobuf:"bytes,16,opt,name=purge,proto3" json:"purge,omitempty"`
+	// The run of the purge.
+	RunId         string `protobuf:"bytes,17,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1351,6 +1355,20 @@ func (x *Receipt) GetVerification() *Verification {
 		return x.Verification
 	}
 	return nil
+}
+
+func (x *Receipt) GetPurge() string {
+	if x != nil {
+		return x.Purge
+	}
+	return ""
+}
+
+func (x *Receipt) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
 }
 
 // Verification is what was found when it was searched again for what an erasure was about.
@@ -1770,7 +1788,7 @@ var File_cleanup_v1_userdata_proto protoreflect.FileDescriptor
 const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/userdata.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/cleanup.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"l\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/cleanup.proto\x1a\x16cleanup/v1/purge.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"l\n" +
 	"\x10WorkflowVariable\x12 \n" +
 	"\vapplication\x18\x01 \x01(\tR\vapplication\x12\x1a\n" +
 	"\bworkflow\x18\x02 \x01(\tR\bworkflow\x12\x1a\n" +
@@ -1847,7 +1865,7 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\x15SweepDocumentsRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"F\n" +
 	"\x16SweepDocumentsResponse\x12,\n" +
-	"\x05event\x18\x01 \x01(\v2\x16.cleanup.v1.EraseEventR\x05event\"\x9b\x04\n" +
+	"\x05event\x18\x01 \x01(\v2\x16.cleanup.v1.EraseEventR\x05event\"\xc8\x04\n" +
 	"\aReceipt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\frequested_by\x18\x02 \x01(\tR\vrequestedBy\x12;\n" +
@@ -1866,7 +1884,9 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\x05files\x18\f \x03(\tR\x05files\x12\x1a\n" +
 	"\bproblems\x18\r \x03(\tR\bproblems\x12\x14\n" +
 	"\x05sweep\x18\x0e \x01(\bR\x05sweep\x12<\n" +
-	"\fverification\x18\x0f \x01(\v2\x18.cleanup.v1.VerificationR\fverification\"\x87\x02\n" +
+	"\fverification\x18\x0f \x01(\v2\x18.cleanup.v1.VerificationR\fverification\x12\x14\n" +
+	"\x05purge\x18\x10 \x01(\tR\x05purge\x12\x15\n" +
+	"\x06run_id\x18\x11 \x01(\tR\x05runId\"\x87\x02\n" +
 	"\fVerification\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05clean\x18\x02 \x01(\bR\x05clean\x120\n" +
@@ -1900,7 +1920,7 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\n" +
 	"MATCH_WORD\x10\x02\x12\x0e\n" +
 	"\n" +
-	"MATCH_PART\x10\x032\x8d\x04\n" +
+	"MATCH_PART\x10\x032\x9e\x06\n" +
 	"\x0fUserDataService\x12Q\n" +
 	"\fFindUserData\x12\x1f.cleanup.v1.FindUserDataRequest\x1a .cleanup.v1.FindUserDataResponse\x12V\n" +
 	"\rEraseUserData\x12 .cleanup.v1.EraseUserDataRequest\x1a!.cleanup.v1.EraseUserDataResponse0\x01\x12Y\n" +
@@ -1908,7 +1928,10 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\n" +
 	"GetReceipt\x12\x1d.cleanup.v1.GetReceiptRequest\x1a\x1e.cleanup.v1.GetReceiptResponse\x12T\n" +
 	"\rVerifyErasure\x12 .cleanup.v1.VerifyErasureRequest\x1a!.cleanup.v1.VerifyErasureResponse\x12Q\n" +
-	"\fListReceipts\x12\x1f.cleanup.v1.ListReceiptsRequest\x1a .cleanup.v1.ListReceiptsResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\fListReceipts\x12\x1f.cleanup.v1.ListReceiptsRequest\x1a .cleanup.v1.ListReceiptsResponse\x12Z\n" +
+	"\x0fListFormsPurges\x12\".cleanup.v1.ListFormsPurgesRequest\x1a#.cleanup.v1.ListFormsPurgesResponse\x12T\n" +
+	"\rSetFormsPurge\x12 .cleanup.v1.SetFormsPurgeRequest\x1a!.cleanup.v1.SetFormsPurgeResponse\x12]\n" +
+	"\x10DeleteFormsPurge\x12#.cleanup.v1.DeleteFormsPurgeRequest\x1a$.cleanup.v1.DeleteFormsPurgeResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_userdata_proto_rawDescOnce sync.Once
@@ -1925,33 +1948,39 @@ func file_cleanup_v1_userdata_proto_rawDescGZIP() []byte {
 var file_cleanup_v1_userdata_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_cleanup_v1_userdata_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_cleanup_v1_userdata_proto_goTypes = []any{
-	(Match)(0),                     // 0: cleanup.v1.Match
-	(Reason_Kind)(0),               // 1: cleanup.v1.Reason.Kind
-	(*WorkflowVariable)(nil),       // 2: cleanup.v1.WorkflowVariable
-	(*FindUserDataRequest)(nil),    // 3: cleanup.v1.FindUserDataRequest
-	(*FindUserDataResponse)(nil),   // 4: cleanup.v1.FindUserDataResponse
-	(*ProcessInstance)(nil),        // 5: cleanup.v1.ProcessInstance
-	(*Reason)(nil),                 // 6: cleanup.v1.Reason
-	(*EraseUserDataRequest)(nil),   // 7: cleanup.v1.EraseUserDataRequest
-	(*EraseUserDataResponse)(nil),  // 8: cleanup.v1.EraseUserDataResponse
-	(*EraseEvent)(nil),             // 9: cleanup.v1.EraseEvent
-	(*TableRows)(nil),              // 10: cleanup.v1.TableRows
-	(*InstanceErased)(nil),         // 11: cleanup.v1.InstanceErased
-	(*TaskErased)(nil),             // 12: cleanup.v1.TaskErased
-	(*FileDeleted)(nil),            // 13: cleanup.v1.FileDeleted
-	(*DocumentErased)(nil),         // 14: cleanup.v1.DocumentErased
-	(*SweepDocumentsRequest)(nil),  // 15: cleanup.v1.SweepDocumentsRequest
-	(*SweepDocumentsResponse)(nil), // 16: cleanup.v1.SweepDocumentsResponse
-	(*Receipt)(nil),                // 17: cleanup.v1.Receipt
-	(*Verification)(nil),           // 18: cleanup.v1.Verification
-	(*GetReceiptRequest)(nil),      // 19: cleanup.v1.GetReceiptRequest
-	(*GetReceiptResponse)(nil),     // 20: cleanup.v1.GetReceiptResponse
-	(*VerifyErasureRequest)(nil),   // 21: cleanup.v1.VerifyErasureRequest
-	(*VerifyErasureResponse)(nil),  // 22: cleanup.v1.VerifyErasureResponse
-	(*ListReceiptsRequest)(nil),    // 23: cleanup.v1.ListReceiptsRequest
-	(*ListReceiptsResponse)(nil),   // 24: cleanup.v1.ListReceiptsResponse
-	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
-	(*LogEntry)(nil),               // 26: cleanup.v1.LogEntry
+	(Match)(0),                       // 0: cleanup.v1.Match
+	(Reason_Kind)(0),                 // 1: cleanup.v1.Reason.Kind
+	(*WorkflowVariable)(nil),         // 2: cleanup.v1.WorkflowVariable
+	(*FindUserDataRequest)(nil),      // 3: cleanup.v1.FindUserDataRequest
+	(*FindUserDataResponse)(nil),     // 4: cleanup.v1.FindUserDataResponse
+	(*ProcessInstance)(nil),          // 5: cleanup.v1.ProcessInstance
+	(*Reason)(nil),                   // 6: cleanup.v1.Reason
+	(*EraseUserDataRequest)(nil),     // 7: cleanup.v1.EraseUserDataRequest
+	(*EraseUserDataResponse)(nil),    // 8: cleanup.v1.EraseUserDataResponse
+	(*EraseEvent)(nil),               // 9: cleanup.v1.EraseEvent
+	(*TableRows)(nil),                // 10: cleanup.v1.TableRows
+	(*InstanceErased)(nil),           // 11: cleanup.v1.InstanceErased
+	(*TaskErased)(nil),               // 12: cleanup.v1.TaskErased
+	(*FileDeleted)(nil),              // 13: cleanup.v1.FileDeleted
+	(*DocumentErased)(nil),           // 14: cleanup.v1.DocumentErased
+	(*SweepDocumentsRequest)(nil),    // 15: cleanup.v1.SweepDocumentsRequest
+	(*SweepDocumentsResponse)(nil),   // 16: cleanup.v1.SweepDocumentsResponse
+	(*Receipt)(nil),                  // 17: cleanup.v1.Receipt
+	(*Verification)(nil),             // 18: cleanup.v1.Verification
+	(*GetReceiptRequest)(nil),        // 19: cleanup.v1.GetReceiptRequest
+	(*GetReceiptResponse)(nil),       // 20: cleanup.v1.GetReceiptResponse
+	(*VerifyErasureRequest)(nil),     // 21: cleanup.v1.VerifyErasureRequest
+	(*VerifyErasureResponse)(nil),    // 22: cleanup.v1.VerifyErasureResponse
+	(*ListReceiptsRequest)(nil),      // 23: cleanup.v1.ListReceiptsRequest
+	(*ListReceiptsResponse)(nil),     // 24: cleanup.v1.ListReceiptsResponse
+	(*timestamppb.Timestamp)(nil),    // 25: google.protobuf.Timestamp
+	(*LogEntry)(nil),                 // 26: cleanup.v1.LogEntry
+	(*ListFormsPurgesRequest)(nil),   // 27: cleanup.v1.ListFormsPurgesRequest
+	(*SetFormsPurgeRequest)(nil),     // 28: cleanup.v1.SetFormsPurgeRequest
+	(*DeleteFormsPurgeRequest)(nil),  // 29: cleanup.v1.DeleteFormsPurgeRequest
+	(*ListFormsPurgesResponse)(nil),  // 30: cleanup.v1.ListFormsPurgesResponse
+	(*SetFormsPurgeResponse)(nil),    // 31: cleanup.v1.SetFormsPurgeResponse
+	(*DeleteFormsPurgeResponse)(nil), // 32: cleanup.v1.DeleteFormsPurgeResponse
 }
 var file_cleanup_v1_userdata_proto_depIdxs = []int32{
 	2,  // 0: cleanup.v1.FindUserDataRequest.variables:type_name -> cleanup.v1.WorkflowVariable
@@ -1988,14 +2017,20 @@ var file_cleanup_v1_userdata_proto_depIdxs = []int32{
 	19, // 31: cleanup.v1.UserDataService.GetReceipt:input_type -> cleanup.v1.GetReceiptRequest
 	21, // 32: cleanup.v1.UserDataService.VerifyErasure:input_type -> cleanup.v1.VerifyErasureRequest
 	23, // 33: cleanup.v1.UserDataService.ListReceipts:input_type -> cleanup.v1.ListReceiptsRequest
-	4,  // 34: cleanup.v1.UserDataService.FindUserData:output_type -> cleanup.v1.FindUserDataResponse
-	8,  // 35: cleanup.v1.UserDataService.EraseUserData:output_type -> cleanup.v1.EraseUserDataResponse
-	16, // 36: cleanup.v1.UserDataService.SweepDocuments:output_type -> cleanup.v1.SweepDocumentsResponse
-	20, // 37: cleanup.v1.UserDataService.GetReceipt:output_type -> cleanup.v1.GetReceiptResponse
-	22, // 38: cleanup.v1.UserDataService.VerifyErasure:output_type -> cleanup.v1.VerifyErasureResponse
-	24, // 39: cleanup.v1.UserDataService.ListReceipts:output_type -> cleanup.v1.ListReceiptsResponse
-	34, // [34:40] is the sub-list for method output_type
-	28, // [28:34] is the sub-list for method input_type
+	27, // 34: cleanup.v1.UserDataService.ListFormsPurges:input_type -> cleanup.v1.ListFormsPurgesRequest
+	28, // 35: cleanup.v1.UserDataService.SetFormsPurge:input_type -> cleanup.v1.SetFormsPurgeRequest
+	29, // 36: cleanup.v1.UserDataService.DeleteFormsPurge:input_type -> cleanup.v1.DeleteFormsPurgeRequest
+	4,  // 37: cleanup.v1.UserDataService.FindUserData:output_type -> cleanup.v1.FindUserDataResponse
+	8,  // 38: cleanup.v1.UserDataService.EraseUserData:output_type -> cleanup.v1.EraseUserDataResponse
+	16, // 39: cleanup.v1.UserDataService.SweepDocuments:output_type -> cleanup.v1.SweepDocumentsResponse
+	20, // 40: cleanup.v1.UserDataService.GetReceipt:output_type -> cleanup.v1.GetReceiptResponse
+	22, // 41: cleanup.v1.UserDataService.VerifyErasure:output_type -> cleanup.v1.VerifyErasureResponse
+	24, // 42: cleanup.v1.UserDataService.ListReceipts:output_type -> cleanup.v1.ListReceiptsResponse
+	30, // 43: cleanup.v1.UserDataService.ListFormsPurges:output_type -> cleanup.v1.ListFormsPurgesResponse
+	31, // 44: cleanup.v1.UserDataService.SetFormsPurge:output_type -> cleanup.v1.SetFormsPurgeResponse
+	32, // 45: cleanup.v1.UserDataService.DeleteFormsPurge:output_type -> cleanup.v1.DeleteFormsPurgeResponse
+	37, // [37:46] is the sub-list for method output_type
+	28, // [28:37] is the sub-list for method input_type
 	28, // [28:28] is the sub-list for extension type_name
 	28, // [28:28] is the sub-list for extension extendee
 	0,  // [0:28] is the sub-list for field type_name
@@ -2007,6 +2042,7 @@ func file_cleanup_v1_userdata_proto_init() {
 		return
 	}
 	file_cleanup_v1_cleanup_proto_init()
+	file_cleanup_v1_purge_proto_init()
 	file_cleanup_v1_userdata_proto_msgTypes[7].OneofWrappers = []any{
 		(*EraseEvent_InstanceErased)(nil),
 		(*EraseEvent_TaskErased)(nil),

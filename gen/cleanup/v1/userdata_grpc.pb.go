@@ -19,12 +19,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	UserDataService_FindUserData_FullMethodName   = "/cleanup.v1.UserDataService/FindUserData"
-	UserDataService_EraseUserData_FullMethodName  = "/cleanup.v1.UserDataService/EraseUserData"
-	UserDataService_SweepDocuments_FullMethodName = "/cleanup.v1.UserDataService/SweepDocuments"
-	UserDataService_GetReceipt_FullMethodName     = "/cleanup.v1.UserDataService/GetReceipt"
-	UserDataService_VerifyErasure_FullMethodName  = "/cleanup.v1.UserDataService/VerifyErasure"
-	UserDataService_ListReceipts_FullMethodName   = "/cleanup.v1.UserDataService/ListReceipts"
+	UserDataService_FindUserData_FullMethodName     = "/cleanup.v1.UserDataService/FindUserData"
+	UserDataService_EraseUserData_FullMethodName    = "/cleanup.v1.UserDataService/EraseUserData"
+	UserDataService_SweepDocuments_FullMethodName   = "/cleanup.v1.UserDataService/SweepDocuments"
+	UserDataService_GetReceipt_FullMethodName       = "/cleanup.v1.UserDataService/GetReceipt"
+	UserDataService_VerifyErasure_FullMethodName    = "/cleanup.v1.UserDataService/VerifyErasure"
+	UserDataService_ListReceipts_FullMethodName     = "/cleanup.v1.UserDataService/ListReceipts"
+	UserDataService_ListFormsPurges_FullMethodName  = "/cleanup.v1.UserDataService/ListFormsPurges"
+	UserDataService_SetFormsPurge_FullMethodName    = "/cleanup.v1.UserDataService/SetFormsPurge"
+	UserDataService_DeleteFormsPurge_FullMethodName = "/cleanup.v1.UserDataService/DeleteFormsPurge"
 )
 
 // UserDataServiceClient is the client API for UserDataService service.
@@ -56,8 +59,16 @@ type UserDataServiceClient interface {
 	// receipt. FAILED_PRECONDITION: the erasure is in progress. INVALID_ARGUMENT: `user_id` is not that of the erasure, is missing, or
 	// is given although the erasure was by ids; a variable without an application or a workflow.
 	VerifyErasure(ctx context.Context, in *VerifyErasureRequest, opts ...grpc.CallOption) (*VerifyErasureResponse, error)
-	// Lists the receipts of erasures and sweeps, newest first.
+	// Lists the receipts of erasures, sweeps and purges, newest first. Those of purges are without process instances and files, of which they have
+	// many: GetReceipt has them.
 	ListReceipts(ctx context.Context, in *ListReceiptsRequest, opts ...grpc.CallOption) (*ListReceiptsResponse, error)
+	// Lists the rules by which process instances go that have ended long ago.
+	ListFormsPurges(ctx context.Context, in *ListFormsPurgesRequest, opts ...grpc.CallOption) (*ListFormsPurgesResponse, error)
+	// Creates or replaces a rule. INVALID_ARGUMENT: a violation for each wrong field, among them a workflow or a column that the database does not
+	// know. ABORTED: its etag is not that of the stored rule.
+	SetFormsPurge(ctx context.Context, in *SetFormsPurgeRequest, opts ...grpc.CallOption) (*SetFormsPurgeResponse, error)
+	// Deletes a rule. A run that has begun it goes on with it. NOT_FOUND: there is none of this name.
+	DeleteFormsPurge(ctx context.Context, in *DeleteFormsPurgeRequest, opts ...grpc.CallOption) (*DeleteFormsPurgeResponse, error)
 }
 
 type userDataServiceClient struct {
@@ -146,6 +157,36 @@ func (c *userDataServiceClient) ListReceipts(ctx context.Context, in *ListReceip
 	return out, nil
 }
 
+func (c *userDataServiceClient) ListFormsPurges(ctx context.Context, in *ListFormsPurgesRequest, opts ...grpc.CallOption) (*ListFormsPurgesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFormsPurgesResponse)
+	err := c.cc.Invoke(ctx, UserDataService_ListFormsPurges_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *userDataServiceClient) SetFormsPurge(ctx context.Context, in *SetFormsPurgeRequest, opts ...grpc.CallOption) (*SetFormsPurgeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetFormsPurgeResponse)
+	err := c.cc.Invoke(ctx, UserDataService_SetFormsPurge_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *userDataServiceClient) DeleteFormsPurge(ctx context.Context, in *DeleteFormsPurgeRequest, opts ...grpc.CallOption) (*DeleteFormsPurgeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteFormsPurgeResponse)
+	err := c.cc.Invoke(ctx, UserDataService_DeleteFormsPurge_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // UserDataServiceServer is the server API for UserDataService service.
 // All implementations must embed UnimplementedUserDataServiceServer
 // for forward compatibility.
@@ -175,8 +216,16 @@ type UserDataServiceServer interface {
 	// receipt. FAILED_PRECONDITION: the erasure is in progress. INVALID_ARGUMENT: `user_id` is not that of the erasure, is missing, or
 	// is given although the erasure was by ids; a variable without an application or a workflow.
 	VerifyErasure(context.Context, *VerifyErasureRequest) (*VerifyErasureResponse, error)
-	// Lists the receipts of erasures and sweeps, newest first.
+	// Lists the receipts of erasures, sweeps and purges, newest first. Those of purges are without process instances and files, of which they have
+	// many: GetReceipt has them.
 	ListReceipts(context.Context, *ListReceiptsRequest) (*ListReceiptsResponse, error)
+	// Lists the rules by which process instances go that have ended long ago.
+	ListFormsPurges(context.Context, *ListFormsPurgesRequest) (*ListFormsPurgesResponse, error)
+	// Creates or replaces a rule. INVALID_ARGUMENT: a violation for each wrong field, among them a workflow or a column that the database does not
+	// know. ABORTED: its etag is not that of the stored rule.
+	SetFormsPurge(context.Context, *SetFormsPurgeRequest) (*SetFormsPurgeResponse, error)
+	// Deletes a rule. A run that has begun it goes on with it. NOT_FOUND: there is none of this name.
+	DeleteFormsPurge(context.Context, *DeleteFormsPurgeRequest) (*DeleteFormsPurgeResponse, error)
 	mustEmbedUnimplementedUserDataServiceServer()
 }
 
@@ -204,6 +253,15 @@ func (UnimplementedUserDataServiceServer) VerifyErasure(context.Context, *Verify
 }
 func (UnimplementedUserDataServiceServer) ListReceipts(context.Context, *ListReceiptsRequest) (*ListReceiptsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListReceipts not implemented")
+}
+func (UnimplementedUserDataServiceServer) ListFormsPurges(context.Context, *ListFormsPurgesRequest) (*ListFormsPurgesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFormsPurges not implemented")
+}
+func (UnimplementedUserDataServiceServer) SetFormsPurge(context.Context, *SetFormsPurgeRequest) (*SetFormsPurgeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetFormsPurge not implemented")
+}
+func (UnimplementedUserDataServiceServer) DeleteFormsPurge(context.Context, *DeleteFormsPurgeRequest) (*DeleteFormsPurgeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteFormsPurge not implemented")
 }
 func (UnimplementedUserDataServiceServer) mustEmbedUnimplementedUserDataServiceServer() {}
 func (UnimplementedUserDataServiceServer) testEmbeddedByValue()                         {}
@@ -320,6 +378,60 @@ func _UserDataService_ListReceipts_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _UserDataService_ListFormsPurges_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFormsPurgesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(UserDataServiceServer).ListFormsPurges(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: UserDataService_ListFormsPurges_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(UserDataServiceServer).ListFormsPurges(ctx, req.(*ListFormsPurgesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _UserDataService_SetFormsPurge_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetFormsPurgeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(UserDataServiceServer).SetFormsPurge(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: UserDataService_SetFormsPurge_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(UserDataServiceServer).SetFormsPurge(ctx, req.(*SetFormsPurgeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _UserDataService_DeleteFormsPurge_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteFormsPurgeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(UserDataServiceServer).DeleteFormsPurge(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: UserDataService_DeleteFormsPurge_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(UserDataServiceServer).DeleteFormsPurge(ctx, req.(*DeleteFormsPurgeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // UserDataService_ServiceDesc is the grpc.ServiceDesc for UserDataService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -342,6 +454,18 @@ var UserDataService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListReceipts",
 			Handler:    _UserDataService_ListReceipts_Handler,
+		},
+		{
+			MethodName: "ListFormsPurges",
+			Handler:    _UserDataService_ListFormsPurges_Handler,
+		},
+		{
+			MethodName: "SetFormsPurge",
+			Handler:    _UserDataService_SetFormsPurge_Handler,
+		},
+		{
+			MethodName: "DeleteFormsPurge",
+			Handler:    _UserDataService_DeleteFormsPurge_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/userdata"
+)
+
+func newPurges(server *target) *cobra.Command {
+	var output format
+	cmd := &cobra.Command{
+		Use:   "purges [list | set | delete]",
+		Short: "Show and change which process instances go that have ended long ago",
+		Long: "Show and change the rules by which process instances of AEM Forms go that are complete or terminated, with their tasks,\n" +
+			"data and documents. Each is a task of runs, forms/NAME: preview it with `cleanupd run --dry-run --task forms/NAME`.",
+		Example: "  cleanupd userdata purges\n  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365",
+		Args:    noCommand,
+	}
+	all := newListPurges(server, &output)
+	cmd.RunE = all.RunE
+	cmd.AddCommand(all, newSetPurge(server, &output), newDeletePurge(server))
+	output.flag(cmd)
+	return cmd
+}
+
+func newListPurges(server *target, output *format) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the rules, in the order of their names",
+		Example: "  cleanupd userdata purges list -o yaml",
+		Args:    noArguments,
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
+			out, err := cleanupv1.NewUserDataServiceClient(conn).ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
+			if err != nil {
+				return err
+			}
+			return output.print(cmd.OutOrStdout(), out, purgesTable(out.GetPurges()...))
+		}),
+	}
+}
+
+func newSetPurge(server *target, output *format) *cobra.Command {
+	p := &cleanupv1.FormsPurge{}
+	cmd := &cobra.Command{
+		Use:   "set NAME --application NAME [--workflow PATH] --date-column COLUMN --days N [--enable]",
+		Short: "Create or replace a rule",
+		Long: "Create or replace a rule. Without --enable no run does it, and a dry run that names the task forms/NAME shows what it\n" +
+			"would do: set it again with --enable when that is right.",
+		Example: "  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365\n" +
+			"  cleanupd run --dry-run --task forms/old-loans\n" +
+			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 --enable",
+		Args: one("the name of the rule"),
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+			p.Name = args[0]
+			out, err := cleanupv1.NewUserDataServiceClient(conn).SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
+			if err != nil {
+				return err
+			}
+			return output.print(cmd.OutOrStdout(), out, purgesTable(out.GetPurge()))
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.Application, "application", "", "the application of the workflows (required)")
+	f.StringVar(&p.Workflow, "workflow", "", "the workflow, its full path inside the application: FOLDER/WORKFLOW; empty: all of the application")
+	f.StringVar(&p.DateColumn, "date-column", "", "the column of tb_process_instance whose date must be old (required)")
+	f.Int32Var(&p.Days, "days", 0, "how many days old, 1 to 24855 (required)")
+	f.BoolVar(&p.Enabled, "enable", false, "runs do it from now on")
+	return cmd
+}
+
+func newDeletePurge(server *target) *cobra.Command {
+	return &cobra.Command{
+		Use:     "delete NAME",
+		Short:   "Delete a rule; what it has deleted stays deleted",
+		Example: "  cleanupd userdata purges delete old-loans",
+		Args:    one("the name of the rule, as in cleanupd userdata purges"),
+		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+			if _, err := cleanupv1.NewUserDataServiceClient(conn).DeleteFormsPurge(cmd.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: args[0]}); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "The rule %s is deleted.\n", args[0])
+			return nil
+		}),
+	}
+}
+
+func purgesTable(list ...*cleanupv1.FormsPurge) []row {
+	rows := []row{{"TASK", "ENABLED", "OLDER THAN", "BY", "APPLICATION", "WORKFLOW"}}
+	for _, p := range list {
+		workflow, enabled := p.GetWorkflow(), "no"
+		if workflow == "" {
+			workflow = "all"
+		}
+		if p.GetEnabled() {
+			enabled = "yes"
+		}
+		rows = append(rows, row{userdata.TaskPrefix + p.GetName(), enabled, fmt.Sprintf("%d days", p.GetDays()), p.GetDateColumn(), p.GetApplication(), workflow})
+	}
+	return rows
+}

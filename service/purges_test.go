@@ -1,0 +1,276 @@
+package service_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// purgeServer is a replica that also cleans, with a Forms database whose process instances have ended a year ago, of which some are a workflow's.
+func purgeServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
+	t.Helper()
+	s, client, forms := formsServer(t)
+	forms.Do("ALTER TABLE tb_process_instance ADD ended date DEFAULT now() - interval '1 year'")
+	return s, client, forms
+}
+
+// loans is a purge of what has ended of an application.
+func loans() *cleanupv1.FormsPurge {
+	return &cleanupv1.FormsPurge{Name: "loans", Application: "Loans", DateColumn: "ended", Days: 100, Enabled: true}
+}
+
+// setPurge sets a purge.
+func setPurge(t *testing.T, client cleanupv1.UserDataServiceClient, p *cleanupv1.FormsPurge) *cleanupv1.FormsPurge {
+	t.Helper()
+	out, err := client.SetFormsPurge(t.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.GetPurge()
+}
+
+// resultOf is what a run tells of a task; nil: nothing.
+func resultOf(run *cleanupv1.Run, task string) *cleanupv1.TaskResult {
+	i := slices.IndexFunc(run.GetResults(), func(r *cleanupv1.TaskResult) bool { return r.GetTask() == task })
+	if i < 0 {
+		return nil
+	}
+	return run.GetResults()[i]
+}
+
+// A purge is a task of runs like the others: it is listed, foreseen to the row, run as planned, counted, and explained.
+func TestPurgesInRuns(t *testing.T) {
+	t.Parallel()
+	s, client, forms := purgeServer(t)
+	p := loans()
+	p.Enabled = false
+	set := setPurge(t, client, p)
+	tasks, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{})
+	if last := tasks.GetTasks()[len(tasks.GetTasks())-1]; err != nil || last.GetName() != "forms/loans" || !last.GetDisabled() || !strings.Contains(last.GetDescription(), "ended older than 100 days") {
+		t.Fatalf("%v %v", last, err)
+	}
+	// Before it is enabled a dry run that names it foresees it.
+	ended := "SELECT count(*) FROM tb_process_instance WHERE status IN (2, 4) AND id IN (SELECT process_instance_id FROM tb_101 UNION SELECT process_instance_id FROM tb_102)"
+	due := forms.Int(ended)
+	only := []string{"forms/loans"}
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only, DryRun: true})
+	if err != nil || due == 0 {
+		t.Fatal(dry, err)
+	}
+	foreseen := resultOf(dry, "forms/loans")
+	rows := map[string]int64{}
+	for _, table := range foreseen.GetPreview() {
+		rows[table.GetTable()] += table.GetRows()
+	}
+	if rows["tb_process_instance"] != due || rows["tb_task"] == 0 || forms.Int(ended) != due {
+		t.Errorf("%v", foreseen)
+	}
+	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only})
+	if _, bad := wantCode(t, err, codes.InvalidArgument); bad.GetFieldViolations()[0].GetField() != "tasks[0]" {
+		t.Errorf("%v", bad)
+	}
+	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
+	wantCode(t, err, codes.InvalidArgument)
+	if _, all, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil || resultOf(all, "forms/loans").GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED {
+		t.Errorf("a run does what is disabled: %v %v", all, err)
+	}
+
+	// Enabled, the plan of a dry run is done to the row, and no process instance beyond it.
+	p.Enabled, p.Etag = true, set.GetEtag()
+	setPurge(t, client, p)
+	if _, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only, DryRun: true}); err != nil {
+		t.Fatal(err)
+	}
+	forms.Do("INSERT INTO tb_process_instance VALUES (5001, 'late', 2, '2020-01-01'); INSERT INTO tb_101 (process_instance_id) VALUES (5001)")
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
+	done := resultOf(run, "forms/loans")
+	if err != nil || done.GetRowsDeleted() != foreseen.GetRowsDeleted() || done.GetRowsDeleted() == 0 || forms.Int(ended) != 1 {
+		t.Errorf("%v, foreseen %v: %v", done, foreseen, err)
+	}
+	list, err := client.ListReceipts(t.Context(), &cleanupv1.ListReceiptsRequest{})
+	if err != nil || len(list.GetReceipts()) != 1 || list.GetReceipts()[0].GetPurge() != "loans" || list.GetReceipts()[0].GetRunId() != run.GetId() || len(list.GetReceipts()[0].GetProcessInstanceIds()) != 0 {
+		t.Fatalf("%v %v", list, err)
+	}
+	if r, err := client.GetReceipt(t.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: list.GetReceipts()[0].GetId()}); err != nil || int64(len(r.GetReceipt().GetProcessInstanceIds())) != due {
+		t.Errorf("%v %v", r, err)
+	}
+	// The run of all tasks has it, too; what changes a purge makes a plan stale.
+	if _, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only, DryRun: true}); err != nil {
+		t.Fatal(err)
+	}
+	p.Days, p.Etag = 101, ""
+	setPurge(t, client, p)
+	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
+	if info, _ := wantCode(t, err, codes.FailedPrecondition); info.GetReason() != "PLAN_STALE" || !strings.Contains(info.GetMetadata()["changed"], "101 days") {
+		t.Errorf("%v", info)
+	}
+	if _, all, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil || resultOf(all, "forms/loans").GetRowsDeleted() != 2 || forms.Int(ended) != 0 {
+		t.Errorf("%v %v", all, err)
+	}
+	if e, err := s.ExplainTask(t.Context(), &cleanupv1.ExplainTaskRequest{Task: "forms/loans"}); err != nil || len(e.GetStatements()) < 3 || !strings.Contains(e.GetStatements()[0].GetSql(), "tb_process_instance") {
+		t.Errorf("%v %v", e, err)
+	}
+	// A run of which the purge is deleted, and its filter, still know its name.
+	if _, err := client.DeleteFormsPurge(t.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"}); err != nil {
+		t.Error(err)
+	}
+	if l, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{Task: "forms/loans"}); err != nil || len(l.GetRuns()) < 4 {
+		t.Errorf("%v %v", l, err)
+	}
+	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only})
+	wantCode(t, err, codes.InvalidArgument)
+	if want := "Set, Set, Set, Delete"; strings.Join(s.db.Strings("SELECT substring(rpc FROM '/(.*)FormsPurge') FROM cleanupd.audit WHERE rpc LIKE '%FormsPurge' AND result = 'OK' ORDER BY time"), ", ") != want {
+		t.Errorf("the audit has %v", s.db.Strings("SELECT rpc || result FROM cleanupd.audit"))
+	}
+}
+
+// More than half of the process instances do not go without somebody's word, nor what a shorter delay makes due.
+func TestPurgesAreGuarded(t *testing.T) {
+	t.Parallel()
+	s, client, forms := purgeServer(t)
+	forms.Do("UPDATE tb_process_instance SET status = 2; INSERT INTO tb_101 (process_instance_id) SELECT id FROM tb_process_instance")
+	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: new(int64(10))}}); err != nil {
+		t.Fatal(err)
+	}
+	p := setPurge(t, client, loans())
+	only := []string{"forms/loans"}
+	refused := func() string {
+		t.Helper()
+		_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only})
+		if err == nil {
+			return ""
+		}
+		info, _ := wantCode(t, err, codes.FailedPrecondition)
+		if info.GetReason() != "GUARD" || resultOf(run, "forms/loans").GetRowsDeleted() != 0 {
+			t.Errorf("%v %v", info, run)
+		}
+		return resultOf(run, "forms/loans").GetMetadata()["guard"] + " " + resultOf(run, "forms/loans").GetMetadata()["number"]
+	}
+	for range 2 { // it latches
+		if got := refused(); got != "share 40" {
+			t.Errorf("all process instances: %q", got)
+		}
+	}
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only, DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accept []*cleanupv1.TrippedGuard
+	for _, table := range resultOf(dry, "forms/loans").GetPreview() {
+		accept = append(accept, table.GetGuards()...)
+	}
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept}); err != nil || forms.Int("SELECT count(*) FROM tb_process_instance") != 0 {
+		t.Errorf("%v: %v", accept, err)
+	}
+	forms.Do(`INSERT INTO tb_process_instance SELECT i, 'i', 2, now() - interval '50 days' FROM generate_series(101, 120) i; INSERT INTO tb_101 (process_instance_id) SELECT i FROM generate_series(101, 120) i;
+		INSERT INTO tb_process_instance SELECT i, 'i', 2, now() FROM generate_series(201, 300) i`)
+	p.Days = 40
+	setPurge(t, client, p)
+	if got := refused(); got != "cutoff 20" {
+		t.Errorf("a shorter delay: %q", got)
+	}
+}
+
+// What is held as a whole stays.
+func TestPurgesAreHeld(t *testing.T) {
+	t.Parallel()
+	s, client, forms := purgeServer(t)
+	setPurge(t, client, loans())
+	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "audit", What: &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}}); err != nil || resultOf(run, "forms/loans").GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED || forms.Int("SELECT count(*) FROM tb_process_instance") != 40 {
+		t.Errorf("%v %v", run, err)
+	}
+}
+
+// A process instance that cannot be erased fails the task and names the receipt; the others go.
+func TestPurgesThatFail(t *testing.T) {
+	t.Parallel()
+	s, client, forms := purgeServer(t)
+	forms.Do(`UPDATE tb_process_instance SET status = 2; INSERT INTO tb_101 (process_instance_id) SELECT id FROM tb_process_instance;
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 7 THEN RAISE ''not this one''; END IF; RETURN OLD; END'; CREATE TRIGGER refuse BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	setPurge(t, client, loans())
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}})
+	wantCode(t, err, codes.Internal)
+	result := resultOf(run, "forms/loans")
+	if result.GetState() != cleanupv1.TaskState_TASK_STATE_FAILED || !strings.Contains(result.GetError(), "1 process instances") || forms.Int("SELECT id FROM tb_process_instance") != 7 || result.GetRowsDeleted() == 0 {
+		t.Errorf("%v", result)
+	}
+}
+
+// A cancelled run stops after its transaction, and says what it did.
+func TestPurgesAreCancelled(t *testing.T) {
+	t.Parallel()
+	s, client, forms := purgeServer(t)
+	forms.Do(`DELETE FROM tb_process_instance; INSERT INTO tb_process_instance SELECT i, 'i', 2, '2020-01-01' FROM generate_series(1, 1000) i; TRUNCATE tb_101; INSERT INTO tb_101 (process_instance_id) SELECT i FROM generate_series(1, 1000) i; TRUNCATE tb_task`)
+	setPurge(t, client, loans())
+	locked := forms.Hold("SELECT FROM tb_process_instance WHERE id = 150 FOR UPDATE")
+	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forms.Until("SELECT (count(*) <= 900)::int FROM tb_process_instance")
+	if _, err := s.CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: first.GetEvent().GetRunId()}); err != nil {
+		t.Fatal(err)
+	}
+	_ = locked.Rollback(t.Context())
+	events, err := drain(t, stream, nil)
+	wantCode(t, err, codes.Canceled)
+	result := resultOf(events[len(events)-1].GetRunFinished().GetRun(), "forms/loans")
+	rows, left := s.db.Int("SELECT sum(rows) FROM cleanupd.erasure_rows"), forms.Int("SELECT count(*) FROM tb_process_instance")
+	if result.GetRowsDeleted() != rows || left < 800 || left > 900 || s.db.Int("SELECT count(*) FROM cleanupd.erasure_item WHERE state = 'DONE'") != 1000-left {
+		t.Errorf("%d rows are gone, %d process instances left: %v", rows, left, result)
+	}
+}
+
+// The errors of purges, over gRPC and REST.
+func TestPurgeErrors(t *testing.T) {
+	t.Parallel()
+	s, client, _ := purgeServer(t)
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+		says               string
+	}{
+		{http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "ended", "days": 10}`, 200, `"enabled":false`},
+		{http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "status", "days": 0}`, 400, "purge.days"},
+		{http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "status", "days": 5}`, 400, "ended"},
+		{http.MethodPut, "/v1/forms/purges/OLD", `{"application": "Loans", "dateColumn": "ended", "days": 5}`, 400, "purge.name"},
+		{http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "ended", "days": 5, "etag": "x"}`, 409, "etag"},
+		{http.MethodPut, "/v1/forms/purges/old", `{"applicaton": "Loans"}`, 400, "applicaton"},
+		{http.MethodPut, "/v1/forms/purges/old?x=1", `{}`, 400, "x"},
+		{http.MethodPut, "/v1/forms/purges/old", `{"name": "other", "application": "Loans", "dateColumn": "ended", "days": 5}`, 400, "purge.name"},
+		{http.MethodPost, "/v1/forms/purges", `{}`, 405, ""},
+		{http.MethodGet, "/v1/forms/purges", "", 200, `"name":"old"`},
+		{http.MethodDelete, "/v1/forms/purges/none", "", 404, "none"},
+		{http.MethodDelete, "/v1/forms/purges/old", "", 200, "{}"},
+		{http.MethodDelete, "/v1/forms/purges/old", "", 404, "old"},
+	} {
+		got := s.call(t, c.method, c.path, c.body)
+		if got.code != c.code || !strings.Contains(strings.ReplaceAll(got.body, ": ", ":"), c.says) {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, got.code, got.body)
+		}
+	}
+	_, err := client.SetFormsPurge(t.Context(), &cleanupv1.SetFormsPurgeRequest{})
+	if _, bad := wantCode(t, err, codes.InvalidArgument); len(bad.GetFieldViolations()) != 4 {
+		t.Errorf("%v", bad)
+	}
+	none := cleanupv1.NewUserDataServiceClient(serve(t, pgtest.Campaign(t), true).conn)
+	_, list := none.ListFormsPurges(t.Context(), &cleanupv1.ListFormsPurgesRequest{})
+	_, set := none.SetFormsPurge(t.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: loans()})
+	_, deleted := none.DeleteFormsPurge(t.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"})
+	for _, err := range []error{list, set, deleted} {
+		wantCode(t, err, codes.FailedPrecondition)
+	}
+}

@@ -1,0 +1,361 @@
+package userdata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/userdata"
+)
+
+// noted forgets what a purge was before.
+func noted(context.Context, pgx.Tx, *userdata.Purge) error { return nil }
+
+// purges is a Forms database whose process instances have a date, and of which the workflows alone are there. Its documents are in the database,
+// unless there are files.
+func purges(t *testing.T, on engine, files ...string) *forms {
+	t.Helper()
+	f := bareFormsOn(t, on, files...)
+	f.clear("tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion")
+	if len(files) == 0 {
+		f.folder, f.config.Folder, f.config.InDatabase = "", "", true
+		f.open()
+	}
+	kind := map[engine]string{onPostgres: "timestamptz", onMySQL: "datetime(6) NULL"}[on]
+	f.db.Do("ALTER TABLE tb_process_instance ADD ended " + kind)
+	return f
+}
+
+// task is a purge of the database as a task, created if it is not there.
+func (f *forms) task(p userdata.Purge) outside.Task {
+	f.t.Helper()
+	if err := f.SetPurge(f.t.Context(), p, "", noted); err != nil {
+		f.t.Fatal(err)
+	}
+	list, err := f.Tasks().Tasks(f.t.Context(), f.record)
+	i := slices.IndexFunc(list, func(t outside.Task) bool { return t.Name == "forms/"+p.Name })
+	if err != nil || i < 0 {
+		f.t.Fatal(list, err)
+	}
+	return list[i]
+}
+
+// now is the moment that the tests' purges go by.
+var now = time.Date(2026, 3, 1, 4, 0, 0, 0, time.UTC)
+
+// instance adds a process instance of a workflow's table (empty: of none), with a task that has a document.
+func (f *forms) instance(id int64, status any, ended time.Time, table string) {
+	f.t.Helper()
+	date := "NULL"
+	if !ended.IsZero() {
+		date = fmt.Sprintf(map[engine]string{onPostgres: "to_timestamp(%f)", onMySQL: "FROM_UNIXTIME(%f)"}[f.on], float64(ended.UnixMicro())/1e6)
+	}
+	f.db.Do(fmt.Sprintf("INSERT INTO tb_process_instance VALUES (%d, 'invocation', %v, %s); INSERT INTO tb_task VALUES (%d, 1, 'P0', %d)", id, status, date, id+1000, id))
+	if f.folder == "" {
+		f.db.Do(fmt.Sprintf("INSERT INTO tb_dm_chunk VALUES ('d%d', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('d%d', '_wfattach%d')", id, id, id+1000))
+	}
+	if table != "" {
+		f.db.Do(fmt.Sprintf("INSERT INTO %s (process_instance_id) VALUES (%d)", table, id))
+	}
+}
+
+// purged does what is due, and returns how many rows it was told of.
+func (f *forms) purged(task outside.Task, run string, told func(rows int64) error) (rows int64, err error) {
+	f.t.Helper()
+	due, err := task.Due(f.t.Context(), now)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	err = task.Purge(f.t.Context(), run, due, func(_ context.Context, n, _ int64) error {
+		rows = n
+		if told == nil {
+			return nil
+		}
+		return told(n)
+	})
+	return rows, err
+}
+
+func ids(due *outside.Due) (list []int64) {
+	for _, i := range due.Items {
+		list = append(list, i.ID)
+	}
+	return list
+}
+
+// A purge takes process instances that have ended, are strictly older than its delay, and are of its workflows, with all that belongs to them.
+func TestPurge(t *testing.T) { onBoth(t, testPurge) }
+
+func testPurge(t *testing.T, on engine) {
+	f := purges(t, on)
+	cutoff := now.AddDate(0, 0, -30)
+	old, young := cutoff.Add(-time.Second), cutoff
+	f.instance(1, 2, old, "tb_101")
+	f.instance(2, 4, old, "tb_101")
+	f.instance(3, 1, old, "tb_101")
+	f.instance(4, 0, old, "tb_101")
+	f.instance(5, "NULL", old, "tb_101")
+	f.instance(6, 2, young, "tb_101")
+	f.instance(7, 2, time.Time{}, "tb_101")
+	f.instance(8, 2, time.Unix(-1, 0), "tb_101") // as a date of nothing looks
+	f.instance(9, 2, old, "tb_103")              // of another application
+	f.instance(10, 2, old, "tb_102")             // of a sub-folder
+	f.instance(11, 2, old, "")                   // of no workflow that is known
+	f.instance(-12, 2, old, "tb_101")
+	f.instance(13, 2, old.AddDate(-2, 0, 0), "tb_101")
+	all := map[string][]int64{"Loans/apply": {1, 2, 13}, "Loans/folder/sub/review": {10}, "Claims/apply": {9}, "Loans/": {1, 2, 10, 13}}
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		application, workflow, _ := strings.Cut(path, "/")
+		task := f.task(userdata.Purge{Name: "p", Application: application, Workflow: workflow, DateColumn: "ended", Days: 30, Enabled: true})
+		due, err := task.Due(t.Context(), now)
+		if err != nil || !slices.Equal(ids(due), all[path]) || due.Total != 13 || !due.Cutoff.Equal(cutoff) {
+			t.Errorf("%s: %v of %d, %v", path, ids(due), due.Total, err)
+		}
+		if i := due.Items[len(due.Items)-1]; path == "Loans/" && !i.Date.Equal(old.AddDate(-2, 0, 0)) {
+			t.Errorf("the date of %d is %s", i.ID, i.Date)
+		}
+	}
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Due(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreseen, total := userdata.Rows{}, int64(0)
+	if err := task.Foresee(t.Context(), due, func(_ context.Context, rows map[string]int64) error {
+		for table, n := range rows {
+			foreseen[table] += n
+			total += n
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if f.db.Int("SELECT count(*) FROM tb_process_instance") != 13 || foreseen["tb_process_instance"] != 4 || foreseen["tb_dm_chunk"] != 4 || foreseen["tb_102"] != 1 {
+		t.Errorf("foreseen: %v", foreseen)
+	}
+	run := uuid.NewString()
+	if rows, err := f.purged(task, run, nil); err != nil || rows != total {
+		t.Errorf("%d rows, %d were foreseen: %v", rows, total, err)
+	}
+	left := f.db.Strings("SELECT id FROM tb_process_instance ORDER BY id")
+	if want := []string{"-12", "3", "4", "5", "6", "7", "8", "9", "11"}; !slices.Equal(left, want) {
+		t.Errorf("left: %v", left)
+	}
+	for _, table := range []string{"tb_task", "tb_dm_chunk", "tb_dm_session_reference"} {
+		if n := f.db.Int("SELECT count(*) FROM " + table); n != 9 {
+			t.Errorf("%s has %d rows", table, n)
+		}
+	}
+	list, _, err := f.Receipts(t.Context(), 10, "")
+	if err != nil || len(list) != 1 || list[0].Purge != "p" || list[0].RunID != run || !list[0].Succeeded || len(list[0].Instances) != 0 {
+		t.Fatalf("%+v %v", list, err)
+	}
+	if receipt, err := f.Receipt(t.Context(), list[0].ID); err != nil || !slices.Equal(receipt.Instances, []int64{1, 2, 10, 13}) || !maps.Equal(receipt.Rows, foreseen) {
+		t.Errorf("%+v %v, foreseen %v", receipt, err, foreseen)
+	}
+	if rows, err := f.purged(task, uuid.NewString(), nil); rows != 0 || err != nil {
+		t.Errorf("a second run: %d rows, %v", rows, err)
+	}
+	statements, err := task.Statements(t.Context(), now)
+	if err != nil || len(statements) != 4 || statements[0].Table != "tb_process_instance" || !statements[3].Deletes {
+		t.Fatalf("%+v %v", statements, err)
+	}
+	f.db.Do(statements[0].SQL)
+}
+
+// A table that another workflow names, too, does not tell of which one its process instances are.
+func TestPurgeOfASharedTable(t *testing.T) { onBoth(t, testPurgeOfASharedTable) }
+
+func testPurgeOfASharedTable(t *testing.T, on engine) {
+	f := purges(t, on)
+	f.instance(1, 2, now.AddDate(-1, 0, 0), "tb_101")
+	f.instance(2, 2, now.AddDate(-1, 0, 0), "tb_102")
+	f.db.Do("INSERT INTO omd_object_type VALUES ('pt_Claims/other', 'tb_101')")
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Due(t.Context(), now)
+	if err != nil || !slices.Equal(ids(due), []int64{2}) || len(due.Notes) != 1 || !strings.Contains(due.Notes[0], "tb_101") {
+		t.Errorf("%+v %v", due, err)
+	}
+}
+
+// What is not due any longer by the time it would be deleted stays.
+func TestPurgeJudgesAgain(t *testing.T) { onBoth(t, testPurgeJudgesAgain) }
+
+func testPurgeJudgesAgain(t *testing.T, on engine) {
+	f := purges(t, on)
+	for id := int64(1); id <= 4; id++ {
+		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
+	}
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", Workflow: "apply", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Due(t.Context(), now)
+	if err != nil || len(due.Items) != 4 {
+		t.Fatal(due, err)
+	}
+	f.db.Do("UPDATE tb_process_instance SET status = 1 WHERE id = 1; UPDATE tb_process_instance SET ended = NULL WHERE id = 2; DELETE FROM tb_101 WHERE process_instance_id = 3")
+	if err := task.Purge(t.Context(), uuid.NewString(), due, func(context.Context, int64, int64) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if left := f.db.Strings("SELECT id FROM tb_process_instance ORDER BY id"); !slices.Equal(left, []string{"1", "2", "3"}) {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// A purge that is told to stop has deleted what it says, documents in the folder included, and a later one does the rest.
+func TestPurgeStops(t *testing.T) { onBoth(t, testPurgeStops) }
+
+func testPurgeStops(t *testing.T, on engine) {
+	f := purges(t, on, "doc", "doc.session_wfattach1001", "kept", "kept.session_wfattach1250")
+	for id := int64(1); id <= 250; id++ {
+		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
+	}
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	errEnough := errors.New("enough")
+	rows, err := f.purged(task, uuid.NewString(), func(int64) error { return errEnough })
+	if !errors.Is(err, errEnough) || rows != 300 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 || !slices.Equal(f.files(), []string{"kept", "kept.session_wfattach1250"}) {
+		t.Errorf("%d rows, %v, %v", rows, err, f.files())
+	}
+	list, _, err := f.Receipts(t.Context(), 10, "")
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if receipt, err := f.Receipt(t.Context(), list[0].ID); err != nil || !receipt.Succeeded || len(receipt.Instances) != 100 || receipt.EndTime == nil {
+		t.Errorf("%+v %v", receipt, err)
+	}
+	if rows, err := f.purged(task, uuid.NewString(), nil); err != nil || rows != 450 || f.db.Int("SELECT count(*) FROM tb_task") != 0 || len(f.files()) != 0 {
+		t.Errorf("%d rows, %v, %v", rows, err, f.files())
+	}
+}
+
+// A worker that takes over goes on where its predecessor was, and the count is that of both.
+func TestPurgeGoesOn(t *testing.T) { onBoth(t, testPurgeGoesOn) }
+
+func testPurgeGoesOn(t *testing.T, on engine) {
+	f := purges(t, on)
+	for id := int64(1); id <= 250; id++ {
+		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
+	}
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Due(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := uuid.NewString()
+	ctx, kill := context.WithCancel(t.Context())
+	if err := task.Purge(ctx, run, due, func(context.Context, int64, int64) error { kill(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if n := f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'PURGING'"); n != 1 {
+		t.Errorf("%d erasures are left to the next worker", n)
+	}
+	f.work() // which leaves it to the run
+	if rows, err := f.purged(task, run, nil); err != nil || rows != 1250 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 0 {
+		t.Errorf("%d rows, %v", rows, err)
+	}
+	if n := f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'"); n != 1 {
+		t.Errorf("%d erasures succeeded", n)
+	}
+}
+
+// The erasure of a run that does not go on is ended, so that its receipt says what went.
+func TestForsakenPurge(t *testing.T) {
+	t.Parallel()
+	f := purges(t, onPostgres)
+	f.config.Lease = 20 * time.Millisecond
+	f.open()
+	for id := int64(1); id <= 250; id++ {
+		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
+	}
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Due(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, kill := context.WithCancel(t.Context())
+	if err := task.Purge(ctx, uuid.NewString(), due, func(context.Context, int64, int64) error { kill(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	f.work()
+	_, receipt := f.watch(f.record.Strings("SELECT id::text FROM cleanupd.erasure")[0])
+	if !receipt.Succeeded || len(receipt.Instances) > 200 || int64(250-len(receipt.Instances)) != f.db.Int("SELECT count(*) FROM tb_process_instance") {
+		t.Errorf("%d of the receipt, %d left", len(receipt.Instances), f.db.Int("SELECT count(*) FROM tb_process_instance"))
+	}
+}
+
+// A purge that cannot be is refused, with everything that is wrong, and what is stored stays.
+func TestSetPurge(t *testing.T) { onBoth(t, testSetPurge) }
+
+func testSetPurge(t *testing.T, on engine) {
+	f := purges(t, on)
+	good := userdata.Purge{Name: "a-1", Application: "Loans", Workflow: "folder/sub/review", DateColumn: "ended", Days: 1}
+	for _, c := range []struct {
+		change func(p *userdata.Purge)
+		fields []string
+	}{
+		{func(p *userdata.Purge) { p.Name = "" }, []string{"name"}},
+		{func(p *userdata.Purge) { p.Name = "A" }, []string{"name"}},
+		{func(p *userdata.Purge) { p.Name = strings.Repeat("a", 41) }, []string{"name"}},
+		{func(p *userdata.Purge) { *p = userdata.Purge{} }, []string{"name", "application", "date_column", "days"}},
+		{func(p *userdata.Purge) { p.Days = 24_856 }, []string{"days"}},
+		{func(p *userdata.Purge) { p.Days = -1 }, []string{"days"}},
+		{func(p *userdata.Purge) { p.Application = "loans" }, []string{"workflow"}},
+		{func(p *userdata.Purge) { p.Workflow = "review" }, []string{"workflow"}},
+		{func(p *userdata.Purge) { p.Workflow = "folder/sub/review\x00" }, []string{"workflow"}},
+		{func(p *userdata.Purge) { p.DateColumn = "status" }, []string{"date_column"}},
+		{func(p *userdata.Purge) { p.DateColumn = `ended" OR 1=1 --` }, []string{"date_column"}},
+		{func(p *userdata.Purge) { p.Workflow, p.DateColumn = "x", "x" }, []string{"workflow", "date_column"}},
+	} {
+		p := good
+		c.change(&p)
+		err := f.SetPurge(t.Context(), p, "", noted)
+		var wrong userdata.WrongError
+		var fields []string
+		if errors.As(err, &wrong) {
+			for _, w := range wrong {
+				fields = append(fields, w.Field)
+			}
+		}
+		if !slices.Equal(fields, c.fields) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+	if list, err := f.Purges(t.Context()); err != nil || len(list) != 0 {
+		t.Fatal(list, err)
+	}
+	if err := f.SetPurge(t.Context(), good, "0123", noted); !errors.Is(err, userdata.ErrStalePurge) {
+		t.Errorf("an etag of one that is not there: %v", err)
+	}
+	if err := f.SetPurge(t.Context(), good, "", noted); err != nil {
+		t.Fatal(err)
+	}
+	next := good
+	next.Days = 2
+	var before *userdata.Purge
+	if err := f.SetPurge(t.Context(), next, good.Etag(), func(_ context.Context, _ pgx.Tx, b *userdata.Purge) error { before = b; return nil }); err != nil || before == nil || *before != good {
+		t.Errorf("%+v %v", before, err)
+	}
+	if err := f.SetPurge(t.Context(), good, good.Etag(), noted); !errors.Is(err, userdata.ErrStalePurge) {
+		t.Errorf("a stale etag: %v", err)
+	}
+	errUnseen := errors.New("unseen")
+	if err := f.SetPurge(t.Context(), good, "", func(context.Context, pgx.Tx, *userdata.Purge) error { return errUnseen }); !errors.Is(err, errUnseen) {
+		t.Error(err)
+	}
+	if list, err := f.Purges(t.Context()); err != nil || len(list) != 1 || list[0] != next {
+		t.Error(list, err)
+	}
+	if err := errors.Join(f.DeletePurge(t.Context(), "a-1", noted)); err != nil {
+		t.Error(err)
+	}
+	if err := f.DeletePurge(t.Context(), "a-1", noted); !errors.Is(err, userdata.ErrNoPurge) {
+		t.Error(err)
+	}
+}
