@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -357,5 +360,78 @@ func testSetPurge(t *testing.T, on engine) {
 	}
 	if err := f.DeletePurge(t.Context(), "a-1", noted); !errors.Is(err, userdata.ErrNoPurge) {
 		t.Error(err)
+	}
+}
+
+// Where the Forms server purges, process instances alone are foreseen and counted, and one that it refuses fails the task.
+func TestPurgeByTheFormsServer(t *testing.T) {
+	t.Parallel()
+	f := purges(t, onPostgres)
+	for id, invocation := range []string{"", "one", "refused", "three"} {
+		if id > 0 {
+			f.instance(int64(id), 2, now.AddDate(-1, 0, 0), "tb_101")
+			f.db.Do("UPDATE tb_process_instance SET long_lived_invocation_id = $2 WHERE id = $1", id, invocation)
+		}
+	}
+	server := &standIn{db: f.record, refuses: "refused"}
+	web := httptest.NewServer(server)
+	t.Cleanup(web.Close)
+	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"})
+	f.Database = userdata.New(f.config)
+	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Due(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := task.Foresee(t.Context(), due, func(_ context.Context, rows map[string]int64) error {
+		if len(rows) != 1 || rows["tb_process_instance"] != 3 {
+			t.Errorf("foreseen: %v", rows)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if rows, err := f.purged(task, uuid.NewString(), nil); rows != 2 || err == nil || !strings.Contains(err.Error(), "could not be erased: 1,") {
+		t.Errorf("%d rows, %v", rows, err)
+	}
+	if want := []string{"purgeProcessInstance one", "purgeProcessInstance refused", "purgeProcessInstance three"}; !slices.Equal(server.calls, want) {
+		t.Errorf("it was told %q", server.calls)
+	}
+}
+
+// A Forms database that is away fails the purge, and says nothing about the run, which has a database of its own.
+func TestPurgeOfALostDatabase(t *testing.T) {
+	t.Parallel()
+	f := purges(t, onPostgres)
+	f.instance(1, 2, now.AddDate(-1, 0, 0), "tb_101")
+	record := pgtest.Empty(t)
+	conn, err := record.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if err := userdata.Migrate(t.Context(), conn.Conn()); err != nil {
+		t.Fatal(err)
+	}
+	f.config.Record = record.Pool
+	f.Database = userdata.New(f.config)
+	if err := f.SetPurge(t.Context(), userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true}, "", noted); err != nil {
+		t.Fatal(err)
+	}
+	list, err := f.Tasks().Tasks(t.Context(), record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	due, err := list[0].Due(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.record.Cut()
+	err = list[0].Purge(t.Context(), uuid.NewString(), due, func(context.Context, int64, int64) error { return nil })
+	if err == nil || sqlstate.Lost(err) || !strings.Contains(err.Error(), "the Forms database is not available") {
+		t.Errorf("%v", err)
+	}
+	if _, err := list[0].Due(t.Context(), now); err == nil || sqlstate.Lost(err) {
+		t.Errorf("%v", err)
 	}
 }

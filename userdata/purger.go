@@ -203,7 +203,7 @@ func (p purger) stayed(ctx context.Context, run string) error {
 	if err != nil || receipt == nil {
 		return err
 	}
-	return fmt.Errorf("%d process instances, and the documents of %d sessions, could not be erased: receipt %s says which, and why", items, sessions, *receipt)
+	return fmt.Errorf("process instances that could not be erased: %d, sessions whose documents stay: %d; receipt %s says which, and why", items, sessions, *receipt)
 }
 
 // explained is an error of the purge: that the Forms database is lost says nothing about the run, which has another one.
