@@ -28,7 +28,7 @@ type erasure struct {
 	purge   *rule // that the items must still be due by; nil: none
 	// told is called after each transaction about items. If it fails, that is why the others stay. nil: it is never called.
 	told func(ctx context.Context) error
-	stop *stopError
+	stop *stopError // why no more process instances are begun; nil: they are
 }
 
 // stopError is why an erasure is to stop.
@@ -65,12 +65,15 @@ func (e *erasure) run(ctx context.Context) error {
 	if e.Manager != nil {
 		erase, together = e.instanceByServer, 1
 	}
-	if err := e.items(ctx, anInstance, together, erase); errors.As(err, &e.stop) {
+	if e.stop == nil {
+		if err := e.items(ctx, anInstance, together, erase); err != nil && !errors.As(err, &e.stop) {
+			return err
+		}
+	}
+	if e.stop != nil {
 		if err := e.dismiss(ctx); err != nil {
 			return err
 		}
-	} else if err != nil {
-		return err
 	}
 	if err := e.items(ctx, aTask, atOnce, e.orphans); err != nil {
 		return err

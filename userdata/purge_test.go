@@ -288,7 +288,7 @@ func TestForsakenPurge(t *testing.T) {
 	}
 	f.work()
 	_, receipt := f.watch(f.record.Strings("SELECT id::text FROM cleanupd.erasure")[0])
-	if !receipt.Succeeded || len(receipt.Instances) > 200 || int64(250-len(receipt.Instances)) != f.db.Int("SELECT count(*) FROM tb_process_instance") {
+	if !receipt.Succeeded || len(receipt.Instances) != 100 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 {
 		t.Errorf("%d of the receipt, %d left", len(receipt.Instances), f.db.Int("SELECT count(*) FROM tb_process_instance"))
 	}
 }

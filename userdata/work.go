@@ -83,7 +83,7 @@ var errForsaken = &stopError{errors.New("the run that it is of did not go on")}
 // alone is run where nobody waits for it.
 func (e *erasure) alone(ctx context.Context) error {
 	if e.purge != nil {
-		e.told = func(context.Context) error { return errForsaken }
+		e.stop = errForsaken
 	}
 	return e.run(ctx)
 }
