@@ -11,10 +11,11 @@ function ceiling(n: number) {
   return [1, 2, 5, 10].map(step => step * power).find(step => step >= n)!
 }
 
-function Frame({ label, most, show, children }: { label: string; most: number; show: (n: number) => string; children: ComponentChildren }) {
+/** role: group where there are links in it, img where it is read as a whole. */
+function Frame({ label, role, most, show, children }: { label: string; role: 'group' | 'img'; most: number; show: (n: number) => string; children: ComponentChildren }) {
   const inner = height - top - bottom
   return (
-    <svg class="chart" viewBox={`0 0 ${width} ${height}`} role="img" aria-label={label}>
+    <svg class="chart" viewBox={`0 0 ${width} ${height}`} role={role} aria-label={label}>
       {[0, 0.5, 1].map(part => {
         const y = top + inner * (1 - part)
         return <g key={part}><line class="grid" x1={left} x2={width} y1={y} y2={y} /><text x={left - 6} y={y + 4} text-anchor="end">{show(most * part)}</text></g>
@@ -34,7 +35,7 @@ export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; 
   const slot = (width - left) / Math.max(stacks.length, 12)
   const x = (i: number) => left + slot * i
   return (
-    <Frame label={label} most={most} show={show}>
+    <Frame label={label} role="group" most={most} show={show}>
       {stacks.map((s, i) => {
         let y = top + inner
         return (
@@ -63,7 +64,7 @@ export function Line({ label, values, show }: { label: string; values: number[];
   const step = (width - left) / Math.max(1, values.length - 1)
   const points = values.map((v, i) => `${(left + step * i).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`).join(' ')
   return (
-    <Frame label={label} most={most} show={show}>
+    <Frame label={label} role="img" most={most} show={show}>
       <polygon class="area" points={`${left},${top + inner} ${points} ${width},${top + inner}`} />
       <polyline class="line" points={points} />
     </Frame>

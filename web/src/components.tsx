@@ -20,13 +20,15 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, depends: u
   return { ...state, reload: useCallback(() => again(n => n + 1), []) }
 }
 
-/** Does something once at a time, and knows what went wrong. */
-export function useAction(): { busy: boolean; problem: unknown; act: (what: () => Promise<unknown>) => Promise<boolean>; clear: () => void } {
+/** Does something once at a time, and knows what went wrong. A button of it is not disabled meanwhile: it would lose the focus. */
+export function useAction(): { busy: boolean; problem: unknown; act: (what: () => Promise<unknown>) => Promise<boolean> } {
   const [state, set] = useState<{ busy: boolean; problem: unknown }>({ busy: false, problem: undefined })
+  const running = useRef(false)
   return {
     ...state,
-    clear: () => set({ busy: false, problem: undefined }),
     act: async what => {
+      if (running.current) return false
+      running.current = true
       set({ busy: true, problem: undefined })
       try {
         await what()
@@ -35,6 +37,8 @@ export function useAction(): { busy: boolean; problem: unknown; act: (what: () =
       } catch (problem) {
         set({ busy: false, problem })
         return false
+      } finally {
+        running.current = false
       }
     },
   }
@@ -76,7 +80,7 @@ export function Pieces<T>({ load, depends, children }: { load: (token?: string, 
         <>
           {children([...answer.rows, ...further.rows])}
           <Problem of={problem} />
-          {further.next && <p><button type="button" disabled={busy} onClick={() => act(async () => {
+          {further.next && <p><button type="button" aria-disabled={busy} onClick={() => act(async () => {
             const { rows, next } = await load(further.next)
             add({ of: answer, rows: [...further.rows, ...rows], next })
           })}>{t('action.more')}</button></p>}
@@ -85,6 +89,9 @@ export function Pieces<T>({ load, depends, children }: { load: (token?: string, 
     }}</Show>
   )
 }
+
+/** The focus goes to the title of the page, where reading begins. */
+export const focusTitle = () => document.querySelector<HTMLElement>('h1')?.focus()
 
 export function Page({ title, intro, actions, children }: { title: string; intro?: string; actions?: ComponentChildren; children: ComponentChildren }) {
   useEffect(() => { document.title = `${title} · cleanupd` }, [title])
@@ -142,13 +149,21 @@ export function Field({ label, help, children }: { label: string; help?: string;
   return <label class="field"><span>{label}</span>{children}{help && <small class="quiet">{help}</small>}</label>
 }
 
-/** Asks before something is done. expected: what has to be typed. */
-export function Confirm({ title, action, expected, busy, problem, onDo, onClose, children }: {
-  title: string; action: string; expected?: string; busy?: boolean; problem?: unknown; onDo: () => void; onClose: () => void; children?: ComponentChildren
+/** Asks before something is done. expected: what has to be typed. ready: whether it may be done. */
+export function Confirm({ title, action, expected, ready = true, busy, problem, onDo, onClose, children }: {
+  title: string; action: string; expected?: string; ready?: boolean; busy?: boolean; problem?: unknown; onDo: () => void; onClose: () => void; children?: ComponentChildren
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [typed, type] = useState('')
-  useEffect(() => { dialog.current?.showModal() }, [])
+  useEffect(() => {
+    const shown = dialog.current!
+    shown.showModal()
+    return () => {
+      if (!shown.open) return // the browser has returned the focus
+      shown.close()
+      focusTitle() // it is done: the button may be gone with what it was for
+    }
+  }, [])
   return (
     <dialog ref={dialog} onClose={onClose} aria-labelledby="confirm-title">
       <form method="dialog" onSubmit={event => { event.preventDefault(); onDo() }}>
@@ -157,8 +172,8 @@ export function Confirm({ title, action, expected, busy, problem, onDo, onClose,
         {expected !== undefined && <Field label={t('confirm.type', { what: expected })}><input value={typed} onInput={e => type(e.currentTarget.value)} autoComplete="off" spellcheck={false} /></Field>}
         <Problem of={problem} />
         <div class="actions">
-          <button type="button" onClick={onClose}>{t('action.back')}</button>
-          <button type="submit" class="primary" disabled={busy || expected !== undefined && typed !== expected}>{action}</button>
+          <button type="button" onClick={() => dialog.current!.close()}>{t('action.back')}</button>
+          <button type="submit" class="primary" aria-disabled={busy} disabled={!ready || expected !== undefined && typed !== expected}>{action}</button>
         </div>
       </form>
     </dialog>

@@ -1,8 +1,8 @@
 import { render, type ComponentType } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
 import { call, session, type Caller, type Server } from './api'
 import { choose, language, load, names, t, type Key } from './i18n'
-import { Problem } from './components'
+import { focusTitle, Problem } from './components'
 import { resume, signOut } from './signin'
 import { About } from './pages/about'
 import { Audit } from './pages/audit'
@@ -39,19 +39,16 @@ const entries: Entry[] = [
   { path: 'about', title: 'about.title', page: About },
 ]
 
+/** Which page is asked for, and how often somebody has gone to one. */
 function useRoute() {
   const read = () => location.hash.replace(/^#\/?/, '').split('?')[0]!.split('/').map(decodeURIComponent)
-  const [route, set] = useState(read)
-  useEffect(() => {
-    set(read()) // it may have changed since
-    const moved = () => {
-      set(read())
-      document.querySelector<HTMLElement>('h1')?.focus()
-    }
+  const [state, set] = useState(() => ({ route: read(), moves: 0 }))
+  useLayoutEffect(() => { // at once: no move is missed
+    const moved = () => set(({ moves }) => ({ route: read(), moves: moves + 1 }))
     addEventListener('hashchange', moved)
     return () => removeEventListener('hashchange', moved)
   }, [])
-  return route
+  return state
 }
 
 function App({ broken }: { broken?: unknown }) {
@@ -60,7 +57,7 @@ function App({ broken }: { broken?: unknown }) {
   const [signedOut, sign] = useState(false)
   const [thrown, report] = useState<string>()
   const [, redraw] = useState(0)
-  const [first = '', ...argument] = useRoute()
+  const { route: [first = '', ...argument], moves } = useRoute()
 
   const enter = async () => {
     try {
@@ -82,13 +79,15 @@ function App({ broken }: { broken?: unknown }) {
     enter()
   }, [])
 
+  useEffect(() => { if (moves > 0) focusTitle() }, [moves]) // of the page that has just been drawn
+
   const offered = context ? entries.filter(e => (!e.needs || context.may(e.needs)) && (e.offered?.(context.server) ?? true)) : []
   const run = first === 'runs' && argument.length > 0
   const current = offered.find(e => e.path === first)
   const Current = run ? RunPage : current?.page
   return (
     <>
-      <a class="skip" href="#main" onClick={event => { event.preventDefault(); document.querySelector<HTMLElement>('h1')?.focus() }}>{t('skip')}</a>
+      <a class="skip" href="#main" onClick={event => { event.preventDefault(); focusTitle() }}>{t('skip')}</a>
       <nav aria-label={t('navigation')}>
         <a class="brand" href="#/"><svg viewBox="0 0 16 16" aria-hidden="true"><rect width="16" height="16" rx="4" /><path d="M4 5h8M4 8h6M4 11h3" /></svg>cleanupd</a>
         {!signedOut && offered.map(e => <a key={e.path} href={`#/${e.path}`} aria-current={e === current ? 'page' : undefined}>{t(e.title)}</a>)}
@@ -112,7 +111,17 @@ function App({ broken }: { broken?: unknown }) {
   )
 }
 
+/** Where what had the focus is gone, as a form that was saved, the title has it: not the whole page, from whose beginning one would start again. */
+function keepFocus() {
+  let last: EventTarget | null = null
+  addEventListener('focusin', event => { last = event.target })
+  new MutationObserver(() => {
+    if (last instanceof Element && !last.isConnected && document.activeElement === document.body) focusTitle()
+  }).observe(document.body, { childList: true, subtree: true })
+}
+
 let broken: unknown
 await load()
 await resume().catch(error => { broken = error })
+keepFocus()
 render(<App broken={broken} />, document.getElementById('app')!)

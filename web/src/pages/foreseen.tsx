@@ -59,7 +59,7 @@ function Approve({ run, guards, rows, tables }: { run: Run; guards: TrippedGuard
     <>
       <button type="button" class="primary" onClick={() => ask(true)}>{t('preview.run')}</button>
       {asks && (
-        <Confirm title={t('preview.run')} action={t('preview.run')} busy={busy || !given} problem={problem} onDo={go} onClose={() => ask(false)}>
+        <Confirm title={t('preview.run')} action={t('preview.run')} ready={given} busy={busy} problem={problem} onDo={go} onClose={() => ask(false)}>
           <p>{t('preview.ask', { rows, tables })}</p>
           {guards.map(g => (
             <Field key={key(g)} label={t('preview.accept', { guard: g.guard ?? '', number: number(g.number) })} help={g.table}>

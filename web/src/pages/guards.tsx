@@ -60,7 +60,7 @@ function Limits({ guards, defaults, reload }: { guards: Guards; defaults: Guards
       ))}
       <label class="check"><input type="checkbox" checked={cutoff} onChange={e => check(e.currentTarget.checked)} />{t('guard.cutoff')}</label>
       <Problem of={problem} />
-      <button type="submit" class="primary" disabled={busy}>{t('action.save')}</button>
+      <button type="submit" class="primary" aria-disabled={busy}>{t('action.save')}</button>
     </form>
   )
 }

@@ -61,7 +61,7 @@ function Create({ done }: { done: () => void }) {
       <Field label={t('holds.reason')}><input required value={draft.reason} onInput={change('reason')} /></Field>
       <Field label={t('holds.until')} help={t('holds.until.help')}><input type="datetime-local" value={draft.until} onInput={change('until')} /></Field>
       <Problem of={problem} />
-      <button type="submit" class="primary" disabled={busy}>{t('holds.hold')}</button>
+      <button type="submit" class="primary" aria-disabled={busy}>{t('holds.hold')}</button>
     </form>
   )
 }

@@ -1,7 +1,7 @@
 // What would go if a run started now?
 import { useState } from 'preact/hooks'
 import { call, query, type Run, type Task } from '../api'
-import { Badge, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
+import { Badge, Confirm, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t } from '../i18n'
 import type { Context } from '../main'
 import { total } from '../runs'
@@ -16,14 +16,13 @@ export function Preview({ context }: { context: Context }) {
   const begin = (dryRun: boolean) => act(async () => { location.hash = `#/runs/${await start({ dryRun, skipTasks: left, continueOnError: true })}` })
   return (
     <Page title={t('preview.title')} intro={t('preview.intro')}>
-      <Problem of={problem} />
+      <Problem of={starts ? undefined : problem} />
       <Show of={tasks}>{({ tasks }) => (
         <>
           <div class="actions">
-            <button type="button" class="primary" disabled={busy || left.length === tasks.length} onClick={() => begin(true)}>{t('preview.start')}</button>
-            {context.may('OPERATOR') && (starts
-              ? <><span>{t('preview.unseen')}</span><button type="button" disabled={busy} onClick={() => begin(false)}>{t('preview.yes')}</button><button type="button" onClick={() => confirm(false)}>{t('action.back')}</button></>
-              : <button type="button" onClick={() => confirm(true)}>{t('preview.blind')}</button>)}
+            <button type="button" class="primary" aria-disabled={busy} disabled={left.length === tasks.length} onClick={() => begin(true)}>{t('preview.start')}</button>
+            {context.may('OPERATOR') && <button type="button" disabled={left.length === tasks.length} onClick={() => confirm(true)}>{t('preview.blind')}</button>}
+            {starts && <Confirm title={t('preview.unseen')} action={t('preview.yes')} busy={busy} problem={problem} onDo={() => begin(false)} onClose={() => confirm(false)} />}
           </div>
           <Section title={t('preview.tasks')} actions={<button type="button" onClick={() => leave(left.length > 0 ? [] : tasks.map(task => task.name!))}>{left.length > 0 ? t('preview.all') : t('preview.none')}</button>}>
             <Table label={t('preview.tasks')} rows={tasks} keyOf={task => task.name!} columns={[

@@ -82,8 +82,8 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
           {stale && <p>{t('retention.stale')}</p>}
           <div class="actions">
             <span>{t('retention.changed', { n: number(changed.length) })}</span>
-            <button type="button" disabled={looking.busy} onClick={look}>{t('retention.effect')}</button>
-            <button type="submit" class="primary" disabled={saving.busy || stale}>{t('action.save')}</button>
+            <button type="button" aria-disabled={looking.busy} onClick={look}>{t('retention.effect')}</button>
+            <button type="submit" class="primary" aria-disabled={saving.busy} disabled={stale}>{t('action.save')}</button>
             <button type="button" onClick={() => set({})}>{t('action.undo')}</button>
             {looking.busy && <><progress aria-label={t('retention.effect')} max={1} value={progress} /><span role="status">{percent(progress)}</span></>}
           </div>

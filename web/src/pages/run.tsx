@@ -156,7 +156,7 @@ function Log({ model, earlier }: { model: Model; earlier: () => Promise<void> })
   const { busy, problem, act } = useAction()
   return (
     <Section title={t('run.log')} actions={<span class="quiet" data-events={model.last} data-seen={model.seen}>{t('run.events', { n: number(model.last) })}</span>}>
-      {model.first > 0 && <p><button type="button" disabled={busy} onClick={() => act(earlier)}>{t('run.earlier')}</button></p>}
+      {model.first > 0 && <p><button type="button" aria-disabled={busy} onClick={() => act(earlier)}>{t('run.earlier')}</button></p>}
       <Problem of={problem} />
       {model.log.length === 0 ? <p class="empty">{t('run.nolog')}</p> : (
         <div class="scroll log" tabIndex={0} role="log" aria-label={t('run.log')}>

@@ -52,7 +52,7 @@ function Form({ schedule, context, reload }: { schedule: Schedule; context: Cont
         <Field label={t('schedule.hours')} help={t('schedule.hours.help')}><input type="number" min={0} step="any" value={draft.hours} onInput={e => set({ ...draft, hours: e.currentTarget.value })} /></Field>
         <label class="check"><input type="checkbox" checked={draft.continueOnError} onChange={e => set({ ...draft, continueOnError: e.currentTarget.checked })} />{t('schedule.continue')}</label>
         <Problem of={problem} />
-        {context.may('ADMIN') && <button type="submit" class="primary" disabled={busy}>{t('action.save')}</button>}
+        {context.may('ADMIN') && <button type="submit" class="primary" aria-disabled={busy}>{t('action.save')}</button>}
       </fieldset>
     </form>
   )

@@ -17,12 +17,12 @@ export function SignIn({ problem, onSigned }: { problem?: unknown; onSigned: () 
       <Show of={accepted}>{({ methods, oidc, problem }) => (
         <>
           {problem && <Problem of={new Error(problem)} />}
-          {oidc && <p><button type="button" class="primary" disabled={busy} onClick={() => act(() => redirect(oidc))}>{t('signin.oidc', { issuer: new URL(oidc.authorizationEndpoint).host })}</button></p>}
+          {oidc && <p><button type="button" class="primary" aria-disabled={busy} onClick={() => act(() => redirect(oidc))}>{t('signin.oidc', { issuer: new URL(oidc.authorizationEndpoint).host })}</button></p>}
           {(methods.includes('token') || methods.includes('jwt')) && (
             <form onSubmit={event => { event.preventDefault(); useToken(token.trim(), keep); act(onSigned) }}>
               <Field label={t('signin.token')} help={t('signin.token.help')}><input type="password" required autoComplete="off" value={token} onInput={e => set(e.currentTarget.value)} /></Field>
               <label class="check"><input type="checkbox" checked={keep} onChange={e => remember(e.currentTarget.checked)} />{t('signin.keep')}</label>
-              <button type="submit" class={oidc ? '' : 'primary'} disabled={busy || token.trim() === ''}>{t('signin.go')}</button>
+              <button type="submit" class={oidc ? '' : 'primary'} aria-disabled={busy} disabled={token.trim() === ''}>{t('signin.go')}</button>
             </form>
           )}
           {methods.includes('certificate') && <p class="quiet">{t('signin.certificate')} <button type="button" onClick={() => act(onSigned)}>{t('action.retry')}</button></p>}

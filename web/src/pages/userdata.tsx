@@ -39,7 +39,7 @@ function Search() {
           </div>
         ))}
         <p class="quiet">{t('userdata.variables')} <button type="button" onClick={() => choose([...variables, { application: '', workflow: '', variable: '' }])}>{t('userdata.more')}</button></p>
-        <button type="submit" class="primary" disabled={busy || userId.trim() === ''}>{t('userdata.find')}</button>
+        <button type="submit" class="primary" aria-disabled={busy} disabled={userId.trim() === ''}>{t('userdata.find')}</button>
         {busy && <span role="status"> {t('userdata.searching')}</span>}
       </form>
       <Problem of={problem} />
@@ -93,8 +93,8 @@ function Result({ userId, variables, answer, done }: { userId: string; variables
       <Problem of={asks ? undefined : problem} />
       {(chosen.length > 0 || orphans.length > 0) && (
         <div class="actions">
-          <button type="button" disabled={busy} onClick={() => act(async () => show({ of: chosen, receipt: await erase(true) }))}>{t('userdata.preview')}</button>
-          <button type="button" class="primary" disabled={busy || preview?.of !== chosen} onClick={() => ask(true)}>{t('userdata.erase')}</button>
+          <button type="button" aria-disabled={busy} onClick={() => act(async () => show({ of: chosen, receipt: await erase(true) }))}>{t('userdata.preview')}</button>
+          <button type="button" class="primary" aria-disabled={busy} disabled={preview?.of !== chosen} onClick={() => ask(true)}>{t('userdata.erase')}</button>
           {busy && <span role="status">{number(steps)} / {number(chosen.length + orphans.length)}</span>}
         </div>
       )}
