@@ -26,7 +26,7 @@ export const words: Words = {
   'run.title': 'Ausführung', 'run.dry': 'Testlauf', 'run.cancel': 'Ausführung abbrechen', 'run.cancel.help': 'Sie endet nach den laufenden Batches. Was bis dahin gelöscht ist, bleibt gelöscht.', 'run.trouble': 'Die Verbindung ist unterbrochen, neuer Versuch läuft.',
   'run.since': 'seit', 'run.ended': 'beendet', 'run.ofplan': 'nach diesem Plan', 'run.rate': 'Zeilen pro Sekunde', 'run.pipeline': 'Aufgaben', 'run.task': 'Aufgabe', 'run.waits': 'wartet: {why}', 'run.progress': 'Fortschritt',
   'run.left': 'noch etwa {period}', 'run.deleted': 'Gelöscht', 'run.updated': 'Geändert', 'run.dropped': 'Entfernte Tabellen', 'run.batches': 'Batches', 'run.all': 'Gesamt', 'run.space': 'Speicherplatz', 'run.before': 'Vorher',
-  'run.after': 'Nachher', 'run.reusable': 'Wiederverwendbar', 'run.log': 'Protokoll', 'run.events': '{n} Ereignisse', 'run.earlier': 'Frühere Zeilen anzeigen', 'run.nolog': 'Keine Meldungen.',
+  'run.after': 'Nachher', 'run.reusable': 'Wiederverwendbar', 'run.log': 'Protokoll', 'run.events': '{n} Ereignisse', 'run.earlier': 'Frühere Zeilen anzeigen', 'run.later': 'Spätere Zeilen anzeigen', 'run.nolog': 'Keine Meldungen.',
 
   'preview.title': 'Vorschau', 'preview.intro': 'Zählt genau, was eine Bereinigung jetzt löschen würde, und ändert nichts. Danach lässt sich genau das ausführen.', 'preview.start': 'Vorschau starten', 'preview.blind': 'Ohne Vorschau ausführen …',
   'preview.unseen': 'Ohne vorherige Prüfung löschen?', 'preview.yes': 'Jetzt ausführen', 'preview.tasks': 'Aufgaben', 'preview.all': 'Alle auswählen', 'preview.none': 'Keine auswählen', 'preview.what': 'Was sie entfernt',

@@ -24,7 +24,7 @@ export const en = {
   'run.title': 'Run', 'run.dry': 'Dry run', 'run.cancel': 'Cancel the run', 'run.cancel.help': 'It ends after its current batches. What is deleted by then stays deleted.', 'run.trouble': 'The connection was lost; trying again.',
   'run.since': 'since', 'run.ended': 'ended', 'run.ofplan': 'by this plan', 'run.rate': 'Rows per second', 'run.pipeline': 'Tasks', 'run.task': 'Task', 'run.waits': 'waits: {why}', 'run.progress': 'Progress',
   'run.left': 'about {period} left', 'run.deleted': 'Deleted', 'run.updated': 'Updated', 'run.dropped': 'Tables dropped', 'run.batches': 'Batches', 'run.all': 'In all', 'run.space': 'Space', 'run.before': 'Before',
-  'run.after': 'After', 'run.reusable': 'Reusable', 'run.log': 'Log', 'run.events': '{n} events', 'run.earlier': 'Show earlier lines', 'run.nolog': 'Nothing to report.',
+  'run.after': 'After', 'run.reusable': 'Reusable', 'run.log': 'Log', 'run.events': '{n} events', 'run.earlier': 'Show earlier lines', 'run.later': 'Show later lines', 'run.nolog': 'Nothing to report.',
 
   'preview.title': 'Preview', 'preview.intro': 'Counts exactly what a cleanup would delete now, and changes nothing. You can then run exactly that.', 'preview.start': 'Start the preview', 'preview.blind': 'Run without a preview …',
   'preview.unseen': 'Delete without looking first?', 'preview.yes': 'Run now', 'preview.tasks': 'Tasks', 'preview.all': 'Select all', 'preview.none': 'Select none', 'preview.what': 'What it removes',

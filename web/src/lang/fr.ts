@@ -26,7 +26,7 @@ export const words: Words = {
   'run.title': 'Exécution', 'run.dry': 'Simulation', 'run.cancel': 'Annuler l’exécution', 'run.cancel.help': 'Elle se termine après les lots en cours. Ce qui est supprimé le reste.', 'run.trouble': 'La connexion est interrompue, nouvelle tentative en cours.',
   'run.since': 'depuis', 'run.ended': 'terminé le', 'run.ofplan': 'selon ce plan', 'run.rate': 'Lignes par seconde', 'run.pipeline': 'Tâches', 'run.task': 'Tâche', 'run.waits': 'attend : {why}', 'run.progress': 'Progression',
   'run.left': 'encore {period} environ', 'run.deleted': 'Supprimées', 'run.updated': 'Modifiées', 'run.dropped': 'Tables supprimées', 'run.batches': 'Lots', 'run.all': 'Total', 'run.space': 'Espace', 'run.before': 'Avant',
-  'run.after': 'Après', 'run.reusable': 'Réutilisable', 'run.log': 'Journal', 'run.events': '{n} événements', 'run.earlier': 'Afficher les lignes précédentes', 'run.nolog': 'Rien à signaler.',
+  'run.after': 'Après', 'run.reusable': 'Réutilisable', 'run.log': 'Journal', 'run.events': '{n} événements', 'run.earlier': 'Afficher les lignes précédentes', 'run.later': 'Afficher les lignes suivantes', 'run.nolog': 'Rien à signaler.',
 
   'preview.title': 'Prévisualisation', 'preview.intro': 'Compte exactement ce qu’un nettoyage supprimerait maintenant, sans rien modifier. Vous pouvez ensuite exécuter exactement cela.', 'preview.start': 'Lancer la prévisualisation', 'preview.blind': 'Exécuter sans prévisualiser…',
   'preview.unseen': 'Supprimer sans vérifier d’abord ?', 'preview.yes': 'Exécuter maintenant', 'preview.tasks': 'Tâches', 'preview.all': 'Tout sélectionner', 'preview.none': 'Tout désélectionner', 'preview.what': 'Ce qu’elle supprime',

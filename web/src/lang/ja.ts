@@ -26,7 +26,7 @@ export const words: Words = {
   'run.title': '実行', 'run.dry': 'ドライラン', 'run.cancel': '実行をキャンセル', 'run.cancel.help': '実行中のバッチの後で終了します。それまでに削除されたものは元に戻りません。', 'run.trouble': '接続が切れました。再接続しています。',
   'run.since': '開始：', 'run.ended': '終了：', 'run.ofplan': 'このプランによる', 'run.rate': '1 秒あたりの行数', 'run.pipeline': 'タスク', 'run.task': 'タスク', 'run.waits': '待機中：{why}', 'run.progress': '進捗',
   'run.left': '残り約 {period}', 'run.deleted': '削除', 'run.updated': '更新', 'run.dropped': '削除したテーブル', 'run.batches': 'バッチ', 'run.all': '合計', 'run.space': '領域', 'run.before': '実行前',
-  'run.after': '実行後', 'run.reusable': '再利用可能', 'run.log': 'ログ', 'run.events': '{n} 件のイベント', 'run.earlier': '以前の行を表示', 'run.nolog': '報告はありません。',
+  'run.after': '実行後', 'run.reusable': '再利用可能', 'run.log': 'ログ', 'run.events': '{n} 件のイベント', 'run.earlier': '以前の行を表示', 'run.later': '以降の行を表示', 'run.nolog': '報告はありません。',
 
   'preview.title': 'プレビュー', 'preview.intro': '今クリーンアップを実行した場合に削除されるものを正確に数えます。何も変更しません。その後、そのとおりに実行できます。', 'preview.start': 'プレビューを開始', 'preview.blind': 'プレビューせずに実行…',
   'preview.unseen': '確認せずに削除しますか？', 'preview.yes': '今すぐ実行', 'preview.tasks': 'タスク', 'preview.all': 'すべて選択', 'preview.none': 'すべて解除', 'preview.what': '削除対象',

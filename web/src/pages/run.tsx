@@ -1,57 +1,14 @@
 // What is it doing, how far is it, why does it wait; and what did it do?
-import { useEffect, useReducer, useRef, useState } from 'preact/hooks'
-import { call, type Run, type RunEvent, type TaskResult } from '../api'
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from 'preact/hooks'
+import { call, type Run, type TaskResult } from '../api'
 import { Line } from '../chart'
 import { Badge, Bar, Code, Confirm, Moment, Page, Problem, Section, Table, useAction } from '../components'
 import { between, follow } from '../follow'
 import { bytes, clock, number, period, t, time } from '../i18n'
 import type { Context } from '../main'
+import { Model } from '../model'
 import { ended, total } from '../runs'
 import { Foreseen } from './foreseen'
-
-const page = 500, lines = 2000, samples = 600
-
-/** A task as the events so far tell. */
-type Live = { object?: string; expected?: number; rate: number; waits?: string; way?: string }
-type Entry = { sequence: number; at: string; level: string; task: string; message: string }
-
-class Model {
-  live = new Map<string, Live>()
-  log: Entry[] = []
-  rates: number[] = []
-  first = 0 // the sequence before the first event that was loaded
-  last = 0
-  seen = 0
-
-  constructor(public run: Run) {}
-
-  private result(task: string): TaskResult {
-    return this.run.results?.find(r => r.task === task) ?? {}
-  }
-
-  /** Takes an event; those from before the run was read say nothing new about its tasks. */
-  take(event: RunEvent, known = false) {
-    this.last = Math.max(this.last, Number(event.sequence))
-    this.seen++
-    const { runStarted, taskStarted, taskProgress: p, taskFinished, log, runFinished } = event
-    if (log) this.note({ sequence: Number(event.sequence), at: event.time!, level: log.level!, task: log.task ?? '', message: log.message ?? '' })
-    if (p) {
-      this.rates = [...this.rates.slice(1 - samples), p.rowsPerSecond ?? 0]
-      this.live.set(p.task!, { object: p.object, expected: p.rowsExpected === undefined || p.rowsExpected === null ? undefined : Number(p.rowsExpected), rate: p.rowsPerSecond ?? 0, waits: p.throttledBy, way: p.way })
-    }
-    if (known) return
-    if (runStarted?.run) this.run = { ...this.run, ...runStarted.run, lastSequence: this.run.lastSequence }
-    if (runFinished?.run) this.run = { ...this.run, ...runFinished.run }
-    if (taskStarted) Object.assign(this.result(taskStarted.task!), { state: 'TASK_STATE_RUNNING', startTime: event.time })
-    if (p) Object.assign(this.result(p.task!), { state: 'TASK_STATE_RUNNING', rowsDeleted: p.rowsDeleted, rowsUpdated: p.rowsUpdated, tablesDropped: p.tablesDropped, batches: p.batches })
-    if (taskFinished?.result) Object.assign(this.result(taskFinished.result.task!), taskFinished.result)
-  }
-
-  note(entry: Entry) {
-    this.log.push(entry)
-    if (this.log.length > lines) this.log.splice(0, this.log.length - lines)
-  }
-}
 
 /** A run as its events tell it, and what is wrong with the connection. */
 function useRun(id: string) {
@@ -66,37 +23,28 @@ function useRun(id: string) {
     const open = async () => {
       const { run } = await call<{ run: Run }>('GET', `/v1/runs/${encodeURIComponent(id)}`, undefined, left.signal)
       const m = new Model(run)
-      const last = Number(run.lastSequence)
-      m.first = Math.max(0, last - page)
-      for (const event of await between(run.id!, m.first, last, left.signal)) m.take(event, true)
-      m.last = last
+      await m.load((after, upTo) => between(id, after, upTo, left.signal))
       model.current = m
       draw()
       if (ended(run)) return
-      follow(run.id!, last, {
+      follow(run.id!, m.last, {
         event: event => {
           m.take(event)
           draw()
           if (event.runFinished) call<{ run: Run }>('GET', `/v1/runs/${run.id}`).then(({ run }) => { m.run = run; draw() }, fail) // with space and previews
         },
-        rewind: after => { m.log = m.log.filter(e => e.sequence <= after); m.last = after; draw() },
+        rewind: after => { m.rewind(after); draw() },
         trouble: tell,
       }, left.signal)
     }
     open().catch(error => { if (!left.signal.aborted) fail(error) })
     return () => { left.abort(); cancelAnimationFrame(frame) }
   }, [id])
-  const earlier = async () => {
-    const m = model.current!
-    const from = Math.max(0, m.first - page)
-    const old = new Model(m.run)
-    for (const event of await between(m.run.id!, from, m.first)) old.take(event, true)
-    m.log = [...old.log, ...m.log]
-    m.seen += old.seen
-    m.first = from
+  const look = async (where: 'earlier' | 'later') => {
+    await model.current![where]((after, upTo) => between(id, after, upTo))
     redraw(0)
   }
-  return { model: model.current, problem, trouble, earlier }
+  return { model: model.current, problem, trouble, look }
 }
 
 function Pipeline({ model }: { model: Model }) {
@@ -152,23 +100,32 @@ function Space({ run }: { run: Run }) {
 
 const levels: Record<string, string> = { LOG_LEVEL_WARNING: 'warn', LOG_LEVEL_ERROR: 'bad' }
 
-function Log({ model, earlier }: { model: Model; earlier: () => Promise<void> }) {
+function Log({ model, look }: { model: Model; look: (where: 'earlier' | 'later') => Promise<void> }) {
   const { busy, problem, act } = useAction()
+  const box = useRef<HTMLDivElement>(null), atEnd = useRef(true)
+  useLayoutEffect(() => { // whoever reads the newest line goes on reading the newest one
+    if (box.current && atEnd.current && model.upTo === model.last) box.current.scrollTop = box.current.scrollHeight
+  }, [model.last])
+  const move = (where: 'earlier' | 'later') => act(async () => {
+    await look(where)
+    if (where === 'earlier') box.current?.scrollTo(0, 0)
+  })
   return (
     <Section title={t('run.log')} actions={<span class="quiet" data-events={model.last} data-seen={model.seen}>{t('run.events', { n: number(model.last) })}</span>}>
-      {model.first > 0 && <p><button type="button" aria-disabled={busy} onClick={() => act(earlier)}>{t('run.earlier')}</button></p>}
+      {model.first > 0 && <p><button type="button" aria-disabled={busy} onClick={() => move('earlier')}>{t('run.earlier')}</button></p>}
       <Problem of={problem} />
       {model.log.length === 0 ? <p class="empty">{t('run.nolog')}</p> : (
-        <div class="scroll log" tabIndex={0} role="log" aria-label={t('run.log')}>
+        <div class="scroll log" ref={box} tabIndex={0} role="log" aria-label={t('run.log')} onScroll={({ currentTarget: e }) => { atEnd.current = e.scrollTop + e.clientHeight > e.scrollHeight - 5 }}>
           {model.log.map(e => <p key={e.sequence} class={levels[e.level]}><time dateTime={e.at} title={e.at}>{clock(e.at)}</time><span lang="en">{e.task && `${e.task}: `}{e.message}</span></p>)}
         </div>
       )}
+      {model.upTo < model.last && <p><button type="button" aria-disabled={busy} onClick={() => move('later')}>{t('run.later')}</button></p>}
     </Section>
   )
 }
 
 export function RunPage({ context, argument: [id = ''] }: { context: Context; argument: string[] }) {
-  const { model, problem, trouble, earlier } = useRun(id)
+  const { model, problem, trouble, look } = useRun(id)
   const [asks, ask] = useState(false)
   const { busy, problem: refused, act } = useAction()
   if (!model) return <Page title={t('run.title')}>{problem === undefined ? <p class="quiet" aria-busy="true">{t('loading')}</p> : <Problem of={problem} />}</Page>
@@ -188,7 +145,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
       {!run.dryRun && model.rates.some(rate => rate > 0) && <Section title={t('run.rate')}><Line label={t('run.rate')} values={model.rates} show={n => number(n)} /></Section>}
       {(!run.dryRun || active) && <Section title={t('run.pipeline')}><Pipeline model={model} /></Section>}
       <Space run={run} />
-      <Log model={model} earlier={earlier} />
+      <Log model={model} look={look} />
     </Page>
   )
 }
