@@ -1,13 +1,10 @@
 package service_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"os"
 	"sync"
 	"testing"
@@ -37,6 +34,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if given := os.Getenv(replicaOf); given != "" {
+		if err := replicaProcess(given); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	pgtest.Main(m)
 }
 
@@ -61,42 +65,15 @@ func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database
 // serveAs starts a replica that serves as it is said. Its own client trusts nobody and shows nothing.
 func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, config service.ServerConfig) *server {
 	t.Helper()
-	admin, err := pgx.Connect(t.Context(), db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(runs.Migrate(t.Context(), admin), userdata.Migrate(t.Context(), admin), admin.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	own := runs.Config{Pool: db.Pool, Lease: 2 * time.Second, Replica: "test"}
-	if forms != nil && forms.Forms != nil {
-		forms.Record, own.Outside = db.Pool, forms.Tasks()
-	}
-	log := slog.New(slog.DiscardHandler)
-	config.HTTPLoopback, config.Log = true, cmp.Or(config.Log, log)
-	own.Log = log
-	manager := runs.New(own)
+	migrate(t, db)
 	ctx, cancel := context.WithCancel(context.Background())
-	srv, err := service.NewServer(service.New(ctx, db.Pool, manager), service.NewUserData(ctx, forms), config)
+	r, err := newReplica(ctx, "test", db.Pool, forms, config)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var listeners [2]net.Listener
-	for i := range listeners {
-		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = srv.Serve(ctx, listeners[0], listeners[1]) })
-	wg.Go(func() { manager.Listen(ctx) })
-	if forms != nil {
-		wg.Go(func() { forms.Work(ctx, log) })
-	}
-	if !idle {
-		wg.Go(func() { manager.Work(ctx) })
-	}
-	conn, err := grpc.NewClient(listeners[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	wg.Go(func() { r.serve(ctx, idle) })
+	conn, err := grpc.NewClient(r.grpc.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +86,18 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, c
 	if config.TLS != nil {
 		scheme = "https://"
 	}
-	return &server{cleanupv1.NewCleanupServiceClient(conn), conn, scheme + listeners[1].Addr().String(), db, manager}
+	return &server{cleanupv1.NewCleanupServiceClient(conn), conn, scheme + r.http.Addr().String(), db, r.manager}
+}
+
+func migrate(t testing.TB, db *pgtest.DB) {
+	t.Helper()
+	admin, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(runs.Migrate(t.Context(), admin), userdata.Migrate(t.Context(), admin), admin.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // campaign is a replica on a new Campaign database.

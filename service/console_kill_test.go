@@ -1,0 +1,75 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// A run is followed in two tabs to its end, although the replica that does it, and serves the console, is killed in the middle: another one
+// goes on behind the same address. On the screen is what is in the log, each event once.
+func TestConsoleSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	migrate(t, db)
+	// Four rows a block, so that there are several batches, and each row takes a while.
+	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
+		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 1200) i;
+		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
+	first, address := startReplica(t, db)
+	var other atomic.Value // the address of the one that comes later
+	other.Store(address)
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", address },
+		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+		Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, address)
+			if err != nil {
+				conn, err = d.DialContext(ctx, network, other.Load().(string))
+			}
+			return conn, err
+		}},
+	})
+	defer server.Close()
+
+	p := browse(t, server.URL)
+	p.cut = true
+	p.open("#/preview", "Preview")
+	p.press("Run without a preview …")
+	p.press("Run now")
+	p.sees("running since")
+	q := p.another(p.evaluate("location.href"))
+	q.cut = true
+	q.sees("running since")
+	db.Until("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task")
+	_, later := startReplica(t, db)
+	other.Store(later)
+	if err := errors.Join(first.Process.Kill(), first.Wait()); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatal(err)
+	}
+	if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
+		t.Fatal("the run was through before its replica was killed")
+	}
+	const logged = "SELECT count(*) FROM cleanupd.event WHERE body ->> 'Kind' = 'log'"
+	for _, tab := range []*tab{p, q} {
+		tab.sees("succeeded ended", "1,200 rows")
+		tab.hasSeen(db.Int("SELECT count(*) FROM cleanupd.event"))
+		if shown := listedLines(tab); int64(shown) != db.Int(logged) {
+			t.Errorf("it shows %d lines of %d", shown, db.Int(logged))
+		}
+	}
+	if replicas := db.Int("SELECT count(DISTINCT generation) FROM cleanupd.event"); replicas != 2 {
+		t.Errorf("%d replicas had the run", replicas)
+	}
+}

@@ -1,0 +1,117 @@
+package service_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/userdata"
+)
+
+// replica is a server of the tests, in this process or in another one.
+type replica struct {
+	server     *service.Server
+	manager    *runs.Manager
+	forms      *userdata.Database // nil: none
+	grpc, http net.Listener
+}
+
+func newReplica(ctx context.Context, name string, pool *pgxpool.Pool, forms *userdata.Database, config service.ServerConfig) (r *replica, err error) {
+	log := slog.New(slog.DiscardHandler)
+	config.HTTPLoopback, config.Log = true, cmp.Or(config.Log, log)
+	own := runs.Config{Pool: pool, Lease: 2 * time.Second, Replica: name, Log: log}
+	if forms != nil && forms.Forms != nil {
+		forms.Record, own.Outside = pool, forms.Tasks()
+	}
+	r = &replica{manager: runs.New(own), forms: forms}
+	if r.server, err = service.NewServer(service.New(ctx, pool, r.manager), service.NewUserData(ctx, forms), config); err != nil {
+		return nil, err
+	}
+	var refused [2]error
+	r.grpc, refused[0] = net.Listen("tcp", "127.0.0.1:0")
+	r.http, refused[1] = net.Listen("tcp", "127.0.0.1:0")
+	return r, errors.Join(refused[:]...)
+}
+
+// serve serves until the context ends. idle replicas take no run.
+func (r *replica) serve(ctx context.Context, idle bool) {
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = r.server.Serve(ctx, r.grpc, r.http) })
+	wg.Go(func() { r.manager.Listen(ctx) })
+	if r.forms != nil {
+		wg.Go(func() { r.forms.Work(ctx, slog.New(slog.DiscardHandler)) })
+	}
+	if !idle {
+		wg.Go(func() { r.manager.Work(ctx) })
+	}
+	wg.Wait()
+}
+
+// replicaOf is the variable by which a process of the tests becomes a replica: the URL of its database.
+const replicaOf = "REPLICA_OF"
+
+// replicaProcess serves until its input ends, as it does with the test, and first says where its REST API and its console are.
+func replicaProcess(database string) error {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	r, err := newReplica(ctx, fmt.Sprint(os.Getpid()), pool, nil, service.ServerConfig{Guard: &access.Guard{}, Console: true})
+	if err != nil {
+		return err
+	}
+	fmt.Println(r.http.Addr())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		end()
+	}()
+	r.serve(ctx, false)
+	return nil
+}
+
+// startReplica starts a process of its own that serves a database, and returns its address.
+func startReplica(t *testing.T, db *pgtest.DB) (process *exec.Cmd, address string) {
+	t.Helper()
+	process = exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), replicaOf+"="+db.URL())
+	process.Stderr = os.Stderr
+	in, err := process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = process.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("the replica does not say where it is")
+	}
+	return process, lines.Text()
+}
