@@ -200,9 +200,12 @@ func (p *tab) fill(label, value string) {
 	})(%s)`, quote(value), field))
 }
 
-// accessible checks the page by axe, in light and in dark.
+// accessible checks the page by axe, if it is there, in light and in dark.
 func (p *tab) accessible(axe []byte, page string) {
 	p.t.Helper()
+	if axe == nil {
+		return
+	}
 	for _, scheme := range []string{"light", "dark"} {
 		if err := tell(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
 			p.t.Fatal(err)

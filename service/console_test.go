@@ -19,12 +19,18 @@ import (
 // withConsole is a replica that serves the console, to whom the access says.
 func withConsole(t *testing.T, c access.Config) *server {
 	t.Helper()
+	return serveAs(t, pgtest.Campaign(t), false, nil, console(t, c))
+}
+
+// console has a replica serve the console, to whom the access says.
+func console(t *testing.T, c access.Config) service.ServerConfig {
+	t.Helper()
 	c.Log = slog.New(slog.DiscardHandler)
 	guard, err := access.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveAs(t, pgtest.Campaign(t), false, nil, service.ServerConfig{Guard: guard, Console: true})
+	return service.ServerConfig{Guard: guard, Console: true}
 }
 
 func TestConsoleIsServed(t *testing.T) {

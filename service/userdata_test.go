@@ -17,11 +17,19 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // formsServer is a replica that works on a Forms database, too.
 func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
+	t.Helper()
+	return formsServerAs(t, service.ServerConfig{Guard: &access.Guard{}})
+}
+
+// formsServerAs is a formsServer that serves as it is said.
+func formsServerAs(t *testing.T, config service.ServerConfig) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
 	forms := pgtest.Empty(t)
 	forms.Do(formsdb.Schema)
@@ -35,7 +43,7 @@ func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtes
 	if err := errors.Join(formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""), db.Migrate(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := serveForms(t, pgtest.Campaign(t), false, userdata.New(userdata.Config{Forms: db, InDatabase: true}))
+	s := serveAs(t, pgtest.Campaign(t), false, userdata.New(userdata.Config{Forms: db, InDatabase: true}), config)
 	return s, cleanupv1.NewUserDataServiceClient(s.conn), forms
 }
 

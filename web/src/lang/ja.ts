@@ -74,8 +74,9 @@ export const words: Words = {
   'userdata.title': 'ユーザーデータ', 'userdata.intro': 'AEM Forms ワークフローにある個人のデータを検索し、消去します。', 'userdata.id': 'ユーザー ID', 'userdata.id.help': '本人がサインインに使う ID。', 'userdata.application': 'アプリケーション', 'userdata.workflow': 'ワークフロー',
   'userdata.variable': '変数', 'userdata.variables': 'ワークフロー変数にもユーザー ID が含まれる場合があります。', 'userdata.more': '変数を追加', 'userdata.less': '削除', 'userdata.find': '検索', 'userdata.searching': '検索中…', 'userdata.receipts': '消去の記録',
   'userdata.noreceipts': '消去の記録はありません。', 'userdata.erasure': '消去', 'userdata.sweep': 'ドキュメントの整理', 'userdata.found': '検索結果：{n}', 'userdata.instances': 'プロセスインスタンス', 'userdata.instance': 'プロセスインスタンス', 'userdata.nothing': '見つかりませんでした。',
-  'userdata.why': '理由', 'userdata.part': '値の一部', 'userdata.orphans': 'プロセスインスタンスのないタスク {n} 件：', 'userdata.blind': '検索できないもの', 'userdata.preview': 'プレビュー', 'userdata.erase': '消去', 'userdata.ask': '{n} 件のプロセスインスタンスとタスク（{rows} 行）が完全に消去されます。実行中のインスタンスは終了します。',
+  'userdata.why': '理由', 'userdata.part': '値の一部', 'userdata.orphans': 'プロセスインスタンスのないタスク {n} 件：', 'userdata.blind': '検索できないもの', 'userdata.preview': '消去をプレビュー', 'userdata.erase': '消去', 'userdata.ask': '{n} 件のプロセスインスタンスとタスク（{rows} 行）が完全に消去されます。実行中のインスタンスは終了します。',
   'userdata.gone': '{rows} 行を消去しました。', 'userdata.receipt': '消去の記録', 'userdata.hash': 'ユーザー ID のハッシュ', 'userdata.files': 'ファイル', 'reason.INITIATOR': '開始者', 'reason.PARTICIPANT': '参加者', 'reason.VARIABLE': '変数',
+  'userdata.application.help': '例：Loans。', 'userdata.workflow.help': 'フォルダーを含めます：フォルダー/ワークフロー。', 'userdata.variable.help': '空欄：すべて。', 'userdata.several': '異なるドメインの複数のユーザーがこの ID を使用しています。対象のユーザーを選択してください。', 'userdata.tasks': 'タスク', 'userdata.erased': '消去された行', 'userdata.verification': '検証', 'userdata.unverified': 'まだ検証されていません。', 'userdata.left': 'まだ見つかったもの：', 'userdata.verify': '検証', 'userdata.verify.help': '消去の記録には含まれていません。',
 
   'audit.title': '監査', 'audit.intro': '誰が変更または消去を行ったか。', 'audit.who': '実行者', 'audit.what': '内容', 'audit.result': '結果', 'audit.details': '詳細', 'audit.empty': 'まだ記録がありません。',
 

@@ -3,13 +3,15 @@ import { useState } from 'preact/hooks'
 import { call, query, stream, type Found, type Receipt } from '../api'
 import { Badge, Code, Confirm, Field, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t, type Key } from '../i18n'
+import { Counts, OneReceipt, rowsIn, stateOf } from './receipt'
+import { Variables, type Variable } from './variables'
 
-type Variable = { application: string; workflow: string; variable: string }
 type Instance = NonNullable<Found['processInstances']>[number]
 type EraseEvent = { erasureId?: string; receipt?: Receipt; instanceErased?: unknown; taskErased?: unknown }
 
 /** A match of a part of a value may be somebody else: it is offered, and not chosen. */
 const sure = (instance: Instance) => (instance.reasons ?? []).some(r => r.match !== 'MATCH_PART')
+const running = (instance: Instance) => ![0, 2, 4].includes(instance.status ?? 0)
 
 export function UserData({ argument }: { argument: string[] }) {
   return argument[0] ? <OneReceipt id={argument[0]} /> : <Search />
@@ -30,15 +32,7 @@ function Search() {
     <Page title={t('userdata.title')} intro={t('userdata.intro')}>
       <form onSubmit={event => { event.preventDefault(); find() }}>
         <Field label={t('userdata.id')} help={t('userdata.id.help')}><input required autoComplete="off" spellcheck={false} value={userId} onInput={e => name(e.currentTarget.value)} /></Field>
-        {variables.map((v, i) => (
-          <div key={i} class="row">
-            {(['application', 'workflow', 'variable'] as const).map(part => (
-              <Field key={part} label={t(`userdata.${part}`)}><input required spellcheck={false} value={v[part]} onInput={e => choose(variables.map((other, at) => at === i ? { ...v, [part]: e.currentTarget.value } : other))} /></Field>
-            ))}
-            <button type="button" onClick={() => choose(variables.filter((_, at) => at !== i))}>{t('userdata.less')}</button>
-          </div>
-        ))}
-        <p class="quiet">{t('userdata.variables')} <button type="button" onClick={() => choose([...variables, { application: '', workflow: '', variable: '' }])}>{t('userdata.more')}</button></p>
+        <Variables variables={variables} choose={choose} />
         <button type="submit" class="primary" aria-disabled={busy} disabled={userId.trim() === ''}>{t('userdata.find')}</button>
         {busy && <span role="status"> {t('userdata.searching')}</span>}
       </form>
@@ -49,8 +43,8 @@ function Search() {
           <Table label={t('userdata.receipts')} rows={receipts} keyOf={r => r.id!} empty={t('userdata.noreceipts')} columns={[
             { title: t('history.when'), cell: r => <a href={`#/userdata/${r.id}`}><Moment at={r.createTime} /></a> },
             { title: t('audit.who'), cell: r => r.requestedBy || '–' },
-            { title: t('history.kind'), cell: r => <>{r.sweep ? t('userdata.sweep') : t('userdata.erasure')}{r.dryRun && ` (${t('history.dry')})`}</> },
-            { title: t('history.state'), cell: r => <Badge state={r.succeeded ? 'SUCCEEDED' : 'FAILED'} /> },
+            { title: t('history.kind'), cell: r => r.sweep ? t('userdata.sweep') : t('userdata.erasure') },
+            { title: t('history.state'), cell: r => <Badge state={stateOf(r)} /> },
             { title: t('rows.title'), numeric: true, cell: r => number(rowsIn(r)) },
           ]} />
         )}</Show>
@@ -59,33 +53,45 @@ function Search() {
   )
 }
 
-const rowsIn = (receipt: Receipt) => (receipt.rows ?? []).reduce((n, r) => n + Number(r.rows), 0)
-
 function Result({ userId, variables, answer, done }: { userId: string; variables: Variable[]; answer: Found; done: () => void }) {
-  const instances = answer.processInstances ?? [], orphans = answer.orphanTaskIds ?? []
-  const [chosen, choose] = useState(() => instances.filter(sure).map(i => i.id!))
-  const [preview, show] = useState<{ of: string[]; receipt: Receipt }>()
+  const instances = answer.processInstances ?? [], orphans = answer.orphanTaskIds ?? [], principals = answer.principalIds ?? []
+  const several = principals.length > 1
+  const all = instances.filter(sure).map(i => i.id!)
+  const [chosen, choose] = useState(all)
+  const [meant, mean] = useState(several ? [] : principals)
+  const [preview, show] = useState<{ of: string; receipt: Receipt }>()
   const [asks, ask] = useState(false)
   const [steps, count] = useState(0)
   const [gone, finish] = useState<Receipt>()
   const { busy, problem, act } = useAction()
+  // All that is found is erased by the user id, of which the receipt keeps a hash; a part of it by ids.
+  const whole = several || chosen.length === all.length && all.every(id => chosen.includes(id))
+  const asked = whole ? { userId, variables, principalIds: meant } : { processInstanceIds: chosen, taskIds: orphans }
+  const current = preview?.of === JSON.stringify(asked) ? preview.receipt : undefined
   const erase = async (dryRun: boolean) => {
     count(0)
     let receipt: Receipt | undefined
-    for await (const { event } of stream<{ event: EraseEvent }>('POST', '/v1/userdata:erase', { processInstanceIds: chosen, taskIds: orphans, userId, variables, principalIds: answer.principalIds, dryRun })) {
+    for await (const { event } of stream<{ event: EraseEvent }>('POST', '/v1/userdata:erase', { ...asked, dryRun })) {
       if (event.instanceErased || event.taskErased) count(n => n + 1)
       receipt = event.receipt ?? receipt
     }
     return receipt!
   }
+  const flip = (ids: string[], id: string, on: boolean) => on ? [...ids, id] : ids.filter(other => other !== id)
   if (gone) {
     return <div class="notice good" role="status"><p>{t('userdata.gone', { rows: number(rowsIn(gone)) })} <a href={`#/userdata/${gone.id}`}>{t('userdata.receipt')}</a></p></div>
   }
   return (
     <Section title={t('userdata.found', { n: number(instances.length + orphans.length) })}>
       {(answer.notSearched ?? []).map(n => <div key={n} class="problem"><p lang="en">{n}</p></div>)}
+      {several && (
+        <fieldset class="notice"><legend>{t('userdata.several')}</legend>
+          {principals.map(p => <label key={p} class="check"><input type="checkbox" checked={meant.includes(p)} onChange={e => mean(flip(meant, p, e.currentTarget.checked))} /><Code>{p}</Code></label>)}
+        </fieldset>
+      )}
       <Table label={t('userdata.instances')} rows={instances} keyOf={i => i.id!} empty={t('userdata.nothing')} columns={[
-        { title: t('userdata.instance'), cell: i => <label class="check"><input type="checkbox" checked={chosen.includes(i.id!)} onChange={e => choose(e.currentTarget.checked ? [...chosen, i.id!] : chosen.filter(id => id !== i.id))} /><Code>{i.id}</Code></label> },
+        { title: t('userdata.instance'), cell: i => several ? <Code>{i.id}</Code> : <label class="check"><input type="checkbox" checked={chosen.includes(i.id!)} onChange={e => choose(flip(chosen, i.id!, e.currentTarget.checked))} /><Code>{i.id}</Code></label> },
+        { title: t('history.state'), cell: i => running(i) && <Badge state="RUNNING" /> },
         { title: t('userdata.why'), cell: i => (i.reasons ?? []).map((r, at) => <div key={at}>{t(`reason.${(r.kind ?? '').replace('KIND_', '')}` as Key)} {r.variable && <Code>{r.variable.application} / {r.variable.workflow} / {r.variable.variable}</Code>} {r.match === 'MATCH_PART' && <span class="badge warn">{t('userdata.part')}</span>}</div>) },
       ]} />
       {orphans.length > 0 && <p>{t('userdata.orphans', { n: number(orphans.length) })} <Code>{orphans.join(', ')}</Code></p>}
@@ -93,48 +99,18 @@ function Result({ userId, variables, answer, done }: { userId: string; variables
       <Problem of={asks ? undefined : problem} />
       {(chosen.length > 0 || orphans.length > 0) && (
         <div class="actions">
-          <button type="button" aria-disabled={busy} onClick={() => act(async () => show({ of: chosen, receipt: await erase(true) }))}>{t('userdata.preview')}</button>
-          <button type="button" class="primary" aria-disabled={busy} disabled={preview?.of !== chosen} onClick={() => ask(true)}>{t('userdata.erase')}</button>
+          <button type="button" aria-disabled={busy} disabled={several && meant.length === 0} onClick={() => act(async () => show({ of: JSON.stringify(asked), receipt: await erase(true) }))}>{t('userdata.preview')}</button>
+          <button type="button" class="primary" aria-disabled={busy} disabled={!current} onClick={() => ask(true)}>{t('userdata.erase')}</button>
           {busy && <span role="status">{number(steps)} / {number(chosen.length + orphans.length)}</span>}
         </div>
       )}
-      {preview?.of === chosen && <Counts label={t('userdata.preview')} receipt={preview.receipt} />}
-      {asks && (
+      {current && <Counts label={t('userdata.preview')} receipt={current} />}
+      {current && asks && (
         <Confirm title={t('userdata.erase')} action={t('userdata.erase')} expected={userId} busy={busy} problem={problem} onClose={() => ask(false)}
-          onDo={() => act(async () => { finish(await erase(false)); done() }).then(ok => ok && ask(false))}>
-          <p>{t('userdata.ask', { n: number(chosen.length + orphans.length), rows: number(preview ? rowsIn(preview.receipt) : 0) })}</p>
+          onDo={() => act(() => erase(false).then(finish).finally(done))}>
+          <p>{t('userdata.ask', { n: number((current.processInstanceIds ?? []).length + (current.taskIds ?? []).length), rows: number(rowsIn(current)) })}</p>
         </Confirm>
       )}
     </Section>
-  )
-}
-
-const Counts = ({ label, receipt }: { label: string; receipt: Receipt }) => (
-  <Table label={label} rows={receipt.rows ?? []} keyOf={r => r.table!} columns={[
-    { title: t('table'), cell: r => <Code>{r.table}</Code> },
-    { title: t('rows.title'), numeric: true, cell: r => number(r.rows) },
-  ]} />
-)
-
-function OneReceipt({ id }: { id: string }) {
-  const loaded = useLoad(signal => call<{ receipt: Receipt }>('GET', `/v1/userdata/receipts/${encodeURIComponent(id)}`, undefined, signal), [id])
-  return (
-    <Page title={t('userdata.receipt')}>
-      <Show of={loaded}>{({ receipt }) => (
-        <>
-          <dl>
-            <dt>ID</dt><dd><Code>{receipt.id}</Code></dd>
-            <dt>{t('history.state')}</dt><dd><Badge state={receipt.succeeded ? 'SUCCEEDED' : 'FAILED'} /></dd>
-            <dt>{t('history.when')}</dt><dd><Moment at={receipt.createTime} /> – <Moment at={receipt.endTime} /></dd>
-            <dt>{t('audit.who')}</dt><dd>{receipt.requestedBy || '–'}</dd>
-            <dt>{t('userdata.hash')}</dt><dd><Code>{receipt.userIdHash || '–'}</Code></dd>
-            <dt>{t('userdata.instances')}</dt><dd><Code>{(receipt.processInstanceIds ?? []).join(', ') || '–'}</Code></dd>
-            <dt>{t('userdata.files')}</dt><dd><Code>{(receipt.files ?? []).join(', ') || '–'}</Code></dd>
-          </dl>
-          {(receipt.problems ?? []).map(p => <div key={p} class="problem"><p lang="en">{p}</p></div>)}
-          <Counts label={t('userdata.receipt')} receipt={receipt} />
-        </>
-      )}</Show>
-    </Page>
   )
 }
