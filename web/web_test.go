@@ -1,0 +1,98 @@
+package web_test
+
+import (
+	"compress/gzip"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/web"
+)
+
+// entry is an entry of a language's file: its key and its words.
+var entry = regexp.MustCompile(`'([\w.]+)': '([^']*)',`)
+
+// Every language has the words for every key, with the same placeholders as English, and no others.
+func TestLanguages(t *testing.T) {
+	t.Parallel()
+	placeholders := func(words string) []string {
+		found := regexp.MustCompile(`\{\w+\}`).FindAllString(words, -1)
+		slices.Sort(found)
+		return found
+	}
+	read := func(language string) map[string]string {
+		text, err := os.ReadFile("src/lang/" + language + ".ts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := map[string]string{}
+		for _, found := range entry.FindAllStringSubmatch(string(text), -1) {
+			if _, twice := words[found[1]]; twice || strings.TrimSpace(found[2]) == "" {
+				t.Errorf("%s: %s is there twice, or has no words", language, found[1])
+			}
+			words[found[1]] = found[2]
+		}
+		if written := strings.Count(string(text), "': '"); written != len(words) {
+			t.Errorf("%s has %d entries, of which %d are read", language, written, len(words))
+		}
+		return words
+	}
+	files, err := fs.Glob(os.DirFS("src/lang"), "*.ts")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	english := read("en")
+	for _, file := range files {
+		language := strings.TrimSuffix(file, ".ts")
+		words := read(language)
+		for key, in := range english {
+			if translated, there := words[key]; !there || !slices.Equal(placeholders(translated), placeholders(in)) {
+				t.Errorf("%s has %q for %s, which is %q", language, translated, key, in)
+			}
+		}
+		for key := range words {
+			if _, there := english[key]; !there {
+				t.Errorf("%s has %s, which English has not", language, key)
+			}
+		}
+	}
+}
+
+// All of it, in all languages, takes at most 150 kB when it is compressed.
+func TestSize(t *testing.T) {
+	t.Parallel()
+	var all counter
+	err := fs.WalkDir(web.Dist, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := web.Dist.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		before, out := all, gzip.NewWriter(&all)
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+		err = out.Close()
+		t.Logf("%s: %d bytes", path, all-before)
+		return err
+	})
+	if err != nil || all > 150_000 {
+		t.Errorf("it takes %d bytes: %v", all, err)
+	}
+}
+
+// counter counts what is written to it.
+type counter int
+
+var _ io.Writer = (*counter)(nil)
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
