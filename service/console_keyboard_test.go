@@ -124,7 +124,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	p.reach("input[type=range]", "Delivery logs")
 	p.key(kb.ArrowRight)
 	p.sees("Unsaved changes: 1")
-	p.reach("input[type=number]", "Visitors")
+	p.reach("input[type=number]", "Visitor profiles")
 	p.key("60")
 	p.reach("button", "Show the effect")
 	p.key(" ")

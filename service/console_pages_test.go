@@ -52,7 +52,7 @@ func TestConsolePages(t *testing.T) {
 		p.until("it says why not", "document.querySelector('[role=alert]') !== null")
 		p.fill("Token", "secret-"+role.String())
 		p.press("Sign in")
-		p.sees("Last run")
+		p.sees("Nothing is deleted until you say so")
 		var want []string
 		for _, page := range pages {
 			if role < page.role {

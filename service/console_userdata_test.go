@@ -17,7 +17,7 @@ func TestConsoleErasesAPerson(t *testing.T) {
 		p := browse(t, s.url)
 		p.fill("Token", "secret-"+role.String())
 		p.press("Sign in")
-		p.sees("Last run")
+		p.sees("Nothing is deleted until you say so")
 		return p
 	}
 	for _, role := range []access.Role{access.Viewer, access.Operator} {

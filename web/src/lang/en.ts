@@ -11,7 +11,7 @@ export const en = {
   'signin.title': 'Sign in', 'signin.intro': 'This server wants to know who you are.', 'signin.oidc': 'Sign in with {issuer}', 'signin.token': 'Token', 'signin.token.help': 'One from the server’s token file, or a JWT.',
   'signin.keep': 'Keep it until this tab is closed', 'signin.go': 'Sign in', 'signin.certificate': 'The server accepts client certificates. Install yours in the browser.', 'signin.out': 'Sign out',
 
-  'overview.title': 'Overview', 'overview.intro': 'Database cleanup of {database}', 'overview.what': 'Preview a cleanup', 'overview.attention': 'Needs attention', 'overview.well': 'Everything is all right.',
+  'overview.title': 'Overview', 'overview.intro': 'Cleanup of the Adobe Campaign database {database}', 'overview.welcome': 'cleanupd deletes what Adobe Campaign no longer needs: old logs, deleted deliveries, tables that were left behind. Nothing is deleted until you say so: begin with a preview.', 'overview.what': 'Preview a cleanup', 'overview.attention': 'Needs attention', 'overview.well': 'Everything is all right.',
   'overview.failed': 'The last run failed in {tasks}.', 'overview.see': 'See the run', 'overview.tripped': 'Guards tripped, and their tasks wait: {guards}.', 'overview.unscheduled': 'No runs are scheduled.',
   'overview.unkept': 'No replica starts the scheduled runs.', 'overview.invalid': 'The stored value of {option} cannot be used.', 'overview.stays': '{rows} rows are due and still there.',
   'overview.remote': 'Deliveries are left on mid-sourcing servers.', 'overview.active': 'Running now', 'overview.last': 'Last run', 'overview.never': 'There has been none yet.', 'overview.deleted': 'Rows cleaned',
@@ -40,22 +40,22 @@ export const en = {
   'retention.outdated': 'You have changed something since.', 'retention.then': 'Would go then', 'retention.difference': 'Difference', 'retention.stale': 'Somebody else has changed the options. Trying again loads theirs and discards yours.',
   'delay.broadLogPurgeDelayDays': 'Delivery logs', 'delay.broadLogPurgeDelayDays.help': 'Who was sent what, and who was excluded.',
   'delay.trackingLogPurgeDelayDays': 'Tracking logs', 'delay.trackingLogPurgeDelayDays.help': 'Opens, clicks and web tracking.',
-  'delay.trackingStatPurgeDelayDays': 'Tracking statistics', 'delay.trackingStatPurgeDelayDays.help': 'Consolidated tracking figures.',
-  'delay.recycledDeliveryPurgeDelayDays': 'Recycled deliveries', 'delay.recycledDeliveryPurgeDelayDays.help': 'Deliveries that users have deleted, before they are gone for good.',
+  'delay.trackingStatPurgeDelayDays': 'Consolidated tracking', 'delay.trackingStatPurgeDelayDays.help': 'Statistics of opens and clicks.',
+  'delay.recycledDeliveryPurgeDelayDays': 'Deleted deliveries', 'delay.recycledDeliveryPurgeDelayDays.help': 'What users have deleted, before it is gone for good.',
   'delay.rejectsPurgeDelayDays': 'Import rejects', 'delay.rejectsPurgeDelayDays.help': 'Records that an import could not take.',
-  'delay.visitorPurgeDelayDays': 'Visitors', 'delay.visitorPurgeDelayDays.help': 'Anonymous visitors of web pages.',
+  'delay.visitorPurgeDelayDays': 'Visitor profiles', 'delay.visitorPurgeDelayDays.help': 'Anonymous visitors of web pages.',
   'delay.propositionPurgeDelayDays': 'Offer propositions', 'delay.propositionPurgeDelayDays.help': 'Which offers were proposed to whom.',
   'delay.eventPurgeDelayDays': 'Message Center events', 'delay.eventPurgeDelayDays.help': 'Events as they were received.',
   'delay.eventHistoPurgeDelayDays': 'Archived events', 'delay.eventHistoPurgeDelayDays.help': 'The archive of Message Center events, with its logs.',
   'delay.auditTrailPurgeDelayDays': 'Audit trail', 'delay.auditTrailPurgeDelayDays.help': 'Who changed what in Adobe Campaign.',
   'delay.appSubscriptionRcpPurgeDelayDays': 'Mobile subscriptions', 'delay.appSubscriptionRcpPurgeDelayDays.help': 'Disabled subscriptions of mobile apps.',
 
-  'schedule.title': 'Schedule', 'schedule.intro': 'When the whole cleanup runs by itself.', 'schedule.unkept': 'No replica starts scheduled runs. They do with', 'schedule.enabled': 'Run automatically', 'schedule.once': 'Once, at', 'schedule.cron': 'Times',
+  'schedule.title': 'Schedule', 'schedule.intro': 'When the whole cleanup runs by itself.', 'schedule.unkept': 'No replica starts scheduled runs. One does with', 'schedule.enabled': 'Run automatically', 'schedule.once': 'Once, at', 'schedule.cron': 'Times',
   'schedule.cron.help': 'Cron expressions, one a line: minute, hour, day of the month, month, weekday.', 'schedule.zone': 'Time zone', 'schedule.zone.help': 'An IANA name, such as Europe/Berlin.', 'schedule.hours': 'Hours at most',
   'schedule.hours.help': 'A run stops after this time, and the next one goes on. Empty: no limit.', 'schedule.continue': 'Go on with the other tasks when one fails', 'schedule.next': 'Next runs', 'schedule.none': 'None is due.', 'schedule.week': 'The next seven days, in {zone}',
 
   'guards.title': 'Guards', 'guards.intro': 'Guards refuse a task that would delete more than usual, until somebody types the number.', 'guards.tripped': 'Tripped', 'guards.quiet': 'No guard has tripped.', 'guards.guard': 'Guard',
-  'guards.number': 'Would be', 'guards.most': 'At most', 'guards.when': 'Since', 'guards.pass': 'To let a task pass, preview it, and type the numbers there:', 'guards.limits': 'Limits', 'guards.default': 'Default: {n}.',
+  'guards.number': 'Would go', 'guards.most': 'At most', 'guards.when': 'Since', 'guards.pass': 'To let a task pass, preview it, and type the numbers there:', 'guards.limits': 'Limits', 'guards.default': 'Default: {n}.',
   'guard.minRows': 'Smallest number of rows', 'guard.minRows.help': 'Fewer rows trip neither share, growth nor cutoff.', 'guard.maxSharePercent': 'Share of a table, in percent', 'guard.maxSharePercent.help': 'More of a table trips share.',
   'guard.maxGrowth': 'Growth', 'guard.maxGrowth.help': 'More than this many times the largest run of the last 400 days trips growth. 0: off.', 'guard.maxTables': 'Work tables', 'guard.maxTables.help': 'More tables dropped by one task trip tables.',
   'guard.maxDropPercent': 'Share of the database, in percent', 'guard.maxDropPercent.help': 'More space in dropped tables trips bytes.', 'guard.maxClockDifference': 'Clock difference, in minutes', 'guard.maxClockDifference.help': 'If the clocks differ by more, no run starts.',
@@ -66,7 +66,7 @@ export const en = {
   'hold.deliveries': 'Deliveries', 'hold.deliveries.help': 'With their logs, statistics and mirror pages.', 'hold.lists': 'Lists', 'hold.lists.help': 'With their members and tables.', 'hold.workflows': 'Workflows', 'hold.workflows.help': 'With their history and work tables.',
   'hold.recipients': 'Recipients', 'hold.recipients.help': 'With all that is linked to them.', 'hold.table': 'Table', 'hold.table.help': 'All of its rows, and the table itself.', 'hold.everything': 'Everything', 'hold.everything.help': 'No run deletes anything.',
 
-  'explain.title': 'Explain', 'explain.intro': 'Why a row goes, or stays.', 'explain.key': 'Key', 'explain.go': 'Explain', 'explain.since': 'from', 'explain.condition': 'Condition', 'explain.truth': 'Is', 'explain.values': 'Values',
+  'explain.title': 'Explain', 'explain.intro': 'Why a row goes, or stays. Its key is a number, or COLUMN=VALUE.', 'explain.key': 'Key', 'explain.go': 'Explain', 'explain.since': 'from', 'explain.condition': 'Condition', 'explain.truth': 'Result', 'explain.values': 'Values',
   'explain.gone': 'There is no such row.', 'explain.runs': 'Runs that took rows of this table', 'explain.noruns': 'No run has taken rows of this table.',
 
   'userdata.title': 'User data', 'userdata.intro': 'Finds what AEM Forms workflows hold about a person, and erases it.', 'userdata.id': 'User ID', 'userdata.id.help': 'As the person signs in.', 'userdata.application': 'Application', 'userdata.workflow': 'Workflow',
@@ -79,7 +79,7 @@ export const en = {
   'audit.title': 'Audit', 'audit.intro': 'Who changed or erased something.', 'audit.who': 'Who', 'audit.what': 'What', 'audit.result': 'Result', 'audit.details': 'Details', 'audit.empty': 'Nothing yet.',
 
   'about.title': 'About', 'about.you': 'You', 'about.name': 'Name', 'about.anonymous': 'unnamed', 'about.role': 'Role', 'about.by': 'Known by', 'about.address': 'Address', 'about.server': 'Server', 'about.version': 'Version', 'about.instance': 'Instance', 'about.noinstance': 'unnamed',
-  'about.database': 'Database', 'about.userdata': 'User data', 'about.on': 'on', 'about.off': 'Off. It is turned on by', 'about.history': 'Runs are kept for', 'about.plans': 'A preview can be run for', 'about.api': 'API', 'about.replicas': 'Replicas', 'about.this': 'this one', 'about.keeps': 'keeps it',
+  'about.database': 'Database', 'about.userdata': 'User data', 'about.on': 'on', 'about.off': 'Off. Turn it on with', 'about.history': 'Runs are kept for', 'about.plans': 'A preview can be run for', 'about.api': 'API', 'about.replicas': 'Replicas', 'about.this': 'this one', 'about.keeps': 'starts runs',
   'about.started': 'Started', 'about.seen': 'Last seen', 'about.leftovers': 'Left on mid-sourcing servers', 'about.leftovers.help': 'Deliveries that are gone here, but could not be deleted there.', 'about.noleftovers': 'Nothing is left.', 'about.account': 'Account', 'about.delivery': 'Delivery', 'about.remote': 'Remote ID',
 } as const
 

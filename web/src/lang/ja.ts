@@ -13,7 +13,7 @@ export const words: Words = {
   'signin.title': 'サインイン', 'signin.intro': 'このサーバーの利用にはサインインが必要です。', 'signin.oidc': '{issuer} でサインイン', 'signin.token': 'トークン', 'signin.token.help': 'サーバーのトークンファイルのトークン、または JWT。',
   'signin.keep': 'タブを閉じるまで保持する', 'signin.go': 'サインイン', 'signin.certificate': 'このサーバーはクライアント証明書を受け付けます。ブラウザーに証明書をインストールしてください。', 'signin.out': 'サインアウト',
 
-  'overview.title': '概要', 'overview.intro': 'データベース {database} のクリーンアップ', 'overview.what': 'クリーンアップをプレビュー', 'overview.attention': '確認が必要です', 'overview.well': '問題はありません。',
+  'overview.title': '概要', 'overview.intro': 'Adobe Campaign データベース {database} のクリーンアップ', 'overview.welcome': 'cleanupd は、古いログ、削除された配信、残されたテーブルなど、Adobe Campaign に不要になったデータを削除します。指示があるまで何も削除されません。まずプレビューをお試しください。', 'overview.what': 'クリーンアップをプレビュー', 'overview.attention': '確認が必要です', 'overview.well': '問題はありません。',
   'overview.failed': '前回の実行で失敗したタスク：{tasks}。', 'overview.see': '実行を表示', 'overview.tripped': 'ガードが作動し、タスクが保留されています：{guards}。', 'overview.unscheduled': '実行がスケジュールされていません。',
   'overview.unkept': 'スケジュールされた実行を開始するレプリカがありません。', 'overview.invalid': '{option} の保存値は使用できません。', 'overview.stays': '期限を過ぎた {rows} 行が残っています。',
   'overview.remote': 'ミッドソーシングサーバーに配信が残っています。', 'overview.active': '実行中', 'overview.last': '前回の実行', 'overview.never': 'まだ実行されていません。', 'overview.deleted': 'クリーンアップした行数',
@@ -42,14 +42,14 @@ export const words: Words = {
   'retention.outdated': 'その後に変更があります。', 'retention.then': '変更後', 'retention.difference': '差', 'retention.stale': '別のユーザーがオプションを変更しました。再試行すると、その値が読み込まれ、ここでの変更は破棄されます。',
   'delay.broadLogPurgeDelayDays': '配信ログ', 'delay.broadLogPurgeDelayDays.help': '誰に何を送信し、誰を除外したか。',
   'delay.trackingLogPurgeDelayDays': 'トラッキングログ', 'delay.trackingLogPurgeDelayDays.help': '開封、クリック、Web トラッキング。',
-  'delay.trackingStatPurgeDelayDays': 'トラッキング統計', 'delay.trackingStatPurgeDelayDays.help': '統合されたトラッキングの数値。',
-  'delay.recycledDeliveryPurgeDelayDays': '削除済みの配信', 'delay.recycledDeliveryPurgeDelayDays.help': 'ユーザーが削除した配信。完全に削除されるまでの期間。',
-  'delay.rejectsPurgeDelayDays': 'インポートの却下', 'delay.rejectsPurgeDelayDays.help': 'インポートで取り込めなかったレコード。',
-  'delay.visitorPurgeDelayDays': '訪問者', 'delay.visitorPurgeDelayDays.help': 'Web ページの匿名の訪問者。',
+  'delay.trackingStatPurgeDelayDays': '統合トラッキング', 'delay.trackingStatPurgeDelayDays.help': '開封とクリックの統計。',
+  'delay.recycledDeliveryPurgeDelayDays': '削除された配信', 'delay.recycledDeliveryPurgeDelayDays.help': 'ユーザーが削除してから完全に削除されるまでの期間。',
+  'delay.rejectsPurgeDelayDays': 'インポートの拒否', 'delay.rejectsPurgeDelayDays.help': 'インポートで取り込めなかったレコード。',
+  'delay.visitorPurgeDelayDays': '訪問者プロファイル', 'delay.visitorPurgeDelayDays.help': 'Web ページの匿名の訪問者。',
   'delay.propositionPurgeDelayDays': 'オファーの提案', 'delay.propositionPurgeDelayDays.help': '誰にどのオファーを提案したか。',
   'delay.eventPurgeDelayDays': 'Message Center イベント', 'delay.eventPurgeDelayDays.help': '受信したイベント。',
   'delay.eventHistoPurgeDelayDays': 'アーカイブ済みイベント', 'delay.eventHistoPurgeDelayDays.help': 'Message Center イベントのアーカイブとそのログ。',
-  'delay.auditTrailPurgeDelayDays': '監査記録', 'delay.auditTrailPurgeDelayDays.help': 'Adobe Campaign で誰が何を変更したか。',
+  'delay.auditTrailPurgeDelayDays': '監査証跡', 'delay.auditTrailPurgeDelayDays.help': 'Adobe Campaign で誰が何を変更したか。',
   'delay.appSubscriptionRcpPurgeDelayDays': 'モバイル購読', 'delay.appSubscriptionRcpPurgeDelayDays.help': '無効になったモバイルアプリの購読。',
 
   'schedule.title': 'スケジュール', 'schedule.intro': 'クリーンアップ全体を自動で実行する日時。', 'schedule.unkept': 'スケジュールされた実行を開始するレプリカがありません。次で有効になります：', 'schedule.enabled': '自動で実行する', 'schedule.once': '1 回のみ：', 'schedule.cron': '時刻',
@@ -68,7 +68,7 @@ export const words: Words = {
   'hold.deliveries': '配信', 'hold.deliveries.help': 'ログ、統計、ミラーページを含みます。', 'hold.lists': 'リスト', 'hold.lists.help': 'メンバーとテーブルを含みます。', 'hold.workflows': 'ワークフロー', 'hold.workflows.help': '履歴と作業テーブルを含みます。',
   'hold.recipients': '受信者', 'hold.recipients.help': '関連付けられたすべてのものを含みます。', 'hold.table': 'テーブル', 'hold.table.help': 'すべての行とテーブル自体。', 'hold.everything': 'すべて', 'hold.everything.help': 'どの実行も何も削除しません。',
 
-  'explain.title': '説明', 'explain.intro': '行が削除される理由、または残る理由。', 'explain.key': 'キー', 'explain.go': '説明を表示', 'explain.since': '削除可能日時：', 'explain.condition': '条件', 'explain.truth': '結果', 'explain.values': '値',
+  'explain.title': '説明', 'explain.intro': '行が削除される理由、または残る理由。キーは数値、または「列名=値」です。', 'explain.key': 'キー', 'explain.go': '説明を表示', 'explain.since': '削除可能日時：', 'explain.condition': '条件', 'explain.truth': '結果', 'explain.values': '値',
   'explain.gone': 'この行は存在しません。', 'explain.runs': 'このテーブルの行を削除した実行', 'explain.noruns': 'このテーブルの行を削除した実行はありません。',
 
   'userdata.title': 'ユーザーデータ', 'userdata.intro': 'AEM Forms ワークフローにある個人のデータを検索し、消去します。', 'userdata.id': 'ユーザー ID', 'userdata.id.help': '本人がサインインに使う ID。', 'userdata.application': 'アプリケーション', 'userdata.workflow': 'ワークフロー',
@@ -81,6 +81,6 @@ export const words: Words = {
   'audit.title': '監査', 'audit.intro': '誰が変更または消去を行ったか。', 'audit.who': '実行者', 'audit.what': '内容', 'audit.result': '結果', 'audit.details': '詳細', 'audit.empty': 'まだ記録がありません。',
 
   'about.title': '情報', 'about.you': 'あなた', 'about.name': '名前', 'about.anonymous': '名前なし', 'about.role': 'ロール', 'about.by': '認証方法', 'about.address': 'アドレス', 'about.server': 'サーバー', 'about.version': 'バージョン', 'about.instance': 'インスタンス', 'about.noinstance': '名前なし',
-  'about.database': 'データベース', 'about.userdata': 'ユーザーデータ', 'about.on': 'オン', 'about.off': 'オフ。有効にするには：', 'about.history': '実行の保持期間', 'about.plans': 'プレビューの有効期間', 'about.api': 'API', 'about.replicas': 'レプリカ', 'about.this': '接続先', 'about.keeps': '担当',
+  'about.database': 'データベース', 'about.userdata': 'ユーザーデータ', 'about.on': 'オン', 'about.off': 'オフ。有効にするには：', 'about.history': '実行の保持期間', 'about.plans': 'プレビューの有効期間', 'about.api': 'API', 'about.replicas': 'レプリカ', 'about.this': '接続先', 'about.keeps': '実行を開始',
   'about.started': '開始', 'about.seen': '最終確認', 'about.leftovers': 'ミッドソーシングサーバーに残っているもの', 'about.leftovers.help': 'ここでは削除され、相手側では削除できなかった配信。', 'about.noleftovers': '残っているものはありません。', 'about.account': 'アカウント', 'about.delivery': '配信', 'about.remote': '相手側の ID',
 }

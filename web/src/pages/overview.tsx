@@ -34,8 +34,8 @@ function attention({ runs, schedule, options, guards, left }: News, context: Con
   if (tripped.length > 0) {
     tell(t('overview.tripped', { guards: tripped.map(l => `${l.guard} (${l.table})`).join(', ') }), '#/preview', t('preview.title'))
   }
-  if (!schedule.enabled) tell(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
-  else if (!(context.server.replicas ?? []).some(r => r.schedule)) tell(t('overview.unkept'), '#/schedule', t('schedule.title'))
+  if (!schedule.enabled && last) tell(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
+  if (schedule.enabled && !(context.server.replicas ?? []).some(r => r.schedule)) tell(t('overview.unkept'), '#/schedule', t('schedule.title'))
   for (const wrong of options.invalid ?? []) tell(t('overview.invalid', { option: wrong.option ?? '' }), '#/retention', t('retention.title'))
   const behind = (last?.results ?? []).filter(r => Number(r.rowsLeft) > 0 || Number(r.tablesLeft) > 0)
   if (last && behind.length > 0) tell(t('overview.stays', { rows: number(behind.reduce((n, r) => n + Number(r.rowsLeft), 0)) }), `#/runs/${last.id}`, t('overview.see'))
@@ -60,6 +60,17 @@ function chart(runs: Run[]) {
   return { stacks, most, others: stacks.some(s => s.parts.at(-1)! > 0) }
 }
 
+/** What to begin with, where nothing has run, and nothing will. */
+function Welcome({ context }: { context: Context }) {
+  const pages = ['preview', 'retention', 'schedule', ...(context.server.userData && context.may('ADMIN') ? ['userdata' as const] : [])] as const
+  return (
+    <>
+      <p class="welcome">{t('overview.welcome')}</p>
+      <ol class="cards">{pages.map(page => <li key={page} class="card"><p class="big"><a href={`#/${page}`}>{t(`${page}.title`)}</a></p><p>{t(`${page}.intro`)}</p></li>)}</ol>
+    </>
+  )
+}
+
 export function Overview({ context }: { context: Context }) {
   const loaded = useLoad(signal => news(context.may, signal), [], 15_000)
   return (
@@ -68,33 +79,42 @@ export function Overview({ context }: { context: Context }) {
       <Show of={loaded}>{found => {
         const items = attention(found, context)
         const last = found.runs.find(ended), active = found.runs.find(run => !ended(run))
-        const { stacks, most, others } = chart(found.runs)
         return (
           <>
             {items.length > 0 ? <div class="notice"><p>{t('overview.attention')}</p><ul>{items.map((item, i) => <li key={i}>{item}</li>)}</ul></div>
               : last ? <div class="notice good"><p>{t('overview.well')}</p></div> : null}
-            <div class="cards">
-              {active && <div class="card"><h2>{t('overview.active')}</h2><p class="big"><a href={`#/runs/${active.id}`}>{number(total(active))} {t('rows')}</a></p><p><Badge state={active.state} /></p></div>}
-              <div class="card"><h2>{t('overview.last')}</h2>{last
-                ? <><p class="big"><a href={`#/runs/${last.id}`}><Moment at={last.createTime} ago /></a></p><p><Badge state={last.state} /> {period(took(last))}</p></>
-                : <p>{t('overview.never')}</p>}</div>
-              <div class="card"><h2>{t('overview.deleted')}</h2><p class="big">{last ? number(total(last)) : '–'}</p><p class="quiet">{t('overview.inlast')}</p></div>
-              <div class="card"><h2>{t('overview.next')}</h2><p class="big">{found.schedule.nextRunTime ? <Moment at={found.schedule.nextRunTime} ago /> : t('overview.none')}</p><p class="quiet">{found.schedule.nextRunTime && <Moment at={found.schedule.nextRunTime} />}</p></div>
-            </div>
-            <Section title={t('overview.nights')}>
-              {stacks.length === 0 ? <p class="empty">{t('overview.nonights')} <a href="#/preview">{t('overview.what')}</a></p> : (
-                <>
-                  <Bars label={t('overview.nights')} stacks={stacks} show={number} />
-                  <ul class="legend">
-                    {[...most, ...(others ? [t('overview.others')] : [])].map((task, i) => <li key={task}><svg viewBox="0 0 10 10" aria-hidden="true"><rect class={`part${others && i === most.length ? 5 : i}`} width="10" height="10" rx="2" /></svg>{task}</li>)}
-                    <li><svg viewBox="0 0 10 10" aria-hidden="true"><path d="M0 5h10" stroke="var(--warn)" stroke-width="2" /></svg>{t('duration')}</li>
-                  </ul>
-                </>
-              )}
-            </Section>
+            {!last && !active && !found.schedule.enabled ? <Welcome context={context} /> : <Nights found={found} last={last} active={active} />}
           </>
         )
       }}</Show>
     </Page>
+  )
+}
+
+/** What has run, what runs, and what comes next. */
+function Nights({ found, last, active }: { found: News; last?: Run; active?: Run }) {
+  const { stacks, most, others } = chart(found.runs)
+  return (
+    <>
+      <div class="cards">
+        {active && <div class="card"><h2>{t('overview.active')}</h2><p class="big"><a href={`#/runs/${active.id}`}>{number(total(active))} {t('rows')}</a></p><p><Badge state={active.state} /></p></div>}
+        <div class="card"><h2>{t('overview.last')}</h2>{last
+          ? <><p class="big"><a href={`#/runs/${last.id}`}><Moment at={last.createTime} ago /></a></p><p><Badge state={last.state} /> {period(took(last))}</p></>
+          : <p>{t('overview.never')}</p>}</div>
+        <div class="card"><h2>{t('overview.deleted')}</h2><p class="big">{last ? number(total(last)) : '–'}</p><p class="quiet">{t('overview.inlast')}</p></div>
+        <div class="card"><h2>{t('overview.next')}</h2><p class="big">{found.schedule.nextRunTime ? <Moment at={found.schedule.nextRunTime} ago /> : t('overview.none')}</p><p class="quiet">{found.schedule.nextRunTime && <Moment at={found.schedule.nextRunTime} />}</p></div>
+      </div>
+      <Section title={t('overview.nights')}>
+        {stacks.length === 0 ? <p class="empty">{t('overview.nonights')} <a href="#/preview">{t('overview.what')}</a></p> : (
+          <>
+            <Bars label={t('overview.nights')} stacks={stacks} show={number} />
+            <ul class="legend">
+              {[...most, ...(others ? [t('overview.others')] : [])].map((task, i) => <li key={task}><svg viewBox="0 0 10 10" aria-hidden="true"><rect class={`part${others && i === most.length ? 5 : i}`} width="10" height="10" rx="2" /></svg>{task}</li>)}
+              <li><svg viewBox="0 0 10 10" aria-hidden="true"><path d="M0 5h10" stroke="var(--warn)" stroke-width="2" /></svg>{t('duration')}</li>
+            </ul>
+          </>
+        )}
+      </Section>
+    </>
   )
 }

@@ -9,8 +9,9 @@ export function SignIn({ problem, onSigned }: { problem?: unknown; onSigned: () 
   const accepted = useLoad(ways, [])
   const [token, set] = useState('')
   const [keep, remember] = useState(false)
+  const [tried, trying] = useState(false)
   const { busy, problem: failed, act } = useAction()
-  const quiet = problem instanceof Refusal && problem.status === 401 && token === ''
+  const quiet = problem instanceof Refusal && problem.status === 401 && !tried // nobody has done anything wrong yet
   return (
     <Page title={t('signin.title')} intro={t('signin.intro')}>
       {!quiet && <Problem of={failed ?? problem} />}
@@ -19,7 +20,7 @@ export function SignIn({ problem, onSigned }: { problem?: unknown; onSigned: () 
           {problem && <Problem of={new Error(problem)} />}
           {oidc && <p><button type="button" class="primary" aria-disabled={busy} onClick={() => act(() => redirect(oidc))}>{t('signin.oidc', { issuer: new URL(oidc.authorizationEndpoint).host })}</button></p>}
           {(methods.includes('token') || methods.includes('jwt')) && (
-            <form onSubmit={event => { event.preventDefault(); useToken(token.trim(), keep); act(onSigned) }}>
+            <form onSubmit={event => { event.preventDefault(); trying(true); useToken(token.trim(), keep); act(onSigned) }}>
               <Field label={t('signin.token')} help={t('signin.token.help')}><input type="password" required autoComplete="off" value={token} onInput={e => set(e.currentTarget.value)} /></Field>
               <label class="check"><input type="checkbox" checked={keep} onChange={e => remember(e.currentTarget.checked)} />{t('signin.keep')}</label>
               <button type="submit" class={oidc ? '' : 'primary'} aria-disabled={busy} disabled={token.trim() === ''}>{t('signin.go')}</button>
