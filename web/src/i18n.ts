@@ -34,19 +34,31 @@ export const t = (key: Key, values: Record<string, string | number> = {}) =>
   words[key].replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''))
 
 const locale = () => navigator.languages.find(l => l.startsWith(language)) ?? language
-export const number = (n: string | number | undefined, digits = 0) => new Intl.NumberFormat(locale(), { maximumFractionDigits: digits }).format(Number(n ?? 0))
-export const percent = (share: number) => new Intl.NumberFormat(locale(), { style: 'percent', maximumFractionDigits: 1 }).format(share)
-export const time = (at: string | Date, style: 'short' | 'medium' = 'short') => new Intl.DateTimeFormat(locale(), { dateStyle: 'medium', timeStyle: style }).format(new Date(at))
-export const clock = (at: string) => new Intl.DateTimeFormat(locale(), { timeStyle: 'medium' }).format(new Date(at))
-export const day = (at: string | Date) => new Intl.DateTimeFormat(locale(), { dateStyle: 'medium' }).format(new Date(at))
+
+const made = new Map<string, unknown>()
+
+/** A formatter, which is made once: that takes longer than to use it. */
+function formatter<O, F>(kind: { new(locale: string, options: O): F; name: string }, options: O): F {
+  const key = JSON.stringify([kind.name, locale(), options])
+  if (!made.has(key)) made.set(key, new kind(locale(), options))
+  return made.get(key) as F
+}
+const numbers = (options: Intl.NumberFormatOptions) => formatter(Intl.NumberFormat, options)
+const times = (options: Intl.DateTimeFormatOptions) => formatter(Intl.DateTimeFormat, options)
+
+export const number = (n: string | number | undefined, digits = 0) => numbers({ maximumFractionDigits: digits }).format(Number(n ?? 0))
+export const percent = (share: number) => numbers({ style: 'percent', maximumFractionDigits: 1 }).format(share)
+export const time = (at: string | Date) => times({ dateStyle: 'medium', timeStyle: 'short' }).format(new Date(at))
+export const clock = (at: string) => times({ timeStyle: 'medium' }).format(new Date(at))
+export const day = (at: string | Date) => times({ dateStyle: 'medium' }).format(new Date(at))
 /** The short name of a day's weekday in UTC. */
-export const weekday = (at: Date) => new Intl.DateTimeFormat(locale(), { weekday: 'short', timeZone: 'UTC' }).format(at)
+export const weekday = (at: Date) => times({ weekday: 'short', timeZone: 'UTC' }).format(at)
 
 export function bytes(n: string | number | undefined) {
   const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte']
   let value = Number(n ?? 0), unit = 0
   for (; Math.abs(value) >= 1000 && unit < units.length - 1; unit++) value /= 1000
-  return new Intl.NumberFormat(locale(), { style: 'unit', unit: units[unit], unitDisplay: 'short', maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 }).format(value)
+  return numbers({ style: 'unit', unit: units[unit], unitDisplay: 'short', maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 }).format(value)
 }
 
 /** A period in its two greatest units. */
@@ -56,7 +68,7 @@ export function period(seconds: number) {
   for (const [unit, size] of [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]] as const) {
     const n = Math.floor(rest / size)
     if (parts.length < 2 && (n > 0 || unit === 'second' && parts.length === 0)) {
-      parts.push(new Intl.NumberFormat(locale(), { style: 'unit', unit, unitDisplay: 'short' }).format(n))
+      parts.push(numbers({ style: 'unit', unit, unitDisplay: 'short' }).format(n))
     } else if (parts.length > 0) break
     rest -= n * size
   }
@@ -66,7 +78,7 @@ export function period(seconds: number) {
 /** How long ago, or in how long. */
 export function relative(at: string | Date) {
   const seconds = (new Date(at).getTime() - Date.now()) / 1000
-  const format = new Intl.RelativeTimeFormat(locale(), { numeric: 'auto' })
+  const format = formatter(Intl.RelativeTimeFormat, { numeric: 'auto' } as Intl.RelativeTimeFormatOptions)
   for (const [unit, size] of [['day', 86400], ['hour', 3600], ['minute', 60]] as const) {
     if (Math.abs(seconds) >= size) return format.format(Math.round(seconds / size), unit)
   }
