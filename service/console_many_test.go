@@ -64,6 +64,7 @@ func TestConsoleOfManyRuns(t *testing.T) {
 	if n := listed(); n != 50 {
 		t.Errorf("the history begins with %d runs", n)
 	}
+	p.until("it has asked for the tasks, too", "document.querySelectorAll('option').length > 30")
 	p.asked()
 	before := p.number(nodes)
 	p.press("Show more")
@@ -128,10 +129,11 @@ func TestConsoleOfManyRuns(t *testing.T) {
 	if last := newest(); strings.Contains(last, "line 99999") {
 		t.Error("the newest lines have not made room")
 	}
-	for p.evaluate(control("Show later lines")+" !== undefined") == "true" {
+	const more = "[...document.querySelectorAll('button')].some(e => e.textContent === 'Show later lines')"
+	for p.evaluate(more) == "true" {
 		shown := newest()
 		p.press("Show later lines")
-		p.until("it shows later lines", "document.querySelector('.log p:last-child').innerText !== "+quote(shown)+" || "+control("Show later lines")+" === undefined")
+		p.until("it shows later lines", "document.querySelector('.log p:last-child').innerText !== "+quote(shown)+" || !"+more)
 	}
 	lines := "[...document.querySelectorAll('.log p')].map(e => Number(e.innerText.match(/line (\\d+)/)?.[1] ?? 100000))"
 	if gaps := p.evaluate(lines + ".filter((n, i, all) => i > 0 && n !== all[i - 1] + 3).length"); gaps != "0" || !strings.Contains(newest(), "line 99999") {

@@ -1,8 +1,9 @@
 // Two charts, as SVG: they follow the colours of the page, print, and can be read aloud. For 30 bars and some hundred points a
 // library on a canvas would be larger than the rest of the console.
 import type { ComponentChildren } from 'preact'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
-const width = 720, height = 160, left = 52, bottom = 18, top = 8
+const height = 160, left = 52, bottom = 18, top = 8
 
 /** A round number at or above one. */
 function ceiling(n: number) {
@@ -11,11 +12,23 @@ function ceiling(n: number) {
   return [1, 2, 5, 10].map(step => step * power).find(step => step >= n)!
 }
 
+/** How wide a chart is on the screen, so that its words are as large as others, on a small one, too. */
+function useWidth() {
+  const chart = useRef<SVGSVGElement>(null)
+  const [width, set] = useState(720)
+  useLayoutEffect(() => {
+    const sized = new ResizeObserver(entries => set(Math.round(entries[0]!.contentRect.width) || 720))
+    sized.observe(chart.current!)
+    return () => sized.disconnect()
+  }, [])
+  return { chart, width }
+}
+
 /** role: group where there are links in it, img where it is read as a whole. */
-function Frame({ label, role, most, show, children }: { label: string; role: 'group' | 'img'; most: number; show: (n: number) => string; children: ComponentChildren }) {
+function Frame({ of: { chart, width }, label, role, most, show, children }: { of: ReturnType<typeof useWidth>; label: string; role: 'group' | 'img'; most: number; show: (n: number) => string; children: ComponentChildren }) {
   const inner = height - top - bottom
   return (
-    <svg class="chart" viewBox={`0 0 ${width} ${height}`} role={role} aria-label={label}>
+    <svg class="chart" ref={chart} height={height} viewBox={`0 0 ${width} ${height}`} role={role} aria-label={label}>
       {[0, 0.5, 1].map(part => {
         const y = top + inner * (1 - part)
         return <g key={part}><line class="grid" x1={left} x2={width} y1={y} y2={y} /><text x={left - 6} y={y + 4} text-anchor="end">{show(most * part)}</text></g>
@@ -29,13 +42,14 @@ export type Stack = { key: string; title: string; href: string; parts: number[];
 
 /** Bars of stacked parts, a line beside them on a scale of its own, and a mark for each that failed. */
 export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; show: (n: number) => string }) {
+  const of = useWidth(), { width } = of
   const inner = height - top - bottom
   const most = ceiling(Math.max(...stacks.map(s => s.parts.reduce((a, b) => a + b, 0))))
   const longest = Math.max(1, ...stacks.map(s => s.line))
   const slot = (width - left) / Math.max(stacks.length, 12)
   const x = (i: number) => left + slot * i
   return (
-    <Frame label={label} role="group" most={most} show={show}>
+    <Frame of={of} label={label} role="group" most={most} show={show}>
       {stacks.map((s, i) => {
         let y = top + inner
         return (
@@ -59,12 +73,13 @@ export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; 
 
 /** A line of values, the newest at the right. */
 export function Line({ label, values, show }: { label: string; values: number[]; show: (n: number) => string }) {
+  const of = useWidth(), { width } = of
   const inner = height - top - bottom
   const most = ceiling(Math.max(...values))
   const step = (width - left) / Math.max(1, values.length - 1)
   const points = values.map((v, i) => `${(left + step * i).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`).join(' ')
   return (
-    <Frame label={label} role="img" most={most} show={show}>
+    <Frame of={of} label={label} role="img" most={most} show={show}>
       <polygon class="area" points={`${left},${top + inner} ${points} ${width},${top + inner}`} />
       <polyline class="line" points={points} />
     </Frame>

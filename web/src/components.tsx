@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import { Refusal } from './api'
-import { percent, relative, t, time, type Key } from './i18n'
+import { day, percent, relative, t, time, type Key } from './i18n'
 
 export type Loaded<T> = { value?: T; problem?: unknown; reload: () => void }
 
@@ -131,10 +131,11 @@ export function Bar({ share, label }: { share: number; label: string }) {
   return <span class="bar"><progress max={1} value={Math.min(1, share)} aria-label={label} /><span class="number">{percent(share)}</span></span>
 }
 
-export function Moment({ at, ago }: { at?: string | null; ago?: boolean }) {
+/** A moment: in full, or how long ago, or its day. */
+export function Moment({ at, ago, dayOnly }: { at?: string | null; ago?: boolean; dayOnly?: boolean }) {
   if (!at) return <>–</>
   const utc = new Date(at).toISOString().replace('T', ' ').slice(0, 19) + ' UTC'
-  return <time dateTime={at} title={utc}>{ago ? relative(at) : time(at)}</time>
+  return <time dateTime={at} title={utc}>{ago ? relative(at) : dayOnly ? day(at) : time(at)}</time>
 }
 
 const shades: Record<string, string> = { SUCCEEDED: 'good', RUNNING: 'busy', QUEUED: 'busy', FAILED: 'bad', CANCELLED: 'warn', NOT_RUN: 'warn', GOES: 'bad', LATER: 'warn', STAYS: 'good', TRUE: 'good', TRIPPED: 'bad', HELD: 'good' }

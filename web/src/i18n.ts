@@ -47,6 +47,8 @@ const numbers = (options: Intl.NumberFormatOptions) => formatter(Intl.NumberForm
 const times = (options: Intl.DateTimeFormatOptions) => formatter(Intl.DateTimeFormat, options)
 
 export const number = (n: string | number | undefined, digits = 0) => numbers({ maximumFractionDigits: digits }).format(Number(n ?? 0))
+/** A number for a scale, in few letters. */
+export const short = (n: number) => numbers({ notation: 'compact' }).format(n)
 export const percent = (share: number) => numbers({ style: 'percent', maximumFractionDigits: 1 }).format(share)
 export const time = (at: string | Date) => times({ dateStyle: 'medium', timeStyle: 'short' }).format(new Date(at))
 export const clock = (at: string) => times({ timeStyle: 'medium' }).format(new Date(at))
@@ -61,8 +63,9 @@ export function bytes(n: string | number | undefined) {
   return numbers({ style: 'unit', unit: units[unit], unitDisplay: 'short', maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 }).format(value)
 }
 
-/** A period in its two greatest units. */
+/** A period in its two greatest units; a short one in tenths of a second. */
 export function period(seconds: number) {
+  if (seconds > 0 && seconds < 9.95) return numbers({ style: 'unit', unit: 'second', unitDisplay: 'short', maximumFractionDigits: 1 }).format(seconds)
   const parts: string[] = []
   let rest = Math.max(0, Math.round(seconds))
   for (const [unit, size] of [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]] as const) {

@@ -33,7 +33,7 @@ export const words: Words = {
   'preview.recent': 'Letzte Vorschauen', 'preview.norecent': 'Noch keine Vorschau.', 'preview.result': 'Was gelöscht würde', 'preview.sum': '{deleted} Zeilen würden gelöscht, {updated} geändert, {tables} Tabellen entfernt: {size}.',
   'preview.guarded': 'Ein Teil davon ist ungewöhnlich. Schutzregeln verweigern ihn, bis jemand die Zahlen eingibt.', 'preview.admin': 'Das kann nur ein Administrator.', 'preview.nothing': 'Nichts würde gelöscht.', 'preview.names': 'Namen',
   'preview.trips': 'Schutzregel {guard}: {number}, höchstens {most}', 'preview.action': 'Aktion', 'preview.delete': 'löschen', 'preview.update': 'ändern', 'preview.drop': 'Tabelle entfernen', 'preview.amount': 'Anzahl',
-  'preview.tables': '{n} Tabellen', 'preview.now': 'Jetzt', 'preview.share': 'Anteil an der Tabelle', 'preview.oldest': 'Älteste', 'preview.newest': 'Neueste', 'preview.sample': 'Stichprobe', 'preview.size': 'Größe',
+  'preview.tables': '{n} Tabellen', 'preview.now': 'Jetzt', 'preview.share': 'Anteil an der Tabelle', 'preview.age': 'Älteste, neueste', 'preview.sample': 'Stichprobe', 'preview.size': 'Größe',
   'preview.run': 'Genau das ausführen', 'preview.ask': '{rows} Zeilen werden gelöscht oder geändert und {tables} Tabellen entfernt. Das lässt sich nicht rückgängig machen.', 'preview.accept': 'Schutzregel {guard}: {number} eingeben', 'preview.notstarted': 'Die Ausführung wurde nicht gestartet.',
 
   'retention.title': 'Aufbewahrung', 'retention.intro': 'Wie lange Daten aufbewahrt werden, bevor eine Bereinigung sie entfernt.', 'retention.default': 'Standard: {days} Tage.', 'retention.reset': 'Auf Standard zurücksetzen', 'retention.storage': 'Speicheroptimierung',
@@ -64,7 +64,7 @@ export const words: Words = {
   'guard.maxIdle': 'Stillstand in Tagen', 'guard.maxIdle.help': 'Ist das neueste Log älter, wie in einer wiederhergestellten Kopie, startet keine Ausführung.', 'guard.cutoff': 'Sprünge der Stichtage überwachen',
 
   'holds.title': 'Löschsperren', 'holds.intro': 'Gesperrte Daten bleiben erhalten, unabhängig von den Regeln.', 'holds.what': 'Was', 'holds.reason': 'Grund', 'holds.by': 'Von', 'holds.until': 'Bis', 'holds.until.help': 'Leer: bis zur Aufhebung.', 'holds.forever': 'zur Aufhebung',
-  'holds.release': 'Aufheben', 'holds.ask': 'Die nächste Ausführung kann die Daten löschen.', 'holds.none': 'Nichts ist gesperrt.', 'holds.ended': 'Auch beendete Löschsperren anzeigen', 'holds.new': 'Neue Löschsperre', 'holds.hold': 'Sperren', 'holds.ids': 'IDs', 'holds.table': 'Name der Tabelle',
+  'holds.release': 'Aufheben', 'holds.ask': 'Die nächste Ausführung kann die Daten löschen.', 'holds.none': 'Nichts ist gesperrt.', 'holds.ended': 'Auch beendete Löschsperren anzeigen', 'holds.uncovered': 'Nicht gesperrt: {tables}', 'holds.new': 'Neue Löschsperre', 'holds.hold': 'Sperren', 'holds.ids': 'IDs', 'holds.table': 'Name der Tabelle',
   'hold.deliveries': 'Sendungen', 'hold.deliveries.help': 'Mit ihren Logs, Statistiken und Mirrorseiten.', 'hold.lists': 'Listen', 'hold.lists.help': 'Mit ihren Mitgliedern und Tabellen.', 'hold.workflows': 'Workflows', 'hold.workflows.help': 'Mit ihrem Verlauf und ihren Arbeitstabellen.',
   'hold.recipients': 'Empfänger', 'hold.recipients.help': 'Mit allem, was mit ihnen verknüpft ist.', 'hold.table': 'Tabelle', 'hold.table.help': 'Alle ihre Zeilen und sie selbst.', 'hold.everything': 'Alles', 'hold.everything.help': 'Keine Ausführung löscht etwas.',
 

@@ -31,7 +31,7 @@ export const en = {
   'preview.recent': 'Recent previews', 'preview.norecent': 'No preview yet.', 'preview.result': 'What would go', 'preview.sum': '{deleted} rows would be deleted, {updated} updated, {tables} tables dropped: {size}.',
   'preview.guarded': 'Some of this is unusual. Guards refuse it until somebody types the numbers.', 'preview.admin': 'Only an administrator can do that.', 'preview.nothing': 'Nothing would go.', 'preview.names': 'Names',
   'preview.trips': 'guard {guard}: {number}, {most} at most', 'preview.action': 'Action', 'preview.delete': 'delete', 'preview.update': 'update', 'preview.drop': 'drop', 'preview.amount': 'How many',
-  'preview.tables': '{n} tables', 'preview.now': 'Goes now', 'preview.share': 'Share of the table', 'preview.oldest': 'Oldest', 'preview.newest': 'Newest', 'preview.sample': 'Sample', 'preview.size': 'Size',
+  'preview.tables': '{n} tables', 'preview.now': 'Goes now', 'preview.share': 'Share of the table', 'preview.age': 'Oldest, newest', 'preview.sample': 'Sample', 'preview.size': 'Size',
   'preview.run': 'Run exactly this', 'preview.ask': 'This deletes or updates {rows} rows and drops {tables} tables. It cannot be undone.', 'preview.accept': 'Guard {guard}: type {number}', 'preview.notstarted': 'The run did not start.',
 
   'retention.title': 'Retention', 'retention.intro': 'How long data is kept before a cleanup removes it.', 'retention.default': 'Default: {days} days.', 'retention.reset': 'Back to the default', 'retention.storage': 'Storage optimization',
@@ -62,7 +62,7 @@ export const en = {
   'guard.maxIdle': 'Idle, in days', 'guard.maxIdle.help': 'If the newest log is older, as in a restored copy, no run starts.', 'guard.cutoff': 'Watch for cutoffs that jump',
 
   'holds.title': 'Holds', 'holds.intro': 'What is held stays, whatever the rules say.', 'holds.what': 'What', 'holds.reason': 'Reason', 'holds.by': 'By', 'holds.until': 'Until', 'holds.until.help': 'Empty: until it is released.', 'holds.forever': 'released',
-  'holds.release': 'Release', 'holds.ask': 'The next run may delete it.', 'holds.none': 'Nothing is held.', 'holds.ended': 'Show ended holds, too', 'holds.new': 'Hold something', 'holds.hold': 'Hold', 'holds.ids': 'IDs', 'holds.table': 'Name of the table',
+  'holds.release': 'Release', 'holds.ask': 'The next run may delete it.', 'holds.none': 'Nothing is held.', 'holds.ended': 'Show ended holds, too', 'holds.uncovered': 'Not held: {tables}', 'holds.new': 'Hold something', 'holds.hold': 'Hold', 'holds.ids': 'IDs', 'holds.table': 'Name of the table',
   'hold.deliveries': 'Deliveries', 'hold.deliveries.help': 'With their logs, statistics and mirror pages.', 'hold.lists': 'Lists', 'hold.lists.help': 'With their members and tables.', 'hold.workflows': 'Workflows', 'hold.workflows.help': 'With their history and work tables.',
   'hold.recipients': 'Recipients', 'hold.recipients.help': 'With all that is linked to them.', 'hold.table': 'Table', 'hold.table.help': 'All of its rows, and the table itself.', 'hold.everything': 'Everything', 'hold.everything.help': 'No run deletes anything.',
 

@@ -33,7 +33,7 @@ export const words: Words = {
   'preview.recent': 'Prévisualisations récentes', 'preview.norecent': 'Aucune prévisualisation.', 'preview.result': 'Ce qui serait supprimé', 'preview.sum': '{deleted} lignes seraient supprimées, {updated} modifiées, {tables} tables supprimées : {size}.',
   'preview.guarded': 'Une partie est inhabituelle. Des garde-fous la refusent tant que personne n’a saisi les nombres.', 'preview.admin': 'Seul un administrateur peut le faire.', 'preview.nothing': 'Rien ne serait supprimé.', 'preview.names': 'Noms',
   'preview.trips': 'garde-fou {guard} : {number}, maximum {most}', 'preview.action': 'Action', 'preview.delete': 'supprimer', 'preview.update': 'modifier', 'preview.drop': 'supprimer la table', 'preview.amount': 'Nombre',
-  'preview.tables': '{n} tables', 'preview.now': 'Actuellement', 'preview.share': 'Part de la table', 'preview.oldest': 'Plus ancienne', 'preview.newest': 'Plus récente', 'preview.sample': 'Échantillon', 'preview.size': 'Taille',
+  'preview.tables': '{n} tables', 'preview.now': 'Actuellement', 'preview.share': 'Part de la table', 'preview.age': 'Plus ancienne, plus récente', 'preview.sample': 'Échantillon', 'preview.size': 'Taille',
   'preview.run': 'Exécuter exactement cela', 'preview.ask': '{rows} lignes seront supprimées ou modifiées, et {tables} tables supprimées. C’est irréversible.', 'preview.accept': 'Garde-fou {guard} : saisissez {number}', 'preview.notstarted': 'L’exécution n’a pas démarré.',
 
   'retention.title': 'Conservation', 'retention.intro': 'Durée de conservation des données avant leur nettoyage.', 'retention.default': 'Par défaut : {days} jours.', 'retention.reset': 'Rétablir la valeur par défaut', 'retention.storage': 'Optimisation du stockage',
@@ -64,7 +64,7 @@ export const words: Words = {
   'guard.maxIdle': 'Inactivité, en jours', 'guard.maxIdle.help': 'Si le log le plus récent est plus ancien, comme dans une copie restaurée, aucune exécution ne démarre.', 'guard.cutoff': 'Surveiller les sauts de date limite',
 
   'holds.title': 'Blocages', 'holds.intro': 'Ce qui est bloqué est conservé, quelles que soient les règles.', 'holds.what': 'Quoi', 'holds.reason': 'Motif', 'holds.by': 'Par', 'holds.until': 'Jusqu’au', 'holds.until.help': 'Vide : jusqu’au déblocage.', 'holds.forever': 'déblocage',
-  'holds.release': 'Débloquer', 'holds.ask': 'La prochaine exécution pourra le supprimer.', 'holds.none': 'Rien n’est bloqué.', 'holds.ended': 'Afficher aussi les blocages terminés', 'holds.new': 'Nouveau blocage', 'holds.hold': 'Bloquer', 'holds.ids': 'ID', 'holds.table': 'Nom de la table',
+  'holds.release': 'Débloquer', 'holds.ask': 'La prochaine exécution pourra le supprimer.', 'holds.none': 'Rien n’est bloqué.', 'holds.ended': 'Afficher aussi les blocages terminés', 'holds.uncovered': 'Non bloqué : {tables}', 'holds.new': 'Nouveau blocage', 'holds.hold': 'Bloquer', 'holds.ids': 'ID', 'holds.table': 'Nom de la table',
   'hold.deliveries': 'Diffusions', 'hold.deliveries.help': 'Avec leurs logs, statistiques et pages miroir.', 'hold.lists': 'Listes', 'hold.lists.help': 'Avec leurs membres et leurs tables.', 'hold.workflows': 'Workflows', 'hold.workflows.help': 'Avec leur historique et leurs tables de travail.',
   'hold.recipients': 'Destinataires', 'hold.recipients.help': 'Avec tout ce qui leur est lié.', 'hold.table': 'Table', 'hold.table.help': 'Toutes ses lignes, et la table elle-même.', 'hold.everything': 'Tout', 'hold.everything.help': 'Aucune exécution ne supprime quoi que ce soit.',
 

@@ -33,7 +33,7 @@ export const words: Words = {
   'preview.recent': '最近のプレビュー', 'preview.norecent': 'プレビューはまだありません。', 'preview.result': '削除されるもの', 'preview.sum': '{deleted} 行が削除され、{updated} 行が更新され、{tables} 個のテーブルが削除されます：{size}。',
   'preview.guarded': '通常と異なるものが含まれています。数値が入力されるまで、ガードが拒否します。', 'preview.admin': 'これは管理者だけが行えます。', 'preview.nothing': '削除されるものはありません。', 'preview.names': '名前',
   'preview.trips': 'ガード {guard}：{number}、上限 {most}', 'preview.action': '操作', 'preview.delete': '削除', 'preview.update': '更新', 'preview.drop': 'テーブル削除', 'preview.amount': '件数',
-  'preview.tables': '{n} 個のテーブル', 'preview.now': '現在', 'preview.share': 'テーブルに占める割合', 'preview.oldest': '最古', 'preview.newest': '最新', 'preview.sample': 'サンプル', 'preview.size': 'サイズ',
+  'preview.tables': '{n} 個のテーブル', 'preview.now': '現在', 'preview.share': 'テーブルに占める割合', 'preview.age': '最古、最新', 'preview.sample': 'サンプル', 'preview.size': 'サイズ',
   'preview.run': 'このとおりに実行', 'preview.ask': '{rows} 行が削除または更新され、{tables} 個のテーブルが削除されます。元に戻せません。', 'preview.accept': 'ガード {guard}：{number} と入力', 'preview.notstarted': '実行を開始できませんでした。',
 
   'retention.title': '保持期間', 'retention.intro': 'クリーンアップで削除されるまでデータを保持する期間。', 'retention.default': 'デフォルト：{days} 日。', 'retention.reset': 'デフォルトに戻す', 'retention.storage': 'ストレージの最適化',
@@ -64,7 +64,7 @@ export const words: Words = {
   'guard.maxIdle': '無活動期間（日）', 'guard.maxIdle.help': '復元したコピーのように最新のログがこれより古いと、実行は開始されません。', 'guard.cutoff': '基準日の急な変化を監視する',
 
   'holds.title': '保留', 'holds.intro': '保留したものは、ルールにかかわらず残ります。', 'holds.what': '対象', 'holds.reason': '理由', 'holds.by': '設定者', 'holds.until': '期限', 'holds.until.help': '空欄：解除されるまで。', 'holds.forever': '解除まで',
-  'holds.release': '解除', 'holds.ask': '次回の実行で削除される可能性があります。', 'holds.none': '保留はありません。', 'holds.ended': '終了した保留も表示する', 'holds.new': '新しい保留', 'holds.hold': '保留する', 'holds.ids': 'ID', 'holds.table': 'テーブル名',
+  'holds.release': '解除', 'holds.ask': '次回の実行で削除される可能性があります。', 'holds.none': '保留はありません。', 'holds.ended': '終了した保留も表示する', 'holds.uncovered': '保留対象外：{tables}', 'holds.new': '新しい保留', 'holds.hold': '保留する', 'holds.ids': 'ID', 'holds.table': 'テーブル名',
   'hold.deliveries': '配信', 'hold.deliveries.help': 'ログ、統計、ミラーページを含みます。', 'hold.lists': 'リスト', 'hold.lists.help': 'メンバーとテーブルを含みます。', 'hold.workflows': 'ワークフロー', 'hold.workflows.help': '履歴と作業テーブルを含みます。',
   'hold.recipients': '受信者', 'hold.recipients.help': '関連付けられたすべてのものを含みます。', 'hold.table': 'テーブル', 'hold.table.help': 'すべての行とテーブル自体。', 'hold.everything': 'すべて', 'hold.everything.help': 'どの実行も何も削除しません。',
 

@@ -37,8 +37,7 @@ export function Foreseen({ run, context }: { run: Run; context: Context }) {
         { title: t('preview.amount'), numeric: true, cell: l => drops(l) ? t('preview.tables', { n: number(l.tables) }) : number(l.rows) },
         ...(supposed ? [{ title: t('preview.now'), numeric: true, cell: (l: Line) => number(l.rowsNow ?? undefined) }] : []),
         { title: t('preview.share'), cell: l => Number(l.rowsTotal) > 0 && <Bar share={Number(l.rows) / Number(l.rowsTotal)} label={`${t('preview.share')} ${l.table}`} /> },
-        { title: t('preview.oldest'), cell: l => <Moment at={l.oldest} /> },
-        { title: t('preview.newest'), cell: l => <Moment at={l.newest} /> },
+        { title: t('preview.age'), cell: l => l.oldest && <><Moment at={l.oldest} dayOnly /><br /><Moment at={l.newest} dayOnly /></> },
         { title: t('preview.sample'), cell: l => <span>{(l.sample ?? []).map((id, i) => <span key={id}>{i > 0 && ', '}<a href={`#/explain/${encodeURIComponent(l.table ?? '')}/${id}`}>{id}</a></span>)}</span> },
         { title: t('preview.size'), numeric: true, cell: l => Number(l.bytes) > 0 ? bytes(l.bytes) : '' },
       ]} />

@@ -23,7 +23,7 @@ export function Holds() {
     <Page title={t('holds.title')} intro={t('holds.intro')}>
       <Show of={loaded}>{({ holds }) => (
         <Table label={t('holds.title')} rows={holds} keyOf={h => h.id!} empty={t('holds.none')} columns={[
-          { title: t('holds.what'), cell: h => <>{t(`hold.${kindOf(h)}` as Key)} <Code>{whatOf(h)}</Code>{(h.notCovered ?? []).map(n => <div key={n} class="quiet" lang="en">{n}</div>)}</> },
+          { title: t('holds.what'), cell: h => <>{t(`hold.${kindOf(h)}` as Key)} <Code>{whatOf(h)}</Code>{(h.notCovered ?? []).length > 0 && <div class="quiet">{t('holds.uncovered', { tables: h.notCovered!.join(', ') })}</div>}</> },
           { title: t('holds.reason'), cell: h => h.reason },
           { title: t('holds.by'), cell: h => <>{h.createdBy}<div class="quiet"><Moment at={h.createTime} /></div></> },
           { title: t('holds.until'), cell: h => h.expireTime ? <Moment at={h.expireTime} /> : t('holds.forever') },

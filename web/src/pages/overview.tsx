@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 import { call, query, type GuardsAnswer, type OptionsAnswer, type Run, type Schedule } from '../api'
 import { Bars, type Stack } from '../chart'
 import { Badge, Moment, Page, Section, Show, useLoad } from '../components'
-import { day, number, period, t } from '../i18n'
+import { day, number, period, short, t } from '../i18n'
 import type { Context } from '../main'
 import { ended, rowsOf, took, total } from '../runs'
 
@@ -107,7 +107,7 @@ function Nights({ found, last, active }: { found: News; last?: Run; active?: Run
       <Section title={t('overview.nights')}>
         {stacks.length === 0 ? <p class="empty">{t('overview.nonights')} <a href="#/preview">{t('overview.what')}</a></p> : (
           <>
-            <Bars label={t('overview.nights')} stacks={stacks} show={number} />
+            <Bars label={t('overview.nights')} stacks={stacks} show={short} />
             <ul class="legend">
               {[...most, ...(others ? [t('overview.others')] : [])].map((task, i) => <li key={task}><svg viewBox="0 0 10 10" aria-hidden="true"><rect class={`part${others && i === most.length ? 5 : i}`} width="10" height="10" rx="2" /></svg>{task}</li>)}
               <li><svg viewBox="0 0 10 10" aria-hidden="true"><path d="M0 5h10" stroke="var(--warn)" stroke-width="2" /></svg>{t('duration')}</li>

@@ -33,7 +33,7 @@ export function OneReceipt({ id }: { id: string }) {
             <dt>{t('userdata.hash')}</dt><dd><Code>{receipt.userIdHash || '–'}</Code></dd>
             <dt>{t('userdata.instances')}</dt><dd><Ids ids={receipt.processInstanceIds} /></dd>
             <dt>{t('userdata.tasks')}</dt><dd><Ids ids={receipt.taskIds} /></dd>
-            <dt>{t('userdata.files')}</dt><dd><Ids ids={receipt.files} /></dd>
+            <dt>{t('userdata.files')}</dt><dd>{(receipt.files ?? []).length === 0 ? '–' : <details><summary>{number(receipt.files!.length)}</summary><Ids ids={receipt.files} /></details>}</dd>
           </dl>
           {(receipt.problems ?? []).map(p => <div key={p} class="problem"><p lang="en">{p}</p></div>)}
           <Section title={t('userdata.erased')}><Counts label={t('userdata.erased')} receipt={receipt} /></Section>

@@ -4,7 +4,7 @@ import { call, type Run, type TaskResult } from '../api'
 import { Line } from '../chart'
 import { Badge, Bar, Code, Confirm, Moment, Page, Problem, Section, Table, useAction } from '../components'
 import { between, follow } from '../follow'
-import { bytes, clock, number, period, t, time } from '../i18n'
+import { bytes, clock, number, period, short, t, time } from '../i18n'
 import type { Context } from '../main'
 import { Model } from '../model'
 import { ended, total } from '../runs'
@@ -142,7 +142,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
         {run.plan && <> · <a href={`#/runs/${run.plan}`}>{t('run.ofplan')}</a></>} {!run.dryRun && <> · {number(total(run))} {t('rows')}</>}</p>
       {run.error && <div class="problem"><p lang="en">{run.error}</p></div>}
       {run.dryRun && !active && <Foreseen run={run} context={context} />}
-      {!run.dryRun && model.rates.some(rate => rate > 0) && <Section title={t('run.rate')}><Line label={t('run.rate')} values={model.rates} show={n => number(n)} /></Section>}
+      {!run.dryRun && model.rates.some(rate => rate > 0) && <Section title={t('run.rate')}><Line label={t('run.rate')} values={model.rates} show={short} /></Section>}
       {(!run.dryRun || active) && <Section title={t('run.pipeline')}><Pipeline model={model} /></Section>}
       <Space run={run} />
       <Log model={model} look={look} />
