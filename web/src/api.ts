@@ -20,6 +20,7 @@ export type Server = Schemas['v1GetServerResponse']
 export type Explanation = Schemas['v1ExplainRowResponse']
 export type Found = Schemas['v1FindUserDataResponse']
 export type Receipt = Schemas['v1Receipt']
+export type Purge = Schemas['v1FormsPurge']
 
 /** What the server refused, or could not do. */
 export class Refusal extends Error {

@@ -78,6 +78,8 @@ export const words: Words = {
   'userdata.gone': '{rows} 行を消去しました。', 'userdata.receipt': '消去の記録', 'userdata.hash': 'ユーザー ID のハッシュ', 'userdata.files': 'ファイル', 'reason.INITIATOR': '開始者', 'reason.PARTICIPANT': '参加者', 'reason.VARIABLE': '変数',
   'userdata.application.help': '例：Loans。', 'userdata.workflow.help': 'フォルダーを含めます：フォルダー/ワークフロー。', 'userdata.variable.help': '空欄：すべて。', 'userdata.several': '異なるドメインの複数のユーザーがこの ID を使用しています。対象のユーザーを選択してください。', 'userdata.tasks': 'タスク', 'userdata.erased': '消去された行', 'userdata.verification': '検証', 'userdata.unverified': 'まだ検証されていません。', 'userdata.left': 'まだ見つかったもの：', 'userdata.verify': '検証', 'userdata.verify.help': '消去の記録には含まれていません。',
 
+  'purges.title': 'AEM Forms：プロセスインスタンス', 'purges.intro': '完了または終了したプロセスインスタンスは、期間が過ぎるとタスクやドキュメントとともにパージされます。有効にする前に、ルールをプレビューしてください。', 'purges.none': 'ルールはありません。', 'purges.name': 'ルール名', 'purges.name.help': 'a–z、0–9、-', 'purges.older': '保持期間', 'purges.days': '保持期間（日数）', 'purges.column': '日付の列', 'purges.column.help': 'tb_process_instance の列。', 'purges.on': '有効', 'purges.remove': 'ルール {name} を削除しますか？', 'purges.preview': 'ルールをプレビュー', 'purges.create': 'ルールを作成',
+
   'audit.title': '監査', 'audit.intro': '誰が変更または消去を行ったか。', 'audit.who': '実行者', 'audit.what': '内容', 'audit.result': '結果', 'audit.details': '詳細', 'audit.empty': 'まだ記録がありません。',
 
   'about.title': '情報', 'about.you': 'あなた', 'about.name': '名前', 'about.anonymous': '名前なし', 'about.role': 'ロール', 'about.by': '認証方法', 'about.address': 'アドレス', 'about.server': 'サーバー', 'about.version': 'バージョン', 'about.instance': 'インスタンス', 'about.noinstance': '名前なし',

@@ -8,7 +8,7 @@ import { total } from '../runs'
 import { start } from './foreseen'
 
 export function Preview({ context }: { context: Context }) {
-  const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
+  const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal).then(({ tasks }) => ({ tasks: tasks.filter(task => !task.disabled) })), [])
   const runs = useLoad(signal => call<{ runs: Run[] }>('GET', query('/v1/runs', { dryRun: true, pageSize: 10 }), undefined, signal), [], 5000)
   const [left, leave] = useState<string[]>([])
   const [starts, confirm] = useState(false)

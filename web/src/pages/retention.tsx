@@ -6,6 +6,7 @@ import { follow } from '../follow'
 import { number, percent, t, type Key } from '../i18n'
 import type { Context } from '../main'
 import { linesOf, start } from './foreseen'
+import { Purges } from './purges'
 
 const delays = [
   'broadLogPurgeDelayDays', 'trackingLogPurgeDelayDays', 'trackingStatPurgeDelayDays', 'recycledDeliveryPurgeDelayDays', 'rejectsPurgeDelayDays', 'visitorPurgeDelayDays',
@@ -21,7 +22,7 @@ const years = 3 * 365
 
 export function Retention({ context }: { context: Context }) {
   const loaded = useLoad(signal => call<OptionsAnswer>('GET', '/v1/options', undefined, signal), [])
-  return <Page title={t('retention.title')} intro={t('retention.intro')}><Show of={loaded}>{answer => <Form key={answer.etag} context={context} answer={answer} reload={loaded.reload} />}</Show></Page>
+  return <Page title={t('retention.title')} intro={t('retention.intro')}><Show of={loaded}>{answer => <Form key={answer.etag} context={context} answer={answer} reload={loaded.reload} />}</Show>{context.may('ADMIN') && context.server.userData && <Purges />}</Page>
 }
 
 function Form({ context, answer, reload }: { context: Context; answer: OptionsAnswer; reload: () => void }) {
