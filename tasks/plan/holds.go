@@ -201,7 +201,7 @@ func (c *compiler) heldItself(r row) (sides []string, err error) {
 	}
 	for _, column := range []string{"iDeliveryId", "iJobId", "iGroupId", "iWorkflowId", "iRecipientId"} {
 		if ids := links[column]; len(ids) > 0 && r.table.Has(column) {
-			sides = append(sides, among(r.alias, column, ids))
+			sides = append(sides, constants(r.alias, column, ids))
 		}
 	}
 	return sides, nil
@@ -212,15 +212,15 @@ func (c *compiler) heldMessage(sides *[]string, r row, column string, deliveries
 	logs, err := DeliveryAndExclusionLogs(c.Given, &Plan{})
 	for _, log := range logs {
 		if to := (row{"l", log}); log.Has("iBroadLogId", "iDeliveryId") && err == nil {
-			*sides = append(*sides, c.refers(r, column, to, "iBroadLogId", []string{among("l", "iDeliveryId", deliveries)}))
+			*sides = append(*sides, c.refers(r, column, to, "iBroadLogId", []string{constants("l", "iDeliveryId", deliveries)}))
 		}
 	}
 	return err
 }
 
-// among is the condition that a column has one of some ids. They are in the text, since an unused parameter would have no type; the cast lets
+// constants is the condition that a column has one of some ids. They are in the text, since an unused parameter would have no type; the cast lets
 // the server look them up in a hash.
-func among(alias, column string, ids []int64) string {
+func constants(alias, column string, ids []int64) string {
 	list := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ","), "[]")
 	return fmt.Sprintf("%s.%s::bigint = ANY ('{%s}'::bigint[])", alias, column, list)
 }

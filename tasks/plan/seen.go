@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // seen is what to read a table from. In a dry run the tasks before have changed nothing: what they would have is in the query.
@@ -18,7 +19,7 @@ func (c *compiler) seen(t *campaign.Table) string {
 		case sums != nil && c.Catalog.Table(sums.Table) == t && t.Has(append([]string{sums.Date, sums.Total}, sums.By...)...):
 			return c.coalesced(task, t)
 		case set != nil && c.Catalog.Table(set.Parent) == t && t.Has(set.Key):
-			ids := fmt.Sprintf("(v.%s IN (SELECT unnest(%s)))", set.Key, c.bind(Foretold(task.Name), "bigint[]"))
+			ids := "(" + purge.In("v."+set.Key, c.bind(Foretold(task.Name), "bigint[]")) + ")"
 			for _, step := range task.Steps {
 				switch {
 				case step.OfSet && step.Update == nil:

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // ofSet is the condition that a row is one of the set, or depends on one, and the query for the parents that it does; both are empty,
@@ -36,10 +37,10 @@ func (c *compiler) eligible() string {
 // parent that the application changed in the meantime stays.
 func (c *compiler) member() string {
 	if c.DryRun { // the ids are those of rows that have just been judged
-		return fmt.Sprintf("r.%[1]s <> 0 AND r.%[1]s IN (SELECT unnest(%[2]s))", c.plan.Parents.Key, c.bind(ParentIDs{}, "bigint[]"))
+		return among("r."+c.plan.Parents.Key, c.bind(ParentIDs{}, "bigint[]"))
 	}
 	where, key := c.eligible(), c.plan.Parents.Key
-	return fmt.Sprintf("%s AND r.%[2]s <> 0 AND r.%[2]s IN (SELECT unnest(%[3]s))", where, key, c.bind(ParentIDs{}, "bigint[]"))
+	return where + " AND " + among("r."+key, c.bind(ParentIDs{}, "bigint[]"))
 }
 
 // linked is the condition that a column refers to a row of the set. The ids are hashed once per statement; the set's own
@@ -47,7 +48,7 @@ func (c *compiler) member() string {
 // Another server is sent the ids, and the parents are read first.
 func (c *compiler) linked(column string) string {
 	if c.DryRun && !c.apart() {
-		return fmt.Sprintf("%[1]s <> 0 AND %[1]s IN (SELECT unnest(%[2]s))", column, c.bind(ParentIDs{}, "bigint[]"))
+		return among(column, c.bind(ParentIDs{}, "bigint[]"))
 	}
 	where, p := c.eligible(), c.plan.Parents
 	ids := c.bind(ParentIDs{}, "bigint[]")
@@ -55,9 +56,11 @@ func (c *compiler) linked(column string) string {
 		return fmt.Sprintf("%[1]s <> 0 AND %[1]s = ANY (%[2]s) AND %[1]s IN (SELECT r.%[4]s FROM %[3]s AS r WHERE r.%[4]s = ANY (%[2]s) AND %[5]s)",
 			column, ids, p.Table.Quoted(), p.Key, where)
 	}
-	return fmt.Sprintf("%[1]s <> 0 AND %[1]s IN (SELECT unnest(%[2]s)) AND EXISTS (SELECT FROM (SELECT %[1]s AS id) AS child, %[3]s AS r WHERE r.%[4]s = child.id AND %[5]s OFFSET 0)",
-		column, ids, p.Table.Quoted(), p.Key, where)
+	return fmt.Sprintf("%s AND EXISTS (SELECT FROM (SELECT %s AS id) AS child, %s AS r WHERE r.%s = child.id AND %s OFFSET 0)", among(column, ids), column, p.Table.Quoted(), p.Key, where)
 }
+
+// among is the condition that a column leads to one of some rows, whose ids are a parameter.
+func among(column, ids string) string { return column + " <> 0 AND " + purge.In(column, ids) }
 
 // ofMessage is the condition that the log whose id is in a column is that of a message of a delivery of the set.
 func (c *compiler) ofMessage(column string) (where, ids string, err error) {

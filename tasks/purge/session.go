@@ -139,3 +139,9 @@ func (s *session) begin(ctx context.Context, statements func(b *pgx.Batch), call
 	err := results.Close()
 	return &transaction{Tx: results.Tx(), release: func() {}}, err
 }
+
+// planEach makes the statements of the session be planned for their parameters, each time.
+func (s *session) planEach(ctx context.Context) error {
+	_, err := s.conn.Exec(ctx, "SET plan_cache_mode = force_custom_plan")
+	return err
+}

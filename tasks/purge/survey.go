@@ -81,6 +81,9 @@ func (e *Engine) Survey(ctx context.Context, name, relation string, claims []Cla
 			return err
 		}
 		v := surveyOf(claims)
+		if err := sw.session.planEach(ctx); err != nil {
+			return err
+		}
 		readers := []*sweep{sw}
 		defer func() {
 			for _, r := range readers[1:] {
@@ -133,6 +136,9 @@ func (sw *sweep) readers(ctx context.Context, some []*sweep, n int) ([]*sweep, e
 			return some, err
 		}
 		some = append(some, &sweep{Engine: sw.Engine, Sweep: sw.Sweep, session: session, axis: blocks})
+		if err := session.planEach(ctx); err != nil {
+			return some, err
+		}
 	}
 	return some, nil
 }
@@ -140,33 +146,56 @@ func (sw *sweep) readers(ctx context.Context, some []*sweep, n int) ([]*sweep, e
 // survey is the SQL of a reading.
 type survey struct {
 	claims []Claim
+	cases  []*firstOf
 	is     []string // what is true, of a row of the reading, for each claim
-	inner  []string // the columns of the reading
-	any    []string // the conditions, those last that are the first to take a row: they look into sets of ids, the others at dates
+	dates  []string // the columns of the reading that have them
 	args   []any
 	keys   []int // how many keys there are of each claim
 }
 
+// firstOf is a column that names the first of some claims whose condition is true. Of a claim that is only asked since it hides rows from
+// others, there, the name is hidden.
+type firstOf struct {
+	asked []int
+	when  string
+}
+
+const hidden = -1
+
 func surveyOf(claims []Claim) *survey {
 	v := &survey{claims: claims, keys: make([]int, len(claims))}
+	wheres := make([]string, len(claims))
 	for i, c := range claims {
-		where := "(" + put(&v.args, c.Condition) + ")"
-		v.inner, v.any = append(v.inner, fmt.Sprintf("%s IS TRUE AS c%d", where, i)), append([]string{where}, v.any...)
-		is := fmt.Sprintf("q.c%d", i)
-		for _, b := range c.But {
-			is += fmt.Sprintf(" AND NOT q.c%d", b)
+		wheres[i] = inConstants(put(&v.args, c.Condition))
+		at := slices.IndexFunc(v.cases, func(f *firstOf) bool { return slices.Equal(f.asked, c.But) })
+		if at < 0 {
+			at = len(v.cases)
+			v.cases = append(v.cases, &firstOf{})
+			for _, b := range c.But {
+				v.cases[at].ask(b, wheres[b], hidden)
+			}
 		}
-		v.is = append(v.is, is)
+		v.cases[at].ask(i, wheres[i], i)
+		v.is = append(v.is, fmt.Sprintf("q.c%d = %d", at, i))
 		if c.Date != "" {
-			v.inner = append(v.inner, fmt.Sprintf("%s AS d%d", c.Date, i))
+			v.dates = append(v.dates, fmt.Sprintf("%s AS d%d", c.Date, i))
 		}
 	}
 	return v
 }
 
+func (f *firstOf) ask(claim int, where string, name int) {
+	f.asked = append(f.asked, claim)
+	f.when += fmt.Sprintf(" WHEN (%s) THEN %d", where, name)
+}
+
 // from is the reading of a window with some more columns, as q. OFFSET keeps PostgreSQL from judging a row more than once.
 func (v *survey) from(sw *sweep, after int, more ...string) string {
-	return fmt.Sprintf("(SELECT %s FROM ONLY %s AS r WHERE %s AND ((%s) IS TRUE) OFFSET 0) AS q", strings.Join(slices.Concat(v.inner, more), ", "), sw.Relation, blocks.window(after), strings.Join(v.any, " OR "))
+	var columns []string
+	for i, f := range v.cases {
+		columns = append(columns, fmt.Sprintf("CASE%s END AS c%d", f.when, i))
+	}
+	return fmt.Sprintf("(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q", strings.Join(slices.Concat(columns, v.dates, more), ", "), sw.Relation, blocks.window(after))
 }
 
 func (v *survey) count(ctx context.Context, sw *sweep, window []any) ([]Tally, error) {
