@@ -106,7 +106,9 @@ func BenchmarkPreview(b *testing.B) {
 				}
 				var rows int
 				var err error
-				timed(name, func() { err = tx.QueryRow(b.Context(), "SELECT count(*) FROM NmsBroadLogRcp", pgx.QueryExecModeExec).Scan(&rows) }) // planned anew
+				timed(name, func() { // planned anew, for the settings
+					err = tx.QueryRow(b.Context(), "SELECT count(*) FROM NmsBroadLogRcp", pgx.QueryExecModeExec).Scan(&rows)
+				})
 				return err
 			})
 			if err != nil {

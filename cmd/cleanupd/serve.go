@@ -27,6 +27,7 @@ import (
 // serveConfig configures a server.
 type serveConfig struct {
 	databaseURL string
+	previewURL  string // of a standby; empty: none
 	grpcListen  string
 	httpListen  string
 	lease       time.Duration
@@ -99,6 +100,7 @@ func newServe() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.databaseURL, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required); of several hosts, HOST1,HOST2, the one that accepts writes is used; the password is in it, or in the file that ?passfile= or PGPASSFILE names")
+	f.StringVar(&c.previewURL, "preview-database-url", "", "a hot standby of the database, which dry runs read in its place: postgres://USER@HOST/DATABASE, as for --database-url; of several hosts, one that is in recovery is used")
 	f.StringVar(&c.grpcListen, "grpc-listen", c.grpcListen, "the address for gRPC; port 0 picks a free one")
 	f.StringVar(&c.httpListen, "http-listen", c.httpListen, "the address for REST; port 0 picks a free one")
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are purged first; NAME=keep: keep its deliveries; may be repeated")
@@ -132,6 +134,7 @@ func limitFlags(f *pflag.FlagSet, l *purge.Limits) {
 // setup is a checked configuration of a server.
 type setup struct {
 	database *pgxpool.Config
+	standby  *pgxpool.Config            // nil: none
 	others   map[string]*pgxpool.Config // of the mid-sourcing servers
 	keep     []string                   // whose deliveries are kept
 	include  map[string][]string
@@ -140,12 +143,13 @@ type setup struct {
 
 // check returns what is configured, or all mistakes in it that can be told without connecting.
 func (c *serveConfig) check() (s setup, err error) {
-	var mistakes [5]error
+	var mistakes [6]error
 	s.database, mistakes[0] = parseDatabaseURL("--database-url", c.databaseURL)
 	s.others, s.keep, mistakes[1] = parseMidSourcing(c.midSourcing)
 	s.include, mistakes[2] = parseInclude(c.include)
 	s.forms, mistakes[3] = c.forms.check()
 	mistakes[4] = c.access.check()
+	s.standby, mistakes[5] = parseStandby(c.previewURL)
 	return s, errors.Join(append(mistakes[:], checkAddress("--grpc-listen", c.grpcListen), checkAddress("--http-listen", c.httpListen),
 		between("--lease", c.lease, time.Second, math.MaxInt64), between("--wait-for-database", c.patience, 0, 24*time.Hour), between("--history", c.history, time.Second, math.MaxInt64), between("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64), checkInstance(c.instance),
 		between("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second), between("--workers", c.batches.Workers, 1, 16),
@@ -175,6 +179,7 @@ type server struct {
 	pool       *pgxpool.Pool            // of work
 	calls      *pgxpool.Pool            // of callers, on the same database
 	few        bool                     // connections: one pool for both, and no listener
+	standby    *pgxpool.Pool            // that dry runs read; nil: none
 	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
 	forms      *userdata.Database       // nil: none
 	manager    *runs.Manager
@@ -252,6 +257,9 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if foreign != nil { // what a copy names is the original's
 		given.others, given.forms = nil, nil
 	}
+	if err := s.connectStandby(ctx, given.standby, c.batches.Workers, c.tracer); err != nil {
+		return nil, err
+	}
 	if err := s.connectOthers(ctx, given.others, c.tracer); err != nil {
 		return nil, err
 	}
@@ -278,7 +286,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if s.forms != nil {
 		more = s.forms.Tasks()
 	}
-	s.manager = runs.New(runs.Config{Outside: more, Pool: s.pool, Calls: s.calls, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Instance: c.instance, Settings: c.batches, Log: log, Version: programVersion(), Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Standby: execute.Standby{Pool: s.standby}, Outside: more, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Instance: c.instance, Settings: c.batches, Log: log, Version: programVersion(), Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, Include: given.include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -343,7 +351,7 @@ func (s *server) close() {
 		s.forms.Forms.Close()
 		s.forms.Record.Close()
 	}
-	for _, pool := range []*pgxpool.Pool{s.pool, s.calls} {
+	for _, pool := range []*pgxpool.Pool{s.pool, s.calls, s.standby} {
 		if pool != nil {
 			pool.Close()
 		}

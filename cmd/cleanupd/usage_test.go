@@ -21,7 +21,7 @@ func TestHelp(t *testing.T) {
 	for command, parts := range map[string][]string{
 		"": {"serve", "migrate", "run", "runs", "tasks", "options", "schedule", "demo", "version"},
 		"serve": {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers", "--wait-for-database",
-			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--related-list-table", "--include", "$CLEANUPD_INCLUDE", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
+			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--preview-database-url", "$CLEANUPD_PREVIEW_DATABASE_URL", "--related-list-table", "--include", "$CLEANUPD_INCLUDE", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
 			"--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-crl", "--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim", "--oidc-client-id", "--oidc-client-secret-file", "--console", "--insecure"},
 		"migrate":                {"--database-url", "$CLEANUPD_DATABASE_URL", "(required without --forms-database-url)"},
 		"adopt":                  {"--database-url", "--instance", "--yes", "disables the schedule"},
@@ -232,6 +232,8 @@ func TestMistakes(t *testing.T) {
 		{away + " --forms-database-url postgres://u:secret@h:y/d", 2, []string{": --forms-database-url: "}},
 		{"migrate --database-url postgres://127.0.0.1:1/d --forms-database-url nonsense", 2, []string{": --forms-database-url: "}},
 		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x=" + db.URL() + " --database-url " + db.URL(), 2, []string{"--mid-sourcing x", "main database"}},
+		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --preview-database-url " + db.URL() + " --database-url " + db.URL(), 2, []string{"--preview-database-url", "no standby of --database-url", "not in recovery"}},
+		{away + " --preview-database-url mysql://u:secret@h/d", 2, []string{": --preview-database-url: "}},
 		{"migrate --database-url " + db.As(weak), 1, []string{"cleanupd migrate", "GRANT USAGE ON SCHEMA cleanupd", weak}},
 		{"migrate", 2, []string{"--database-url"}},
 		{"run --max-duration -1s", 2, []string{"--max-duration"}},

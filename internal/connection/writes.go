@@ -26,3 +26,15 @@ func TakesWrites(ctx context.Context, conn *pgconn.PgConn) error {
 	}
 	return nil
 }
+
+// ErrPrimary says that a server is no standby.
+var ErrPrimary = errors.New("the server is no standby: it is not in recovery")
+
+// InRecovery fails with ErrPrimary unless the server is a standby.
+func InRecovery(ctx context.Context, conn *pgconn.PgConn) error {
+	answer := conn.ExecParams(ctx, "SELECT pg_is_in_recovery()", nil, nil, nil, nil).Read()
+	if answer.Err == nil && string(answer.Rows[0][0]) != "t" {
+		return ErrPrimary
+	}
+	return answer.Err
+}

@@ -48,7 +48,12 @@ func (s *Server) standby(ctx context.Context, settings ...string) (standby *Serv
 	if err := standby.run(ctx); err != nil {
 		return nil, err
 	}
-	return standby, standby.receive(ctx, fmt.Sprintf("host=%s port=%s user=postgres", s.dir, port))
+	return standby, standby.CatchUp(ctx, s)
+}
+
+// CatchUp makes a standby receive what the primary writes, and has written.
+func (s *Server) CatchUp(ctx context.Context, primary *Server) error {
+	return s.receive(ctx, fmt.Sprintf("host=%s port=%s user=postgres", primary.dir, port))
 }
 
 // FallBehind makes a standby stay as it is: it has what the primary has committed by now, and receives nothing more.

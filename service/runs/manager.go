@@ -33,6 +33,8 @@ type Config struct {
 	// Calls is another pool of that database, for what callers ask: however many do, the connections of Pool are left to work.
 	// nil: Pool.
 	Calls *pgxpool.Pool
+	// Standby is what dry runs read in place of Pool; they are kept there.
+	Standby execute.Standby
 	// Lease is how long a silent replica keeps its run; 0: DefaultLease.
 	Lease time.Duration
 	// Replica is this process's name, for people.
@@ -79,6 +81,7 @@ type Manager struct {
 	metrics      *metrics
 	measured     *prometheus.Registry
 
+	standby           execute.Standby
 	midSourcing       execute.MidSourcing
 	relatedListTables []string
 	include           map[string][]string
@@ -93,7 +96,7 @@ type Manager struct {
 func New(c Config) *Manager {
 	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, version: c.Version, instance: c.Instance, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), planMaxAge: cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge), settings: c.Settings, wake: make(chan struct{}, 1),
-		midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, outside: c.Outside, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
+		standby: c.Standby, midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, outside: c.Outside, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
 	m.shortTimeout = min(shortTimeout, m.lease/2) // of a claim that was waited for in vain, some of the lease is left
 	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m.metrics = newMetrics(m.measured)

@@ -1,9 +1,12 @@
 package execute
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -14,6 +17,7 @@ import (
 // database is one that a run works in: its own, or that of a mid-sourcing server. Between tasks, what is known of it is read again.
 type database struct {
 	Config
+	primary  *pgxpool.Pool // the database itself, where Pool is that of a standby
 	engine   *purge.Engine
 	journal  Journal
 	recorder *recorder
@@ -34,10 +38,10 @@ type database struct {
 
 // open returns a run's own database.
 func open(ctx context.Context, c Config, j Journal) *database {
-	d := &database{Config: c, journal: j, recorder: &recorder{Journal: j, ctx: ctx}, keepers: map[string]bool{}}
+	d := &database{Config: c, primary: c.Pool, journal: j, recorder: &recorder{Journal: j, ctx: ctx}, keepers: map[string]bool{}}
 	var account purge.Account = j
 	if c.DryRun {
-		d.preview = newPreview(c.Chosen)
+		d.preview, d.Pool = newPreview(c.Chosen), cmp.Or(c.Standby.Pool, c.Pool)
 	} else {
 		d.bounds = &bounded{Journal: j}
 		account = d.bounds
@@ -47,7 +51,7 @@ func open(ctx context.Context, c Config, j Journal) *database {
 		stored.WhatIf = nil
 		d.now = open(ctx, stored, &unheard{j})
 	}
-	d.engine = purge.New(purge.Engine{Pool: c.Pool, Account: account, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock})
+	d.engine = purge.New(purge.Engine{Pool: d.Pool, Account: account, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock})
 	return d
 }
 

@@ -40,9 +40,9 @@ func (g *guarded) about(ctx context.Context, table string, jobs []plan.Job) (flo
 	return float64(max(planned, sampled)), nil
 }
 
-// rowsOf is how many rows some relations have, by their sizes and the planner's statistics, and whether these are fresh: not a tenth of the rows has changed since.
+// rowsOf is how many rows some relations have, by their sizes and the planner's statistics, which a standby does not have, and whether these are fresh: not a tenth of the rows has changed since.
 func (d *database) rowsOf(ctx context.Context, relations []string) (rows float64, fresh bool, err error) {
-	err = d.Pool.QueryRow(ctx, `SELECT COALESCE(sum(greatest(c.reltuples, 0) / greatest(c.relpages, 1) * pg_relation_size(c.oid) / current_setting('block_size')::float8), 0),
+	err = d.primary.QueryRow(ctx, `SELECT COALESCE(sum(greatest(c.reltuples, 0) / greatest(c.relpages, 1) * pg_relation_size(c.oid) / current_setting('block_size')::float8), 0),
 			COALESCE(bool_and(c.relkind IN ('r', 'm') AND (c.reltuples > 0 OR c.relpages = 0 AND pg_relation_size(c.oid) = 0) AND pg_stat_get_mod_since_analyze(c.oid) <= greatest(c.reltuples, 0) / 10), false)
 		FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`, relations).Scan(&rows, &fresh)
 	return rows, fresh, err

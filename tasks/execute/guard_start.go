@@ -18,7 +18,7 @@ import (
 func (d *database) readClock(ctx context.Context) error {
 	asked := time.Now()
 	var there time.Time
-	if err := d.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&there); err != nil {
+	if err := d.primary.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&there); err != nil {
 		return err
 	}
 	took := time.Since(asked)

@@ -21,14 +21,18 @@ func (t *task) loadParents(ctx context.Context, p *plan.Parents) ([]int64, error
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.Pool.Query(ctx, "SELECT r."+p.Key+"::bigint"+p.Rows()+" ORDER BY 1", args...)
-	if err == nil {
-		var ids []int64
-		if ids, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err == nil {
-			return ids, nil
+	var ids []int64
+	err = t.engine.Retry(ctx, p.Table.Name, func() error {
+		rows, err := t.Pool.Query(ctx, "SELECT r."+p.Key+"::bigint"+p.Rows()+" ORDER BY 1", args...)
+		if err == nil {
+			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", p.Table.Name, err)
 	}
-	return nil, fmt.Errorf("read %s: %w", p.Table.Name, err)
+	return ids, nil
 }
 
 // exclude is some parents without others: they, and what depends on them, are left alone in this run.

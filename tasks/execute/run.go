@@ -32,6 +32,8 @@ type Config struct {
 	// ID is the run's.
 	ID   string
 	Pool *pgxpool.Pool
+	// Standby is what a dry run reads in place of Pool.
+	Standby Standby
 	// Now is the run's only clock.
 	Now time.Time
 	// DryRun counts without changing anything.
@@ -88,21 +90,30 @@ func run(ctx context.Context, c Config, j Journal) error {
 	}
 	c.Succeeded, c.Failed = maps.Collect(maps.All(c.Succeeded)), maps.Collect(maps.All(c.Failed)) // never nil
 	d := open(ctx, c, j)
+	if err := d.begin(ctx); err != nil {
+		return d.ofStandby(ctx, err)
+	}
+	return d.runAll(ctx)
+}
+
+// begin judges whether the run may begin, or go on.
+func (d *database) begin(ctx context.Context) error {
+	if err := d.awaitStandby(ctx); err != nil {
+		return err
+	}
 	if err := d.engine.Retry(ctx, "the catalog", func() error { return d.check(ctx) }); err != nil {
 		return err
 	}
 	if err := d.readClock(ctx); err != nil {
 		return err
 	}
-	if len(c.Todo) == len(c.Chosen) && c.Cursor == (purge.Cursor{}) { // it begins
-		if err := d.warnOfOther(ctx); sqlstate.Lost(err) {
-			return err
-		}
-		if err := d.guardStart(ctx); err != nil {
-			return err
-		}
+	if len(d.Todo) < len(d.Chosen) || d.Cursor != (purge.Cursor{}) { // it goes on
+		return nil
 	}
-	return d.runAll(ctx)
+	if err := d.warnOfOther(ctx); sqlstate.Lost(err) {
+		return err
+	}
+	return d.guardStart(ctx)
 }
 
 // runAll executes the tasks that are to be done. Its error is that of Run.
@@ -190,7 +201,7 @@ func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) 
 		return err
 	}
 	if d.DryRun {
-		err = attempt()
+		err = d.ofStandby(ctx, attempt())
 	} else {
 		err = d.restart(ctx, t.Name, attempt)
 	}

@@ -220,7 +220,8 @@ func (t *task) credible(ctx context.Context, o plan.Orphan) (bool, error) {
 	if t.Succeeded[o.EmptyAfter] {
 		return true, nil
 	}
-	empty, err := t.given.Catalog.Table(o.Parent).Empty(ctx, t.Pool)
+	var empty bool
+	err := t.engine.Retry(ctx, o.Parent, func() (err error) { empty, err = t.given.Catalog.Table(o.Parent).Empty(ctx, t.Pool); return err })
 	if err != nil {
 		return false, fmt.Errorf("ask %s: %w", o.Parent, err)
 	}

@@ -65,7 +65,7 @@ SELECT (SELECT count(*) FROM others WHERE state = 'active'),
     ARRAY(SELECT pid FROM pg_stat_get_activity(NULL) WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND application_name = current_setting('application_name'))),
   (SELECT COALESCE(extract(epoch FROM max(replay_lag)) * 1000000, 0)::bigint FROM pg_stat_get_wal_senders()),
   (SELECT count(*) FROM pg_stat_get_wal_senders()) > 0 AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
-  (pg_current_wal_lsn() - '0/0')::bigint`
+  (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint`
 
 // Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
 func (e *Engine) Wait(ctx context.Context) error {

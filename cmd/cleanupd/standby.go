@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+const previewFlag = "--preview-database-url"
+
+// parseStandby is how to connect to the standby that dry runs read; nil: there is none.
+func parseStandby(address string) (*pgxpool.Config, error) {
+	if address == "" {
+		return nil, nil
+	}
+	config, err := parseDatabaseURL(previewFlag, address)
+	if err != nil {
+		return nil, err
+	}
+	config.ConnConfig.ValidateConnect = connection.InRecovery // of several hosts one that is, even after a failover
+	return config, nil
+}
+
+// connectStandby connects to the standby. One that does not answer is warned of; a server that is no standby of this database is refused.
+func (s *server) connectStandby(ctx context.Context, config *pgxpool.Config, workers int, tracer pgx.QueryTracer) (err error) {
+	if config == nil {
+		return nil
+	}
+	config.ConnConfig.Tracer = tracer
+	config.MaxConns += int32(workers)
+	if s.standby, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return fmt.Errorf("%s: %w", previewFlag, err)
+	}
+	err = execute.CheckStandby(ctx, s.pool, s.standby)
+	if errors.Is(err, execute.ErrOtherServer) {
+		return usagef("%s: %w", previewFlag, err)
+	}
+	if err != nil {
+		s.log.Warn("the standby that dry runs read does not answer; they fail until it does", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/localpg"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// withStandby is a random database on a server with a standby, and a pool of the same database there.
+func withStandby(t *testing.T, seed uint64) (db *pgtest.DB, primary, standby *localpg.Server, there *pgxpool.Pool) {
+	t.Helper()
+	db, primary = pgtest.Private(t)
+	standby, err := primary.AsynchronousStandby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Stop)
+	db.Reset()
+	randomDatabase(t, db, seed, now)
+	db.Do("ANALYZE")
+	return db, primary, standby, open(t, standby.URL(campaigndb.Role, db.Name))
+}
+
+func open(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// asked are the statements that connections were given.
+type asked []string
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	*a = append(*a, q.SQL)
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A dry run reads a standby, and not the primary, once that has replayed what was written before; and it finds the same.
+func TestPreviewOfAStandby(t *testing.T) {
+	t.Parallel()
+	db, primary, standby, there := withStandby(t, 11)
+	here := mustRun(t, db, dry)
+	asks := &asked{}
+	config := db.Pool.Config()
+	config.ConnConfig.Tracer = asks
+	traced, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(traced.Close)
+	if err := standby.FallBehind(t.Context(), primary); err != nil {
+		t.Fatal(err)
+	}
+	db.Do("CREATE TABLE elsewhere.late (i int)")
+	j := newJournal(db)
+	catchUp := sync.OnceValue(func() error { return standby.CatchUp(t.Context(), primary) })
+	j.proceed = catchUp
+	if err := runWith(t, j, func(c *execute.Config) { c.Pool, c.DryRun, c.Standby.Pool = traced, true, there }); err != nil {
+		t.Fatal(err)
+	}
+	if !j.said("waits for the standby", "bytes of WAL behind") {
+		t.Errorf("it did not wait: %q", j.logs)
+	}
+	if len(*asks) == 0 || slices.ContainsFunc(*asks, func(sql string) bool { return strings.Contains(sql, `"public".`) }) {
+		t.Errorf("the primary was asked: %q", *asks)
+	}
+	compareForeseen(t, j, mustRun(t, db, nil))
+	for task, tables := range here.previews {
+		if len(tables) != len(j.previews[task]) {
+			t.Errorf("%s: %+v here, and %+v there", task, tables, j.previews[task])
+		}
+	}
+}
+
+// A dry run fails, and says why, while the standby lags too far behind, is away, or is none.
+func TestAStandbyThatWillNotDo(t *testing.T) {
+	t.Parallel()
+	db, primary, standby, there := withStandby(t, 12)
+	fails := func(pool *pgxpool.Pool, parts ...string) {
+		t.Helper()
+		_, err := run(t, db, func(c *execute.Config) {
+			c.DryRun, c.Standby = true, execute.Standby{Pool: pool, Patience: time.Millisecond}
+		})
+		if err == nil || errors.Is(err, execute.ErrLost) {
+			t.Fatalf("it ended with %v", err)
+		}
+		for _, part := range parts {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not say %q", err, part)
+			}
+		}
+	}
+	fails(open(t, db.URL()), "not in recovery")
+	fails(open(t, standby.URL(campaigndb.Role, "postgres")), "its database is postgres")
+	strange := pgtest.Campaign(t)
+	if _, err := run(t, strange, func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there }); err == nil || !strings.Contains(err.Error(), "system identifier") {
+		t.Errorf("the standby of another server: %v", err)
+	}
+	if err := standby.FallBehind(t.Context(), primary); err != nil {
+		t.Fatal(err)
+	}
+	db.Do("CREATE TABLE elsewhere.late (i int)")
+	fails(there, "has not replayed", "bytes of WAL behind")
+	mustRun(t, db, func(c *execute.Config) { c.Standby.Pool = there }, "sessions") // a real run does without
+	standby.Stop()
+	fails(there, "--preview-database-url", "can not be read")
+}
+
+// Whatever is read, and however often that conflicts with the standby's recovery, a dry run counts each row once.
+func TestConflictsWithRecovery(t *testing.T) {
+	t.Parallel()
+	db, _, standby, there := withStandby(t, 13)
+	super := open(t, standby.URL("postgres", db.Name))
+	for _, sql := range []string{"ALTER SYSTEM SET max_standby_streaming_delay = 0", "SELECT pg_reload_conf()"} {
+		if _, err := super.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db.Do("TRUNCATE XtkSessionInfo; INSERT INTO XtkSessionInfo (sKey, sLogin, tsExpiration) SELECT i::text, i::text, '2020-01-01' FROM generate_series(1, 100000) i")
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				ended <- nil
+				return
+			default:
+			}
+			for _, sql := range []string{"UPDATE XtkSessionInfo SET sLogin = 'x' WHERE sKey LIKE '%77'", "VACUUM XtkSessionInfo"} {
+				if _, err := db.Exec(t.Context(), sql); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}
+	}()
+	conflicts := 0
+	for conflicts == 0 && !t.Failed() {
+		j := mustRun(t, db, func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there }, "sessions")
+		if j.deleted["sessions"] != 100_000 {
+			t.Errorf("%d rows were counted: %q", j.deleted["sessions"], j.logs)
+		}
+		if err := super.QueryRow(t.Context(), "SELECT confl_snapshot FROM pg_stat_database_conflicts WHERE datname = current_database()").Scan(&conflicts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
