@@ -140,8 +140,9 @@ func (s *session) begin(ctx context.Context, statements func(b *pgx.Batch), call
 	return &transaction{Tx: results.Tx(), release: func() {}}, err
 }
 
-// planEach makes the statements of the session be planned for their parameters, each time.
-func (s *session) planEach(ctx context.Context) error {
-	_, err := s.conn.Exec(ctx, "SET plan_cache_mode = force_custom_plan")
+// forReading prepares the session for statements that read much of a table each: they are planned for their parameters, and compiled
+// from a cost on, unless the server's own settings have JIT off. Inlining takes longer than it saves.
+func (s *session) forReading(ctx context.Context) error {
+	_, err := s.conn.Exec(ctx, "SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; SET jit_optimize_above_cost = 50000; SET jit_inline_above_cost = -1")
 	return err
 }

@@ -1,0 +1,61 @@
+package purge
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// Condition is a condition on a row r, with its parameters $1, $2 ….
+type Condition struct {
+	Where string
+	Args  []any
+}
+
+// unless is the further condition that none of some is true.
+func unless(args *[]any, conditions []Condition) (sql string) {
+	for _, c := range conditions {
+		sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", put(args, c))
+	}
+	return sql
+}
+
+// Without is a sweep without the rows of which one of some conditions is true.
+func (s Sweep) Without(conditions []Condition) Sweep {
+	s.Args = slices.Clone(s.Args)
+	s.Where = "(" + s.Where + ")" + unless(&s.Args, conditions)
+	return s
+}
+
+// After is the condition with its parameters numbered after some others.
+func (c Condition) After(others int) string {
+	args := make([]any, others)
+	return put(&args, c)
+}
+
+// token is a parameter in SQL, or what is not to be taken for one: a quoted name, or a text.
+var token = regexp.MustCompile(`"(?:[^"]|"")*"|'(?:[^']|'')*'|\$[0-9]+`)
+
+// put adds a condition's parameters to others, and returns it with their numbers.
+func put(args *[]any, c Condition) string {
+	before := len(*args)
+	*args = append(*args, c.Args...)
+	return token.ReplaceAllStringFunc(c.Where, func(found string) string {
+		if n, err := strconv.Atoi(found[1:]); found[0] == '$' && err == nil {
+			return "$" + strconv.Itoa(n+before)
+		}
+		return found
+	})
+}
+
+// In is the condition that a column has one of some ids, a parameter. A plan that is made once hashes them, or finds the rows by an index.
+func In(column, ids string) string {
+	return fmt.Sprintf("%s IN (SELECT unnest(%s))", column, ids)
+}
+
+var in = regexp.MustCompile(`([a-z]+\.[A-Za-z_0-9]+) IN \(SELECT unnest\((\$[0-9]+::bigint\[\])\)\)`)
+
+// inConstants is a condition for a statement that reads a table and is planned each time: there ids are found more quickly that are constants, if
+// they are of the column's type.
+func inConstants(where string) string { return in.ReplaceAllString(where, "$1::bigint = ANY ($2)") }

@@ -1,0 +1,67 @@
+package purge_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// A survey counts a row for each claim whose condition is true of it, unless one that hides it from that claim takes it; NULL is not true. Windows
+// become wider, and the last ones are as many as there are readers.
+func TestSurvey(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do("CREATE TABLE t (id int NOT NULL, kind int, d timestamptz, filler text); ALTER TABLE t ALTER filler SET STORAGE PLAIN")
+	const rows = 9_000 // one a page, so that there are several windows
+	db.Do("INSERT INTO t SELECT i, CASE WHEN i % 7 > 0 THEN i % 5 END, timestamptz '2026-01-01' + i * interval '1 second', repeat('x', 4500) FROM generate_series(1, $1::int) i", rows)
+	ids := []int64{2, 4, 8_999}
+	claims := []purge.Claim{
+		{Condition: purge.Condition{Where: "r.kind = $1", Args: []any{1}}, Key: "id"},
+		{Condition: purge.Condition{Where: "r.kind IN (1, 2)"}, But: []int{0}},
+		{Condition: purge.Condition{Where: "r.id < $1::int", Args: []any{5_000}}, But: []int{0}, Date: "r.d"},
+		{Condition: purge.Condition{Where: "r.kind IN (2, 3)"}, But: []int{0, 2}, Date: "r.d"},
+		{Condition: purge.Condition{Where: purge.In("r.kind", "$1::bigint[]"), Args: []any{ids}}, But: []int{0, 2, 3}},
+	}
+	is := []string{"kind = 1", "kind IN (1, 2)", "id < 5000", "kind IN (2, 3)", "kind IN (2, 4, 8999)"}
+	e, _ := engine(db)
+	sums := make([]purge.Tally, len(claims))
+	calls := 0
+	if err := e.Survey(t.Context(), "t", `"public"."t"`, claims, func(_ context.Context, window []purge.Tally) error {
+		calls++
+		for i := range window {
+			sums[i].Add(window[i])
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if calls < 2 {
+		t.Errorf("%d windows were read", calls)
+	}
+	for i, c := range claims {
+		where := is[i]
+		for _, b := range c.But {
+			where += " AND (" + is[b] + ") IS NOT TRUE"
+		}
+		if want := int64(db.Int("SELECT count(*) FROM t WHERE " + where)); sums[i].Rows != want || want == 0 {
+			t.Errorf("claim %d has %d rows, not %d", i, sums[i].Rows, want)
+		}
+		if c.Date == "" {
+			continue
+		}
+		var oldest, newest time.Time
+		if err := db.QueryRow(t.Context(), fmt.Sprintf("SELECT min(d), max(d) FROM t WHERE %s", where)).Scan(&oldest, &newest); err != nil {
+			t.Fatal(err)
+		}
+		if sums[i].Oldest == nil || !sums[i].Oldest.Equal(oldest) || !sums[i].Newest.Equal(newest) {
+			t.Errorf("claim %d goes from %v to %v, not from %v to %v", i, sums[i].Oldest, sums[i].Newest, oldest, newest)
+		}
+	}
+	if n := db.Int("SELECT count(*) FROM t WHERE kind = 1 AND id = ANY ($1)", sums[0].Keys); n != purge.SampleSize {
+		t.Errorf("the keys of a sample are %v", sums[0].Keys)
+	}
+}
