@@ -137,35 +137,37 @@ func TestConflictsWithRecovery(t *testing.T) {
 		}
 	}
 	db.Do("TRUNCATE XtkSessionInfo; INSERT INTO XtkSessionInfo (sKey, sLogin, tsExpiration) SELECT i::text, i::text, '2020-01-01' FROM generate_series(1, 100000) i")
-	stop, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
+	conflicts := func() (n int, err error) {
+		err = super.QueryRow(t.Context(), "SELECT confl_snapshot FROM pg_stat_database_conflicts WHERE datname = current_database()").Scan(&n)
+		return n, err
+	}
+	ended := make(chan error, 1)
+	go func() { // until there was one
 		for {
-			select {
-			case <-stop:
-				ended <- nil
-				return
-			default:
-			}
 			for _, sql := range []string{"UPDATE XtkSessionInfo SET sLogin = 'x' WHERE sKey LIKE '%77'", "VACUUM XtkSessionInfo"} {
 				if _, err := db.Exec(t.Context(), sql); err != nil {
 					ended <- err
 					return
 				}
 			}
+			if n, err := conflicts(); n > 0 || err != nil {
+				ended <- err
+				return
+			}
 		}
 	}()
-	conflicts := 0
-	for conflicts == 0 && !t.Failed() {
+	for over := false; !over && !t.Failed(); {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+			over = true
+		default:
+		}
 		j := mustRun(t, db, func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there }, "sessions")
 		if j.deleted["sessions"] != 100_000 {
 			t.Errorf("%d rows were counted: %q", j.deleted["sessions"], j.logs)
 		}
-		if err := super.QueryRow(t.Context(), "SELECT confl_snapshot FROM pg_stat_database_conflicts WHERE datname = current_database()").Scan(&conflicts); err != nil {
-			t.Fatal(err)
-		}
-	}
-	close(stop)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
 	}
 }

@@ -113,7 +113,7 @@ func (d *database) ofStandby(ctx context.Context, err error) error {
 	case !d.readsStandby() || err == nil || endsRun(err) || ctx.Err() != nil:
 		return err
 	case sqlstate.Is(err, pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected):
-		return fmt.Errorf("reading the standby (--preview-database-url) conflicts with its recovery; turn hot_standby_feedback on there, or raise max_standby_streaming_delay: %w", err)
+		return fmt.Errorf("reading the standby (--preview-database-url) conflicts with its recovery; turn hot_standby_feedback on there, or raise max_standby_streaming_delay: %s", err.Error()) //nolint:errorlint // its advice is another
 	case !sqlstate.Lost(err):
 		return err
 	}
