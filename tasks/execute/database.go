@@ -30,6 +30,8 @@ type database struct {
 	clockOffset time.Duration
 	// now is the database by its options as they are stored, where a dry run supposes others; nil: it does not.
 	now *database
+	// supposing is the task at work by the options that a dry run supposes, once its set is known; nil: there is none, or not yet.
+	supposing *task
 	// preview is what a dry run knows beyond the task at work; nil: it is none, or on another server.
 	preview *preview
 	// keepers are the tasks of which parents had to stay in this run, or may have, under a previous worker.

@@ -181,6 +181,7 @@ func (t *task) found(ctx context.Context, j plan.Job, found purge.Tally) error {
 // survey counts the rows of a job and, in the same reading of its table, those of others whose tasks follow.
 func (t *task) survey(ctx context.Context, mine claimed, all []claimed) error {
 	here, claims := together(all, mine.job.Relation)
+	supposed, places, claims := t.supposed(ctx, mine.job.Relation, claims)
 	at := slices.IndexFunc(here, func(c claimed) bool { return c.key() == mine.key() })
 	sums := make([]purge.Tally, len(claims))
 	err := t.engine.Survey(ctx, mine.job.Name, mine.job.Relation, claims, func(ctx context.Context, window []purge.Tally) error {
@@ -195,6 +196,9 @@ func (t *task) survey(ctx context.Context, mine claimed, all []claimed) error {
 	if err == nil {
 		for i, c := range here {
 			t.preview.tallies[c.key()] = sums[i]
+		}
+		for i, c := range supposed {
+			t.supposing.preview.tallies[c.key()] = sums[places[i]]
 		}
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -184,15 +185,19 @@ func missed(t plan.Task, failed map[string]bool) Outcome {
 // run executes one task, and again after transient errors of queries outside of its batches, except for a dry run, which would count twice.
 // Its error is about the run, not the task.
 func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) {
-	if d.now != nil {
-		now, err := d.now.run(ctx, t)
-		if err != nil {
-			return o, err
-		}
-		defer func() { o.compare(now) }()
-	}
 	d.recorder.begin()
 	w := &task{database: d, cursor: d.Cursor}
+	if d.now != nil {
+		w.byStored = sync.OnceValues(func() (Outcome, error) { return d.now.run(ctx, t) })
+		defer func() {
+			d.now.supposing = nil
+			if err == nil {
+				var now Outcome
+				now, err = w.byStored()
+				o.compare(now)
+			}
+		}()
+	}
 	attempt := func() (err error) {
 		o.State, err = w.traced(ctx, t)
 		if err != nil {

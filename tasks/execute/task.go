@@ -42,6 +42,8 @@ type task struct {
 	due *outside.Due
 	// excepted are the parents for which rows stay; nil: not asked for yet.
 	excepted map[string][]int64
+	// byStored executes the task by the options as they are stored, once, where it supposes others; nil: it does not.
+	byStored func() (Outcome, error)
 }
 
 // run executes the task.
@@ -141,6 +143,12 @@ func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []
 		}
 	}
 	t.remember(ids)
+	if t.byStored != nil {
+		t.now.supposing = t
+		if _, err := t.byStored(); err != nil {
+			return false, err
+		}
+	}
 	if t.preview == nil || !t.preview.blind {
 		t.expected = t.estimate(ctx, jobs, ids)
 	}

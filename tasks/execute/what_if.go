@@ -2,8 +2,11 @@ package execute
 
 import (
 	"context"
+	"reflect"
+	"slices"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -44,4 +47,35 @@ func (o *Outcome) compare(now Outcome) {
 		}
 	}
 	o.Planned.Preview = all
+}
+
+// supposed adds to the claims of a reading those on the same relation by the options that the dry run supposes, and returns these, with their places
+// among all: a claim that is the same by both is there once. What fails here fails again when their own task asks.
+func (t *task) supposed(ctx context.Context, relation string, claims []purge.Claim) (some []claimed, places []int, all []purge.Claim) {
+	s := t.supposing
+	if s == nil {
+		return nil, nil, claims
+	}
+	related, err := s.related(relation)
+	if err != nil {
+		return nil, nil, claims
+	}
+	every, err := s.claims(ctx, func(j plan.Job) bool { return related[j.Relation] })
+	if err != nil {
+		return nil, nil, claims
+	}
+	some, more := together(every, relation)
+	for _, c := range more {
+		for i, b := range c.But {
+			c.But[i] = places[b]
+		}
+		slices.Sort(c.But)
+		place := slices.IndexFunc(claims, func(other purge.Claim) bool { return reflect.DeepEqual(other, c) })
+		if place < 0 {
+			place = len(claims)
+			claims = append(claims, c)
+		}
+		places = append(places, place)
+	}
+	return some, places, claims
 }

@@ -1,0 +1,54 @@
+package tasks_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// A dry run that supposes options reads a table once, for them and for those that are stored.
+func TestWhatIfReadsOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp')")
+	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iIsModel, iDeliveryMode, iState) SELECT i, 1, '2026-02-25 12:00+00'::timestamptz - i * interval '1 day', 0, 1, 55 FROM generate_series(1, 10) i")
+	db.Do("INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) SELECT i, i % 20 + 1, 1, '2026-03-01 12:00+00'::timestamptz - i * interval '1 day' FROM generate_series(1, 400) i")
+	asks := &asked{}
+	config := db.Pool.Config()
+	config.ConnConfig.Tracer = asks
+	traced, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(traced.Close)
+	j := newJournal(db)
+	if err := runWith(t, j, func(c *execute.Config) {
+		c.Pool, c.DryRun = traced, true
+		c.WhatIf = map[string]int{"NmsCleanup_BroadLogPurgeDelay": 20, "NmsCleanup_RecycledDeliveryPurgeDelay": 9}
+	}, "deliveries", "delivery-logs"); err != nil {
+		t.Fatal(err)
+	}
+	reads := slices.DeleteFunc(*asks, func(sql string) bool {
+		return !strings.HasPrefix(sql, "SELECT count(*) FILTER") || !strings.Contains(sql, `FROM ONLY "public"."nmsbroadlogrcp"`)
+	})
+	if len(reads) != 1 {
+		t.Errorf("it was read %d times: %q", len(reads), reads)
+	}
+	for _, c := range []struct {
+		task      string
+		rows, now int64
+	}{{"deliveries", 5 * 20, 7 * 20}, {"delivery-logs", 380 - 95, 220 - 77}} {
+		i := slices.IndexFunc(j.previews[c.task], func(p execute.TablePreview) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") })
+		if i < 0 {
+			t.Fatalf("%s: %+v", c.task, j.previews[c.task])
+		}
+		if p := j.previews[c.task][i]; p.Rows != c.rows || p.RowsNow == nil || *p.RowsNow != c.now {
+			t.Errorf("%s: %d rows, now %d; not %d, %d", c.task, p.Rows, *p.RowsNow, c.rows, c.now)
+		}
+	}
+}
