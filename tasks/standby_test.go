@@ -55,19 +55,26 @@ func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQue
 // TraceQueryEnd implements pgx.QueryTracer.
 func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
+// asking is another pool of a database, and what it is asked.
+func asking(t *testing.T, db *pgtest.DB) (*pgxpool.Pool, *asked) {
+	t.Helper()
+	a := &asked{}
+	config := db.Config()
+	config.ConnConfig.Tracer = a
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool, a
+}
+
 // A dry run reads a standby, and not the primary, once that has replayed what was written before; and it finds the same.
 func TestPreviewOfAStandby(t *testing.T) {
 	t.Parallel()
 	db, primary, standby, there := withStandby(t, 11)
 	here := mustRun(t, db, dry)
-	asks := &asked{}
-	config := db.Pool.Config()
-	config.ConnConfig.Tracer = asks
-	traced, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(traced.Close)
+	traced, asks := asking(t, db)
 	if err := standby.FallBehind(t.Context(), primary); err != nil {
 		t.Fatal(err)
 	}

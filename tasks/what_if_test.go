@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -18,14 +16,7 @@ func TestWhatIfReadsOnce(t *testing.T) {
 	db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp')")
 	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iIsModel, iDeliveryMode, iState) SELECT i, 1, '2026-02-25 12:00+00'::timestamptz - i * interval '1 day', 0, 1, 55 FROM generate_series(1, 10) i")
 	db.Do("INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) SELECT i, i % 20 + 1, 1, '2026-03-01 12:00+00'::timestamptz - i * interval '1 day' FROM generate_series(1, 400) i")
-	asks := &asked{}
-	config := db.Pool.Config()
-	config.ConnConfig.Tracer = asks
-	traced, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(traced.Close)
+	traced, asks := asking(t, db)
 	j := newJournal(db)
 	if err := runWith(t, j, func(c *execute.Config) {
 		c.Pool, c.DryRun = traced, true
