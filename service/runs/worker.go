@@ -189,7 +189,7 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 	config := m.config(pipeline)
 	config.ID, config.Lock, config.Now, config.DryRun, config.ContinueOnError, config.Log = c.id, c.lock(), c.referenceTime, c.dryRun, c.continueOnError, m.log.With("run_id", c.id)
 	config.Chosen, config.Todo, config.Cursor, config.Succeeded, config.Failed = chosen, todo, c.cursor, c.succeeded, c.unmet
-	config.WhatIf = c.whatIf
+	config.WhatIf, config.Standby = c.whatIf, m.standby
 	if c.plan != "" {
 		if !c.resumed { // the schedule may have started it long after it was checked
 			if err := m.holds(ctx, m.pool, c.plan); sqlstate.Lost(err) {

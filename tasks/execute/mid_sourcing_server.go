@@ -105,7 +105,7 @@ func (t *task) on(server string) (*task, *remoteJournal) {
 	r.begin()
 	engine := purge.New(*t.engine) // with samples of the other server's load
 	engine.Pool, engine.Account, engine.Recorder, engine.Lock, engine.Workers, engine.Durable = c.Pool, j, r, 0, 1, true
-	return &task{database: &database{Config: c, engine: engine, journal: j, recorder: r}, lookups: map[plan.Lookup]any{}}, j
+	return &task{database: &database{Config: c, primary: c.Pool, engine: engine, journal: j, recorder: r}, lookups: map[plan.Lookup]any{}}, j
 }
 
 // errMain says that an error came from the main database.
