@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // rule is a purge with the moment before which the dates of its process instances are: in seconds since 1970, which mean the same to every engine.
@@ -132,4 +134,27 @@ func (s *search) among(ctx context.Context, condition string, a args, tail strin
 		}
 	}
 	return slices.DeleteFunc(ids, func(id int64) bool { return !is[id] }), old, nil
+}
+
+// stillDue are those of some process instances that are due by the purge's rule, and those that no longer are. The statement ends with lock.
+func (e *erasure) stillDue(ctx context.Context, tx *transaction, ids []int64, lock string) (due, passed []int64, err error) {
+	if e.purge == nil {
+		return ids, nil, nil
+	}
+	s, err := e.purge.search(ctx, tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if due, _, err = s.among(ctx, "r.id IN (@ids)", args{"ids": ids}, lock); err != nil {
+		return nil, nil, err
+	}
+	return due, slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(due, id) }), nil
+}
+
+// notDue are the events about process instances that stay since they are not due any longer.
+func notDue(ids []int64) (events []Event) {
+	for _, id := range ids {
+		events = append(events, logged(severity.Info, fmt.Sprintf("process instance %d is gone, or is not due any longer: it is left alone", id)))
+	}
+	return events
 }

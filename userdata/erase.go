@@ -238,29 +238,6 @@ func (e *erasure) instances(ctx context.Context, ids []int64) error {
 	})
 }
 
-// stillDue are those of some process instances that are due by the purge's rule, and those that no longer are. The statement ends with lock.
-func (e *erasure) stillDue(ctx context.Context, tx *transaction, ids []int64, lock string) (due, passed []int64, err error) {
-	if e.purge == nil {
-		return ids, nil, nil
-	}
-	s, err := e.purge.search(ctx, tx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if due, _, err = s.among(ctx, "r.id IN (@ids)", args{"ids": ids}, lock); err != nil {
-		return nil, nil, err
-	}
-	return due, slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(due, id) }), nil
-}
-
-// notDue are the events about process instances that stay since they are not due any longer.
-func notDue(ids []int64) (events []Event) {
-	for _, id := range ids {
-		events = append(events, logged(severity.Info, fmt.Sprintf("process instance %d is gone, or is not due any longer: it is left alone", id)))
-	}
-	return events
-}
-
 // erased are the events about a process instance whose rows were deleted, or would be. It may be gone itself (nil): the Forms
 // server cannot purge it then, although other rows of it are left.
 func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
@@ -274,60 +251,6 @@ func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
 			id, strings.Join(slices.Sorted(maps.Keys(counts)), ", ")))}
 	}
 	return []Event{logged(severity.Info, fmt.Sprintf("process instance %d is gone itself; the rows that are left of it go", id)), {Instance: &InstanceErased{ID: id, Rows: counts}}}
-}
-
-// instanceByServer has the Forms server erase the one process instance of ids. The request is recorded first, so that an instance that is
-// gone after a crash counts as erased.
-func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
-	id := ids[0]
-	var state string
-	if err := e.Record.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id).Scan(&state); err != nil {
-		return err
-	}
-	in, err := e.Forms.readInstance(ctx, id)
-	if err != nil {
-		return err
-	}
-	if in != nil && state != "PURGING" && e.purge != nil {
-		var passed []int64
-		if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
-			_, passed, err = e.stillDue(ctx, tx, ids, "")
-			return err
-		}); err != nil {
-			return err
-		}
-		if len(passed) > 0 {
-			return e.transact(ctx, func(tx pgx.Tx) error {
-				return e.settle(ctx, tx, &entry{Kind: anInstance, Items: passed, Events: notDue(passed)})
-			})
-		}
-	}
-	if in != nil {
-		if err := e.transact(ctx, func(tx pgx.Tx) error { return e.mark(ctx, tx, "PURGING", anInstance, id) }); err != nil {
-			return err
-		}
-		if err := e.purgeByServer(ctx, in); err != nil {
-			return err
-		}
-	} else if state == "PURGING" {
-		in = &Instance{ID: id, Status: terminated}
-	}
-	left := &removal{}
-	if in == nil {
-		if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
-			left, err = newRemover(tx, true).instances(ctx, ids, e.InDatabase)
-			return err
-		}); err != nil {
-			return err
-		}
-	}
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		done := &entry{Kind: anInstance, Items: ids, Events: e.erased(id, in, left.rows[id])}
-		if len(left.rows[id]) > 0 {
-			done.Items, done.Kept = nil, ids
-		}
-		return e.settle(ctx, tx, done)
-	})
 }
 
 // errKept says that a row was not deleted.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // ProcessManager is what the Forms server can do to its process instances.
@@ -87,4 +89,58 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 		return errors.New("the Forms server, purgeProcessInstance: " + problem.Error())
 	}
 	return errors.New("the Forms server says that it was purged, and it is still there")
+}
+
+// instanceByServer has the Forms server erase the one process instance of ids. The request is recorded first, so that an instance that is
+// gone after a crash counts as erased.
+func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
+	id := ids[0]
+	var state string
+	if err := e.Record.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id).Scan(&state); err != nil {
+		return err
+	}
+	in, err := e.Forms.readInstance(ctx, id)
+	if err != nil {
+		return err
+	}
+	if in != nil && state != "PURGING" && e.purge != nil {
+		var passed []int64
+		if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
+			_, passed, err = e.stillDue(ctx, tx, ids, "")
+			return err
+		}); err != nil {
+			return err
+		}
+		if len(passed) > 0 {
+			return e.transact(ctx, func(tx pgx.Tx) error {
+				return e.settle(ctx, tx, &entry{Kind: anInstance, Items: passed, Events: notDue(passed)})
+			})
+		}
+	}
+	if in != nil {
+		if err := e.transact(ctx, func(tx pgx.Tx) error { return e.mark(ctx, tx, "PURGING", anInstance, id) }); err != nil {
+			return err
+		}
+		if err := e.purgeByServer(ctx, in); err != nil {
+			return err
+		}
+	} else if state == "PURGING" {
+		in = &Instance{ID: id, Status: terminated}
+	}
+	left := &removal{}
+	if in == nil {
+		if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
+			left, err = newRemover(tx, true).instances(ctx, ids, e.InDatabase)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return e.transact(ctx, func(tx pgx.Tx) error {
+		done := &entry{Kind: anInstance, Items: ids, Events: e.erased(id, in, left.rows[id])}
+		if len(left.rows[id]) > 0 {
+			done.Items, done.Kept = nil, ids
+		}
+		return e.settle(ctx, tx, done)
+	})
 }

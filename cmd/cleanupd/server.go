@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/userdata"
+)
+
+// server is a replica that is ready to serve.
+type server struct {
+	pool       *pgxpool.Pool            // of work
+	calls      *pgxpool.Pool            // of callers, on the same database
+	few        bool                     // connections: one pool for both, and no listener
+	standby    *pgxpool.Pool            // that dry runs read; nil: none
+	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
+	forms      *userdata.Database       // nil: none
+	manager    *runs.Manager
+	server     *service.Server
+	grpc, http net.Listener
+	log        *slog.Logger
+	stop       context.CancelFunc // ends streams
+}
+
+// newServer takes the ports, connects, and brings the schema up to date.
+func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server, err error) {
+	given, err := c.check()
+	if err != nil {
+		return nil, err
+	}
+	config := given.database
+	s = &server{log: log}
+	half := s
+	defer func() {
+		if err != nil {
+			half.close()
+		}
+	}()
+	if s.grpc, err = listen("--grpc-listen", c.grpcListen); err != nil {
+		return nil, err
+	}
+	if s.http, err = listen("--http-listen", c.httpListen); err != nil {
+		return nil, err
+	}
+	door, err := c.access.open(ctx, log, s.grpc, s.http)
+	if err != nil {
+		return nil, err
+	}
+	door.Console = c.console
+	if err := await(ctx, log, c.patience, func() error { return migrateDatabase(ctx, config) }); err != nil {
+		return nil, err
+	}
+	wanted := enough + c.batches.Workers
+	n := min(room(ctx, config, wanted), int(config.MaxConns))
+	switch s.few = n < min(wanted, 10); {
+	case n < fewest:
+		return nil, fmt.Errorf("two connections to the database are needed at least, %d is granted: raise the size of the pool, the role's CONNECTION LIMIT, max_connections or pool_max_conns", n)
+	case s.few: // one batch at a time, one pool for everything, and polling in place of notifications
+		log.Warn("few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it", "granted", n, "wanted", wanted)
+		config.MaxConns, c.batches.Workers = int32(n), 1
+	default:
+		config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
+	}
+	config.ConnConfig.Tracer = c.tracer
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	// The connections that room has closed, and those that it was refused, may still count on the server for a moment.
+	if err := await(ctx, log, max(c.patience, connectTimeout), func() error { return s.pool.Ping(ctx) }); err != nil {
+		return nil, err
+	}
+	if s.calls = s.pool; !s.few {
+		if s.calls, err = pgxpool.NewWithConfig(ctx, forCalls(config)); err != nil {
+			return nil, err
+		}
+	}
+	if err := warnOfSuperuser(ctx, log, s.pool); err != nil {
+		return nil, err
+	}
+	if err := warnOfOpenSchemas(ctx, log, s.pool, "nmsdelivery"); err != nil {
+		return nil, err
+	}
+	if err := checkInclude(ctx, s.pool, given.include); err != nil {
+		return nil, err
+	}
+	foreign, err := s.belongs(ctx, c.instance)
+	if err != nil {
+		return nil, err
+	}
+	if foreign != nil { // what a copy names is the original's
+		given.others, given.forms = nil, nil
+	}
+	if err := s.connectStandby(ctx, given.standby, c.batches.Workers, c.tracer); err != nil {
+		return nil, err
+	}
+	if err := s.connectOthers(ctx, given.others, c.tracer); err != nil {
+		return nil, err
+	}
+	if forms := given.forms; forms != nil {
+		forms.Lease = c.lease
+		forms.Own = func(ctx context.Context) error { return runs.Own(ctx, s.pool, c.instance) }
+		if err := await(ctx, log, c.patience, func() (err error) {
+			s.forms, err = forms.open(ctx, given.database, c.formsTracer)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if forms.pool != nil {
+			if err := warnOfOpenSchemas(ctx, log, forms.pool, "tb_process_instance"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if c.instance == "" {
+		log.Warn("the service has no name: give each one its own, --instance NAME, so that a copy of the disk with the database is not taken for the database")
+	}
+	hostname, _ := os.Hostname() // informational
+	var more *outside.Source
+	if s.forms != nil {
+		more = s.forms.Tasks()
+	}
+	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Standby: execute.Standby{Pool: s.standby}, Outside: more, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Instance: c.instance, Settings: c.batches, Log: log, Version: programVersion(), Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, Include: given.include})
+	var streams context.Context
+	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	users := service.NewUserData(streams, s.forms)
+	if foreign != nil {
+		users = service.NoUserData(foreign)
+	}
+	s.server, err = service.NewServer(service.New(streams, s.calls, s.manager), users, door)
+	return s, err
+}
+
+// belongs makes a database that nobody cleans yet that of an instance. foreign says that it is another one's, or a copy: it is served, and
+// nothing is changed, there or elsewhere.
+func (s *server) belongs(ctx context.Context, instance string) (foreign *execute.RefusedError, err error) {
+	err = runs.Own(ctx, s.pool, instance)
+	if errors.As(err, &foreign) {
+		return foreign, nil
+	}
+	return nil, err
+}
+
+// serve serves until the context ends, or one of the listeners fails. Then it ends, in this order, streams, REST, gRPC, the
+// work after its current batch, and the pool.
+func (s *server) serve(ctx context.Context) error {
+	defer s.close()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(ctx, s.stop)()
+	s.log.Info("serving", "grpc", s.grpc.Addr().String(), "http", s.http.Addr().String())
+	var wg sync.WaitGroup
+	working, rest := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { s.manager.Work(ctx) })
+	if !s.few {
+		wg.Go(func() { s.manager.Listen(working) })
+	}
+	if s.forms != nil {
+		wg.Go(func() { s.forms.Work(ctx, s.log) })
+	}
+	err := s.server.Serve(ctx, s.grpc, s.http)
+	end()
+	rest()
+	wg.Wait()
+	if err == nil {
+		s.log.Info("stopped")
+	}
+	return err
+}
+
+func (s *server) close() {
+	if s.stop != nil {
+		s.stop()
+	}
+	for _, l := range []net.Listener{s.grpc, s.http} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	for _, pool := range s.others {
+		pool.Close()
+	}
+	if s.forms != nil {
+		s.forms.Forms.Close()
+		s.forms.Record.Close()
+	}
+	for _, pool := range []*pgxpool.Pool{s.pool, s.calls, s.standby} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
+
+// checkAddress refuses a malformed address.
+func checkAddress(flag, address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usagef("%s: %q is no HOST:PORT", flag, address)
+	}
+	if _, err := net.ResolveTCPAddr("tcp", address); err != nil {
+		return usagef("%s: %w", flag, err)
+	}
+	return nil
+}
+
+// listen listens on an address. One that is in use is no usage error.
+func listen(flag, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
+}

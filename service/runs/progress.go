@@ -1,0 +1,84 @@
+package runs
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Progress is reported one to four times a second: at every tick when something changed, otherwise at every other one.
+const (
+	progressTick  = 300 * time.Millisecond
+	progressQuiet = 2
+)
+
+// At implements execute.Journal.
+func (j *journal) At(object string, expected int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.progress.Object, j.progress.Way, j.expected, j.changed = object, "", expected, true
+}
+
+// ScanMethod implements execute.Journal.
+func (j *journal) ScanMethod(way string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.progress.Way, j.changed = way, true
+}
+
+// Throttled implements execute.Journal.
+func (j *journal) Throttled(reason string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if waits := j.progress.ThrottledBy; waits != "" {
+		j.m.metrics.throttled.WithLabelValues(waits).Add(time.Since(j.waiting).Seconds())
+	}
+	j.progress.ThrottledBy, j.changed, j.waiting = reason, true, time.Now()
+}
+
+// Retried implements execute.Journal.
+func (j *journal) Retried(state string) { j.m.metrics.retries.WithLabelValues(state).Inc() }
+
+// Done implements execute.Journal.
+func (j *journal) Done() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.progress.RowsDeleted + j.progress.RowsUpdated
+}
+
+// writeProgress writes progress events until the context ends. One that cannot be written does not end the run: the next batch finds
+// out why.
+func (j *journal) writeProgress(ctx context.Context) {
+	ticker := time.NewTicker(progressTick)
+	defer ticker.Stop()
+	for quiet := 1; ; quiet++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		_ = j.write(ctx, func(pgx.Tx) ([]Event, error) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			if j.task == "" || !j.changed && quiet < progressQuiet {
+				return nil, nil
+			}
+			quiet, j.changed = 0, false
+			return []Event{{Kind: TaskProgress, Task: j.task, Progress: j.snapshot()}}, nil
+		})
+	}
+}
+
+// snapshot is the progress as reported. It has no expectation once more rows are gone than were expected.
+func (j *journal) snapshot() *Progress {
+	p := j.progress
+	done := p.RowsDeleted + p.RowsUpdated
+	if expected := j.expected; expected >= done {
+		p.RowsExpected = &expected
+	}
+	if elapsed := time.Since(j.since).Seconds(); elapsed > 0 {
+		p.RowsPerSecond = float64(done-j.before) / elapsed
+	}
+	return &p
+}

@@ -1,0 +1,252 @@
+package execute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+)
+
+// steps are those that concern the row.
+func (r *foundRow) steps(ctx context.Context) (steps []RowStep, err error) {
+	pairing := func(j plan.Job) bool { return j.Paired != nil && j.Paired.Relation == r.table.Quoted() }
+	relevant := map[string]bool{r.relation: true}
+	for _, what := range r.Pipeline {
+		p, err := r.compile(what)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range p.Jobs {
+			relevant[j.Relation] = relevant[j.Relation] || pairing(j)
+		}
+	}
+	all, err := r.claims(ctx, func(j plan.Job) bool { return relevant[j.Relation] })
+	if err != nil {
+		return nil, err
+	}
+	taken := claimed{}
+	for _, what := range r.Pipeline {
+		p, err := r.compile(what)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range p.Jobs {
+			if j.Relation != r.relation && !pairing(j) {
+				continue
+			}
+			s, err := r.step(ctx, p, j, all)
+			if err != nil {
+				return nil, err
+			}
+			c := claimed{task: what.Name, job: j}
+			if s.Verdict == Goes && taken.task != "" && taken.hides(j) {
+				s.Verdict, s.Why = Stays, "the task "+taken.task+" takes it before"
+			}
+			if s.Verdict == Goes && (j.Set == nil || taken.task == "") {
+				taken = c
+			}
+			steps = append(steps, s)
+		}
+	}
+	return steps, nil
+}
+
+// takes reports whether a claim takes the row: its own, or one that is paired with it, as those before leave it.
+func (r *foundRow) takes(ctx context.Context, before []claimed, c claimed) (is bool, err error) {
+	if c.job.Relation == r.relation {
+		return is, r.ask(ctx, &is, "("+c.claim.Where+") IS TRUE", c.claim.Args)
+	}
+	s := purge.Sweep{Where: c.claim.Where, Args: c.claim.Args}.Without(but(append(slices.Clone(before), c), on(c.job.Relation), c))
+	p := c.job.Paired
+	exists := fmt.Sprintf("k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)", p.Key, c.job.Relation, p.ID, s.Where)
+	return is, r.tx.QueryRow(ctx, fmt.Sprintf("SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.ctid = k.ctid AND %s)", exists, r.relation, r.key.After(len(s.Args))),
+		slices.Concat(s.Args, r.key.Args)...).Scan(&is)
+}
+
+// step explains what a job does to the row, by all claims of the run on its table.
+func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []claimed) (s RowStep, err error) {
+	s = RowStep{Task: p.Task.Name, Action: Delete, Rule: ruleOf(j, p.Parents), Verdict: Stays}
+	if j.Set != nil {
+		s.Action = Update
+	}
+	if problem := r.problems[s.Task]; r.preview.void[s.Task] {
+		s.Verdict, s.Why = Unknown, "the task would not succeed: "+problem
+	}
+	takes := false
+	if i := slices.IndexFunc(all, func(c claimed) bool { return c.key() == claimed{task: s.Task, job: j}.key() }); i >= 0 {
+		if takes, err = r.takes(ctx, all[:i], all[i]); err != nil {
+			return s, err
+		}
+	}
+	if j.Relation != r.relation {
+		if s.Rule = fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, s.Rule); takes {
+			s.Verdict = Goes
+		}
+		return s, nil
+	}
+	due, err := r.judge(ctx, &s, p, j)
+	if err != nil {
+		return s, err
+	}
+	if j.Held != "" {
+		held := j
+		held.Where = held.Held
+		if s.Held, err = r.isTrue(ctx, p, held); err != nil {
+			return s, err
+		}
+	}
+	switch {
+	case s.Verdict == Unknown:
+	case takes:
+		s.Verdict = Goes
+	case r.zero:
+		s.Why = "it is the zero record"
+	case s.Held:
+		s.Why = "it is held, or what belongs to it"
+	case due != nil && due.After(r.Now):
+		s.Verdict, s.Since = Later, due
+	case due != nil:
+		s.Why = "something that is not part of the rule keeps it: what it belongs to, or what depends on it"
+	default:
+		s.Why = "the rule is not true of it"
+	}
+	return s, nil
+}
+
+// isTrue reports whether the condition of a job is true of the row, for all that the job's task would begin with.
+func (r *foundRow) isTrue(ctx context.Context, p *plan.Plan, j plan.Job) (is bool, err error) {
+	c, err := r.other(p).claim(ctx, j, r.preview.begun[p.Task.Name])
+	if err != nil {
+		return false, err
+	}
+	return is, r.ask(ctx, &is, "("+c.claim.Where+") IS TRUE", c.claim.Args)
+}
+
+// judge adds the parts of a job's rules to a step, and those of its set's where the row depends on that. It returns from when on all are true; nil:
+// time alone does not make them.
+func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.Job) (*time.Time, error) {
+	parts, own, err := r.parts(ctx, r.other(p), p.Clauses(j.Does.Rules, r.table, r.givenFor(p.Task.Name)), r.relation, r.key)
+	if err != nil {
+		return nil, err
+	}
+	s.Parts = parts
+	if len(j.Does.Rules) == 0 {
+		own = &time.Time{}
+	}
+	if !j.Does.Dependent() {
+		return own, nil
+	}
+	rows, err := r.tx.Query(ctx, fmt.Sprintf("SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE parent.id <> 0 AND %s ORDER BY 1", r.relation, j.ParentIDs, r.key.Where), r.key.Args...)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, err
+	}
+	set := p.Parents
+	var earliest *time.Time
+	for _, id := range ids {
+		parts, due, err := r.parts(ctx, r.other(p), p.Clauses(p.Task.Set.Rules, set.Table, r.givenFor(p.Task.Name)), set.Table.Quoted(), purge.Condition{Where: "r." + set.Key + " = $1::bigint", Args: []any{id}})
+		if err != nil {
+			return nil, err
+		}
+		for _, part := range parts {
+			part.Of = fmt.Sprintf("%s %d", set.Table.Name, id)
+			s.Parts = append(s.Parts, part)
+		}
+		earliest = earlier(earliest, due)
+	}
+	return later(own, earliest), nil
+}
+
+// earlier is the earlier of two moments, of which nil is none.
+func earlier(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.Before(*a) {
+		return b
+	}
+	return a
+}
+
+// later is the later of two moments; nil if one of them is none.
+func later(a, b *time.Time) *time.Time {
+	if a == nil || b == nil {
+		return nil
+	}
+	if a.Before(*b) {
+		return b
+	}
+	return a
+}
+
+// parts judges the parts of rules of a row of a relation, and returns from when on all of one rule are true; nil: time alone does not make them.
+func (r *foundRow) parts(ctx context.Context, w *task, rules [][]plan.Clause, relation string, key purge.Condition) (parts []Part, since *time.Time, err error) {
+	for i, clauses := range rules {
+		at := &time.Time{}
+		for _, c := range clauses {
+			part := Part{Alternative: i + 1, Words: c.Words}
+			if part.Is, err = ask[bool](ctx, r.tx, w, c.Is, relation, key); err != nil {
+				return nil, nil, err
+			}
+			if part.Values, err = r.values(ctx, c.Columns, relation, key); err != nil {
+				return nil, nil, err
+			}
+			if part.Is == nil || !*part.Is {
+				var due *time.Time
+				if c.Due.SQL != "" {
+					if due, err = ask[time.Time](ctx, r.tx, w, c.Due, relation, key); err != nil {
+						return nil, nil, err
+					}
+				}
+				at = later(at, due)
+			}
+			parts = append(parts, part)
+		}
+		since = earlier(since, at)
+	}
+	return parts, since, nil
+}
+
+// ask asks something about a row; nil: it is unknown, or there is no such row.
+func ask[T any](ctx context.Context, tx pgx.Tx, w *task, q plan.Query, relation string, key purge.Condition) (value *T, err error) {
+	args, err := w.values(ctx, q.Args, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = tx.QueryRow(ctx, fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s", q.SQL, relation, key.After(len(args))), slices.Concat(args, key.Args)...).Scan(&value)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return value, err
+}
+
+// values are the values of some columns of a row, as far as they are there.
+func (r *foundRow) values(ctx context.Context, columns []string, relation string, key purge.Condition) (values []string, err error) {
+	for _, column := range columns {
+		if column == "" || !r.table.Has(column) && relation == r.relation {
+			continue
+		}
+		var value *string
+		err := r.tx.QueryRow(ctx, fmt.Sprintf("SELECT r.%s::text FROM %s AS r WHERE %s", column, relation, key.Where), key.Args...).Scan(&value)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil, nil
+		case sqlstate.Is(err, pgerrcode.UndefinedColumn):
+			continue
+		case err != nil:
+			return nil, err
+		case value == nil:
+			values = append(values, column+" is NULL")
+		default:
+			values = append(values, column+" = "+*value)
+		}
+	}
+	return values, nil
+}

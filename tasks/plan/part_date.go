@@ -1,0 +1,147 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Age compares a date with a moment in the past.
+type Age struct {
+	// Column is that of the date; where it is NULL, or missing, it is that of Else, unless that is empty.
+	Column, Else string
+	// Delay is how far back the moment lies, More further; without both it is the run's clock.
+	Delay campaign.Option
+	More  time.Duration
+	// operator is how the date compares with it.
+	operator, name string
+}
+
+// Older says that a date is before the run's clock less a delay.
+func Older(column string, delay campaign.Option) Age {
+	return Age{Column: column, Delay: delay, operator: "<", name: "older than"}
+}
+
+// Past says that a date is before the run's clock.
+func Past(column string) Age { return Age{Column: column, operator: "<", name: "before"} }
+
+// Reached says that a date is not after the run's clock.
+func Reached(column string) Age { return Age{Column: column, operator: "<=", name: "not after"} }
+
+// Younger says that a date is after the run's clock less some time.
+func Younger(column string, than time.Duration) Age {
+	return Age{Column: column, More: than, operator: ">", name: "younger than"}
+}
+
+// Or is the age by another column where the first is NULL, or missing.
+func (p Age) Or(column string) Age {
+	p.Else = column
+	return p
+}
+
+// By is the age with a longer delay.
+func (p Age) By(more time.Duration) Age {
+	p.More = more
+	if p.Delay == (campaign.Option{}) && p.operator == "<" {
+		p.name = "older than"
+	}
+	return p
+}
+
+func (p Age) there(c *compiler, r row) bool {
+	return p.Else != "" && (r.table.Has(p.Column) || r.table.Has(p.Else)) || c.has(r, p.Column)
+}
+
+// moment is what the date is compared with; it fails if the delay cannot be used.
+func (p Age) moment(g Given) (time.Time, time.Duration, error) {
+	delay := p.More
+	if at, ok := g.Earlier[p.Delay.Name]; ok {
+		return at.Add(-delay), delay, nil
+	}
+	if p.Delay != (campaign.Option{}) {
+		stored, err := g.Options.Delay(p.Delay)
+		if err != nil {
+			return time.Time{}, 0, err
+		}
+		delay += stored
+	}
+	return g.Now.Add(-delay), delay, nil
+}
+
+func (p Age) sql(c *compiler, r row) (string, bool) {
+	moment, _, err := p.moment(c.Given)
+	if err != nil {
+		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
+		return "", false
+	}
+	return fmt.Sprintf("%s %s %s", c.first(r, p.Column, p.Else), p.operator, c.bind(moment, "timestamptz")), true
+}
+
+func (p Age) words(g Given) string {
+	moment, delay, err := p.moment(g)
+	column := p.Column
+	if p.Else != "" {
+		column += " (or " + p.Else + ")"
+	}
+	at := moment.UTC().Format("2006-01-02 15:04 UTC")
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s %s a delay that can not be used", column, p.name)
+	case delay == 0:
+		return fmt.Sprintf("%s %s %s", column, p.name, at)
+	case delay%campaign.Day == 0:
+		return fmt.Sprintf("%s %s %d days (%s)", column, p.name, delay/campaign.Day, at)
+	}
+	return fmt.Sprintf("%s %s %s (%s)", column, p.name, delay, at)
+}
+
+func (p Age) option() campaign.Option { return p.Delay }
+
+func (p Age) columns() []string { return []string{p.Column, p.Else} }
+
+func (p Age) due(c *compiler, r row) string {
+	_, delay, err := p.moment(c.Given)
+	if err != nil || p.operator == ">" {
+		return ""
+	}
+	return fmt.Sprintf("%s::timestamptz + interval '%d seconds'", c.first(r, p.Column, p.Else), int64(delay.Seconds()))
+}
+
+// since says that a date is not before a stored moment.
+type since struct {
+	timeless
+	column string
+	stored campaign.Option
+}
+
+// Since says that a date is not before a stored moment, or that there is none.
+func Since(column string, stored campaign.Option) Part { return since{column: column, stored: stored} }
+
+func (p since) there(c *compiler, r row) bool { return c.has(r, p.column) }
+
+func (p since) sql(c *compiler, r row) (string, bool) {
+	if options := c.Catalog.Table("XtkOption"); options != nil && options.RowSecurity {
+		c.note(severity.Warning, "row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is", c.table.Name)
+		return "", false
+	}
+	last, err := c.Options.Moment(p.stored)
+	if err != nil {
+		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
+		return "", false
+	}
+	return fmt.Sprintf("%s.%s >= COALESCE(%s, '-infinity')", r.alias, p.column, c.bind(last, "timestamptz")), true
+}
+
+func (p since) words(g Given) string {
+	last, err := g.Options.Moment(p.stored)
+	if err != nil || last == nil {
+		return p.column + " is known"
+	}
+	return fmt.Sprintf("%s since %s", p.column, last.UTC().Format("2006-01-02 15:04 UTC"))
+}
+
+func (p since) option() campaign.Option { return p.stored }
+
+func (p since) columns() []string { return []string{p.column} }

@@ -1,0 +1,76 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+)
+
+// role, proves nothing.
+type Orphan struct {
+	noOption
+	// Column is the link.
+	Column string
+	// Parent is the table that it leads to, Key its id column.
+	Parent, Key string
+	// EmptyAfter names the task whose success in this run makes an empty parent credible; empty: an empty parent
+	// proves nothing.
+	EmptyAfter string
+}
+
+func (p Orphan) there(c *compiler, r row) bool {
+	return c.has(r, p.Column) && c.parent(p.Parent, p.Key) != nil
+}
+
+// sql asks again in the deleting statement whether the parent has rows.
+func (p Orphan) sql(c *compiler, r row) (string, bool) {
+	parent := c.Catalog.Table(p.Parent)
+	from := c.seen(parent)
+	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s.%[2]s)"
+	if !strings.EqualFold(parent.Key, p.Key) || c.apart() { // says the same, but hashes the parents once per statement: no index finds one
+		missing = "(%[1]s.%[2]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
+	}
+	sql := fmt.Sprintf("%[1]s.%[2]s <> 0 AND "+missing, r.alias, p.Column, from, p.Key)
+	has := fmt.Sprintf("EXISTS (SELECT 1 FROM %s AS p)", from)
+	if p.EmptyAfter != "" {
+		has = fmt.Sprintf("(%s OR %s)", c.bind(SucceededTask(p.EmptyAfter), "boolean"), has)
+	}
+	return sql + " AND " + has, true
+}
+
+func (p Orphan) words(Given) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
+
+func (p Orphan) columns() []string { return []string{p.Column} }
+
+// Linked says that a column leads to a row of another table, of which a rule is true.
+type Linked struct {
+	noOption
+	// Column is the link.
+	Column string
+	// To is the table that it leads to, Key its id column.
+	To, Key string
+	That    Rule
+}
+
+func (p Linked) there(c *compiler, r row) bool {
+	to := row{"p", c.Catalog.Table(p.To)}
+	if to.table == nil {
+		c.note(severity.Info, "table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
+		return false
+	}
+	c.reads(to.table)
+	return c.has(to, p.Key) && c.has(r, p.Column) && c.there(p.That, to)
+}
+
+func (p Linked) sql(c *compiler, r row) (string, bool) {
+	to := row{"p", c.Catalog.Table(p.To)}
+	that, ok := c.all(p.That, to)
+	return fmt.Sprintf("EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)", c.seen(to.table), p.Key, r.alias, p.Column, that), ok
+}
+
+func (p Linked) words(g Given) string {
+	return fmt.Sprintf("its %s (%s) has %s", p.To, p.Column, Rules{p.That}.words(g))
+}
+
+func (p Linked) columns() []string { return []string{p.Column} }
