@@ -139,8 +139,6 @@ func (p comparison) words(Given) string {
 
 func (p comparison) columns() []string { return []string{p.column} }
 
-// Orphan says that a link leads to a row that is gone. 0 is no link. A parent without any row, or whose rows may be hidden from this
-
 // Source is a table that plain SQL reads, by an alias, and the columns that it names; without a table the row itself.
 type Source struct {
 	Alias, Table string

@@ -7,6 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
+// Orphan says that a link leads to a row that is gone. 0 is no link. A parent without any row, or whose rows may be hidden from this
 // role, proves nothing.
 type Orphan struct {
 	noOption
