@@ -43,7 +43,7 @@ function Search() {
           <Table label={t('userdata.receipts')} rows={receipts} keyOf={r => r.id!} empty={t('userdata.noreceipts')} columns={[
             { title: t('history.when'), cell: r => <a href={`#/userdata/${r.id}`}><Moment at={r.createTime} /></a> },
             { title: t('audit.who'), cell: r => r.requestedBy || '–' },
-            { title: t('history.kind'), cell: r => r.sweep ? t('userdata.sweep') : t('userdata.erasure') },
+            { title: t('history.kind'), cell: r => r.purge ? <Code>forms/{r.purge}</Code> : r.sweep ? t('userdata.sweep') : t('userdata.erasure') },
             { title: t('history.state'), cell: r => <Badge state={stateOf(r)} /> },
             { title: t('rows.title'), numeric: true, cell: r => number(rowsIn(r)) },
           ]} />
