@@ -81,8 +81,8 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 		if out, err := exec.Command(removes, "migrate", "--database-url", db.URL()).CombinedOutput(); err != nil {
 			t.Fatalf("%v %s", err, out)
 		}
-		for _, command := range []string{"serve", "migrate"} {
-			if code, out, errs := cleanupd(t, command, "--database-url", db.URL()); code != 1 || !strings.Contains(errs, "use a newer one") {
+		for _, command := range []string{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0", "migrate"} {
+			if code, out, errs := cleanupd(t, append(strings.Fields(command), "--database-url", db.URL())...); code != 1 || !strings.Contains(errs, "use a newer one") {
 				t.Errorf("%s: %d %s %s", command, code, out, errs)
 			}
 		}
