@@ -30,7 +30,7 @@ var volatile = []struct {
 	what *regexp.Regexp
 	by   string
 }{
-	{regexp.MustCompile(`(?m)^[^\n]*\n[^\n]*\x1b\[K\x1b\[A\x1b\[K`), ""}, // progress that was drawn, and erased
+	{regexp.MustCompile(`(?m)^([^\n]*\n[^\n]*?\x1b\[K\x1b\[A\x1b\[K)+`), ""}, // progress that was drawn, and erased, as often as the machine is slow
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]*…`), "ID…"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
