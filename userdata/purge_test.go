@@ -78,7 +78,7 @@ func (f *forms) purged(task outside.Task, run string, told func(rows int64) erro
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	err = task.Purge(f.t.Context(), run, due, func(_ context.Context, n, _ int64) error {
+	err = task.Purge(f.t.Context(), run, due, func(_ context.Context, n int64) error {
 		rows = n
 		if told == nil {
 			return nil
@@ -204,7 +204,7 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 		t.Fatal(due, err)
 	}
 	f.db.Do("UPDATE tb_process_instance SET status = 1 WHERE id = 1; UPDATE tb_process_instance SET ended = NULL WHERE id = 2; DELETE FROM tb_101 WHERE process_instance_id = 3")
-	if err := task.Purge(t.Context(), uuid.NewString(), due, func(context.Context, int64, int64) error { return nil }); err != nil {
+	if err := task.Purge(t.Context(), uuid.NewString(), due, func(context.Context, int64) error { return nil }); err != nil {
 		t.Error(err)
 	}
 	if left := f.db.Strings("SELECT id FROM tb_process_instance ORDER BY id"); !slices.Equal(left, []string{"1", "2", "3"}) {
@@ -253,7 +253,7 @@ func testPurgeGoesOn(t *testing.T, on engine) {
 	}
 	run := uuid.NewString()
 	ctx, kill := context.WithCancel(t.Context())
-	if err := task.Purge(ctx, run, due, func(context.Context, int64, int64) error { kill(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
+	if err := task.Purge(ctx, run, due, func(context.Context, int64) error { kill(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if n := f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'PURGING'"); n != 1 {
@@ -283,7 +283,7 @@ func TestForsakenPurge(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, kill := context.WithCancel(t.Context())
-	if err := task.Purge(ctx, uuid.NewString(), due, func(context.Context, int64, int64) error { kill(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
+	if err := task.Purge(ctx, uuid.NewString(), due, func(context.Context, int64) error { kill(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	f.work()
@@ -427,7 +427,7 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.record.Cut()
-	err = list[0].Purge(t.Context(), uuid.NewString(), due, func(context.Context, int64, int64) error { return nil })
+	err = list[0].Purge(t.Context(), uuid.NewString(), due, func(context.Context, int64) error { return nil })
 	if err == nil || sqlstate.Lost(err) || !strings.Contains(err.Error(), "the Forms database is not available") {
 		t.Errorf("%v", err)
 	}

@@ -95,7 +95,7 @@ const toAReceipt = 10_000
 
 // Purge implements outside.Work. What is due is erased as if it had been requested, so that each receipt says what went, and documents whose
 // files could not be deleted are not forgotten.
-func (p purger) Purge(ctx context.Context, run string, due *outside.Due, done func(ctx context.Context, rows, transactions int64) error) error {
+func (p purger) Purge(ctx context.Context, run string, due *outside.Due, done func(ctx context.Context, rows int64) error) error {
 	if err := p.Own(ctx); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (p purger) Purge(ctx context.Context, run string, due *outside.Due, done fu
 		if err != nil {
 			return err
 		}
-		return done(ctx, rows, 1)
+		return done(ctx, rows)
 	}
 	for ids := idsOf(due.Items); ; {
 		id, err := p.unfinished(ctx, run)

@@ -28,9 +28,9 @@ type Work interface {
 	// Foresee calls found with how many rows of which tables would go with what is due, some of it at a time, and changes nothing.
 	Foresee(ctx context.Context, due *Due, found func(ctx context.Context, rows map[string]int64) error) error
 	// Purge deletes what is due, if it still is, on behalf of a run. After each transaction it calls done with how many rows the task has
-	// deleted in that run, another worker's included, and in how many transactions since the last call. If done fails it brings to an end what it
+	// deleted in that run, another worker's included. If done fails it brings to an end what it
 	// has begun, and returns that error. Any other one says what stays.
-	Purge(ctx context.Context, run string, due *Due, done func(ctx context.Context, rows, transactions int64) error) error
+	Purge(ctx context.Context, run string, due *Due, done func(ctx context.Context, rows int64) error) error
 	// Statements are those by which it finds and deletes items, for people.
 	Statements(ctx context.Context, now time.Time) ([]Statement, error)
 }

@@ -49,8 +49,8 @@ func (t *task) outside(ctx context.Context, o outside.Task) (State, error) {
 			return Failed, err
 		}
 	}
-	return Succeeded, o.Purge(ctx, t.ID, t.due, func(ctx context.Context, rows, transactions int64) error {
-		return t.journal.Count(ctx, purge.Delta{Deleted: rows - t.journal.Done(), Statements: transactions})
+	return Succeeded, o.Purge(ctx, t.ID, t.due, func(ctx context.Context, rows int64) error {
+		return t.journal.Count(ctx, purge.Delta{Deleted: rows - t.journal.Done(), Statements: 1})
 	})
 }
 
