@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
 )
 
 // Purge is a rule by which process instances go that have ended long ago, with all that belongs to them.
@@ -120,7 +122,7 @@ const selectPurge = "SELECT name, application, workflow, date_column, days, enab
 // Purges returns the purges of this Forms database, by their names.
 func (d *Database) Purges(ctx context.Context) ([]Purge, error) { return d.purges(ctx, d.Record) }
 
-func (d *Database) purges(ctx context.Context, db querier) ([]Purge, error) {
+func (d *Database) purges(ctx context.Context, db outside.Querier) ([]Purge, error) {
 	return collect(ctx, db, pgx.RowToStructByPos[Purge], selectPurge+`ORDER BY name COLLATE "C"`, d.Forms.identity)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/crypto/argon2"
 
+	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
@@ -158,7 +159,7 @@ func (d *Database) sameUser(ctx context.Context, r Request) ([]string, error) {
 }
 
 // leftovers are those of the same items as a request, or of earlier erasures of the same user.
-func (d *Database) leftovers(ctx context.Context, db querier, r Request, earlier []string, lock string) ([]leftover, error) {
+func (d *Database) leftovers(ctx context.Context, db outside.Querier, r Request, earlier []string, lock string) ([]leftover, error) {
 	return collect(ctx, db, pgx.RowToStructByPos[leftover], `SELECT s.session_id, e.id::text FROM cleanupd.erasure_session AS s JOIN cleanupd.erasure AS e ON e.id = s.erasure_id
 		WHERE e.forms = $6 AND e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3) OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
 		earlier, anInstance, r.Instances, aTask, r.Tasks, d.Forms.identity)
