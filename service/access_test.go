@@ -382,6 +382,40 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
+// A viewer may cancel the dry runs that he has started, but no other run.
+func TestWhoMayCancel(t *testing.T) {
+	t.Parallel()
+	ca, i := testca.New(t), newIssuer(t)
+	s := guarded(t, ca, i)
+	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(shown{}.tls(ca))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	client := cleanupv1.NewCleanupServiceClient(conn)
+	as := func(who string) context.Context {
+		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+who)
+	}
+	for who, started := range map[string]struct {
+		dry  bool
+		want codes.Code
+	}{"viewer": {true, codes.OK}, "operator": {true, codes.PermissionDenied}, "admin": {false, codes.PermissionDenied}} {
+		stream, err := client.RunCleanup(as(who), &cleanupv1.RunCleanupRequest{DryRun: started.dry, Tasks: []string{"visitors"}, Detach: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.CancelRun(as("viewer"), &cleanupv1.CancelRunRequest{RunId: first.GetEvent().GetRunId()})
+		if status.Code(err) != started.want {
+			t.Errorf("a viewer cancels the run of %s: %v", who, err)
+		}
+		s.db.Until("SELECT (count(*) = 0)::int FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING')") // two dry runs at once
+	}
+}
+
 // Reflection and health follow the rules, too.
 func TestReflectionAsksWhoCalls(t *testing.T) {
 	t.Parallel()

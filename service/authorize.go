@@ -14,6 +14,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/runs"
 )
 
 // rule is what a call of an RPC needs.
@@ -29,7 +30,7 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_WatchRun_FullMethodName:             {role: access.Viewer},
 	cleanupv1.CleanupService_GetRun_FullMethodName:               {role: access.Viewer},
 	cleanupv1.CleanupService_ListRuns_FullMethodName:             {role: access.Viewer},
-	cleanupv1.CleanupService_CancelRun_FullMethodName:            {role: access.Operator, audited: true},
+	cleanupv1.CleanupService_CancelRun_FullMethodName:            {role: access.Viewer, audited: true}, // of dry runs of one's own; see mayCancel
 	cleanupv1.CleanupService_ListTasks_FullMethodName:            {role: access.Viewer},
 	cleanupv1.CleanupService_GetOptions_FullMethodName:           {role: access.Viewer},
 	cleanupv1.CleanupService_SetOptions_FullMethodName:           {role: access.Admin, audited: true},
@@ -104,6 +105,22 @@ func permit(ctx context.Context, method string, req any) error {
 		return status.Errorf(codes.PermissionDenied, "%s needs the role %s", short(method), needed)
 	}
 	return nil
+}
+
+// mayCancel fails if the caller may not cancel a run: one who is no operator may cancel the dry runs that he has started.
+func (s *Service) mayCancel(ctx context.Context, id string) error {
+	who := caller(ctx)
+	if who.Role >= access.Operator {
+		return nil
+	}
+	run, err := s.runs.Get(ctx, id)
+	if err != nil && !errors.Is(err, runs.ErrNotFound) {
+		return err
+	}
+	if err == nil && run.DryRun && run.RequestedBy == who.String() {
+		return nil
+	}
+	return status.Errorf(codes.PermissionDenied, "%s needs the role %s, but for dry runs of one's own", short(cleanupv1.CleanupService_CancelRun_FullMethodName), access.Operator)
 }
 
 // denied is the status for missing or invalid credentials.

@@ -167,6 +167,9 @@ func pageSize(asked int32, most int) (int, error) {
 
 // CancelRun implements cleanupv1.CleanupServiceServer.
 func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest) (*cleanupv1.CancelRunResponse, error) {
+	if err := s.mayCancel(ctx, in.GetRunId()); err != nil {
+		return nil, err
+	}
 	run, err := s.runs.Cancel(ctx, in.GetRunId())
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ const (
 // CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
 // If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WhoAmI, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
+// Get…, List…, WhoAmI, WatchRun, dry runs and CancelRun of one's own dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
 // holds, ListAudit, and RunCleanup with `accept_guards`.
 // UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceClient interface {
@@ -375,7 +375,7 @@ func (c *cleanupServiceClient) ListAudit(ctx context.Context, in *ListAuditReque
 // CleanupService runs the cleanup of a Campaign database and reports what it is doing.
 //
 // If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WhoAmI, WatchRun and dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
+// Get…, List…, WhoAmI, WatchRun, dry runs and CancelRun of one's own dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
 // holds, ListAudit, and RunCleanup with `accept_guards`.
 // UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
 type CleanupServiceServer interface {
