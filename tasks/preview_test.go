@@ -70,6 +70,28 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	compareForeseen(t, j, done)
 }
 
+// The size of a table is that of all of its partitions, and known though it was never analyzed.
+func TestPreviewTellsTheSizeOfTheTable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`
+DROP TABLE XtkAudit;
+CREATE TABLE XtkAudit (iAuditId integer, sEntity text, tsChanged timestamptz) PARTITION BY RANGE (tsChanged);
+CREATE TABLE audit1 PARTITION OF XtkAudit FOR VALUES FROM (MINVALUE) TO ('2024-01-01');
+CREATE TABLE audit2 PARTITION OF XtkAudit FOR VALUES FROM ('2024-01-01') TO (MAXVALUE);
+INSERT INTO XtkAudit SELECT i, '', CASE WHEN i <= 10 THEN timestamptz '2020-01-01' ELSE '2026-02-20' END FROM generate_series(1, 1000) i;
+ALTER TABLE NmsVisitor SET (autovacuum_enabled = off);
+INSERT INTO NmsVisitor (iVisitorId, tsLastModified, sExternalId) SELECT i, CASE WHEN i <= 10 THEN timestamptz '2020-01-01' ELSE '2026-02-28' END, repeat('x', 60) FROM generate_series(1, 100000) i`)
+	j := mustRun(t, db, dry, "audit-trail", "visitors")
+	for task, about := range map[string]int64{"audit-trail": 1_000, "visitors": 100_000} {
+		p := j.previews[task][0]
+		size := db.Int("SELECT pg_total_relation_size($1::text::regclass) + COALESCE(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree($1::text::regclass)", p.Table)
+		if p.Rows != 10 || p.RowsTotal < about/2 || p.RowsTotal > about*2 || p.Bytes == 0 || p.Bytes > size/20 {
+			t.Errorf("%s: of about %d rows, %d bytes: %+v", task, about, size, p)
+		}
+	}
+}
+
 var previewRows = flag.Int("preview-rows", 1_000_000, "how many rows the table of BenchmarkPreview has")
 
 // A preview reads a table once for all of its tasks. The results are the least time of several as a multiple of the least that counting the rows

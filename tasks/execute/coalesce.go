@@ -93,7 +93,7 @@ func (w *coalescing) foresee(ctx context.Context, rows int64) error {
 	w.preview.coalesced[w.plan.Task.Name] = w.start.Time
 	p := w.preview.at(w.table.Quoted(), Delete, fmt.Sprintf("%s from %s to %s: replaced by their sums", w.Date, inUTC(w.start.Time), inUTC(w.Now)))
 	p.Remarks = append(p.Remarks, fmt.Sprintf("one row is inserted for each %s whose %s is %d or more", strings.Join(w.By, " and "), w.Total, w.Least))
-	w.preview.add(p, w.table.Quoted(), purge.Tally{Rows: rows})
+	w.preview.add(p, w.table, w.table.Quoted(), purge.Tally{Rows: rows})
 	return w.journal.Count(ctx, purge.Delta{Deleted: rows})
 }
 

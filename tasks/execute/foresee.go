@@ -171,9 +171,9 @@ func (t *task) found(ctx context.Context, j plan.Job, found purge.Tally) error {
 	if j.Set != nil {
 		d, action = purge.Delta{Updated: found.Rows, Statements: found.Windows}, Update
 	}
-	t.preview.add(t.preview.at(j.Table.Quoted(), action, ruleOf(j, t.plan.Parents)), j.Relation, found)
+	t.preview.add(t.preview.at(j.Table.Quoted(), action, ruleOf(j, t.plan.Parents)), j.Table, j.Relation, found)
 	if found.Paired > 0 {
-		t.preview.add(t.preview.at(j.Paired.Relation, Delete, "with the row of the same id"), j.Paired.Relation, purge.Tally{Rows: found.Paired})
+		t.preview.add(t.preview.at(j.Paired.Relation, Delete, "with the row of the same id"), t.given.Catalog.Table(j.Does.Paired.Table), j.Paired.Relation, purge.Tally{Rows: found.Paired})
 	}
 	return t.journal.Count(ctx, d)
 }

@@ -80,6 +80,6 @@ func ruleOfDrop(d plan.Drop) string {
 // foreseeLists records lists that would be deleted with their tables.
 func (t *task) foreseeLists(j plan.Job, ids []int64, rows int64, tables []campaign.WorkTable) {
 	rule := t.plan.Parents.Rule
-	t.preview.add(t.preview.at(j.Table.Quoted(), Delete, rule), j.Relation, purge.Tally{Rows: rows, Keys: ids[:min(len(ids), purge.SampleSize)]})
+	t.preview.add(t.preview.at(j.Table.Quoted(), Delete, rule), j.Table, j.Relation, purge.Tally{Rows: rows, Keys: ids[:min(len(ids), purge.SampleSize)]})
 	t.preview.drop(maskOf(j.Does.Tables.Prefix), "of a row of "+t.plan.Parents.Table.Name+": "+rule, tables)
 }

@@ -52,8 +52,9 @@ type TablePreview struct {
 	// Remarks say what is not known before it is done.
 	Remarks []string `json:",omitempty"`
 
-	relations []string // that the rows are in
-	dropped   []string // all names, quoted
+	of        *campaign.Table // nil: work tables
+	relations []string        // that the rows are in
+	dropped   []string        // all names, quoted
 }
 
 // namesShown is how many names of tables a preview has.
@@ -126,8 +127,9 @@ func (p *preview) at(table string, action Action, rule string) *TablePreview {
 	return t
 }
 
-// add adds rows that a job would take.
-func (p *preview) add(t *TablePreview, relation string, found purge.Tally) {
+// add adds rows of a table that a job would take.
+func (p *preview) add(t *TablePreview, of *campaign.Table, relation string, found purge.Tally) {
+	t.of = of
 	all := purge.Tally{Oldest: t.Oldest, Newest: t.Newest, Keys: t.Sample}
 	all.Add(found)
 	t.Rows, t.Oldest, t.Newest, t.Sample = t.Rows+found.Rows, all.Oldest, all.Newest, all.Keys
@@ -176,10 +178,10 @@ func ruleOf(j plan.Job, set *plan.Parents) string {
 	return fmt.Sprintf("%s, of a row of %s: %s", j.Rule, set.Table.Name, set.Rule)
 }
 
-// standing is what is known of relations ($1) without reading them.
+// standing is what is known of relations ($1) without reading them, and whether those of them that rows go from ($2) have triggers or rules.
 const standing = `
-SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,
-  bool_or(EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D') OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid))
+SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint, sum(pg_relation_size(c.oid))::bigint,
+  bool_or(name = ANY ($2) AND (EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D') OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid)))
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 
 // measured is what the task would do, those tables first of which most goes, with estimates of sizes, and remarks. A table that is locked has none.
@@ -187,13 +189,17 @@ func (t *task) measured(ctx context.Context) []TablePreview {
 	tables := t.preview.take()
 	for i := range tables {
 		p := &tables[i]
-		var rows, bytes *int64
+		var rows, bytes, heap *int64
 		var triggers *bool
 		err := pgx.BeginFunc(ctx, t.Pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100"); err != nil {
 				return err
 			}
-			return tx.QueryRow(ctx, standing, slices.Concat(p.relations, p.dropped)).Scan(&rows, &bytes, &triggers)
+			err := tx.QueryRow(ctx, standing, slices.Concat(p.all(), p.dropped), p.relations).Scan(&rows, &bytes, &heap, &triggers)
+			if err != nil || rows == nil || p.of == nil || p.of.Elsewhere != "" {
+				return err
+			}
+			return rowsOfTable(ctx, tx, p.of, *heap, rows)
 		})
 		if err != nil || rows == nil || bytes == nil {
 			continue
@@ -214,6 +220,37 @@ func (t *task) measured(ctx context.Context) []TablePreview {
 	}
 	slices.SortStableFunc(tables, func(a, b TablePreview) int { return cmp.Compare(b.Rows+b.Tables, a.Rows+a.Tables) })
 	return tables
+}
+
+// all are the relations of its table.
+func (p *TablePreview) all() (names []string) {
+	if p.of != nil {
+		for _, leaf := range p.of.Leaves {
+			names = append(names, leaf.Quoted())
+		}
+	}
+	return names
+}
+
+// countedBytes is how large a table may be to be counted where an estimate would do: 8 MiB.
+const countedBytes = 8 << 20
+
+// rowsOfTable estimates how many rows a table of a size has: a small one is counted, of a large one the planner knows by its size, even if it
+// was never analyzed.
+func rowsOfTable(ctx context.Context, tx pgx.Tx, table *campaign.Table, bytes int64, rows *int64) error {
+	if bytes <= countedBytes {
+		return tx.QueryRow(ctx, "SELECT count(*) FROM "+table.Quoted()).Scan(rows)
+	}
+	var explained []struct {
+		Plan struct {
+			Rows int64 `json:"Plan Rows"`
+		}
+	}
+	err := tx.QueryRow(ctx, "EXPLAIN (FORMAT JSON) SELECT FROM "+table.Quoted()).Scan(&explained)
+	if err == nil && len(explained) > 0 {
+		*rows = explained[0].Plan.Rows
+	}
+	return err
 }
 
 // void forgets a task that failed, or was not run, unless it has found its set: then it does what it can of it.
