@@ -92,6 +92,22 @@ INSERT INTO NmsVisitor (iVisitorId, tsLastModified, sExternalId) SELECT i, CASE 
 	}
 }
 
+// The oldest and the newest date are told of lists, and of rows that are replaced by their sums, too.
+func TestPreviewTellsDates(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`
+INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus, tsExpirationDate) VALUES (1, 1, 0, '2026-01-01'), (2, 1, 1, NULL), (3, 0, 0, '2026-02-01'), (4, 0, 0, '-infinity');
+INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 5), (1, 1, '2026-02-01', 50)`)
+	j := mustRun(t, db, dry, "lists-to-delete", "email-error-stats")
+	first := func(month time.Month) time.Time { return time.Date(2026, month, 1, 0, 0, 0, 0, time.UTC) }
+	for task, rows := range map[string]int64{"lists-to-delete": 4, "email-error-stats": 2} {
+		if p := j.previews[task][0]; p.Rows != rows || p.Oldest == nil || !p.Oldest.Equal(first(time.January)) || p.Newest == nil || !p.Newest.Equal(first(time.February)) {
+			t.Errorf("%s: %+v", task, p)
+		}
+	}
+}
+
 var previewRows = flag.Int("preview-rows", 1_000_000, "how many rows the table of BenchmarkPreview has")
 
 // A preview reads a table once for all of its tasks. The results are the least time of several as a multiple of the least that counting the rows

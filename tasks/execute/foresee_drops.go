@@ -78,8 +78,21 @@ func ruleOfDrop(d plan.Drop) string {
 }
 
 // foreseeLists records lists that would be deleted with their tables.
-func (t *task) foreseeLists(j plan.Job, ids []int64, rows int64, tables []campaign.WorkTable) {
+func (t *task) foreseeLists(ctx context.Context, tx Tx, j plan.Job, s purge.Sweep, ids []int64, tables []campaign.WorkTable) error {
 	rule := t.plan.Parents.Rule
-	t.preview.add(t.preview.at(j.Table.Quoted(), Delete, rule), j.Table, j.Relation, purge.Tally{Rows: rows, Keys: ids[:min(len(ids), purge.SampleSize)]})
+	found := purge.Tally{Rows: int64(len(ids)), Keys: ids[:min(len(ids), purge.SampleSize)]}
+	if j.Date != "" {
+		if err := between(ctx, tx, j.Date, s.Relation+" AS r WHERE "+s.Where, s.Args, &found); err != nil {
+			return err
+		}
+	}
+	t.preview.add(t.preview.at(j.Table.Quoted(), Delete, rule), j.Table, j.Relation, found)
 	t.preview.drop(maskOf(j.Does.Tables.Prefix), "of a row of "+t.plan.Parents.Table.Name+": "+rule, tables)
+	return nil
+}
+
+// between adds the oldest and the newest date of some rows to what was found of them.
+func between(ctx context.Context, db campaign.Querier, date, from string, args []any, found *purge.Tally) error {
+	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
+	return db.QueryRow(ctx, fmt.Sprintf("SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date, finite, from), args...).Scan(&found.Oldest, &found.Newest)
 }

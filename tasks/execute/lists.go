@@ -141,10 +141,12 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 	var (
 		id    int64
 		typed bool
+		gone  []int64
 		mayGo []int64 // the tables of these
 	)
 	if _, err := pgx.ForEachRow(rows, []any{&id, &typed}, func() error {
 		d.Deleted++
+		gone = append(gone, id)
 		if typed {
 			mayGo = append(mayGo, id)
 		}
@@ -157,8 +159,8 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 	}
 	if !t.DryRun {
 		d.Space = []purge.Space{{Relation: s.Relation, Root: s.Root, Rows: d.Deleted}}
-		gone, err := tx.Exec(ctx, "DELETE FROM "+from, s.Args...)
-		if err == nil && gone.RowsAffected() != d.Deleted {
+		tag, err := tx.Exec(ctx, "DELETE FROM "+from, s.Args...)
+		if err == nil && tag.RowsAffected() != d.Deleted {
 			err = errKept
 		}
 		if err != nil {
@@ -174,7 +176,7 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 		err = errTableHeld
 	}
 	if err == nil && t.DryRun {
-		t.foreseeLists(j, ids, d.Deleted, tables)
+		err = t.foreseeLists(ctx, tx, j, s, gone, tables)
 	}
 	if err != nil || t.DryRun {
 		return d, err
