@@ -115,6 +115,23 @@ func TestForeignTable(t *testing.T) {
 	}
 }
 
+// A plan has the logs of a foreign table and those that are paired with them each for its own table.
+func TestPlanOfAForeignTable(t *testing.T) {
+	t.Parallel()
+	here, _ := oldLogs(t, 4_000)
+	planned := planOf(t, here, "tracking-logs")
+	rows := map[string]int64{}
+	for _, p := range planned["tracking-logs"].Preview {
+		rows[p.Table] = p.Rows
+	}
+	if rows[`"public"."nmstrackinglogrcp"`] != 4_000 || rows[`"public"."nmswebtrackinglog"`] != 2_000 {
+		t.Errorf("the plan has %v", rows)
+	}
+	if j, refused := refusal(t, here, planned, nil, "tracking-logs"); refused != nil || j.deleted["tracking-logs"] != 6_000 {
+		t.Errorf("%d rows, refused: %v", j.deleted["tracking-logs"], refused)
+	}
+}
+
 // Where the other server has committed and this one has not, the rows that are gone are counted once: by the worker itself if
 // it goes on, else by its successor.
 func TestCommittedElsewhereAlone(t *testing.T) {

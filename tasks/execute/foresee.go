@@ -156,9 +156,10 @@ func (t *task) foresee(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	}
 	if s.Elsewhere {
 		s = s.Without(but(all, on(j.Relation), mine))
-		err = t.engine.Count(ctx, s, func(ctx context.Context, rows int64) error {
-			return t.found(ctx, j, purge.Tally{Rows: rows, Windows: 1})
-		})
+		var found purge.Tally
+		if found, err = t.engine.CountElsewhere(ctx, s); err == nil {
+			return t.found(ctx, j, found)
+		}
 	} else {
 		err = t.survey(ctx, mine, all)
 	}

@@ -132,7 +132,14 @@ func (g *guarded) survey(ctx context.Context, table string, of claimed, all []cl
 		if s.Refusal() != nil { // it deletes nothing
 			return nil
 		}
-		return g.engine.Count(ctx, s, add)
+		found, err := g.engine.CountElsewhere(ctx, s)
+		switch {
+		case err != nil:
+			return err
+		case of.job.Root == table:
+			return add(ctx, found.Rows)
+		}
+		return add(ctx, found.Paired)
 	}
 	here, claims := together(all, of.job.Relation)
 	return g.engine.Survey(ctx, of.job.Name, of.job.Relation, claims, func(ctx context.Context, window []purge.Tally) error {

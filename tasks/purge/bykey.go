@@ -221,14 +221,23 @@ func (sw *sweep) inBatch(ctx context.Context, timeout time.Duration, fn func(tx 
 	return fn(tx)
 }
 
+// CountElsewhere counts the rows of a sweep that is elsewhere, changing and locking nothing, and apart from these their paired rows.
+func (e *Engine) CountElsewhere(ctx context.Context, s Sweep) (t Tally, err error) {
+	t.Windows = 1
+	err = e.open(ctx, []Sweep{s}, func(sw *sweep) (err error) {
+		t.Rows, t.Paired, err = sw.countByKey(ctx)
+		return err
+	})
+	return t, err
+}
+
 // countByKey counts the rows and their paired rows, as Count does.
-func (sw *sweep) countByKey(ctx context.Context) (rows int64, err error) {
+func (sw *sweep) countByKey(ctx context.Context) (rows, paired int64, err error) {
 	err = sw.Retry(ctx, sw.Name, func() error {
 		return sw.inBatch(ctx, findTimeout, func(tx pgx.Tx) error {
 			if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...).Scan(&rows); err != nil || sw.Paired == nil {
 				return err
 			}
-			var paired int64
 			of := func(s Sweep) string {
 				return fmt.Sprintf("t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)", sw.Paired.Key, s.Paired.ID, s.Relation, s.Where)
 			}
@@ -236,10 +245,8 @@ func (sw *sweep) countByKey(ctx context.Context) (rows int64, err error) {
 			for _, b := range sw.Paired.Before {
 				sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", of(b))
 			}
-			err := tx.QueryRow(ctx, sql, sw.Args...).Scan(&paired)
-			rows += paired
-			return err
+			return tx.QueryRow(ctx, sql, sw.Args...).Scan(&paired)
 		})
 	})
-	return rows, err
+	return rows, paired, err
 }

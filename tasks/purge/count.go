@@ -15,11 +15,11 @@ func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Cont
 // each calls found with the number of rows in one window after another.
 func (sw *sweep) each(ctx context.Context, found func(ctx context.Context, rows int64) error) error {
 	if sw.Elsewhere {
-		rows, err := sw.countByKey(ctx)
+		rows, paired, err := sw.countByKey(ctx)
 		if err != nil {
 			return err
 		}
-		return found(ctx, rows)
+		return found(ctx, rows+paired)
 	}
 	end, _, err := sw.end(ctx)
 	if err != nil {
