@@ -108,6 +108,30 @@ INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1
 	}
 }
 
+// A preview says what it does not count: what is inserted, what another server, a foreign key or a trigger does.
+func TestPreviewRemarks(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`
+INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+INSERT INTO NmsDelivery (iDeliveryId, iWebResPurged, iNeedMirrorPage, tsWebValidity) VALUES (1, 0, 1, '2026-01-01');
+INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified) VALUES (1, '2020-01-01');
+INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2020-01-01');
+INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2020-01-01');
+ALTER TABLE NmsVisitor ADD UNIQUE (iVisitorId);
+CREATE TABLE CusVisit (iVisitorId int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE);
+CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END';
+CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothing()`)
+	db.MoveAway(db.Far(), "nmsbroadlogrcp")
+	j := mustRun(t, db, dry, "mirror-pages", "delivery-logs", "visitors", "import-rejects")
+	for task, remark := range map[string]string{"mirror-pages": "job log are inserted", "delivery-logs": "in a foreign table", "visitors": "foreign key deletes or changes rows of cusvisit", "import-rejects": "a trigger"} {
+		p := j.previews[task]
+		if len(p) != 1 || len(p[0].Remarks) != 1 || !strings.Contains(p[0].Remarks[0], remark) {
+			t.Errorf("%s: %+v", task, p)
+		}
+	}
+}
+
 var previewRows = flag.Int("preview-rows", 1_000_000, "how many rows the table of BenchmarkPreview has")
 
 // A preview reads a table once for all of its tasks. The results are the least time of several as a multiple of the least that counting the rows

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -32,7 +33,7 @@ func (s *screen) printPreview(r *cleanupv1.Run) error {
 		if p.GetRowsTotal() > 0 {
 			of = humanize.Comma(p.GetRowsTotal())
 		}
-		rows = append(rows, row{p.GetTable(), word(p.GetAction()), humanize.Comma(many(p)), now, of, size(p.GetBytes()), day(p.GetOldest()), day(p.GetNewest()), p.GetRule()})
+		rows = append(rows, row{p.GetTable(), word(p.GetAction()), humanize.Comma(many(p)), now, of, size(p.GetBytes()), day(p.GetOldest()), day(p.GetNewest()), strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but ")})
 	}
 	fmt.Fprintln(s)
 	err := s.printTable(rows)

@@ -92,7 +92,7 @@ func (w *coalescing) begin(ctx context.Context, kept *time.Time) (rows int64, er
 func (w *coalescing) foresee(ctx context.Context, rows int64) error {
 	w.preview.coalesced[w.plan.Task.Name] = w.start.Time
 	p := w.preview.at(w.table.Quoted(), Delete, fmt.Sprintf("%s from %s to %s: replaced by their sums", w.Date, inUTC(w.start.Time), inUTC(w.Now)))
-	p.Remarks = append(p.Remarks, fmt.Sprintf("one row is inserted for each %s whose %s is %d or more", strings.Join(w.By, " and "), w.Total, w.Least))
+	p.remark(fmt.Sprintf("one row is inserted for each %s whose %s is %d or more", strings.Join(w.By, " and "), w.Total, w.Least))
 	found := purge.Tally{Rows: rows}
 	err := w.engine.Retry(ctx, w.table.Name, func() error {
 		return between(ctx, w.Pool, "r."+w.Date, w.table.Quoted()+" AS r WHERE "+w.period(), []any{w.start, w.Now}, &found)

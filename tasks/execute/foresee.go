@@ -2,6 +2,7 @@ package execute
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -172,11 +173,32 @@ func (t *task) found(ctx context.Context, j plan.Job, found purge.Tally) error {
 	if j.Set != nil {
 		d, action = purge.Delta{Updated: found.Rows, Statements: found.Windows}, Update
 	}
-	t.preview.add(t.preview.at(j.Table.Quoted(), action, ruleOf(j, t.plan.Parents)), j.Table, j.Relation, found)
+	p := t.preview.at(j.Table.Quoted(), action, ruleOf(j, t.plan.Parents))
+	t.preview.add(p, j.Table, j.Relation, found)
+	if found.Rows > 0 {
+		p.foretell(j, action)
+	}
 	if found.Paired > 0 {
-		t.preview.add(t.preview.at(j.Paired.Relation, Delete, "with the row of the same id"), t.given.Catalog.Table(j.Does.Paired.Table), j.Paired.Relation, purge.Tally{Rows: found.Paired})
+		rule := fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, j.Rule)
+		t.preview.add(t.preview.at(j.Paired.Relation, Delete, rule), t.given.Catalog.Table(j.Does.Paired.Table), j.Paired.Relation, purge.Tally{Rows: found.Paired})
 	}
 	return t.journal.Count(ctx, d)
+}
+
+// foretell remarks what else the rows of a job have the database do, which is not counted.
+func (t *TablePreview) foretell(j plan.Job, action Action) {
+	if j.Elsewhere {
+		t.remark("rows are " + j.Place + ": what another server does with them is not known")
+	}
+	if j.Also != nil && j.AlsoWrites != "" {
+		t.remark(j.AlsoWrites + " are inserted")
+	}
+	if action != Delete {
+		return
+	}
+	for _, c := range j.Table.Cascades {
+		t.remark("a foreign key deletes or changes rows of " + c.Table.Name + " that refer to these")
+	}
 }
 
 // survey counts the rows of a job and, in the same reading of its table, those of others whose tasks follow.

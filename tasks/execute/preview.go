@@ -138,6 +138,13 @@ func (p *preview) add(t *TablePreview, of *campaign.Table, relation string, foun
 	}
 }
 
+// remark adds what is not known before it is done.
+func (t *TablePreview) remark(text string) {
+	if !slices.Contains(t.Remarks, text) {
+		t.Remarks = append(t.Remarks, text)
+	}
+}
+
 // drop adds work tables that would be dropped.
 func (p *preview) drop(mask, rule string, tables []campaign.WorkTable) {
 	if len(tables) == 0 {
@@ -215,7 +222,7 @@ func (t *task) measured(ctx context.Context) []TablePreview {
 			p.RowsTotal = max(*rows, p.Rows)
 		}
 		if triggers != nil && *triggers {
-			p.Remarks = append(p.Remarks, "a trigger or rule of the table may keep rows, or change others")
+			p.remark("a trigger or rule of the table may keep rows, or change others")
 		}
 	}
 	slices.SortStableFunc(tables, func(a, b TablePreview) int { return cmp.Compare(b.Rows+b.Tables, a.Rows+a.Tables) })
