@@ -108,6 +108,26 @@ INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1
 	}
 }
 
+// Rows that go with others of the same ids are told with some of their keys, five at most, and with the others' rule.
+func TestPreviewOfPairedRows(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`
+INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sTrackingLogSchema) VALUES (1, 'nms:trackingLogRcp');
+INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) SELECT i, '2020-01-01' FROM generate_series(1, 40000) i;
+INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(2, 50000, 10000) i UNION ALL SELECT i FROM generate_series(5, 50000, 10000) i`)
+	j := mustRun(t, db, dry, "tracking-logs")
+	i := slices.IndexFunc(j.previews["tracking-logs"], func(p execute.TablePreview) bool { return strings.Contains(p.Table, "web") })
+	if i < 0 {
+		t.Fatalf("%+v", j.previews)
+	}
+	p := j.previews["tracking-logs"][i]
+	slices.Sort(p.Sample)
+	if p.Rows != 8 || len(slices.Compact(p.Sample)) != purge.SampleSize || db.Int("SELECT count(*) FROM NmsWebTrackingLog WHERE iWebTrackingLogId <= 40000 AND iWebTrackingLogId = ANY ($1)", p.Sample) != purge.SampleSize || !strings.Contains(p.Rule, "tsLog older than 365 days (") {
+		t.Errorf("%+v", p)
+	}
+}
+
 // A preview says what it does not count: what is inserted, what another server, a foreign key or a trigger does.
 func TestPreviewRemarks(t *testing.T) {
 	t.Parallel()

@@ -180,7 +180,7 @@ func (t *task) found(ctx context.Context, j plan.Job, found purge.Tally) error {
 	}
 	if found.Paired > 0 {
 		rule := fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, j.Rule)
-		t.preview.add(t.preview.at(j.Paired.Relation, Delete, rule), t.given.Catalog.Table(j.Does.Paired.Table), j.Paired.Relation, purge.Tally{Rows: found.Paired})
+		t.preview.add(t.preview.at(j.Paired.Relation, Delete, rule), t.given.Catalog.Table(j.Does.Paired.Table), j.Paired.Relation, purge.Tally{Rows: found.Paired, Keys: found.PairedKeys})
 	}
 	return t.journal.Count(ctx, d)
 }

@@ -40,8 +40,8 @@ type Tally struct {
 	Rows, Paired, Windows int64
 	// Oldest and Newest are among the dates; nil: there is none.
 	Oldest, Newest *time.Time
-	// Keys are some of the keys.
-	Keys []int64
+	// Keys are some of the keys, and PairedKeys some of those of the paired rows.
+	Keys, PairedKeys []int64
 }
 
 // SampleSize is how many keys a tally has at most.
@@ -57,6 +57,7 @@ func (t *Tally) Add(more Tally) {
 		t.Newest = more.Newest
 	}
 	t.Keys = append(t.Keys, more.Keys[:min(len(more.Keys), SampleSize-len(t.Keys))]...)
+	t.PairedKeys = append(t.PairedKeys, more.PairedKeys[:min(len(more.PairedKeys), SampleSize-len(t.PairedKeys))]...)
 }
 
 // Survey reads a table once and counts the rows of several claims, changing and locking nothing. After each window it calls found with

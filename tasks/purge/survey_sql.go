@@ -19,6 +19,7 @@ type survey struct {
 	dates  []string // the columns of the reading that have them
 	args   []any
 	keys   []int // how many keys there are of each claim
+	paired []int // and of the rows that are paired with its own
 }
 
 // firstOf is a column that names the first of some claims whose condition is true. Of a claim that is only asked since it hides rows from
@@ -31,7 +32,7 @@ type firstOf struct {
 const hidden = -1
 
 func surveyOf(claims []Claim) *survey {
-	v := &survey{claims: claims, keys: make([]int, len(claims))}
+	v := &survey{claims: claims, keys: make([]int, len(claims)), paired: make([]int, len(claims))}
 	wheres := make([]string, len(claims))
 	for i, c := range claims {
 		wheres[i] = inConstants(put(&v.args, c.Condition))
@@ -107,6 +108,8 @@ func (v *survey) sampled(tallies []Tally) {
 	for i := range tallies {
 		tallies[i].Keys = tallies[i].Keys[:min(len(tallies[i].Keys), SampleSize-v.keys[i])]
 		v.keys[i] += len(tallies[i].Keys)
+		tallies[i].PairedKeys = tallies[i].PairedKeys[:min(len(tallies[i].PairedKeys), SampleSize-v.paired[i])]
+		v.paired[i] += len(tallies[i].PairedKeys)
 	}
 }
 
@@ -140,7 +143,11 @@ func (v *survey) more(ctx context.Context, sw *sweep, window []any, i int, t *Ta
 	for _, b := range p.Before {
 		sql += fmt.Sprintf(" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND (%s)%s)", b.Relation, b.ID, put(&args, b.Condition), unless(&args, b.But))
 	}
-	sql = fmt.Sprintf("SELECT count(*) FROM (SELECT r.%s AS id FROM %s AS r WHERE %s) AS t WHERE t.id IN (SELECT q.id FROM %s WHERE %s)%s",
+	sql = fmt.Sprintf(" FROM (SELECT r.%s::bigint AS id FROM %s AS r WHERE %s) AS t WHERE t.id IN (SELECT q.id FROM %s WHERE %s)%s",
 		p.Key, p.Relation, there, v.from(sw, len(args), "r."+p.ID+" AS id"), v.is[i], sql)
-	return sw.read(ctx, []any{&t.Paired}, sql, slices.Concat(args, window)...)
+	args = slices.Concat(args, window)
+	if err := sw.read(ctx, []any{&t.Paired}, "SELECT count(*)"+sql, args...); err != nil || t.Paired == 0 || v.paired[i] == SampleSize {
+		return err
+	}
+	return sw.read(ctx, []any{&t.PairedKeys}, fmt.Sprintf("SELECT ARRAY(SELECT t.id%s LIMIT %d)", sql, SampleSize-v.paired[i]), args...)
 }
