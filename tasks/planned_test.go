@@ -3,7 +3,10 @@ package tasks_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/execute"
@@ -90,6 +93,22 @@ func TestStalePlan(t *testing.T) {
 				t.Error("something was deleted")
 			}
 		})
+	}
+}
+
+// A plan that was made with one database of a mid-sourcing server is refused with another.
+func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
+	t.Parallel()
+	db, far, other := pgtest.Campaign(t), pgtest.Campaign(t), pgtest.Campaign(t)
+	leadsTo := func(there *pgtest.DB) func(*execute.Config) {
+		return func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
+	}
+	planned := mustRun(t, db, func(c *execute.Config) { dry(c); leadsTo(far)(c) }, "sessions").planned
+	if _, refused := refusal(t, db, planned, leadsTo(other), "sessions"); refused == nil || refused.Reason != execute.PlanStale || !strings.Contains(refused.Metadata["changed"], other.Name) {
+		t.Errorf("another database: %v", refused)
+	}
+	if _, refused := refusal(t, db, planned, leadsTo(far), "sessions"); refused != nil {
+		t.Errorf("the same one: %v", refused)
 	}
 }
 

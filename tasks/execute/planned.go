@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -51,7 +53,9 @@ func (d *database) basis() Basis {
 		}
 		b.Outside[name] = o.Basis
 	}
-	b.MidSourcing = slices.Sorted(maps.Keys(d.MidSourcing.Databases))
+	for _, name := range slices.Sorted(maps.Keys(d.MidSourcing.Databases)) {
+		b.MidSourcing = append(b.MidSourcing, name+"="+placeOf(d.MidSourcing.Databases[name]))
+	}
 	for _, name := range slices.Sorted(slices.Values(d.MidSourcing.Keep)) {
 		b.MidSourcing = append(b.MidSourcing, name+"=keep")
 	}
@@ -61,6 +65,18 @@ func (d *database) basis() Basis {
 		}
 	}
 	return b
+}
+
+// placeOf is where a database is, without the credentials: another one has other rows, whatever its name is here.
+func placeOf(pool *pgxpool.Pool) string {
+	c := pool.Config().ConnConfig
+	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
+	for _, f := range c.Fallbacks {
+		if host := fmt.Sprintf("%s:%d", f.Host, f.Port); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return strings.Join(hosts, ",") + "/" + c.Database
 }
 
 // changed says what differs now; nil: nothing does.
