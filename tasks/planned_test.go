@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // planOf is what a dry run finds.
@@ -93,6 +95,25 @@ func TestStalePlan(t *testing.T) {
 				t.Error("something was deleted")
 			}
 		})
+	}
+}
+
+// Each task compares again, also one that begins at once after another.
+func TestPlanGetsStaleBetweenTasks(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2020-01-01'); INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (1, '2020-01-01')")
+	j := newJournal(db)
+	j.beforeCommit = func(b *pgx.Batch, _ purge.Delta) {
+		if j.task == "visitors" {
+			b.Queue("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86400, 3)")
+		}
+	}
+	planned := planOf(t, db, "visitors", "sessions")
+	err := runWith(t, j, func(c *execute.Config) { c.Plan = planned }, "visitors", "sessions")
+	var refused *execute.RefusedError
+	if !errors.As(err, &refused) || refused.Reason != execute.PlanStale || j.states["visitors"] != execute.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
+		t.Errorf("%v %v", err, j.states)
 	}
 }
 

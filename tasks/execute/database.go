@@ -63,12 +63,12 @@ func (d *database) log(ctx context.Context, level severity.Level, messages ...st
 }
 
 // fresh is how long what was read of the database is taken for what it is: a task that comes after another at once is not planned
-// anew.
+// anew, unless it has to be compared with what a dry run found.
 const fresh = time.Second
 
 // look reads the catalog and the options as they are now, for the next task.
 func (d *database) look(ctx context.Context) (err error) {
-	if time.Since(d.looked) < fresh || d.preview != nil && !d.looked.IsZero() { // a dry run counts of several tasks at once
+	if time.Since(d.looked) < fresh && d.Plan == nil || d.preview != nil && !d.looked.IsZero() { // a dry run counts of several tasks at once
 		return nil
 	}
 	if d.Holds, err = d.journal.Holds(ctx); err != nil {
