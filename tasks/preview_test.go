@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -104,6 +105,30 @@ INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1
 	for task, rows := range map[string]int64{"lists-to-delete": 4, "email-error-stats": 2} {
 		if p := j.previews[task][0]; p.Rows != rows || p.Oldest == nil || !p.Oldest.Equal(first(time.January)) || p.Newest == nil || !p.Newest.Equal(first(time.February)) {
 			t.Errorf("%s: %+v", task, p)
+		}
+	}
+}
+
+// A dry run that another worker goes on with, from whichever task, finds what it would have found alone.
+func TestDryRunGoesOn(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		db := pgtest.Campaign(t)
+		randomDatabase(t, db, seed+1, now)
+		alone := mustRun(t, db, dry)
+		for at, first := range tasks.Pipeline {
+			j := mustRun(t, db, func(c *execute.Config) {
+				c.DryRun, c.Chosen, c.Todo = true, c.Todo, c.Todo[at:]
+				c.Succeeded, c.Done = map[string]bool{}, map[string]execute.Planned{}
+				for _, done := range tasks.Pipeline[:at] {
+					c.Succeeded[done.Name], c.Done[done.Name] = alone.states[done.Name] == execute.Succeeded, alone.planned[done.Name]
+				}
+			})
+			for _, what := range tasks.Pipeline[at:] {
+				if got, want := [2]int64{j.deleted[what.Name], j.updated[what.Name]}, [2]int64{alone.deleted[what.Name], alone.updated[what.Name]}; got != want {
+					t.Errorf("seed %d, from %s on, %s: %d, not %d", seed+1, first.Name, what.Name, got, want)
+				}
+			}
 		}
 	}
 }

@@ -202,6 +202,11 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 			return fmt.Errorf("%w: %w", execute.ErrLost, err)
 		}
 	}
+	if c.dryRun && c.resumed {
+		if config.Done, err = loadPlan(ctx, m.pool, c.id); err != nil {
+			return fmt.Errorf("%w: %w", execute.ErrLost, err)
+		}
+	}
 	return execute.Run(ctx, config, j)
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -22,6 +23,10 @@ type Planned struct {
 	Set     []int64  `json:",omitempty"`
 	Stays   []int64  `json:",omitempty"`
 	Dropped []string `json:",omitempty"`
+	// Kept are those of the set of which nothing goes, and CoalescedFrom is from when on the task coalesces rows; nil: it does not. A dry run that
+	// goes on elsewhere needs them.
+	Kept          []int64    `json:",omitempty"`
+	CoalescedFrom *time.Time `json:",omitempty"`
 	// Preview is what it would do, table by table.
 	Preview []TablePreview `json:"-"`
 }
@@ -162,6 +167,10 @@ func (d *database) confirm(planned Planned) error {
 func (t *task) plans(ctx context.Context, name string) *Planned {
 	p := &Planned{Basis: t.basis(), Set: t.preview.begun[name], Preview: t.measured(ctx)}
 	goes := idSet(t.preview.sets[name])
+	p.Kept = without(p.Set, t.preview.worked[name])
+	if from, some := t.preview.coalesced[name]; some {
+		p.CoalescedFrom = &from
+	}
 	p.Stays = slices.DeleteFunc(slices.Clone(p.Set), func(id int64) bool { return goes[id] })
 	for _, table := range p.Preview {
 		p.Dropped = append(p.Dropped, table.dropped...)

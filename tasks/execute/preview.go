@@ -91,6 +91,28 @@ func newPreview(chosen []plan.Task) *preview {
 		tallies: map[string]purge.Tally{}, taken: map[string]int64{}, dropped: map[string]bool{}}
 }
 
+// goOn takes over what a previous worker has found of tasks that are done.
+func (p *preview) goOn(done map[string]Planned) {
+	for _, what := range p.chosen {
+		found, is := done[what.Name]
+		if !is {
+			continue
+		}
+		if what.Set != nil {
+			p.begun[what.Name], p.worked[what.Name], p.sets[what.Name] = found.Set, without(found.Set, found.Kept), without(found.Set, found.Stays)
+		}
+		if found.CoalescedFrom != nil {
+			p.coalesced[what.Name] = *found.CoalescedFrom
+		}
+		for _, name := range found.Dropped {
+			p.dropped[name] = true
+		}
+		for _, t := range found.Preview {
+			p.taken[t.Table] += t.Rows
+		}
+	}
+}
+
 // upTo are the chosen tasks up to one that would do something.
 func (p *preview) upTo(name string) (some []plan.Task) {
 	for _, t := range p.chosen {

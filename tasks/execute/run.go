@@ -61,6 +61,8 @@ type Config struct {
 	Failed map[string]bool
 	// Plan is what a dry run has found of each task: nothing else is done; nil: whatever is due is.
 	Plan map[string]Planned
+	// Done is what a previous worker of a dry run has found of the tasks that are done.
+	Done map[string]Planned
 	// Settings configure batches.
 	purge.Settings
 	// Lock is the advisory lock that the run's batches share; 0: none.
@@ -122,6 +124,14 @@ func (d *database) runAll(ctx context.Context) error {
 	c, j := d.Config, d.journal
 	for done := range c.Succeeded { // a previous worker may have kept parents
 		d.keepers[done] = !slices.ContainsFunc(c.Todo, func(t plan.Task) bool { return t.Name == done })
+	}
+	if d.preview != nil {
+		d.preview.goOn(c.Done)
+		for _, t := range c.Chosen {
+			if c.Failed[t.Name] {
+				d.void(t)
+			}
+		}
 	}
 	var failed error
 	for _, t := range c.Todo {
