@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // A dry run foresees, table by table, what the run does after it; gRPC and REST tell the same.
@@ -60,5 +61,33 @@ func TestPreview(t *testing.T) {
 		if did := [3]int64{r.GetRowsDeleted(), r.GetRowsUpdated(), r.GetTablesDropped()}; foreseen[r.GetTask()] != did || r.GetPreview() != nil {
 			t.Errorf("%s did %d, foreseen were %d; a run has the preview %v", r.GetTask(), did, foreseen[r.GetTask()], r.GetPreview())
 		}
+	}
+}
+
+// A dry run ends where a row has a date that neither JSON nor a message can have.
+func TestPreviewOfStrangeDates(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`
+INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) VALUES (1, 0, 0, '0044-03-15 BC'), (2, 0, 0, '2020-01-01');
+INSERT INTO XtkJob (iJobId) VALUES (1);
+INSERT INTO XtkReject (iRejectId, iJobId, tsLog) VALUES (1, 5, '2020-01-01'), (2, 5, '20000-01-01');
+INSERT INTO NmsGroup (iGroupId, iDeleteStatus, tsExpirationDate) VALUES (1, 1, '20000-01-01');
+INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '0044-03-15 BC', 5)`)
+	s := serve(t, db, false)
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors", "import-rejects", "lists-to-delete", "email-error-stats"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := 0
+	for _, r := range dry.GetResults() {
+		for _, p := range r.GetPreview() {
+			if tables++; p.GetOldest() != nil && p.GetNewest() != nil {
+				t.Errorf("%v", p)
+			}
+		}
+	}
+	if got := s.call(t, "GET", "/v1/runs/"+dry.GetId(), ""); tables != 4 || got.code != 200 {
+		t.Errorf("%d tables; REST: %d %s", tables, got.code, got.body)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -94,5 +95,8 @@ func (t *task) foreseeLists(ctx context.Context, tx Tx, j plan.Job, s purge.Swee
 // between adds the oldest and the newest date of some rows to what was found of them.
 func between(ctx context.Context, db campaign.Querier, date, from string, args []any, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
-	return db.QueryRow(ctx, fmt.Sprintf("SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date, finite, from), args...).Scan(&found.Oldest, &found.Newest)
+	var oldest, newest pgtype.Timestamptz
+	err := db.QueryRow(ctx, fmt.Sprintf("SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date, finite, from), args...).Scan(&oldest, &newest)
+	found.Oldest, found.Newest = purge.Finite(oldest), purge.Finite(newest)
+	return err
 }

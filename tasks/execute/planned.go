@@ -169,6 +169,9 @@ func (t *task) plans(ctx context.Context, name string) *Planned {
 	goes := idSet(t.preview.sets[name])
 	p.Kept = without(p.Set, t.preview.worked[name])
 	if from, some := t.preview.coalesced[name]; some {
+		if from.Before(time.Time{}) { // which JSON does not have
+			from = time.Time{}
+		}
 		p.CoalescedFrom = &from
 	}
 	p.Stays = slices.DeleteFunc(slices.Clone(p.Set), func(id int64) bool { return goes[id] })

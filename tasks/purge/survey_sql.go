@@ -84,7 +84,7 @@ func (v *survey) count(ctx context.Context, sw *sweep, window []any) ([]Tally, e
 		return nil, err
 	}
 	for i := range tallies {
-		tallies[i].Oldest, tallies[i].Newest = finite(dates[i][0]), finite(dates[i][1])
+		tallies[i].Oldest, tallies[i].Newest = Finite(dates[i][0]), Finite(dates[i][1])
 		if tallies[i].Rows > 0 {
 			tallies[i].Windows = 1
 		}
@@ -113,9 +113,9 @@ func (v *survey) sampled(tallies []Tally) {
 	}
 }
 
-// finite is a moment; nil: it is none, or infinite.
-func finite(t pgtype.Timestamptz) *time.Time {
-	if !t.Valid || t.InfinityModifier != pgtype.Finite {
+// Finite is a moment; nil: it is none, infinite, or in a year that neither JSON nor messages have.
+func Finite(t pgtype.Timestamptz) *time.Time {
+	if year := t.Time.UTC().Year(); !t.Valid || t.InfinityModifier != pgtype.Finite || year < 1 || year > 9999 {
 		return nil
 	}
 	return &t.Time
