@@ -37,6 +37,8 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
+	db.Do(`INSERT INTO NmsExtAccount (iExtAccountId, sName, iActive) VALUES (1, 'far', 1);
+		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (1, 1, '2000-01-01', 4, 7, 1)`)
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit") }
 	production := serve(t, "--database-url", db.URL(), "--instance", "production", "--schedule")
 	if code, _, errs := cleanupd(t, "schedule", "set", "--cron", "0 4 * * *", "--enabled", "--server", production.grpc); code != 0 {
@@ -77,7 +79,10 @@ func TestAdopt(t *testing.T) {
 	if code, out, errs := cleanupd(t, "schedule", "--server", r.grpc); code != 0 || !strings.Contains(out, "disabled") && !strings.Contains(out, "no") {
 		t.Errorf("the schedule: %d %s %s", code, out, errs)
 	}
-	if code, out, errs := cleanupd(t, "run", "--task", "audit-trail", "--server", r.grpc); code != 0 || left() != 0 {
+	if code, out, errs := cleanupd(t, "run", "--task", "audit-trail", "--task", "deliveries", "--server", r.grpc); code != 0 || left() != 0 {
 		t.Errorf("a run: %d %s %s", code, out, errs)
+	}
+	if db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1") != 1 || connections.Load() != 0 {
+		t.Error("a delivery is purged here alone, though its mid-sourcing server is configured")
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -98,7 +100,8 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err != nil {
 		return nil, err
 	}
-	if foreign != nil { // what a copy names is the original's
+	if foreign != nil { // what a copy names is the original's; deliveries that are there, too, stay until the service is restarted
+		given.keep = slices.AppendSeq(given.keep, maps.Keys(given.others))
 		given.others, given.forms = nil, nil
 	}
 	if err := s.connectStandby(ctx, given.standby, c.batches.Workers, c.tracer); err != nil {
