@@ -77,6 +77,20 @@ func TestAnotherInstance(t *testing.T) {
 	}
 }
 
+// A scheduled run that waited for another one, when the database was copied, does not begin when a run ends on the copy.
+func TestAScheduledRunThatWaitedOnACopy(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	db.Do("INSERT INTO cleanupd.instance (name, system_identifier, database_oid) VALUES ('test', '42', 42)")
+	db.Do("INSERT INTO cleanupd.schedule (cron, time_zone, enabled, next_run_time, pending) VALUES ('0 4 * * *', 'UTC', true, now() + interval '1 hour', true)")
+	m, work, _ := replica(t, db, "a", named("test"))
+	work()
+	watch(t, m, start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}}).ID)
+	if n := db.Int("SELECT count(*) FROM cleanupd.run WHERE NOT dry_run"); n != 0 {
+		t.Errorf("%d runs were started", n)
+	}
+}
+
 // A run that was taken on the database is not taken up again where there is a copy in its place.
 func TestACopyInPlace(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // scheduler is who requests the runs of the schedule.
@@ -120,7 +122,7 @@ func (m *Manager) startPending(ctx context.Context, tx pgx.Tx, s *Schedule) erro
 }
 
 // lockPending locks the schedule, which comes before any other lock when a run ends, and returns it if a scheduled run is
-// pending; nil if none is, or this replica does not keep the schedule.
+// pending; nil if none is, or this replica does not keep the schedule, as where the database is another instance's.
 func (m *Manager) lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error) {
 	if !m.keepSchedule {
 		return nil, nil
@@ -130,6 +132,12 @@ func (m *Manager) lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error)
 	}
 	s, err := readSchedule(ctx, tx, "WHERE pending")
 	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err == nil {
+		err = m.Own(ctx, tx)
+	}
+	if refused := (*execute.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, nil
 	}
 	return s, err
