@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
@@ -118,6 +120,19 @@ func TestGuardShare(t *testing.T) {
 			t.Errorf("%q, with %d rows left", got, left)
 		}
 	})
+	t.Run("statistics of before", func(t *testing.T) {
+		db := database(t)
+		m := guarded(t, db, nil)
+		db.Do(`ALTER TABLE NmsBroadLogRcp SET (autovacuum_enabled = false);
+			INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+			INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2020-01-01'), (2, 0, NULL)`)
+		analyzed(t, db, "NmsBroadLogRcp", `INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, CASE WHEN i <= 90 THEN 1 ELSE 2 END, now() - CASE WHEN i BETWEEN 91 AND 520 THEN interval '3 years' ELSE interval '1 day' END
+			FROM generate_series(1, 1000) i`)
+		run := ended(t, m, runs.Request{Tasks: []string{"deliveries", "delivery-logs"}, ContinueOnError: true})
+		if first, second := refusedIn(t, run, "deliveries"), refusedIn(t, run, "delivery-logs"); first != "" || second != "share 501" {
+			t.Errorf("%q, %q, with %d rows left", first, second, db.Int("SELECT count(*) FROM NmsBroadLogRcp"))
+		}
+	})
 	t.Run("two tasks", func(t *testing.T) {
 		db := database(t)
 		m := guarded(t, db, nil)
@@ -130,6 +145,22 @@ func TestGuardShare(t *testing.T) {
 			t.Errorf("%q, %q: %+v %+v %d", first, second, run.Result("deliveries"), run.Result("delivery-logs"), db.Int("SELECT count(*) FROM cleanupd.taken"))
 		}
 	})
+}
+
+// analyzed fills a table, whose statistics are fresh then: those of a session are complete when it has ended.
+func analyzed(t *testing.T, db *pgtest.DB, table, fill string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := conn.PgConn().PID()
+	_, err = conn.Exec(t.Context(), fill)
+	if err := errors.Join(err, conn.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	db.Until("SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE pid = $1", int64(pid))
+	db.Do("ANALYZE " + table)
 }
 
 // A guard that tripped trips again, though less would go by now, until a plan that accepts it has run, an option of the task is changed, or the guard is. More

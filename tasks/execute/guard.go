@@ -155,10 +155,10 @@ func (g *guarded) share(ctx context.Context, table *campaign.Table, jobs []plan.
 	if err != nil {
 		return nil, err
 	}
-	limit := func() int64 {
-		return g.history.most(GuardShare, name, (rows+float64(before.Deleted))*percent/100, least)
+	limit := func(deleted int64) int64 {
+		return g.history.most(GuardShare, name, (rows+float64(deleted))*percent/100, least)
 	}
-	t := &Trip{GuardShare, name, before.Lately, limit()}
+	t := &Trip{GuardShare, name, before.Lately, limit(0)} // an estimate may include rows that are gone
 	if !g.isLatched(GuardShare, name) {
 		near := (float64(before.Lately)+about)*farFrom >= float64(t.Most)
 		if !near && fresh || (float64(before.Lately)+about)*farFrom < float64(least) {
@@ -166,11 +166,11 @@ func (g *guarded) share(ctx context.Context, table *campaign.Table, jobs []plan.
 			return nil, nil
 		}
 	}
-	if !fresh {
+	if !fresh || before.Deleted > 0 {
 		if rows, err = g.count(ctx, table); err != nil {
 			return nil, err
 		}
-		t.Most = limit()
+		t.Most = limit(before.Deleted)
 	}
 	n, err := g.rows(ctx, name, jobs, t.Most-t.Number)
 	if t.Number += n; err != nil || t.Number <= t.Most && !g.isShown(GuardShare, name) {
