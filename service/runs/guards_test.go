@@ -147,6 +147,40 @@ func TestGuardShare(t *testing.T) {
 	})
 }
 
+// What stays does not count: what belongs to deliveries that are kept since their mid-sourcing servers' are, and deliveries of which a row is held.
+func TestGuardShareOfWhatStays(t *testing.T) {
+	t.Parallel()
+	const mappings = "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');"
+	for name, c := range map[string]struct {
+		fill string
+		hold runs.Hold
+	}{
+		"kept": {fill: `INSERT INTO NmsExtAccount (iExtAccountId, sName, iActive) VALUES (5, 'far', 1);
+			INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (1, 1, '2020-01-01', 4, 77, 5), (2, 0, NULL, 0, 0, 0);
+			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, CASE WHEN i <= 60 THEN 1 ELSE 2 END FROM generate_series(1, 100) i`},
+		"held": {fill: `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, CASE WHEN i <= 60 THEN 1 ELSE 0 END, '2020-01-01' FROM generate_series(1, 100) i;
+			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId) SELECT i, i, 9 FROM generate_series(1, 60) i`,
+			hold: runs.Hold{Kind: runs.HoldRecipients, IDs: []int64{9}, Reason: "a test"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MidSourcing.Keep = []string{"far"} })
+			setGuards(t, m, nil)
+			work()
+			db.Do(mappings + c.fill)
+			if c.hold.Kind != "" {
+				if _, err := m.CreateHold(t.Context(), c.hold); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if run := ended(t, m, runs.Request{Tasks: []string{"deliveries"}}); run.State != runs.Succeeded || run.Result("deliveries").RowsDeleted != 0 {
+				t.Errorf("%s %s: %+v", run.State, run.Error, run.Result("deliveries"))
+			}
+		})
+	}
+}
+
 // analyzed fills a table, whose statistics are fresh then: those of a session are complete when it has ended.
 func analyzed(t *testing.T, db *pgtest.DB, table, fill string) {
 	t.Helper()

@@ -23,6 +23,10 @@ func (t *task) guard(ctx context.Context, jobs []plan.Job, ids []int64) error {
 	}
 	trips := t.latched()
 	if trips == nil {
+		ids, err := t.butKept(ctx, ids)
+		if err != nil {
+			return err
+		}
 		g := t.guarded(jobs, ids)
 		for _, table := range g.tables() {
 			more, err := g.judge(ctx, table)
@@ -75,6 +79,14 @@ func (t *task) guarded(jobs []plan.Job, ids []int64) *guarded {
 	g := &guarded{task: t, jobs: jobs, ids: ids}
 	g.earlier = g.moved()
 	return g
+}
+
+// of are those rows of the set that a job takes, or takes rows of: what belongs to one that is held back goes without it.
+func (g *guarded) of(j plan.Job) []int64 {
+	if j.Does.OfSet {
+		return without(g.ids, g.heldBack)
+	}
+	return g.ids
 }
 
 // tables are those that the jobs take rows of.
@@ -232,6 +244,7 @@ func (g *guarded) assumed(earlier map[string]time.Time) plan.Given {
 // narrower counts the rows of a table that go by another plan of the task, or by none of it, and returns the guard if these are too many.
 func (g *guarded) narrower(ctx context.Context, t *Trip, by *plan.Plan, in bool) (*Trip, error) {
 	w := g.other(by)
+	w.heldBack = g.heldBack
 	set, err := w.loadParents(ctx, by.Parents)
 	if err != nil {
 		return nil, err

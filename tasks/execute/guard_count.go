@@ -90,10 +90,11 @@ func (g *guarded) rows(ctx context.Context, table string, jobs []plan.Job, enoug
 func (g *guarded) rowsBut(ctx context.Context, table string, jobs []plan.Job, enough int64, but map[string]purge.Condition) (n int64, err error) {
 	var all []claimed
 	for _, j := range jobs {
-		if !takes(j, table) || j.Does.Dependent() && len(g.ids) == 0 {
+		ids := g.of(j)
+		if !takes(j, table) || j.Does.Dependent() && len(ids) == 0 {
 			continue
 		}
-		c, err := g.claim(ctx, j, g.ids)
+		c, err := g.claim(ctx, j, ids)
 		if err != nil {
 			return 0, err
 		}

@@ -78,6 +78,20 @@ func (t *task) purgeMidSourced(ctx context.Context, ids []int64) ([]int64, error
 	return ids, nil
 }
 
+// butKept are some deliveries without those of accounts whose deliveries are kept here.
+func (t *task) butKept(ctx context.Context, ids []int64) ([]int64, error) {
+	if t.plan.Parents == nil || !t.plan.Task.Set.MidSourced || len(t.MidSourcing.Keep) == 0 {
+		return ids, nil
+	}
+	servers, err := t.midSourced(ctx, ids)
+	for name, m := range servers {
+		if t.MidSourcing.Databases[name] == nil && slices.Contains(t.MidSourcing.Keep, name) {
+			ids = without(ids, slices.Collect(maps.Keys(m)))
+		}
+	}
+	return ids, err
+}
+
 // midColumns are those that tell the deliveries of mid-sourcing servers.
 var midColumns = []string{"iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId"}
 
