@@ -374,6 +374,7 @@ func TestGuardDrops(t *testing.T) {
 		"tables":          {"workflow-instances", "CREATE TABLE wkDlv_%d (i int)", func(g *execute.Guards) { g.MaxTables = 3 }, "tables 4"},
 		"tables of lists": {"lists-to-delete", "CREATE TABLE grp%[1]d (i int); INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (%[1]d, 1, 1)", func(g *execute.Guards) { g.MaxTables = 3 }, "tables 4"},
 		"bytes":           {"workflow-instances", "CREATE TABLE wkDlv_%d AS SELECT 1 AS i FROM generate_series(1, 40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
+		"partitions":      {"workflow-instances", "CREATE TABLE wkDlv_%d (i int) PARTITION BY RANGE (i); CREATE TABLE part_%[1]d PARTITION OF wkDlv_%d DEFAULT; INSERT INTO wkDlv_%d SELECT 1 FROM generate_series(1, 40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -397,6 +398,18 @@ func TestGuardDrops(t *testing.T) {
 				t.Errorf("accepted: %q", got)
 			}
 		})
+	}
+}
+
+// A table with the name of that of a list which has none is not dropped, and does not count.
+func TestGuardDropsOfLists(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	db.Do("CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 1, 1), (2, 0, 1)")
+	m := guarded(t, db, func(g *execute.Guards) { g.MaxTables = 1 })
+	run := ended(t, m, runs.Request{Tasks: []string{"lists-to-delete"}})
+	if got := refusedIn(t, run, "lists-to-delete"); got != "" || run.Result("lists-to-delete").TablesDropped != 1 {
+		t.Errorf("%q: %+v", got, run.Result("lists-to-delete"))
 	}
 }
 

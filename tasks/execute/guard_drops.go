@@ -10,9 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sizes is how many bytes relations ($1) take, and the database; without the parts that VACUUM adds.
-const sizes = `SELECT COALESCE(sum(pg_relation_size(c.oid) + COALESCE(pg_relation_size(NULLIF(c.reltoastrelid, 0)), 0) + pg_indexes_size(c.oid)), 0)::bigint, pg_database_size(current_database())
-FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name) WHERE c.relkind IN ('r', 'm')`
+// sizes is how many bytes relations ($1) take with their partitions, and the database; without the parts that VACUUM adds.
+const sizes = `WITH RECURSIVE leaf AS (SELECT to_regclass(name)::oid AS oid FROM unnest($1::text[]) AS name UNION SELECT i.inhrelid FROM leaf JOIN pg_inherits i ON i.inhparent = leaf.oid JOIN pg_class p ON p.oid = leaf.oid AND p.relkind = 'p')
+SELECT COALESCE(sum(pg_relation_size(c.oid) + COALESCE(pg_relation_size(NULLIF(c.reltoastrelid, 0)), 0) + pg_indexes_size(c.oid)), 0)::bigint, pg_database_size(current_database())
+FROM leaf JOIN pg_class c ON c.oid = leaf.oid WHERE c.relkind IN ('r', 'm')`
 
 // judgeDrops returns the guards that trip for work tables that would be dropped, of kinds with a mask.
 func (t *task) judgeDrops(ctx context.Context, mask string, tables []string) (trips []Trip, err error) {
@@ -56,7 +57,19 @@ func (t *task) judgeListTables(ctx context.Context, jobs []plan.Job, ids []int64
 		return nil, nil
 	}
 	prefix := jobs[i].Does.Tables.Prefix
-	tables, err := t.given.Catalog.WorkTablesOf(ctx, t.Pool, prefix, without(ids, t.heldBack))
+	s, err := t.bind(ctx, &jobs[i], without(ids, t.heldBack))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.Pool.Query(ctx, fmt.Sprintf("SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where, jobs[i].TypedTables), s.Args...)
+	if err != nil {
+		return nil, err
+	}
+	typed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("ask which lists have tables: %w", err)
+	}
+	tables, err := t.given.Catalog.WorkTablesOf(ctx, t.Pool, prefix, typed)
 	if err != nil {
 		return nil, err
 	}
