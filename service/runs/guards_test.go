@@ -272,6 +272,31 @@ func TestGuardLatches(t *testing.T) {
 	}
 }
 
+// A dry run shows a guard that is latched, though nothing would go by now, with a number that can be accepted.
+func TestALatchedGuardIsShown(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m := guarded(t, db, nil)
+	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, CASE WHEN i <= 60 THEN 1 ELSE 0 END, '2020-01-01' FROM generate_series(1, 100) i")
+	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"deliveries"}}), "deliveries"); got != "share 51" {
+		t.Fatal(got)
+	}
+	db.Do("UPDATE NmsDelivery SET iDeleteStatus = 0")
+	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"deliveries"}}), "deliveries"); got != "share 51" {
+		t.Fatal(got)
+	}
+	req := accepting(t, m, "deliveries")
+	if len(req.Accepted) != 1 || req.Accepted[0].Number != 0 {
+		t.Fatalf("%+v", req.Accepted)
+	}
+	if run := ended(t, m, req); run.State != runs.Succeeded {
+		t.Error(run.Error)
+	}
+	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
+		t.Errorf("%+v, %v", latched, err)
+	}
+}
+
 // A cutoff that moves with time trips nothing, one that moved faster does if there are rows between; so does a clock that jumped.
 func TestGuardCutoff(t *testing.T) {
 	t.Parallel()
