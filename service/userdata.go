@@ -58,10 +58,18 @@ func (s *UserData) none() error {
 	return errNoForms
 }
 
+// reached fails where the Forms database must not be reached: there is none, or the service's own database is another instance's by now.
+func (s *UserData) reached(ctx context.Context) error {
+	if s.forms == nil {
+		return s.none()
+	}
+	return s.forms.Own(ctx)
+}
+
 // FindUserData implements cleanupv1.UserDataServiceServer.
 func (s *UserData) FindUserData(ctx context.Context, in *cleanupv1.FindUserDataRequest) (*cleanupv1.FindUserDataResponse, error) {
-	if s.forms == nil {
-		return nil, s.none()
+	if err := s.reached(ctx); err != nil {
+		return nil, err
 	}
 	query, wrong := toQuery(in.GetUserId(), in.GetVariables(), nil)
 	if wrong != nil {
@@ -96,8 +104,8 @@ func reasonMessage(r userdata.Reason) *cleanupv1.Reason {
 
 // EraseUserData implements cleanupv1.UserDataServiceServer.
 func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream cleanupv1.UserDataService_EraseUserDataServer) error {
-	if s.forms == nil {
-		return s.none()
+	if err := s.reached(stream.Context()); err != nil {
+		return err
 	}
 	request, err := toErasure(in)
 	if err != nil {
@@ -111,8 +119,8 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 
 // SweepDocuments implements cleanupv1.UserDataServiceServer.
 func (s *UserData) SweepDocuments(in *cleanupv1.SweepDocumentsRequest, stream cleanupv1.UserDataService_SweepDocumentsServer) error {
-	if s.forms == nil {
-		return s.none()
+	if err := s.reached(stream.Context()); err != nil {
+		return err
 	}
 	return s.erase(stream.Context(), userdata.Request{Sweep: true}, in.GetDryRun(), audit.Details{"dry_run": in.GetDryRun()}, func(e userdata.Event) error {
 		return stream.Send(&cleanupv1.SweepDocumentsResponse{Event: eraseMessage(e)})
@@ -187,8 +195,8 @@ func (s *UserData) GetReceipt(ctx context.Context, in *cleanupv1.GetReceiptReque
 
 // VerifyErasure implements cleanupv1.UserDataServiceServer.
 func (s *UserData) VerifyErasure(ctx context.Context, in *cleanupv1.VerifyErasureRequest) (*cleanupv1.VerifyErasureResponse, error) {
-	if s.forms == nil {
-		return nil, s.none()
+	if err := s.reached(ctx); err != nil {
+		return nil, err
 	}
 	var query *userdata.Query
 	if in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0 {

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -299,5 +301,40 @@ func TestManyProblems(t *testing.T) {
 	told := status.Convert(err).Message()
 	if receipt := events[len(events)-1].GetReceipt(); len(receipt.GetProblems()) != 7 || strings.Count(told, "not this one") != 5 || !strings.HasSuffix(told, "and 2 more: see the receipt") {
 		t.Errorf("%s; %v", told, receipt)
+	}
+}
+
+// nobody is a stream of which the context alone is asked for.
+type nobody[M any] struct {
+	grpc.ServerStreamingServer[M]
+	ctx context.Context
+}
+
+func (n nobody[M]) Context() context.Context { return n.ctx }
+
+// Where the service's own database is another instance's by now, the Forms database is not reached: not even to look for something.
+func TestUserDataOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	foreign := errors.New("another instance's")
+	s := service.NewUserData(t.Context(), userdata.New(userdata.Config{Own: func(context.Context) error { return foreign }}))
+	for name, call := range map[string]func() error{
+		"find": func() error {
+			_, err := s.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{UserId: "bob"})
+			return err
+		},
+		"erase": func() error {
+			return s.EraseUserData(&cleanupv1.EraseUserDataRequest{UserId: "bob", DryRun: true}, nobody[cleanupv1.EraseUserDataResponse]{ctx: t.Context()})
+		},
+		"sweep": func() error {
+			return s.SweepDocuments(&cleanupv1.SweepDocumentsRequest{DryRun: true}, nobody[cleanupv1.SweepDocumentsResponse]{ctx: t.Context()})
+		},
+		"verify": func() error {
+			_, err := s.VerifyErasure(t.Context(), &cleanupv1.VerifyErasureRequest{ReceiptId: "x"})
+			return err
+		},
+	} {
+		if err := call(); !errors.Is(err, foreign) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
