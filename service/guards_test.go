@@ -82,3 +82,39 @@ func TestGuards(t *testing.T) {
 		t.Errorf("%d changes are in the audit trail", n)
 	}
 }
+
+// A guard that tripped is let go of by a change of an option that its task reads, at once and for good, and by no other.
+func TestAnOptionUnlatches(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 20) i")
+	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: proto.Int64(3)}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}}); err == nil {
+		t.Fatal("no guard trips")
+	}
+	set := func(o *cleanupv1.Options) (latched int) {
+		t.Helper()
+		if _, err := s.SetOptions(t.Context(), &cleanupv1.SetOptionsRequest{Options: o}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.GetGuards(t.Context(), &cleanupv1.GetGuardsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(got.GetLatched())
+	}
+	if n := set(&cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(40)}); n != 1 {
+		t.Errorf("%d guards are latched after another task's option was changed", n)
+	}
+	for _, days := range []int32{400, 180} {
+		if n := set(&cleanupv1.Options{AuditTrailPurgeDelayDays: &days}); n != 0 {
+			t.Errorf("%d guards are latched at %d days", n, days)
+		}
+	}
+	s.db.Do("DELETE FROM XtkAudit WHERE iAuditId > 2")
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}}); err != nil {
+		t.Error(err)
+	}
+}

@@ -99,6 +99,9 @@ func (s *Service) SetOptions(ctx context.Context, in *cleanupv1.SetOptionsReques
 			return err
 		}
 		now = optionsAnswer(stored)
+		if err := s.runs.Unlatch(ctx, tx, stored.InForce()); err != nil {
+			return err
+		}
 		return audit.Note(ctx, tx, changed(before.GetOptions(), now.GetOptions()))
 	})
 	if err != nil {

@@ -99,6 +99,12 @@ func (m *Manager) SetGuards(ctx context.Context, g execute.Guards) error {
 	})
 }
 
+// Unlatch lets go of the guards that tripped by other values of options than those in force, in the transaction that changes these.
+func (m *Manager) Unlatch(ctx context.Context, tx pgx.Tx, inForce map[string]string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM cleanupd.latch AS l WHERE EXISTS (SELECT FROM jsonb_each_text(l.options) AS was JOIN jsonb_each_text($1::jsonb) AS is_now USING (key) WHERE was.value <> is_now.value)`, inForce)
+	return err
+}
+
 // acceptable are the guards that a run may pass.
 var acceptable = []execute.Guard{execute.GuardShare, execute.GuardCutoff, execute.GuardGrowth, execute.GuardTables, execute.GuardBytes}
 
