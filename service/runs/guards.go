@@ -211,6 +211,11 @@ func (j *journal) judged(ctx context.Context, tx pgx.Tx, o execute.Outcome) erro
 				j.task, delay, c.At, c.ReferenceTime, c.ClockOffset.Microseconds())
 		}
 	}
+	if o.Trips == nil && o.State != execute.NotRun && o.Reason != execute.PlanStale { // whatever became of it: what did not get as far as them is judged again
+		for _, a := range j.claim.accepted {
+			b.Queue("DELETE FROM cleanupd.latch WHERE task = $1 AND guard = $2 AND table_name = $3", j.task, a.Guard, a.Table)
+		}
+	}
 	if o.Trips != nil {
 		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1 AND options <> $2", j.task, o.Options)
 	}

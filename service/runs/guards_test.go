@@ -272,6 +272,26 @@ func TestGuardLatches(t *testing.T) {
 	}
 }
 
+// A guard is let go of once a plan that accepted it has run, though the task failed.
+func TestAPlanThatFailsUnlatches(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m := guarded(t, db, nil)
+	audits(db, 1, 1500, "1 year")
+	task := []string{"audit-trail"}
+	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: task}), "audit-trail"); got != "share 751" {
+		t.Fatal(got)
+	}
+	db.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
+		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
+	if run := ended(t, m, accepting(t, m, task...)); run.State != runs.Failed || run.Reason() != "" {
+		t.Fatalf("%s %s", run.State, run.Error)
+	}
+	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
+		t.Errorf("%+v, %v", latched, err)
+	}
+}
+
 // A dry run shows a guard that is latched, though nothing would go by now, with a number that can be accepted.
 func TestALatchedGuardIsShown(t *testing.T) {
 	t.Parallel()
