@@ -108,7 +108,7 @@ func (d *database) signs() (signs []sign) {
 		}
 	}
 	add(d.given.Catalog.Table("XtkWorkflowLog"), "tsLog")
-	for _, name := range []string{"NmsRtEvent", "NmsBatchEvent"} {
+	for _, name := range []string{"NmsRtEvent", "NmsBatchEvent", "NmsEventHisto"} {
 		add(d.given.Catalog.Table(name), "tsCreated")
 	}
 	logs, _, err := d.given.Catalog.TrackingLogs()
