@@ -156,18 +156,19 @@ func (j *journal) latched(ctx context.Context, h *execute.History) error {
 	return err
 }
 
-// taken reads what runs have taken: this one, too, unless it is dry.
+// taken reads what runs have taken: this one, too, unless it is dry. What somebody has accepted of a table's share is not counted with what others take.
 func (j *journal) taken(ctx context.Context, h *execute.History) error {
 	rows, err := j.m.pool.Query(ctx, `
 		WITH taken AS (
-		  SELECT table_name, start_time, rows_deleted, rows_updated, usual FROM cleanupd.taken
+		  SELECT t.table_name, t.start_time, t.rows_deleted, t.rows_updated, usual, EXISTS (SELECT FROM cleanupd.run r WHERE r.id = t.run_id AND r.accepted @> jsonb_build_array(jsonb_build_object('Guard', $4::text, 'Table', t.table_name))) AS accepted
+		  FROM cleanupd.taken t
 		  UNION ALL
-		  SELECT COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, s.rows_deleted, s.rows_updated, false FROM cleanupd.space s JOIN cleanupd.run r ON r.id = s.run_id WHERE r.id = $1::text::uuid),
+		  SELECT COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, s.rows_deleted, s.rows_updated, false, false FROM cleanupd.space s JOIN cleanupd.run r ON r.id = s.run_id WHERE r.id = $1::text::uuid),
 		begun AS (SELECT start_time FROM cleanupd.run WHERE id = $1::text::uuid)
 		SELECT t.table_name, COALESCE(sum(rows_deleted + rows_updated) FILTER (WHERE lately), 0)::bigint, COALESCE(sum(rows_deleted) FILTER (WHERE lately), 0)::bigint, COALESCE(max(rows_deleted + rows_updated) FILTER (WHERE usual), 0)::bigint
-		FROM taken AS t, begun, LATERAL (SELECT t.start_time > begun.start_time - $2::bigint * interval '1 microsecond' AS lately) AS l
+		FROM taken AS t, begun, LATERAL (SELECT NOT accepted AND t.start_time > begun.start_time - $2::bigint * interval '1 microsecond' AS lately) AS l
 		WHERE t.start_time > begun.start_time - $3::bigint * interval '1 microsecond' GROUP BY 1`,
-		j.claim.id, execute.SharePeriod.Microseconds(), execute.UsualPeriod.Microseconds())
+		j.claim.id, execute.SharePeriod.Microseconds(), execute.UsualPeriod.Microseconds(), execute.GuardShare)
 	if err != nil {
 		return err
 	}

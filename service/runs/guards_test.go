@@ -246,7 +246,7 @@ func TestGuardLatches(t *testing.T) {
 	}
 	less = accepting(t, m, task...)
 	less.Accepted[0].Number--
-	if got := refusedIn(t, ended(t, m, less), "audit-trail"); got != "share 85" {
+	if got := refusedIn(t, ended(t, m, less), "audit-trail"); got != "share 80" {
 		t.Errorf("one more than was accepted: %q", got)
 	}
 	if got := refusedIn(t, ended(t, m, accepting(t, m, task...)), "audit-trail"); got != "" || db.Int("SELECT count(*) FROM XtkAudit") != 20 {
@@ -269,6 +269,37 @@ func TestGuardLatches(t *testing.T) {
 		if got := try(); got != "" {
 			t.Errorf("still latched: %q", got)
 		}
+	}
+}
+
+// A backlog needs a word once: later runs of the day are not judged by what was accepted, and nothing trips where nothing would go.
+func TestWhatWasAcceptedOnce(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m := guarded(t, db, nil)
+	audits(db, 1, 160, "1 year")
+	audits(db, 161, 200, "1 day")
+	task := []string{"audit-trail"}
+	if got := refusedIn(t, ended(t, m, accepting(t, m, task...)), "audit-trail"); got != "" {
+		t.Fatal(got)
+	}
+	age := func(from, to int) string {
+		db.Do("UPDATE XtkAudit SET tsChanged = now() - interval '1 year' WHERE iAuditId BETWEEN $1 AND $2", from, to)
+		return refusedIn(t, ended(t, m, runs.Request{Tasks: task}), "audit-trail")
+	}
+	if got := age(0, 0); got != "" {
+		t.Errorf("nothing to do: %q", got)
+	}
+	if got := age(161, 175); got != "" {
+		t.Errorf("15 of 40: %q", got)
+	}
+	if got := age(176, 185); got != "share 21" {
+		t.Errorf("25 of 40: %q", got)
+	}
+	setGuards(t, m, func(g *execute.Guards) { g.MaxSharePercent = 10 })
+	db.Do("DELETE FROM XtkAudit WHERE iAuditId BETWEEN 176 AND 185")
+	if got := age(0, 0); got != "" {
+		t.Errorf("nothing to do, after more than may go: %q", got)
 	}
 }
 

@@ -184,8 +184,8 @@ func (g *guarded) share(ctx context.Context, table *campaign.Table, jobs []plan.
 		}
 		t.Most = limit(before.Deleted)
 	}
-	n, err := g.rows(ctx, name, jobs, t.Most-t.Number)
-	if t.Number += n; err != nil || t.Number <= t.Most && !g.isShown(GuardShare, name) {
+	n, err := g.rows(ctx, name, jobs, max(t.Most-t.Number, 0))
+	if t.Number += n; err != nil || (n == 0 || t.Number <= t.Most) && !g.isShown(GuardShare, name) {
 		g.bound(Trip{GuardShare, name, before.Lately, t.Most})
 		return nil, err
 	}
