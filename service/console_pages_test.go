@@ -251,3 +251,34 @@ func TestConsoleSignsIn(t *testing.T) {
 	p.press("Sign out")
 	p.sees("Sign in with")
 }
+
+// A viewer may cancel the dry runs that he has started, and no other run.
+func TestConsoleOffersToCancel(t *testing.T) {
+	t.Parallel()
+	s := withConsole(t, access.Config{TokenFile: tokenFile(t)})
+	s.db.Hold("LOCK TABLE XtkSessionInfo, NmsMirrorPageInfo, NmsVisitor, NmsAddress, XtkAudit, XtkWorkflowLogin") // a dry run tries each for seconds
+	signedIn := func(role access.Role) *tab {
+		p := browse(t, s.url)
+		p.fill("Token", "secret-"+role.String())
+		p.press("Sign in")
+		p.sees("Nothing is deleted until you say so")
+		p.open("#/preview", "Preview")
+		return p
+	}
+	viewer, operator := signedIn(access.Viewer), signedIn(access.Operator)
+	operator.press("Start the preview")
+	operator.sees("running since")
+	viewer.open(operator.evaluate("location.hash"), "Dry run ·")
+	viewer.sees("running since")
+	if viewer.evaluate("[...document.querySelectorAll('button')].some(b => b.textContent === 'Cancel the run')") != "false" {
+		t.Error("a viewer is offered to cancel a dry run of somebody else")
+	}
+	viewer.open("#/preview", "Preview")
+	viewer.press("Start the preview")
+	for _, p := range []*tab{operator, viewer} {
+		p.press("Cancel the run")
+		p.sees("stays deleted")
+		p.press("Cancel the run")
+		p.sees("cancelled ended")
+	}
+}

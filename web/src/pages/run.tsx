@@ -131,9 +131,10 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
   if (!model) return <Page title={t('run.title')}>{problem === undefined ? <p class="quiet" aria-busy="true">{t('loading')}</p> : <Problem of={problem} />}</Page>
   const { run } = model
   const active = !ended(run)
+  const mayCancel = context.may('OPERATOR') || run.dryRun && run.requestedBy === context.caller.subject
   return (
     <Page title={`${run.dryRun ? t('run.dry') : t('run.title')} · ${run.createTime ? time(run.createTime) : ''}`}
-      actions={active && context.may('OPERATOR') && <button type="button" onClick={() => ask(true)}>{t('run.cancel')}</button>}>
+      actions={active && mayCancel && <button type="button" onClick={() => ask(true)}>{t('run.cancel')}</button>}>
       {asks && <Confirm title={t('run.cancel')} action={t('run.cancel')} busy={busy} problem={refused} onClose={() => ask(false)}
         onDo={() => act(() => call('POST', `/v1/runs/${run.id}:cancel`)).then(done => done && ask(false))}><p>{t('run.cancel.help')}</p></Confirm>}
       {trouble && <div class="notice" role="status"><p>{t('run.trouble')} <span lang="en">{trouble}</span></p></div>}
