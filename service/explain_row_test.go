@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ func TestExplainRow(t *testing.T) {
 		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, now() - interval '1 year'), (2, 1, now() - interval '1 day'), (3, 0, now() - interval '1 year'), (0, 1, '2000-01-01');
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsEvent, tsLastModified) SELECT i, i, 100 + i, now(), now() FROM generate_series(1, 4) i;
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsEvent, tsLastModified) VALUES (5, 3, now() - interval '9 years', now() - interval '9 years'), (6, 3, NULL, NULL);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsEvent, tsLastModified) VALUES (7, 3, 104, now(), now());
 		INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (5, 1); INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (5, 7), (6, 7);
 		INSERT INTO XtkWorkflow (iWorkflowId, iHistory) VALUES (1, 30); INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog, sMessage) VALUES (1, 1, now() - interval '10 days', 'secret');
 		INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('live session', now() + interval '1 hour')`)
@@ -54,6 +56,9 @@ func TestExplainRow(t *testing.T) {
 		{"nmsbroadlogrcp", "3", cleanupv1.Verdict_VERDICT_LATER, "delivery-logs", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 180) }},
 		{"nmsbroadlogrcp", "4", cleanupv1.Verdict_VERDICT_STAYS, "delivery-logs", func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") }},
 		{"nmsbroadlogrcp", "5", cleanupv1.Verdict_VERDICT_GOES, "delivery-logs", nil},
+		{"nmsbroadlogrcp", "7", cleanupv1.Verdict_VERDICT_STAYS, "delivery-logs", func(x *cleanupv1.ExplainRowResponse) bool {
+			return !slices.ContainsFunc(x.GetSteps(), func(s *cleanupv1.ExplainedStep) bool { return !s.GetHeld() }) && x.GetSince() == nil
+		}},
 		{"nmsbroadlogrcp", "6", cleanupv1.Verdict_VERDICT_STAYS, "", func(x *cleanupv1.ExplainRowResponse) bool {
 			return strings.Contains(fmt.Sprint(x.GetSteps()), "TRUTH_UNKNOWN") && strings.Contains(fmt.Sprint(x.GetSteps()), "is NULL")
 		}},

@@ -95,10 +95,8 @@ func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []cla
 	if err != nil {
 		return s, err
 	}
-	if j.Held != "" {
-		held := j
-		held.Where = held.Held
-		if s.Held, err = r.isTrue(ctx, p, held); err != nil {
+	if j.IsHeld != "" {
+		if err := r.ask(ctx, &s.Held, "("+j.IsHeld+") IS TRUE", nil); err != nil {
 			return s, err
 		}
 	}
@@ -118,15 +116,6 @@ func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []cla
 		s.Why = "the rule is not true of it"
 	}
 	return s, nil
-}
-
-// isTrue reports whether the condition of a job is true of the row, for all that the job's task would begin with.
-func (r *foundRow) isTrue(ctx context.Context, p *plan.Plan, j plan.Job) (is bool, err error) {
-	c, err := r.other(p).claim(ctx, j, r.preview.begun[p.Task.Name])
-	if err != nil {
-		return false, err
-	}
-	return is, r.ask(ctx, &is, "("+c.claim.Where+") IS TRUE", c.claim.Args)
 }
 
 // judge adds the parts of a job's rules to a step, and those of its set's where the row depends on that. It returns from when on all are true; nil:

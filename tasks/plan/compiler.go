@@ -200,7 +200,7 @@ func (c *compiler) where(step Step, job *Job) (string, error) {
 	if err != nil || held == "" {
 		return where, err
 	}
-	job.Held = where + isHeld(held)
+	job.Held, job.IsHeld = where+isHeld(held), held
 	return where + isNotHeld(held), nil
 }
 

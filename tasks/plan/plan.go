@@ -100,6 +100,8 @@ type Job struct {
 	OnlyOrphans bool
 	// Held is the condition of obsolete rows that are held, in place of Where, which has that they are not; empty: none is.
 	Held string
+	// IsHeld is the condition that a row r is held, obsolete or not; empty: none is.
+	IsHeld string
 	// Except is rows that stay in spite of the rules; nil: there are none.
 	Except *Except
 	// TypedTables is the SQL of whether a row r may have tables of its own, for a step with Tables.
