@@ -118,7 +118,7 @@ func TestHoldsThatAreRefused(t *testing.T) {
 		_, err := s.ListHolds(t.Context(), req)
 		wantCode(t, err, codes.InvalidArgument)
 	}
-	for _, id := range []string{"x", "01a20609-283b-755d-90ec-99cde01f104d"} {
+	for _, id := range []string{"x", "01a20609-283b-755d-90ec-99cde01f104d", "urn:uuid:01a20609-283b-755d-90ec-99cde01f104d"} {
 		_, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: id})
 		wantCode(t, err, codes.NotFound)
 	}

@@ -268,13 +268,14 @@ func parseNumberToken(token string) (number int64, err error) {
 
 // ReleaseHold ends a hold; one that was released is returned as it is. It fails with ErrNoHold.
 func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (*Hold, error) {
-	if _, err := uuid.Parse(id); err != nil {
+	key, err := uuid.Parse(id)
+	if err != nil {
 		return nil, ErrNoHold
 	}
 	var h *Hold
-	err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE WHEN release_time IS NULL THEN $2 ELSE released_by END
-			WHERE id = $1::text::uuid RETURNING `+holdColumns, id, by)
+			WHERE id = $1::text::uuid RETURNING `+holdColumns, key.String(), by) // PostgreSQL does not read all the forms that Parse does
 		if err != nil {
 			return err
 		}
