@@ -24,7 +24,9 @@ func TestExplainRow(t *testing.T) {
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsEvent, tsLastModified) VALUES (7, 3, 104, now(), now());
 		INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (5, 1); INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (5, 7), (6, 7);
 		INSERT INTO XtkWorkflow (iWorkflowId, iHistory) VALUES (1, 30); INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog, sMessage) VALUES (1, 1, now() - interval '10 days', 'secret');
-		INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('live session', now() + interval '1 hour')`)
+		INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('live session', now() + interval '1 hour');
+		INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (2, 1, 'infinity'), (3, 1, '294276-12-31 UTC');
+		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, 'infinity'), (2, '294276-12-31 UTC'), (3, '9999-12-31 UTC'), (4, '9999-01-01 UTC'), (5, '-infinity')`)
 	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a", What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{104}}}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +67,13 @@ func TestExplainRow(t *testing.T) {
 		{"nmsrcpgrprel", "igroupid=5,irecipientid=7", cleanupv1.Verdict_VERDICT_GOES, "lists-to-delete", nil},
 		{"nmsrcpgrprel", "igroupid=6,irecipientid=7", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"xtkworkflowlog", "1", cleanupv1.Verdict_VERDICT_LATER, "workflow-instances", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 20) }},
+		{"xtkworkflowlog", "2", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"xtkworkflowlog", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"xtkaudit", "1", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"xtkaudit", "2", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"xtkaudit", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"xtkaudit", "4", cleanupv1.Verdict_VERDICT_LATER, "audit-trail", func(x *cleanupv1.ExplainRowResponse) bool { return x.GetSince().CheckValid() == nil }},
+		{"xtkaudit", "5", cleanupv1.Verdict_VERDICT_GOES, "audit-trail", nil},
 		{"xtksessioninfo", "skey=live session", cleanupv1.Verdict_VERDICT_LATER, "sessions", nil},
 	} {
 		x := ask(c.table, c.key)
@@ -86,7 +95,7 @@ func TestExplainRow(t *testing.T) {
 	if x.GetExists() || len(x.GetRuns()) != 1 || x.GetRuns()[0].GetRunId() != run.GetId() || x.GetRuns()[0].GetRowsDeleted() != 1 || strings.Join(x.GetRuns()[0].GetTasks(), " ") != "deliveries" || x.GetSteps() != nil {
 		t.Errorf("a row that is gone: %v", x)
 	}
-	if x := ask("xtkaudit", "1"); x.GetExists() || x.GetRuns() != nil {
+	if x := ask("xtkaudit", "6"); x.GetExists() || x.GetRuns() != nil {
 		t.Errorf("a row that never was: %v", x)
 	}
 	for _, c := range []struct {

@@ -8,7 +8,7 @@ func pastHistory(date string) plan.Part {
 	return plan.SQL{
 		Text: "EXISTS (SELECT FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 AND r." + date +
 			" < {now} - least(w.iHistory, 24855) * interval '24 hours')",
-		Due:   "(SELECT r." + date + "::timestamptz + least(w.iHistory, 24855) * interval '24 hours' FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0)",
+		Due:   "(SELECT " + plan.Soonest("r."+date) + " + least(w.iHistory, 24855) * interval '24 hours' FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0)",
 		Reads: []plan.Source{{Alias: "w", Table: "XtkWorkflow", Columns: []string{"iWorkflowId", "iHistory"}}, {Columns: []string{"iWorkflowId", date}}},
 		Date:  date,
 		Words: date + " older than the history of its workflow (XtkWorkflow.iHistory days)",

@@ -190,6 +190,7 @@ func (r *foundRow) parts(ctx context.Context, w *task, rules [][]plan.Clause, re
 			if part.Is == nil || !*part.Is {
 				var due *time.Time
 				if c.Due.SQL != "" {
+					c.Due.SQL = fmt.Sprintf("(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)", plan.Never, c.Due.SQL)
 					if due, err = ask[time.Time](ctx, r.tx, w, c.Due, relation, key); err != nil {
 						return nil, nil, err
 					}

@@ -106,8 +106,14 @@ func (p Age) due(c *compiler, r row) string {
 	if err != nil || p.operator == ">" {
 		return ""
 	}
-	return fmt.Sprintf("%s::timestamptz + interval '%d seconds'", c.first(r, p.Column, p.Else), int64(delay.Seconds()))
+	return fmt.Sprintf("%s + interval '%d seconds'", Soonest(c.first(r, p.Column, p.Else)), int64(delay.Seconds()))
 }
+
+// Never is a moment that does not come: neither the API nor PostgreSQL, with a delay, has later ones.
+const Never = "timestamptz '10000-01-01 00:00:00+00'"
+
+// Soonest is the SQL of a date, or Never if that is sooner.
+func Soonest(date string) string { return "least(" + date + "::timestamptz, " + Never + ")" }
 
 // since says that a date is not before a stored moment.
 type since struct {
