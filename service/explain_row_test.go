@@ -17,7 +17,9 @@ import (
 func TestExplainRow(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	s.db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
+	s.db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema, sTrackingLogSchema) VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp');
+		INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iRecipientId, tsLog) VALUES (1, 1, now() - interval '300 days'), (2, 1, '2000-01-01'), (3, 104, now() - interval '300 days');
+		INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1), (2), (3), (4);
 		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, now() - interval '1 year'), (2, 1, now() - interval '1 day'), (3, 0, now() - interval '1 year'), (0, 1, '2000-01-01');
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsEvent, tsLastModified) SELECT i, i, 100 + i, now(), now() FROM generate_series(1, 4) i;
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsEvent, tsLastModified) VALUES (5, 3, now() - interval '9 years', now() - interval '9 years'), (6, 3, NULL, NULL);
@@ -74,6 +76,12 @@ func TestExplainRow(t *testing.T) {
 		{"xtkaudit", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"xtkaudit", "4", cleanupv1.Verdict_VERDICT_LATER, "audit-trail", func(x *cleanupv1.ExplainRowResponse) bool { return x.GetSince().CheckValid() == nil }},
 		{"xtkaudit", "5", cleanupv1.Verdict_VERDICT_GOES, "audit-trail", nil},
+		{"nmswebtrackinglog", "1", cleanupv1.Verdict_VERDICT_LATER, "tracking-logs", func(x *cleanupv1.ExplainRowResponse) bool {
+			return soon(x, 65) && strings.Contains(fmt.Sprint(x.GetSteps()), "nmstrackinglogrcp 1")
+		}},
+		{"nmswebtrackinglog", "2", cleanupv1.Verdict_VERDICT_GOES, "tracking-logs", nil},
+		{"nmswebtrackinglog", "3", cleanupv1.Verdict_VERDICT_STAYS, "tracking-logs", func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") }},
+		{"nmswebtrackinglog", "4", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"xtksessioninfo", "skey=live session", cleanupv1.Verdict_VERDICT_LATER, "sessions", nil},
 	} {
 		x := ask(c.table, c.key)

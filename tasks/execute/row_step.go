@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,18 +86,29 @@ func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []cla
 			return s, err
 		}
 	}
+	of, whose := *r, "" // the row that the rule is about
 	if j.Relation != r.relation {
-		if s.Rule = fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, s.Rule); takes {
-			s.Verdict = Goes
+		s.Rule = fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, s.Rule)
+		var id *int64
+		if err := r.ask(ctx, &id, fmt.Sprintf("(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)", j.Paired.ID, j.Relation, j.Paired.Key), nil); err != nil {
+			return s, err
 		}
-		return s, nil
+		if id == nil {
+			s.Why = j.Name + " has no row of the same id"
+			return s, nil
+		}
+		of.table, of.relation, of.key = j.Table, j.Relation, purge.Condition{Where: "r." + j.Paired.ID + " = $1::bigint", Args: []any{*id}}
+		whose = fmt.Sprintf("%s %d", j.Table.Name, *id)
 	}
-	due, err := r.judge(ctx, &s, p, j)
+	due, err := of.judge(ctx, &s, p, j)
 	if err != nil {
 		return s, err
 	}
+	for i := range s.Parts {
+		s.Parts[i].Of = cmp.Or(s.Parts[i].Of, whose)
+	}
 	if j.IsHeld != "" {
-		if err := r.ask(ctx, &s.Held, "("+j.IsHeld+") IS TRUE", nil); err != nil {
+		if err := of.ask(ctx, &s.Held, "("+j.IsHeld+") IS TRUE", nil); err != nil {
 			return s, err
 		}
 	}
