@@ -241,6 +241,23 @@ INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) 
 	}
 }
 
+// A work table of which a partition is held is not dropped.
+func TestHoldsOfPartitionsOfWorkTables(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 20); INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (1, 95);
+		CREATE TABLE wkf1_1 (i integer) PARTITION BY LIST (i); CREATE TABLE middle PARTITION OF wkf1_1 FOR VALUES IN (1) PARTITION BY LIST (i); CREATE TABLE part PARTITION OF middle DEFAULT;
+		CREATE TABLE wkf1_2 (i integer) PARTITION BY LIST (i); CREATE TABLE rest PARTITION OF wkf1_2 DEFAULT`)
+	j := newJournal(db)
+	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a"}, Tables: []string{"part"}} }
+	if err := runWith(t, j, nil, "workflow-instances"); err != nil {
+		t.Fatal(err)
+	}
+	if left := db.Strings("SELECT relname::text FROM pg_class WHERE relname LIKE 'wkf%' OR relname IN ('middle', 'part', 'rest') ORDER BY 1"); !slices.Equal(left, []string{"middle", "part", "wkf1_1"}) {
+		t.Errorf("left: %q", left)
+	}
+}
+
 // A held delivery stays on its mid-sourcing server, and so does one of which a row is held; others go there and here.
 func TestHoldsOnMidSourcingServers(t *testing.T) {
 	t.Parallel()

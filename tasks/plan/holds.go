@@ -45,9 +45,9 @@ func (h Holds) Whole(t *campaign.Table) bool {
 	return h.names(t.Name) || slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return h.names(leaf.Name) })
 }
 
-// WorkTable reports whether a work table of rows of an owner stays.
+// WorkTable reports whether a work table of rows of an owner stays: since it is held, or a partition of it.
 func (h Holds) WorkTable(w campaign.WorkTable, owner string) bool {
-	return h.names(w.Name) || slices.Contains(h.of(owner), w.ID) ||
+	return h.names(w.Name) || slices.ContainsFunc(w.Partitions, h.names) || slices.Contains(h.of(owner), w.ID) ||
 		slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return slices.Contains(h.Lists, id) })
 }
 
