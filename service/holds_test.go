@@ -126,3 +126,25 @@ func TestHoldsThatAreRefused(t *testing.T) {
 		t.Errorf("%d holds are stored", n)
 	}
 }
+
+// A table is held by its name as it is stored or written in SQL, with its schema or without; that of another one is none of its names.
+func TestNamesOfHeldTables(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`CREATE SCHEMA elsewhere; CREATE TABLE "Mixed" (i integer); CREATE TABLE "with.dot" (i integer); CREATE TABLE "a""b" (i integer);
+		CREATE TABLE "Both" (i integer); CREATE TABLE "both" (i integer); CREATE TABLE elsewhere.no (i integer);
+		CREATE TABLE parts (i integer) PARTITION BY LIST (i); CREATE TABLE elsewhere.part PARTITION OF parts DEFAULT`)
+	for name, want := range map[string]string{
+		"NmsDelivery": "nmsdelivery", "PUBLIC.NmsDelivery": "nmsdelivery", `"public"."nmsdelivery"`: "nmsdelivery", `public."nmsdelivery"`: "nmsdelivery", `"nmsdelivery"`: "nmsdelivery",
+		"Mixed": "Mixed", "public.Mixed": "Mixed", `"Mixed"`: "Mixed", "mixed": "", `"mixed"`: "", "with.dot": "with.dot", `"public"."with.dot"`: "with.dot", `a"b`: `a"b`, `"a""b"`: `a"b`,
+		"Both": "Both", "public.Both": "Both", "BOTH": "both", "both": "both", "parts": "parts", "part": "part", "elsewhere.part": "part", `"elsewhere"."part"`: "part",
+		"elsewhere.no": "", "no": "", "public.no": "", "pg_catalog.pg_class": "", "cleanupd.run": "", "nmsdelivery; ": "",
+	} {
+		out, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}}, Reason: "a"}})
+		if want == "" {
+			wantCode(t, err, codes.InvalidArgument)
+		} else if err != nil || out.GetHold().GetTable().GetName() != want {
+			t.Errorf("%s is %q, want %q: %v", name, out.GetHold().GetTable().GetName(), want, err)
+		}
+	}
+}

@@ -111,9 +111,7 @@ func heldTable(ctx context.Context, db campaign.Querier, c *campaign.Catalog, na
 		return name, "must be the name of a table", nil
 	}
 	var inner bool
-	err = db.QueryRow(ctx, `SELECT c.relname::text, c.relkind = 'p' AND c.relispartition FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 AND (c.relname = $2 OR lower($2) IN (c.relname, n.nspname || '.' || c.relname)) OR c.oid = $3::oid)
-		ORDER BY c.relname = $2 DESC LIMIT 1`, c.Schema, name, leafNamed(c, name)).Scan(&stored, &inner)
+	err = db.QueryRow(ctx, findHeld, c.Schema, name, leaves(c)).Scan(&stored, &inner)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return name, fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
@@ -123,16 +121,25 @@ func heldTable(ctx context.Context, db campaign.Querier, c *campaign.Catalog, na
 	return stored, "", err
 }
 
-// leafNamed is the OID of a partition, which may be in any schema; 0: there is none.
-func leafNamed(c *campaign.Catalog, name string) (oid uint32) {
+// findHeld finds the table with a name ($2) in a schema ($1), or a partition of some ($3) in any: as it is stored or in lower case, also quoted, and
+// with its schema before it.
+const findHeld = `
+SELECT c.relname::text, c.relkind = 'p' AND c.relispartition
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (SELECT '"' || replace(c.relname, '"', '""') || '"' AS name, '"' || replace(n.nspname, '"', '""') || '"' AS schema) AS quoted
+CROSS JOIN LATERAL (SELECT $2 IN (c.relname, quoted.name, n.nspname || '.' || c.relname, n.nspname || '.' || quoted.name, quoted.schema || '.' || quoted.name) AS is) AS so
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY ($3::oid[]))
+  AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
+ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
+
+// leaves are the OIDs of the partitions of all tables, which may be in any schema.
+func leaves(c *campaign.Catalog) (oids []uint32) {
 	for _, t := range c.Tables(func(*campaign.Table) bool { return true }) {
 		for _, leaf := range t.Leaves {
-			if leaf.Name == name {
-				oid = leaf.OID
-			}
+			oids = append(oids, leaf.OID)
 		}
 	}
-	return oid
+	return oids
 }
 
 // CreateHold stores a hold, and returns it when all batches have ended that may have begun before. It fails with InvalidError. If it fails otherwise
