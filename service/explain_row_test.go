@@ -129,3 +129,23 @@ func TestExplainRow(t *testing.T) {
 		t.Errorf("several rows: %v", err)
 	}
 }
+
+// A step that is skipped, for want of a usable option, a table or a column, is told with the reason, and so is one whose set is not known.
+func TestExplainRowOfSkippedSteps(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'XtkCleanup_AuditTrailPurgeDelay', 3, 30), (2, 'NmsCleanup_RecycledDeliveryPurgeDelay', 3, 7);
+		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); INSERT INTO NmsVisitor (iVisitorId) VALUES (1); ALTER TABLE NmsVisitor DROP COLUMN iOrigin;
+		INSERT INTO NmsDeliveryPart (iDeliveryPartId) VALUES (1); DROP TABLE XtkWorkflow CASCADE; INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 1)`)
+	for _, c := range []struct{ table, task, why string }{
+		{"xtkaudit", "audit-trail", "XtkCleanup_AuditTrailPurgeDelay"}, {"nmsvisitor", "visitors", "no column iOrigin"}, {"nmsdeliverypart", "deliveries", "NmsCleanup_RecycledDeliveryPurgeDelay"},
+		{"xtkworkflowlogin", "workflow-logins", "XtkWorkflow is missing"},
+	} {
+		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: c.table, Key: "1"})
+		if err != nil || x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS || !slices.ContainsFunc(x.GetSteps(), func(s *cleanupv1.ExplainedStep) bool {
+			return s.GetTask() == c.task && s.GetVerdict() == cleanupv1.Verdict_VERDICT_STAYS && strings.Contains(s.GetWhy(), c.why)
+		}) {
+			t.Errorf("%s: %v, %v", c.table, x, err)
+		}
+	}
+}

@@ -171,7 +171,7 @@ func (e *Explainer) covered(name string) (*campaign.Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return takes(j, table.Quoted()) }) {
+		if slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return takes(j, table.Quoted()) }) || slices.ContainsFunc(p.Skipped, func(s plan.Skip) bool { return s.Table == table }) {
 			return table, nil
 		}
 	}

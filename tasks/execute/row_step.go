@@ -55,8 +55,22 @@ func (r *foundRow) steps(ctx context.Context) (steps []RowStep, err error) {
 			}
 			steps = append(steps, s)
 		}
+		for _, skip := range p.Skipped {
+			if skip.Table == r.table {
+				steps = append(steps, skipped(what, skip))
+			}
+		}
 	}
 	return steps, nil
+}
+
+// skipped is a step that is not applicable to the table.
+func skipped(t plan.Task, s plan.Skip) RowStep {
+	step := RowStep{Task: t.Name, Action: Delete, Rule: s.Rule, Verdict: Stays, Why: "the step is skipped: " + s.Why}
+	if s.Does.Update != nil {
+		step.Action = Update
+	}
+	return step
 }
 
 // takes reports whether a claim takes the row: its own, or one that is paired with it, as those before leave it.

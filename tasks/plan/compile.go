@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,8 +26,9 @@ func Compile(t Task, g Given) (*Plan, error) {
 			return nil, err
 		}
 	}
+	ofSet := slices.Clone(p.Notes)
 	for i, step := range t.Steps {
-		s := stepCompiler{Given: g, plan: p, step: step, number: i + 1, planned: map[uint32]bool{}}
+		s := stepCompiler{Given: g, plan: p, ofSet: ofSet, step: step, number: i + 1, planned: map[uint32]bool{}}
 		if err := s.compile(); err != nil {
 			return nil, err
 		}
@@ -73,6 +75,7 @@ func parents(p *Plan, s Set, g Given) (*Parents, error) {
 type stepCompiler struct {
 	Given
 	plan    *Plan
+	ofSet   []Note // about the set
 	step    Step
 	number  int
 	planned map[uint32]bool // the relations that have a job, since they may also be selected by their own names
@@ -103,7 +106,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 	job := Job{Step: s.number, Does: s.step, Table: table, Rule: s.step.Rules.words(s.Given)}
 	where, err := c.where(s.step, &job)
 	if err != nil || where == "" {
-		return err
+		return errors.Join(err, s.skip(table, job.Rule))
 	}
 	job.Date, job.DateColumns = c.date(s.step.Rules, row{"r", table})
 	if s.step.OfSet && s.step.Update == nil {
@@ -150,6 +153,18 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 		s.plan.Jobs = append(s.plan.Jobs, s.on(leaf, job, c))
 	}
 	return nil
+}
+
+// skip notes, for who asks for one of its rows, that the step is not applicable to a table.
+func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
+	alone := &Plan{Task: s.plan.Task, Parents: s.plan.Parents} // that of the task has each note once
+	_, err := (&compiler{Given: s.Given, plan: alone, table: table}).where(s.step, &Job{})
+	var why []string
+	for _, n := range slices.Concat(s.ofSet, alone.Notes) {
+		why = append(why, n.Text)
+	}
+	s.plan.Skipped = append(s.plan.Skipped, Skip{table, s.step, rule, strings.Join(why, "; ")})
+	return err
 }
 
 // on is a job on one relation.

@@ -41,12 +41,22 @@ type Plan struct {
 	Parents *Parents
 	// Jobs are in the order of the steps.
 	Jobs []Job
+	// Skipped are the steps on tables that are not applicable to this database.
+	Skipped []Skip
 	// Drops are the kinds of work tables that are dropped.
 	Drops []Drop
 	// Notes say what is not done, and why.
 	Notes []Note
 	// Rights are the GRANTs that are missing.
 	Rights []string
+}
+
+// Skip is a step on a table that is not done.
+type Skip struct {
+	Table *campaign.Table
+	Does  Step
+	// Rule says in words which rows it is about, Why why it is not done.
+	Rule, Why string
 }
 
 // Parents is the set of a task in a database: a query for its rows r.
