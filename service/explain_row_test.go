@@ -27,6 +27,7 @@ func TestExplainRow(t *testing.T) {
 		INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (5, 1); INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (5, 7), (6, 7);
 		INSERT INTO XtkWorkflow (iWorkflowId, iHistory) VALUES (1, 30); INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog, sMessage) VALUES (1, 1, now() - interval '10 days', 'secret');
 		INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('live session', now() + interval '1 hour');
+		INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (5, 'a'), (5, 'a,b=c,');
 		INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (2, 1, 'infinity'), (3, 1, '294276-12-31 UTC');
 		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, 'infinity'), (2, '294276-12-31 UTC'), (3, '9999-12-31 UTC'), (4, '9999-01-01 UTC'), (5, '-infinity')`)
 	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a", What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{104}}}}}); err != nil {
@@ -82,6 +83,7 @@ func TestExplainRow(t *testing.T) {
 		{"nmswebtrackinglog", "2", cleanupv1.Verdict_VERDICT_GOES, "tracking-logs", nil},
 		{"nmswebtrackinglog", "3", cleanupv1.Verdict_VERDICT_STAYS, "tracking-logs", func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") }},
 		{"nmswebtrackinglog", "4", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"nmsmxdomain", "imxip=5,sdomain=a,b=c,", cleanupv1.Verdict_VERDICT_GOES, "mx-domains", nil},
 		{"xtksessioninfo", "skey=live session", cleanupv1.Verdict_VERDICT_LATER, "sessions", nil},
 	} {
 		x := ask(c.table, c.key)
@@ -112,7 +114,7 @@ func TestExplainRow(t *testing.T) {
 		reason     string // or the field
 	}{
 		{"nmsdelivery", "", codes.InvalidArgument, "key"}, {"", "1", codes.InvalidArgument, "table"}, {"nmsdelivery", "x", codes.InvalidArgument, "key"},
-		{"nmsdelivery", "nosuch=1", codes.InvalidArgument, "key"}, {"nmsdelivery", "1'; DROP TABLE nmsdelivery", codes.InvalidArgument, "key"}, {"xtkworkflowlog", "tslog=1", codes.InvalidArgument, "key"},
+		{"nmsdelivery", "nosuch=1", codes.InvalidArgument, "key"}, {"nmsdelivery", "ideliveryid=1,nosuch=1", codes.InvalidArgument, "key"}, {"nmsdelivery", "1'; DROP TABLE nmsdelivery", codes.InvalidArgument, "key"}, {"xtkworkflowlog", "tslog=1", codes.InvalidArgument, "key"},
 		{"nmsrcpgrprel", "5", codes.InvalidArgument, "key"}, {"nmsrcpgrprel", "irecipientid=7\x00", codes.InvalidArgument, "key"}, {"nmsdelivery", "iismodel=0", codes.FailedPrecondition, "NO_INDEX"},
 		{"xtkoption", "1", codes.FailedPrecondition, "NOT_COVERED"}, {"no_such_table", "1", codes.FailedPrecondition, "NOT_COVERED"}, {"pg_catalog.pg_authid", "10", codes.FailedPrecondition, "NOT_COVERED"},
 		{"cleanupd.run", "1", codes.FailedPrecondition, "NOT_COVERED"},

@@ -36,6 +36,10 @@ func parseKey(t *campaign.Table, key string) (all []equal, err error) {
 	for part := range strings.SplitSeq(key, ",") {
 		column, value, ok := strings.Cut(part, "=")
 		if column = strings.ToLower(strings.TrimSpace(column)); !ok || !t.Has(column) {
+			if last := len(all) - 1; last >= 0 { // a text may have commas itself
+				all[last].value += "," + part
+				continue
+			}
 			return nil, fmt.Errorf("%w: %.64q names no column of %s", ErrKey, part, t.Name)
 		}
 		all = append(all, equal{column, value})
