@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ func newExplain() *cobra.Command {
 		Args: taskOrRow,
 		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 			if len(args) == 2 {
+				args[1] = strings.TrimPrefix(args[1], " ")
 				out, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{Table: args[0], Key: args[1]})
 				if err != nil {
 					return err
@@ -53,6 +55,18 @@ func newExplain() *cobra.Command {
 	server.flags(cmd)
 	output.flag(cmd)
 	return cmd
+}
+
+// withNegativeKey are the arguments of the program, in which the key of a row that is below 0 has a space before it: ids often are, and would be
+// taken for flags.
+func withNegativeKey(args []string) []string {
+	args = slices.Clone(args)
+	for i := range args {
+		if n, err := strconv.ParseInt(args[i], 10, 64); err == nil && n < 0 && args[0] == "explain" && !slices.Contains(args[:i], "--") {
+			args[i] = " " + args[i]
+		}
+	}
+	return args
 }
 
 // taskOrRow accepts the name of a task, or a table and a key.

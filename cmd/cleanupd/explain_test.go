@@ -32,11 +32,12 @@ func TestExplain(t *testing.T) {
 	if code, _, errs := cleanupd(t, "explain", "no-such", "--server", r.grpc); code == 0 || !strings.Contains(errs, "no such task") {
 		t.Errorf("%d %s", code, errs)
 	}
-	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2020-01-01'), (2, 1, '2999-01-01')")
+	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2020-01-01'), (2, 1, '2999-01-01'), (-2147483648, 1, '2020-01-01')")
 	for key, says := range map[string][]string{
-		"1": {"\"public\".\"nmsdelivery\" 1: GOES by the task deliveries\nby the clock 2", "\ndeliveries, delete: GOES\n  rule: iDeleteStatus is not 0 and", "\n  1. true    nmsdelivery 1: iDeleteStatus is not 0 (iDeleteStatus = 1)\n"},
-		"2": {"2: LATER from 2999-01-08T00:00:00Z by the task deliveries\n", "\n  1. false   nmsdelivery 2: tsDelete"},
-		"3": {"3: there is no such row\nNo run is known"},
+		"1":           {"\"public\".\"nmsdelivery\" 1: GOES by the task deliveries\nby the clock 2", "\ndeliveries, delete: GOES\n  rule: iDeleteStatus is not 0 and", "\n  1. true    nmsdelivery 1: iDeleteStatus is not 0 (iDeleteStatus = 1)\n"},
+		"2":           {"2: LATER from 2999-01-08T00:00:00Z by the task deliveries\n", "\n  1. false   nmsdelivery 2: tsDelete"},
+		"-2147483648": {"\"public\".\"nmsdelivery\" -2147483648: GOES by the task deliveries\n"},
+		"3":           {"3: there is no such row\nNo run is known"},
 	} {
 		code, out, errs := cleanupd(t, "explain", "nmsdelivery", key, "--server", r.grpc)
 		for _, part := range says {

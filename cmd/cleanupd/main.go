@@ -33,7 +33,7 @@ const interrupted = 130
 // interrupted, otherwise 1.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(args)
+	root.SetArgs(withNegativeKey(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", screenOf(stdout).width())))
