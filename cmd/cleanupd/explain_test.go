@@ -16,7 +16,8 @@ func TestExplain(t *testing.T) {
 	for task, says := range map[string][]string{
 		"sessions":          {"sessions, by the clock 2", "\ndelete \"public\".\"xtksessioninfo\": tsExpiration before ", "\n  DELETE FROM ONLY ", "\n  $1 = 2", "\n  found by table\n"},
 		"deliveries":        {"It begins with 0 rows of \"public\".\"nmsdelivery\": ", "\n  SELECT r.iDeliveryId FROM ", "\nupdate \"public\".\"nmsdelivery\""},
-		"work-tables":       {"\ndrop wkdlv\\_%: the id in the name is that of no row of nmsdelivery"},
+		"work-tables":       {"\ndrop wkdlv\\_%: the id in the name is that of no row of nmsdelivery", "\nSkipped:\n  table NmsDelivery is empty"},
+		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty, so nothing is without one"},
 		"simulation-tables": {"\nSkipped:\n  table NmsSimulation is missing"},
 	} {
 		code, out, errs := cleanupd(t, "explain", task, "--server", r.grpc)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -78,6 +79,11 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 	if t.plan.Rights != nil {
 		return e, nil
 	}
+	empty, err := t.emptyParents(ctx)
+	if err != nil {
+		return e, err
+	}
+	e.Skips = append(e.Skips, empty...)
 	ids, err := t.loadParents(ctx, t.plan.Parents)
 	if err != nil {
 		return e, err
@@ -96,6 +102,32 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 		e.Statements = append(e.Statements, Statement{Table: maskOf(kind.Prefix), Action: Drop, Rule: ruleOfDrop(kind)})
 	}
 	return e, nil
+}
+
+// emptyParents says which tables have no row, so that they prove nothing now: what is said of rows that are gone from them is not done.
+func (t *task) emptyParents(ctx context.Context) (notes []string, err error) {
+	var names []string
+	for _, j := range t.plan.Jobs {
+		for _, o := range j.Orphans {
+			if o.EmptyAfter == "" {
+				names = append(names, o.Parent)
+			}
+		}
+	}
+	for _, d := range t.plan.Drops {
+		names = append(names, d.WorkTables.Owner)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		empty, err := t.given.Catalog.Table(name).Empty(ctx, t.Pool)
+		if err != nil {
+			return nil, err
+		}
+		if empty {
+			notes = append(notes, emptyParent(name))
+		}
+	}
+	return notes, nil
 }
 
 // statements are those of the task's jobs, one for all partitions of a table.
