@@ -241,6 +241,27 @@ INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) 
 	}
 }
 
+// What tasks keep in XtkOption is not changed while that is held.
+func TestHoldOfOptions(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO XtkOption (iOptionId, sName, tsTimeStampValue) VALUES (1, 'NmsCleanup_LastCleanup', '2000-01-01'), (2, 'NmsLastErrorStatCoalesce', '2000-01-01');
+		INSERT INTO NmsEmailErrorStat (iMXIP, tsDate, iTotalErrors) VALUES (1, '2001-01-01', 50), (1, '2001-01-02', 50)`)
+	for _, held := range []bool{true, false} {
+		j := newJournal(db)
+		if held {
+			j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a"}, Tables: []string{"xtkoption"}} }
+		}
+		if err := runWith(t, j, nil, "npai", "email-error-stats"); err != nil {
+			t.Fatal(err)
+		}
+		changed := db.Int("SELECT count(*) FROM XtkOption WHERE tsTimeStampValue > '2000-01-01'")
+		if rows := db.Int("SELECT count(*) FROM NmsEmailErrorStat"); held != (changed == 0) || held != (rows == 2) || held != (j.stays["email-error-stats"].Held == 2) {
+			t.Errorf("held %v: %d options are changed, %d rows are left: %+v", held, changed, rows, j.stays)
+		}
+	}
+}
+
 // A work table of which a partition is held is not dropped.
 func TestHoldsOfPartitionsOfWorkTables(t *testing.T) {
 	t.Parallel()

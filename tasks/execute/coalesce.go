@@ -54,8 +54,8 @@ func (t *task) coalesce(ctx context.Context) (bool, error) {
 	case rows == 0:
 		return true, nil
 	}
-	if t.Holds.Whole(table) {
-		t.log(ctx, severity.Info, table.Name+" is held: its rows stay as they are")
+	if t.Holds.Whole(table) || t.Holds.Whole(t.given.Catalog.Table("XtkOption")) { // which is written with them
+		t.log(ctx, severity.Info, table.Name+", or XtkOption, is held: its rows stay as they are")
 		t.left.Held += rows
 		return true, nil
 	}

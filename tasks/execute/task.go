@@ -184,6 +184,9 @@ func (t *task) advance(ctx context.Context, moment campaign.Option) error {
 	case !t.given.Catalog.KeepsMoments():
 		t.log(ctx, severity.Info, "table XtkOption, or a column of it, is missing, which keeps when the last cleanup was: the next run asks for all addresses again")
 		return nil
+	case t.Holds.Whole(t.given.Catalog.Table("XtkOption")):
+		t.log(ctx, severity.Info, "table XtkOption is held, which keeps when the last cleanup was: the next run asks for the same addresses again")
+		return nil
 	}
 	return t.inBatch(ctx, t.plan.Task.Name, func(tx Tx) (purge.Delta, error) {
 		return purge.Delta{}, campaign.StoreMoment(ctx, tx, t.given.Catalog, moment, t.Now)
