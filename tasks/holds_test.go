@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -307,9 +308,9 @@ func TestPlanByOtherHolds(t *testing.T) {
 	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (1, '2020-01-01')")
 	planned := planOf(t, db, "sessions")
 	j := newJournal(db)
-	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}} }
+	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"its id"}, Deliveries: []int64{1}} }
 	var refused *execute.RefusedError
-	if err := runWith(t, j, func(c *execute.Config) { c.Plan = planned }, "sessions"); !errors.As(err, &refused) || refused.Reason != execute.PlanStale {
+	if err := runWith(t, j, func(c *execute.Config) { c.Plan = planned }, "sessions"); !errors.As(err, &refused) || refused.Reason != execute.PlanStale || strings.Contains(err.Error(), "its id") {
 		t.Errorf("refused: %v", err)
 	}
 }

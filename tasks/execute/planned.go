@@ -101,7 +101,9 @@ func (b Basis) changed(now Basis) (what []string) {
 	for _, column := range either(b.Mappings, now.Mappings) {
 		differs("NmsDeliveryMapping."+column, named(b.Mappings[column]), named(now.Mappings[column]))
 	}
-	differs("the holds", named(b.Holds), named(now.Holds))
+	if named(b.Holds) != named(now.Holds) { // which only admins may see
+		what = append(what, "the holds have changed")
+	}
 	differs("--mid-sourcing", named(b.MidSourcing), named(now.MidSourcing))
 	differs("--related-list-table", named(b.Related), named(now.Related))
 	differs("--include", named(b.Include), named(now.Include))
