@@ -10,6 +10,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
 )
 
 // purgeServer is a replica that also cleans, with a Forms database whose process instances have ended a year ago, of which some are a workflow's.
@@ -177,16 +178,39 @@ func TestPurgesAreGuarded(t *testing.T) {
 	}
 }
 
-// What is held as a whole stays.
-func TestPurgesAreHeld(t *testing.T) {
+// While everything is held nothing goes that is due, and nobody's data is erased.
+func TestFormsIsHeld(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
 	setPurge(t, client, loans())
-	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "audit", What: &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}}}); err != nil {
+	held, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "audit", What: &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}}); err != nil || resultOf(run, "forms/loans").GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED || forms.Int("SELECT count(*) FROM tb_process_instance") != 40 {
 		t.Errorf("%v %v", run, err)
+	}
+	erase := func(dryRun bool) error {
+		_, err := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{ProcessInstanceIds: []string{"1"}, DryRun: dryRun})
+		return err
+	}
+	sweep, err := client.SweepDocuments(t.Context(), &cleanupv1.SweepDocumentsRequest{})
+	if err == nil {
+		_, err = sweep.Recv()
+	}
+	for what, err := range map[string]error{"erase": erase(false), "sweep": err} {
+		if info, _ := wantCode(t, err, codes.FailedPrecondition); info.GetReason() != runs.AllHeld {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := erase(true); err != nil || forms.Int("SELECT count(*) FROM tb_process_instance") != 40 {
+		t.Errorf("a dry run: %v", err)
+	}
+	if _, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: held.GetHold().GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := erase(false); err != nil || forms.Int("SELECT count(*) FROM tb_process_instance") != 39 {
+		t.Errorf("after the release: %v", err)
 	}
 }
 

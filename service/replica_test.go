@@ -38,6 +38,7 @@ func newReplica(ctx context.Context, name string, pool *pgxpool.Pool, forms *use
 	own := runs.Config{Pool: pool, Lease: 2 * time.Second, Replica: name, Log: log}
 	if forms != nil && forms.Forms != nil {
 		forms.Record, own.Outside = pool, forms.Tasks()
+		forms.Held = func(ctx context.Context) error { return runs.Unheld(ctx, pool) }
 	}
 	r = &replica{manager: runs.New(own), forms: forms}
 	if r.server, err = service.NewServer(service.New(ctx, pool, r.manager), service.NewUserData(ctx, forms), config); err != nil {

@@ -38,6 +38,8 @@ type Config struct {
 	Lease time.Duration
 	// Own fails where nothing may be changed, since the record is another instance's, or a copy; nil: it is this one's.
 	Own func(ctx context.Context) error
+	// Held fails while nothing may be erased, since everything is held; nil: nothing is.
+	Held func(ctx context.Context) error
 }
 
 // DefaultLease is Config's.
@@ -53,8 +55,12 @@ type Database struct {
 // New returns a database to work on. It does not connect.
 func New(c Config) *Database {
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	free := func(context.Context) error { return nil }
 	if c.Own == nil {
-		c.Own = func(context.Context) error { return nil }
+		c.Own = free
+	}
+	if c.Held == nil {
+		c.Held = free
 	}
 	return &Database{Config: c, wake: make(chan struct{}, 1)}
 }

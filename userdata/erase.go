@@ -78,6 +78,9 @@ func (e *erasure) run(ctx context.Context) error {
 	if err := e.items(ctx, aTask, atOnce, e.orphans); err != nil {
 		return err
 	}
+	if err := e.free(ctx); err != nil {
+		return err
+	}
 	if err := e.documents(ctx); err != nil {
 		return err
 	}
@@ -91,6 +94,9 @@ func (e *erasure) items(ctx context.Context, kind string, together int, erase fu
 		return err
 	}
 	for chunk := range slices.Chunk(ids, together) {
+		if err := e.free(ctx); err != nil {
+			return err
+		}
 		if err := e.orFail(ctx, kind, chunk, erase); err != nil {
 			return err
 		}
@@ -102,6 +108,14 @@ func (e *erasure) items(ctx context.Context, kind string, together int, erase fu
 		}
 	}
 	return nil
+}
+
+// free fails while everything is held. The erasure is taken up again afterwards. A purge hears of it from its run.
+func (e *erasure) free(ctx context.Context) error {
+	if e.told != nil {
+		return nil
+	}
+	return e.Held(ctx)
 }
 
 // errTaken says that another replica works on the erasure. It guards what it deletes and reports: the connection that does the

@@ -9,28 +9,40 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// Where the record is another instance's, no erasure is requested, and none that waits is taken up.
-func TestErasureOfAnotherInstance(t *testing.T) {
+// Where the record is another instance's, or everything is held, no erasure is requested, and none that waits is taken up.
+func TestErasureThatMayNotBe(t *testing.T) {
 	t.Parallel()
+	for name, refuse := range map[string]func(*userdata.Config) *func(context.Context) error{
+		"another instance's": func(c *userdata.Config) *func(context.Context) error { return &c.Own },
+		"held":               func(c *userdata.Config) *func(context.Context) error { return &c.Held },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mayNotErase(t, refuse)
+		})
+	}
+}
+
+func mayNotErase(t *testing.T, refuse func(*userdata.Config) *func(context.Context) error) {
 	f := newForms(t, 1, 3, false)
 	waits, err := f.Start(t.Context(), userdata.Request{Instances: []int64{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := errors.New("another instance's")
-	var ours atomic.Bool
+	refused := errors.New("refused")
+	var may atomic.Bool
 	asked := make(chan struct{}, 100)
-	f.config.Own = func(context.Context) error {
-		if ours.Load() {
+	*refuse(&f.config) = func(context.Context) error {
+		if may.Load() {
 			return nil
 		}
 		asked <- struct{}{}
-		return foreign
+		return refused
 	}
 	f.open()
 	before := f.db.Int("SELECT count(*) FROM tb_process_instance")
 	f.work()
-	if _, err := f.Start(t.Context(), userdata.Request{Instances: []int64{1}}); !errors.Is(err, foreign) {
+	if _, err := f.Start(t.Context(), userdata.Request{Instances: []int64{1}}); !errors.Is(err, refused) {
 		t.Errorf("an erasure is requested: %v", err)
 	}
 	for range 3 { // Start did, and the replica has passed the erasure over by the time that it asks again
@@ -39,7 +51,7 @@ func TestErasureOfAnotherInstance(t *testing.T) {
 	if n := f.db.Int("SELECT count(*) FROM tb_process_instance"); n != before {
 		t.Errorf("%d instances are left of %d", n, before)
 	}
-	ours.Store(true)
+	may.Store(true)
 	if _, receipt := f.watch(waits); !receipt.Succeeded {
 		t.Errorf("%+v", receipt)
 	}

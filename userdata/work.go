@@ -50,7 +50,10 @@ func (d *Database) workOnce(ctx context.Context, log *slog.Logger) error {
 	}
 	ids, err := collect(ctx, d.Record, pgx.RowTo[string], `SELECT id::text FROM cleanupd.erasure WHERE forms = $1 AND (state = 'RUNNING'
 		OR state = 'PURGING' AND heartbeat < clock_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY id`, d.Forms.identity, (forsaken * d.Lease).Microseconds())
-	if err != nil {
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	if err := d.Held(ctx); err != nil {
 		return err
 	}
 	var problems error

@@ -113,6 +113,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if forms := given.forms; forms != nil {
 		forms.Lease = c.lease
 		forms.Own = func(ctx context.Context) error { return runs.Own(ctx, s.pool, c.instance) }
+		forms.Held = func(ctx context.Context) error { return runs.Unheld(ctx, s.pool) }
 		if err := await(ctx, log, c.patience, func() (err error) {
 			s.forms, err = forms.open(ctx, given.database, c.formsTracer)
 			return err

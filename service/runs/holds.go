@@ -331,6 +331,22 @@ func readHolds(ctx context.Context, db campaign.Querier, now time.Time) (all pla
 	return all, last, err
 }
 
+// AllHeld is the reason for which nobody's data is erased: everything is held.
+const AllHeld = "HELD"
+
+// Unheld fails with a RefusedError of the reason AllHeld while everything is held.
+func Unheld(ctx context.Context, db campaign.Querier) error {
+	var now time.Time
+	if err := db.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+		return err
+	}
+	holds, _, err := readHolds(ctx, db, now)
+	if err == nil && holds.Everything {
+		err = &execute.RefusedError{Reason: AllHeld, Message: "everything is held: nothing is erased until that is released"}
+	}
+	return err
+}
+
 // Holds implements execute.Journal.
 func (j *journal) Holds(ctx context.Context) (plan.Holds, error) {
 	holds, last, err := readHolds(ctx, j.m.pool, j.claim.referenceTime)

@@ -46,12 +46,13 @@ type UserDataServiceClient interface {
 	// comes last. A caller that disconnects does not stop it, and it continues after a restart of the server. The stream of
 	// an erasure that did not succeed ends with INTERNAL after its receipt: a new request for the same continues with what
 	// is left. INVALID_ARGUMENT: neither ids nor a user id, both, ids that are not numbers above 0, or principal ids that
-	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which.
+	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which;
+	// or everything is held (reason HELD).
 	EraseUserData(ctx context.Context, in *EraseUserDataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EraseUserDataResponse], error)
 	// Deletes the documents that erasures, or the Forms server, have left: those of the document storage whose every session
 	// names a task or form data that does not exist. A session id of any other form keeps its document. It streams what it does,
 	// the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
-	// was started without `--forms-gds-dir` and `--forms-gds-in-database`.
+	// was started without `--forms-gds-dir` and `--forms-gds-in-database`; or everything is held (reason HELD).
 	SweepDocuments(ctx context.Context, in *SweepDocumentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SweepDocumentsResponse], error)
 	// Returns a receipt. NOT_FOUND: there is none with this id.
 	GetReceipt(ctx context.Context, in *GetReceiptRequest, opts ...grpc.CallOption) (*GetReceiptResponse, error)
@@ -203,12 +204,13 @@ type UserDataServiceServer interface {
 	// comes last. A caller that disconnects does not stop it, and it continues after a restart of the server. The stream of
 	// an erasure that did not succeed ends with INTERNAL after its receipt: a new request for the same continues with what
 	// is left. INVALID_ARGUMENT: neither ids nor a user id, both, ids that are not numbers above 0, or principal ids that
-	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which.
+	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which;
+	// or everything is held (reason HELD).
 	EraseUserData(*EraseUserDataRequest, grpc.ServerStreamingServer[EraseUserDataResponse]) error
 	// Deletes the documents that erasures, or the Forms server, have left: those of the document storage whose every session
 	// names a task or form data that does not exist. A session id of any other form keeps its document. It streams what it does,
 	// the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
-	// was started without `--forms-gds-dir` and `--forms-gds-in-database`.
+	// was started without `--forms-gds-dir` and `--forms-gds-in-database`; or everything is held (reason HELD).
 	SweepDocuments(*SweepDocumentsRequest, grpc.ServerStreamingServer[SweepDocumentsResponse]) error
 	// Returns a receipt. NOT_FOUND: there is none with this id.
 	GetReceipt(context.Context, *GetReceiptRequest) (*GetReceiptResponse, error)
