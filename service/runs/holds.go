@@ -4,12 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -22,125 +18,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// HoldKind is what a hold is about.
-type HoldKind string
-
-// Kinds of holds.
 const (
-	HoldDeliveries HoldKind = "DELIVERIES"
-	HoldLists      HoldKind = "LISTS"
-	HoldWorkflows  HoldKind = "WORKFLOWS"
-	HoldTable      HoldKind = "TABLE"
-	HoldRecipients HoldKind = "RECIPIENTS"
-	HoldEverything HoldKind = "EVERYTHING"
-)
-
-// Hold is what stays, whatever the rules say.
-type Hold struct {
-	ID   string
-	Kind HoldKind
-	// IDs are those of the rows that it is about; Table is the name of the table.
-	IDs   []int64
-	Table string
-	// NotCovered are tables that reach its recipients otherwise than by iRecipientId.
-	NotCovered  []string
-	Reason      string
-	CreatedBy   string
-	CreateTime  time.Time
-	ExpireTime  *time.Time // nil: it does not
-	ReleaseTime *time.Time // nil: it was not
-	ReleasedBy  string
-}
-
-// The most ids of a hold, and the most characters of its reason.
-const (
-	mostHeldIDs     = 10_000
-	mostHoldReason  = 1_000
 	holdColumns     = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, release_time, released_by"
 	holdNotReleased = "release_time IS NULL AND (expire_time IS NULL OR expire_time > "
 )
 
 // ErrNoHold says that there is no hold with an id.
 var ErrNoHold = errors.New("no such hold")
-
-// check completes a hold that is to be created, or fails with InvalidError.
-func (h *Hold) check(ctx context.Context, db campaign.Querier, c *campaign.Catalog) error {
-	var wrong InvalidError
-	say := func(field, problem string) { wrong = append(wrong, Violation{"hold." + field, problem}) }
-	byID := map[HoldKind]string{HoldDeliveries: "deliveries.ids", HoldLists: "lists.ids", HoldWorkflows: "workflows.ids", HoldRecipients: "recipients.ids"}
-	switch field := byID[h.Kind]; {
-	case h.Kind == "":
-		wrong = append(wrong, Violation{"hold", "must say what is held: deliveries, lists, workflows, table, recipients or everything"})
-	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > mostHeldIDs):
-		say(field, fmt.Sprintf("must have 1 to %d ids, not %d", mostHeldIDs, len(h.IDs)))
-	case field != "" && slices.Contains(h.IDs, 0):
-		say(field, "has 0, which is the id of no row")
-	case h.Kind == HoldTable:
-		name, problem, err := heldTable(ctx, db, c, h.Table)
-		if err != nil {
-			return err
-		}
-		if h.Table = name; problem != "" {
-			say("table.name", problem)
-		}
-	}
-	switch {
-	case h.Reason == "":
-		say("reason", "is missing: say why, for whoever finds the hold years later")
-	case strings.ContainsRune(h.Reason, 0):
-		say("reason", "holds a NUL character, which no text in the database does")
-	case utf8.RuneCountInString(h.Reason) > mostHoldReason:
-		say("reason", fmt.Sprintf("is longer than %d characters", mostHoldReason))
-	}
-	var now time.Time
-	if err := db.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
-		return err
-	}
-	if h.ExpireTime != nil && !h.ExpireTime.After(now) {
-		say("expire_time", "must be in the future")
-	}
-	if wrong != nil {
-		return wrong
-	}
-	return nil
-}
-
-// heldTable is the stored name of a table, or partition of one, and what is wrong with it; empty: nothing.
-func heldTable(ctx context.Context, db campaign.Querier, c *campaign.Catalog, name string) (stored, problem string, err error) {
-	if name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
-		return name, "must be the name of a table", nil
-	}
-	var inner bool
-	err = db.QueryRow(ctx, findHeld, c.Schema, name, leaves(c)).Scan(&stored, &inner)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return name, fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
-	case inner:
-		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
-	}
-	return stored, "", err
-}
-
-// findHeld finds the table with a name ($2) in a schema ($1), or a partition of some ($3) in any: as it is stored or in lower case, also quoted, and
-// with its schema before it.
-const findHeld = `
-SELECT c.relname::text, c.relkind = 'p' AND c.relispartition
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-CROSS JOIN LATERAL (SELECT '"' || replace(c.relname, '"', '""') || '"' AS name, '"' || replace(n.nspname, '"', '""') || '"' AS schema) AS quoted
-CROSS JOIN LATERAL (SELECT $2 IN (c.relname, quoted.name, n.nspname || '.' || c.relname, n.nspname || '.' || quoted.name, quoted.schema || '.' || quoted.name) AS is) AS so
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY ($3::oid[]))
-  AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
-ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
-
-// leaves are the OIDs of the partitions of all tables, which may be in any schema.
-func leaves(c *campaign.Catalog) (oids []uint32) {
-	for _, t := range c.Tables(func(*campaign.Table) bool { return true }) {
-		for _, leaf := range t.Leaves {
-			oids = append(oids, leaf.OID)
-		}
-	}
-	return oids
-}
 
 // CreateHold stores a hold, and returns it when all batches have ended that may have begun before. It fails with InvalidError. If it fails otherwise
 // while it waits, the hold is stored.
