@@ -1,9 +1,11 @@
 package tasks_test
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -277,6 +279,57 @@ func TestHoldsOfPartitionsOfWorkTables(t *testing.T) {
 	}
 	if left := db.Strings("SELECT relname::text FROM pg_class WHERE relname LIKE 'wkf%' OR relname IN ('middle', 'part', 'rest') ORDER BY 1"); !slices.Equal(left, []string{"middle", "part", "wkf1_1"}) {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// A work table with a row of a held recipient is not dropped, nor is one that cannot be read; a list stays with such a table.
+func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (0, 0); INSERT INTO NmsSimulation (iSimulationId) VALUES (99);
+		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) SELECT i, 1, CASE WHEN i > 0 THEN 1 ELSE 0 END FROM generate_series(0, 5) i`)
+	prefixes, drops := []string{"grp", "grp1", "wkdlv_1", "wkf1", "wkfhisto1", "wksimu_1"}, []string{"lists-to-delete", "work-tables", "workflow-instances", "orphan-work-tables", "simulation-tables"}
+	for _, prefix := range prefixes {
+		db.Do(strings.ReplaceAll(`CREATE TABLE ?1 AS SELECT 7 AS iRecipientId; CREATE TABLE ?2 AS SELECT 8 AS iRecipientId; CREATE TABLE ?3 AS SELECT 7 AS iId, '7'::text AS sRecipientId;
+			CREATE TABLE ?4 (iRecipientId numeric) PARTITION BY LIST (iRecipientId); CREATE TABLE part_of_?4 PARTITION OF ?4 DEFAULT; INSERT INTO ?4 VALUES (9), (8);
+			CREATE TABLE ?5 (iRecipientId bigint); REVOKE SELECT ON ?5 FROM CURRENT_USER`, "?", prefix))
+	}
+	db.Do("CREATE VIEW wkf11_v AS SELECT * FROM wkf11; CREATE TABLE wkf16 (iRecipientId text); INSERT INTO wkf16 VALUES ('7')")
+	for _, c := range []struct {
+		holds plan.Holds
+		stay  []string
+		held  int64
+	}{
+		{plan.Holds{Names: []string{"a"}, Recipients: []int64{7, 9}}, []string{"1", "4", "5"}, 2},
+		{plan.Holds{}, nil, 0},
+	} {
+		foreseen, j := newJournal(db), newJournal(db)
+		foreseen.holds = func() plan.Holds { return c.holds }
+		j.holds = foreseen.holds
+		if err := cmp.Or(runWith(t, foreseen, dry, drops...), runWith(t, j, nil, drops...)); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(foreseen.deleted, j.deleted) || !maps.Equal(foreseen.stays, j.stays) {
+			t.Errorf("%+v: the dry run foresaw %v, %v; the run did %v, %v", c.holds, foreseen.deleted, foreseen.stays, j.deleted, j.stays)
+		}
+		var stay []string
+		for _, prefix := range prefixes {
+			for _, id := range c.stay {
+				stay = append(stay, prefix+id)
+			}
+		}
+		slices.Sort(stay)
+		if left := db.Strings(relationsLeft); !slices.Equal(left, stay) {
+			t.Errorf("%+v: left %q, want %q", c.holds, left, stay)
+		}
+		if lists := db.Strings("SELECT iGroupId::text FROM NmsGroup WHERE iGroupId > 0 ORDER BY 1"); !slices.Equal(lists, c.stay) || j.stays["lists-to-delete"].Held != c.held {
+			t.Errorf("%+v: the lists %q stay, %d are held", c.holds, lists, j.stays["lists-to-delete"].Held)
+		}
+		for _, of := range []*journal{foreseen, j} {
+			if held := c.held > 0; of.said("INFO", "3 tables wkf", "are held") != held || of.said("WARNING", "wkf15", "permission denied") != held {
+				t.Errorf("%+v: the run says %q", c.holds, of.logs)
+			}
+		}
 	}
 }
 

@@ -44,11 +44,13 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 		if found[i], strange, err = t.given.Catalog.WorkTables(ctx, t.Pool, d.Prefix, d.Bare); err != nil {
 			return false, err
 		}
-		found[i] = t.butHeld(ctx, d, found[i])
+		asks[i], any = t.question(ctx, d), true
+		if found[i], err = t.butHeld(ctx, d, found[i], asks[i]); err != nil {
+			return any, err
+		}
 		found[i] = slices.DeleteFunc(found[i], func(w campaign.WorkTable) bool {
 			return t.preview != nil && t.preview.dropped[w.Quoted()] || !t.mayDrop(w)
 		})
-		asks[i], any = t.question(ctx, d), true
 		for _, name := range strange {
 			if d.But == "" || !strings.HasPrefix(name, d.But) {
 				t.log(ctx, severity.Info, name+" begins like a work table, but has no id where one should be: left alone")

@@ -74,6 +74,11 @@ func (t *task) judgeListTables(ctx context.Context, jobs []plan.Job, ids []int64
 		return nil, err
 	}
 	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool { return !t.mayDrop(w) || t.Holds.WorkTable(w, "") })
+	held, err := t.haveHeld(ctx, tables)
+	if err != nil {
+		return nil, err
+	}
+	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool { return held[w.Name] })
 	return t.judgeDrops(ctx, maskOf(prefix), quotedOf(tables))
 }
 

@@ -110,13 +110,31 @@ func (t *task) countHeldBy(ctx context.Context, j plan.Job, ids []int64) error {
 	return t.uncounted(ctx, j, s, err)
 }
 
-// butHeld are the work tables of a kind that are not held.
-func (t *task) butHeld(ctx context.Context, d plan.Drop, tables []campaign.WorkTable) []campaign.WorkTable {
-	rest := slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return t.Holds.WorkTable(w, d.WorkTables.Owner) })
-	if n := len(tables) - len(rest); n > 0 {
+// butHeld are the work tables of a kind that are not held. Those in use are not asked for held recipients: they stay if they can have any.
+func (t *task) butHeld(ctx context.Context, d plan.Drop, tables []campaign.WorkTable, ask question) (rest []campaign.WorkTable, err error) {
+	rest = slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return t.Holds.WorkTable(w, d.WorkTables.Owner) })
+	n := len(tables) - len(rest)
+	if slices.ContainsFunc(rest, t.mayHaveHeld) {
+		unused, err := ask(ctx, t.Pool, rest)
+		if err != nil {
+			return nil, err
+		}
+		held, err := t.haveHeld(ctx, unused)
+		if err != nil {
+			return nil, err
+		}
+		rest = slices.DeleteFunc(rest, func(w campaign.WorkTable) bool {
+			has, asked := held[w.Name]
+			if has {
+				n++
+			}
+			return t.mayHaveHeld(w) && (has || !asked)
+		})
+	}
+	if n > 0 {
 		t.log(ctx, severity.Info, fmt.Sprintf("%d tables %s stay: they, or what they belong to, are held", n, maskOf(d.Prefix)))
 	}
-	return rest
+	return rest, nil
 }
 
 // NotOfRecipients are the tables of tasks from which rows go that reach a recipient otherwise than by iRecipientId: a hold of recipients does not

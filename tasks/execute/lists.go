@@ -172,8 +172,8 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 	if unplanned := slices.IndexFunc(tables, func(w campaign.WorkTable) bool { return !t.mayDrop(w) }); err == nil && unplanned >= 0 {
 		err = fmt.Errorf("%w: %s", errUnplanned, tables[unplanned].Name)
 	}
-	if err == nil && slices.ContainsFunc(tables, func(w campaign.WorkTable) bool { return t.Holds.WorkTable(w, "") }) {
-		err = errTableHeld
+	if err == nil {
+		err = t.refuseHeld(ctx, tx, tables)
 	}
 	if err == nil && t.DryRun {
 		err = t.foreseeLists(ctx, tx, j, s, gone, tables)
