@@ -12,11 +12,14 @@ import (
 // isHeld reports whether a row is held.
 func (m *model) isHeld(r rec) bool { return m.held[&r.row[0]] }
 
-// heldTable reports whether a work table is held: it, its owner, or a list in its name.
+// heldTable reports whether a work table is held: it, its owner, a list in its name, or a recipient in it.
 func (m *model) heldTable(name, owner string, id int64) bool {
 	h := m.holds
 	of := map[string][]int64{"NmsDelivery": h.Deliveries, "NmsGroup": h.Lists, "XtkWorkflow": h.Workflows}[owner]
 	if h.Everything || slices.Contains(h.Tables, name) || slices.ContainsFunc(of, func(held int64) bool { return unsigned(held) == unsigned(id) }) {
+		return true
+	}
+	if slices.ContainsFunc(m.relations[name].recipients, func(id int64) bool { return slices.Contains(h.Recipients, id) }) {
 		return true
 	}
 	for rest := name; listPart.MatchString(rest); rest = rest[listPart.FindStringSubmatchIndex(rest)[3]:] {

@@ -42,6 +42,8 @@ type model struct {
 type relation struct {
 	foreign bool   // postgres owns it
 	on      string // of a view: the table that it depends on
+	// recipients are what a table has in iRecipientId.
+	recipients []int64
 }
 
 // rec is a row and its table.

@@ -314,6 +314,14 @@ func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 			continue
 		}
 		db.Do("CREATE UNLOGGED TABLE " + name + " (i int) WITH (autovacuum_enabled = false)")
+		if logs := m.db.Table("NmsBroadLogRcp"); logs != nil && len(logs.Rows) > 0 && rng.IntN(2) == 0 {
+			var some []int64
+			for range rng.IntN(40) {
+				some = append(some, rec{logs, logs.Rows[rng.IntN(len(logs.Rows))]}.int("iRecipientId"))
+			}
+			m.relations[name] = relation{recipients: some}
+			db.Do(fmt.Sprintf("ALTER TABLE %s ADD iRecipientId %s; INSERT INTO %[1]s (iRecipientId) SELECT unnest('{%[3]s}'::bigint[])", name, []string{"integer", "bigint", "numeric"}[rng.IntN(3)], strings.Trim(strings.Join(strings.Fields(fmt.Sprint(some)), ","), "[]")))
+		}
 		view := []string{"", "", "", name + "_v", "report_on_" + name}[rng.IntN(5)]
 		if _, there := m.relations[view]; view != "" && !there {
 			m.relations[view] = relation{on: name}
