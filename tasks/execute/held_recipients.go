@@ -65,7 +65,7 @@ func (t *task) hasHeld(ctx context.Context, tx Tx, w campaign.WorkTable) (held b
 	if _, err := tx.Exec(ctx, "SET LOCAL row_security = off"); err != nil {
 		return false, err
 	}
-	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+w.Quoted()+" WHERE irecipientid = ANY ($1::bigint[]) LIMIT 1)", t.Holds.Recipients).Scan(&held)
+	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+w.Quoted()+" WHERE irecipientid = ANY ($1::bigint[]))", t.Holds.Recipients).Scan(&held)
 	return held, err
 }
 
