@@ -151,3 +151,57 @@ func TestExplainRowOfSkippedSteps(t *testing.T) {
 		}
 	}
 }
+
+// A row that is coalesced is told by its date, from the last time to now; its table needs no key.
+func TestExplainRowThatIsCoalesced(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`INSERT INTO XtkOption (iOptionId, sName, iDataType, tsTimeStampValue) VALUES (1, 'NmsLastErrorStatCoalesce', 7, '2001-01-01 00:00:00Z');
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2000-12-31 00:00:00Z', 50), (1, 1, '2001-01-01 00:00:00Z', 50), (1, 2, '2001-01-01 00:00:00Z', 50), (1, 1, '2999-01-01 00:00:00Z', 50)`)
+	explain := func(key string) *cleanupv1.ExplainRowResponse {
+		t.Helper()
+		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "NmsEmailErrorStat", Key: key})
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		return x
+	}
+	const goes = "tsdate=2001-01-01T00:00:00Z,imxip=1,ipublicid=1"
+	for _, c := range []struct {
+		key     string
+		verdict cleanupv1.Verdict
+		truths  []cleanupv1.Truth // not before the last time, before now
+	}{
+		{"tsdate=2000-12-31T00:00:00Z", cleanupv1.Verdict_VERDICT_STAYS, []cleanupv1.Truth{cleanupv1.Truth_TRUTH_FALSE, cleanupv1.Truth_TRUTH_TRUE}},
+		{goes, cleanupv1.Verdict_VERDICT_GOES, []cleanupv1.Truth{cleanupv1.Truth_TRUTH_TRUE, cleanupv1.Truth_TRUTH_TRUE}},
+		{"tsdate=2999-01-01T01:00:00+01:00", cleanupv1.Verdict_VERDICT_LATER, []cleanupv1.Truth{cleanupv1.Truth_TRUTH_TRUE, cleanupv1.Truth_TRUTH_FALSE}},
+	} {
+		x := explain(c.key)
+		if x.GetVerdict() != c.verdict || len(x.GetSteps()) != 1 || !strings.Contains(x.GetSteps()[0].GetRule(), "tsDate from 2001-01-01 00:00 UTC to ") {
+			t.Errorf("%s: %v", c.key, x)
+			continue
+		}
+		for i, p := range x.GetSteps()[0].GetParts() {
+			if p.GetTruth() != c.truths[i] || len(p.GetValues()) != 1 || !strings.HasPrefix(p.GetValues()[0], "tsDate = ") {
+				t.Errorf("%s: %v", c.key, p)
+			}
+		}
+	}
+	if x := explain("tsdate=2001-06-01T00:00:00Z"); x.GetExists() {
+		t.Errorf("%v", x)
+	}
+	hold, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "NmsEmailErrorStat"}}, Reason: "a dispute"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := explain(goes); x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS || !x.GetSteps()[0].GetHeld() {
+		t.Errorf("a held row: %v", x)
+	}
+	if _, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: hold.GetHold().GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	s.db.Do("ALTER TABLE NmsEmailErrorStat DROP COLUMN iTotalErrors")
+	if x := explain(goes); x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS || !strings.Contains(x.GetSteps()[0].GetWhy(), "a column of it, is missing") {
+		t.Errorf("a row of a table that is skipped: %v", x)
+	}
+}

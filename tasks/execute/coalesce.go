@@ -21,29 +21,18 @@ import (
 // coalesce replaces rows by their sums. It does not work in batches: one statement deletes the rows and inserts their sums, so that no row that
 // arrives in between is lost, and the moment advances in the same transaction. It returns whether there was anything to look at.
 func (t *task) coalesce(ctx context.Context) (bool, error) {
-	c := t.plan.Task.Coalesce
-	if c == nil {
+	if t.plan.Task.Coalesce == nil {
 		return false, nil
 	}
-	table := t.given.Catalog.Table(c.Table)
-	if table == nil || !table.Has(append([]string{c.Date, c.Total}, c.By...)...) {
-		t.log(ctx, severity.Info, fmt.Sprintf("table %s, or a column of it, is missing: skipped", c.Table))
+	w, skip := t.coalescing()
+	if skip != nil {
+		t.log(ctx, skip.Level, skip.Text)
 		return false, nil
 	}
-	if table.Elsewhere != "" { // where rows and option might not be changed together
-		return false, fmt.Errorf("%s is %s: its rows can not be coalesced there", table.Name, table.Elsewhere)
+	if err := w.refusal(); err != nil {
+		return false, err
 	}
-	if !t.given.Catalog.KeepsMoments() {
-		t.log(ctx, severity.Info, "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps up to when statistics are coalesced: skipped")
-		return false, nil
-	}
-	kept, err := t.given.Options.Moment(c.Since)
-	if err != nil {
-		t.log(ctx, severity.Warning, fmt.Sprintf("%v; %s is left as it is", err, table.Name))
-		return false, nil
-	}
-	w := &coalescing{task: t, Coalesce: *c, table: table}
-	rows, err := w.begin(ctx, kept)
+	rows, err := w.begin(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -54,13 +43,13 @@ func (t *task) coalesce(ctx context.Context) (bool, error) {
 	case rows == 0:
 		return true, nil
 	}
-	if t.Holds.Whole(table) || t.Holds.Whole(t.given.Catalog.Table("XtkOption")) { // which is written with them
-		t.log(ctx, severity.Info, table.Name+", or XtkOption, is held: its rows stay as they are")
+	if w.held() {
+		t.log(ctx, severity.Info, w.table.Name+", or XtkOption, is held: its rows stay as they are")
 		t.left.Held += rows
 		return true, nil
 	}
 	t.log(ctx, severity.Info, "coalescingErrors")
-	t.journal.At(table.Name, rows)
+	t.journal.At(w.table.Name, rows)
 	if t.DryRun {
 		return true, w.foresee(ctx, rows)
 	}
@@ -72,15 +61,58 @@ type coalescing struct {
 	*task
 	plan.Coalesce
 	table *campaign.Table
+	kept  *time.Time         // up to when rows were coalesced the last time; nil: they were not
 	start pgtype.Timestamptz // of the period, which ends with the run's clock
 }
 
+// coalescing is that of the task, with a note if it is not applicable to this database.
+func (t *task) coalescing() (w *coalescing, skip *plan.Note) {
+	c := *t.plan.Task.Coalesce
+	w = &coalescing{task: t, Coalesce: c, table: t.given.Catalog.Table(c.Table)}
+	if w.table == nil || !w.table.Has(append([]string{c.Date, c.Total}, c.By...)...) {
+		return w, &plan.Note{Level: severity.Info, Text: fmt.Sprintf("table %s, or a column of it, is missing: skipped", c.Table)}
+	}
+	if !t.given.Catalog.KeepsMoments() {
+		return w, &plan.Note{Level: severity.Info, Text: "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps up to when statistics are coalesced: skipped"}
+	}
+	var err error
+	if w.kept, err = t.given.Options.Moment(c.Since); err != nil {
+		return w, &plan.Note{Level: severity.Warning, Text: fmt.Sprintf("%v; %s is left as it is", err, w.table.Name)}
+	}
+	return w, nil
+}
+
+// refusal is why the rows can not be coalesced where they are: rows and option might not be changed together.
+func (w *coalescing) refusal() error {
+	if w.table.Elsewhere == "" {
+		return nil
+	}
+	return fmt.Errorf("%s is %s: its rows can not be coalesced there", w.table.Name, w.table.Elsewhere)
+}
+
+// held reports whether the rows stay, since their table is held, or that of the option, which is written with them.
+func (w *coalescing) held() bool {
+	return w.Holds.Whole(w.table) || w.Holds.Whole(w.given.Catalog.Table("XtkOption"))
+}
+
+// rules say which rows are in the period, for people; the statements go by its start.
+func (w *coalescing) rules() plan.Rules {
+	return plan.Rules{{plan.Since(w.Date, w.Since), plan.Past(w.Date)}}
+}
+
+// rule says the same in words, with what becomes of the rows.
+func (w *coalescing) rule() string {
+	period := "since the last time"
+	if w.start.Valid && w.start.InfinityModifier == pgtype.Finite {
+		period = fmt.Sprintf("from %s to %s", inUTC(w.start.Time), inUTC(w.Now))
+	}
+	return fmt.Sprintf("%s %s: replaced by their sums", w.Date, period)
+}
+
 // begin finds out when the period begins, and how many rows it has.
-func (w *coalescing) begin(ctx context.Context, kept *time.Time) (rows int64, err error) {
+func (w *coalescing) begin(ctx context.Context) (rows int64, err error) {
 	err = w.engine.Retry(ctx, w.table.Name, func() error {
-		if kept != nil {
-			w.start = pgtype.Timestamptz{Time: *kept, Valid: true}
-		} else if err := w.Pool.QueryRow(ctx, fmt.Sprintf("SELECT min(%s)::timestamptz FROM %s", w.Date, w.table.Quoted())).Scan(&w.start); err != nil {
+		if err := w.find(ctx, w.Pool); err != nil {
 			return err
 		}
 		return w.Pool.QueryRow(ctx, "SELECT count(*) FROM "+w.table.Quoted()+" AS r WHERE "+w.period(), w.start, w.Now).Scan(&rows)
@@ -88,10 +120,19 @@ func (w *coalescing) begin(ctx context.Context, kept *time.Time) (rows int64, er
 	return rows, err
 }
 
+// find finds out when the period begins.
+func (w *coalescing) find(ctx context.Context, db campaign.Querier) error {
+	if w.kept != nil {
+		w.start = pgtype.Timestamptz{Time: *w.kept, Valid: true}
+		return nil
+	}
+	return db.QueryRow(ctx, fmt.Sprintf("SELECT min(%s)::timestamptz FROM %s", w.Date, w.table.Quoted())).Scan(&w.start)
+}
+
 // foresee counts the rows in a dry run.
 func (w *coalescing) foresee(ctx context.Context, rows int64) error {
 	w.preview.coalesced[w.plan.Task.Name] = w.start.Time
-	p := w.preview.at(w.table.Quoted(), Delete, fmt.Sprintf("%s from %s to %s: replaced by their sums", w.Date, inUTC(w.start.Time), inUTC(w.Now)))
+	p := w.preview.at(w.table.Quoted(), Delete, w.rule())
 	p.remark(fmt.Sprintf("one row is inserted for each %s whose %s is %d or more", strings.Join(w.By, " and "), w.Total, w.Least))
 	found := purge.Tally{Rows: rows}
 	err := w.engine.Retry(ctx, w.table.Name, func() error {

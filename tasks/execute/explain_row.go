@@ -153,7 +153,7 @@ func (e *Explainer) Row(ctx context.Context, table, key string) (x RowExplanatio
 	return x, err
 }
 
-// covered is a table that a task deletes from or updates.
+// covered is a table that a task deletes from, updates, or coalesces rows of.
 func (e *Explainer) covered(name string) (*campaign.Table, error) {
 	name = strings.ToLower(strings.ReplaceAll(name, `"`, ""))
 	name = strings.TrimPrefix(name, e.given.Catalog.Schema+".")
@@ -171,7 +171,7 @@ func (e *Explainer) covered(name string) (*campaign.Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return takes(j, table.Quoted()) }) || slices.ContainsFunc(p.Skipped, func(s plan.Skip) bool { return s.Table == table }) {
+		if e.coalesces(what, table) || slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return takes(j, table.Quoted()) }) || slices.ContainsFunc(p.Skipped, func(s plan.Skip) bool { return s.Table == table }) {
 			return table, nil
 		}
 	}

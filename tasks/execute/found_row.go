@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -72,8 +73,15 @@ func (e *Explainer) find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key 
 		case slices.Contains([]string{"character varying", "text", "character"}, sqlType):
 			r.key.Args = append(r.key.Args, c.value)
 			conditions = append(conditions, fmt.Sprintf("r.%s = $%d::text", pgx.Identifier{c.column}.Sanitize(), len(r.key.Args)))
+		case slices.Contains([]string{"timestamp with time zone", "timestamp without time zone"}, sqlType):
+			at, err := time.Parse(time.RFC3339, c.value)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %s is a moment, as 2026-02-28T12:00:00.123Z, and %.64q is none", ErrKey, c.column, c.value)
+			}
+			r.key.Args = append(r.key.Args, at)
+			conditions = append(conditions, fmt.Sprintf("r.%s = $%d::timestamptz", pgx.Identifier{c.column}.Sanitize(), len(r.key.Args)))
 		default:
-			return nil, fmt.Errorf("%w: %s is a %s: an integer or a text is expected", ErrKey, c.column, sqlType)
+			return nil, fmt.Errorf("%w: %s is a %s: an integer, a text or a moment is expected", ErrKey, c.column, sqlType)
 		}
 	}
 	r.key.Where = strings.Join(conditions, " AND ")

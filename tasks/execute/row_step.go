@@ -33,6 +33,15 @@ func (r *foundRow) steps(ctx context.Context) (steps []RowStep, err error) {
 		return nil, err
 	}
 	taken := claimed{}
+	add := func(s RowStep, c claimed) {
+		if s.Verdict == Goes && taken.task != "" && taken.hides(c.job) {
+			s.Verdict, s.Why = Stays, "the task "+taken.task+" takes it before"
+		}
+		if s.Verdict == Goes && (c.job.Set == nil || taken.task == "") {
+			taken = c
+		}
+		steps = append(steps, s)
+	}
 	for _, what := range r.Pipeline {
 		p, err := r.compile(what)
 		if err != nil {
@@ -46,19 +55,19 @@ func (r *foundRow) steps(ctx context.Context) (steps []RowStep, err error) {
 			if err != nil {
 				return nil, err
 			}
-			c := claimed{task: what.Name, job: j}
-			if s.Verdict == Goes && taken.task != "" && taken.hides(j) {
-				s.Verdict, s.Why = Stays, "the task "+taken.task+" takes it before"
-			}
-			if s.Verdict == Goes && (j.Set == nil || taken.task == "") {
-				taken = c
-			}
-			steps = append(steps, s)
+			add(s, claimed{task: what.Name, job: j})
 		}
 		for _, skip := range p.Skipped {
 			if skip.Table == r.table {
 				steps = append(steps, skipped(what, skip))
 			}
+		}
+		if r.coalesces(what, r.table) {
+			s, err := r.coalesced(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			add(s, claimed{task: what.Name})
 		}
 	}
 	return steps, nil
@@ -87,12 +96,9 @@ func (r *foundRow) takes(ctx context.Context, before []claimed, c claimed) (is b
 
 // step explains what a job does to the row, by all claims of the run on its table.
 func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []claimed) (s RowStep, err error) {
-	s = RowStep{Task: p.Task.Name, Action: Delete, Rule: ruleOf(j, p.Parents), Verdict: Stays}
+	s = r.begun(p.Task.Name, ruleOf(j, p.Parents))
 	if j.Set != nil {
 		s.Action = Update
-	}
-	if problem := r.problems[s.Task]; r.preview.void[s.Task] {
-		s.Verdict, s.Why = Unknown, "the task would not succeed: "+problem
 	}
 	takes := false
 	if i := slices.IndexFunc(all, func(c claimed) bool { return c.key() == claimed{task: s.Task, job: j}.key() }); i >= 0 {
@@ -126,6 +132,22 @@ func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []cla
 			return s, err
 		}
 	}
+	r.settle(&s, takes, due)
+	return s, nil
+}
+
+// begun is a step that is not yet judged, unless its task is known not to succeed.
+func (r *foundRow) begun(task, rule string) RowStep {
+	s := RowStep{Task: task, Action: Delete, Rule: rule, Verdict: Stays}
+	if r.preview.void[task] {
+		s.Verdict, s.Why = Unknown, "the task would not succeed: "+r.problems[task]
+	}
+	return s
+}
+
+// settle gives a step its verdict: takes says that it takes the row now, and due from when on all parts of a rule are true, nil if time alone does
+// not make them.
+func (r *foundRow) settle(s *RowStep, takes bool, due *time.Time) {
 	switch {
 	case s.Verdict == Unknown:
 	case takes:
@@ -141,7 +163,6 @@ func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []cla
 	default:
 		s.Why = "the rule is not true of it"
 	}
-	return s, nil
 }
 
 // judge adds the parts of a job's rules to a step, and those of its set's where the row depends on that. It returns from when on all are true; nil:

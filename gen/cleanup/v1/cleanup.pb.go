@@ -3701,7 +3701,7 @@ type ExplainRowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the table, in the schema of the application, which may stand before it with a dot.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// The value of its integer key, or COLUMN=VALUE, several of them with commas, of columns that are integers or texts.
+	// The value of its integer key, or COLUMN=VALUE, several of them with commas, of columns that are integers, texts or moments (RFC 3339).
 	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
