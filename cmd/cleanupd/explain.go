@@ -134,7 +134,11 @@ func (s *screen) printExplanation(e *cleanupv1.ExplainTaskResponse) {
 		if told.GetPartitions() > 1 {
 			in = " in " + strconv.Itoa(int(told.GetPartitions())) + " partitions"
 		}
-		fmt.Fprintf(s, "\n%s %s%s: %s\n", word(told.GetAction()), printable(told.GetTable()), in, printable(told.GetRule()))
+		verb := ""
+		if told.GetAction() != cleanupv1.PreviewAction_PREVIEW_ACTION_UNSPECIFIED {
+			verb = word(told.GetAction()) + " "
+		}
+		fmt.Fprintf(s, "\n%s%s%s: %s\n", verb, printable(told.GetTable()), in, printable(told.GetRule()))
 		s.printSQL(told)
 	}
 	if len(e.GetSkips()) > 0 {

@@ -37,7 +37,7 @@ func (t *task) coalesce(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	switch {
-	case w.start.InfinityModifier == pgtype.Infinity || w.start.InfinityModifier == pgtype.Finite && w.start.Valid && !w.start.Time.Before(t.Now):
+	case w.upToDate():
 		t.log(ctx, severity.Info, "coalesceUpToDate")
 		return true, nil
 	case rows == 0:
@@ -127,6 +127,11 @@ func (w *coalescing) find(ctx context.Context, db campaign.Querier) error {
 		return nil
 	}
 	return db.QueryRow(ctx, fmt.Sprintf("SELECT min(%s)::timestamptz FROM %s", w.Date, w.table.Quoted())).Scan(&w.start)
+}
+
+// upToDate reports whether the period has yet to begin.
+func (w *coalescing) upToDate() bool {
+	return w.start.InfinityModifier == pgtype.Infinity || w.start.InfinityModifier == pgtype.Finite && w.start.Valid && !w.start.Time.Before(w.Now)
 }
 
 // foresee counts the rows in a dry run.

@@ -30,33 +30,11 @@ const (
 // another kind. It returns whether there was anything to judge them by.
 func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 	kinds := t.plan.Drops
-	found, asks := make([][]campaign.WorkTable, len(kinds)), make([]question, len(kinds))
-	for i, d := range kinds {
-		owned, err := t.yes(ctx, t.Pool, d.Owned)
-		if err != nil {
-			return false, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
-		}
-		if !owned {
-			t.log(ctx, severity.Warning, emptyParent(d.WorkTables.Owner))
-			continue
-		}
-		var strange []string
-		if found[i], strange, err = t.given.Catalog.WorkTables(ctx, t.Pool, d.Prefix, d.Bare); err != nil {
-			return false, err
-		}
-		asks[i], any = t.question(ctx, d), true
-		if found[i], err = t.butHeld(ctx, d, found[i], asks[i]); err != nil {
-			return any, err
-		}
-		found[i] = slices.DeleteFunc(found[i], func(w campaign.WorkTable) bool {
-			return t.preview != nil && t.preview.dropped[w.Quoted()] || !t.mayDrop(w)
-		})
-		for _, name := range strange {
-			if d.But == "" || !strings.HasPrefix(name, d.But) {
-				t.log(ctx, severity.Info, name+" begins like a work table, but has no id where one should be: left alone")
-			}
-		}
+	found, asks, err := t.workTables(ctx)
+	if err != nil {
+		return false, err
 	}
+	any = slices.ContainsFunc(asks, func(ask question) bool { return ask != nil })
 	if err := t.guardDrops(ctx, found, asks); err != nil {
 		return any, err
 	}
@@ -65,7 +43,7 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 		refused := make([][]campaign.WorkTable, len(kinds))
 		for _, views := range []bool{true, false} {
 			for i, ask := range asks {
-				some := slices.DeleteFunc(slices.Clone(found[i]), func(w campaign.WorkTable) bool { return w.View != views })
+				some := those(found[i], views)
 				stay, err := t.dropUnused(ctx, kinds[i], some, ask)
 				if err != nil {
 					return any, err
@@ -81,6 +59,43 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 		}
 		found, before = refused, len(why)
 	}
+}
+
+// workTables are those of each kind that may be dropped, and the question which of them are not in use; nil: there is nothing to judge them by.
+func (t *task) workTables(ctx context.Context) (found [][]campaign.WorkTable, asks []question, err error) {
+	found, asks = make([][]campaign.WorkTable, len(t.plan.Drops)), make([]question, len(t.plan.Drops))
+	for i, d := range t.plan.Drops {
+		owned, err := t.yes(ctx, t.Pool, d.Owned)
+		if err != nil {
+			return nil, nil, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
+		}
+		if !owned {
+			t.log(ctx, severity.Warning, emptyParent(d.WorkTables.Owner))
+			continue
+		}
+		var strange []string
+		if found[i], strange, err = t.given.Catalog.WorkTables(ctx, t.Pool, d.Prefix, d.Bare); err != nil {
+			return nil, nil, err
+		}
+		asks[i] = t.question(ctx, d)
+		if found[i], err = t.butHeld(ctx, d, found[i], asks[i]); err != nil {
+			return nil, nil, err
+		}
+		found[i] = slices.DeleteFunc(found[i], func(w campaign.WorkTable) bool {
+			return t.preview != nil && t.preview.dropped[w.Quoted()] || !t.mayDrop(w)
+		})
+		for _, name := range strange {
+			if d.But == "" || !strings.HasPrefix(name, d.But) {
+				t.log(ctx, severity.Info, name+" begins like a work table, but has no id where one should be: left alone")
+			}
+		}
+	}
+	return found, asks, nil
+}
+
+// those are the views among work tables, or the others.
+func those(tables []campaign.WorkTable, views bool) []campaign.WorkTable {
+	return slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return w.View != views })
 }
 
 // refused is a work table that other objects depend on, and the message about it.
@@ -291,15 +306,20 @@ func drop(ctx context.Context, tx Tx, tables []campaign.WorkTable, lock, timeout
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", lock.Milliseconds(), timeout.Milliseconds())); err != nil {
 		return err
 	}
+	sql, args := dropping(tables)
+	_, err := tx.Exec(ctx, sql, args...)
+	return err
+}
+
+// dropping is the statement that drops work tables, or views, of one kind together, with its parameters.
+func dropping(tables []campaign.WorkTable) (sql string, args []any) {
 	names := quotedOf(tables)
 	if tables[0].ByFunction {
-		_, err := tx.Exec(ctx, "SELECT "+campaign.DropFunction+"($1::text[]::regclass[])", names)
-		return err
+		return "SELECT " + campaign.DropFunction + "($1::text[]::regclass[])", []any{names}
 	}
 	what := "TABLE "
 	if tables[0].View {
 		what = "VIEW "
 	}
-	_, err := tx.Exec(ctx, "DROP "+what+strings.Join(names, ", "))
-	return err
+	return "DROP " + what + strings.Join(names, ", "), nil
 }

@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -18,12 +21,12 @@ import (
 type Statement struct {
 	// Table is its quoted name with the schema; of work tables the mask of their names.
 	Table string
-	// Action is empty for a query.
+	// Action is empty for a query, and for VACUUM and ANALYZE.
 	Action Action
 	// Rule says in words which rows, or why tables go.
 	Rule string
 	// SQL is the statement, without the part of the table that each batch is for, with the values of its parameters, in words where there are
-	// many; empty for work tables, and for rows that are replaced by their sums.
+	// many; where it is done with many tables, that of the first ones. It is empty if no work table would go.
 	SQL        string
 	Parameters []string
 	// Way is how the rows are found.
@@ -56,15 +59,16 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 		err = explainOutside(ctx, o, &e)
 		return e, err
 	}
-	d := &database{Config: c, engine: purge.New(purge.Engine{Pool: c.Pool, Settings: c.Settings})}
+	if len(c.Holds.Names) > 0 {
+		e.Skips = append(e.Skips, "something is held: it stays, whatever the statements say")
+		c.Holds = plan.Holds{}
+	}
+	journal := &skips{all: &e.Skips}
+	d := &database{Config: c, journal: journal, engine: purge.New(purge.Engine{Pool: c.Pool, Settings: c.Settings})}
 	if d.given, err = survey(ctx, c); err != nil {
 		return e, err
 	}
-	d.given.Record = func(query string) string { return query } // what accompanies the rows is not told
-	if len(c.Holds.Names) > 0 {
-		e.Skips = append(e.Skips, "something is held: it stays, whatever the statements say")
-		d.given.Holds = plan.Holds{}
-	}
+	d.given.Record = journal.Record // what accompanies the rows is not told
 	compiled, err := plan.Compile(what, d.given)
 	if err != nil {
 		return e, err
@@ -95,13 +99,29 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 	if e.Statements, err = t.statements(ctx, ids); err != nil {
 		return e, err
 	}
-	if sums := what.Coalesce; sums != nil && d.given.Catalog.Table(sums.Table) != nil {
-		e.Statements = append(e.Statements, Statement{Table: d.given.Catalog.Table(sums.Table).Quoted(), Action: Delete, Rule: sums.Date + " since the last time: replaced by their sums", Partitions: 1})
-	}
-	for _, kind := range t.plan.Drops {
-		e.Statements = append(e.Statements, Statement{Table: maskOf(kind.Prefix), Action: Drop, Rule: ruleOfDrop(kind)})
+	for _, more := range []func(context.Context) ([]Statement, error){t.coalesceStatements, t.dropStatements, t.vacuumStatements} {
+		some, err := more(ctx)
+		if err != nil {
+			return e, err
+		}
+		e.Statements = append(e.Statements, some...)
 	}
 	return e, nil
+}
+
+// skips is the journal of a task that is only explained: what it would log is what it skips, and why.
+type skips struct {
+	onlooker
+	all *[]string
+}
+
+func (s *skips) Log(_ context.Context, _ severity.Level, messages ...string) error {
+	for _, m := range messages {
+		if !slices.Contains(*s.all, m) {
+			*s.all = append(*s.all, m)
+		}
+	}
+	return nil
 }
 
 // emptyParents says which tables have no row, so that they prove nothing now: what is said of rows that are gone from them is not done.
@@ -113,9 +133,6 @@ func (t *task) emptyParents(ctx context.Context) (notes []string, err error) {
 				names = append(names, o.Parent)
 			}
 		}
-	}
-	for _, d := range t.plan.Drops {
-		names = append(names, d.WorkTables.Owner)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -173,6 +190,12 @@ func shown(args []any) (values []string) {
 		switch a := a.(type) {
 		case time.Time:
 			values = append(values, a.UTC().Format(time.RFC3339))
+		case pgtype.Timestamptz:
+			if a.Valid && a.InfinityModifier == pgtype.Finite {
+				values = append(values, shown([]any{a.Time})...)
+			} else {
+				values = append(values, cmp.Or(map[pgtype.InfinityModifier]string{pgtype.Infinity: "infinity", pgtype.NegativeInfinity: "-infinity"}[a.InfinityModifier], "NULL"))
+			}
 		case []int64:
 			text := fmt.Sprint(a[:min(len(a), fewShown)])
 			if more := len(a) - fewShown; more > 0 {

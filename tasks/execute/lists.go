@@ -182,7 +182,7 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 		return d, err
 	}
 	for _, view := range []bool{true, false} {
-		some := slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return w.View != view })
+		some := those(tables, view)
 		if len(some) == 0 {
 			continue
 		}

@@ -68,44 +68,58 @@ func (t *task) storages(ctx context.Context, ours bool, emptied []string, all bo
 	return tables, nil
 }
 
+// byCommand are tables by what a mode of the task statistics means for them.
+func (t *task) byCommand(tables []storage, mode int) map[string][]storage {
+	of := map[string][]storage{}
+	for _, s := range tables {
+		command := t.command(s, mode)
+		of[command] = append(of[command], s)
+	}
+	return of
+}
+
+// vacuuming is what the option has the task vacuum, and how: those first that the run deleted most from.
+func (t *task) vacuuming(ctx context.Context) (mode int, tables []storage, err error) {
+	mode, err = t.given.Options.Statistics()
+	if err != nil {
+		t.log(ctx, severity.Warning, err.Error())
+	}
+	if mode == campaign.NoStatistics {
+		t.log(ctx, severity.Info, "Option 'XtkCleanup_NoStats' is set to '1'")
+		return mode, nil, nil
+	}
+	emptied, err := t.journal.Emptied(ctx, "")
+	if err != nil {
+		return mode, nil, fmt.Errorf("list the tables: %w", err)
+	}
+	if tables, err = t.storages(ctx, true, emptied, true); err != nil {
+		return mode, nil, err
+	}
+	others, err := t.storages(ctx, false, nil, true)
+	if len(others) > 0 {
+		t.log(ctx, severity.Info, fmt.Sprintf("%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum", len(others), t.given.Catalog.Schema))
+	}
+	return mode, tables, err
+}
+
 // optimizeStorage does what the option says, for a task that vacuums: table by table, so that there is progress to show, beginning with those that the run deleted most from,
 // and with SKIP_LOCKED, so that nothing waits.
 func (t *task) optimizeStorage(ctx context.Context) (bool, error) {
 	if !t.plan.Task.Vacuums {
 		return false, nil
 	}
-	mode, err := t.given.Options.Statistics()
-	if err != nil {
-		t.log(ctx, severity.Warning, err.Error())
-	}
-	if mode == campaign.NoStatistics {
-		t.log(ctx, severity.Info, "Option 'XtkCleanup_NoStats' is set to '1'")
+	mode, tables, err := t.vacuuming(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case mode == campaign.NoStatistics:
 		return true, nil
-	}
-	emptied, err := t.journal.Emptied(ctx, "")
-	if err != nil {
-		return false, fmt.Errorf("list the tables: %w", err)
-	}
-	tables, err := t.storages(ctx, true, emptied, true)
-	if err != nil {
-		return false, err
-	}
-	others, err := t.storages(ctx, false, nil, true)
-	if err != nil {
-		return false, err
-	}
-	if len(others) > 0 {
-		t.log(ctx, severity.Info, fmt.Sprintf("%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum", len(others), t.given.Catalog.Schema))
-	}
-	if !t.DryRun {
+	case !t.DryRun:
 		return true, t.vacuum(ctx, mode, tables)
 	}
-	commands := map[string]int{}
-	for _, s := range tables {
-		commands[t.command(s, mode)]++
-	}
+	commands := t.byCommand(tables, mode)
 	for _, command := range slices.Sorted(maps.Keys(commands)) {
-		t.log(ctx, severity.Info, fmt.Sprintf("would run %s on %d tables", command, commands[command]))
+		t.log(ctx, severity.Info, fmt.Sprintf("would run %s on %d tables", command, len(commands[command])))
 	}
 	return true, nil
 }

@@ -3601,11 +3601,12 @@ type ExplainedStatement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The quoted name of the table, with its schema; of work tables the mask of their names, as in LIKE.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// What would be done; unspecified for a query.
+	// What would be done; unspecified for a query, and for VACUUM and ANALYZE.
 	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
 	// Which rows, or why the work tables, in words, with the numbers in.
 	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
-	// The statement, without the part of the table that a batch is for; empty for work tables, and for rows that are replaced by their sums.
+	// The statement, without the part of the table that a batch is for; where it is done with many tables, that of the first ones. Empty if no work
+	// table would go.
 	Sql string `protobuf:"bytes,4,opt,name=sql,proto3" json:"sql,omitempty"`
 	// The values of its parameters, $1 and so on: moments in UTC; of many ids the first ten.
 	Parameters []string `protobuf:"bytes,5,rep,name=parameters,proto3" json:"parameters,omitempty"`
