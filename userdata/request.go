@@ -1,7 +1,6 @@
 package userdata
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -82,7 +81,10 @@ func hash(user string, salt []byte) string {
 
 // Start stores an erasure, for any replica to work on, and returns its id.
 func (d *Database) Start(ctx context.Context, r Request) (id string, err error) {
-	if err := cmp.Or(d.Own(ctx), d.Held(ctx)); err != nil {
+	if err := d.Own(ctx); err != nil {
+		return "", err
+	}
+	if err := d.Held(ctx); err != nil {
 		return "", err
 	}
 	said, err := d.settle(ctx, &r)
