@@ -12,6 +12,11 @@ import (
 // isHeld reports whether a row is held.
 func (m *model) isHeld(r rec) bool { return m.held[&r.row[0]] }
 
+// whole reports whether all rows of a table are held.
+func (m *model) whole(table string) bool {
+	return m.holds.Everything || slices.Contains(m.holds.Tables, table)
+}
+
 // heldTable reports whether a work table is held: it, its owner, a list in its name, or a recipient in it.
 func (m *model) heldTable(name, owner string, id int64) bool {
 	h := m.holds

@@ -245,10 +245,12 @@ func (m *model) allLogs() []string {
 
 func (m *model) trackingLogs() []string { return m.family("sTrackingLogSchema", "itrackinglogid", "") }
 
+var propositions = regexp.MustCompile(`^nmsproposition[a-z0-9]*$`)
+
 func (m *model) propositionTables() []string {
 	var names []string
 	for _, t := range m.db.Tables {
-		if regexp.MustCompile(`^nmsproposition[a-z0-9]*$`).MatchString(t.Name) {
+		if propositions.MatchString(t.Name) {
 			names = append(names, t.Name)
 		}
 	}
@@ -645,7 +647,7 @@ func (m *model) npai() {
 		held = held || bad && m.isHeld(r)
 		return bad
 	})
-	if m.db.Table("NmsAddress") != nil && stay == nil && !held {
+	if m.db.Table("NmsAddress") != nil && stay == nil && !held && !m.whole("xtkoption") {
 		m.store("NmsCleanup_LastCleanup", m.now)
 	}
 }
@@ -706,7 +708,7 @@ func (m *model) coalesce() {
 			}
 		})
 	}
-	if start == nil || !start.Before(m.now) || m.holds.Everything || slices.Contains(m.holds.Tables, t.Name) {
+	if start == nil || !start.Before(m.now) || m.whole(t.Name) || m.whole("xtkoption") {
 		return
 	}
 	sums := map[[2]int64]map[string]int64{}
