@@ -21,10 +21,6 @@ import (
 // deleteLists deletes lists, each in one transaction with its tables, and as many together as go quickly. Where one cannot go, fewer
 // are tried, down to that one.
 func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
-	if p := t.planned(); p != nil {
-		stays := idSet(p.Stays)
-		ids = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return stays[id] })
-	}
 	most := mostLists
 	for _, limit := range []int{t.engine.MaxRows, t.engine.Limits.RowsPerSecond} {
 		if limit > 0 {
@@ -91,14 +87,15 @@ func listStays(err error) purge.Left {
 	return purge.Left{}
 }
 
-// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; errUnplanned that its table must not be; errTableHeld that its table is held; and errForeign that the relation
-// with the name of a list's table is not the application's.
+// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; errUnplanned that the plan does not name
+// one, or its table; errTableHeld that its table is held; and errForeign that the relation with the name of a list's table is not the
+// application's.
 var (
 	errGone = errors.New("the list is no longer to be deleted")
 	errKept = errors.New("a trigger of the table prevents its deletion")
 
 	errTableHeld = errors.New("its table is held")
-	errUnplanned = errors.New("the plan does not name its table")
+	errUnplanned = errors.New("the plan does not name it")
 	errForeign   = errors.New("what has the name of its table is not a table of the application's owner")
 )
 
@@ -157,28 +154,26 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 	if d.Deleted == 0 {
 		return d, errGone
 	}
-	if !t.DryRun {
-		d.Space = []purge.Space{{Relation: s.Relation, Root: s.Root, Rows: d.Deleted}}
-		tag, err := tx.Exec(ctx, "DELETE FROM "+from, s.Args...)
-		if err == nil && tag.RowsAffected() != d.Deleted {
-			err = errKept
-		}
-		if err != nil {
-			return d, err
-		}
-	}
 	tables, err := t.listTables(ctx, tx, j.Does.Tables.Prefix, mayGo)
 	d.Dropped = int64(len(tables))
-	if unplanned := slices.IndexFunc(tables, func(w campaign.WorkTable) bool { return !t.mayDrop(w) }); err == nil && unplanned >= 0 {
-		err = fmt.Errorf("%w: %s", errUnplanned, tables[unplanned].Name)
-	}
 	if err == nil {
 		err = t.refuseHeld(ctx, tx, tables)
+	}
+	if err == nil {
+		err = t.refuseUnplanned(gone, tables)
 	}
 	if err == nil && t.DryRun {
 		err = t.foreseeLists(ctx, tx, j, s, gone, tables)
 	}
 	if err != nil || t.DryRun {
+		return d, err
+	}
+	d.Space = []purge.Space{{Relation: s.Relation, Root: s.Root, Rows: d.Deleted}}
+	tag, err := tx.Exec(ctx, "DELETE FROM "+from, s.Args...)
+	if err == nil && tag.RowsAffected() != d.Deleted {
+		err = errKept
+	}
+	if err != nil {
 		return d, err
 	}
 	for _, view := range []bool{true, false} {
@@ -191,6 +186,22 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 		}
 	}
 	return d, nil
+}
+
+// refuseUnplanned fails with errUnplanned if one of some lists, or of their tables, stayed in the dry run that was the plan.
+func (t *task) refuseUnplanned(ids []int64, tables []campaign.WorkTable) error {
+	p := t.planned()
+	if p == nil {
+		return nil
+	}
+	stayed := idSet(p.Stays)
+	if i := slices.IndexFunc(ids, func(id int64) bool { return stayed[id] }); i >= 0 {
+		return fmt.Errorf("%w: list %d", errUnplanned, ids[i])
+	}
+	if i := slices.IndexFunc(tables, func(w campaign.WorkTable) bool { return !t.mayDrop(w) }); i >= 0 {
+		return fmt.Errorf("%w: table %s", errUnplanned, tables[i].Name)
+	}
+	return nil
 }
 
 // listTables are the tables of lists, of those that have one.
