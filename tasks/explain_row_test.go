@@ -97,7 +97,7 @@ func TestExplainEveryRow(t *testing.T) {
 					went++
 				}
 			}
-			if slices.Contains(tables, "nmsemailerrorstat") && !slices.ContainsFunc(slices.Collect(maps.Keys(said)), func(r row) bool { return r.table == "nmsemailerrorstat" }) {
+			if stats := m.db.Table("NmsEmailErrorStat"); stats != nil && len(stats.Rows) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(said)), func(r row) bool { return r.table == "nmsemailerrorstat" }) {
 				t.Error("no row of NmsEmailErrorStat was explained")
 			}
 			if len(said) < 50 || went == 0 && holds.Names == nil {
