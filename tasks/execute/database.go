@@ -40,7 +40,7 @@ type database struct {
 
 // open returns a run's own database.
 func open(ctx context.Context, c Config, j Journal) *database {
-	d := &database{Config: c, primary: c.Pool, journal: j, recorder: &recorder{Journal: j, ctx: ctx}, keepers: map[string]bool{}}
+	d := &database{Config: c, primary: c.Pool, journal: j, recorder: newRecorder(ctx, j), keepers: map[string]bool{}}
 	var account purge.Account = j
 	if c.DryRun {
 		d.preview, d.Pool = newPreview(c.Chosen), cmp.Or(c.Standby.Pool, c.Pool)

@@ -101,8 +101,7 @@ func (t *task) on(server string) (*task, *remoteJournal) {
 	c := t.Config
 	c.Pool = c.MidSourcing.Databases[server]
 	j := &remoteJournal{Journal: t.journal, server: server, main: t.engine}
-	r := &recorder{Journal: j, ctx: t.recorder.ctx}
-	r.begin()
+	r := newRecorder(t.recorder.ctx, j)
 	engine := purge.New(*t.engine) // with samples of the other server's load
 	engine.Pool, engine.Account, engine.Recorder, engine.Lock, engine.Workers, engine.Durable = c.Pool, j, r, 0, 1, true
 	return &task{database: &database{Config: c, primary: c.Pool, engine: engine, journal: j, recorder: r}, lookups: map[plan.Lookup]any{}}, j

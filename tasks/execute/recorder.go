@@ -19,8 +19,16 @@ type recorder struct {
 
 var _ purge.Recorder = (*recorder)(nil)
 
+func newRecorder(ctx context.Context, j Journal) *recorder {
+	return &recorder{Journal: j, ctx: ctx, warned: map[string]bool{}}
+}
+
 // begin begins a task: warnings are logged again.
-func (r *recorder) begin() { r.warned = map[string]bool{} }
+func (r *recorder) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.warned)
+}
 
 // Warn implements purge.Recorder.
 func (r *recorder) Warn(message string) {

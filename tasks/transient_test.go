@@ -1,0 +1,57 @@
+package tasks_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+)
+
+// onError is a tracer that calls a function when a query fails with a SQLSTATE.
+type onError struct {
+	state string
+	do    func()
+}
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (onError) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (o onError) TraceQueryEnd(_ context.Context, _ *pgx.Conn, q pgx.TraceQueryEndData) {
+	if sqlstate.Of(q.Err) == o.state {
+		o.do()
+	}
+}
+
+// A transient error before the first task is retried, with a warning.
+func TestTransientErrorBeforeTheFirstTask(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2000-01-01')")
+	locked := db.Hold("LOCK TABLE XtkOption IN ACCESS EXCLUSIVE MODE")
+	config, err := pgxpool.ParseConfig(db.URL() + "&lock_timeout=50")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.Tracer = onError{pgerrcode.LockNotAvailable, func() { _ = locked.Rollback(context.Background()) }}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	j := mustRun(t, db, func(c *execute.Config) { c.Pool = pool }, "import-rejects")
+	if j.deleted["import-rejects"] != 1 {
+		t.Errorf("%d rows deleted, want 1", j.deleted["import-rejects"])
+	}
+	if !j.said("WARNING", "the catalog") {
+		t.Errorf("no warning: %q", j.logs)
+	}
+}
