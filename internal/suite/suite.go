@@ -1,0 +1,44 @@
+// Package suite keeps heavy tests out of go test ./..., and runs them where they are requested: CLEANUPD_SUITES lists suites by
+// name, separated by commas, or is "all", as in CI. The make targets of the same names run one suite each.
+package suite
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A Suite is a group of tests that are heavy for the same reason.
+type Suite string
+
+// The suites.
+const (
+	Model   Suite = "model"   // random databases, compared with a model in plain Go
+	Faults  Suite = "faults"  // runs on random databases under attack
+	Flood   Suite = "flood"   // thousands of connections and calls
+	Browser Suite = "browser" // the console, in Chromium
+	Long    Suite = "long"    // large tables, many servers, waiting for timeouts of other programs
+)
+
+// Requested reports whether CLEANUPD_SUITES has the suite.
+func (s Suite) Requested() bool {
+	names := strings.Split(os.Getenv("CLEANUPD_SUITES"), ",")
+	return slices.Contains(names, string(s)) || slices.Contains(names, "all")
+}
+
+// Only skips a test unless its suite is requested.
+func Only(t testing.TB, s Suite) {
+	t.Helper()
+	if !s.Requested() {
+		t.Skipf("part of the suite %[1]s: make %[1]s", s)
+	}
+}
+
+// Size returns full if the suite is requested, and small otherwise.
+func Size[N any](s Suite, small, full N) N {
+	if s.Requested() {
+		return full
+	}
+	return small
+}
