@@ -24,6 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
+	"github.com/cleanupd/cleanupd/internal/tempdir"
 )
 
 // demoDatabase is the demo's database.
@@ -133,11 +134,11 @@ func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 	url := pg.URL(campaigndb.Role, demoDatabase)
 	config := c.serving(url)
 	if c.forms {
-		folder, err := os.MkdirTemp("", "cleanupd-gds-")
+		folder, remove, err := tempdir.New(os.TempDir(), "cleanupd-gds-")
 		if err != nil {
 			return err
 		}
-		defer func() { _ = os.RemoveAll(folder) }()
+		defer remove()
 		fill := fillForms
 		if c.formsEngine == onMySQL {
 			server, err := localmysql.Start(ctx)

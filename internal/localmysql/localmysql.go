@@ -24,9 +24,10 @@ var ErrNoServer = errors.New("no MariaDB was found: install it (Debian and Ubunt
 
 // Server is a running server.
 type Server struct {
-	dir  string
-	cmd  *exec.Cmd
-	done chan error
+	dir    string
+	remove func() // removes dir
+	cmd    *exec.Cmd
+	done   chan error
 }
 
 // startTimeout is how long a server may take until it answers.
@@ -43,11 +44,11 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := daemon.Dir("cleanupd-mysql-", owner)
+	dir, remove, err := daemon.Dir("cleanupd-mysql-", owner)
 	if err != nil {
 		return nil, err
 	}
-	s = &Server{dir: dir}
+	s = &Server{dir: dir, remove: remove}
 	half := s
 	defer func() {
 		if err != nil {
@@ -135,5 +136,5 @@ func (s *Server) Stop() {
 	if s.cmd != nil {
 		daemon.End(s.cmd, s.done, syscall.SIGKILL)
 	}
-	_ = os.RemoveAll(s.dir)
+	s.remove()
 }

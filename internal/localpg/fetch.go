@@ -29,11 +29,11 @@ func fetch(owner *syscall.Credential, cache string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := makeDir(owner)
+	dir, remove, err := makeDir(owner)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer remove()
 	program := filepath.Join(dir, "fetch")
 	if _, err := output(exec.Command("go", "-C", module, "build", "-o", program, "./internal/localpg/fetch")); err != nil {
 		return "", err

@@ -25,11 +25,11 @@ func TestFetch(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	cache, err := makeDir(owner)
+	cache, remove, err := makeDir(owner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(cache) })
+	t.Cleanup(remove)
 	archive := archiveOf(t, here)
 	var downloads atomic.Int64
 	repository := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,11 +61,11 @@ func TestFetch(t *testing.T) {
 		t.Errorf("%d downloads", downloads.Load())
 	}
 	t.Setenv("CLEANUPD_POSTGRES_REPOSITORY", repository.URL+"/none")
-	empty, err := makeDir(owner)
+	empty, remove, err := makeDir(owner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(empty) })
+	t.Cleanup(remove)
 	if bin, err := fetch(owner, empty); err == nil || !strings.Contains(err.Error(), "no version found") {
 		t.Errorf("an empty repository gave %s, %v", bin, err)
 	}

@@ -22,6 +22,7 @@ import (
 // Server is a running PostgreSQL.
 type Server struct {
 	dir      string
+	remove   func() // removes dir
 	bin      string
 	owner    *syscall.Credential
 	settings []string
@@ -50,11 +51,11 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 
 // start creates a cluster and starts it, with the programs in a folder, as a user.
 func start(ctx context.Context, bin string, owner *syscall.Credential, settings ...string) (s *Server, err error) {
-	dir, err := makeDir(owner)
+	dir, remove, err := makeDir(owner)
 	if err != nil {
 		return nil, err
 	}
-	s = &Server{dir: dir, bin: bin, owner: owner, settings: settings}
+	s = &Server{dir: dir, remove: remove, bin: bin, owner: owner, settings: settings}
 	half := s
 	defer func() {
 		if err != nil {
@@ -73,8 +74,10 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 // serverUser is the user that PostgreSQL runs as if this process runs as root.
 func serverUser() (*syscall.Credential, error) { return daemon.User("postgres", "nobody") }
 
-// makeDir creates a folder for the server's files.
-func makeDir(owner *syscall.Credential) (string, error) { return daemon.Dir("cleanupd-pg-", owner) }
+// makeDir creates a folder for the server's files, and returns a function that removes it.
+func makeDir(owner *syscall.Credential) (dir string, remove func(), err error) {
+	return daemon.Dir("cleanupd-pg-", owner)
+}
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
@@ -146,7 +149,7 @@ func (s *Server) Crash() { s.end(syscall.SIGQUIT) }
 // Stop stops the server immediately and removes its files.
 func (s *Server) Stop() {
 	s.Crash()
-	_ = os.RemoveAll(s.dir)
+	s.remove()
 }
 
 // end stops the server, by force if that takes too long.

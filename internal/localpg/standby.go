@@ -23,11 +23,11 @@ func (s *Server) AsynchronousStandby(ctx context.Context) (*Server, error) { ret
 
 // standby starts a standby of this server, which is restarted with further settings.
 func (s *Server) standby(ctx context.Context, settings ...string) (standby *Server, err error) {
-	dir, err := makeDir(s.owner)
+	dir, remove, err := makeDir(s.owner)
 	if err != nil {
 		return nil, err
 	}
-	standby = &Server{dir: dir, bin: s.bin, owner: s.owner, settings: slices.Clone(s.settings)}
+	standby = &Server{dir: dir, remove: remove, bin: s.bin, owner: s.owner, settings: slices.Clone(s.settings)}
 	half := standby
 	defer func() {
 		if err != nil {

@@ -38,6 +38,12 @@ func Main(m *testing.M, stops ...func()) {
 
 func run(m *testing.M, stops ...func()) int {
 	ctx := context.Background()
+	removeTemp, err := useTempDir()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "make a temporary folder:", err)
+		return 1
+	}
+	defer removeTemp()
 	stop := func() {}
 	if given := os.Getenv("TEST_DATABASE_URL"); given != "" {
 		address = func(role, database string) string { return rewrite(given, role, database) }
