@@ -8,6 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -75,6 +76,7 @@ func (p *tab) round(page string) {
 // Everything is done by the keyboard alone.
 func TestConsoleByKeyboard(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
 	s.db.Do("INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - i * interval '1 day' FROM generate_series(1, 100) i")
 	p := browse(t, s.url)

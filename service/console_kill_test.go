@@ -14,12 +14,14 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // A run is followed in two tabs to its end, although the replica that does it, and serves the console, is killed in the middle: another one
 // goes on behind the same address. On the screen is what is in the log, each event once.
 func TestConsoleSurvivesAKill(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	db := pgtest.Campaign(t)
 	migrate(t, db)
 	// Four rows a block, so that there are several batches, and each row takes a while.

@@ -9,12 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // Each page, with something on it, is accessible and complete in each language, on a telephone's screen, too.
 func TestConsoleSpeaks(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	script := axe(t)
 	s := withConsole(t, access.Config{})
 	s.db.Do(`INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - '1 year'::interval FROM generate_series(1, 20) i;

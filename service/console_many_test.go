@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -49,6 +50,7 @@ func (p *tab) number(expression string) int {
 // However many runs there are, and events of a run, a page holds as many of them as one looks at.
 func TestConsoleOfManyRuns(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
 	s.db.Do("CREATE TABLE nmstrackinglogfar1 (LIKE nmstrackinglogrcp)") // no task takes it in, which the log says
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -39,6 +40,7 @@ func axe(t *testing.T) []byte {
 
 func TestConsolePages(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	script := axe(t)
 	s := withConsole(t, access.Config{TokenFile: tokenFile(t)})
 	for _, role := range []access.Role{access.Viewer, access.Operator, access.Admin} {
@@ -77,6 +79,7 @@ func TestConsolePages(t *testing.T) {
 
 func TestConsoleRunsAPlan(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
 	s.db.Do("INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - '1 year'::interval FROM generate_series(1, 1000) i")
 	s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM generate_series(1, 50) i`)
@@ -113,6 +116,7 @@ func TestConsoleRunsAPlan(t *testing.T) {
 // A run is followed in two tabs of a browser, through connections that are cut, to its end; and another one is cancelled.
 func TestConsoleFollowsARun(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
 	s.db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM generate_series(1, 50) i")
 	server, err := url.Parse(s.url)
@@ -198,6 +202,7 @@ func TestConsoleChangesRetention(t *testing.T) {
 
 func TestConsoleHoldsAndSchedules(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
 	hostile := `<img src=x onerror=alert(1)>`
 	s.db.Do(`CREATE TABLE "` + hostile + `" (id int PRIMARY KEY)`)
@@ -233,6 +238,7 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 
 func TestConsoleSignsIn(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	i := newIssuer(t)
 	s := withConsole(t, access.Config{Issuer: i.url, Audience: "cleanupd", ClientID: "console"})
 	p := browse(t, s.url+"/#/about")
@@ -255,6 +261,7 @@ func TestConsoleSignsIn(t *testing.T) {
 // A viewer may cancel the dry runs that he has started, and no other run.
 func TestConsoleOffersToCancel(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{TokenFile: tokenFile(t)})
 	s.db.Hold("LOCK TABLE XtkSessionInfo, NmsMirrorPageInfo, NmsVisitor, NmsAddress, XtkAudit, XtkWorkflowLogin") // a dry run tries each for seconds
 	signedIn := func(role access.Role) *tab {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -20,6 +21,7 @@ var pictures = flag.String("pictures", "", "where to put the pictures of the con
 // TestConsoleOfALongRun looks at runs with more events than are loaded at first; make pictures keeps what it sees.
 func TestConsoleOfALongRun(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
 	conn, err := pgx.Connect(t.Context(), s.db.URL())
 	if err != nil {

@@ -3,12 +3,14 @@ package service_test
 import (
 	"testing"
 
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // A rule for process instances that ended long ago is created, refused where it is wrong, previewed, switched on, and removed.
 func TestConsolePurges(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	s, _, forms := formsServerAs(t, console(t, access.Config{}))
 	forms.Do("ALTER TABLE tb_process_instance ADD ended date DEFAULT now() - interval '1 year'")
 	p := browse(t, s.url)

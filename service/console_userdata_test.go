@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // A person is found, with why; what would be erased is shown; it is erased once the user id is typed in; its receipt is seen, and verified.
 func TestConsoleErasesAPerson(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Browser)
 	s, _, forms := formsServerAs(t, console(t, access.Config{TokenFile: tokenFile(t)}))
 	const page = "#/userdata"
 	signIn := func(role access.Role) *tab {

@@ -3,16 +3,7 @@ package service
 import (
 	"log/slog"
 	"net/http"
-	"time"
 )
-
-// Hurry gives clients little time, until the function that it returns is called. Meanwhile no other server than the test's may
-// be running.
-func Hurry(headers, body, stall time.Duration) (restore func()) {
-	before := []time.Duration{headerTimeout, bodyTimeout, stallTimeout}
-	headerTimeout, bodyTimeout, stallTimeout = headers, body, stall
-	return func() { headerTimeout, bodyTimeout, stallTimeout = before[0], before[1], before[2] }
-}
 
 // MaxCalls, MaxWatchers and MaxChecks are how many calls, streams and health checks a caller may have in progress.
 var (

@@ -27,6 +27,7 @@ import (
 type gate struct {
 	identify func(ctx context.Context) (access.Caller, error)
 	limits   *limits
+	timeouts Timeouts
 	refusals *refusals
 	db       audit.DB
 	log      *slog.Logger
@@ -164,7 +165,7 @@ func (g *gate) unary(method string, next grpc.MethodHandler) grpc.MethodHandler 
 		if err != nil {
 			return nil, err
 		}
-		wait := await(ctx, method)
+		wait := g.timeouts.await(ctx, method)
 		return next(srv, ctx, func(req any) error {
 			defer wait.Stop()
 			if err := decode(req); err != nil {
@@ -181,7 +182,7 @@ func (g *gate) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServer
 	if err != nil {
 		return err
 	}
-	return handler(srv, &admitted{stream, ctx, info.FullMethod, await(ctx, info.FullMethod)})
+	return handler(srv, &admitted{stream, ctx, info.FullMethod, g.timeouts.await(ctx, info.FullMethod)})
 }
 
 // admitted is a stream whose caller is known. Its requests are checked when they are received.

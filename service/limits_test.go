@@ -217,9 +217,10 @@ func (s *server) queued(t *testing.T) (id string) {
 
 // A client that does not complete its request is cut off.
 func TestSlowClients(t *testing.T) {
-	defer service.Hurry(300*time.Millisecond, 300*time.Millisecond, time.Minute)()
-	t.Run("cut off", func(t *testing.T) { // ends before the times are as before
-		s := serve(t, pgtest.Campaign(t), true)
+	t.Parallel()
+	config := service.ServerConfig{Guard: &access.Guard{}, Timeouts: service.Timeouts{Headers: 300 * time.Millisecond, Body: 300 * time.Millisecond}}
+	t.Run("cut off", func(t *testing.T) {
+		s := serveAs(t, pgtest.Campaign(t), true, nil, config)
 		rest := strings.TrimPrefix(s.url, "http://")
 		for _, c := range []struct{ address, begin string }{
 			{rest, ""},
@@ -258,7 +259,7 @@ func TestSlowClients(t *testing.T) {
 		s.well(t)
 	})
 	t.Run("an answer may take longer", func(t *testing.T) {
-		s := campaign(t)
+		s := serveAs(t, pgtest.Campaign(t), false, nil, config)
 		release, released := hold(t, s.db), make(chan struct{})
 		time.AfterFunc(time.Second, func() { release(); close(released) })
 		if got := s.call(t, "POST", "/v1/runs", `{"tasks":["import-rejects"]}`); got.code != 200 || !strings.Contains(got.body, "runFinished") {
@@ -269,93 +270,88 @@ func TestSlowClients(t *testing.T) {
 }
 
 // A client that does not read its stream costs nothing after a while; others on the same connection are not affected.
-func TestStalledReaders(t *testing.T) {
-	defer service.Hurry(10*time.Second, 30*time.Second, time.Second)()
-	t.Run("cut off", func(t *testing.T) {
-		s := serve(t, pgtest.Campaign(t), true)
-		id := s.queued(t)
-		s.db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT $1::uuid, i, jsonb_build_object('Kind', 'log', 'Level', 'INFO', 'Message', repeat('x', 10000)) FROM generate_series(1, 3000) i`, id)
-		s.db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
-		stalled, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: id})
-		if err != nil {
-			t.Fatal(err)
+func TestStalledReaders(t *testing.T) { // not in parallel: it looks at the streams of the whole process
+	s := serveAs(t, pgtest.Campaign(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, Timeouts: service.Timeouts{Stall: time.Second}})
+	id := s.queued(t)
+	s.db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT $1::uuid, i, jsonb_build_object('Kind', 'log', 'Level', 'INFO', 'Message', repeat('x', 10000)) FROM generate_series(1, 3000) i`, id)
+	s.db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
+	stalled, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, "GET /v1/runs/"+id+"/events HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	reading, err := s.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: id}) // on the same connection
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3000 {
+		if m, err := reading.Recv(); err != nil || m.GetEvent().GetSequence() != int64(i+1) {
+			t.Fatalf("event %d: %v, %v", i+1, m.GetEvent().GetSequence(), err)
 		}
-		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close() }()
-		if _, err := io.WriteString(conn, "GET /v1/runs/"+id+"/events HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		ctx, leave := context.WithCancel(t.Context())
-		reading, err := s.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: id}) // on the same connection
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 3000 {
-			if m, err := reading.Recv(); err != nil || m.GetEvent().GetSequence() != int64(i+1) {
-				t.Fatalf("event %d: %v, %v", i+1, m.GetEvent().GetSequence(), err)
-			}
-		}
-		leave()
-		for watching() {
-			time.Sleep(10 * time.Millisecond)
-		}
-		n := 0
-		for err = nil; err == nil; n++ {
-			_, err = stalled.Recv()
-		}
-		// A client of grpc-go takes as much as 16 MiB before anybody reads it.
-		if wantCode(t, err, codes.Unavailable); n > 2500 || !strings.Contains(err.Error(), "was not read") {
-			t.Errorf("%d events were kept for a client that did not read: %v", n, err)
-		}
-		said, _ := io.ReadAll(conn)
-		if len(said) >= 3000*10000 || strings.HasSuffix(string(said), "0\r\n\r\n") {
-			t.Errorf("REST: all of %d bytes", len(said))
-		}
-		s.well(t)
-	})
+	}
+	leave()
+	for watching() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	n := 0
+	for err = nil; err == nil; n++ {
+		_, err = stalled.Recv()
+	}
+	// A client of grpc-go takes as much as 16 MiB before anybody reads it.
+	if wantCode(t, err, codes.Unavailable); n > 2500 || !strings.Contains(err.Error(), "was not read") {
+		t.Errorf("%d events were kept for a client that did not read: %v", n, err)
+	}
+	said, _ := io.ReadAll(conn)
+	if len(said) >= 3000*10000 || strings.HasSuffix(string(said), "0\r\n\r\n") {
+		t.Errorf("REST: all of %d bytes", len(said))
+	}
+	s.well(t)
 }
 
 // A stream without events for a while stays open, over HTTP/2 as well, where a deadline is a timer.
 func TestQuietStream(t *testing.T) {
-	defer service.Hurry(10*time.Second, 30*time.Second, time.Second)()
-	t.Run("goes on", func(t *testing.T) { // ends before the times are as before
-		ca := testca.New(t)
-		cert, key := ca.Files(ca.Server())
-		own, err := access.ServerTLS(slog.New(slog.DiscardHandler), cert, key)
+	t.Parallel()
+	ca := testca.New(t)
+	cert, key := ca.Files(ca.Server())
+	own, err := access.ServerTLS(slog.New(slog.DiscardHandler), cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := pgtest.Campaign(t)
+	id := serve(t, db, true).queued(t)
+	s := serveAs(t, db, true, nil, service.ServerConfig{Guard: &access.Guard{}, TLS: own, Timeouts: service.Timeouts{Stall: time.Second}})
+	event := func(sequence int) {
+		db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::uuid, $2, '{"Kind": "log"}')`, id, sequence)
+		db.Do("UPDATE cleanupd.run SET last_sequence = $1", sequence)
+	}
+	for _, http2 := range []bool{false, true} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}, ForceAttemptHTTP2: http2}
+		defer transport.CloseIdleConnections()
+		db.Do("DELETE FROM cleanupd.event")
+		event(1)
+		r, err := (&http.Client{Transport: transport}).Get(s.url + "/v1/runs/" + id + "/events")
 		if err != nil {
 			t.Fatal(err)
 		}
-		db := pgtest.Campaign(t)
-		id := serve(t, db, true).queued(t)
-		s := serveAs(t, db, true, nil, service.ServerConfig{Guard: &access.Guard{}, TLS: own})
-		event := func(sequence int) {
-			db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::uuid, $2, '{"Kind": "log"}')`, id, sequence)
-			db.Do("UPDATE cleanupd.run SET last_sequence = $1", sequence)
+		lines := bufio.NewScanner(r.Body)
+		if !lines.Scan() || r.ProtoAtLeast(2, 0) != http2 {
+			t.Fatalf("%s: %v", r.Proto, lines.Err())
 		}
-		for _, http2 := range []bool{false, true} {
-			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}, ForceAttemptHTTP2: http2}
-			defer transport.CloseIdleConnections()
-			db.Do("DELETE FROM cleanupd.event")
-			event(1)
-			r, err := (&http.Client{Transport: transport}).Get(s.url + "/v1/runs/" + id + "/events")
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewScanner(r.Body)
-			if !lines.Scan() || r.ProtoAtLeast(2, 0) != http2 {
-				t.Fatalf("%s: %v", r.Proto, lines.Err())
-			}
-			time.Sleep(2 * time.Second)
-			event(2)
-			if !lines.Scan() || !strings.Contains(lines.Text(), `"sequence":"2"`) {
-				t.Errorf("%s: %s %v", r.Proto, lines.Text(), lines.Err())
-			}
-			_ = r.Body.Close()
+		time.Sleep(2 * time.Second)
+		event(2)
+		if !lines.Scan() || !strings.Contains(lines.Text(), `"sequence":"2"`) {
+			t.Errorf("%s: %s %v", r.Proto, lines.Text(), lines.Err())
 		}
-	})
+		_ = r.Body.Close()
+	}
 }
 
 // watching reports whether any stream of a run is active in this process.

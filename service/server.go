@@ -54,6 +54,7 @@ type ServerConfig struct {
 	Console bool
 	// TurnTimeout is how long a call waits while others of its caller are at work on the database; 0: 10 seconds.
 	TurnTimeout time.Duration
+	Timeouts    Timeouts
 	Log         *slog.Logger
 }
 
@@ -68,11 +69,12 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	}
 	measure := grpc.StatsHandler(redacted{otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))))})
 	out := &Server{health: healthServer{health.NewServer(), s.runs.Ready, u.ready, c.Log}, pipe: bufconn.Listen(1 << 20)}
+	timeouts := c.Timeouts.withDefaults()
 	limits, refusals, survivor := &limits{turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second), accounts: map[string]*account{}}, &refusals{more: map[refusal]int{}}, recovery{c.Log}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
-		g := &gate{identify, limits, refusals, s.pool, c.Log}
+		g := &gate{identify, limits, timeouts, refusals, s.pool, c.Log}
 		server := grpc.NewServer(append(more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxAnswer), grpc.MaxHeaderListSize(maxHeaders),
-			grpc.ChainUnaryInterceptor(limits.inTurn, unaryErrors, survivor.unary), grpc.ChainStreamInterceptor(survivor.stream, g.stream, streamErrors, waiting, survivor.stream))...)
+			grpc.ChainUnaryInterceptor(limits.inTurn, unaryErrors, survivor.unary), grpc.ChainStreamInterceptor(survivor.stream, g.stream, streamErrors, timeouts.stream, survivor.stream))...)
 		behind := guarded{server, g, survivor}
 		cleanupv1.RegisterCleanupServiceServer(behind, s)
 		cleanupv1.RegisterUserDataServiceServer(behind, u)
@@ -80,7 +82,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 		reflection.Register(behind)
 		return server, checkRules(server)
 	}
-	if out.grpc, err = build(overGRPC(c.Guard), outside(c.TLS)...); err != nil {
+	if out.grpc, err = build(overGRPC(c.Guard), outside(c.TLS, timeouts)...); err != nil {
 		return nil, err
 	}
 	if out.inner, err = build(byGateway); err != nil {
@@ -90,7 +92,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.http = &http.Server{Handler: withTimeouts(handler), TLSConfig: c.TLS, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeaders, IdleTimeout: 2 * time.Minute,
+	out.http = &http.Server{Handler: timeouts.handler(handler), TLSConfig: c.TLS, ReadHeaderTimeout: timeouts.Headers, ReadTimeout: timeouts.Body, MaxHeaderBytes: maxHeaders, IdleTimeout: 2 * time.Minute,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return peer.NewContext(ctx, &peer.Peer{Addr: conn.RemoteAddr()})
 		}}
@@ -99,9 +101,9 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 
 // outside are the options of the server that others reach. The gateway's connection has no limit on streams, since it carries
 // those of all callers.
-func outside(own *tls.Config) []grpc.ServerOption {
+func outside(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.InTapHandle(cuttable), grpc.MaxConcurrentStreams(uint32(most[aCall].n + most[aStream].n)), grpc.ConnectionTimeout(headerTimeout),
+		grpc.InTapHandle(cuttable), grpc.MaxConcurrentStreams(uint32(most[aCall].n + most[aStream].n)), grpc.ConnectionTimeout(timeouts.Headers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, Time: time.Minute, Timeout: 20 * time.Second}),
 	}

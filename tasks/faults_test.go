@@ -22,10 +22,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 var (
-	faultSeeds  = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes; a third of it in each of some special settings")
+	faultSeeds  = flag.Int("fault-seeds", suite.Size(suite.Faults, 1, 3), "how many random databases TestFaults makes; a third of it, rounded down, in each of some special settings")
 	faultsWhere = flag.String("faults-where", "", "only in this setting: here, with a standby, with poison rows, in foreign tables, on Citus")
 	onlyFault   = flag.String("only-fault", "", "this fault alone, again and again, by its name")
 )
@@ -207,7 +208,7 @@ func TestFaults(t *testing.T) {
 		for where, setting := range settings {
 			seeds := *faultSeeds
 			if setting.prepare != nil || setting.standby {
-				seeds = (seeds + 2) / 3
+				seeds /= 3
 			}
 			for i := range seeds {
 				if *faultsWhere != "" && *faultsWhere != where {

@@ -15,12 +15,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-var holdSeeds = flag.Int("hold-seeds", 8, "how many random databases TestRandomHolds makes")
+var holdSeeds = flag.Int("hold-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestRandomHolds makes")
 
 // A random database with random holds is, after a cleanup, what the model says: what is held stays, every other obsolete row goes, and the dry run
 // and its plan say so. Released, the rest goes.

@@ -12,10 +12,11 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-var poisonSeeds = flag.Int("poison-seeds", 8, "how many random databases TestPoison makes")
+var poisonSeeds = flag.Int("poison-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestPoison makes")
 
 // plant makes random rows of all tables but options refuse to be deleted or updated; those without a key that are alike, all or
 // none of them. What a foreign key cascades to is left out.

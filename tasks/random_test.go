@@ -15,13 +15,14 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 var (
-	seeds     = flag.Int("seeds", 12, "how many random databases TestRandomDatabases makes; a third of it with logs elsewhere, in each of some ways")
+	seeds     = flag.Int("seeds", suite.Size(suite.Model, 3, 12), "how many random databases TestRandomDatabases makes; a third of it with logs elsewhere, in each of some ways")
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
 )
 

@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
 var (
-	seeds     = flag.Uint64("seeds", 8, "how many random databases TestRandomDatabases makes, on each engine and for each document storage")
+	seeds     = flag.Uint64("seeds", suite.Size[uint64](suite.Model, 2, 8), "how many random databases TestRandomDatabases makes, on each engine and for each document storage")
 	firstSeed = flag.Uint64("first-seed", 0, "the first of them")
 )
 
