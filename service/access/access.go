@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Role is what a caller may do; each role includes the lower ones.
@@ -79,7 +80,9 @@ type Config struct {
 	ClientID, ClientSecretFile string
 	// RolesClaim is the claim with the role, or a list of them: its name, or its path with dots; empty: roles.
 	RolesClaim string
-	Log        *slog.Logger
+	// IssuerRetryAfter is how long an issuer that did not answer is left alone; 0: 5 seconds.
+	IssuerRetryAfter time.Duration
+	Log              *slog.Logger
 }
 
 // Guard authenticates callers.

@@ -322,14 +322,15 @@ func TestIssuerWithoutItsKeys(t *testing.T) {
 // Callers that wait while a slow issuer is asked do not ask it again, one after another.
 func TestIssuerThatIsSlow(t *testing.T) {
 	t.Parallel()
+	const retryAfter = 2 * time.Second
 	var asked atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
-		time.Sleep(askAgainEvery + 500*time.Millisecond)
+		time.Sleep(retryAfter + 500*time.Millisecond)
 		http.Error(w, "not yet", http.StatusServiceUnavailable)
 	}))
 	defer web.Close()
-	guard, err := Open(t.Context(), Config{Issuer: web.URL, Audience: "me", Log: slog.New(slog.DiscardHandler)})
+	guard, err := Open(t.Context(), Config{Issuer: web.URL, Audience: "me", IssuerRetryAfter: retryAfter, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,11 +17,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// How long an issuer may take to answer, how often one that did not is asked again, and by how much its clock may differ from
-// ours.
+// How long an issuer may take to answer, and by how much its clock may differ from ours.
 const (
 	issuerTimeout = 10 * time.Second
-	askAgainEvery = 5 * time.Second
 	skew          = time.Minute
 
 	askKeysEvery = 10 * time.Second // whether or not it has answered
@@ -57,6 +56,7 @@ func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
 type issuer struct {
 	url, audience, claim string
 	clientID, secretFile string
+	retryAfter           time.Duration
 	log                  *slog.Logger
 
 	mu       sync.Mutex
@@ -71,7 +71,7 @@ func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !IsLoopback(u.Host)) {
 		return nil, fmt.Errorf("%q is not the URL of an issuer: https://… (http only on loopback)", c.Issuer)
 	}
-	i := &issuer{url: c.Issuer, audience: c.Audience, claim: c.RolesClaim, clientID: c.ClientID, secretFile: c.ClientSecretFile, log: c.Log}
+	i := &issuer{url: c.Issuer, audience: c.Audience, claim: c.RolesClaim, clientID: c.ClientID, secretFile: c.ClientSecretFile, retryAfter: cmp.Or(c.IssuerRetryAfter, 5*time.Second), log: c.Log}
 	if i.claim == "" {
 		i.claim = "roles"
 	}
@@ -88,7 +88,7 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	switch {
 	case i.verifier != nil:
 		return i.verifier, nil
-	case time.Since(i.asked) < askAgainEvery:
+	case time.Since(i.asked) < i.retryAfter:
 		return nil, errors.New("the issuer did not answer")
 	}
 	defer func() { i.asked = time.Now() }() // for the callers that waited for the lock

@@ -3,6 +3,7 @@ package runs_test
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +38,9 @@ func TestAnotherInstance(t *testing.T) {
 			waits := start(t, first, runs.Request{Tasks: []string{"sessions"}}) // nobody works on it
 			db.Do(changes)
 			db.Do("INSERT INTO cleanupd.schedule (cron, time_zone, enabled, next_run_time) VALUES ('0 4 * * *', 'UTC', true, now() - interval '1 minute')")
-			m, work, _ := replica(t, db, "second", named("test"))
+			var claims atomic.Int64
+			own := traced(t, db.URL(), onClaim(func() { claims.Add(1) }))
+			m, work, _ := replica(t, db, "second", func(c *runs.Config) { named("test")(c); c.Pool = own })
 			work()
 			if _, err := m.Start(t.Context(), runs.Request{}); !isForeign(err) {
 				t.Errorf("a run is started: %v", err)
@@ -49,7 +52,8 @@ func TestAnotherInstance(t *testing.T) {
 			if events := watch(t, m, dry.ID); events[len(events)-1].Run.State != runs.Succeeded {
 				t.Error("a dry run does not succeed")
 			}
-			time.Sleep(3 * time.Second) // it looks for runs every two seconds
+			for seen := claims.Load(); claims.Load() < seen+2; time.Sleep(5 * time.Millisecond) {
+			}
 			if run, err := m.Get(t.Context(), waits.ID); err != nil || run.State != runs.Queued {
 				t.Errorf("the run that waits: %+v, %v", run, err)
 			}

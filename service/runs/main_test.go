@@ -34,7 +34,7 @@ func database(t *testing.T) *pgtest.DB {
 // replica is a manager, which works, if it does, until the test ends or stop is called.
 func replica(t *testing.T, db *pgtest.DB, name string, change func(*runs.Config)) (m *runs.Manager, work, stop func()) {
 	t.Helper()
-	c := runs.Config{Pool: db.Pool, Lease: time.Second, Replica: name, Log: slog.New(slog.DiscardHandler)}
+	c := runs.Config{Pool: db.Pool, Lease: time.Second, PollEvery: 100 * time.Millisecond, Replica: name, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&c)
 	}

@@ -21,9 +21,10 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultLease   = 15 * time.Second
-	DefaultHistory = 90 * 24 * time.Hour
-	DefaultWorkers = 2
+	DefaultLease     = 15 * time.Second
+	DefaultPollEvery = 2 * time.Second
+	DefaultHistory   = 90 * 24 * time.Hour
+	DefaultWorkers   = 2
 )
 
 // Config configures a Manager.
@@ -37,6 +38,9 @@ type Config struct {
 	Standby execute.Standby
 	// Lease is how long a silent replica keeps its run; 0: DefaultLease.
 	Lease time.Duration
+	// PollEvery is how often a replica checks whether the schedule is due and, in case a notification was missed, whether a run is
+	// waiting; 0: DefaultPollEvery.
+	PollEvery time.Duration
 	// Replica is this process's name, for people.
 	Replica string
 	// Version is that of this program, for people.
@@ -67,6 +71,7 @@ type Manager struct {
 	pool, calls  *pgxpool.Pool
 	lease        time.Duration
 	shortTimeout time.Duration
+	pollEvery    time.Duration
 	replica      string
 	version      string
 	instance     string
@@ -94,7 +99,7 @@ type Manager struct {
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), replica: c.Replica, version: c.Version, instance: c.Instance, log: c.Log, keepSchedule: c.KeepSchedule,
+	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), pollEvery: cmp.Or(c.PollEvery, DefaultPollEvery), replica: c.Replica, version: c.Version, instance: c.Instance, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), planMaxAge: cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge), settings: c.Settings, wake: make(chan struct{}, 1),
 		standby: c.Standby, midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, outside: c.Outside, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
 	m.shortTimeout = min(shortTimeout, m.lease/2) // of a claim that was waited for in vain, some of the lease is left

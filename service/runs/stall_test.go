@@ -39,6 +39,11 @@ func unready(t *testing.T, m *runs.Manager, word string) {
 	}
 }
 
+// leaseEnds waits until the lease of the only run has been over for several leases.
+func leaseEnds(db *pgtest.DB) {
+	db.Until("SELECT (lease_until < clock_timestamp() - interval '4 seconds')::int FROM cleanupd.run")
+}
+
 // stalled makes two replicas work on a run of so many rows, 100 a second. They have one log.
 func stalled(t *testing.T, db *pgtest.DB, rows int) (a, b *runs.Manager, run *runs.Run, log *lines) {
 	t.Helper()
@@ -65,7 +70,7 @@ func TestAStandbyThatIsAway(t *testing.T) {
 	standbyAway(db, true)
 	unready(t, a, "SyncRep")
 	unready(t, b, "SyncRep")
-	time.Sleep(20 * time.Second)
+	leaseEnds(db)
 	unready(t, a, "SyncRep")
 	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {
 		t.Errorf("%d setbacks are counted", n)
@@ -86,52 +91,61 @@ func TestAStandbyThatIsAway(t *testing.T) {
 	}
 }
 
-// onClaim does something once, before a claim.
-type onClaim struct {
-	sync.Once
-	do func()
-}
+// onClaim is a tracer that calls a function before each claim.
+type onClaim func()
 
-func (o *onClaim) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+// TraceQueryStart implements pgx.QueryTracer.
+func (do onClaim) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if strings.Contains(data.SQL, "WITH waiting AS") {
-		o.Do(o.do)
+		do()
 	}
 	return ctx
 }
 
-func (o *onClaim) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+// TraceQueryEnd implements pgx.QueryTracer.
+func (onClaim) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// traced returns a pool with a tracer.
+func traced(t *testing.T, url string, tracer pgx.QueryTracer) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.Tracer = tracer
+	p, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
 
 // A claim of which the COMMIT is not answered stands: the replica goes on with it, and no setback is counted.
 func TestAClaimWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	for name, lease := range map[string]time.Duration{"waits for a standby": 4 * time.Second, "is cut": time.Hour} {
+	for name, lease := range map[string]time.Duration{"waits for a standby": 2 * time.Second, "is cut": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, _ := migrated(t)
 			sessions(db, 100)
 			network := badnet.New(t, db.URL(), 0)
-			config, err := pgxpool.ParseConfig(network.URL(db.URL()))
-			if err != nil {
-				t.Fatal(err)
-			}
 			var beside sync.WaitGroup
 			defer beside.Wait()
-			config.ConnConfig.Tracer = &onClaim{do: func() {
-				if lease == time.Hour {
-					network.CutAtCommit(badnet.AfterCommit)
-					return
-				}
-				standbyAway(db, true)
-				beside.Go(func() {
-					time.Sleep(20 * time.Second)
-					standbyAway(db, false)
+			var once sync.Once
+			own := traced(t, network.URL(db.URL()), onClaim(func() {
+				once.Do(func() {
+					if lease == time.Hour {
+						network.CutAtCommit(badnet.AfterCommit)
+						return
+					}
+					standbyAway(db, true)
+					beside.Go(func() {
+						time.Sleep(3 * lease)
+						standbyAway(db, false)
+					})
 				})
-			}}
-			own, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(own.Close)
+			}))
 			_, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.Lease = own, lease })
 			watcher, _, _ := replica(t, db, "b", nil)
 			run := start(t, watcher, runs.Request{Tasks: []string{"sessions"}})
@@ -161,7 +175,7 @@ func TestADiskThatIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	unready(t, a, "the disk of the database server is full")
-	time.Sleep(20 * time.Second)
+	leaseEnds(db)
 	if err := disk.Free(); err != nil {
 		t.Fatal(err)
 	}

@@ -22,10 +22,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// pollEvery is how often a replica checks whether the schedule is due and, in case a notification was missed, whether a run
-// waits.
-const pollEvery = 2 * time.Second
-
 // grace is how long a stopping replica lets the current statement go on.
 const grace = 10 * time.Second
 
@@ -41,7 +37,7 @@ func (m *Manager) Work(ctx context.Context) {
 	wg.Go(func() { m.every(ctx, min(pruneEvery, m.history), "forget old runs", m.prune) })
 	wg.Go(func() { m.every(ctx, presentEvery, "tell the others of this replica", m.present); m.absent(ctx) })
 	if m.keepSchedule {
-		wg.Go(func() { m.every(ctx, pollEvery, "keep the schedule", m.keep) })
+		wg.Go(func() { m.every(ctx, m.pollEvery, "keep the schedule", m.keep) })
 	}
 	for ctx.Err() == nil {
 		var c *claim
@@ -61,7 +57,7 @@ func (m *Manager) Work(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-m.wake:
-		case <-time.After(pollEvery):
+		case <-time.After(m.pollEvery):
 		}
 	}
 }
