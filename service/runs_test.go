@@ -204,8 +204,7 @@ func TestThirdDryRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for s.db.Int("SELECT count(*) FROM cleanupd.run") < 2 {
-	}
+	s.db.Until("SELECT (count(*) > 1)::int FROM cleanupd.run")
 	_, _, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
 	wantCode(t, err, codes.ResourceExhausted)
 }

@@ -31,6 +31,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // tokens is a file of the tokens ROLE-secret, one for each role.
@@ -94,12 +95,14 @@ var message = func() string {
 	return string(begin)
 }()
 
-// Two thousand streams and connections of nobody in particular, or of a viewer, cost little memory, and leave the server to
+// Thousands of streams and connections of nobody in particular, or of a viewer, cost little memory, and leave the server to
 // those who show who they are.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "cleanupd") // as it is deployed: the race detector takes memory of its own
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if !suite.Flood.Requested() {
+		program = os.Args[0]
+	} else if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for who, authorization := range map[string]string{"strangers": "", "viewer": "Bearer viewer-secret"} {
@@ -110,7 +113,7 @@ func TestFlood(t *testing.T) {
 			admin, ctx := r.as(t, "admin")
 			defer r.flood(t, authorization)()
 			var took []time.Duration
-			for range 50 {
+			for range suite.Size(suite.Flood, 10, 50) {
 				begun := time.Now()
 				_, err := admin.GetOptions(ctx, &cleanupv1.GetOptionsRequest{}, grpc.WaitForReady(true))
 				if took = append(took, time.Since(begun)); err != nil { // before it is authenticated, its connection may have to give way, too
@@ -132,7 +135,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// flood begins 2,000 requests that do not end: over one connection and over many, until calm is called.
+// flood begins 2,000 requests (200 outside of its suite) that do not end: over one connection and over many, until calm is called.
 func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -161,7 +164,7 @@ func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 		_ = conn.Close()
 	}
 	var wg sync.WaitGroup
-	for range 400 {
+	for range suite.Size(suite.Flood, 40, 400) {
 		for _, method := range []string{cleanupv1.CleanupService_GetOptions_FullMethodName, cleanupv1.CleanupService_RunCleanup_FullMethodName, healthv1.Health_Check_FullMethodName} {
 			wg.Go(func() { call(method) })
 		}
@@ -180,6 +183,7 @@ func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 // Callers who list runs all the time, a hundred at once, cost a run neither its lease nor much of its speed.
 func TestFloodOfReaders(t *testing.T) {
 	t.Parallel()
+	suite.Only(t, suite.Flood)
 	took := map[bool]time.Duration{}
 	for _, flooded := range []bool{false, true} {
 		db := pgtest.Campaign(t)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // throughPool runs the whole pipeline on a replica that has a database at this URL, and returns what it printed and logged.
@@ -46,6 +47,7 @@ func TestFewConnections(t *testing.T) {
 		"pool_max_conns": func(_ *testing.T, db *pgtest.DB) string { return db.URL() + "&pool_max_conns=2" },
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "two of a pool")
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			printed, logged := throughPool(t, db, address(t, db))
@@ -78,6 +80,7 @@ func TestPoolsThatWillNotDo(t *testing.T) {
 		"an unknown setting":  {nil, "&lock_timeuot=1s", 1, "lock_timeuot"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "transaction mode", "one connection", "options", "exec")
 			t.Parallel()
 			code, _, stderr := cleanupd(t, "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--database-url", pgtest.Bouncer(t, pgtest.Empty(t), c.settings...)+c.more)
 			if code != c.code || !strings.Contains(stderr, c.problem) {

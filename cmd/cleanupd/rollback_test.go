@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // nextVersion builds the program with one more migration.
@@ -52,6 +53,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 	this, next := os.Args[0], nextVersion(t, adds)
 	for name, programs := range map[string][2]string{"update": {this, next}, "rollback": {next, this}} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "update")
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			slowSessions(db)
@@ -75,6 +77,7 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 		})
 	}
 	t.Run("too old", func(t *testing.T) {
+		suite.Only(t, suite.Long)
 		t.Parallel()
 		db := pgtest.Campaign(t)
 		removes := nextVersion(t, "ALTER TABLE cleanupd.run DROP trace_parent; UPDATE cleanupd.schema_version SET oldest = version + 1")

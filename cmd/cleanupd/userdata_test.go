@@ -20,6 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // formsOf is a Forms database with a number of process instances, whose document storage is in it, or in a folder.
@@ -58,6 +59,9 @@ func onBoth(t *testing.T, instances int, inFolder bool, test func(t *testing.T, 
 	t.Parallel()
 	for _, on := range []string{"PostgreSQL", "MySQL"} {
 		t.Run(on, func(t *testing.T) {
+			if instances >= 100 {
+				suite.Except(t, suite.Long, "PostgreSQL")
+			}
 			t.Parallel()
 			folder := ""
 			if inFolder {
@@ -346,6 +350,7 @@ func TestFormsDemo(t *testing.T) {
 
 // Many tasks and documents are searched, and a thousand process instances erased, with progress, in memory that does not grow with them.
 func TestErasureOfMuch(t *testing.T) {
+	suite.Only(t, suite.Long)
 	onBoth(t, 0, false, func(t *testing.T, forms *formsDB, _ string) {
 		const tasks, documents, instances = 100_000, 20_000, 1_000
 		numbers := func(n int) string { // a relation of the numbers up to n, in its column i

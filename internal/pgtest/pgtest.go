@@ -281,9 +281,11 @@ func (db *DB) Int(sql string, args ...any) (n int64) {
 // Until waits until a query for one number returns something other than 0, for two minutes at most.
 func (db *DB) Until(question string, args ...any) {
 	db.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); db.Int(question, args...) == 0; time.Sleep(5 * time.Millisecond) {
+	pause := time.Millisecond
+	for end := time.Now().Add(2 * time.Minute); db.Int(question, args...) == 0; time.Sleep(pause) {
 		if time.Now().After(end) {
 			db.t.Fatalf("never: %s %v", question, args)
 		}
+		pause = min(2*pause, 30*time.Millisecond)
 	}
 }

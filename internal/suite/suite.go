@@ -35,6 +35,15 @@ func Only(t testing.TB, s Suite) {
 	}
 }
 
+// Except skips a subtest unless its suite is requested, or it is one of some names.
+func Except(t testing.TB, s Suite, names ...string) {
+	t.Helper()
+	name := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
+	if !slices.ContainsFunc(names, func(n string) bool { return strings.ReplaceAll(n, " ", "_") == name }) {
+		Only(t, s)
+	}
+}
+
 // Size returns full if the suite is requested, and small otherwise.
 func Size[N any](s Suite, small, full N) N {
 	if s.Requested() {

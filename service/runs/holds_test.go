@@ -56,19 +56,30 @@ func TestHoldWaitsForBatches(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	sessions(db, 10)
+	db.Do(`CREATE TABLE finish (); CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN WHILE NOT EXISTS (SELECT FROM finish) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
+		CREATE TRIGGER wait BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION wait()`)
 	m, work, _ := replica(t, db, "a", nil)
-	locked := db.Hold("SELECT FROM XtkSessionInfo FOR UPDATE")
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
-	db.Until("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := m.CreateHold(ctx, runs.Hold{Kind: runs.HoldEverything, Reason: "a test"}); err == nil {
-		t.Error("it did not wait for the batch")
+	db.Until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()")
+	ctx, leave := context.WithCancel(t.Context())
+	created := make(chan error, 1)
+	go func() {
+		_, err := m.CreateHold(ctx, runs.Hold{Kind: runs.HoldEverything, Reason: "a test"})
+		created <- err
+	}()
+	db.Until("SELECT count(*) FROM cleanupd.hold")
+	select {
+	case err := <-created:
+		t.Fatalf("CreateHold returned while a batch was open: %v", err)
+	case <-time.After(200 * time.Millisecond):
 	}
-	if err := locked.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
+	leave()
+	if err := <-created; err == nil {
+		t.Error("CreateHold returned no error though its caller left")
 	}
+	db.Do("INSERT INTO finish DEFAULT VALUES")
 	events := watch(t, m, run.ID)
 	if result := events[len(events)-1].Run.Result("sessions"); result.RowsDeleted != 0 || result.RowsHeld != 10 || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", result)

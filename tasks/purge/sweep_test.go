@@ -223,8 +223,7 @@ func TestSweepJudgesAChangedRowAgain(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); done <- err }()
 	waiting := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-	for db.Int(waiting) == 0 {
-	}
+	db.Until(waiting)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,9 @@ func fetch(cache string) (string, error) {
 	}
 	defer func() { _ = os.RemoveAll(runtimeDir) }()
 	config := embeddedpostgres.DefaultConfig().Version(embeddedpostgres.V17).Port(uint32(port)).
-		BinariesPath(base).CachePath(cache).RuntimePath(runtimeDir).Logger(io.Discard)
+		BinariesPath(base).CachePath(cache).RuntimePath(runtimeDir).Logger(io.Discard).
+		// A distribution's program would otherwise have a socket in a folder that few users may write to.
+		StartParameters(map[string]string{"unix_socket_directories": ""})
 	repository := cmp.Or(os.Getenv("CLEANUPD_POSTGRES_REPOSITORY"), "https://repo1.maven.org/maven2")
 	pg := embeddedpostgres.NewDatabase(config.BinaryRepositoryURL(repository))
 	if err := pg.Start(); err != nil {
