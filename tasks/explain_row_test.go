@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -39,7 +40,7 @@ func keysOf(t *testing.T, db *pgtest.DB, table string) (keys []string) {
 // The verdict on every row that has a key, of random databases, is what the next run does with it.
 func TestExplainEveryRow(t *testing.T) {
 	t.Parallel()
-	for i := range *seeds {
+	for i := range suite.Size(suite.Model, 1, *seeds) {
 		seed := *firstSeed + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()

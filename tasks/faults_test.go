@@ -389,7 +389,7 @@ func (s *scene) attack(ctx context.Context, met map[string]int) {
 	if *onlyFault != "" {
 		names = []string{*onlyFault}
 	}
-	for range 12 {
+	for range suite.Size(suite.Faults, 5, 12) {
 		select {
 		case <-ctx.Done():
 			return

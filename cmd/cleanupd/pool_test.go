@@ -47,7 +47,7 @@ func TestFewConnections(t *testing.T) {
 		"pool_max_conns": func(_ *testing.T, db *pgtest.DB) string { return db.URL() + "&pool_max_conns=2" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			suite.Except(t, suite.Long, "two of a pool")
+			suite.Except(t, suite.Long, "pool_max_conns")
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			printed, logged := throughPool(t, db, address(t, db))

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -60,6 +61,7 @@ func TestTheWayIsChosen(t *testing.T) {
 			UPDATE t SET ts = '2021-01-01' WHERE id IN (1, 9000, 49999); CLUSTER t USING t_pkey; ANALYZE t`, byIndex},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "little", "little of a small table", "much", "no index", "nothing", "all of some blocks")
 			t.Parallel()
 			db, s := dated(t, c.n, c.part, c.dateType)
 			if c.change != "" {
