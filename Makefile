@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom fuzz docs model faults bench profile
+.PHONY: help build demo test race modules vet nested lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom fuzz docs model faults browser flood long newcomer bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -26,8 +26,21 @@ demo: ## A cleanup of a private database; ARGS='--rows 1000000 --keep'
 test: ## Tests; PKG=./service/runs RUN=TestWatchers ARGS=-v for some of them
 	go test $(only) $(PKG) $(ARGS)
 
-race: ## Tests under the race detector, as CI has them; PKG, RUN, ARGS
-	go test -race -timeout 30m $(only) $(PKG) $(ARGS)
+race: ## All tests, the heavy suites too, under the race detector; PKG, RUN, ARGS
+	CLEANUPD_SUITES=all go test -race -timeout 30m $(only) $(PKG) $(ARGS)
+
+# Heavy tests, which go test ./... leaves out or makes small: see internal/suite.
+browser: ## The console in Chromium; RUN=TestConsolePages
+	CLEANUPD_SUITES=browser go test -timeout 30m -run '$(or $(RUN),TestConsole)' ./service $(ARGS)
+
+flood: ## Thousands of connections and calls
+	CLEANUPD_SUITES=flood go test -timeout 30m -run '$(or $(RUN),TestFlood)' ./cmd/cleanupd $(ARGS)
+
+long: ## All tests at their full size, but for random databases, faults, floods and the browser; PKG, RUN, ARGS
+	CLEANUPD_SUITES=long go test -timeout 30m $(only) $(PKG) $(ARGS)
+
+newcomer: ## The README's two commands on a clean clone of a busy machine, five times as an ordinary user and once as root; PASSES=1
+	.ci/newcomer $(PASSES)
 
 modules: ## What go.mod and go.sum say is true
 	go mod verify
@@ -58,7 +71,7 @@ console: ## web/dist, after a change of the console or of the REST API
 	$(built)
 
 pictures: ## docs/console, the pictures of the console in the documents
-	go test ./service -count 1 -run TestConsoleOfALongRun -pictures $(CURDIR)/docs/console
+	CLEANUPD_SUITES=browser go test ./service -count 1 -run TestConsoleOfALongRun -pictures $(CURDIR)/docs/console
 
 check-console: ## Whether web/dist is what the sources of the console make
 	$(built)
@@ -120,10 +133,10 @@ docs: ## Every command of the documents, on the demo; DOCS=docs/api.md for one o
 	.ci/docs $(DOCS)
 
 model: ## Random databases against the model; SEEDS=1000
-	go test ./tasks -run TestRandomDatabases -timeout 2h -seeds $(or $(SEEDS),100) $(ARGS)
+	CLEANUPD_SUITES=model go test ./tasks -run TestRandomDatabases -timeout 2h -seeds $(or $(SEEDS),100) $(ARGS)
 
 faults: ## Runs on random databases under attack; SEEDS=200
-	go test ./tasks -run TestFaults -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) $(ARGS)
+	CLEANUPD_SUITES=faults go test ./tasks -run TestFaults -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) $(ARGS)
 
 bench: ## Ways to delete, compared; ARGS='--rows 300000'; see docs/benchmark.md
 	go -C bench run . $(ARGS)
