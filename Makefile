@@ -31,10 +31,10 @@ race: ## All tests, the heavy suites too, under the race detector; PKG, RUN, ARG
 
 # Heavy tests, which go test ./... leaves out or makes small: see internal/suite.
 browser: ## The console in Chromium; RUN=TestConsolePages
-	CLEANUPD_SUITES=browser go test -timeout 30m -run '$(or $(RUN),TestConsole)' ./service $(ARGS)
+	CLEANUPD_SUITES=browser go test -timeout 30m -run '$(or $(RUN),Console)' ./service $(ARGS)
 
 flood: ## Thousands of connections and calls
-	CLEANUPD_SUITES=flood go test -timeout 30m -run '$(or $(RUN),TestFlood)' ./cmd/cleanupd $(ARGS)
+	CLEANUPD_SUITES=flood go test -timeout 30m -run '$(or $(RUN),Flood)' ./cmd/cleanupd $(ARGS)
 
 long: ## All tests at their full size, but for random databases, faults, floods and the browser; PKG, RUN, ARGS
 	CLEANUPD_SUITES=long go test -timeout 30m $(only) $(PKG) $(ARGS)
