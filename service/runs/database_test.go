@@ -1,6 +1,7 @@
 package runs_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -28,12 +30,13 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 	return p
 }
 
-// outlive executes a run in batches of one row through a pool of its own, lets something happen repeatedly until a number of
-// rows are deleted, and checks the account. The test's own queries use another pool.
-func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)) (events []runs.Event) {
+// outlive executes a run in batches of one row through a pool of its own, lets something happen repeatedly before it ends, and checks the
+// account. The test's own queries use another pool.
+func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []runs.Event) {
 	t.Helper()
-	const rows = 1_500
+	rows := suite.Size(suite.Long, 300, 1_500)
 	sessions(db, rows)
+	release := holdLast(db, rows)
 	own := pool(t, url)
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.MaxRows = own, 1 })
 	watcher, _, _ := replica(t, db, "b", nil)
@@ -41,12 +44,13 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 	seen := make(chan []runs.Event, 1)
 	go func() { seen <- watch(t, m, run.ID) }() // on the affected replica
 	work()
-	for _, at := range []int64{100, 300, 600, 900} {
+	for _, at := range suite.Size(suite.Long, []int{50, 150}, []int{100, 300, 600, 900}) {
 		db.Until("SELECT (sum(rows_deleted) >= $1)::int FROM cleanupd.task", at)
-		happen(at)
+		happen()
 	}
+	release()
 	events = watch(t, watcher, run.ID)
-	checkFinished(t, events, rows)
+	checkFinished(t, events, int64(rows))
 	if got := <-seen; len(got) != len(events) {
 		t.Errorf("a watcher of the replica at work saw %d events, of %d", len(got), len(events))
 	}
@@ -54,7 +58,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 		t.Errorf("%d rows are left", left)
 	}
 	// A COMMIT whose answer was lost is only in the account; the metrics count twice what a crash of the server undid.
-	if n := measured(t, m, "cleanupd_rows_deleted_total", "sessions"); n < rows/2 || n > 2*rows {
+	if n := measured(t, m, "cleanupd_rows_deleted_total", "sessions"); n < float64(rows)/2 || n > float64(2*rows) {
 		t.Errorf("%v rows are measured", n)
 	}
 	told := 0.0
@@ -64,7 +68,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func(deleted int64)
 	if n := measured(t, m, "cleanupd_run_setbacks_total", ""); n > told || n < told/2 {
 		t.Errorf("%v setbacks are measured, %v were told of", n, told)
 	}
-	if batches := events[len(events)-1].Run.Result("sessions").Batches; batches != rows {
+	if batches := events[len(events)-1].Run.Result("sessions").Batches; batches != int64(rows) {
 		t.Errorf("%d batches of one row each are accounted for, of %d", batches, rows)
 	}
 	return events
@@ -95,10 +99,11 @@ func TestConnectionsThatAreCut(t *testing.T) {
 		"after COMMIT":          func(p *badnet.Proxy) { p.CutAtCommit(badnet.AfterCommit) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "cut", "after COMMIT")
 			t.Parallel()
 			db := database(t)
 			p := badnet.New(t, db.URL(), 0)
-			events := outlive(t, db, p.URL(db.URL()), func(int64) { happen(p) })
+			events := outlive(t, db, p.URL(db.URL()), func() { happen(p) })
 			if !said(events, severity.Warning, "goes on after the last committed batch", "see that the database server runs") && name != "silent" {
 				t.Errorf("nothing was told of it: %+v", logs(events))
 			}
@@ -118,7 +123,7 @@ func logs(events []runs.Event) (lines []string) {
 func TestBackendsThatAreTerminated(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	events := outlive(t, db, db.URL()+"&application_name=victim", func(int64) {
+	events := outlive(t, db, db.URL()+"&application_name=victim", func() {
 		db.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
 	})
 	if !said(events, severity.Warning, "57P01", "goes on after the last committed batch") {
@@ -144,8 +149,10 @@ func migrated(t *testing.T) (*pgtest.DB, *localpg.Server) {
 func TestServerThatRestarts(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
-	outlive(t, db, db.URL(), func(at int64) {
-		if err := server.Restart(t.Context(), at%200 == 0); err != nil {
+	fast := false
+	outlive(t, db, db.URL(), func() {
+		fast = !fast
+		if err := server.Restart(t.Context(), fast); err != nil {
 			t.Fatal(err)
 		}
 		db.Reset()
@@ -160,8 +167,9 @@ func TestFailoverToAStandby(t *testing.T) {
 	db, server := migrated(t)
 	standby, err := server.Standby(t.Context())
 	c := newCluster(t, db, server, standby, err)
-	const rows = 1_500
+	rows := suite.Size(suite.Long, 300, 1_500)
 	sessions(db, rows)
+	release := holdLast(db, rows)
 	m, work := c.replica(t, "a", func(config *runs.Config) { config.MaxRows = 1 })
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	watcher := spectate(t, m, run.ID, 0)
@@ -171,16 +179,17 @@ func TestFailoverToAStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(promoted.Close)
-	before := int64(rows)
-	for err == nil && before == rows {
-		err = promoted.QueryRow(t.Context(), "SELECT count(*) FROM XtkSessionInfo").Scan(&before)
+	waiting, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for left := rows; left == rows; time.Sleep(5 * time.Millisecond) {
+		if err := promoted.QueryRow(waiting, "SELECT count(*) FROM XtkSessionInfo").Scan(&left); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c.failOver()
-	if err != nil || before == 0 {
-		t.Fatalf("%d rows are left on the standby: %v", before, err)
-	}
+	release()
 	<-watcher.ended
-	checkFinished(t, watcher.events, rows)
+	checkFinished(t, watcher.events, int64(rows))
 	watcher.check(t, places(t, c.DB))
 	if watcher.lost > 0 {
 		t.Errorf("events were lost %d times", watcher.lost)
@@ -198,6 +207,7 @@ func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 		"too many connections": {"ALTER DATABASE %s CONNECTION LIMIT 0", "ALTER DATABASE %s CONNECTION LIMIT -1", "57P01"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "read-only")
 			t.Parallel()
 			db := database(t)
 			super, err := pgxpool.New(t.Context(), db.As("postgres"))
@@ -205,7 +215,7 @@ func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(super.Close)
-			events := outlive(t, db, db.URL()+"&application_name=victim", func(int64) {
+			events := outlive(t, db, db.URL()+"&application_name=victim", func() {
 				for _, sql := range []string{
 					fmt.Sprintf(c.begin, db.Name),
 					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()",
@@ -257,6 +267,7 @@ func TestErrorsThatPass(t *testing.T) {
 		"53100": "make room there", "53200": "out of memory", "57014": "going on with half of it",
 	} {
 		t.Run(state, func(t *testing.T) {
+			suite.Except(t, suite.Long, "40001", "53100", "57014")
 			t.Parallel()
 			db := database(t)
 			sessions(db, 100)
@@ -291,6 +302,7 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 	} {
 		for _, goOn := range []bool{false, true} {
 			t.Run(fmt.Sprint(state, " ", goOn), func(t *testing.T) {
+				suite.Except(t, suite.Long, "40P01 false", "53200 true", "P0001 false")
 				t.Parallel()
 				db := database(t)
 				sessions(db, 100)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -99,16 +100,18 @@ func slowly(config *runs.Config) {
 // it did on the old one: it takes the run up again from what is stored.
 func TestAWorkerOnAnotherServer(t *testing.T) {
 	t.Parallel()
-	const rows = 1_000
+	rows := suite.Size(suite.Long, 100, 1_000)
 	db := database(t)
 	sessions(db, rows)
+	release := holdLast(db, rows)
 	m, work, _ := replica(t, db, "a", slowly)
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
 	untilDeleting(t, db, run.ID)
 	db.Do("UPDATE cleanupd.run SET server_start = server_start - interval '1 second'")
+	release()
 	events := watch(t, m, run.ID)
-	checkFinished(t, events, rows)
+	checkFinished(t, events, int64(rows))
 	if !said(events, severity.Warning, "the database server was restarted or replaced", "replica a goes on after the last committed batch") {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
@@ -121,7 +124,7 @@ func TestAWorkerOnAnotherServer(t *testing.T) {
 func TestWatchers(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	sessions(db, 500)
+	sessions(db, suite.Size(suite.Long, 100, 500))
 	a, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
 	b, _, _ := replica(t, db, "b", nil)
 	run := start(t, a, runs.Request{})

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -92,6 +93,7 @@ func TestGuardShare(t *testing.T) {
 		t.Errorf("more than half of a table: %q", got)
 	}
 	t.Run("few rows", func(t *testing.T) {
+		suite.Only(t, suite.Long)
 		db := database(t)
 		m := guarded(t, db, nil)
 		audits(db, 1, 9, "1 year")
@@ -100,6 +102,7 @@ func TestGuardShare(t *testing.T) {
 		}
 	})
 	t.Run("by nature", func(t *testing.T) {
+		suite.Only(t, suite.Long)
 		db := database(t)
 		m := guarded(t, db, nil)
 		sessions(db, 50)
@@ -121,6 +124,7 @@ func TestGuardShare(t *testing.T) {
 		}
 	})
 	t.Run("statistics of before", func(t *testing.T) {
+		suite.Only(t, suite.Long)
 		db := database(t)
 		m := guarded(t, db, nil)
 		db.Do(`ALTER TABLE NmsBroadLogRcp SET (autovacuum_enabled = false);
@@ -163,6 +167,7 @@ func TestGuardShareOfWhatStays(t *testing.T) {
 			hold: runs.Hold{Kind: runs.HoldRecipients, IDs: []int64{9}, Reason: "a test"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "held")
 			t.Parallel()
 			db := database(t)
 			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MidSourcing.Keep = []string{"far"} })
@@ -453,6 +458,7 @@ func TestGuardDrops(t *testing.T) {
 		"partitions":      {"workflow-instances", "CREATE TABLE wkDlv_%d (i int) PARTITION BY RANGE (i); CREATE TABLE part_%[1]d PARTITION OF wkDlv_%d DEFAULT; INSERT INTO wkDlv_%d SELECT 1 FROM generate_series(1, 40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "tables of lists", "bytes")
 			t.Parallel()
 			db := database(t)
 			db.Do("INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (99, 95); INSERT INTO XtkWorkflow (iWorkflowId) VALUES (99)")

@@ -2,11 +2,13 @@ package runs_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -15,15 +17,18 @@ import (
 // the next run takes it.
 func TestHoldInMidRun(t *testing.T) {
 	t.Parallel()
-	const n = 3_000
+	n := suite.Size[int64](suite.Long, 300, 3_000)
 	db := database(t)
 	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, $1::int) i", n)
+	db.Do(fmt.Sprintf(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN WHILE NOT EXISTS (SELECT FROM cleanupd.hold) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
+		CREATE TRIGGER wait BEFORE DELETE ON NmsDelivery FOR EACH ROW WHEN (OLD.iDeliveryId = %d) EXECUTE FUNCTION wait()`, n)) // so that the run does not end before
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
 	run := start(t, m, runs.Request{Tasks: []string{"deliveries"}})
 	work()
 	db.Until("SELECT count(*) FROM cleanupd.task WHERE name = 'deliveries' AND rows_deleted > 0")
 	hold := runs.Hold{Kind: runs.HoldDeliveries, Reason: "a test", CreatedBy: "me"}
-	for id := int64(n / 2); id <= n; id++ {
+	for id := n / 2; id <= n; id++ {
 		hold.IDs = append(hold.IDs, id)
 	}
 	stored, err := m.CreateHold(t.Context(), hold)

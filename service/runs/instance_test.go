@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -31,6 +32,7 @@ func TestAnotherInstance(t *testing.T) {
 		"a copy on one server": "UPDATE cleanupd.instance SET database_oid = 42",
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "a restored copy")
 			t.Parallel()
 			db := database(t)
 			sessions(db, 10)

@@ -1,10 +1,12 @@
 package runs_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -19,9 +21,9 @@ func poisoned(db *pgtest.DB, n int) {
 // Rows that refuse are counted exactly, whichever replica passes them over, and by the next run again; its metrics tell.
 func TestRefusalsOfATakeover(t *testing.T) {
 	t.Parallel()
-	const n = 6_000
+	n := suite.Size[int64](suite.Long, 2_000, 6_000)
 	db := database(t)
-	poisoned(db, n)
+	poisoned(db, int(n))
 	a, workA, stopA := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour })
 	b, workB, _ := replica(t, db, "b", nil)
 	run := start(t, a, runs.Request{Tasks: []string{"audit-trail"}})
@@ -39,7 +41,7 @@ func TestRefusalsOfATakeover(t *testing.T) {
 	stopA()
 	checkFinished(t, events, n-n/50)
 	result := events[len(events)-1].Run.Result("audit-trail")
-	if result.RowsRefused != n/50 || result.RowsLeft != n/50 || result.TablesLeft != 0 || result.Detail != "obsolete rows stay: 120 rows refuse with an error" {
+	if result.RowsRefused != n/50 || result.RowsLeft != n/50 || result.TablesLeft != 0 || result.Detail != fmt.Sprintf("obsolete rows stay: %d rows refuse with an error", n/50) {
 		t.Errorf("%d rows refused, %d are left: %s", result.RowsRefused, result.RowsLeft, result.Detail)
 	}
 	if db.Int("SELECT epoch FROM cleanupd.run") < 2 || db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 <> 0") != 0 {

@@ -2,6 +2,7 @@ package runs_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -74,6 +75,15 @@ func start(t *testing.T, m *runs.Manager, req runs.Request) *runs.Run {
 		t.Fatal(err)
 	}
 	return run
+}
+
+// holdLast makes the deletion of the last of n sessions wait until the function that is returned is called: a run does not end before, however
+// slow the test is.
+func holdLast(db *pgtest.DB, n int) (release func()) {
+	db.Do(fmt.Sprintf(`CREATE TABLE released (); CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN WHILE NOT EXISTS (SELECT FROM released) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
+		CREATE TRIGGER wait BEFORE DELETE ON XtkSessionInfo FOR EACH ROW WHEN (OLD.sKey = '%d') EXECUTE FUNCTION wait()`, n))
+	return func() { db.Do("BEGIN READ WRITE; INSERT INTO released DEFAULT VALUES; COMMIT") } // the session may have begun while the database was read-only
 }
 
 // measured is the value of a metric: of the series with this label value, or of the only series.

@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -49,6 +50,7 @@ func TestOutcomesInTheLog(t *testing.T) {
 		"given up by another": {tenSetbacks, false, "ERROR", map[string]any{"state": "FAILED"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "failed", "its COMMIT unheard")
 			t.Parallel()
 			db := database(t)
 			sessions(db, 10)
@@ -101,7 +103,9 @@ func TestOutcomesInTheLog(t *testing.T) {
 func TestAReasonThatIsWrittenLate(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	sessions(db, 1_000)
+	rows := suite.Size(suite.Long, 300, 1_000)
+	sessions(db, rows)
+	release := holdLast(db, rows)
 	network := badnet.New(t, db.URL(), 0)
 	own := pool(t, network.URL(db.URL()))
 	slow := func(c *runs.Config) { c.MaxRows, c.Limits.RowsPerSecond = 1, 100 }
@@ -113,8 +117,10 @@ func TestAReasonThatIsWrittenLate(t *testing.T) {
 	network.Stall(3 * time.Second)
 	network.Cut()
 	workB()
+	db.Until("SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '%replica a let go of the run%'")
+	release()
 	events := watch(t, b, run.ID)
-	checkFinished(t, events, 1_000)
+	checkFinished(t, events, int64(rows))
 	if !said(events, severity.Warning, "replica a fell silent") || !said(events, severity.Warning, "replica a let go of the run: ", "see that the database server runs") {
 		t.Errorf("it is not told: %q", logs(events))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -75,7 +76,7 @@ func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func
 	}
 	t.Cleanup(pool.Close)
 	m, work, _ = replica(t, db, "a", func(c *runs.Config) {
-		c.Pool, c.Log, c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = pool, slog.New(slog.NewTextHandler(log, nil)), true, 1, 300
+		c.Pool, c.Log, c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = pool, slog.New(slog.NewTextHandler(log, nil)), true, suite.Size(suite.Long, 10, 1), 300
 	})
 	return m, work, log, p
 }
@@ -99,6 +100,7 @@ func TestPanics(t *testing.T) {
 		"what precedes tasks":    {"SELECT pg_advisory_xact_lock", runs.Failed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "the listener", "the renewal of a lease", "the end of a task")
 			t.Parallel()
 			db := database(t)
 			sessions(db, 300)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -38,6 +39,7 @@ func TestSpace(t *testing.T) {
 		pgstattuple bool
 	}{{"free at the end", false, false}, {"free at the beginning", true, false}, {"asked of pgstattuple", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "free at the beginning")
 			t.Parallel()
 			db, _ := migrated(t)
 			if c.pgstattuple {

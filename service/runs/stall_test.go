@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -126,6 +127,7 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]time.Duration{"waits for a standby": 2 * time.Second, "is cut": time.Hour} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "is cut")
 			t.Parallel()
 			db, _ := migrated(t)
 			sessions(db, 100)
@@ -161,6 +163,7 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 
 // While the disk is full a run waits, without using up attempts, and says so.
 func TestADiskThatIsFull(t *testing.T) {
+	suite.Only(t, suite.Long) // TestErrorsThatPass/53100 is the same in small
 	t.Parallel()
 	db, server := migrated(t)
 	disk, err := pgtest.OnDisk(t, db, server)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -219,9 +220,10 @@ func TestFailoverToALateStandby(t *testing.T) {
 // run has all there is to do.
 func TestARunThatIsLost(t *testing.T) {
 	t.Parallel()
-	const rows = 1_000
+	rows := suite.Size(suite.Long, 200, 1_000)
 	c := asynchronous(t)
 	sessions(c.DB, rows)
+	release := holdLast(c.DB, rows)
 	a, work := c.replica(t, "a", slowly)
 	c.fallBehind()
 	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
@@ -229,24 +231,26 @@ func TestARunThatIsLost(t *testing.T) {
 	work()
 	untilDeleting(t, c.DB, run.ID)
 	c.failOver()
+	release()
 	for _, w := range watchers {
 		if <-w.ended; !w.gone {
 			t.Errorf("a watcher saw %d events, and lost some %d times", len(w.events), w.lost)
 		}
 	}
-	if left := c.Int("SELECT count(*) FROM XtkSessionInfo"); left != rows {
+	if left := c.Int("SELECT count(*) FROM XtkSessionInfo"); left != int64(rows) {
 		t.Errorf("%d rows are left", left)
 	}
-	checkFinished(t, watch(t, a, start(t, a, runs.Request{Tasks: []string{"sessions"}}).ID), rows)
+	checkFinished(t, watch(t, a, start(t, a, runs.Request{Tasks: []string{"sessions"}}).ID), int64(rows))
 }
 
 // A run that is queued again after the failover, since the standby did not know that it began, is begun again: by the replica that
 // had it, too.
 func TestARunThatIsQueuedAgain(t *testing.T) {
 	t.Parallel()
-	const rows = 1_000
+	rows := suite.Size(suite.Long, 300, 1_000)
 	c := asynchronous(t)
 	sessions(c.DB, rows)
+	release := holdLast(c.DB, rows)
 	a, work := c.replica(t, "a", slowly)
 	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
 	s := spectate(t, a, run.ID, 0)
@@ -255,8 +259,9 @@ func TestARunThatIsQueuedAgain(t *testing.T) {
 	untilDeleting(t, c.DB, run.ID)
 	s.has(t, 4)
 	c.failOver()
+	release()
 	<-s.ended
-	checkFinished(t, s.events, rows)
+	checkFinished(t, s.events, int64(rows))
 	s.check(t, places(t, c.DB))
 	if s.lost == 0 || s.events[0].Kind != runs.RunStarted {
 		t.Errorf("events were lost %d times; the first one is %s", s.lost, s.events[0].Kind)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -106,6 +107,7 @@ func TestManners(t *testing.T) {
 		{"rows per second", purge.Limits{RowsPerSecond: 500}, func(*testing.T, *pgtest.DB) func() { return func() {} }},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
+			suite.Except(t, suite.Long, "others wait for our locks", "rows per second")
 			t.Parallel()
 			db, _ := migrated(t)
 			sessions(db, 1_000)
