@@ -101,13 +101,13 @@ func run(ctx context.Context, c Config, j Journal) error {
 
 // begin judges whether the run may begin, or go on.
 func (d *database) begin(ctx context.Context) error {
-	if err := d.awaitStandby(ctx); err != nil {
+	if err := d.engine.Retry(ctx, "the standby", func() error { return d.awaitStandby(ctx) }); err != nil {
 		return err
 	}
 	if err := d.engine.Retry(ctx, "the catalog", func() error { return d.check(ctx) }); err != nil {
 		return err
 	}
-	if err := d.readClock(ctx); err != nil {
+	if err := d.engine.Retry(ctx, "the clock", func() error { return d.readClock(ctx) }); err != nil {
 		return err
 	}
 	if len(d.Todo) < len(d.Chosen) || d.Cursor != (purge.Cursor{}) { // it goes on
@@ -116,7 +116,7 @@ func (d *database) begin(ctx context.Context) error {
 	if err := d.warnOfOther(ctx); sqlstate.Lost(err) {
 		return err
 	}
-	return d.guardStart(ctx)
+	return d.engine.Retry(ctx, "the guards", func() error { return d.guardStart(ctx) })
 }
 
 // runAll executes the tasks that are to be done. Its error is that of Run.
