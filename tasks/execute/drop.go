@@ -283,7 +283,7 @@ func (t *task) dropOne(ctx context.Context, w campaign.WorkTable, ask question) 
 	case errors.Is(err, errUsed):
 		t.log(ctx, severity.Info, w.Name+" came into use meanwhile: left alone")
 		return "", nil
-	case vanished(err):
+	case t.vanished(ctx, err, w.Quoted()):
 		t.log(ctx, severity.Info, w.Name+" is gone already")
 		return "", nil
 	case errors.As(err, &pgErr) && !endsDrops(err):
@@ -292,6 +292,7 @@ func (t *task) dropOne(ctx context.Context, w campaign.WorkTable, ask question) 
 			return refusal, nil
 		}
 		t.log(ctx, severity.Warning, refusal)
+		t.left.Tables++
 		return "", nil
 	}
 	return "", err

@@ -171,7 +171,7 @@ func (t *task) statements(ctx context.Context, ids []int64) (all []Statement, er
 		switch {
 		case errors.As(err, &refusal):
 			told.Way = "not at all: " + refusal.Reason
-		case vanished(err), sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled):
+		case t.vanished(ctx, err, s.Relation), sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled):
 			told.Way = "not known: the table is locked, or gone"
 		case err != nil:
 			return nil, err

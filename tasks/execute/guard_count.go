@@ -32,7 +32,7 @@ func (g *guarded) about(ctx context.Context, table string, jobs []plan.Job) (flo
 			return 0, err
 		}
 		rows, err := g.engine.Sample(ctx, s)
-		if unread(err) != nil {
+		if g.unread(ctx, err, s.Relation) != nil {
 			return 0, err
 		}
 		sampled += rows
@@ -60,7 +60,7 @@ func (g *guarded) count(ctx context.Context, table *campaign.Table) (rows float6
 			rows += float64(n)
 			return g.journal.Proceed(ctx)
 		})
-		if err := unread(err); err != nil {
+		if err := g.unread(ctx, err, all.Relation); err != nil {
 			return rows, err
 		}
 	}
@@ -70,9 +70,9 @@ func (g *guarded) count(ctx context.Context, table *campaign.Table) (rows float6
 // errEnough says that more rows were found than are of interest.
 var errEnough = errors.New("enough")
 
-// unread is an error of a table's reading, unless the table is locked or gone, as the batches will find, too.
-func unread(err error) error {
-	if errors.Is(err, errEnough) || vanished(err) || sqlstate.Is(err, pgerrcode.LockNotAvailable) {
+// unread returns an error of reading a relation, unless that is locked or gone, as the batches will find, too.
+func (g *guarded) unread(ctx context.Context, err error, relation string) error {
+	if errors.Is(err, errEnough) || g.vanished(ctx, err, relation) || sqlstate.Is(err, pgerrcode.LockNotAvailable) {
 		return nil
 	}
 	return err
@@ -118,7 +118,7 @@ func (g *guarded) rowsBut(ctx context.Context, table string, jobs []plan.Job, en
 			}
 			return g.journal.Proceed(ctx)
 		}
-		if err := unread(g.survey(ctx, table, c, all, add)); err != nil || n > enough {
+		if err := g.unread(ctx, g.survey(ctx, table, c, all, add), c.job.Relation); err != nil || n > enough {
 			return n, err
 		}
 	}

@@ -39,7 +39,7 @@ func (t *task) holdBack(ctx context.Context, jobs []plan.Job, ids []int64) (rest
 		var stay []int64
 		err = t.engine.Retry(ctx, j.Name, func() (err error) { stay, err = t.parentsOf(ctx, j, s); return err })
 		switch {
-		case vanished(err):
+		case t.vanished(ctx, err, s.Relation):
 		case err != nil:
 			return nil, fmt.Errorf("look for held rows of %s: %w", j.Name, err)
 		case j.Does.Message != "":

@@ -78,7 +78,7 @@ func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int6
 	if j.AlsoWrites != "" && s.Also != nil && sqlstate.Of(err) != "" && !sqlstate.Lost(err) {
 		return t.doAlone(ctx, j, parents, err)
 	}
-	if vanished(err) {
+	if t.vanished(ctx, err, s.Relation) {
 		t.log(ctx, severity.Warning, j.Name+": the table was dropped meanwhile: skipped")
 		return nil, nil
 	}
@@ -92,8 +92,14 @@ func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int6
 	return t.parentsLeft(ctx, j, s, undone.Plus(t.report(ctx, j.Name, result)), parents), nil
 }
 
-// vanished reports whether a statement failed because its table is gone: the application may drop one at any time.
-func vanished(err error) bool { return sqlstate.Is(err, pgerrcode.UndefinedTable) }
+// vanished reports whether a statement failed because its own relation, with its quoted name, is gone: the application may drop one at
+// any time. Only the catalog knows, since the relation that an error is about may be another one.
+func (d *database) vanished(ctx context.Context, err error, relation string) (gone bool) {
+	if !sqlstate.Is(err, pgerrcode.UndefinedTable) {
+		return false
+	}
+	return d.Pool.QueryRow(ctx, "SELECT to_regclass($1) IS NULL", relation).Scan(&gone) == nil && gone
+}
 
 // doAlone does the rest of a job without the statement that accompanies its own, after an error that may be that one's.
 func (t *task) doAlone(ctx context.Context, j plan.Job, parents []int64, refusal error) (stay []int64, err error) {
@@ -123,7 +129,7 @@ func (t *task) uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err err
 	switch {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		t.log(ctx, severity.Warning, j.Name+": someone keeps the whole table locked: the rest of it is not counted")
-	case vanished(err):
+	case t.vanished(ctx, err, s.Relation):
 		t.log(ctx, severity.Warning, j.Name+": the table was dropped meanwhile: skipped")
 	case s.Elsewhere && err != nil && !sqlstate.Lost(err) && ctx.Err() == nil:
 		t.refuse(ctx, j, s, err)

@@ -173,7 +173,7 @@ func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 			return err
 		case sqlstate.Is(err, pgerrcode.LockNotAvailable): // or an index of it, or a partition
 			t.log(ctx, severity.Warning, name+" is locked by someone: passed over")
-		case err != nil && !vanished(err):
+		case err != nil && !t.vanished(ctx, err, name):
 			return fmt.Errorf("%s %s: %w", command, name, err)
 		}
 		t.cursor.Unit = name
