@@ -64,7 +64,7 @@ func TestExplainTask(t *testing.T) {
 	says("work-tables", `"public"."wkdlv_987654"`, "")
 	says("work-tables", "= ANY ($1::bigint[])", "")
 	says("email-error-stats", "WITH gone AS (DELETE FROM ", "[]")
-	says("statistics", "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED) ", "")
+	says("statistics", "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) ", "")
 	logs := explain("delivery-logs")
 	cutoff := logs.GetReferenceTime().AsTime().AddDate(0, 0, -180).Format(time.RFC3339)
 	if len(logs.GetStatements()) == 0 || !slices.Contains(logs.GetStatements()[0].GetParameters(), cutoff) || !strings.Contains(logs.GetStatements()[0].GetRule(), "180 days") {

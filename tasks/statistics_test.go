@@ -146,6 +146,49 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 	}
 }
 
+// A table whose index expression fails is reported; all others are vacuumed, and the task says how many failed.
+func TestStatisticsOfTablesThatFail(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{"an error": "RAISE 'not today'", "no table": "PERFORM 1 FROM nowhere", "division by zero": "i := i / 0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(`CREATE FUNCTION fails(i integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF i > 0 THEN ` + body + `; END IF; RETURN i; END $$;
+				CREATE TABLE a_table (i integer); CREATE INDEX ON a_table (fails(i)); CREATE TABLE c_table (i integer); CREATE INDEX ON c_table (fails(i));
+				ALTER TABLE a_table DISABLE TRIGGER ALL; CREATE TABLE z_table (i integer)`)
+			// The index has no entry: ANALYZE alone evaluates the expression.
+			db.Superuser("UPDATE pg_index SET indisready = false, indislive = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)")
+			db.Do("INSERT INTO a_table VALUES (1); INSERT INTO c_table VALUES (1)")
+			db.Superuser("UPDATE pg_index SET indisready = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)")
+			j := mustRun(t, db, nil, "statistics", "app-subscriptions")
+			if !slices.Contains(j.vacuumed(), "analyzing z_table") || j.states["statistics"] != execute.Succeeded || j.states["app-subscriptions"] == "" {
+				t.Errorf("statistics is %s: %q", j.states["statistics"], j.vacuumed())
+			}
+			if !j.said("WARNING", `"public"."a_table"`, "failed") || !j.said("WARNING", `"public"."c_table"`, "failed") {
+				t.Errorf("%q", j.logs)
+			}
+			if j.stays["statistics"].Tables != 2 || j.details["statistics"] != "VACUUM or ANALYZE failed on 2 tables" {
+				t.Errorf("%+v: %q", j.stays["statistics"], j.details["statistics"])
+			}
+		})
+	}
+}
+
+// VACUUM gives free space back only where that is configured, since it locks the table for that.
+func TestVacuumTruncate(t *testing.T) {
+	t.Parallel()
+	for _, truncate := range []bool{false, true} {
+		db := pgtest.Campaign(t)
+		db.Do("CREATE TABLE large (filler text); INSERT INTO large SELECT repeat('x', 1000) FROM generate_series(1, 10000)")
+		before := db.Int("SELECT pg_relation_size('large')")
+		db.Do("DELETE FROM large")
+		mustRun(t, db, func(c *execute.Config) { c.VacuumTruncate = truncate }, "statistics")
+		if after := db.Int("SELECT pg_relation_size('large')"); (after < before) != truncate {
+			t.Errorf("truncate %t: it had %d bytes, and has %d", truncate, before, after)
+		}
+	}
+}
+
 // vacuumed is what was vacuumed and analyzed, in order, each once.
 func (j *journal) vacuumed() []string {
 	var done []string

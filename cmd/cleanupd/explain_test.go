@@ -18,7 +18,7 @@ func TestExplain(t *testing.T) {
 		"deliveries":        {"It begins with 0 rows of \"public\".\"nmsdelivery\": ", "\n  SELECT r.iDeliveryId FROM ", "\nupdate \"public\".\"nmsdelivery\""},
 		"work-tables":       {"\ndrop wkdlv\\_%: the id in the name is that of no row of nmsdelivery", "\nSkipped:\n  table NmsDelivery is empty"},
 		"email-error-stats": {"\n  WITH gone AS (DELETE FROM ", "\n  $1 = NULL\n  $2 = 2", "\n  $3 = []\n"},
-		"statistics":        {" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED) \""},
+		"statistics":        {" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \""},
 		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty, so nothing is without one"},
 		"simulation-tables": {"\nSkipped:\n  table NmsSimulation is missing"},
 	} {

@@ -16,25 +16,26 @@ import (
 
 // serveConfig configures a server.
 type serveConfig struct {
-	databaseURL string
-	previewURL  string // of a standby; empty: none
-	grpcListen  string
-	httpListen  string
-	lease       time.Duration
-	schedule    bool
-	patience    time.Duration // with databases that are not there at the start
-	history     time.Duration
-	planMaxAge  time.Duration
-	instance    string
-	batches     purge.Settings
-	midSourcing []string // NAME=URL or NAME=keep
-	listTables  []string
-	include     []string // TASK=TABLE
-	forms       formsConfig
-	access      accessConfig
-	console     bool
-	tracer      pgx.QueryTracer // of the databases' connections; nil: none
-	formsTracer pgx.QueryTracer // of the Forms database's
+	databaseURL    string
+	previewURL     string // of a standby; empty: none
+	grpcListen     string
+	httpListen     string
+	lease          time.Duration
+	schedule       bool
+	patience       time.Duration // with databases that are not there at the start
+	history        time.Duration
+	planMaxAge     time.Duration
+	instance       string
+	batches        purge.Settings
+	midSourcing    []string // NAME=URL or NAME=keep
+	listTables     []string
+	include        []string // TASK=TABLE
+	vacuumTruncate bool
+	forms          formsConfig
+	access         accessConfig
+	console        bool
+	tracer         pgx.QueryTracer // of the databases' connections; nil: none
+	formsTracer    pgx.QueryTracer // of the Forms database's
 }
 
 // defaults is the default configuration of a server.
@@ -96,6 +97,7 @@ func newServe() *cobra.Command {
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are purged first; NAME=keep: keep its deliveries; may be repeated")
 	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
 	f.StringArrayVar(&c.include, "include", nil, "TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or app-subscriptions, for that task alone; may be repeated")
+	f.BoolVar(&c.vacuumTruncate, "vacuum-truncate", false, "let VACUUM give the free space at the end of tables back to the file system, for which it locks them exclusively: that cancels readers on standbys")
 	f.DurationVar(&c.patience, "wait-for-database", 0, "how long to wait at the start for the database, and for that of AEM Forms, 0 to 24h; 0: a database that is not there ends the program")
 	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise")
 	f.BoolVar(&c.console, "console", c.console, "serve the console, a page for browsers, at / of --http-listen")

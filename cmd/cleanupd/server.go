@@ -135,7 +135,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		more = s.forms.Tasks()
 	}
 	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Standby: execute.Standby{Pool: s.standby}, Outside: more, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Instance: c.instance, Settings: c.batches, Log: log, Version: programVersion(), Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, Include: given.include})
+		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, VacuumTruncate: c.vacuumTruncate, Include: given.include})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	users := service.NewUserData(streams, s.forms)

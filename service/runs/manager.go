@@ -60,6 +60,8 @@ type Config struct {
 	MidSourcing execute.MidSourcing
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
+	// VacuumTruncate has VACUUM give free space at the end of tables back, for which it locks them exclusively.
+	VacuumTruncate bool
 	// Outside is where tasks on another database come from; nil: there are none.
 	Outside *outside.Source
 	// Include are further tables that tasks take in, as in execute.Config.
@@ -89,6 +91,7 @@ type Manager struct {
 	standby           execute.Standby
 	midSourcing       execute.MidSourcing
 	relatedListTables []string
+	vacuumTruncate    bool
 	include           map[string][]string
 	outside           *outside.Source
 
@@ -101,7 +104,7 @@ type Manager struct {
 func New(c Config) *Manager {
 	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), pollEvery: cmp.Or(c.PollEvery, DefaultPollEvery), replica: c.Replica, version: c.Version, instance: c.Instance, log: c.Log, keepSchedule: c.KeepSchedule,
 		history: cmp.Or(c.History, DefaultHistory), planMaxAge: cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge), settings: c.Settings, wake: make(chan struct{}, 1),
-		standby: c.Standby, midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, include: c.Include, outside: c.Outside, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
+		standby: c.Standby, midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, vacuumTruncate: c.VacuumTruncate, include: c.Include, outside: c.Outside, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
 	m.shortTimeout = min(shortTimeout, m.lease/2) // of a claim that was waited for in vain, some of the lease is left
 	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m.metrics = newMetrics(m.measured)

@@ -105,5 +105,5 @@ func loadPlan(ctx context.Context, db campaign.Querier, id string) (map[string]e
 
 // config is what is configured for any run.
 func (m *Manager) config(p Pipeline) execute.Config {
-	return execute.Config{Pool: m.pool, Pipeline: p.Tasks, Outside: p.Outside, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, Include: m.include}
+	return execute.Config{Pool: m.pool, Pipeline: p.Tasks, Outside: p.Outside, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, VacuumTruncate: m.vacuumTruncate, Include: m.include}
 }

@@ -64,6 +64,17 @@ func (t *task) tooMany() error {
 	return fmt.Errorf("%s, the first of them with: %w", what, t.refusal)
 }
 
+// notVacuumed says how many tables VACUUM or ANALYZE failed on; empty if on none.
+func notVacuumed(tables int64) string {
+	switch tables {
+	case 0:
+		return ""
+	case 1:
+		return "VACUUM or ANALYZE failed on 1 table"
+	}
+	return fmt.Sprintf("VACUUM or ANALYZE failed on %d tables", tables)
+}
+
 // inWords says what stays; empty: nothing does.
 func inWords(l purge.Left) string {
 	var parts []string

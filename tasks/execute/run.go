@@ -71,6 +71,8 @@ type Config struct {
 	MidSourcing MidSourcing
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
+	// VacuumTruncate has VACUUM give free space at the end of tables back, for which it locks them exclusively.
+	VacuumTruncate bool
 	// Include are further tables that tasks take in, by the tasks' names: stored names.
 	Include map[string][]string
 	// Log is told of panics, with their stacks; nil: slog.Default().
@@ -239,6 +241,9 @@ func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) 
 	}
 	d.keepers[t.Name] = w.kept
 	o.Left, o.Detail = w.left, inWords(w.left)
+	if t.Vacuums {
+		o.Detail = notVacuumed(w.left.Tables)
+	}
 	if d.preview != nil {
 		o.Planned = w.plans(ctx, t.Name)
 	}

@@ -41,7 +41,10 @@ func (t *task) command(s storage, mode int) string {
 	case analyzed:
 		return "ANALYZE (VERBOSE, SKIP_LOCKED)"
 	}
-	return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED)"
+	if t.VacuumTruncate {
+		return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED)"
+	}
+	return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false)"
 }
 
 // storagesByOwner are those in the application's schema and in the service's own, those that the role may vacuum ($2), or the
@@ -153,7 +156,11 @@ func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var failed []error
 	done := slices.IndexFunc(tables, func(s storage) bool { return s.Quoted() == t.cursor.Unit })
+	if done >= 0 {
+		t.left = t.cursor.Before
+	}
 	for _, s := range tables[done+1:] {
 		name, command := s.Quoted(), t.command(s, mode)
 		t.journal.At(s.Schema+"."+s.Name, -1)
@@ -169,14 +176,19 @@ func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 			t.log(ctx, severity.Info, lines...)
 		}
 		switch {
-		case endsRun(err):
+		case endsRun(err) || sqlstate.Lost(err):
 			return err
 		case sqlstate.Is(err, pgerrcode.LockNotAvailable): // or an index of it, or a partition
 			t.log(ctx, severity.Warning, name+" is locked by someone: passed over")
 		case err != nil && !t.vanished(ctx, err, name):
-			return fmt.Errorf("%s %s: %w", command, name, err)
+			failed = append(failed, fmt.Errorf("%s %s: %w", command, name, err))
+			t.log(ctx, severity.Warning, name+": VACUUM or ANALYZE failed: "+purge.Message(err))
+			t.left.Tables++
 		}
-		t.cursor.Unit = name
+		t.cursor.Unit, t.cursor.Before = name, t.left
+	}
+	if len(failed) > 0 && len(failed) == len(tables)-done-1 {
+		return fmt.Errorf("all %d tables failed, the first of them with: %w", len(failed), failed[0])
 	}
 	return t.vacuumed(ctx, "the last table")
 }
@@ -198,7 +210,11 @@ func (t *task) verboseConn(ctx context.Context) (conn *pgx.Conn, said func() []s
 		lines = append(lines, n.Severity+":  "+n.Message)
 	}
 	// A large table may take hours, but waiting for a lock must not.
-	connection.Set(config, map[string]string{"statement_timeout": "24h", "lock_timeout": "2s"})
+	settings := map[string]string{"statement_timeout": "24h", "lock_timeout": "2s"}
+	if t.given.Catalog.Version >= 170_000 {
+		settings["transaction_timeout"] = "0"
+	}
+	connection.Set(config, settings)
 	conn, err = pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
