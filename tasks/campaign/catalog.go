@@ -47,7 +47,7 @@ type Table struct {
 	OID       uint32
 	Schema    string
 	Name      string // as stored: lower case in a Campaign database
-	Key       string // the single integer column that identifies a row; empty when there is none
+	Key       string // the single integer column that identifies a row; empty if there is none
 	CanSelect bool   // at least some of its columns
 	CanInsert bool   // into some
 	CanDelete bool
@@ -65,7 +65,8 @@ type Table struct {
 	// Cascades are the foreign keys by which rows of other tables of the schema go with its own.
 	Cascades []Cascade
 	columns  []string
-	keys     []string // all columns that identify a row by themselves, the primary key first
+	integers []string // those of the columns that are integers of 16, 32 or 64 bits
+	keys     []string // all columns that identify a row by themselves, in the relations that have the rows
 }
 
 // Quoted is the table's name for an SQL statement, with its schema.
@@ -97,10 +98,6 @@ WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'p
 GROUP BY n.nspname
 ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
 
-// Unique indexes of a table that may identify its rows by one integer: that column alone, or, in a partitioned
-// table, that column beside the columns it is partitioned by (which PostgreSQL requires in every unique index); in a
-// distributed one, beside the column that Citus distributes it by ($2, $3), for the same reason.
-// The primary key comes first.
 const loadTables = `
 SELECT c.oid, c.relname, c.relhassubclass,
   has_any_column_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
@@ -108,18 +105,7 @@ SELECT c.oid, c.relname, c.relhassubclass,
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
     WHERE k.contype = 'f' AND p.relname = 'nmsgroup' AND p.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid')),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-  ARRAY(SELECT a.attname::text
-    FROM pg_index i
-    CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, ord)
-    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
-    LEFT JOIN pg_partitioned_table p ON p.partrelid = c.oid
-    WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
-      AND k.ord <= i.indnkeyatts AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
-      AND (SELECT count(*) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS o(attnum, ord)
-           WHERE o.ord <= i.indnkeyatts AND o.attnum <> k.attnum
-             AND (p.partattrs IS NULL OR o.attnum <> ALL (p.partattrs::int2[]))
-             AND NOT EXISTS (SELECT FROM unnest($2::oid[], $3::int2[]) AS d (oid, attnum) WHERE d = (c.oid, o.attnum))) = 0
-    ORDER BY i.indisprimary DESC, i.indexrelid)
+  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype))
 FROM pg_class c
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
   AND c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition`
@@ -138,7 +124,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, loadTables, schema, d.relations, d.columns)
+	rows, err := db.Query(ctx, loadTables, schema)
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
@@ -147,15 +133,10 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	for rows.Next() {
 		t := &Table{Schema: schema}
 		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
-			&t.RowSecurity, &t.OfLists, &t.columns, &t.keys); err != nil {
+			&t.RowSecurity, &t.OfLists, &t.columns, &t.integers); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
 		}
-		if t.Elsewhere = elsewhere[t.OID]; t.Elsewhere == Foreign && len(t.keys) == 0 {
-			t.keys = t.namedKeys()
-		}
-		if len(t.keys) > 0 {
-			t.Key = t.keys[0]
-		}
+		t.Elsewhere = elsewhere[t.OID]
 		t.Leaves = []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere}}
 		c.tables[t.Name] = t
 	}
@@ -165,7 +146,13 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err := db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").Scan(&c.Role, &c.Version); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	for _, read := range []func(context.Context, Querier) error{c.readLeaves, c.readSequences, c.readMappings, c.readCascades} {
+	if err := c.readLeaves(ctx, db); err != nil {
+		return nil, err
+	}
+	if err := c.readKeys(ctx, db, d); err != nil {
+		return nil, err
+	}
+	for _, read := range []func(context.Context, Querier) error{c.readSequences, c.readMappings, c.readCascades} {
 		if err := read(ctx, db); err != nil {
 			return nil, err
 		}

@@ -3,8 +3,6 @@ package campaign
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -63,25 +61,4 @@ func readElsewhere(ctx context.Context, db Querier, distributed []uint32) (map[u
 		return nil, fmt.Errorf("read which tables are elsewhere: %w", err)
 	}
 	return places, nil
-}
-
-// namedKeys are the keys that a table has by the application's naming: PostgreSQL knows none of a foreign table, nor of a
-// partitioned one with a foreign partition.
-func (t *Table) namedKeys() (keys []string) {
-	add := func(key string, columns ...string) {
-		if key = strings.ToLower(key); t.Has(key) && t.Has(columns...) && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	if len(t.Name) > len("nms") { // the namespace
-		add("i" + t.Name[len("nms"):] + "id")
-		add("bi" + t.Name[len("nms"):] + "id")
-	}
-	for _, family := range []logFamily{trackingLogs, deliveryLogs} {
-		add(family.key, family.columns...)
-	}
-	for _, key := range []string{"iPropositionId", "biPropositionId"} {
-		add(key, "tsLastModified")
-	}
-	return keys
 }

@@ -1,0 +1,117 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// findKeys finds the columns that may identify the rows of relations ($1) by one integer, by their unique indexes: that column
+// alone, or, in a partitioned table, that column together with the columns it is partitioned by (which PostgreSQL requires in
+// every unique index); in a distributed one, together with the column that Citus distributes it by ($2, $3), for the same reason.
+// An index that is invalid, partial, or on expressions proves nothing. A column that may be NULL is no key, unless it is the
+// application's own ($4). The order is that of the columns: that of the indexes is another one after a dump and restore.
+const findKeys = `
+SELECT i.indrelid, a.attname::text
+FROM pg_index i
+CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, ord)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+LEFT JOIN pg_partitioned_table p ON p.partrelid = i.indrelid
+WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indisready AND i.indpred IS NULL AND i.indexprs IS NULL
+  AND k.ord <= i.indnkeyatts AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype) AND (a.attnotnull OR a.attname = ANY ($4::text[]))
+  AND (SELECT count(*) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS o(attnum, ord)
+       WHERE o.ord <= i.indnkeyatts AND o.attnum <> k.attnum
+         AND (p.partattrs IS NULL OR o.attnum <> ALL (p.partattrs::int2[]))
+         AND NOT EXISTS (SELECT FROM unnest($2::oid[], $3::int2[]) AS d (oid, attnum) WHERE d = (i.indrelid, o.attnum))) = 0
+GROUP BY 1, 2, a.attnum ORDER BY i.indrelid, a.attnum`
+
+// readKeys reads the keys of all tables. A key of every partition is a key of their table, whose own indexes may not have it:
+// pg_partman takes unique indexes of partitions from a template.
+func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) error {
+	var relations []uint32
+	var named []string
+	for _, t := range c.tables {
+		relations, named = append(relations, t.OID), append(named, t.namedKeys()...)
+		for _, l := range t.Leaves {
+			relations = append(relations, l.OID)
+		}
+	}
+	rows, err := db.Query(ctx, findKeys, relations, d.relations, d.columns, named)
+	if err != nil {
+		return fmt.Errorf("read the keys: %w", err)
+	}
+	var (
+		oid    uint32
+		column string
+		keys   = map[uint32][]string{}
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&oid, &column}, func() error { keys[oid] = append(keys[oid], column); return nil }); err != nil {
+		return fmt.Errorf("read the keys: %w", err)
+	}
+	for _, t := range c.tables {
+		t.keys = keys[t.OID]
+		for i, l := range t.Leaves {
+			switch {
+			case len(keys[t.OID]) > 0:
+			case i == 0:
+				t.keys = keys[l.OID]
+			default:
+				t.keys = slices.DeleteFunc(slices.Clone(t.keys), func(k string) bool { return !slices.Contains(keys[l.OID], k) })
+			}
+		}
+		if t.Elsewhere == Foreign && len(t.keys) == 0 {
+			t.keys = t.namedKeys()
+		}
+		t.Key = t.key()
+	}
+	return nil
+}
+
+// key returns the column whose value 0 is the zero record, empty if there is none: that of the application, even if no index of a table
+// here proves it. Only a table that the application's documentation does not name may have another one.
+func (t *Table) key() string {
+	named := t.namedKeys()
+	for _, key := range named {
+		if slices.Contains(t.keys, key) {
+			return key
+		}
+	}
+	switch {
+	case t.known() && t.Elsewhere == "" && len(named) > 0:
+		return named[0]
+	case t.known() || len(t.keys) == 0:
+		return ""
+	}
+	return t.keys[0]
+}
+
+// known reports whether the application's documentation names the table.
+func (t *Table) known() bool { return slices.Contains(knownTables, t.Name) }
+
+// ids are the id columns of known tables that are not named after their tables.
+var ids = map[string]string{"nmsattachments": "iattachmentid", "nmsmirrorpagesearch": "imessageid", "nmsremamatchrcp": "ihypothesisid"}
+
+// namedKeys returns the integer columns that are keys by the application's naming, as stored: PostgreSQL knows none of a foreign table, nor of a
+// partitioned one with a foreign partition.
+func (t *Table) namedKeys() (keys []string) {
+	add := func(key string, columns ...string) {
+		if key = strings.ToLower(key); slices.Contains(t.integers, key) && t.Has(columns...) && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	add(ids[t.Name])
+	if len(t.Name) > len("nms") { // the namespace
+		add("i" + t.Name[len("nms"):] + "id")
+		add("bi" + t.Name[len("nms"):] + "id")
+	}
+	for _, family := range []logFamily{trackingLogs, deliveryLogs} {
+		add(family.key, family.columns...)
+	}
+	for _, key := range []string{"iPropositionId", "biPropositionId"} {
+		add(key, "tsLastModified")
+	}
+	return keys
+}
