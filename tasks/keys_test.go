@@ -2,9 +2,12 @@ package tasks_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // The zero record is that of the application's own id, whatever other unique columns and indexes a table has.
@@ -45,7 +48,7 @@ func TestZeroRecordWhateverIsUnique(t *testing.T) {
 func TestZeroRecordOfLogs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + `ALTER TABLE CusBroadLogStore ADD iCrmId integer PRIMARY KEY DEFAULT 7; INSERT INTO CusBroadLogStore (iBroadLogId, tsLastModified) VALUES (0, '2000-01-01');
+	db.Do(mappings + `ALTER TABLE CusBroadLogStore ADD iCrmId integer NOT NULL UNIQUE DEFAULT 7; INSERT INTO CusBroadLogStore (iBroadLogId, tsLastModified) VALUES (0, '2000-01-01');
 		INSERT INTO CusBroadLogStore (iBroadLogId, iCrmId, tsLastModified) VALUES (1, 0, '2000-01-01')`)
 	j := mustRun(t, db, nil, "delivery-logs")
 	if left := db.Strings("SELECT iBroadLogId::text FROM CusBroadLogStore"); !slices.Equal(left, []string{"0"}) {
@@ -76,5 +79,41 @@ func TestKeysOfPartitions(t *testing.T) {
 	j := mustRun(t, db, nil, "deliveries")
 	if left := db.Strings("SELECT iBroadLogId::text FROM NmsBroadLogRcp"); !slices.Equal(left, []string{"0"}) || db.Int("SELECT count(*) FROM NmsDelivery") != 0 {
 		t.Errorf("logs %v and %d deliveries are left: %q", left, db.Int("SELECT count(*) FROM NmsDelivery"), j.logs)
+	}
+}
+
+// A log that is passed over retains the deliveries that have rows there, and the task says so.
+func TestLogsThatArePassedOver(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(db *pgtest.DB){
+		"a partition without a key": func(db *pgtest.DB) { partitionedLog(db, "log_2") },
+		"no unique index":           func(db *pgtest.DB) { partitionedLog(db, ""); db.Do("DROP INDEX log_1_ibroadlogid_idx") },
+		"an invalid index": func(db *pgtest.DB) {
+			partitionedLog(db, "")
+			db.Superuser("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'log_1_ibroadlogid_idx'::regclass")
+		},
+		"a missing column": func(db *pgtest.DB) { partitionedLog(db, ""); db.Do("ALTER TABLE NmsBroadLogRcp DROP iStatus") },
+		"no integer": func(db *pgtest.DB) {
+			partitionedLog(db, "")
+			db.Do("ALTER TABLE NmsBroadLogRcp ALTER iBroadLogId DROP DEFAULT, ALTER iBroadLogId TYPE numeric")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			spoil(db)
+			for _, change := range []func(*execute.Config){dry, nil} {
+				j := mustRun(t, db, change, "deliveries", "delivery-logs")
+				if j.deleted["deliveries"] != 1 || j.deleted["delivery-logs"] != 0 || j.stays["deliveries"] != (purge.Left{Bound: 2, Tables: 1}) || j.stays["delivery-logs"].Tables != 1 {
+					t.Errorf("%d deleted, %+v stay, and %+v", j.deleted["deliveries"], j.stays["deliveries"], j.stays["delivery-logs"])
+				}
+				if !j.said("WARNING", "2 rows of nmsdelivery stay", "nmsbroadlogrcp") || !strings.Contains(j.details["deliveries"], "1 table could not be done to its end") {
+					t.Errorf("%q: %q", j.details["deliveries"], j.logs)
+				}
+			}
+			if left := db.Strings(deliveriesLeft); !slices.Equal(left, []string{"1", "2"}) || db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 10 {
+				t.Errorf("deliveries %v are left", left)
+			}
+		})
 	}
 }

@@ -75,6 +75,11 @@ func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Saniti
 // Has reports whether the table has all of these columns, written as Campaign writes them.
 func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
 
+// HasInteger reports whether the table has a column, and that is an integer.
+func (t *Table) HasInteger(column string) bool {
+	return slices.Contains(t.integers, strings.ToLower(column))
+}
+
 // Columns are the table's columns, as stored.
 func (t *Table) Columns() []string { return t.columns }
 

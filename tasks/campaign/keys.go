@@ -15,7 +15,7 @@ import (
 // An index that is invalid, partial, or on expressions proves nothing. A column that may be NULL is no key, unless it is the
 // application's own ($4). The order is that of the columns: that of the indexes is another one after a dump and restore.
 const findKeys = `
-SELECT i.indrelid, a.attname::text
+SELECT i.indrelid, a.attname::text, bool_or(i.indisprimary)
 FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, ord)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
@@ -44,11 +44,19 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 		return fmt.Errorf("read the keys: %w", err)
 	}
 	var (
-		oid    uint32
-		column string
-		keys   = map[uint32][]string{}
+		oid     uint32
+		column  string
+		first   bool
+		keys    = map[uint32][]string{}
+		primary = map[uint32]string{}
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&oid, &column}, func() error { keys[oid] = append(keys[oid], column); return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&oid, &column, &first}, func() error {
+		keys[oid] = append(keys[oid], column)
+		if first {
+			primary[oid] = column
+		}
+		return nil
+	}); err != nil {
 		return fmt.Errorf("read the keys: %w", err)
 	}
 	for _, t := range c.tables {
@@ -65,21 +73,21 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 		if t.Elsewhere == Foreign && len(t.keys) == 0 {
 			t.keys = t.namedKeys()
 		}
-		t.Key = t.key()
+		t.Key = t.key(primary[t.OID])
 	}
 	return nil
 }
 
-// key returns the column whose value 0 is the zero record, empty if there is none: that of the application, even if no index of a table
-// here proves it. Only a table that the application's documentation does not name may have another one.
-func (t *Table) key() string {
+// key returns the column whose value 0 is the zero record, empty if there is none. That of a table that the application's documentation
+// names is the application's, even if no index of a table here proves it; that of another table is its primary key, if that is one integer.
+func (t *Table) key(primary string) string {
 	named := t.namedKeys()
-	for _, key := range named {
-		if slices.Contains(t.keys, key) {
-			return key
-		}
-	}
+	proven := slices.DeleteFunc(slices.Clone(named), func(key string) bool { return !slices.Contains(t.keys, key) })
 	switch {
+	case !t.known() && primary != "":
+		return primary
+	case len(proven) > 0:
+		return proven[0]
 	case t.known() && t.Elsewhere == "" && len(named) > 0:
 		return named[0]
 	case t.known() || len(t.keys) == 0:

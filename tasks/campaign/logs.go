@@ -35,6 +35,15 @@ func (t *Table) IsDeliveryLog() bool { return t.is(deliveryLogs) }
 // IsTrackingLog reports whether the table has the unique key and the columns of a tracking log.
 func (t *Table) IsTrackingLog() bool { return t.is(trackingLogs) }
 
+// knownLogs are the logs among the known tables.
+var knownLogs = []string{"nmsbroadlogrcp", "nmsbroadlogmid", "nmsexcludelogrcp", "nmstrackinglogrcp"}
+
+// mayBeLog reports whether a table that does not look like a log of some family may be one nevertheless: it is of no other family, and
+// no other table of the application.
+func (t *Table) mayBeLog() bool {
+	return !t.IsDeliveryLog() && !t.IsTrackingLog() && (!t.known() || slices.Contains(knownLogs, t.Name))
+}
+
 // HasPropositions reports whether the table has the id of a proposition: of 32 bits, or the 64 bits of a database that came from
 // Campaign Standard.
 func (t *Table) HasPropositions() bool { return t.Has("iPropositionId") || t.Has("biPropositionId") }
@@ -59,27 +68,35 @@ func TableName(schemaName string) (name string, ok bool) {
 // logFamilies are all families of log tables.
 var logFamilies = []logFamily{deliveryLogs, exclusionLogs, trackingLogs}
 
-// DeliveryLogs returns the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. The notes
-// say which names were skipped and why. It fails if the mappings could not be read.
-func (c *Catalog) DeliveryLogs() ([]*Table, []string, error) {
+// Logs are the tables of a family of logs.
+type Logs struct {
+	// Tables are those to clean. Unfit are named by the mappings, too, but do not look like logs: they are left alone.
+	Tables, Unfit []*Table
+	// Notes say which names were passed over, and why.
+	Notes []string
+}
+
+// DeliveryLogs returns the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. It fails if the
+// mappings could not be read.
+func (c *Catalog) DeliveryLogs() (Logs, error) {
 	return c.logs(deliveryLogs, "nms:broadLogMid")
 }
 
 // ExclusionLogs returns the exclusion-log tables that the delivery mappings name, as DeliveryLogs does.
-func (c *Catalog) ExclusionLogs() ([]*Table, []string, error) { return c.logs(exclusionLogs) }
+func (c *Catalog) ExclusionLogs() (Logs, error) { return c.logs(exclusionLogs) }
 
 // TrackingLogs returns the tracking-log tables that the delivery mappings name, as DeliveryLogs does.
-func (c *Catalog) TrackingLogs() ([]*Table, []string, error) { return c.logs(trackingLogs) }
+func (c *Catalog) TrackingLogs() (Logs, error) { return c.logs(trackingLogs) }
 
-func (c *Catalog) logs(family logFamily, builtIn ...string) (tables []*Table, notes []string, err error) {
+func (c *Catalog) logs(family logFamily, builtIn ...string) (l Logs, err error) {
 	mapping := c.Table("NmsDeliveryMapping")
 	switch {
 	case mapping == nil:
-		notes = append(notes, "table NmsDeliveryMapping is missing: no mapping names a log table")
+		l.Notes = append(l.Notes, "table NmsDeliveryMapping is missing: no mapping names a log table")
 	case !mapping.Has(family.mappingColumn):
-		notes = append(notes, fmt.Sprintf("column %s of NmsDeliveryMapping is missing: no mapping names such a log table", family.mappingColumn))
+		l.Notes = append(l.Notes, fmt.Sprintf("column %s of NmsDeliveryMapping is missing: no mapping names such a log table", family.mappingColumn))
 	case c.unmapped != nil:
-		return nil, nil, c.unmapped
+		return l, c.unmapped
 	}
 	for _, name := range slices.Concat(c.mapped[family.mappingColumn], builtIn) {
 		t, problem := c.logTable(name, family)
@@ -87,12 +104,15 @@ func (c *Catalog) logs(family logFamily, builtIn ...string) (tables []*Table, no
 		case problem != "" && slices.Contains(builtIn, name) && t == nil:
 			// A module that is not installed need not be reported.
 		case problem != "":
-			notes = append(notes, problem)
-		case !slices.Contains(tables, t):
-			tables = append(tables, t)
+			l.Notes = append(l.Notes, problem)
+			if t != nil && t.mayBeLog() && !slices.Contains(l.Unfit, t) {
+				l.Unfit = append(l.Unfit, t)
+			}
+		case !slices.Contains(l.Tables, t):
+			l.Tables = append(l.Tables, t)
 		}
 	}
-	return tables, notes, nil
+	return l, nil
 }
 
 // Mappings are the names that the delivery mappings give, by their columns.

@@ -111,11 +111,11 @@ func (d *database) signs() (signs []sign) {
 	for _, name := range []string{"NmsRtEvent", "NmsBatchEvent", "NmsEventHisto"} {
 		add(d.given.Catalog.Table(name), "tsCreated")
 	}
-	logs, _, err := d.given.Catalog.TrackingLogs()
+	logs, err := d.given.Catalog.TrackingLogs()
 	if err != nil { // which ones there are is not known; the tasks say so
 		return signs
 	}
-	for _, t := range logs {
+	for _, t := range logs.Tables {
 		add(t, "tsLog")
 	}
 	return signs

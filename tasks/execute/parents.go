@@ -57,6 +57,31 @@ func (t *task) leaveParents(parents, others []int64) []int64 {
 	return rest
 }
 
+// retain excludes the parents of rows in tables that are passed over: without them, these rows would be orphaned.
+func (t *task) retain(ctx context.Context, parents []int64) ([]int64, error) {
+	if t.plan.Parents == nil || len(parents) == 0 {
+		return parents, nil
+	}
+	for _, r := range t.plan.Parents.Retaining {
+		var stay []int64
+		err := t.engine.Retry(ctx, r.Table.Name, func() error {
+			rows, err := t.Pool.Query(ctx, fmt.Sprintf("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])", r.Link, r.Table.Quoted()), parents)
+			if err == nil {
+				stay, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for what depends on %s in %s: %w", t.plan.Parents.Table.Name, r.Table.Name, err)
+		}
+		if len(stay) > 0 {
+			t.log(ctx, severity.Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs are in %s, which is left alone", len(stay), t.plan.Parents.Table.Name, r.Table.Name))
+		}
+		parents = t.leaveParents(parents, stay)
+	}
+	return parents, nil
+}
+
 // idSet is ids to look up.
 func idSet(ids []int64) map[int64]bool {
 	set := map[int64]bool{}

@@ -96,6 +96,8 @@ func (t *task) run(ctx context.Context, what plan.Task) (State, error) {
 	t.left, t.refusal, t.undone, t.kept = purge.Left{}, nil, nil, false
 	if slices.ContainsFunc(jobs, func(j plan.Job) bool { return j.Unit == t.cursor.Unit }) {
 		t.left = t.cursor.Before
+	} else {
+		t.left.Tables = int64(len(t.plan.PassedOver))
 	}
 	done, err := t.work(ctx, what, jobs, ids)
 	if err != nil {
@@ -130,6 +132,9 @@ func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []
 	all := ids
 	if t.preview != nil {
 		t.preview.begun[what.Name] = all
+	}
+	if ids, err = t.retain(ctx, ids); err != nil {
+		return false, err
 	}
 	if ids, err = t.holdBack(ctx, jobs, ids); err != nil {
 		return false, err

@@ -83,10 +83,17 @@ type stepCompiler struct {
 
 // compile adds the jobs of the step. Inheriting tables are planned with the table that they inherit from.
 func (s *stepCompiler) compile() error {
+	before := s.plan.PassedOver
+	s.plan.PassedOver = nil
 	tables, err := s.step.On(s.Given, s.plan)
 	if err != nil {
 		return err
 	}
+	for _, table := range s.plan.PassedOver {
+		s.retain(table)
+		before = slices.DeleteFunc(before, func(t *campaign.Table) bool { return t == table })
+	}
+	s.plan.PassedOver = append(before, s.plan.PassedOver...)
 	for _, children := range []bool{true, false} {
 		for _, table := range tables {
 			if table.HasChildren != children {
@@ -153,6 +160,14 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 		s.plan.Jobs = append(s.plan.Jobs, s.on(leaf, job, c))
 	}
 	return nil
+}
+
+// retain adds a table that is passed over to those whose rows retain rows of the task's set.
+func (s *stepCompiler) retain(table *campaign.Table) {
+	if p := s.plan.Parents; p != nil && s.step.Link != "" && table.HasInteger(s.step.Link) && !slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
+		(&compiler{Given: s.Given, plan: s.plan, table: table}).needsRights(table, "SELECT")
+		p.Retaining = append(p.Retaining, Retaining{table, s.step.Link})
+	}
 }
 
 // skip notes, for who asks for one of its rows, that the step is not applicable to a table.

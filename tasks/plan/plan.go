@@ -43,6 +43,8 @@ type Plan struct {
 	Jobs []Job
 	// Skipped are the steps on tables that are not applicable to this database.
 	Skipped []Skip
+	// PassedOver are tables that may have rows of the task's, but are left alone for the reasons in Notes.
+	PassedOver []*campaign.Table
 	// Drops are the kinds of work tables that are dropped.
 	Drops []Drop
 	// Notes say what is not done, and why.
@@ -69,8 +71,16 @@ type Parents struct {
 	Args  []any
 	// Held is the condition, in place of Where, of those that are held themselves; empty: none is.
 	Held string
+	// Retaining are the tables that are passed over, though rows of theirs depend on the set's.
+	Retaining []Retaining
 	// Rule says in words which rows they are, and Date is the SQL of the date that it goes by; empty: by none.
 	Rule, Date string
+}
+
+// Retaining is a table that is passed over: rows of the set stay that it refers to by a column.
+type Retaining struct {
+	Table *campaign.Table
+	Link  string
 }
 
 // Rows is the FROM and WHERE of a query for the rows.

@@ -77,20 +77,25 @@ func TrackingLogs(g Given, p *Plan) ([]*campaign.Table, error) {
 	return logs(g, p, g.Catalog.TrackingLogs)
 }
 
-func logs(g Given, p *Plan, listers ...func() ([]*campaign.Table, []string, error)) (found []*campaign.Table, err error) {
+func logs(g Given, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
 	if mapping := g.Catalog.Table("NmsDeliveryMapping"); mapping != nil && !mapping.CanSelect {
 		(&compiler{Given: g, plan: p}).needsRights(mapping, "SELECT")
 		return nil, nil
 	}
 	for _, list := range listers {
-		tables, notes, err := list()
+		logs, err := list()
 		if err != nil {
 			return nil, err
 		}
-		for _, text := range notes {
+		for _, text := range logs.Notes {
 			p.note(severity.Warning, "%s", text)
 		}
-		for _, t := range tables {
+		for _, t := range logs.Unfit {
+			if !slices.Contains(p.PassedOver, t) {
+				p.PassedOver = append(p.PassedOver, t)
+			}
+		}
+		for _, t := range logs.Tables {
 			if !slices.Contains(found, t) {
 				found = append(found, t)
 			}
