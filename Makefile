@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom fuzz docs model faults browser flood long newcomer bench profile
+.PHONY: help build demo test race modules vet nested lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom release-snapshot fuzz docs model faults browser flood long newcomer bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -125,6 +125,35 @@ sbom: ## The program's bill of materials, into the file SBOM, if given; it has n
 	$(tool)sbom/go.mod cyclonedx-gomod app -json -output "$$bill" -main cmd/cleanupd .
 	grep -q '"name": "google.golang.org/grpc"' "$$bill"
 	if grep -E 'gonum|embedded-postgres' "$$bill"; then exit 1; fi
+
+# The version is the tag's, or a pseudo-version. All times are the commit's, so that the same commit gives the same files.
+release-snapshot: ## dist/: archives of the program, Debian packages and checksums; PLATFORMS=linux/amd64 for some of them
+	@rm -rf dist
+	mkdir -p dist/man
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct)
+	export SOURCE_DATE_EPOCH
+	go run ./cmd/cleanupd man dist/man
+	go run ./cmd/cleanupd completion bash >dist/man/cleanupd.bash
+	sed 's,^ExecStart=/usr/local/bin/,ExecStart=/usr/bin/,' deploy/cleanupd.service >dist/cleanupd.service
+	for platform in $(PLATFORMS); do
+		export GOOS=$${platform%/*} GOARCH=$${platform#*/}
+		CGO_ENABLED=0 go build -trimpath -buildvcs=true -o "dist/$$platform/cleanupd" ./cmd/cleanupd
+		VERSION=$$(go version -m "dist/$$platform/cleanupd" | awk '$$1 == "mod" && $$3 != "(devel)" { print $$3 }')
+		# Go finds no version in a worktree, where .git is a file.
+		VERSION=$${VERSION:-v0.0.0-$$(TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format=%cd-%h --abbrev=12)}
+		export VERSION
+		tar --create --gzip --file "dist/cleanupd_$${VERSION#v}_$${GOOS}_$$GOARCH.tar.gz" $(same_tar) $(no_sources) \
+			LICENSE README.md CHANGELOG.md docs deploy -C dist man -C "$$platform" cleanupd
+		[ "$$GOOS" != linux ] || env -u GOOS -u GOARCH PACKAGE_ARCH="$$GOARCH" \
+			$(tool)release/go.mod nfpm package --packager deb --config deploy/nfpm.yaml --target dist
+		unset GOOS GOARCH
+	done
+	cd dist
+	sha256sum -- *.tar.gz *.deb >checksums.txt
+	cat checksums.txt
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+same_tar := --sort name --mtime "@$$SOURCE_DATE_EPOCH" --owner 0 --group 0 --numeric-owner --mode u=rwX,go=rX
+no_sources := --exclude '*.go' --exclude 'go.*' --exclude docs/generate --exclude deploy/debian --exclude deploy/nfpm.yaml
 
 fuzz: ## Each fuzz target for ten seconds; FUZZ=FuzzREST FUZZTIME=10m for one of them
 	.ci/fuzz "$(FUZZ)" "$(FUZZTIME)"

@@ -1,4 +1,5 @@
-# The image of a release, of the program that goreleaser has built: as Dockerfile, which builds it itself.
+# The image of a release, with the program that make release-snapshot has built; Dockerfile builds it itself.
+# docker buildx build --platform linux/amd64,linux/arm64 -f deploy/release.Dockerfile -t cleanupd dist
 FROM golang:1.26.8-bookworm AS certificates
 
 FROM scratch
