@@ -25,6 +25,7 @@ var (
 	campaignTemplate = fmt.Sprintf("template_campaign_%d", os.Getpid())
 
 	address  func(role, database string) string // of the package's server
+	admin    *pgxpool.Pool                      // the superuser's, to its database postgres: a connection costs more than most statements
 	whySkip  string                             // why there is no server
 	sequence atomic.Int64
 )
@@ -60,13 +61,11 @@ func run(m *testing.M, stops ...func()) int {
 		address, stop = server.URL, server.Stop
 	}
 	code := 1
-	if err := makeTemplates(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "make the templates:", err)
+	if admin, err = pgxpool.New(ctx, address("postgres", "postgres")); err != nil {
+		fmt.Fprintln(os.Stderr, "connect as the superuser:", err)
 	} else {
-		code = m.Run()
-	}
-	if err := dropTemplates(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "drop the templates:", err)
+		code = runOn(ctx, m)
+		admin.Close()
 	}
 	stopCitus()
 	stop()
@@ -78,6 +77,20 @@ func run(m *testing.M, stops ...func()) int {
 		return 1
 	}
 	return code
+}
+
+// runOn runs the tests with templates on the package's server.
+func runOn(ctx context.Context, m *testing.M) (code int) {
+	defer func() {
+		if err := dropTemplates(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "drop the templates:", err)
+		}
+	}()
+	if err := makeTemplates(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "make the templates:", err)
+		return 1
+	}
+	return m.Run()
 }
 
 // rewrite is a URL for another role and database of the same server.
@@ -108,13 +121,8 @@ func makeTemplate(ctx context.Context, address func(role, database string) strin
 
 // dropTemplates drops the templates, so that a server that is not ours is left as it was.
 func dropTemplates(ctx context.Context) error {
-	super, err := pgx.Connect(ctx, address("postgres", "postgres"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = super.Close(ctx) }()
 	for _, name := range []string{emptyTemplate, campaignTemplate} {
-		if _, err := super.Exec(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
+		if _, err := admin.Exec(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
 			return err
 		}
 	}
@@ -140,9 +148,21 @@ func clone(t testing.TB, template string) *DB {
 	if whySkip != "" {
 		t.Skip(whySkip)
 	}
-	db := &DB{t: t, Name: fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1)), address: address}
-	db.superuser("postgres", fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", db.Name, template, campaigndb.Role))
-	t.Cleanup(func() { db.superuser("postgres", "DROP DATABASE "+db.Name+" WITH (FORCE)") })
+	return newDB(t, fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1)), " TEMPLATE "+template)
+}
+
+// newDB creates a database on the package's server, and drops it at the end of the test.
+func newDB(t testing.TB, name, options string) *DB {
+	t.Helper()
+	execute := func(sql string) {
+		t.Helper()
+		if _, err := admin.Exec(context.Background(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	execute("CREATE DATABASE " + name + options + " OWNER " + campaigndb.Role)
+	t.Cleanup(func() { execute("DROP DATABASE " + name + " WITH (FORCE)") })
+	db := &DB{t: t, Name: name, address: address}
 	db.open(db.URL())
 	return db
 }
