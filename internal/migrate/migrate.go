@@ -69,6 +69,9 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 	if err != nil {
 		return err
 	}
+	if err := identify(ctx, conn); err != nil {
+		return err
+	}
 	newest := int32(len(migrator.Migrations))
 	if version == newest {
 		return nil
@@ -87,5 +90,33 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 	if _, err := conn.Exec(ctx, "ALTER TABLE "+table+" ADD COLUMN IF NOT EXISTS oldest int NOT NULL DEFAULT 0"); err != nil {
 		return err
 	}
-	return migrator.Migrate(ctx)
+	if err := migrator.Migrate(ctx); err != nil {
+		return err
+	}
+	return identify(ctx, conn)
+}
+
+// anonymous finds the tables of the schema that a role owns and that have neither a primary key nor another replica identity.
+const anonymous = `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'cleanupd' AND c.relkind IN ('r', 'p') AND c.relreplident IN ('d', 'n') AND pg_has_role(c.relowner, 'USAGE')
+  AND (c.relreplident = 'n' OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))
+ORDER BY 1`
+
+// identify gives each table of the schema a replica identity: where a publication is FOR ALL TABLES, one without refuses UPDATE and
+// DELETE.
+func identify(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, anonymous)
+	if err != nil {
+		return err
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		if _, err := conn.Exec(ctx, "ALTER TABLE "+pgx.Identifier{"cleanupd", table}.Sanitize()+" REPLICA IDENTITY FULL"); err != nil {
+			return err
+		}
+	}
+	return nil
 }

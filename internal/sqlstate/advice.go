@@ -2,7 +2,6 @@ package sqlstate
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -67,8 +66,21 @@ func Explain(err error) string {
 	if state == "" && Lost(err) {
 		state = pgerrcode.ConnectionFailure
 	}
-	if what := advice[state]; what != "" {
-		return fmt.Sprintf("%v: %s", err, what)
+	text := err.Error()
+	if hint := Hint(err); hint != "" {
+		text += "; hint: " + hint
 	}
-	return err.Error()
+	if what := advice[state]; what != "" {
+		text += ": " + what
+	}
+	return text
+}
+
+// Hint returns what the server says may help, empty if nothing.
+func Hint(err error) string {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return pgErr.Hint
+	}
+	return ""
 }

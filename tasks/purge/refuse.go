@@ -211,22 +211,31 @@ func (sw *sweep) over() bool {
 	return sw.result.TableLocked || sw.result.GaveUp
 }
 
-// Message is the message and the SQLSTATE of an error of PostgreSQL, on one line without control characters, and not too long.
+// Message returns the message, the SQLSTATE and the hint of an error of PostgreSQL, on one line without control characters, and not too long.
 func Message(err error) string {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
 		return err.Error()
 	}
-	text := []rune(strings.Map(func(r rune) rune {
+	text := fmt.Sprintf("%s (SQLSTATE %s)", oneLine(pgErr.Message), pgErr.Code)
+	if pgErr.Hint != "" {
+		text += "; hint: " + oneLine(pgErr.Hint)
+	}
+	return text
+}
+
+// oneLine returns the beginning of a server's text, on one line.
+func oneLine(text string) string {
+	runes := []rune(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, pgErr.Message))
-	if len(text) > messageShown {
-		text = append(text[:messageShown], '…')
+	}, text))
+	if len(runes) > messageShown {
+		runes = append(runes[:messageShown], '…')
 	}
-	return fmt.Sprintf("%s (SQLSTATE %s)", string(text), pgErr.Code)
+	return string(runes)
 }
 
 // Refusal is a row whose deletion refuses, and the error.

@@ -1,0 +1,60 @@
+package runs_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/userdata"
+)
+
+// Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be made nevertheless, and one
+// that was there before is mended.
+func TestSchemaWhereAllTablesArePublished(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]string{"new": "", "there before": "ALTER TABLE cleanupd.schema_version REPLICA IDENTITY NOTHING; ALTER TABLE cleanupd.forms_schema_version REPLICA IDENTITY DEFAULT"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			conn, err := pgx.Connect(t.Context(), db.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close(t.Context()) }()
+			migrate := func() {
+				t.Helper()
+				if err := runs.Migrate(t.Context(), conn); err != nil {
+					t.Fatal(err)
+				}
+				if err := userdata.Migrate(t.Context(), conn); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if before != "" {
+				migrate()
+				db.Do(before)
+			}
+			db.Superuser("CREATE PUBLICATION everything FOR ALL TABLES")
+			migrate()
+			if missing := db.Strings(`SELECT relname::text FROM pg_class c WHERE relnamespace = 'cleanupd'::regnamespace AND relkind = 'r' AND relreplident <> 'f'
+				AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary)`); len(missing) > 0 {
+				t.Errorf("%v have no replica identity", missing)
+			}
+			db.Do("UPDATE cleanupd.schema_version SET version = version")
+			m, work, _ := replica(t, db, "one", nil)
+			work()
+			db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('old', '2000-01-01')")
+			run := ended(t, m, runs.Request{Tasks: []string{"sessions", "audit-trail"}})
+			if run.State != runs.Failed || !strings.Contains(run.Error, "ALTER TABLE") {
+				t.Errorf("%s: %s", run.State, run.Error)
+			}
+			db.Do("ALTER TABLE XtkSessionInfo REPLICA IDENTITY FULL")
+			if run := ended(t, m, runs.Request{Tasks: []string{"sessions"}}); run.State != runs.Succeeded {
+				t.Errorf("%s: %s", run.State, run.Error)
+			}
+		})
+	}
+}
