@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/testca"
 	"github.com/cleanupd/cleanupd/service"
 )
@@ -50,7 +49,7 @@ func TestRefusedBeforeTheRequest(t *testing.T) {
 // Strangers give way to those who come after them; callers do not.
 func TestTooManyStrangers(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	s.schedule(t)
 	known, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {

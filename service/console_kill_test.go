@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
@@ -22,7 +21,7 @@ import (
 func TestConsoleSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
-	db := pgtest.Campaign(t)
+	db := database(t)
 	migrate(t, db)
 	// Four rows a block, so that there are several batches, and each row takes a while.
 	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;

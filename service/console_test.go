@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 )
@@ -19,7 +18,7 @@ import (
 // withConsole is a replica that serves the console, to whom the access says.
 func withConsole(t *testing.T, c access.Config) *server {
 	t.Helper()
-	return serveAs(t, pgtest.Campaign(t), false, nil, console(t, c))
+	return serveAs(t, database(t), false, nil, console(t, c))
 }
 
 // console has a replica serve the console, to whom the access says.

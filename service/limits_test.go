@@ -23,7 +23,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/testca"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
@@ -48,7 +47,7 @@ func (s *server) well(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	large := strings.Repeat("x", 2<<20)
 	_, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{PageToken: large})
 	wantCode(t, err, codes.ResourceExhausted)
@@ -79,7 +78,7 @@ func TestTooLarge(t *testing.T) {
 // A caller's calls that wait, here for a lock in the database, are counted over gRPC and REST together.
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
-	s := serveAs(t, pgtest.Campaign(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, TurnTimeout: time.Hour})
+	s := serveAs(t, database(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, TurnTimeout: time.Hour})
 	tx := s.db.Hold("LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE")
 	const more = 10
 	refused, served := make(chan struct{}, service.MaxCalls+more), make(chan struct{}, service.MaxCalls+more)
@@ -127,7 +126,7 @@ func TestTooManyCalls(t *testing.T) {
 
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	id := s.queued(t)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -156,7 +155,7 @@ func TestTooManyStreams(t *testing.T) {
 // Clients that watch the health of the server are not authenticated, but counted.
 func TestTooManyHealthStreams(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	refused := make(chan error)
@@ -184,7 +183,7 @@ func TestTooManyHealthStreams(t *testing.T) {
 // However much is wrong with a request, the status stays small enough for a client.
 func TestManyMistakes(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	long := strings.Repeat("x", 100_000)
 	for _, r := range []*cleanupv1.RunCleanupRequest{
 		{Tasks: slices.Repeat([]string{""}, 300_000)},
@@ -220,7 +219,7 @@ func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	config := service.ServerConfig{Guard: &access.Guard{}, Timeouts: service.Timeouts{Headers: 300 * time.Millisecond, Body: 300 * time.Millisecond}}
 	t.Run("cut off", func(t *testing.T) {
-		s := serveAs(t, pgtest.Campaign(t), true, nil, config)
+		s := serveAs(t, database(t), true, nil, config)
 		rest := strings.TrimPrefix(s.url, "http://")
 		for _, c := range []struct{ address, begin string }{
 			{rest, ""},
@@ -259,7 +258,7 @@ func TestSlowClients(t *testing.T) {
 		s.well(t)
 	})
 	t.Run("an answer may take longer", func(t *testing.T) {
-		s := serveAs(t, pgtest.Campaign(t), false, nil, config)
+		s := serveAs(t, database(t), false, nil, config)
 		release, released := hold(t, s.db), make(chan struct{})
 		time.AfterFunc(time.Second, func() { release(); close(released) })
 		if got := s.call(t, "POST", "/v1/runs", `{"tasks":["import-rejects"]}`); got.code != 200 || !strings.Contains(got.body, "runFinished") {
@@ -271,7 +270,7 @@ func TestSlowClients(t *testing.T) {
 
 // A client that does not read its stream costs nothing after a while; others on the same connection are not affected.
 func TestStalledReaders(t *testing.T) { // not in parallel: it looks at the streams of the whole process
-	s := serveAs(t, pgtest.Campaign(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, Timeouts: service.Timeouts{Stall: time.Second}})
+	s := serveAs(t, database(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, Timeouts: service.Timeouts{Stall: time.Second}})
 	id := s.queued(t)
 	s.db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT $1::uuid, i, jsonb_build_object('Kind', 'log', 'Level', 'INFO', 'Message', repeat('x', 10000)) FROM generate_series(1, 3000) i`, id)
 	s.db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
@@ -325,7 +324,7 @@ func TestQuietStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := pgtest.Campaign(t)
+	db := database(t)
 	id := serve(t, db, true).queued(t)
 	s := serveAs(t, db, true, nil, service.ServerConfig{Guard: &access.Guard{}, TLS: own, Timeouts: service.Timeouts{Stall: time.Second}})
 	event := func(sequence int) {

@@ -91,6 +91,9 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, c
 
 func migrate(t testing.TB, db *pgtest.DB) {
 	t.Helper()
+	if db.Int("SELECT (to_regclass('cleanupd.erasure') IS NOT NULL)::int") == 1 {
+		return
+	}
 	admin, err := pgx.Connect(t.Context(), db.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +104,16 @@ func migrate(t testing.TB, db *pgtest.DB) {
 }
 
 // campaign is a replica on a new Campaign database.
-func campaign(t *testing.T) *server { return serve(t, pgtest.Campaign(t), false) }
+func campaign(t *testing.T) *server { return serve(t, database(t), false) }
+
+// database is a Campaign database with the service's schema.
+func database(t testing.TB) *pgtest.DB {
+	t.Helper()
+	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, campaigndb.Schema)
+		return errors.Join(err, runs.Migrate(ctx, conn), userdata.Migrate(ctx, conn))
+	})
+}
 
 type stream[M any] interface{ Recv() (M, error) }
 
@@ -166,7 +178,7 @@ func hold(t *testing.T, db *pgtest.DB) (release func()) {
 // filled is a Campaign database with rows on both sides of every rule.
 func filled(t *testing.T) *pgtest.DB {
 	t.Helper()
-	db := pgtest.Campaign(t)
+	db := database(t)
 	conn, err := pgx.Connect(t.Context(), db.URL())
 	if err != nil {
 		t.Fatal(err)

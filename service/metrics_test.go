@@ -168,7 +168,7 @@ func TestMetrics(t *testing.T) {
 // A lock that is never released: retries, and the task and the run that fail. Then a run that is cancelled.
 func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := database(t)
 	db.Superuser("ALTER DATABASE " + db.Name + " SET lock_timeout = '100ms'")
 	db.Reset()
 	s := serve(t, db, false)
@@ -207,7 +207,7 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 // What the last run of a task left is told by its reason; a dry run, and one of other tasks, do not matter.
 func TestMetricsOfWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := database(t)
 	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i; CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
 		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW WHEN (OLD.iAuditId = 5) EXECUTE FUNCTION no()`)
 	s := serve(t, db, false)
@@ -242,7 +242,7 @@ func TestMetricsWithoutTheDatabase(t *testing.T) {
 // Scrapes do not wait for a silent database.
 func TestMetricsOfASilentDatabase(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := database(t)
 	proxy := badnet.New(t, db.URL(), 0)
 	through, err := pgxpool.New(t.Context(), proxy.URL(db.URL()))
 	if err != nil {
@@ -259,7 +259,7 @@ func TestMetricsOfASilentDatabase(t *testing.T) {
 // A replica that executes nothing itself reports queued runs and the schedule.
 func TestMetricsOfTheDatabase(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	if got := s.call(t, "PUT", "/v1/schedule", `{"once": "2999-01-01T00:00:00Z", "enabled": true}`); got.code != 200 {
 		t.Fatal(got.body)
 	}
@@ -279,7 +279,7 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 // Made-up methods of callers do not become series.
 func TestMetricsOfUnknownMethods(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	for _, method := range []string{"/made.Up/One", "/cleanup.v1.CleanupService/MadeUp"} {
 		if err := s.conn.Invoke(t.Context(), method, &emptypb.Empty{}, &emptypb.Empty{}); status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: %v", method, err)

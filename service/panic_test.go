@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/userdata"
@@ -27,7 +26,7 @@ import (
 // does the work on erasures, for want of a pool.
 func TestCallsThatPanic(t *testing.T) {
 	t.Parallel()
-	s := serveForms(t, pgtest.Campaign(t), true, userdata.New(userdata.Config{}))
+	s := serveForms(t, database(t), true, userdata.New(userdata.Config{}))
 	client := cleanupv1.NewUserDataServiceClient(s.conn)
 	_, unary := client.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{UserId: "ann"})
 	_, stream := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{UserId: "ann"})
@@ -59,7 +58,7 @@ func TestCallsThatPanic(t *testing.T) {
 // A panic before a call's handler, here in its authentication for want of a guard, ends the call alone, too.
 func TestAuthenticationThatPanics(t *testing.T) {
 	t.Parallel()
-	s := serveAs(t, pgtest.Campaign(t), true, nil, service.ServerConfig{})
+	s := serveAs(t, database(t), true, nil, service.ServerConfig{})
 	for range 2 {
 		_, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{})
 		wantCode(t, err, codes.Internal)
@@ -122,7 +121,7 @@ func (l *told) String() string {
 func TestErrorsOfTheDatabaseStayInTheLog(t *testing.T) {
 	t.Parallel()
 	var log told
-	s := serveAs(t, pgtest.Campaign(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s := serveAs(t, database(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	s.db.Do("ALTER TABLE cleanupd.run RENAME COLUMN cause TO secret_cause")
 	s.db.Do("ALTER TABLE cleanupd.schedule RENAME TO secret_schedule")
 	var header metadata.MD

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // refusedBy are the code and the reason of an error.
@@ -27,7 +26,7 @@ func refusedBy(err error) (codes.Code, string) {
 // refused, and nothing is deleted.
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := database(t)
 	s := serve(t, db, false)
 	insert := func(from, to int) {
 		db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM generate_series($1::int, $2::int) i", from, to)

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // A dry run foresees, table by table, what the run does after it; gRPC and REST tell the same.
@@ -67,7 +66,7 @@ func TestPreview(t *testing.T) {
 // A dry run ends where a row has a date that neither JSON nor a message can have.
 func TestPreviewOfStrangeDates(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := database(t)
 	db.Do(`
 INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) VALUES (1, 0, 0, '0044-03-15 BC'), (2, 0, 0, '2020-01-01');
 INSERT INTO XtkJob (iJobId) VALUES (1);

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
 )
 
@@ -18,7 +17,7 @@ import (
 // the next ones are sent what there is in their place. If the run itself is lost, they end with NOT_FOUND.
 func TestALogThatIsReplaced(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	events := func(from, to, generation int) {
 		s.db.Do(`INSERT INTO cleanupd.event (run_id, sequence, generation, body) SELECT id, i, $3, '{"Kind": "log", "Message": "x"}' FROM cleanupd.run, generate_series($1::bigint, $2) AS i`, from, to, generation)
 	}

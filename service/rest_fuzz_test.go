@@ -16,13 +16,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // busy is a replica whose slots for runs are all taken by runs that nobody works on: an accepted request is ABORTED (409) for
 // a run, RESOURCE_EXHAUSTED (429) for a dry run, and nothing is started.
 func busy(f *testing.F) *server {
-	s := serve(f, pgtest.Campaign(f), true)
+	s := serve(f, database(f), true)
 	for _, dry := range []bool{false, true, true} {
 		ctx, leave := context.WithCancel(f.Context())
 		stream, err := s.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{DryRun: dry})
@@ -135,7 +134,7 @@ func FuzzSettingsBody(f *testing.F) {
 		{`{"storageOptimization": 3}`, `{"once": "0001-01-01T00:00:00Z"}`}, {`{"storageOptimization": 0}`, `{"once": "2090-01-01T00:00:00.123456789Z", "enabled": true}`}, {`{"lastCleanupTime": "2026-01-01T00:00:00Z"}`, `{"lastRunId": "x"}`}, {`{"visitorPurgeDelayDays": 3, "visitor_purge_delay_days": 4}`, `{"cron": ""}`}, {"{}", "{}"}, {"", ""}, {"null", "null"}, {`{} x`, `{} x`}} {
 		f.Add(c[0], c[1])
 	}
-	s := serve(f, pgtest.Campaign(f), true)
+	s := serve(f, database(f), true)
 	f.Fuzz(func(t *testing.T, options, schedule string) {
 		code, answer := s.ask(t, "PATCH", "/v1/options", options)
 		var patch cleanupv1.Options

@@ -198,7 +198,7 @@ func TestAClientThatLeavesDoesNotStopTheRun(t *testing.T) {
 
 func TestThirdDryRun(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true) // nobody claims them
+	s := serve(t, database(t), true) // nobody claims them
 	for range 2 {
 		if _, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{DryRun: true}); err != nil {
 			t.Fatal(err)
@@ -326,7 +326,7 @@ func TestListRuns(t *testing.T) {
 // A list has at most 100 runs, and no tables unless it is asked for them.
 func TestViewsOfRuns(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	s.db.Do(`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by) SELECT gen_random_uuid(), 0, 'SUCCEEDED', false, false, 'x' FROM generate_series(1, 101);
 		INSERT INTO cleanupd.task (run_id, position, name, chosen, state) SELECT id, 1, 'rejects', true, 'SUCCEEDED' FROM cleanupd.run;
 		INSERT INTO cleanupd.space SELECT run_id, name, 'nmsbroadlogmsg', 1, 2, 2, 1, 1 FROM cleanupd.task`)
@@ -350,7 +350,7 @@ func TestViewsOfRuns(t *testing.T) {
 // However often somebody asks whether a server is ready, it asks the database once a second.
 func TestReadyzAsksRarely(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	begun, before := time.Now(), s.db.Stat().AcquireCount()
 	for range 200 {
 		if got := s.call(t, "GET", "/readyz", ""); got.code != 200 {
@@ -452,7 +452,7 @@ func reflects(ctx context.Context, conn *grpc.ClientConn) error {
 
 func TestLostDatabase(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pgtest.Campaign(t), true)
+	s := serve(t, database(t), true)
 	s.db.Cut()
 	_, err := s.GetRun(t.Context(), &cleanupv1.GetRunRequest{RunId: "00000000-0000-0000-0000-000000000000"})
 	wantCode(t, err, codes.Unavailable)
@@ -471,7 +471,7 @@ func TestLostDatabase(t *testing.T) {
 // A database that accepts connections but is silent is as lost as one that is away.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := database(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

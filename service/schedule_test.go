@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 func (s *server) schedule(t *testing.T) *cleanupv1.Schedule {
@@ -26,7 +25,7 @@ func (s *server) schedule(t *testing.T) *cleanupv1.Schedule {
 
 func TestSchedule(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := database(t)
 	db.Superuser("ALTER DATABASE " + db.Name + " SET timezone = 'Asia/Tokyo'")
 	db.Reset()
 	s := serve(t, db, false)

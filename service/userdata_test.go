@@ -45,7 +45,7 @@ func formsServerAs(t *testing.T, config service.ServerConfig) (*server, cleanupv
 	if err := errors.Join(formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""), db.Migrate(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := serveAs(t, pgtest.Campaign(t), false, userdata.New(userdata.Config{Forms: db, InDatabase: true}), config)
+	s := serveAs(t, database(t), false, userdata.New(userdata.Config{Forms: db, InDatabase: true}), config)
 	return s, cleanupv1.NewUserDataServiceClient(s.conn), forms
 }
 
@@ -218,7 +218,7 @@ func TestUserDataErrors(t *testing.T) {
 		t.Errorf("%v, %v", events, err)
 	}
 	// Without a Forms database.
-	without := cleanupv1.NewUserDataServiceClient(serve(t, pgtest.Campaign(t), true).conn)
+	without := cleanupv1.NewUserDataServiceClient(serve(t, database(t), true).conn)
 	if _, err := without.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{UserId: "ann"}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
@@ -281,11 +281,11 @@ func TestSweepDocuments(t *testing.T) {
 		t.Errorf("%v", events)
 	}
 	// Without a Forms database, or without a document storage.
-	_, err = sweepAll(t, cleanupv1.NewUserDataServiceClient(serve(t, pgtest.Campaign(t), true).conn), true)
+	_, err = sweepAll(t, cleanupv1.NewUserDataServiceClient(serve(t, database(t), true).conn), true)
 	wantCode(t, err, codes.FailedPrecondition)
 	db := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
 	t.Cleanup(db.Close)
-	blind := serveForms(t, pgtest.Campaign(t), true, userdata.New(userdata.Config{Forms: db}))
+	blind := serveForms(t, database(t), true, userdata.New(userdata.Config{Forms: db}))
 	_, err = sweepAll(t, cleanupv1.NewUserDataServiceClient(blind.conn), false)
 	wantCode(t, err, codes.FailedPrecondition)
 }

@@ -8,13 +8,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
 // A dry run tells what other options would change, over gRPC and over REST; it is no plan, and a run takes no such question.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
+	db := database(t)
 	db.Do("INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - i * interval '1 day' FROM generate_series(1, 100) i")
 	s := serve(t, db, false)
 	days := func(n int32) *cleanupv1.Options { return &cleanupv1.Options{VisitorPurgeDelayDays: &n} }

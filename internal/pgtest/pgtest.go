@@ -20,9 +20,7 @@ import (
 )
 
 var (
-	// The template databases: without any table, and with the Campaign tables. Packages may share a server.
-	emptyTemplate    = fmt.Sprintf("template_empty_%d", os.Getpid())
-	campaignTemplate = fmt.Sprintf("template_campaign_%d", os.Getpid())
+	emptyTemplate = fmt.Sprintf("template_empty_%d", os.Getpid()) // a template database without any table; packages may share a server
 
 	address  func(role, database string) string // of the package's server
 	admin    *pgxpool.Pool                      // the superuser's, to its database postgres: a connection costs more than most statements
@@ -79,15 +77,15 @@ func run(m *testing.M, stops ...func()) int {
 	return code
 }
 
-// runOn runs the tests with templates on the package's server.
+// runOn runs the tests with a template on the package's server.
 func runOn(ctx context.Context, m *testing.M) (code int) {
 	defer func() {
 		if err := dropTemplates(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "drop the templates:", err)
 		}
 	}()
-	if err := makeTemplates(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "make the templates:", err)
+	if err := makeTemplate(ctx, address, emptyTemplate, ""); err != nil {
+		fmt.Fprintln(os.Stderr, "make the template:", err)
 		return 1
 	}
 	return m.Run()
@@ -106,10 +104,6 @@ func rewrite(given, role, database string) string {
 	return u.String()
 }
 
-func makeTemplates(ctx context.Context) error {
-	return errors.Join(makeTemplate(ctx, address, emptyTemplate, ""), makeTemplate(ctx, address, campaignTemplate, campaigndb.Schema))
-}
-
 // makeTemplate creates a database of the application's role, with a schema.
 func makeTemplate(ctx context.Context, address func(role, database string) string, name, schema string) error {
 	conn, err := campaigndb.Create(ctx, address, name, schema)
@@ -121,7 +115,11 @@ func makeTemplate(ctx context.Context, address func(role, database string) strin
 
 // dropTemplates drops the templates, so that a server that is not ours is left as it was.
 func dropTemplates(ctx context.Context) error {
-	for _, name := range []string{emptyTemplate, campaignTemplate} {
+	names := []string{emptyTemplate}
+	for _, t := range prepared {
+		names = append(names, t.name)
+	}
+	for _, name := range names {
 		if _, err := admin.Exec(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
 			return err
 		}
@@ -138,7 +136,13 @@ type DB struct {
 }
 
 // Campaign is a new database with the Campaign tables, all empty. Its pool is the application role's.
-func Campaign(t testing.TB) *DB { return clone(t, campaignTemplate) }
+func Campaign(t testing.TB) *DB {
+	t.Helper()
+	return Prepared(t, "campaign", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, campaigndb.Schema)
+		return err
+	})
+}
 
 // Empty is a new database without any table.
 func Empty(t testing.TB) *DB { return clone(t, emptyTemplate) }

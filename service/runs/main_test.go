@@ -2,6 +2,7 @@ package runs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
@@ -20,16 +22,10 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // database is a Campaign database with the service's schema.
 func database(t *testing.T) *pgtest.DB {
 	t.Helper()
-	db := pgtest.Campaign(t)
-	conn, err := pgx.Connect(t.Context(), db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	if err := runs.Migrate(t.Context(), conn); err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, campaigndb.Schema)
+		return errors.Join(err, runs.Migrate(ctx, conn))
+	})
 }
 
 // replica is a manager, which works, if it does, until the test ends or stop is called.
