@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
@@ -72,7 +74,7 @@ func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *forms {
 // newFormsOn makes a database with a number of process instances.
 func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles bool) *forms {
 	t.Helper()
-	f := &forms{t: t, on: on, record: pgtest.Empty(t), data: formsdb.Generate(rand.New(rand.NewPCG(seed, 0)), instances, inFiles)}
+	f := &forms{t: t, on: on, record: record(t, on), data: formsdb.Generate(rand.New(rand.NewPCG(seed, 0)), instances, inFiles)}
 	if inFiles {
 		f.folder = t.TempDir()
 	}
@@ -85,7 +87,6 @@ func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles boo
 	switch on {
 	case onPostgres:
 		f.db = f.record
-		f.db.Do(formsdb.Schema)
 		err = f.data.Load(t.Context(), conn.Conn(), f.folder)
 		f.config.Forms = openPostgres(t, f.record.For(campaigndb.Role).Pool)
 	case onMySQL:
@@ -100,6 +101,17 @@ func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles boo
 	}
 	f.open()
 	return f
+}
+
+// record is a database for the record of erasures in a Forms database of an engine: on PostgreSQL the same one.
+func record(t testing.TB, on engine) *pgtest.DB {
+	t.Helper()
+	return pgtest.Prepared(t, strings.ToLower(string(on)), func(ctx context.Context, conn *pgx.Conn) (err error) {
+		if on == onPostgres {
+			_, err = conn.Exec(ctx, formsdb.Schema)
+		}
+		return errors.Join(err, userdata.Migrate(ctx, conn))
+	})
 }
 
 // open creates the service's own tables, of the record and in the Forms database, and makes the database to work on.

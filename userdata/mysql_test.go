@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -34,11 +35,13 @@ func onServer(t *testing.T, server *localmysql.Server, charset string, seed uint
 // Whatever a server of MySQL is set to, the same is found and erased as anywhere else.
 func TestSettingsOfMySQL(t *testing.T) {
 	t.Parallel()
-	for _, settings := range [][]string{
-		{"--lower-case-table-names=1", "--max-allowed-packet=256K", "--character-set-server=latin1"},
-		{"--sql-mode=NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH", "--transaction-isolation=READ-UNCOMMITTED", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci", "--autocommit=0"},
+	for name, settings := range map[string][]string{
+		"all":   {"--lower-case-table-names=1", "--max-allowed-packet=256K", "--sql-mode=NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH", "--transaction-isolation=READ-UNCOMMITTED", "--autocommit=0", "--character-set-server=latin1"},
+		"names": {"--lower-case-table-names=1", "--max-allowed-packet=256K", "--character-set-server=latin1"},
+		"modes": {"--sql-mode=NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH", "--transaction-isolation=READ-UNCOMMITTED", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci", "--autocommit=0"},
 	} {
-		t.Run(settings[0], func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "all")
 			t.Parallel()
 			mysqltest.Empty(t, "utf8mb4") // skips where there is no MariaDB
 			server, err := localmysql.Start(t.Context(), settings...)
@@ -46,7 +49,7 @@ func TestSettingsOfMySQL(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(server.Stop)
-			for seed := range uint64(4) {
+			for seed := range suite.Size[uint64](suite.Long, 3, 4) {
 				f := onServer(t, server, []string{"latin1", "utf8mb4"}[seed%2], seed, seed < 2)
 				f.work()
 				user := formsdb.Users[seed]
@@ -125,22 +128,23 @@ func TestExactlyOnMySQL(t *testing.T) {
 // A table that cannot be rolled back, or that is a view, is not worked on.
 func TestTablesThatWillNotDo(t *testing.T) {
 	t.Parallel()
-	for change, said := range map[string]string{
-		"ALTER TABLE tb_task ENGINE = MyISAM":                                       "tb_task is not InnoDB",
-		"ALTER TABLE tb_102 ENGINE = Aria":                                          "tb_102 is not InnoDB",
-		"ALTER TABLE tb_task_acl ENGINE = MyISAM":                                   "tb_task_acl is not InnoDB",
-		"RENAME TABLE tb_task TO other; CREATE VIEW tb_task AS SELECT * FROM other": "tb_task is a view",
+	f := newFormsOn(t, onMySQL, 1, 5, false)
+	f.work()
+	for change, c := range map[string]struct{ said, undo string }{
+		"ALTER TABLE tb_task ENGINE = MyISAM":                                       {"tb_task is not InnoDB", "ALTER TABLE tb_task ENGINE = InnoDB"},
+		"ALTER TABLE tb_102 ENGINE = Aria":                                          {"tb_102 is not InnoDB", "ALTER TABLE tb_102 ENGINE = InnoDB"},
+		"ALTER TABLE tb_task_acl ENGINE = MyISAM":                                   {"tb_task_acl is not InnoDB", "ALTER TABLE tb_task_acl ENGINE = InnoDB"},
+		"RENAME TABLE tb_task TO other; CREATE VIEW tb_task AS SELECT * FROM other": {"tb_task is a view", "DROP VIEW tb_task; RENAME TABLE other TO tb_task"},
 	} {
-		f := newFormsOn(t, onMySQL, 1, 5, false)
-		f.work()
 		f.db.Do(change)
 		id, err := f.Start(t.Context(), userdata.Request{Instances: []int64{1}})
 		if err == nil {
 			_, receipt := f.watch(id)
 			err = fmt.Errorf("%v", receipt.Problems)
 		}
-		if !strings.Contains(err.Error(), said) || f.db.Int("SELECT count(*) FROM tb_process_instance") != 5 {
+		if !strings.Contains(err.Error(), c.said) || f.db.Int("SELECT count(*) FROM tb_process_instance") != 5 {
 			t.Errorf("%s: %v", change, err)
 		}
+		f.db.Do(c.undo)
 	}
 }

@@ -204,12 +204,15 @@ func unique(texts []string) (list []string) {
 
 // Load puts the rows into a database that has the schema, and the files into a folder, if there are any.
 func (d *Data) Load(ctx context.Context, conn *pgx.Conn, folder string) error {
+	var names []string
 	for _, t := range d.Tables {
-		if _, err := conn.CopyFrom(ctx, pgx.Identifier{t.Name}, t.Columns, pgx.CopyFromRows(t.Rows)); err != nil {
+		name := pgx.Identifier{t.Name}
+		if _, err := conn.CopyFrom(ctx, name, t.Columns, pgx.CopyFromRows(t.Rows)); err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)
 		}
+		names = append(names, name.Sanitize())
 	}
-	_, err := conn.Exec(ctx, "ANALYZE")
+	_, err := conn.Exec(ctx, "ANALYZE "+strings.Join(names, ", "))
 	return errors.Join(err, d.write(folder))
 }
 
