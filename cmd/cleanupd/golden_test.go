@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 var update = flag.Bool("update", false, "write what commands print to testdata/golden, instead of comparing it")
@@ -89,6 +90,10 @@ func TestScreens(t *testing.T) {
 			INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2000-01-01' FROM generate_series(1, 20) i`)
 	}
 	nothing := func() {}
+	widths := suite.Size(suite.Long, []int{0, 60}, []int{0, 60, 120})
+	if *update {
+		widths = []int{0, 60, 120}
+	}
 	code, out, errs := cleanupd(t, "run", "--server", s.grpc, "--task", "sessions")
 	id := regexp.MustCompile(`Run (\S+) succeeded`).FindStringSubmatch(out)
 	if code != 0 || id == nil {
@@ -148,7 +153,7 @@ func TestScreens(t *testing.T) {
 				args = append(args, "--server", s.grpc)
 			}
 			got := &txtar.Archive{Comment: []byte("cleanupd " + strings.NewReplacer("§", " ", id[1], "ID", receipt[1], "ID").Replace(c.args) + "\n\n")}
-			for _, width := range []int{0, 60, 120} {
+			for _, width := range widths {
 				c.before()
 				name := strconv.Itoa(width)
 				if width == 0 {
@@ -162,8 +167,11 @@ func TestScreens(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if want, err := os.ReadFile(file); err != nil || !bytes.Equal(want, txtar.Format(got)) {
-				t.Errorf("%v; want (go test ./cmd/cleanupd -run TestScreens -update writes it)\n%s\ngot\n%s", err, want, txtar.Format(got))
+			text, err := os.ReadFile(file)
+			want := txtar.Parse(text)
+			want.Files = want.Files[:min(len(want.Files), len(widths))]
+			if err != nil || !bytes.Equal(txtar.Format(want), txtar.Format(got)) {
+				t.Errorf("%v; want (go test ./cmd/cleanupd -run TestScreens -update writes it)\n%s\ngot\n%s", err, txtar.Format(want), txtar.Format(got))
 			}
 			if cmd, _, err := newRoot().Find(args); err != nil || cmd.Flag("output") == nil || slices.Contains(args, "--help") {
 				return

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 func TestServeUntilSIGTERM(t *testing.T) {
@@ -183,7 +184,7 @@ func TestDemoThatIsLeft(t *testing.T) {
 	pgtest.Empty(t)
 	// Where SIGHUP is ignored, as by nohup, child processes would ignore it, too. They do not inherit that it is handled.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	for _, hangsUp := range []bool{true, false} {
+	for _, hangsUp := range suite.Size(suite.Long, []bool{true}, []bool{true, false}) {
 		temp, err := os.MkdirTemp("", "cleanupd-left-")
 		if err != nil {
 			t.Fatal(err)
@@ -254,7 +255,7 @@ func TestDemo(t *testing.T) {
 func TestDemoKeepsServing(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
-	for _, byEnter := range []bool{true, false} {
+	for _, byEnter := range suite.Size(suite.Long, []bool{false}, []bool{true, false}) {
 		ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
 		defer interrupt()
 		root := newRoot()
@@ -405,7 +406,8 @@ func TestScheduleOfReplicas(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
 	args := []string{"--schedule", "--database-url", db.URL(), "--lease", "1s"}
-	for i, schedule := range []string{`{"once": "2999-01-01T00:00:00Z", "enabled": true}`, `{"cron": "0 4 * * *", "timeZone": "Europe/Berlin", "enabled": true}`} {
+	const once, cron = `{"once": "2999-01-01T00:00:00Z", "enabled": true}`, `{"cron": "0 4 * * *", "timeZone": "Europe/Berlin", "enabled": true}`
+	for i, schedule := range suite.Size(suite.Long, []string{cron}, []string{once, cron}) {
 		r := serve(t, args...)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.http+"/v1/schedule", strings.NewReader(schedule))
 		if err != nil {
@@ -428,7 +430,7 @@ func TestScheduleOfReplicas(t *testing.T) {
 		}
 		db.Do("UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'")
 		var replicas []*replica
-		for range 3 {
+		for range suite.Size(suite.Long, 2, 3) {
 			replicas = append(replicas, serve(t, args...))
 		}
 		db.Until("SELECT (count(end_time) > $1)::int FROM cleanupd.run", i)

@@ -17,25 +17,32 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// leastRole creates the role by the scripts, as operators do, twice, since the second time must change nothing.
+// leastRole creates the role by the scripts, as operators do; in the suite twice, since the second time must change nothing.
 func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 	t.Helper()
 	role = db.Name + "_least"
-	args := append([]string{"-v", "role=" + role, "-v", "list_tables=CusListNote NmsNotThere", "-v", "included_tables=NmsBroadLogEventHisto"}, more...)
-	for range 2 {
-		for _, script := range []struct{ name, as string }{{"role.sql", "postgres"}, {"rights.sql", campaigndb.Role}} {
-			if out, err := psql(t, db, script.name, script.as, args...); err != nil {
-				t.Fatalf("%s: %v\n%s", script.name, err, out)
-			}
-		}
+	for range suite.Size(suite.Long, 1, 2) {
+		runRoleScripts(t, db, role, more...)
 	}
 	t.Cleanup(func() {
 		db.Superuser("DROP SCHEMA IF EXISTS cleanupd CASCADE; DROP OWNED BY " + role + "; DROP ROLE " + role)
 	})
 	return role
+}
+
+// runRoleScripts runs both scripts of deploy that create a role.
+func runRoleScripts(t *testing.T, db *pgtest.DB, role string, more ...string) {
+	t.Helper()
+	args := append([]string{"-v", "role=" + role, "-v", "list_tables=CusListNote NmsNotThere", "-v", "included_tables=NmsBroadLogEventHisto"}, more...)
+	for _, script := range []struct{ name, as string }{{"role.sql", "postgres"}, {"rights.sql", campaigndb.Role}} {
+		if out, err := psql(t, db, script.name, script.as, args...); err != nil {
+			t.Fatalf("%s: %v\n%s", script.name, err, out)
+		}
+	}
 }
 
 // psql runs a script of deploy as a role.
@@ -64,7 +71,7 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := campaigndb.Fill(t.Context(), conn.Conn(), 20_000, 1, now); err != nil {
+	if err := campaigndb.Fill(t.Context(), conn.Conn(), suite.Size(suite.Long, 4_000, 20_000), 1, now); err != nil {
 		t.Fatal(err)
 	}
 	db.Do("UPDATE NmsDelivery SET iDeliveryMode = 4, iMidRemoteId = iDeliveryId WHERE iDeleteStatus <> 0")
@@ -94,6 +101,7 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	}
 	run(theirs.URL())
 	role := leastRole(t, ours)
+	runRoleScripts(t, ours, role) // a second time changes nothing
 	r := run(ours.As(role))
 
 	after := contents(theirs)

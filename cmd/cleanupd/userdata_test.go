@@ -340,7 +340,7 @@ func TestFormsDemo(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
 	mysqltest.Empty(t, "utf8mb4")
-	for _, engine := range []string{onPostgres, onMySQL} {
+	for _, engine := range suite.Size(suite.Long, []string{onMySQL}, []string{onPostgres, onMySQL}) {
 		code, out, errs := cleanupd(t, "demo", "--forms", "--forms-engine", engine)
 		if code != 0 || strings.Count(out, "cleanupd userdata find") != 2 || !strings.Contains(out, "Orphan tasks: none") {
 			t.Errorf("%s: %d %s %s", engine, code, out, errs)
@@ -407,12 +407,13 @@ func peak(t *testing.T, s *replica) int64 {
 // A person with many process instances makes a response larger than gRPC clients accept by default.
 func TestUserDataOfMany(t *testing.T) {
 	t.Parallel()
+	instances, length := suite.Size(suite.Long, 10_000, 60_000), suite.Size(suite.Long, 500, 64)
 	forms := formsOf(t, 1, "")
-	forms.Do(`INSERT INTO edcprincipalentity VALUES ('many', 'many');
-		INSERT INTO tb_process_instance SELECT i, repeat('x', 64), 2 FROM generate_series(100001, 160000) i;
-		INSERT INTO tb_task SELECT i, 1, 'many', i FROM generate_series(100001, 160000) i`)
+	forms.Do(fmt.Sprintf(`ALTER TABLE tb_process_instance ALTER long_lived_invocation_id TYPE text; INSERT INTO edcprincipalentity VALUES ('many', 'many');
+		INSERT INTO tb_process_instance SELECT i, repeat('x', %[2]d), 2 FROM generate_series(100001, 100000 + %[1]d) i;
+		INSERT INTO tb_task SELECT i, 1, 'many', i FROM generate_series(100001, 100000 + %[1]d) i`, instances, length))
 	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
-	if code, out, errs := cleanupd(t, "userdata", "find", "many", "--server", s.grpc); code != 0 || strings.Count(out, "initiator") != 60_000 {
+	if code, out, errs := cleanupd(t, "userdata", "find", "many", "--server", s.grpc); code != 0 || strings.Count(out, "initiator") != instances {
 		t.Errorf("%d %d instances %s", code, strings.Count(out, "initiator"), errs)
 	}
 }
