@@ -20,7 +20,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -185,7 +184,7 @@ func filled(t *testing.T) *pgtest.DB {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
-	if err := campaigndb.Fill(t.Context(), conn, suite.Size(suite.Long, 2_000, 5_000), 1, time.Now()); err != nil {
+	if err := campaigndb.Fill(t.Context(), conn, 5_000, 1, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return db
