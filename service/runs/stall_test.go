@@ -40,7 +40,7 @@ func unready(t *testing.T, m *runs.Manager, word string) {
 	}
 }
 
-// leaseEnds waits until the lease of the only run has been over for several leases.
+// leaseEnds waits until the lease of the only run has been over for longer than a lease.
 func leaseEnds(db *pgtest.DB) {
 	db.Until("SELECT (lease_until < clock_timestamp() - interval '4 seconds')::int FROM cleanupd.run")
 }
@@ -51,6 +51,7 @@ func stalled(t *testing.T, db *pgtest.DB, rows int) (a, b *runs.Manager, run *ru
 	sessions(db, rows)
 	log = &lines{}
 	slow := func(c *runs.Config) {
+		c.Lease = 3 * time.Second // a busy machine may well stand still for one
 		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(t, db.URL()), 1, 100, slog.New(slog.NewTextHandler(log, nil))
 	}
 	a, work, _ := replica(t, db, "a", slow)
