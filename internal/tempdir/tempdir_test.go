@@ -3,6 +3,7 @@ package tempdir
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		os.Stdout.WriteString(dir + "\n")
+		fmt.Println(dir)
 		select {}
 	}
 	os.Exit(m.Run())
