@@ -17,7 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
@@ -150,8 +149,8 @@ func TestConflictsWithRecovery(t *testing.T) {
 	// Another table: a row of XtkSessionInfo that an UPDATE moves between two windows may be counted twice, or not at all.
 	db.Do("CREATE TABLE elsewhere.vacuumed AS SELECT i FROM generate_series(1, 1000) i")
 	config := there.Config()
-	var met conflict
-	config.ConnConfig.Tracer = &met
+	var met atomic.Bool
+	config.ConnConfig.Tracer = onError{pgerrcode.SerializationFailure, func() { met.Store(true) }}
 	there, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -193,20 +192,5 @@ func TestConflictsWithRecovery(t *testing.T) {
 		if j.deleted["sessions"] != 100_000 {
 			t.Errorf("%d rows were counted: %q", j.deleted["sessions"], j.logs)
 		}
-	}
-}
-
-// conflict is true once a statement has conflicted with a standby's recovery.
-type conflict struct{ atomic.Bool }
-
-// TraceQueryStart implements pgx.QueryTracer.
-func (*conflict) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
-}
-
-// TraceQueryEnd implements pgx.QueryTracer.
-func (c *conflict) TraceQueryEnd(_ context.Context, _ *pgx.Conn, q pgx.TraceQueryEndData) {
-	if sqlstate.Is(q.Err, pgerrcode.SerializationFailure) {
-		c.Store(true)
 	}
 }
