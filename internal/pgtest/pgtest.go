@@ -152,19 +152,14 @@ func clone(t testing.TB, template string) *DB {
 	if whySkip != "" {
 		t.Skip(whySkip)
 	}
-	return newDB(t, fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1)), " TEMPLATE "+template)
-}
-
-// newDB creates a database on the package's server, and drops it at the end of the test.
-func newDB(t testing.TB, name, options string) *DB {
-	t.Helper()
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1))
 	execute := func(sql string) {
 		t.Helper()
 		if _, err := admin.Exec(context.Background(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	execute("CREATE DATABASE " + name + options + " OWNER " + campaigndb.Role)
+	execute(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", name, template, campaigndb.Role))
 	t.Cleanup(func() { execute("DROP DATABASE " + name + " WITH (FORCE)") })
 	db := &DB{t: t, Name: name, address: address}
 	db.open(db.URL())

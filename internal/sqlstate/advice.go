@@ -67,20 +67,11 @@ func Explain(err error) string {
 		state = pgerrcode.ConnectionFailure
 	}
 	text := err.Error()
-	if hint := Hint(err); hint != "" {
-		text += "; hint: " + hint
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Hint != "" {
+		text += "; hint: " + pgErr.Hint
 	}
 	if what := advice[state]; what != "" {
 		text += ": " + what
 	}
 	return text
-}
-
-// Hint returns what the server says may help, empty if nothing.
-func Hint(err error) string {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
-		return pgErr.Hint
-	}
-	return ""
 }

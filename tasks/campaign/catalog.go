@@ -47,7 +47,7 @@ type Table struct {
 	OID       uint32
 	Schema    string
 	Name      string // as stored: lower case in a Campaign database
-	Key       string // the single integer column that identifies a row; empty if there is none
+	Key       string // the single integer column that identifies a row; empty if the table has no such column
 	CanSelect bool   // at least some of its columns
 	CanInsert bool   // into some
 	CanDelete bool
@@ -65,7 +65,7 @@ type Table struct {
 	// Cascades are the foreign keys by which rows of other tables of the schema go with its own.
 	Cascades []Cascade
 	columns  []string
-	integers []string // those of the columns that are integers of 16, 32 or 64 bits
+	integers []string // the columns of type int2, int4 or int8
 	keys     []string // all columns that identify a row by themselves, in the relations that have the rows
 }
 

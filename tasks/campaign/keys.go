@@ -12,8 +12,8 @@ import (
 // findKeys finds the columns that may identify the rows of relations ($1) by one integer, by their unique indexes: that column
 // alone, or, in a partitioned table, that column together with the columns it is partitioned by (which PostgreSQL requires in
 // every unique index); in a distributed one, together with the column that Citus distributes it by ($2, $3), for the same reason.
-// An index that is invalid, partial, or on expressions proves nothing. A column that may be NULL is no key, unless it is the
-// application's own ($4). The order is that of the columns: that of the indexes is another one after a dump and restore.
+// Invalid and partial indexes, and indexes on expressions, do not count. Nullable columns do so only if the application
+// names them as ids ($4). The columns are in the order of the table, since a dump and restore creates indexes in another order.
 const findKeys = `
 SELECT i.indrelid, a.attname::text, bool_or(i.indisprimary)
 FROM pg_index i
@@ -60,15 +60,8 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 		return fmt.Errorf("read the keys: %w", err)
 	}
 	for _, t := range c.tables {
-		t.keys = keys[t.OID]
-		for i, l := range t.Leaves {
-			switch {
-			case len(keys[t.OID]) > 0:
-			case i == 0:
-				t.keys = keys[l.OID]
-			default:
-				t.keys = slices.DeleteFunc(slices.Clone(t.keys), func(k string) bool { return !slices.Contains(keys[l.OID], k) })
-			}
+		if t.keys = keys[t.OID]; len(t.keys) == 0 {
+			t.keys = commonKeys(t.Leaves, keys)
 		}
 		if t.Elsewhere == Foreign && len(t.keys) == 0 {
 			t.keys = t.namedKeys()
@@ -78,8 +71,20 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 	return nil
 }
 
-// key returns the column whose value 0 is the zero record, empty if there is none. That of a table that the application's documentation
-// names is the application's, even if no index of a table here proves it; that of another table is its primary key, if that is one integer.
+// commonKeys returns the keys that all of some leaves have, by the keys of relations.
+func commonKeys(leaves []Leaf, keys map[uint32][]string) (common []string) {
+	for i, l := range leaves {
+		if i == 0 {
+			common = slices.Clone(keys[l.OID])
+		}
+		common = slices.DeleteFunc(common, func(key string) bool { return !slices.Contains(keys[l.OID], key) })
+	}
+	return common
+}
+
+// key returns the column whose value 0 marks the zero record, empty if the table has no such column. In a table that the application's
+// documentation names it is the documented id, whether or not an index makes it unique; in another table it is the primary key, if that
+// is a single integer.
 func (t *Table) key(primary string) string {
 	named := t.namedKeys()
 	proven := slices.DeleteFunc(slices.Clone(named), func(key string) bool { return !slices.Contains(t.keys, key) })

@@ -19,7 +19,7 @@ type Leaf struct {
 // Quoted is the leaf's name for an SQL statement, with its schema.
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
-// findLeaves finds the leaves of some tables. A partition that is being detached is none any longer: queries do not see its rows.
+// findLeaves finds the leaves of some tables. It leaves out partitions that are being detached, whose rows queries do not see.
 const findLeaves = `
 WITH RECURSIVE tree AS (SELECT oid AS root, oid FROM unnest($1::oid[]) AS oid UNION SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
 SELECT tree.root, c.oid, n.nspname, c.relname FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace

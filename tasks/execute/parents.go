@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -21,16 +22,20 @@ func (t *task) loadParents(ctx context.Context, p *plan.Parents) ([]int64, error
 	if err != nil {
 		return nil, err
 	}
-	var ids []int64
-	err = t.engine.Retry(ctx, p.Table.Name, func() error {
-		rows, err := t.Pool.Query(ctx, "SELECT r."+p.Key+"::bigint"+p.Rows()+" ORDER BY 1", args...)
+	return t.readIDs(ctx, p.Table, "SELECT r."+p.Key+"::bigint"+p.Rows()+" ORDER BY 1", args...)
+}
+
+// readIDs runs a query of a table for ids, and again after transient errors. It returns nil if there are none.
+func (t *task) readIDs(ctx context.Context, of *campaign.Table, sql string, args ...any) (ids []int64, err error) {
+	err = t.engine.Retry(ctx, of.Name, func() error {
+		rows, err := t.Pool.Query(ctx, sql, args...)
 		if err == nil {
 			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", p.Table.Name, err)
+		return nil, fmt.Errorf("read %s: %w", of.Name, err)
 	}
 	return ids, nil
 }
@@ -63,16 +68,9 @@ func (t *task) retain(ctx context.Context, parents []int64) ([]int64, error) {
 		return parents, nil
 	}
 	for _, r := range t.plan.Parents.Retaining {
-		var stay []int64
-		err := t.engine.Retry(ctx, r.Table.Name, func() error {
-			rows, err := t.Pool.Query(ctx, fmt.Sprintf("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])", r.Link, r.Table.Quoted()), parents)
-			if err == nil {
-				stay, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-			}
-			return err
-		})
+		stay, err := t.readIDs(ctx, r.Table, fmt.Sprintf("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])", r.Link, r.Table.Quoted()), parents)
 		if err != nil {
-			return nil, fmt.Errorf("look for what depends on %s in %s: %w", t.plan.Parents.Table.Name, r.Table.Name, err)
+			return nil, err
 		}
 		if len(stay) > 0 {
 			t.log(ctx, severity.Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs are in %s, which is left alone", len(stay), t.plan.Parents.Table.Name, r.Table.Name))

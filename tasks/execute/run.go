@@ -103,14 +103,13 @@ func run(ctx context.Context, c Config, j Journal) error {
 
 // begin judges whether the run may begin, or go on.
 func (d *database) begin(ctx context.Context) error {
-	if err := d.engine.Retry(ctx, "the standby", func() error { return d.awaitStandby(ctx) }); err != nil {
-		return err
-	}
-	if err := d.engine.Retry(ctx, "the catalog", func() error { return d.check(ctx) }); err != nil {
-		return err
-	}
-	if err := d.engine.Retry(ctx, "the clock", func() error { return d.readClock(ctx) }); err != nil {
-		return err
+	for _, first := range []struct {
+		what string
+		do   func(context.Context) error
+	}{{"the standby", d.awaitStandby}, {"the catalog", d.check}, {"the clock", d.readClock}} {
+		if err := d.engine.Retry(ctx, first.what, func() error { return first.do(ctx) }); err != nil {
+			return err
+		}
 	}
 	if len(d.Todo) < len(d.Chosen) || d.Cursor != (purge.Cursor{}) { // it goes on
 		return nil

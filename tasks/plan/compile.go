@@ -45,6 +45,9 @@ func Compile(t Task, g Given) (*Plan, error) {
 	for _, kind := range t.Drops {
 		drop(p, kind, g)
 	}
+	// Several selectors may have passed over one table.
+	slices.SortFunc(p.PassedOver, func(a, b *campaign.Table) int { return strings.Compare(a.Name, b.Name) })
+	p.PassedOver = slices.Compact(p.PassedOver)
 	return p, nil
 }
 
@@ -83,17 +86,14 @@ type stepCompiler struct {
 
 // compile adds the jobs of the step. Inheriting tables are planned with the table that they inherit from.
 func (s *stepCompiler) compile() error {
-	before := s.plan.PassedOver
-	s.plan.PassedOver = nil
+	before := len(s.plan.PassedOver)
 	tables, err := s.step.On(s.Given, s.plan)
 	if err != nil {
 		return err
 	}
-	for _, table := range s.plan.PassedOver {
+	for _, table := range s.plan.PassedOver[before:] {
 		s.retain(table)
-		before = slices.DeleteFunc(before, func(t *campaign.Table) bool { return t == table })
 	}
-	s.plan.PassedOver = append(before, s.plan.PassedOver...)
 	for _, children := range []bool{true, false} {
 		for _, table := range tables {
 			if table.HasChildren != children {
@@ -162,7 +162,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 	return nil
 }
 
-// retain adds a table that is passed over to those whose rows retain rows of the task's set.
+// retain has a table that is passed over retain the parents that its rows belong to.
 func (s *stepCompiler) retain(table *campaign.Table) {
 	if p := s.plan.Parents; p != nil && s.step.Link != "" && table.HasInteger(s.step.Link) && !slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
 		(&compiler{Given: s.Given, plan: s.plan, table: table}).needsRights(table, "SELECT")

@@ -90,11 +90,7 @@ func logs(g Given, p *Plan, listers ...func() (campaign.Logs, error)) (found []*
 		for _, text := range logs.Notes {
 			p.note(severity.Warning, "%s", text)
 		}
-		for _, t := range logs.Unfit {
-			if !slices.Contains(p.PassedOver, t) {
-				p.PassedOver = append(p.PassedOver, t)
-			}
-		}
+		p.PassedOver = append(p.PassedOver, logs.Unfit...)
 		for _, t := range logs.Tables {
 			if !slices.Contains(found, t) {
 				found = append(found, t)
