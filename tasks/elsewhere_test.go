@@ -139,13 +139,18 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		t.Run(fmt.Sprintf("dies %t", dies), func(t *testing.T) {
 			t.Parallel()
+			here, far := oldLogs(t, 40)
+			other := pgtest.Empty(t)
+			other.Do(`CREATE TABLE fuse (i int); INSERT INTO fuse VALUES (1); CREATE FUNCTION blow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no commit''; END';
+				CREATE CONSTRAINT TRIGGER blow AFTER UPDATE ON fuse DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION blow()`)
+			far.Do("CREATE TABLE original AS SELECT * FROM NmsTrackingLogRcp")
+			here.Do("CREATE TABLE original AS SELECT * FROM NmsWebTrackingLog")
 			for alone := false; !alone; { // which server commits first depends on the ids of objects
-				here, far := oldLogs(t, 40)
-				other := pgtest.Campaign(t)
-				other.Do(`CREATE TABLE fuse (i int); INSERT INTO fuse VALUES (1); CREATE FUNCTION blow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no commit''; END';
-					CREATE CONSTRAINT TRIGGER blow AFTER UPDATE ON fuse DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION blow()`)
+				here.Superuser("DROP SERVER IF EXISTS other CASCADE")
 				here.Server("other", other)
 				here.Do("IMPORT FOREIGN SCHEMA public LIMIT TO (fuse) FROM SERVER other INTO public")
+				far.Do("TRUNCATE NmsTrackingLogRcp; INSERT INTO NmsTrackingLogRcp SELECT * FROM original")
+				here.Do("TRUNCATE NmsWebTrackingLog; INSERT INTO NmsWebTrackingLog SELECT * FROM original")
 				j := newJournal(here)
 				j.beforeCommit = func(b *pgx.Batch, d purge.Delta) {
 					if d.Deleted > 0 { // not the intention

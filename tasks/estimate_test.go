@@ -6,6 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -17,7 +18,7 @@ func TestEstimates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = campaigndb.Fill(t.Context(), conn.Conn(), 200_000, 1, now)
+	err = campaigndb.Fill(t.Context(), conn.Conn(), suite.Size(suite.Long, 50_000, 200_000), 1, now)
 	conn.Release()
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/tools/txtar"
 
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -283,7 +286,7 @@ func (r ruleTest) compare(t *testing.T, db *pgtest.DB, before []string) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, r := range readRules(t) {
-		for _, maxRows := range []int{0, 1} {
+		for _, maxRows := range suite.Size(suite.Long, []int{1}, []int{0, 1}) {
 			t.Run(fmt.Sprintf("%s/%d", r.task, maxRows), func(t *testing.T) {
 				t.Parallel()
 				db := pgtest.Campaign(t)
@@ -343,19 +346,26 @@ func TestEveryTaskHasRules(t *testing.T) {
 	}
 }
 
+// timestampsWithoutZone creates the Campaign tables, with dates that have no time zone.
+func timestampsWithoutZone(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, campaigndb.Schema+`;
+		DO $$ DECLARE change text; BEGIN
+			FOR change IN SELECT format('ALTER TABLE %s %s', attrelid::regclass, string_agg(format('ALTER %I TYPE timestamp', attname), ', ')) FROM pg_attribute
+				JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'timestamptz'::regtype GROUP BY attrelid
+			LOOP EXECUTE change; END LOOP;
+		END $$`)
+	return err
+}
+
 // Dates without a zone are read in the zone of the database, here one in which a day begins five hours later.
 func TestRulesWithTimestampsWithoutZone(t *testing.T) {
 	t.Parallel()
 	for _, r := range readRules(t) {
 		t.Run(r.task, func(t *testing.T) {
 			t.Parallel()
-			db := pgtest.Campaign(t)
+			db := pgtest.Prepared(t, "without_zone", timestampsWithoutZone)
 			db.Superuser(fmt.Sprintf("ALTER DATABASE %s SET timezone = 'America/Bogota'", db.Name))
 			db.Reset()
-			for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s ALTER COLUMN %I TYPE timestamp', attrelid::regclass, attname) FROM pg_attribute
-				JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'timestamptz'::regtype`) {
-				db.Do(alter)
-			}
 			r.insert(db)
 			before := db.Strings(allRelations)
 			mustRun(t, db, nil, r.task)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
+	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -30,11 +31,8 @@ func asGranted(t *testing.T, on engine, without string) *forms {
 	case onPostgres:
 		role := f.record.Role("forms")
 		f.db.Do("REVOKE ALL ON SCHEMA public FROM public")
-		for _, grant := range grants(t, "forms-postgres.sql") {
-			if grant != without {
-				f.record.Superuser(strings.ReplaceAll(grant, " TO cleanupd;", " TO "+role))
-			}
-		}
+		granted := slices.DeleteFunc(grants(t, "forms-postgres.sql"), func(grant string) bool { return grant == without })
+		f.record.Superuser(strings.ReplaceAll(strings.Join(granted, "\n"), " TO cleanupd;", " TO "+role+";"))
 		f.config.Forms = openPostgres(t, f.record.For(role).Pool)
 	case onMySQL:
 		db := f.db.(*mysqltest.DB)
@@ -60,7 +58,11 @@ func TestRights(t *testing.T) {
 		if len(all) < 15 {
 			t.Fatalf("%d grants", len(all))
 		}
-		for _, without := range append([]string{""}, all...) {
+		every := suite.Size(suite.Long, 6, 1)
+		for i, without := range append([]string{""}, all...) {
+			if i%every != 0 {
+				continue
+			}
 			t.Run(without, func(t *testing.T) {
 				t.Parallel()
 				f := asGranted(t, on, without)

@@ -104,14 +104,14 @@ const (
 	fewest = 2
 )
 
-// room is how many connections the database grants, up to the number wanted. Connections that were just closed may still count there for a
-// moment: where there are too few it asks again.
-func room(ctx context.Context, config *pgxpool.Config, wanted int) int {
+// room returns how many connections the database grants to a pool, up to the number wanted. Connections that were just closed may still
+// count there for a moment: where there are too few it asks again.
+func room(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout/2)
 	defer cancel()
 	n := 0
 	for {
-		if n = max(n, granted(ctx, config, wanted)); n >= fewest {
+		if n = max(n, granted(ctx, pool, wanted)); n >= fewest {
 			return n
 		}
 		select {
@@ -122,19 +122,19 @@ func room(ctx context.Context, config *pgxpool.Config, wanted int) int {
 	}
 }
 
-// granted is how many connections the database grants at this moment.
-func granted(ctx context.Context, config *pgxpool.Config, wanted int) int {
-	open := make([]*pgx.Conn, wanted)
+// granted returns how many connections the database grants to a pool at this moment. The pool keeps them.
+func granted(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
+	acquired := make([]*pgxpool.Conn, wanted)
 	var wg sync.WaitGroup
-	for i := range open {
-		wg.Go(func() { open[i], _ = pgx.ConnectConfig(ctx, config.ConnConfig) })
+	for i := range acquired {
+		wg.Go(func() { acquired[i], _ = pool.Acquire(ctx) })
 	}
 	wg.Wait()
 	n := 0
-	for _, conn := range open {
+	for _, conn := range acquired {
 		if conn != nil {
 			n++
-			_ = conn.Close(context.WithoutCancel(ctx))
+			conn.Release()
 		}
 	}
 	return n

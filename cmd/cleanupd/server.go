@@ -63,22 +63,25 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err := await(ctx, log, c.patience, func() error { return migrateDatabase(ctx, config) }); err != nil {
 		return nil, err
 	}
-	wanted := enough + c.batches.Workers
-	n := min(room(ctx, config, wanted), int(config.MaxConns))
-	switch s.few = n < min(wanted, 10); {
-	case n < fewest:
-		return nil, fmt.Errorf("two connections to the database are needed at least, %d is granted: raise the size of the pool, the role's CONNECTION LIMIT, max_connections or pool_max_conns", n)
-	case s.few: // one batch at a time, one pool for everything, and polling in place of notifications
-		log.Warn("few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it", "granted", n, "wanted", wanted)
-		config.MaxConns, c.batches.Workers = int32(n), 1
-	default:
-		config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
-	}
 	config.ConnConfig.Tracer = c.tracer
+	wanted, most := enough+c.batches.Workers, int(config.MaxConns)
+	config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	// The connections that room has closed, and those that it was refused, may still count on the server for a moment.
+	n := room(ctx, s.pool, min(wanted, most))
+	if n < fewest {
+		return nil, fmt.Errorf("two connections to the database are needed at least, %d is granted: raise the size of the pool, the role's CONNECTION LIMIT, max_connections or pool_max_conns", n)
+	}
+	if s.few = n < min(wanted, 10); s.few { // one batch at a time, one pool for everything, and polling in place of notifications
+		log.Warn("few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it", "granted", n, "wanted", wanted)
+		s.pool.Close()
+		config.MaxConns, c.batches.Workers = int32(n), 1
+		if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	// Connections that were closed or refused may still count on the server for a moment.
 	if err := await(ctx, log, max(c.patience, connectTimeout), func() error { return s.pool.Ping(ctx) }); err != nil {
 		return nil, err
 	}

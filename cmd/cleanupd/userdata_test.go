@@ -254,6 +254,7 @@ func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
 // A server that is frozen during an erasure keeps its connections, and the locks on them, for a while. Another one takes over all the
 // same, and what the first one does when it wakes up counts for nothing.
 func TestErasureOfAFrozenServer(t *testing.T) {
+	suite.Only(t, suite.Long)
 	onBoth(t, 300, false, func(t *testing.T, forms *formsDB, _ string) {
 		forms.Do(forms.slow)
 		tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")

@@ -24,6 +24,7 @@ var (
 
 	address  func(role, database string) string // of the package's server
 	admin    *pgxpool.Pool                      // the superuser's, to its database postgres: a connection costs more than most statements
+	strategy string                             // by which its databases are cloned
 	whySkip  string                             // why there is no server
 	sequence atomic.Int64
 )
@@ -84,6 +85,11 @@ func runOn(ctx context.Context, m *testing.M) (code int) {
 			fmt.Fprintln(os.Stderr, "drop the templates:", err)
 		}
 	}()
+	// Copying the files takes half as long as writing them to the WAL, which is the default since PostgreSQL 15.
+	if err := admin.QueryRow(ctx, "SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN 'STRATEGY file_copy' ELSE '' END").Scan(&strategy); err != nil {
+		fmt.Fprintln(os.Stderr, "read the server's version:", err)
+		return 1
+	}
 	if err := makeTemplate(ctx, address, emptyTemplate, ""); err != nil {
 		fmt.Fprintln(os.Stderr, "make the template:", err)
 		return 1
@@ -159,7 +165,7 @@ func clone(t testing.TB, template string) *DB {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	execute(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", name, template, campaigndb.Role))
+	execute(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s %s OWNER %s", name, template, strategy, campaigndb.Role))
 	t.Cleanup(func() { execute("DROP DATABASE " + name + " WITH (FORCE)") })
 	db := &DB{t: t, Name: name, address: address}
 	db.open(db.URL())
