@@ -84,6 +84,7 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 // The role of deploy/role.sql executes the whole pipeline: what it leaves, does and reports is the same as for the
 // application's own role, the owner of all tables, on an equal database, except for VACUUM.
 func TestLeastPrivilegedRole(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	now := time.Now().Add(30 * time.Minute) // no row becomes obsolete between the two runs
 	run := func(url string) *replica {

@@ -47,6 +47,7 @@ func nextVersion(t *testing.T, migration string) (program string) {
 // A version and the next one share a database: a run that one has begun is finished by the other, with exact counts, when the program
 // is updated and when it is rolled back. Only a schema that lacks what a version needs is refused by it.
 func TestRollingUpdateAndRollback(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	pgtest.Empty(t) // skips where there is no PostgreSQL
 	const adds = "ALTER TABLE cleanupd.run ADD note text NOT NULL DEFAULT ''; ALTER TABLE cleanupd.task ADD note text; CREATE TABLE cleanupd.note (run_id uuid REFERENCES cleanupd.run)"

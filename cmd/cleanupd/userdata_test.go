@@ -297,6 +297,7 @@ func TestErasureOfAKilledServer(t *testing.T) {
 
 // The receipt names each deleted file once, even if the server is killed when it has deleted some and not yet reported them.
 func TestFilesOfAKilledServer(t *testing.T) {
+	suite.Only(t, suite.Long)
 	onBoth(t, 100, true, func(t *testing.T, forms *formsDB, folder string) {
 		before := filesIn(t, folder)
 		_, db := killed(t, forms, func(db *pgtest.DB) {
@@ -338,10 +339,11 @@ func filesIn(t *testing.T, folder string) (names []string) {
 }
 
 func TestFormsDemo(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	pgtest.Empty(t)
 	mysqltest.Empty(t, "utf8mb4")
-	for _, engine := range suite.Size(suite.Long, []string{onMySQL}, []string{onPostgres, onMySQL}) {
+	for _, engine := range []string{onPostgres, onMySQL} {
 		code, out, errs := cleanupd(t, "demo", "--forms", "--forms-engine", engine)
 		if code != 0 || strings.Count(out, "cleanupd userdata find") != 2 || !strings.Contains(out, "Orphan tasks: none") {
 			t.Errorf("%s: %d %s %s", engine, code, out, errs)

@@ -12,11 +12,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
 // A PostgreSQL that is downloaded, from a repository that has the one of this machine, runs, also for root. It is downloaded once. Where
 // the repository has none, the error says so.
 func TestFetch(t *testing.T) {
+	suite.Only(t, suite.Long)
 	owner, err := serverUser()
 	if err != nil {
 		t.Fatal(err)

@@ -183,6 +183,7 @@ func (s *spectator) check(t *testing.T, stored []runs.Place) {
 // A failover to a standby that lags undoes events that were sent, and the batches of that time: the run goes on from where the
 // standby is, deletes all that is obsolete there, and every watcher learns which of its events are gone.
 func TestFailoverToALateStandby(t *testing.T) {
+	suite.Only(t, suite.Long)
 	t.Parallel()
 	const rows = 1_000
 	c := asynchronous(t)
