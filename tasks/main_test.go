@@ -173,7 +173,7 @@ func (j *journal) At(_ string, expected int64) { j.expected[j.task] = expected }
 
 func (j *journal) ScanMethod(string) {}
 
-func (j *journal) Throttled(string) {}
+func (j *journal) Throttled(purge.Throttle) {}
 
 func (j *journal) Retried(string) {}
 

@@ -16,33 +16,34 @@ import (
 
 // serveConfig configures a server.
 type serveConfig struct {
-	databaseURL    string
-	previewURL     string // of a standby; empty: none
-	grpcListen     string
-	httpListen     string
-	lease          time.Duration
-	schedule       bool
-	patience       time.Duration // with databases that are not there at the start
-	history        time.Duration
-	planMaxAge     time.Duration
-	instance       string
-	batches        purge.Settings
-	midSourcing    []string // NAME=URL or NAME=keep
-	listTables     []string
-	include        []string // TASK=TABLE
-	vacuumTruncate bool
-	forms          formsConfig
-	access         accessConfig
-	console        bool
-	tracer         pgx.QueryTracer // of the databases' connections; nil: none
-	formsTracer    pgx.QueryTracer // of the Forms database's
+	databaseURL      string
+	previewURL       string // of a standby; empty: none
+	grpcListen       string
+	httpListen       string
+	lease            time.Duration
+	schedule         bool
+	patience         time.Duration // with databases that are not there at the start
+	history          time.Duration
+	planMaxAge       time.Duration
+	instance         string
+	batches          purge.Settings
+	midSourcing      []string // NAME=URL or NAME=keep
+	listTables       []string
+	include          []string // TASK=TABLE
+	vacuumTruncate   bool
+	retainedWALGiven bool // --max-retained-wal
+	forms            formsConfig
+	access           accessConfig
+	console          bool
+	tracer           pgx.QueryTracer // of the databases' connections; nil: none
+	formsTracer      pgx.QueryTracer // of the Forms database's
 }
 
 // defaults is the default configuration of a server.
 func defaults() serveConfig {
 	return serveConfig{
 		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: runs.DefaultLease, console: true, history: runs.DefaultHistory, planMaxAge: runs.DefaultPlanMaxAge,
-		batches: purge.Settings{Target: purge.DefaultTarget, Workers: runs.DefaultWorkers, Limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10}},
+		batches: purge.Settings{Target: purge.DefaultTarget, Workers: runs.DefaultWorkers, Limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10, RetainedWAL: 10 << 30, MaxWait: 10 * time.Minute}},
 	}
 }
 
@@ -69,6 +70,7 @@ func newServe() *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.batches.Limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
+			c.retainedWALGiven = cmd.Flags().Changed("max-retained-wal")
 			log, err := logging.open(cmd.ErrOrStderr())
 			if err != nil {
 				_, more := c.check()
@@ -116,10 +118,13 @@ func newServe() *cobra.Command {
 
 // limitFlags adds the flags of the limits that make batches wait, with the given limits as defaults.
 func limitFlags(f *pflag.FlagSet, l *purge.Limits) {
-	f.DurationVar(&l.ReplicaLag, "max-replica-lag", l.ReplicaLag, "a batch waits while a replica of the database lags more than this; 0: it does not. If given, a lag that the role may not see counts as too much")
+	f.DurationVar(&l.ReplicaLag, "max-replica-lag", l.ReplicaLag, "a batch waits while a standby that streams from the database is more than this behind, in addition to a delay that it has on purpose; 0: it does not. If given, a lag that the role may not see counts as too much")
+	f.StringArrayVar(&l.LagIgnore, "lag-ignore", nil, "the application_name of a standby whose lag does not count; may be given several times")
 	f.IntVar(&l.ActiveSessions, "max-active-sessions", l.ActiveSessions, "a batch waits while more other sessions are active on the server; 0: it does not")
-	f.IntVar(&l.WaitingSessions, "max-waiting-sessions", l.WaitingSessions, "a batch waits while more other sessions wait for locks; 0: it does not")
+	f.IntVar(&l.WaitingSessions, "max-waiting-sessions", l.WaitingSessions, "a batch waits while more other sessions wait for locks of this database's tables, rows or transactions; 0: it does not")
 	f.Int64Var(&l.WALPerSecond, "max-wal-rate", l.WALPerSecond, "a batch waits while the server writes more bytes of WAL per second; 0: it does not")
+	f.Int64Var(&l.RetainedWAL, "max-retained-wal", l.RetainedWAL, "a batch waits while a replication slot or a failing archiver makes the server keep more bytes of WAL; 0: it does not. The default is a tenth of max_slot_wal_keep_size where the server has one")
+	f.DurationVar(&l.MaxWait, "max-wait", l.MaxWait, "how long a batch waits for one reason until a warning says which setting would help; 0: none does")
 	f.IntVar(&l.RowsPerSecond, "max-rows-per-second", l.RowsPerSecond, "how many rows may be deleted or updated per second; 0: no limit")
 }
 
@@ -163,5 +168,6 @@ func between[T int | int64 | time.Duration](flag string, value, least, most T) e
 func checkLimits(l purge.Limits) error {
 	return errors.Join(between("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64), between("--max-active-sessions", l.ActiveSessions, 0, math.MaxInt64),
 		between("--max-waiting-sessions", l.WaitingSessions, 0, math.MaxInt64), between("--max-wal-rate", l.WALPerSecond, 0, math.MaxInt64),
+		between("--max-retained-wal", l.RetainedWAL, 0, math.MaxInt64), between("--max-wait", l.MaxWait, 0, math.MaxInt64),
 		between("--max-rows-per-second", l.RowsPerSecond, 0, math.MaxInt64))
 }

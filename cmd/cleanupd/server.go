@@ -35,6 +35,9 @@ type server struct {
 	stop       context.CancelFunc // ends streams
 }
 
+// maxRetainedWAL returns the default of --max-retained-wal in bytes, given that for a server without max_slot_wal_keep_size, whose unit is MiB.
+const maxRetainedWAL = "SELECT CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END FROM pg_settings WHERE name = 'max_slot_wal_keep_size'"
+
 // newServer takes the ports, connects, and brings the schema up to date.
 func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server, err error) {
 	given, err := c.check()
@@ -98,6 +101,11 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	}
 	if err := checkInclude(ctx, s.pool, given.include); err != nil {
 		return nil, err
+	}
+	if !c.retainedWALGiven {
+		if err := s.pool.QueryRow(ctx, maxRetainedWAL, c.batches.Limits.RetainedWAL).Scan(&c.batches.Limits.RetainedWAL); err != nil {
+			return nil, err
+		}
 	}
 	foreign, err := s.belongs(ctx, c.instance)
 	if err != nil {

@@ -41,9 +41,10 @@ type journal struct {
 	since    time.Time // when the task began here
 	before   int64     // rows that it had deleted and updated by then
 	written  time.Time
-	waiting  time.Time    // when the reason why a batch waits was last reported
-	cursor   purge.Cursor // as last written
-	holds    *int64       // the last hold that was created when the task at work read them; nil: it obeys none
+	throttle purge.Throttle // why a batch waits, as last reported
+	waiting  time.Time      // when that was
+	cursor   purge.Cursor   // as last written
+	holds    *int64         // the last hold that was created when the task at work read them; nil: it obeys none
 }
 
 var _ execute.Journal = (*journal)(nil)

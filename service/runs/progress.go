@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // Progress is reported one to four times a second: at every tick when something changed, otherwise at every other one.
@@ -28,13 +30,14 @@ func (j *journal) ScanMethod(way string) {
 }
 
 // Throttled implements execute.Journal.
-func (j *journal) Throttled(reason string) {
+func (j *journal) Throttled(throttle purge.Throttle) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if waits := j.progress.ThrottledBy; waits != "" {
-		j.m.metrics.throttled.WithLabelValues(waits).Add(time.Since(j.waiting).Seconds())
+	if j.throttle.Reason != "" {
+		j.m.metrics.throttled.WithLabelValues(j.throttle.Reason).Add(time.Since(j.waiting).Seconds())
 	}
-	j.progress.ThrottledBy, j.changed, j.waiting = reason, true, time.Now()
+	j.throttle, j.waiting = throttle, time.Now()
+	j.progress.ThrottledBy, j.changed = throttle.String(), true
 }
 
 // Retried implements execute.Journal.

@@ -2,7 +2,6 @@ package runs_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -35,9 +34,9 @@ func exec(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// throttled waits for a progress event with a reason.
+// throttled waits for a progress event that begins with a reason.
 func throttled(db *pgtest.DB, reason string) {
-	db.Until("SELECT count(*) FROM cleanupd.event WHERE body -> 'Progress' ->> 'ThrottledBy' = $1", reason)
+	db.Until("SELECT count(*) FROM cleanupd.event WHERE starts_with(body -> 'Progress' ->> 'ThrottledBy', $1)", reason)
 }
 
 // atWork waits until a number of the application's sessions are in a state.
@@ -149,7 +148,8 @@ func TestCancelOfAThrottledRun(t *testing.T) {
 	}
 }
 
-// A lag that cannot be seen is reported once and ignored, unless a limit was given explicitly: then it is too much.
+// A lag that cannot be seen is reported once and ignored, unless a limit was given explicitly: then it is too much, except that of
+// standbys to ignore.
 func TestLagThatCanNotBeSeen(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
@@ -159,22 +159,190 @@ func TestLagThatCanNotBeSeen(t *testing.T) {
 	}
 	t.Cleanup(standby.Stop)
 	db.Reset()
-	for _, must := range []bool{false, true} {
+	for name, c := range map[string]struct {
+		must   bool
+		ignore []string
+		warned bool
+	}{"seen if possible": {warned: true}, "must be seen": {must: true, ignore: []string{"another"}}, "ignored": {must: true, ignore: []string{"another", "walreceiver"}}} {
 		sessions(db, 10)
-		m, work, stop := replica(t, db, fmt.Sprint(must), func(config *runs.Config) {
-			config.Limits, config.MaxRows = purge.Limits{ReplicaLag: time.Hour, LagMustBeSeen: must}, 1
+		db.Superuser("REVOKE pg_monitor FROM neolane")
+		m, work, stop := replica(t, db, name, func(config *runs.Config) {
+			config.Limits, config.MaxRows = purge.Limits{ReplicaLag: time.Hour, LagMustBeSeen: c.must, LagIgnore: c.ignore}, 1
 		})
 		run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 		work()
-		if must {
+		if name == "must be seen" {
 			throttled(db, "replica lag can not be seen: GRANT pg_monitor")
 			db.Superuser("GRANT pg_monitor TO neolane")
 		}
 		events := watch(t, m, run.ID)
 		checkFinished(t, events, 10)
-		if said(events, severity.Warning, "GRANT pg_monitor would let it") == must {
-			t.Errorf("must %t: %q", must, logs(events))
+		if said(events, severity.Warning, "GRANT pg_monitor would let it") != c.warned {
+			t.Errorf("%s: %q", name, logs(events))
 		}
 		stop()
+	}
+}
+
+// The reader of a logical slot is no standby: how far it is behind is its own business.
+func TestReaderOfALogicalSlot(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Long)
+	db, server := migrated(t)
+	db.Superuser("ALTER SYSTEM SET wal_level = logical")
+	if err := server.Restart(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	db.Reset()
+	db.Superuser("SELECT pg_create_logical_replication_slot('reader', 'test_decoding')")
+	reader := server.Client(t.Context(), "pg_recvlogical", "--dbname", db.Name, "--slot", "reader", "--start", "--file", "-")
+	if err := reader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = reader.Process.Kill(); _ = reader.Wait() })
+	db.Until("SELECT count(*) FROM pg_replication_slots WHERE active")
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", func(config *runs.Config) {
+		config.Limits, config.MaxRows = purge.Limits{ReplicaLag: time.Hour, LagMustBeSeen: true}, 1
+	})
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	checkFinished(t, watch(t, m, run.ID), 10)
+}
+
+// A standby that is delayed on purpose stops no run: after a while its delay does not count, which is reported.
+func TestDelayedStandby(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Long)
+	db, server := migrated(t)
+	standby, err := server.AsynchronousStandby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Stop)
+	db.Reset()
+	db.Superuser("GRANT pg_monitor TO neolane")
+	there, err := pgx.Connect(t.Context(), standby.URL("postgres", "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, there, "ALTER SYSTEM SET recovery_min_apply_delay = '3s'")
+	exec(t, there, "SELECT pg_reload_conf()")
+	_ = there.Close(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	application := session(t, db.URL(), "application")
+	exec(t, application, "CREATE TABLE busy (i int)")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = application.Exec(ctx, "INSERT INTO busy VALUES (1); SELECT pg_sleep(0.1)")
+		}
+	})
+	db.Until("SELECT count(*) FROM pg_stat_replication WHERE replay_lag > '2 seconds'")
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", func(config *runs.Config) {
+		config.Limits, config.MaxRows = purge.Limits{ReplicaLag: time.Second}, 1
+	})
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	throttled(db, "replica lag: walreceiver is 3s behind")
+	events := watch(t, m, run.ID)
+	checkFinished(t, events, 10)
+	if !said(events, severity.Warning, "the standby walreceiver stays 3s behind, as recovery_min_apply_delay makes it") {
+		t.Errorf("%q", logs(events))
+	}
+	cancel()
+	wg.Wait()
+}
+
+// Sessions that wait for advisory locks, or in another database, do not count.
+func TestWaitsThatDoNotMatter(t *testing.T) {
+	t.Parallel()
+	db, other := database(t), pgtest.Campaign(t)
+	holding := session(t, db.URL(), "application")
+	exec(t, holding, "SELECT pg_advisory_lock(1)")
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 2 {
+		conn := session(t, db.URL(), "application")
+		wg.Go(func() { _, _ = conn.Exec(ctx, "SELECT pg_advisory_lock(1)") })
+	}
+	atWork(db, 2, "wait_event = 'advisory'")
+	release := queue(t, other, 2, "application")
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", func(config *runs.Config) {
+		config.Limits = purge.Limits{WaitingSessions: 1}
+	})
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	checkFinished(t, watch(t, m, run.ID), 10)
+	release()
+	cancel()
+	wg.Wait()
+}
+
+// After a while of waiting for one reason the log has a warning with what would help.
+func TestWaitsForTooLong(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	sessions(db, 10)
+	own := pool(t, db.URL()+"&application_name=cleanupd")
+	m, work, _ := replica(t, db, "a", func(config *runs.Config) {
+		config.Pool, config.Limits = own, purge.Limits{ActiveSessions: 1, MaxWait: time.Second}
+	})
+	wake := sleepers(t, db, 2)
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	db.Until("SELECT count(*) FROM cleanupd.event WHERE body ->> 'Level' = 'WARNING' AND body ->> 'Message' LIKE 'batches have waited for 1s: active sessions: 2; raise --max-active-sessions%'")
+	wake()
+	checkFinished(t, watch(t, m, run.ID), 10)
+}
+
+// WAL that the server cannot remove is reported, and too much of it makes batches wait.
+func TestRetainedWAL(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		begin, end string
+		limit      int64
+		reason     string
+		restart    bool
+	}{
+		"a slot without a reader": {begin: "SELECT pg_create_physical_replication_slot('gone', true)", end: "SELECT pg_drop_replication_slot('gone')", limit: 1, reason: "the replication slot gone has no reader"},
+		"a slot that has little":  {begin: "SELECT pg_create_physical_replication_slot('gone', true)", limit: 1 << 30, reason: "the replication slot gone has no reader"},
+		"no limit":                {begin: "SELECT pg_create_physical_replication_slot('gone', true)", reason: "the replication slot gone has no reader"},
+		"an archiver that fails":  {begin: "ALTER SYSTEM SET archive_mode = on", restart: true, end: "ALTER SYSTEM SET archive_command = 'true'", limit: 1, reason: "the archiver fails since"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			suite.Except(t, suite.Long, "a slot without a reader")
+			t.Parallel()
+			db, server := migrated(t)
+			db.Superuser(c.begin)
+			if c.restart {
+				db.Superuser("ALTER SYSTEM SET archive_command = 'false'")
+				if err := server.Restart(t.Context(), true); err != nil {
+					t.Fatal(err)
+				}
+				db.Reset()
+				db.Superuser("SELECT pg_switch_wal()")
+				db.Until("SELECT failed_count FROM pg_stat_archiver")
+			}
+			sessions(db, 10)
+			m, work, _ := replica(t, db, "a", func(config *runs.Config) {
+				config.Limits = purge.Limits{ActiveSessions: 1_000, RetainedWAL: c.limit}
+			})
+			run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+			work()
+			if c.end != "" {
+				throttled(db, "retained WAL: "+c.reason)
+				db.Superuser(c.end)
+				db.Superuser("SELECT pg_reload_conf()")
+			}
+			events := watch(t, m, run.ID)
+			checkFinished(t, events, 10)
+			if !said(events, severity.Warning, c.reason) {
+				t.Errorf("%q", logs(events))
+			}
+		})
 	}
 }

@@ -91,8 +91,8 @@ type Journal interface {
 	At(object string, expected int64)
 	// ScanMethod reports how the rows of the current table are found.
 	ScanMethod(way string)
-	// Throttled reports why the next batch waits; empty: it no longer does.
-	Throttled(reason string)
+	// Throttled reports why the next batch waits, or that it no longer does.
+	Throttled(throttle purge.Throttle)
 	// Retried reports the SQLSTATE that causes a retry.
 	Retried(state string)
 	// Log writes messages for people.

@@ -47,7 +47,7 @@ func (o *onlooker) At(string, int64) {}
 
 func (o *onlooker) ScanMethod(string) {}
 
-func (o *onlooker) Throttled(string) {}
+func (o *onlooker) Throttled(purge.Throttle) {}
 
 func (o *onlooker) Retried(string) {}
 

@@ -92,8 +92,8 @@ type Account interface {
 type Recorder interface {
 	// ScanMethod reports how the rows of a sweep are found.
 	ScanMethod(way string)
-	// Throttled reports why the next batch waits; empty: it no longer does.
-	Throttled(reason string)
+	// Throttled reports why the next batch waits, or that it no longer does.
+	Throttled(throttle Throttle)
 	// Retried reports the SQLSTATE that causes a retry.
 	Retried(state string)
 	// Warn reports what an operator should know.
@@ -107,7 +107,7 @@ type nobody struct{}
 
 func (nobody) ScanMethod(string) {}
 
-func (nobody) Throttled(string) {}
+func (nobody) Throttled(Throttle) {}
 
 func (nobody) Retried(string) {}
 
@@ -143,7 +143,7 @@ type Engine struct {
 
 // New returns an engine whose copies share their samples of the server's load.
 func New(e Engine) *Engine {
-	e.throttler = &throttler{}
+	e.throttler = &throttler{warned: map[string]bool{}}
 	if e.Recorder == nil {
 		e.Recorder = nobody{}
 	}

@@ -66,7 +66,7 @@ func (a *account) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(er
 
 func (a *account) ScanMethod(way string) { a.way = way }
 
-func (a *account) Throttled(string) {}
+func (a *account) Throttled(purge.Throttle) {}
 
 func (a *account) Retried(string) {}
 

@@ -9,18 +9,42 @@ import (
 
 // Limits are the load above which a batch waits before it begins. Zero is no limit.
 type Limits struct {
-	// ReplicaLag is how far the slowest replica of the database may be behind.
+	// ReplicaLag is how far the slowest standby of the database may be behind.
 	ReplicaLag time.Duration
 	// LagMustBeSeen makes a lag that the role may not see count as too much; otherwise it is reported once.
 	LagMustBeSeen bool
+	// LagIgnore are the application names of standbys whose lag does not count.
+	LagIgnore []string
 	// ActiveSessions is how many other sessions may be active on the server.
 	ActiveSessions int
-	// WaitingSessions is how many other sessions may wait for a lock, whoever holds it.
+	// WaitingSessions is how many other sessions may wait for a lock of the database's relations or transactions, whoever holds it.
 	WaitingSessions int
 	// WALPerSecond is how many bytes of WAL the server may write per second.
 	WALPerSecond int64
+	// RetainedWAL is how many bytes of WAL a replication slot without a reader, or a failing archiver, may keep the server from removing.
+	RetainedWAL int64
 	// RowsPerSecond is how many rows may be deleted or updated per second.
 	RowsPerSecond int
+	// MaxWait is how long a batch waits for one reason until that is logged as a warning.
+	MaxWait time.Duration
+}
+
+// any reports whether there is something that a batch waits for.
+func (l Limits) any() bool {
+	return l.ReplicaLag > 0 || l.ActiveSessions > 0 || l.WaitingSessions > 0 || l.WALPerSecond > 0 || l.RetainedWAL > 0 || l.RowsPerSecond > 0
+}
+
+// A Throttle is why a batch waits.
+type Throttle struct {
+	Reason string // one of Reasons; empty if the batch does not wait
+	Detail string // which standby, or how many sessions; may be empty
+}
+
+func (t Throttle) String() string {
+	if t.Detail == "" {
+		return t.Reason
+	}
+	return t.Reason + ": " + t.Detail
 }
 
 // Why a batch waits, as reported.
@@ -31,57 +55,64 @@ const (
 	activeSessions  = "active sessions"
 	waitingSessions = "sessions waiting for locks"
 	walRate         = "WAL per second"
+	walRetained     = "retained WAL"
 	rowRate         = "rows per second"
 )
 
 // Reasons are all the reasons for which a batch may wait.
-var Reasons = []string{othersWait, hiddenLag, replicaLag, activeSessions, waitingSessions, walRate, rowRate}
+var Reasons = []string{othersWait, hiddenLag, replicaLag, activeSessions, waitingSessions, walRate, walRetained, rowRate}
 
-// sampleEvery is how often the server's load is sampled: batches in between go by the last sample.
+// remedies are the settings that help where batches wait for too long.
+var remedies = map[string]string{
+	othersWait:      "a lower --batch-target shortens batches",
+	hiddenLag:       "GRANT pg_monitor to the role, or set --max-replica-lag=0",
+	replicaLag:      "raise --max-replica-lag, or name a standby that does not count with --lag-ignore",
+	activeSessions:  "raise --max-active-sessions",
+	waitingSessions: "raise --max-waiting-sessions",
+	walRate:         "raise --max-wal-rate",
+	walRetained:     "drop the replication slot or mend the archiver, or raise --max-retained-wal",
+}
+
+// sampleEvery is how often the server's load is sampled: batches in between use the last sample.
 const sampleEvery = 250 * time.Millisecond
 
 // throttler is the last sample of the server's load, and what follows from it.
 type throttler struct {
-	mu      sync.Mutex
-	sampled time.Time
-	wal     int64
-	reason  string    // to wait; empty: none
-	idle    bool      // the server is otherwise idle
-	ready   time.Time // when RowsPerSecond allows the next batch
-	warned  bool      // it was reported that the lag cannot be seen
+	mu       sync.Mutex
+	sampled  time.Time
+	wal      int64
+	throttle Throttle
+	since    time.Time // the reason of throttle is the same
+	idle     bool      // the server is otherwise idle
+	ready    time.Time // when RowsPerSecond allows the next batch
+	delays   delays
+	retained retainedSample
+	warned   map[string]bool // of what
 }
 
-// loadSQL samples the server's load; it works for a role that may see little, too. Others are sessions with another
-// application_name. The server is otherwise idle if all of them have been inactive for half a second; one that the role may
-// not see is taken for active. It calls the functions behind pg_stat_activity and pg_stat_replication, since the views also
-// look up names, which takes four times as long.
-const loadSQL = `
-WITH others AS (SELECT pid, state, state_change, wait_event_type FROM pg_stat_get_activity(NULL)
-  WHERE COALESCE(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL AND usesysid IS NOT NULL AND pid <> pg_backend_pid() AND application_name <> current_setting('application_name'))
-SELECT (SELECT count(*) FROM others WHERE state = 'active'),
-  NOT EXISTS (SELECT FROM others WHERE (state <> 'active' AND state_change < now() - interval '500 ms') IS NOT TRUE),
-  (SELECT count(*) FROM others WHERE wait_event_type = 'Lock'),
-  (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND pg_blocking_pids(pid) &&
-    ARRAY(SELECT pid FROM pg_stat_get_activity(NULL) WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND application_name = current_setting('application_name'))),
-  (SELECT COALESCE(extract(epoch FROM max(replay_lag)) * 1000000, 0)::bigint FROM pg_stat_get_wal_senders()),
-  (SELECT count(*) FROM pg_stat_get_wal_senders()) > 0 AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
-  (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint`
+// warnOnce warns of something unless that was done before in this run.
+func (e *Engine) warnOnce(what, message string) {
+	if !e.throttler.warned[what] {
+		e.throttler.warned[what] = true
+		e.Recorder.Warn(message)
+	}
+}
 
 // Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
 func (e *Engine) Wait(ctx context.Context) error {
-	if e.Limits == (Limits{}) {
+	if !e.Limits.any() {
 		return nil
 	}
 	for waited := false; ; waited = true {
-		reason, pause, err := e.sample(ctx)
+		throttle, pause, err := e.sample(ctx)
 		if err != nil {
 			return err
 		}
-		if reason == "" && !waited {
+		if throttle.Reason == "" && !waited {
 			return nil
 		}
-		e.Recorder.Throttled(reason)
-		if reason == "" {
+		e.Recorder.Throttled(throttle)
+		if throttle.Reason == "" {
 			return nil
 		}
 		if err := e.Recorder.Proceed(ctx); err != nil {
@@ -96,47 +127,85 @@ func (e *Engine) Wait(ctx context.Context) error {
 }
 
 // sample returns why a batch should wait, and for how long at least. It samples the load if the last sample is too old.
-func (e *Engine) sample(ctx context.Context) (reason string, pause time.Duration, err error) {
+func (e *Engine) sample(ctx context.Context) (throttle Throttle, pause time.Duration, err error) {
 	t := e.throttler
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if wait := time.Until(t.ready); wait > 0 {
-		return rowRate, min(wait, time.Second), nil
+	now := time.Now()
+	if wait := t.ready.Sub(now); wait > 0 {
+		return Throttle{Reason: rowRate}, min(wait, time.Second), nil
 	}
-	if time.Since(t.sampled) < sampleEvery {
-		return t.reason, sampleEvery, nil
+	if now.Sub(t.sampled) < sampleEvery {
+		return t.throttle, sampleEvery, nil
 	}
-	var (
-		active, waiting, forUs, wal, lag int64
-		idle, hidden                     bool
-	)
-	if err := e.Pool.QueryRow(ctx, loadSQL).Scan(&active, &idle, &waiting, &forUs, &lag, &hidden, &wal); err != nil {
-		return "", 0, fmt.Errorf("look at the server: %w", err)
+	l, err := sampleLoad(ctx, e.Pool, e.Limits.LagIgnore)
+	if err != nil {
+		return Throttle{}, 0, err
 	}
-	elapsed := time.Since(t.sampled).Seconds()
-	first := t.sampled.IsZero()
-	written := float64(wal-t.wal) / elapsed
-	t.sampled, t.wal, t.reason, t.idle = time.Now(), wal, "", idle
-	l := e.Limits
-	if hidden && l.ReplicaLag > 0 && !l.LagMustBeSeen && !t.warned {
-		t.warned = true
-		e.Recorder.Warn("there are replicas, whose lag this role may not see: it is not waited for (GRANT pg_monitor would let it)")
+	if l.retained, err = t.retained.refresh(ctx, e.Pool, now); err != nil {
+		return Throttle{}, 0, err
 	}
+	var written float64 // bytes of WAL per second
+	if !t.sampled.IsZero() {
+		written = float64(l.wal-t.wal) / now.Sub(t.sampled).Seconds()
+	}
+	t.sampled, t.wal, t.idle = now, l.wal, l.idle
+	last := t.throttle.Reason
+	t.throttle = e.exceeded(l, written)
+	switch waits := now.Sub(t.since); {
+	case t.throttle.Reason != last:
+		t.since = now
+	case last != "" && e.Limits.MaxWait > 0 && waits >= e.Limits.MaxWait:
+		e.Recorder.Warn(fmt.Sprintf("batches have waited for %s: %s; %s", waits.Round(time.Second), t.throttle, remedies[last]))
+		t.since = now
+	}
+	return t.throttle, sampleEvery, nil
+}
+
+// exceeded returns which limit the server's load exceeds. written is how many bytes of WAL the server writes per second.
+func (e *Engine) exceeded(l load, written float64) Throttle {
+	limits := e.Limits
+	if l.forUs > 0 {
+		return Throttle{othersWait, fmt.Sprintf("%d sessions", l.forUs)}
+	}
+	if limits.ReplicaLag > 0 && l.hidden && limits.LagMustBeSeen {
+		return Throttle{Reason: hiddenLag}
+	}
+	lag := e.lag(l)
+	retained := e.retainedTooMuch(l.retained)
 	switch {
-	case forUs > 0:
-		t.reason = othersWait
-	case l.ReplicaLag > 0 && hidden && l.LagMustBeSeen:
-		t.reason = hiddenLag
-	case l.ReplicaLag > 0 && time.Duration(lag)*time.Microsecond > l.ReplicaLag:
-		t.reason = replicaLag
-	case l.ActiveSessions > 0 && active > int64(l.ActiveSessions):
-		t.reason = activeSessions
-	case l.WaitingSessions > 0 && waiting > int64(l.WaitingSessions):
-		t.reason = waitingSessions
-	case l.WALPerSecond > 0 && !first && written > float64(l.WALPerSecond):
-		t.reason = walRate
+	case lag.Reason != "":
+		return lag
+	case limits.ActiveSessions > 0 && l.active > int64(limits.ActiveSessions):
+		return Throttle{activeSessions, fmt.Sprint(l.active)}
+	case limits.WaitingSessions > 0 && l.waiting > int64(limits.WaitingSessions):
+		return Throttle{waitingSessions, fmt.Sprintf("%d in the database %s", l.waiting, e.Pool.Config().ConnConfig.Database)}
+	case limits.WALPerSecond > 0 && written > float64(limits.WALPerSecond):
+		return Throttle{Reason: walRate}
 	}
-	return t.reason, sampleEvery, nil
+	return retained
+}
+
+// lag returns a throttle if a standby is too far behind.
+func (e *Engine) lag(l load) Throttle {
+	limit := e.Limits.ReplicaLag
+	if limit == 0 {
+		return Throttle{}
+	}
+	if l.hidden {
+		e.warnOnce(hiddenLag, "there are replicas, whose lag this role may not see: it is not waited for (GRANT pg_monitor would let it)")
+	}
+	var worst Throttle
+	for _, s := range l.standbys {
+		lag, found := e.throttler.delays.lag(s, limit, time.Now())
+		if found {
+			e.Recorder.Warn(fmt.Sprintf("the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for that delay (--lag-ignore %[1]s would ignore it from the start)", s.name, s.replay.Round(time.Second)))
+		}
+		if lag > limit && worst.Reason == "" { // the first one is the slowest
+			worst = Throttle{replicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
+		}
+	}
+	return worst
 }
 
 // idle reports whether the server was otherwise idle in the last sample.

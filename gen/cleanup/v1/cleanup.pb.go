@@ -1434,8 +1434,9 @@ type TaskProgress struct {
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`
 	// Rows deleted and updated per second, since the task began on this replica.
 	RowsPerSecond float64 `protobuf:"fixed64,8,opt,name=rows_per_second,json=rowsPerSecond,proto3" json:"rows_per_second,omitempty"`
-	// Why the next batch waits: `replica lag`, `replica lag can not be seen: GRANT pg_monitor`, `active sessions`, `sessions
-	// waiting for locks`, `others wait for our locks`, `WAL per second`, `rows per second`; empty: it does not.
+	// Why the next batch waits; empty if it does not. It begins with `replica lag`, `replica lag can not be seen: GRANT pg_monitor`,
+	// `active sessions`, `sessions waiting for locks`, `others wait for our locks`, `WAL per second`, `retained WAL` or `rows per second`;
+	// after a colon it may say which standby or slot, or how many sessions.
 	ThrottledBy string `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
 	// How the rows of the current table are found: `table` (block by block), `index NAME`, `drop of the partition`, or
 	// `key NAME` where they are on another server; empty: none of these.
