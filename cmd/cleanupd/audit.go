@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
@@ -36,7 +36,7 @@ func newAudit() *cobra.Command {
 			if since <= 0 || limit < 1 {
 				return usagef("--since must be greater than 0, and --limit 1 or more")
 			}
-			conn, err := pgx.ConnectConfig(cmd.Context(), config.ConnConfig)
+			conn, err := connection.Connect(cmd.Context(), config)
 			if err != nil {
 				return fmt.Errorf("cannot connect to the database: %w", err)
 			}

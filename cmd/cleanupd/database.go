@@ -76,6 +76,7 @@ func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 		return nil, usagef("%s: default_query_exec_mode=%s will not do; leave it out, or behind a pooler in session mode use cache_describe", flag, strings.ReplaceAll(mode.String(), " ", "_"))
 	}
 	connection.Defer(config.ConnConfig)
+	config.BeforeConnect = connection.Refresh(address)
 	if !strings.Contains(address, "pool_max_conns=") {
 		config.MaxConns = max(config.MaxConns, 10) // for runs
 	}
@@ -150,7 +151,7 @@ func passwordFile(address string) string {
 
 // migrateDatabase connects, checks that the server will do, and brings the schema cleanupd up to date.
 func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	conn, err := connection.Connect(ctx, config)
 	if err != nil {
 		return fmt.Errorf("cannot connect to the database: %w", err)
 	}
@@ -184,7 +185,7 @@ func refusePooler(ctx context.Context, config *pgxpool.Config, conn *pgx.Conn) e
 	if err := conn.QueryRow(ctx, process, pgx.QueryExecModeExec).Scan(&before); err != nil {
 		return err
 	}
-	other, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	other, err := connection.Connect(ctx, config)
 	if err != nil {
 		return fmt.Errorf("two connections to the database are needed at least; there was no second one: %w", err)
 	}

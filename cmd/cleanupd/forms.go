@@ -114,7 +114,7 @@ func (s *formsSetup) open(ctx context.Context, record *pgxpool.Config, tracer pg
 // openPostgres connects to a Forms database of PostgreSQL.
 func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Forms, error) {
 	connection.Set(s.postgres.ConnConfig, map[string]string{"row_security": "off"}) // rows that a policy hides would silently not be erased
-	conn, err := pgx.ConnectConfig(ctx, s.postgres.ConnConfig)
+	conn, err := connection.Connect(ctx, s.postgres)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the Forms database: %w", err)
 	}
@@ -131,8 +131,27 @@ func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (
 }
 
 // parseMySQLURL parses the URL of a flag without connecting: mysql://USER:PASSWORD@HOST:PORT/DATABASE. What is wrong is told without
-// quoting it, since it may hold a password.
+// quoting it, since it may hold a password. The files that it names are read again for each connection, since they may have changed.
 func parseMySQLURL(flag, address string) (*mysql.Config, error) {
+	config, err := readMySQLURL(flag, address)
+	if err != nil {
+		return nil, err
+	}
+	return config, config.Apply(mysql.BeforeConnect(func(_ context.Context, config *mysql.Config) error {
+		fresh, err := readMySQLURL(flag, address)
+		if err != nil {
+			return err
+		}
+		config.Passwd = fresh.Passwd
+		if fresh.TLS != nil {
+			config.TLS = fresh.TLS
+		}
+		return nil
+	}))
+}
+
+// readMySQLURL returns the configuration that the URL of a flag and the files in it give.
+func readMySQLURL(flag, address string) (*mysql.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Opaque != "" {
 		return nil, usagef("%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a port is a number", flag)

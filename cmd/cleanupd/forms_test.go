@@ -1,12 +1,17 @@
 package main
 
 import (
+	"database/sql"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cleanupd/cleanupd/internal/mysqltest"
 )
 
 // A MySQL database that is not there is waited for, and told as what it is, without its password.
@@ -72,5 +77,39 @@ func TestMySQLURL(t *testing.T) {
 	setup, err := (&formsConfig{databaseURL: "mysql://forms:s%2Fcret@db.example/forms?tls=true"}).check()
 	if err != nil || setup.mysql.Passwd != "s/cret" || setup.mysql.Addr != "db.example:3306" || setup.mysql.DBName != "forms" || setup.mysql.TLSConfig != "true" {
 		t.Errorf("%+v %v", setup, err)
+	}
+}
+
+// The password file of a MySQL database is read for each new connection.
+func TestPasswordFileOfMySQLThatChanges(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Empty(t, "utf8mb4")
+	user := db.Name + "_rotated"
+	db.Super("CREATE USER '" + user + "'@'localhost' IDENTIFIED BY 'first'")
+	t.Cleanup(func() { db.Super("DROP USER '" + user + "'@'localhost'") })
+	db.Super("GRANT SELECT ON " + db.Name + ".* TO '" + user + "'@'localhost'")
+	file := filepath.Join(t.TempDir(), "password")
+	var pool *sql.DB
+	for _, password := range []string{"first", "second"} {
+		db.Super("ALTER USER '" + user + "'@'localhost' IDENTIFIED BY '" + password + "'")
+		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if pool == nil {
+			config, err := parseMySQLURL("--forms-database-url", db.URL(user)+"&password-file="+file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			connector, err := mysql.NewConnector(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool = sql.OpenDB(connector)
+			pool.SetMaxIdleConns(-1)
+			defer func() { _ = pool.Close() }()
+		}
+		if err := pool.PingContext(t.Context()); err != nil {
+			t.Errorf("with the password %s: %v", password, err)
+		}
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// The password of each database may be in a file, which a URL or PGPASSFILE names, instead of in the URL.
+// The password of each database may be in a file, which a URL or PGPASSFILE names, instead of in the URL. It may be changed
+// while the service is running.
 func TestPasswordFile(t *testing.T) {
 	t.Parallel()
 	db, _ := pgtest.Private(t)
@@ -44,6 +45,20 @@ func TestPasswordFile(t *testing.T) {
 		}
 		if out, err := program("/nowhere", append(args, db.URL())...); err == nil || !strings.Contains(out, args[1]+": the password file: open /nowhere") || strings.Count(out, "\n") != 1 {
 			t.Errorf("%v with a file that is not there: %v %s", args, err, out)
+		}
+	}
+	r := serve(t, "--database-url", db.URL()+"&passfile="+file)
+	db.Superuser("ALTER ROLE neolane PASSWORD 'rotated'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'neolane'")
+	if err := os.WriteFile(file, []byte("*:*:campaign:neolane:rotated\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for begin := time.Now(); ; {
+		code, out, errs := cleanupd(t, "run", "--server", r.grpc)
+		if code == 0 && strings.Contains(out, "succeeded") {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("after the password was changed: %d %s %s", code, out, errs)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
@@ -28,7 +29,7 @@ func (m *Manager) Listen(ctx context.Context) {
 }
 
 func (m *Manager) listen(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, m.pool.Config().ConnConfig)
+	conn, err := connection.Connect(ctx, m.pool.Config())
 	if err != nil {
 		return err
 	}

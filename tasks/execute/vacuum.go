@@ -205,8 +205,8 @@ func (t *task) vacuumed(ctx context.Context, what string, next ...purge.Space) e
 // set when connecting.
 func (t *task) verboseConn(ctx context.Context) (conn *pgx.Conn, said func() []string, err error) {
 	var lines []string
-	config := t.Pool.Config().ConnConfig
-	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+	config := t.Pool.Config()
+	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		lines = append(lines, n.Severity+":  "+n.Message)
 	}
 	// A large table may take hours, but waiting for a lock must not.
@@ -214,8 +214,8 @@ func (t *task) verboseConn(ctx context.Context) (conn *pgx.Conn, said func() []s
 	if t.given.Catalog.Version >= 170_000 {
 		settings["transaction_timeout"] = "0"
 	}
-	connection.Set(config, settings)
-	conn, err = pgx.ConnectConfig(ctx, config)
+	connection.Set(config.ConnConfig, settings)
+	conn, err = connection.Connect(ctx, config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
 	}
