@@ -409,3 +409,19 @@ func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 		t.Errorf("%s, %s", got.State, got.Cause)
 	}
 }
+
+// A dry run that fails at the same point again and again ends, though it counts rows in each attempt.
+func TestDryRunWithoutProgress(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 100)
+	m, work, _ := replica(t, db, "a", nil)
+	db.Do(`CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no memory' USING ERRCODE = '53200'; END $$;
+		CREATE TRIGGER never BEFORE UPDATE ON cleanupd.task FOR EACH ROW WHEN (NEW.name = 'sessions' AND NEW.state = 'SUCCEEDED') EXECUTE FUNCTION never()`)
+	run := start(t, m, runs.Request{Tasks: []string{"audit-trail", "sessions"}, DryRun: true})
+	work()
+	events := watch(t, m, run.ID)
+	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Result("sessions").Error, "given up after 11 setbacks without progress") || got.Result("audit-trail").State != execute.Succeeded {
+		t.Errorf("%+v", got)
+	}
+}
