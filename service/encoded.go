@@ -17,7 +17,7 @@ type encoded []byte
 // encode encodes the message of an event, which is the same for RunCleanupResponse and WatchRunResponse.
 func encode(e runs.Event) (encoded, error) {
 	message, err := e.Once(func() (any, error) {
-		raw, err := protobuf.Marshal(&cleanupv1.WatchRunResponse{Event: eventMessage(e)})
+		raw, err := marshal(&cleanupv1.WatchRunResponse{Event: eventMessage(e)}, protobuf.Marshal)
 		return encoded(raw), err
 	})
 	if err != nil {
@@ -33,7 +33,11 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if raw, ok := v.(encoded); ok {
 		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
 	}
-	return c.CodecV2.Marshal(v)
+	message, ok := v.(protobuf.Message)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	return marshal(message, func(m protobuf.Message) (mem.BufferSlice, error) { return c.CodecV2.Marshal(m) })
 }
 
 // passEncoded lets streams send encoded messages.

@@ -106,6 +106,8 @@ func toStatus(ctx context.Context, err error) error {
 		return withCause(codes.Unavailable, "the database takes too long: try again", err)
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		return withCause(codes.Unavailable, "the rows are locked by someone: try again", err)
+	case sqlstate.Is(err, pgerrcode.UntranslatableCharacter), sqlstate.Is(err, pgerrcode.CharacterNotInRepertoire):
+		return status.Error(codes.InvalidArgument, "a text of the request has a character that the encoding of the database lacks: "+validText(err.Error()))
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege), userdata.Denied(err):
 		return status.Error(codes.FailedPrecondition, "the service's database role lacks a right: "+err.Error())
 	case errors.As(err, &panicked):
@@ -159,7 +161,8 @@ func runStatus(r *runs.Run) error {
 }
 
 func withDetails(code codes.Code, message string, detail protoadapt.MessageV1) error {
-	s, err := status.New(code, message).WithDetails(detail)
+	replaceInvalid(protoadapt.MessageV2Of(detail).ProtoReflect())
+	s, err := status.New(code, validText(message)).WithDetails(detail)
 	if err != nil { // the detail cannot be encoded: the status without it is better than none
 		return status.Error(code, message)
 	}

@@ -173,7 +173,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 
 // writeStatus writes a status, within {"error": …} where the route streams, as it would in mid-stream.
 func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Status) {
-	body, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(s.Proto())
+	body, err := marshal(s.Proto(), protojson.MarshalOptions{EmitDefaultValues: true}.Marshal)
 	if err != nil {
 		body = []byte(`{"code":13,"message":"the error can not be written as JSON"}`)
 	}

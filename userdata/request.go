@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/crypto/argon2"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
@@ -107,7 +108,7 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 	e := &erasure{Database: d, id: key.String()}
 	err = pgx.BeginFunc(ctx, d.Record, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure (id, forms, requested_by, user_id_hash, salt, sweep) VALUES ($1::text::uuid, $2, $3, $4, $5, $6)",
-			e.id, d.Forms.identity, r.RequestedBy, hashed, hex.EncodeToString(salt), r.Sweep); err != nil {
+			e.id, d.Forms.identity, connection.Text(r.RequestedBy), hashed, hex.EncodeToString(salt), r.Sweep); err != nil {
 			return err
 		}
 		if err := e.insertItems(ctx, tx, r.Instances, r.Tasks); err != nil {

@@ -76,7 +76,8 @@ func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 		return nil, usagef("%s: default_query_exec_mode=%s will not do; leave it out, or behind a pooler in session mode use cache_describe", flag, strings.ReplaceAll(mode.String(), " ", "_"))
 	}
 	connection.Defer(config.ConnConfig)
-	config.BeforeConnect = connection.Refresh(address)
+	connection.UTF8(config.ConnConfig)
+	config.BeforeConnect, config.AfterConnect = connection.Refresh(address), connection.Storable
 	if !strings.Contains(address, "pool_max_conns=") {
 		config.MaxConns = max(config.MaxConns, 10) // for runs
 	}

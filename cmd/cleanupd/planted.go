@@ -40,7 +40,7 @@ WITH used AS (SELECT oid, nspname, nspowner FROM pg_namespace WHERE nspname = AN
 		UNION ALL SELECT nspname, quote_ident(rolname), pg_has_role(r.oid, nspowner, 'USAGE') FROM used u JOIN pg_roles r ON has_schema_privilege(r.oid, u.oid, 'CREATE')
 			WHERE NOT has_schema_privilege('public', u.oid, 'CREATE') AND rolname <> 'pg_database_owner' AND NOT EXISTS (SELECT FROM trusted t WHERE pg_has_role(r.oid, t.oid, 'MEMBER')))
 SELECT nspname::text, string_agg(who, ', ' ORDER BY who),
-	CASE WHEN owns THEN format('ALTER SCHEMA %I OWNER TO …', nspname) ELSE format('REVOKE CREATE ON SCHEMA %I FROM %s', nspname, string_agg(who, ', ' ORDER BY who)) END
+	CASE WHEN owns THEN format('ALTER SCHEMA %I OWNER TO NEW_OWNER', nspname) ELSE format('REVOKE CREATE ON SCHEMA %I FROM %s', nspname, string_agg(who, ', ' ORDER BY who)) END
 FROM able GROUP BY nspname, owns ORDER BY nspname, owns`
 
 // warnOfOpenSchemas warns of schemas in which others than the owner of a table of the application's may create objects: functions and

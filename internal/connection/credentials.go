@@ -33,5 +33,13 @@ func Connect(ctx context.Context, config *pgxpool.Config) (*pgx.Conn, error) {
 			return nil, err
 		}
 	}
-	return pgx.ConnectConfig(ctx, one)
+	conn, err := pgx.ConnectConfig(ctx, one)
+	if err != nil || config.AfterConnect == nil {
+		return conn, err
+	}
+	if err := config.AfterConnect(ctx, conn); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return conn, nil
 }

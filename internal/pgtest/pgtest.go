@@ -314,3 +314,17 @@ func (db *DB) Until(question string, args ...any) {
 		pause = min(2*pause, 30*time.Millisecond)
 	}
 }
+
+// Encoded returns a new database with the Campaign tables, all empty, in an encoding, by PostgreSQL's name.
+func Encoded(t testing.TB, encoding string) *DB {
+	t.Helper()
+	if whySkip != "" {
+		t.Skip(whySkip)
+	}
+	db := &DB{t: t, Name: fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1)), address: address}
+	db.superuser("postgres", fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING '%s' LOCALE 'C' OWNER %s", db.Name, encoding, campaigndb.Role))
+	t.Cleanup(func() { db.superuser("postgres", "DROP DATABASE "+db.Name+" WITH (FORCE)") })
+	db.open(db.URL())
+	db.Do(campaigndb.Schema)
+	return db
+}

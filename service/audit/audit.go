@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/access"
 )
@@ -95,7 +96,7 @@ func (a *act) record(ctx context.Context, result string) {
 func (a *act) append(ctx context.Context, db DB, result string) error {
 	c := a.caller
 	_, err := db.Exec(ctx, "INSERT INTO cleanupd.audit (subject, role, by, address, rpc, details, result) VALUES ($1, $2, $3, $4, $5, $6, $7)",
-		c.Subject, c.Role.String(), c.By, c.Address, a.rpc, a.details, result)
+		connection.Text(c.Subject), c.Role.String(), connection.Text(c.By), c.Address, a.rpc, a.details, connection.Text(result))
 	return err
 }
 

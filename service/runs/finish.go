@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -85,7 +86,7 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 	}
 	run.State, run.Error, run.Cause = o.state, o.err, o.cause
 	if err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET state = $2, error = $3, cause = $4, end_time = clock_timestamp(), lease_until = NULL
-		WHERE id = $1::text::uuid RETURNING end_time`, id, string(o.state), o.err, string(o.cause)).Scan(&run.EndTime); err != nil {
+		WHERE id = $1::text::uuid RETURNING end_time`, id, string(o.state), connection.Text(o.err), string(o.cause)).Scan(&run.EndTime); err != nil {
 		return nil, err
 	}
 	if err := keepTaken(ctx, tx, id); err != nil {

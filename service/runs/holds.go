@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -54,7 +55,7 @@ func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 		}
 		rows, err := tx.Query(ctx, `INSERT INTO cleanupd.hold (id, kind, ids, table_name, not_covered, reason, created_by, expire_time)
 			VALUES ($1::text::uuid, $2, $3, $4, $5, $6, $7, $8) RETURNING `+holdColumns,
-			id.String(), h.Kind, append([]int64{}, h.IDs...), h.Table, h.NotCovered, h.Reason, h.CreatedBy, h.ExpireTime)
+			id.String(), h.Kind, append([]int64{}, h.IDs...), h.Table, h.NotCovered, connection.Text(h.Reason), connection.Text(h.CreatedBy), h.ExpireTime)
 		if err != nil {
 			return err
 		}
@@ -166,7 +167,7 @@ func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (*Hold, error)
 	var h *Hold
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE WHEN release_time IS NULL THEN $2 ELSE released_by END
-			WHERE id = $1::text::uuid RETURNING `+holdColumns, key.String(), by) // PostgreSQL does not read all the forms that Parse does
+			WHERE id = $1::text::uuid RETURNING `+holdColumns, key.String(), connection.Text(by)) // PostgreSQL does not read all the forms that Parse does
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -139,7 +140,7 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, detail = $6, rows_refused = $7, rows_locked = $8, rows_kept = $9, rows_bound = $10, rows_held = $11, tables_left = $12,
 				preview = $13, planned = $14, reason = $15, metadata = $16, end_time = clock_timestamp()
 			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`,
-			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), o.Problem, o.Detail}, leftArgs(o.Left), plannedArgs(o))...); err != nil {
+			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), connection.Text(o.Problem), connection.Text(o.Detail)}, leftArgs(o.Left), plannedArgs(o))...); err != nil {
 			return nil, err
 		}
 		if err := j.judged(ctx, tx, o); err != nil {

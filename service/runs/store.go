@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
@@ -234,7 +235,7 @@ func insertRun(ctx context.Context, tx pgx.Tx, p Pipeline, req Request) (*Run, e
 		tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent, plan, what_if, accepted, reference_time)
 			VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6, $7, $8::text::uuid, $9, $10, (SELECT reference_time FROM cleanupd.run WHERE id = $8::text::uuid))
 			ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,
-			id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), req.RequestedBy, traceParent(ctx), unlessEmpty(req.Plan), unlessNil(req.WhatIf), unlessNone(req.Accepted))
+			id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), connection.Text(req.RequestedBy), traceParent(ctx), unlessEmpty(req.Plan), unlessNil(req.WhatIf), unlessNone(req.Accepted))
 		if err != nil {
 			return nil, fmt.Errorf("store the run: %w", err)
 		}

@@ -8,7 +8,7 @@ CREATE TABLE cleanupd.audit (
   address text NOT NULL,
   rpc     text NOT NULL,
   details jsonb NOT NULL,
-  result  text NOT NULL  -- a status code: OK, PERMISSION_DENIED …
+  result  text NOT NULL  -- a status code, such as OK or PERMISSION_DENIED
 );
 
 ---- create above / drop below ----

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
+)
+
+// Databases in any encoding are cleaned, whatever characters their names, the texts of callers, and the service's own messages have.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	for encoding, c := range map[string]struct {
+		letter string // an SQL expression for the character in the names of a table and of a delivery
+		shown  string // how it is shown
+		reason string // how "é 日 ї …" is stored
+	}{
+		"LATIN1":        {"chr(233)", "é", "é ? ? ..."},
+		"LATIN9":        {"chr(164)", "€", "é ? ? ..."},
+		"WIN1251":       {"chr(191)", "ї", "? ? ї …"},
+		"EUC_JP":        {"convert_from('\\xc6fc', 'EUC_JP')", "日", "é 日 ї …"},
+		"SQL_ASCII":     {"chr(233)", "\ufffd", "é 日 ї …"},
+		"MULE_INTERNAL": {"'e'", "e", "? ? ? ..."},
+		"UTF8":          {"chr(233)", "é", "é 日 ї …"},
+	} {
+		t.Run(encoding, func(t *testing.T) {
+			suite.Except(t, suite.Long, "LATIN1", "SQL_ASCII")
+			t.Parallel()
+			db := pgtest.Encoded(t, encoding)
+			db.Do(`DO $$ BEGIN EXECUTE format('CREATE TABLE %I (i int)', 'wkf99000_' || ` + c.letter + `); END $$;
+				INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (5, 11);
+				INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')`)
+			r := serve(t, "--database-url", db.URL())
+			db.Do(`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, state, requested_by) VALUES ('6f1c5d6e-0000-4000-8000-000000000000', 0, false, false, 'SUCCEEDED', '');
+				INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id) VALUES ('mid', 7, 7, ` + c.letter + `, '6f1c5d6e-0000-4000-8000-000000000000')`)
+			if code, out, errs := cleanupd(t, "mid-sourcing", "leftovers", "--server", r.grpc); code != 0 || !strings.Contains(out, c.shown) {
+				t.Errorf("leftovers: %d %s %s", code, out, errs)
+			}
+			if code, out, errs := cleanupd(t, "holds", "create", "--reason", "é 日 ї …", "--deliveries", "5", "--server", r.grpc); code != 0 || !strings.Contains(out, c.reason) {
+				t.Errorf("a hold: %d %s %s", code, out, errs)
+			}
+			for _, args := range [][]string{{"run", "--dry-run"}, {"run"}} {
+				code, out, errs := cleanupd(t, append(args, "--server", r.grpc, "-o", "json")...)
+				if code != 0 || len(args) > 1 && !strings.Contains(out, "wkf99000_"+c.shown) {
+					t.Errorf("%v: %d %.500s %s", args, code, out, errs)
+				}
+			}
+			if n := db.Int("SELECT count(*) FROM pg_class WHERE relname ^@ 'wkf99000_'"); n != 0 {
+				t.Error("the table of a workflow that is gone is still there")
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package connection
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/japanese"
+	"golang.org/x/text/encoding/korean"
+	"golang.org/x/text/encoding/simplifiedchinese"
+)
+
+// Text is a text for people, such as a message or a reason: characters that the database's encoding lacks are replaced when it is stored. A text
+// that is compared with others is a string, for which the server reports an error then.
+type Text string
+
+// UTF8 has connections exchange UTF-8 with the server, whatever the encoding of the database is. There is no conversion from MULE_INTERNAL, and
+// what a database without an encoding (SQL_ASCII) has need not be UTF-8: their bytes are exchanged as they are.
+func UTF8(config *pgx.ConnConfig) {
+	before := config.AfterConnect
+	delete(config.RuntimeParams, "client_encoding")
+	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if before != nil {
+			if err := before(ctx, conn); err != nil {
+				return err
+			}
+		}
+		switch conn.ParameterStatus("server_encoding") {
+		case "MULE_INTERNAL", "SQL_ASCII":
+			return nil
+		}
+		if conn.ParameterStatus("client_encoding") == "UTF8" {
+			return nil
+		}
+		return conn.ExecParams(ctx, "SET client_encoding = 'UTF8'", nil, nil, nil, nil).Read().Err
+	}
+}
+
+// Storable has a connection replace characters of Texts and JSON that the database's encoding lacks, and the character 0, which no text of
+// PostgreSQL has.
+func Storable(_ context.Context, conn *pgx.Conn) error {
+	letters := alphabet(conn.PgConn().ParameterStatus("server_encoding"))
+	types := conn.TypeMap()
+	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{func(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
+		text, ok := value.(Text)
+		return &textPlan{letters: letters}, string(text), ok
+	}}, types.TryWrapEncodePlanFuncs...)
+	jsonb := &pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Unmarshal: json.Unmarshal, Marshal: func(v any) ([]byte, error) {
+		text, err := json.Marshal(v)
+		return letters.json(text), err
+	}}}
+	types.RegisterTypes([]*pgtype.Type{jsonb, {Name: "_jsonb", OID: pgtype.JSONBArrayOID, Codec: &pgtype.ArrayCodec{ElementType: jsonb}}})
+	return nil
+}
+
+// textPlan encodes a Text.
+type textPlan struct {
+	letters letters
+	next    pgtype.EncodePlan
+}
+
+func (p *textPlan) SetNext(next pgtype.EncodePlan) { p.next = next }
+
+func (p *textPlan) Encode(value any, buf []byte) ([]byte, error) {
+	return p.next.Encode(string(p.letters.text([]byte(value.(Text)))), buf)
+}
+
+// letters reports which characters other than ASCII an encoding has.
+type letters func(r rune) bool
+
+// encodings are those that can be told which characters they have. Of others, those of ASCII are taken to be all.
+var encodings = map[string]encoding.Encoding{
+	"LATIN1": charmap.ISO8859_1, "LATIN2": charmap.ISO8859_2, "LATIN3": charmap.ISO8859_3, "LATIN4": charmap.ISO8859_4, "LATIN5": charmap.ISO8859_9,
+	"LATIN6": charmap.ISO8859_10, "LATIN7": charmap.ISO8859_13, "LATIN8": charmap.ISO8859_14, "LATIN9": charmap.ISO8859_15, "LATIN10": charmap.ISO8859_16,
+	"ISO_8859_5": charmap.ISO8859_5, "ISO_8859_6": charmap.ISO8859_6, "ISO_8859_7": charmap.ISO8859_7, "ISO_8859_8": charmap.ISO8859_8,
+	"WIN1250": charmap.Windows1250, "WIN1251": charmap.Windows1251, "WIN1252": charmap.Windows1252, "WIN1253": charmap.Windows1253, "WIN1254": charmap.Windows1254,
+	"WIN1255": charmap.Windows1255, "WIN1256": charmap.Windows1256, "WIN1257": charmap.Windows1257, "WIN1258": charmap.Windows1258, "WIN866": charmap.CodePage866,
+	"WIN874": charmap.Windows874, "KOI8R": charmap.KOI8R, "KOI8U": charmap.KOI8U,
+	"EUC_JP": japanese.EUCJP, "EUC_JIS_2004": japanese.EUCJP, "EUC_KR": korean.EUCKR, "EUC_CN": simplifiedchinese.HZGB2312,
+}
+
+// alphabet returns the characters of an encoding, by PostgreSQL's name. A database without one (SQL_ASCII) stores any bytes.
+func alphabet(name string) letters {
+	switch known := encodings[name]; {
+	case name == "UTF8" || name == "SQL_ASCII":
+		return func(rune) bool { return true }
+	case known != nil:
+		return func(r rune) bool {
+			_, err := known.NewEncoder().String(string(r))
+			return err == nil
+		}
+	}
+	return func(rune) bool { return false }
+}
+
+// replacement returns what is stored instead of a character that the encoding lacks.
+func (has letters) replacement(r rune) string {
+	switch {
+	case has(utf8.RuneError):
+		return string(utf8.RuneError)
+	case r == '…':
+		return "..."
+	}
+	return "?"
+}
+
+// text returns a text that is valid, and has only characters of the encoding.
+func (has letters) text(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == 0 || r == utf8.RuneError || r >= utf8.RuneSelf && !has(r) {
+			out = append(out, has.replacement(r)...)
+		} else {
+			out = append(out, text[:size]...)
+		}
+		text = text[size:]
+	}
+	return out
+}
+
+// json is text for JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two separators of lines.
+func (has letters) json(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			out = append(out, text[i])
+			continue
+		}
+		if text[i+1] == 'u' {
+			code, _ := strconv.ParseUint(string(text[i+2:i+6]), 16, 16) // always hexadecimal
+			if code == 0 || code >= utf8.RuneSelf {
+				out = utf8.AppendRune(out, rune(code)) // for text
+				i += 5
+				continue
+			}
+		}
+		out = append(out, text[i], text[i+1])
+		i++
+	}
+	return has.text(out)
+}
