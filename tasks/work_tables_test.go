@@ -139,3 +139,37 @@ func TestListsAndWhatHasTheNameOfTheirTables(t *testing.T) {
 		t.Errorf("%d are accounted for; %q", j.deleted["lists-to-delete"], j.logs)
 	}
 }
+
+// Work tables that are not dropped because of their owner, kind or schema are counted and named, with what helps.
+func TestWorkTablesOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql  string
+		left int64
+		says []string
+	}{
+		"another owner": {"CREATE TABLE wkf9_1 (i int); CREATE TABLE wkf9_2 (i int); CREATE TABLE wkf1_1 (i int)", 2,
+			[]string{"WARNING", "left alone: 2 with names of work tables, not in use, such as \"public\".\"wkf9_1\": of postgres, and NmsDelivery is of neolane", `ALTER TABLE … OWNER TO "neolane"`}},
+		"the superuser's, all of them": {"CREATE TABLE wkf9_1 (i int); ALTER TABLE NmsDelivery OWNER TO postgres; GRANT ALL ON NmsDelivery TO neolane", 1,
+			[]string{"WARNING", "1 with names of work tables, not in use", "of the superuser postgres, as NmsDelivery is", "a role of its own"}},
+		"a materialized view": {"CREATE MATERIALIZED VIEW wkf9_v AS SELECT 1 AS i", 0, []string{"INFO", "wkf9_v", "a materialized view"}},
+		"a foreign table": {`CREATE EXTENSION postgres_fdw; CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw; CREATE FOREIGN TABLE wkf9_1 (i int) SERVER other`, 0,
+			[]string{"INFO", "wkf9_1", "a foreign table"}},
+		"another schema":     {"CREATE SCHEMA old; CREATE TABLE old.wkf9_1 (i int)", 0, []string{"INFO", "\"old\".\"wkf9_1\": in the schema old, and NmsDelivery is in public"}},
+		"in use":             {"CREATE TABLE wkf1_1 (i int)", 0, nil},
+		"no name of a table": {"CREATE TABLE wkf9a (i int); CREATE TABLE wkf0_1 (i int)", 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do("INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 0); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0)")
+			db.Superuser(c.sql)
+			for _, change := range []func(*execute.Config){dry, nil} {
+				j := mustRun(t, db, change, "workflow-instances")
+				if left := j.stays["workflow-instances"].Tables; left != c.left || j.deleted["workflow-instances"] != 0 || c.says != nil && !j.said(c.says...) || c.says == nil && j.said("names of work tables") {
+					t.Errorf("%d tables are left, want %d; %q", left, c.left, j.logs)
+				}
+			}
+		})
+	}
+}

@@ -94,6 +94,45 @@ func (c *Catalog) WorkTables(ctx context.Context, db Querier, prefix string, bar
 	return found, strange, nil
 }
 
+// OtherWorkTable is a relation that has the name of a work table, and is not dropped because of where or what it is.
+type OtherWorkTable struct {
+	WorkTable
+	Owner string // the role that owns it
+	// Kind is what it is: a table or view, a materialized view, or a foreign table.
+	Kind string
+}
+
+// otherRelations returns what relations leaves out, with the owner of NmsDelivery.
+const otherRelations = `
+SELECT n.nspname::text, c.relname::text, c.relkind = 'v', pg_get_userbyid(c.relowner)::text,
+  CASE c.relkind WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' ELSE '' END, pg_get_userbyid(d.relowner)::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_class d JOIN pg_namespace h ON h.oid = d.relnamespace
+WHERE h.nspname = $1 AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p') AND c.relname LIKE $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND c.relpersistence <> 't' AND NOT c.relispartition AND n.nspname NOT LIKE 'pg\_%' AND n.nspname NOT IN ('information_schema', 'cleanupd')
+  AND (n.oid <> h.oid OR c.relkind IN ('m', 'f') OR c.relowner <> d.relowner OR pg_get_userbyid(c.relowner) = 'postgres')
+ORDER BY n.oid <> h.oid, 1, 2`
+
+// OtherWorkTables returns the relations with a prefix and an id that WorkTables leaves out: those of another owner than NmsDelivery, or of the
+// superuser postgres, those of another kind, and those of other schemas. owner is that of NmsDelivery.
+func (c *Catalog) OtherWorkTables(ctx context.Context, db Querier, prefix string, bare bool) (others []OtherWorkTable, owner string, err error) {
+	rows, err := db.Query(ctx, otherRelations, c.Schema, strings.ReplaceAll(prefix, "_", `\_`)+"%")
+	if err != nil {
+		return nil, "", fmt.Errorf("list the work tables of others: %w", err)
+	}
+	var w OtherWorkTable
+	_, err = pgx.ForEachRow(rows, []any{&w.Schema, &w.Name, &w.View, &w.Owner, &w.Kind, &owner}, func() error {
+		if id, rest, ok := ParseID(strings.TrimPrefix(w.Name, prefix)); ok && (rest == "" || !bare && rest[0] == '_') {
+			w.ID = id
+			others = append(others, w)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list the work tables of others: %w", err)
+	}
+	return others, owner, nil
+}
+
 // WorkTablesOf returns those whose names are the prefix and one of some ids.
 func (c *Catalog) WorkTablesOf(ctx context.Context, db Querier, prefix string, ids []int64) ([]WorkTable, error) {
 	names, byName := make([]string, len(ids)), map[string]int64{}

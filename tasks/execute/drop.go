@@ -84,6 +84,9 @@ func (t *task) workTables(ctx context.Context) (found [][]campaign.WorkTable, as
 		found[i] = slices.DeleteFunc(found[i], func(w campaign.WorkTable) bool {
 			return t.preview != nil && t.preview.dropped[w.Quoted()] || !t.mayDrop(w)
 		})
+		if err := t.reportOthers(ctx, d, asks[i]); err != nil {
+			return nil, nil, err
+		}
 		for _, name := range strange {
 			if d.But == "" || !strings.HasPrefix(name, d.But) {
 				t.log(ctx, severity.Info, name+" begins like a work table, but has no id where one should be: left alone")
