@@ -177,6 +177,40 @@ CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothin
 	}
 }
 
+// What the server will refuse, since a published table has no replica identity, is remarked with what helps.
+func TestPreviewOfPublishedTables(t *testing.T) {
+	t.Parallel()
+	const help = "has no replica identity, so that the server refuses this: ALTER TABLE xtkreject REPLICA IDENTITY FULL helps"
+	for name, c := range map[string]struct {
+		sql      string
+		remarked bool
+	}{
+		"all tables":                {"CREATE PUBLICATION p FOR ALL TABLES", true},
+		"this table":                {"CREATE PUBLICATION p FOR TABLE XtkReject", true},
+		"an identity":               {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject REPLICA IDENTITY FULL", false},
+		"a primary key":             {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId)", false},
+		"a primary key that is not": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId), REPLICA IDENTITY NOTHING", true},
+		"an index":                  {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ALTER iRejectId SET NOT NULL; CREATE UNIQUE INDEX identity ON XtkReject (iRejectId); ALTER TABLE XtkReject REPLICA IDENTITY USING INDEX identity", false},
+		"no deletes":                {"CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')", false},
+		"another table":             {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do("INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2020-01-01')")
+			db.Superuser(c.sql)
+			j := mustRun(t, db, dry, "import-rejects")
+			p := j.previews["import-rejects"]
+			if len(p) != 1 || strings.Contains(strings.Join(p[0].Remarks, "; "), help) != c.remarked {
+				t.Errorf("%+v", p)
+			}
+			if err := runWith(t, newJournal(db), nil, "import-rejects"); (err != nil) != c.remarked {
+				t.Errorf("the run ended with %v", err)
+			}
+		})
+	}
+}
+
 var previewRows = flag.Int("preview-rows", 1_000_000, "how many rows the table of BenchmarkPreview has")
 
 // A preview reads a table once for all of its tasks. The results are the least time of several as a multiple of the least that counting the rows

@@ -207,10 +207,15 @@ func ruleOf(j plan.Job, set *plan.Parents) string {
 	return fmt.Sprintf("%s, of a row of %s: %s", j.Rule, set.Table.Name, set.Rule)
 }
 
-// standing is what is known of relations ($1) without reading them, and whether those of them that rows go from ($2) have triggers or rules.
+// standing is what is known of relations ($1) without reading them, whether those of them that rows go from ($2) have triggers or rules, and which of
+// these refuse an action ($3), since it is published and they have no replica identity.
 const standing = `
 SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint, sum(pg_relation_size(c.oid))::bigint,
-  bool_or(name = ANY ($2) AND (EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D') OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid)))
+  bool_or(name = ANY ($2) AND (EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D') OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid))),
+  array_agg(c.oid::regclass::text ORDER BY name) FILTER (WHERE name = ANY ($2) AND c.relreplident <> 'f'
+    AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
+    AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t USING (pubname) JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class x ON x.relnamespace = n.oid AND x.relname = t.tablename
+      WHERE CASE $3 WHEN 'DELETE' THEN p.pubdelete ELSE p.pubupdate END AND (x.oid = c.oid OR x.oid IN (SELECT relid FROM pg_partition_ancestors(c.oid)))))
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 
 // measured is what the task would do, those tables first of which most goes, with estimates of sizes, and remarks. A table that is locked has none.
@@ -220,11 +225,12 @@ func (t *task) measured(ctx context.Context) []TablePreview {
 		p := &tables[i]
 		var rows, bytes, heap *int64
 		var triggers *bool
+		var unidentified []string
 		err := pgx.BeginFunc(ctx, t.Pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100"); err != nil {
 				return err
 			}
-			err := tx.QueryRow(ctx, standing, slices.Concat(p.all(), p.dropped), p.relations).Scan(&rows, &bytes, &heap, &triggers)
+			err := tx.QueryRow(ctx, standing, slices.Concat(p.all(), p.dropped), p.relations, string(p.Action)).Scan(&rows, &bytes, &heap, &triggers, &unidentified)
 			if err != nil || rows == nil || p.of == nil || p.of.Elsewhere != "" {
 				return err
 			}
@@ -245,6 +251,9 @@ func (t *task) measured(ctx context.Context) []TablePreview {
 		}
 		if triggers != nil && *triggers {
 			p.remark("a trigger or rule of the table may keep rows, or change others")
+		}
+		for _, name := range unidentified {
+			p.remark(name + " is published and has no replica identity, so that the server refuses this: ALTER TABLE " + name + " REPLICA IDENTITY FULL helps, or USING INDEX with a unique index")
 		}
 	}
 	slices.SortStableFunc(tables, func(a, b TablePreview) int { return cmp.Compare(b.Rows+b.Tables, a.Rows+a.Tables) })
