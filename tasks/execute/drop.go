@@ -290,7 +290,7 @@ func (t *task) dropOne(ctx context.Context, w campaign.WorkTable, ask question) 
 		t.log(ctx, severity.Info, w.Name+" is gone already")
 		return "", nil
 	case errors.As(err, &pgErr) && !endsDrops(err):
-		refusal := fmt.Sprintf("%s could not be dropped: %s", w.Name, pgErr.Message)
+		refusal := fmt.Sprintf("%s could not be dropped: %s", w.Name, purge.Message(err))
 		if pgErr.Code == pgerrcode.DependentObjectsStillExist {
 			return refusal, nil
 		}

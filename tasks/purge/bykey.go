@@ -75,7 +75,7 @@ func refused(err error) error {
 	case errors.As(err, &unsettled):
 		rows = unsettled.rows
 	}
-	return &RefusedError{pgErr.Message, rows}
+	return &RefusedError{Message(err), rows}
 }
 
 // byKey deletes or updates the rows, from the cursor on.

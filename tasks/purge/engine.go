@@ -177,7 +177,7 @@ func (e *Engine) Retry(ctx context.Context, what string, batch func() error) err
 			}
 			return fmt.Errorf("%w (%d times): %w", errPersists, try, err)
 		}
-		e.Recorder.Warn(fmt.Sprintf("%s: %s (SQLSTATE %s); it is tried %d times at most", what, pgErr.Message, pgErr.Code, Tries[pgErr.Code]))
+		e.Recorder.Warn(fmt.Sprintf("%s: %s; it is tried %d times at most", what, Message(err), Tries[pgErr.Code]))
 		e.Recorder.Retried(pgErr.Code)
 		select {
 		case <-time.After(pause.NextBackOff()):
