@@ -74,7 +74,7 @@ func (p *textPlan) Encode(value any, buf []byte) ([]byte, error) {
 // letters reports which characters other than ASCII an encoding has.
 type letters func(r rune) bool
 
-// encodings are those that can be told which characters they have. Of others, those of ASCII are taken to be all.
+// encodings has the encodings whose characters are known. Of any other one, only ASCII is stored.
 var encodings = map[string]encoding.Encoding{
 	"LATIN1": charmap.ISO8859_1, "LATIN2": charmap.ISO8859_2, "LATIN3": charmap.ISO8859_3, "LATIN4": charmap.ISO8859_4, "LATIN5": charmap.ISO8859_9,
 	"LATIN6": charmap.ISO8859_10, "LATIN7": charmap.ISO8859_13, "LATIN8": charmap.ISO8859_14, "LATIN9": charmap.ISO8859_15, "LATIN10": charmap.ISO8859_16,

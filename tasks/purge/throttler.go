@@ -199,7 +199,8 @@ func (e *Engine) lag(l load) Throttle {
 	for _, s := range l.standbys {
 		lag, found := e.throttler.delays.lag(s, limit, time.Now())
 		if found {
-			e.Recorder.Warn(fmt.Sprintf("the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for that delay (--lag-ignore %[1]s would ignore it from the start)", s.name, s.replay.Round(time.Second)))
+			e.Recorder.Warn(fmt.Sprintf("the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for that delay "+
+				"(--lag-ignore %[1]s would ignore it from the start)", s.name, s.replay.Round(time.Second)))
 		}
 		if lag > limit && worst.Reason == "" { // the first one is the slowest
 			worst = Throttle{replicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
