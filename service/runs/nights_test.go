@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-var nights = flag.Int("nights", suite.Size(suite.Model, 4, 60), "how many nights of normal life TestNights has; 400 take some minutes")
+var nights = flag.Int("nights", suite.Size(suite.Model, 4, 30), "how many nights of normal life TestNights has; 400 take some minutes")
 
 // day is what an application adds on a day, which has a number, at a thousandth of the size: sends on each day, a large one each month but in a quiet one,
 // their logs and mirror pages, workflows at work, visitors, rejects, events; subscribers and lists that leave; deliveries that are deleted; and from some
