@@ -369,7 +369,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 
 // tenSetbacks makes a run look as if ten replicas had died of it.
 func tenSetbacks(db *pgtest.DB) {
-	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, batches, cursor), ',' ORDER BY position)) FROM cleanupd.task)")
+	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, rows_deleted, rows_updated, tables_dropped, cursor), ',' ORDER BY position)) FROM cleanupd.task)")
 }
 
 // Replicas that are killed again and again without progress do not keep a run active forever.
