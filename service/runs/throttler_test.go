@@ -246,10 +246,10 @@ func TestDelayedStandby(t *testing.T) {
 	})
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
-	throttled(db, "replica lag: walreceiver is 3s behind")
+	throttled(db, "replica lag: walreceiver is ")
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, 10)
-	if !said(events, severity.Warning, "the standby walreceiver stays 3s behind, as recovery_min_apply_delay makes it") {
+	if !said(events, severity.Warning, "the standby walreceiver stays ", "as recovery_min_apply_delay makes it") {
 		t.Errorf("%q", logs(events))
 	}
 	cancel()
