@@ -15,25 +15,33 @@ import (
 
 // Set has each connection begin with settings, after those it began with so far.
 func Set(config *pgx.ConnConfig, settings map[string]string) {
-	before, timeout := config.AfterConnect, config.ConnectTimeout
 	var calls []string
 	var values [][]byte
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		values = append(values, []byte(name), []byte(settings[name]))
 		calls = append(calls, fmt.Sprintf("set_config($%d, $%d, false)", len(values)-1, len(values)))
 	}
+	afterConnect(config, func(ctx context.Context, conn *pgconn.PgConn) error {
+		return conn.ExecParams(ctx, "SELECT "+strings.Join(calls, ", "), values, nil, nil, nil).Read().Err
+	})
+}
+
+// afterConnect has each connection do something more once connected, within the timeout for connecting: a pooler may have no connection to the
+// server for this one.
+func afterConnect(config *pgx.ConnConfig, next pgconn.AfterConnectFunc) {
+	before, timeout := config.AfterConnect, config.ConnectTimeout
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if before != nil {
 			if err := before(ctx, conn); err != nil {
 				return err
 			}
 		}
-		if timeout > 0 { // a pooler may have no connection to the server for this one
+		if timeout > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, timeout)
 			defer cancel()
 		}
-		return conn.ExecParams(ctx, "SELECT "+strings.Join(calls, ", "), values, nil, nil, nil).Read().Err
+		return next(ctx, conn)
 	}
 }
 

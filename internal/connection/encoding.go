@@ -20,17 +20,10 @@ import (
 // that is compared with others is a string, for which the server reports an error then.
 type Text string
 
-// UTF8 has connections exchange UTF-8 with the server, whatever the encoding of the database is. There is no conversion from MULE_INTERNAL, and
-// what a database without an encoding (SQL_ASCII) has need not be UTF-8: their bytes are exchanged as they are.
+// UTF8 makes connections exchange UTF-8 with the server in any database. PostgreSQL cannot convert from MULE_INTERNAL, and a database without an
+// encoding (SQL_ASCII) may have bytes that are not UTF-8: with these, bytes are exchanged as they are.
 func UTF8(config *pgx.ConnConfig) {
-	before := config.AfterConnect
-	delete(config.RuntimeParams, "client_encoding")
-	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		if before != nil {
-			if err := before(ctx, conn); err != nil {
-				return err
-			}
-		}
+	afterConnect(config, func(ctx context.Context, conn *pgconn.PgConn) error {
 		switch conn.ParameterStatus("server_encoding") {
 		case "MULE_INTERNAL", "SQL_ASCII":
 			return nil
@@ -39,7 +32,7 @@ func UTF8(config *pgx.ConnConfig) {
 			return nil
 		}
 		return conn.ExecParams(ctx, "SET client_encoding = 'UTF8'", nil, nil, nil, nil).Read().Err
-	}
+	})
 }
 
 // Storable has a connection replace characters of Texts and JSON that the database's encoding lacks, and the character 0, which no text of
