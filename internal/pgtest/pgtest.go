@@ -155,6 +155,12 @@ func Empty(t testing.TB) *DB { return clone(t, emptyTemplate) }
 
 func clone(t testing.TB, template string) *DB {
 	t.Helper()
+	return create(t, "TEMPLATE "+template+" "+strategy)
+}
+
+// create returns a new database, created with further clauses of CREATE DATABASE.
+func create(t testing.TB, clauses string) *DB {
+	t.Helper()
 	if whySkip != "" {
 		t.Skip(whySkip)
 	}
@@ -165,7 +171,7 @@ func clone(t testing.TB, template string) *DB {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	execute(fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s %s OWNER %s", name, template, strategy, campaigndb.Role))
+	execute(fmt.Sprintf("CREATE DATABASE %s %s OWNER %s", name, clauses, campaigndb.Role))
 	t.Cleanup(func() { execute("DROP DATABASE " + name + " WITH (FORCE)") })
 	db := &DB{t: t, Name: name, address: address}
 	db.open(db.URL())
@@ -318,13 +324,7 @@ func (db *DB) Until(question string, args ...any) {
 // Encoded returns a new database with the Campaign tables, all empty, in an encoding, by PostgreSQL's name.
 func Encoded(t testing.TB, encoding string) *DB {
 	t.Helper()
-	if whySkip != "" {
-		t.Skip(whySkip)
-	}
-	db := &DB{t: t, Name: fmt.Sprintf("test_%d_%d", os.Getpid(), sequence.Add(1)), address: address}
-	db.superuser("postgres", fmt.Sprintf("CREATE DATABASE %s TEMPLATE template0 ENCODING '%s' LOCALE 'C' OWNER %s", db.Name, encoding, campaigndb.Role))
-	t.Cleanup(func() { db.superuser("postgres", "DROP DATABASE "+db.Name+" WITH (FORCE)") })
-	db.open(db.URL())
+	db := create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LOCALE 'C'")
 	db.Do(campaigndb.Schema)
 	return db
 }
