@@ -59,6 +59,13 @@ func WorkTableName(prefix string, id int64) string {
 	return prefix + strconv.FormatInt(id, 10)
 }
 
+// workTableOwner returns the id in the name of a work table with a prefix, and whether the name has the form of one: with bare the id ends it,
+// otherwise more may follow after an underscore.
+func workTableOwner(name, prefix string, bare bool) (id int64, ok bool) {
+	id, rest, ok := ParseID(strings.TrimPrefix(name, prefix))
+	return id, ok && (rest == "" || !bare && rest[0] == '_')
+}
+
 // DropFunction drops work tables as their owner, for a role that may not drop them itself. deploy/role.sql creates it.
 const DropFunction = "cleanupd.drop_work_tables"
 
@@ -82,12 +89,11 @@ func (c *Catalog) WorkTables(ctx context.Context, db Querier, prefix string, bar
 		return nil, nil, err
 	}
 	for _, w := range all {
-		id, rest, ok := ParseID(strings.TrimPrefix(w.Name, prefix))
-		if !ok || rest != "" && (bare || rest[0] != '_') {
+		var ok bool
+		if w.ID, ok = workTableOwner(w.Name, prefix, bare); !ok {
 			strange = append(strange, w.Name)
 			continue
 		}
-		w.ID = id
 		found = append(found, w)
 	}
 	slices.Sort(strange)
@@ -98,8 +104,7 @@ func (c *Catalog) WorkTables(ctx context.Context, db Querier, prefix string, bar
 type OtherWorkTable struct {
 	WorkTable
 	Owner string // the role that owns it
-	// Kind is what it is: a table or view, a materialized view, or a foreign table.
-	Kind string
+	Kind  string // a materialized view, or a foreign table; empty for a table or a view
 }
 
 // otherRelations returns what relations leaves out, with the owner of NmsDelivery.
@@ -112,8 +117,8 @@ WHERE h.nspname = $1 AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p') A
   AND (n.oid <> h.oid OR c.relkind IN ('m', 'f') OR c.relowner <> d.relowner OR pg_get_userbyid(c.relowner) = 'postgres')
 ORDER BY n.oid <> h.oid, 1, 2`
 
-// OtherWorkTables returns the relations with a prefix and an id that WorkTables leaves out: those of another owner than NmsDelivery, or of the
-// superuser postgres, those of another kind, and those of other schemas. owner is that of NmsDelivery.
+// OtherWorkTables returns the relations with a prefix and an id that WorkTables leaves out because NmsDelivery has another owner, because they
+// belong to the superuser postgres, or because of their kind or schema. owner is the role that owns NmsDelivery.
 func (c *Catalog) OtherWorkTables(ctx context.Context, db Querier, prefix string, bare bool) (others []OtherWorkTable, owner string, err error) {
 	rows, err := db.Query(ctx, otherRelations, c.Schema, strings.ReplaceAll(prefix, "_", `\_`)+"%")
 	if err != nil {
@@ -121,8 +126,8 @@ func (c *Catalog) OtherWorkTables(ctx context.Context, db Querier, prefix string
 	}
 	var w OtherWorkTable
 	_, err = pgx.ForEachRow(rows, []any{&w.Schema, &w.Name, &w.View, &w.Owner, &w.Kind, &owner}, func() error {
-		if id, rest, ok := ParseID(strings.TrimPrefix(w.Name, prefix)); ok && (rest == "" || !bare && rest[0] == '_') {
-			w.ID = id
+		var ok bool
+		if w.ID, ok = workTableOwner(w.Name, prefix, bare); ok {
 			others = append(others, w)
 		}
 		return nil
