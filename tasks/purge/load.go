@@ -17,7 +17,7 @@ type load struct {
 	standbys []standbyLoad // standbys that stream from the server
 	hidden   bool          // the role may not see how far standbys are behind
 	wal      int64         // the position in the WAL, in bytes
-	retained []retainedWAL // WAL that the server cannot remove
+	recovery bool          // the server is a standby
 }
 
 // standbyLoad is how far a standby is behind, as far as the server knows.
@@ -45,7 +45,7 @@ SELECT (SELECT count(*) FROM others WHERE state = 'active'),
     ARRAY(SELECT pid FROM sessions WHERE datid = (SELECT oid FROM here) AND application_name = current_setting('application_name'))),
   ARRAY(SELECT name FROM standbys ORDER BY replay DESC, name), ARRAY(SELECT replay FROM standbys ORDER BY replay DESC, name), ARRAY(SELECT flush FROM standbys ORDER BY replay DESC, name),
   EXISTS (SELECT FROM standbys) AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
-  (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint`
+  (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint, pg_is_in_recovery()`
 
 // sampleLoad returns the server's load, without the standbys to ignore.
 func sampleLoad(ctx context.Context, pool *pgxpool.Pool, ignore []string) (load, error) {
@@ -57,7 +57,7 @@ func sampleLoad(ctx context.Context, pool *pgxpool.Pool, ignore []string) (load,
 	if ignore == nil {
 		ignore = []string{}
 	}
-	err := pool.QueryRow(ctx, loadSQL, ignore).Scan(&l.active, &l.idle, &l.waiting, &l.forUs, &names, &replay, &flush, &l.hidden, &l.wal)
+	err := pool.QueryRow(ctx, loadSQL, ignore).Scan(&l.active, &l.idle, &l.waiting, &l.forUs, &names, &replay, &flush, &l.hidden, &l.wal, &l.recovery)
 	if err != nil {
 		return load{}, fmt.Errorf("sample the server's load: %w", err)
 	}

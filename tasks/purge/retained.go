@@ -42,29 +42,25 @@ type retainedSample struct {
 	last []retainedWAL
 }
 
-// refresh returns the WAL that the server cannot remove, and looks at it again if the last look is too old. On a standby there is none.
-func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now time.Time) ([]retainedWAL, error) {
+// refresh looks again if the last look is too old.
+func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now time.Time) error {
 	if now.Sub(r.at) < retainedEvery {
-		return r.last, nil
-	}
-	var standby bool
-	if err := pool.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil || standby {
-		r.at, r.last = now, nil
-		return nil, err
+		return nil
 	}
 	rows, err := pool.Query(ctx, retainedSQL)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if r.last, err = pgx.CollectRows(rows, pgx.RowToStructByPos[retainedWAL]); err != nil {
-		return nil, fmt.Errorf("look at the WAL that is retained: %w", err)
+		return fmt.Errorf("look at the WAL that is retained: %w", err)
 	}
 	r.at = now
-	return r.last, nil
+	return nil
 }
 
 // retainedTooMuch reports what keeps WAL from being removed, and returns a throttle if that is too much.
-func (e *Engine) retainedTooMuch(all []retainedWAL) Throttle {
+func (e *Engine) retainedTooMuch() Throttle {
+	all := e.throttler.retained.last
 	for _, w := range all {
 		e.warnOnce(w.Reason, fmt.Sprintf("%s: the server keeps %s of WAL for it, and more while rows are deleted; %s", w.Reason, w.Size, w.Remedy))
 	}

@@ -142,8 +142,10 @@ func (e *Engine) sample(ctx context.Context) (throttle Throttle, pause time.Dura
 	if err != nil {
 		return Throttle{}, 0, err
 	}
-	if l.retained, err = t.retained.refresh(ctx, e.Pool, now); err != nil {
-		return Throttle{}, 0, err
+	if !l.recovery { // retained WAL is measured on the primary only
+		if err := t.retained.refresh(ctx, e.Pool, now); err != nil {
+			return Throttle{}, 0, err
+		}
 	}
 	var written float64 // bytes of WAL per second
 	if !t.sampled.IsZero() {
@@ -172,7 +174,7 @@ func (e *Engine) exceeded(l load, written float64) Throttle {
 		return Throttle{Reason: hiddenLag}
 	}
 	lag := e.lag(l)
-	retained := e.retainedTooMuch(l.retained)
+	retained := e.retainedTooMuch()
 	switch {
 	case lag.Reason != "":
 		return lag
