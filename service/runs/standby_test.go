@@ -15,13 +15,8 @@ import (
 // do without it.
 func TestDryRunsOfAStandby(t *testing.T) {
 	t.Parallel()
-	db, server := migrated(t)
-	standby, err := server.AsynchronousStandby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(standby.Stop)
-	db.Reset()
+	c := asynchronous(t)
+	db, server, standby := c.DB, c.primary, c.standby
 	there, err := pgxpool.New(t.Context(), standby.URL(campaigndb.Role, db.Name))
 	if err != nil {
 		t.Fatal(err)

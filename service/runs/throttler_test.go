@@ -154,11 +154,7 @@ func TestLagThatCanNotBeSeen(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
 	standby, err := server.Standby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(standby.Stop)
-	db.Reset()
+	newCluster(t, db, server, standby, err)
 	for name, c := range map[string]struct {
 		must   bool
 		ignore []string
@@ -184,7 +180,7 @@ func TestLagThatCanNotBeSeen(t *testing.T) {
 	}
 }
 
-// The reader of a logical slot is no standby: how far it is behind is its own business.
+// Batches do not wait for the reader of a logical slot, which is not a standby.
 func TestReaderOfALogicalSlot(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Long)
@@ -214,13 +210,8 @@ func TestReaderOfALogicalSlot(t *testing.T) {
 func TestDelayedStandby(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Long)
-	db, server := migrated(t)
-	standby, err := server.AsynchronousStandby(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(standby.Stop)
-	db.Reset()
+	c := asynchronous(t)
+	db, standby := c.DB, c.standby
 	db.Superuser("GRANT pg_monitor TO neolane")
 	there, err := pgx.Connect(t.Context(), standby.URL("postgres", "postgres"))
 	if err != nil {
