@@ -56,7 +56,7 @@ func replaceInvalidIn(m protoreflect.Map, values protoreflect.FieldDescriptor) {
 	})
 }
 
-// validValue returns what replaces a value of a field, if it is a string that is no valid UTF-8. In a message it replaces that itself.
+// validValue returns the replacement of a string that is not valid UTF-8, and an invalid value if none is needed. It changes a message in place.
 func validValue(field protoreflect.FieldDescriptor, value protoreflect.Value) (valid protoreflect.Value) {
 	switch field.Kind() {
 	case protoreflect.MessageKind:

@@ -76,7 +76,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if n < fewest {
 		return nil, fmt.Errorf("two connections to the database are needed at least, %d is granted: raise the size of the pool, the role's CONNECTION LIMIT, max_connections or pool_max_conns", n)
 	}
-	if s.few = n < min(wanted, 10); s.few { // one batch at a time, one pool for everything, and polling in place of notifications
+	if s.few = n < min(wanted, 10); s.few { // a single pool, one batch at a time, and polling instead of notifications
 		log.Warn("few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it", "granted", n, "wanted", wanted)
 		s.pool.Close()
 		config.MaxConns, c.batches.Workers = int32(n), 1

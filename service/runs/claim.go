@@ -158,8 +158,8 @@ func (m *Manager) verify(ctx context.Context, c *claim, until time.Time, err err
 // progressNow is the SQL for a hash of a run's progress. The column progress has that of when its worker confirmed its start; it is
 // empty if none did since the run was claimed.
 //
-// An attempt has made progress if tasks have ended, rows are gone, or a sweep will continue further on. What a dry run has counted in its current
-// task is none: that is counted again.
+// An attempt has made progress if it ended tasks, changed rows, or moved a cursor. In a dry run the counts of the current task are not progress,
+// since the next attempt counts that task again.
 const progressNow = `(SELECT md5(string_agg(concat_ws(' ', t.state, CASE WHEN NOT run.dry_run OR t.state <> 'RUNNING'
 	THEN concat_ws(' ', t.rows_deleted, t.rows_updated, t.tables_dropped, t.cursor) END), ',' ORDER BY t.position)) FROM cleanupd.task t WHERE t.run_id = run.id)`
 
