@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/timezone"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
@@ -80,9 +81,9 @@ func (s *Schedule) completeAt(now time.Time, setting string) error {
 		wrong = append(wrong, Violation{"schedule." + field, fmt.Sprint(problem)})
 	}
 	if s.TimeZone == "" {
-		s.TimeZone = zoneOf(setting)
+		s.TimeZone = timezone.Of(setting)
 	}
-	zone, err := loadZone(s.TimeZone)
+	zone, err := timezone.Load(s.TimeZone)
 	if err != nil {
 		say("time_zone", fmt.Sprintf("%q is not an IANA time zone, such as Europe/Berlin", s.TimeZone))
 		zone = time.UTC

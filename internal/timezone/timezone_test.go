@@ -1,9 +1,13 @@
-package runs
+package timezone_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/timezone"
+)
 
 // A database's zone is taken if it is an IANA one; what only this host knows, and what has no name, is not.
-func TestZoneOf(t *testing.T) {
+func TestOf(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
 		"UTC": "UTC", "Etc/UTC": "Etc/UTC", "GMT": "GMT", "Europe/Berlin": "Europe/Berlin", "America/Argentina/Buenos_Aires": "America/Argentina/Buenos_Aires", "America/Port-au-Prince": "America/Port-au-Prince",
@@ -11,7 +15,7 @@ func TestZoneOf(t *testing.T) {
 		"Local": "UTC", "localtime": "UTC", "posixrules": "UTC", "posix/Europe/Berlin": "UTC", "right/Europe/Berlin": "UTC", "<+05>-05": "UTC", "<-03>+03": "UTC", "FOO5BAR": "UTC", "MSK": "UTC",
 		"europe/berlin": "UTC", "Europe": "UTC", "Europe//Berlin": "UTC", "Europe/../UTC": "UTC", "": "UTC",
 	} {
-		if got := zoneOf(setting); got != want {
+		if got := timezone.Of(setting); got != want {
 			t.Errorf("%q: %s, want %s", setting, got, want)
 		}
 	}
