@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -357,20 +358,29 @@ func timestampsWithoutZone(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Dates without a zone are read in the zone of the database, here one in which a day begins five hours later.
+// Dates without a zone are read in the zone that the application's option names, or else in that of the database. Here a day begins five hours later
+// there.
 func TestRulesWithTimestampsWithoutZone(t *testing.T) {
 	t.Parallel()
 	for _, r := range readRules(t) {
-		t.Run(r.task, func(t *testing.T) {
-			t.Parallel()
-			db := pgtest.Prepared(t, "without_zone", timestampsWithoutZone)
-			db.Superuser(fmt.Sprintf("ALTER DATABASE %s SET timezone = 'America/Bogota'", db.Name))
-			db.Reset()
-			r.insert(db)
-			before := db.Strings(allRelations)
-			mustRun(t, db, nil, r.task)
-			r.compare(t, db, before)
-		})
+		for _, database := range []string{"Asia/Tokyo", "America/Bogota"} {
+			t.Run(r.task+" in "+path.Base(database), func(t *testing.T) {
+				suite.Except(t, suite.Long, r.task+" in Tokyo")
+				t.Parallel()
+				db := pgtest.Prepared(t, "without_zone", timestampsWithoutZone)
+				inZone(db, "America/Bogota")
+				r.insert(db)
+				if inZone(db, database); database == "Asia/Tokyo" {
+					db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (9999, 'WdbcTimeZone', 6, 'America/Bogota')")
+					if slices.ContainsFunc(r.tables, func(table tableTest) bool { return table.name == "XtkOption" }) {
+						db.Do("INSERT INTO expected.XtkOption SELECT *, NULL, false FROM XtkOption WHERE iOptionId = 9999")
+					}
+				}
+				before := db.Strings(allRelations)
+				mustRun(t, db, nil, r.task)
+				r.compare(t, db, before)
+			})
+		}
 	}
 }
 

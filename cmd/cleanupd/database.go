@@ -32,8 +32,8 @@ var sessionDefaults = map[string]string{
 // oldestServer is the first PostgreSQL with TID range scans, as in server_version_num.
 const oldestServer = 140000
 
-// parseDatabaseURL parses the URL of a flag without connecting. The session's time zone remains that of the database or
-// the role, whatever the environment of this process says: columns without a zone are read in it.
+// parseDatabaseURL parses the URL of a flag without connecting. A connection begins in the time zone of the database or the role, whatever the
+// environment of this process says: dates without a zone are read in it where the application names no other.
 func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, usagef("%s is required: postgres://USER@HOST/DATABASE", flag)
@@ -77,7 +77,7 @@ func parseDatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	}
 	connection.Defer(config.ConnConfig)
 	connection.UTF8(config.ConnConfig)
-	config.BeforeConnect, config.AfterConnect = connection.Refresh(address), connection.Storable
+	config.BeforeConnect, config.AfterConnect, config.PrepareConn = connection.Refresh(address), connection.Storable, connection.Zone
 	if !strings.Contains(address, "pool_max_conns=") {
 		config.MaxConns = max(config.MaxConns, 10) // for runs
 	}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
@@ -207,7 +208,12 @@ func (db *DB) MoveTo(server *localpg.Server) {
 
 func (db *DB) open(url string) {
 	db.t.Helper()
-	pool, err := pgxpool.New(db.t.Context(), url)
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		db.t.Fatal(err)
+	}
+	config.PrepareConn = connection.Zone
+	pool, err := pgxpool.NewWithConfig(db.t.Context(), config)
 	if err != nil {
 		db.t.Fatal(err)
 	}

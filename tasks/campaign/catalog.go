@@ -36,6 +36,8 @@ type Catalog struct {
 	Version int
 	// Elsewhere is that of relations, by their object ids.
 	Elsewhere map[uint32]string
+	// Zone is that of dates without a time zone.
+	Zone      Zone
 	tables    map[string]*Table
 	sequences map[string]sequence
 	mapped    map[string][]string // what the delivery mappings name, by their columns
@@ -66,6 +68,7 @@ type Table struct {
 	Cascades []Cascade
 	columns  []string
 	integers []string // the columns of type int2, int4 or int8
+	local    []string // the columns that are dates without a time zone
 	keys     []string // all columns that identify a row by themselves, in the relations that have the rows
 }
 
@@ -110,7 +113,8 @@ SELECT c.oid, c.relname, c.relhassubclass,
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
     WHERE k.contype = 'f' AND p.relname = 'nmsgroup' AND p.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid')),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype))
+  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)),
+  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid = 'timestamp'::regtype)
 FROM pg_class c
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
   AND c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition`
@@ -138,7 +142,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	for rows.Next() {
 		t := &Table{Schema: schema}
 		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
-			&t.RowSecurity, &t.OfLists, &t.columns, &t.integers); err != nil {
+			&t.RowSecurity, &t.OfLists, &t.columns, &t.integers, &t.local); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
 		}
 		t.Elsewhere = elsewhere[t.OID]
@@ -157,7 +161,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err := c.readKeys(ctx, db, d); err != nil {
 		return nil, err
 	}
-	for _, read := range []func(context.Context, Querier) error{c.readSequences, c.readMappings, c.readCascades} {
+	for _, read := range []func(context.Context, Querier) error{c.readSequences, c.readMappings, c.readCascades, c.readZone} {
 		if err := read(ctx, db); err != nil {
 			return nil, err
 		}

@@ -122,7 +122,7 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 		number = "iLongValue"
 	}
 	if t.Has("tsTimeStampValue") {
-		moment = Nearest("tsTimeStampValue")
+		moment = Nearest(c.inZone(t, "tsTimeStampValue", "tsTimeStampValue"))
 	}
 	if !t.Has("sName") {
 		return o, nil

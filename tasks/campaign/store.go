@@ -64,7 +64,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	if t == nil || !t.Has("iOptionId", "sName", "iDataType", column) {
 		return ErrNoOptionTable
 	}
-	cast := map[int]string{typeNumber: "$2::bigint", typeMoment: "$2::timestamptz"}[dataType]
+	cast := map[int]string{typeNumber: "$2::bigint", typeMoment: c.inZone(t, column, "$2::timestamptz")}[dataType]
 	set := column + " = " + cast
 	if dataType == typeNumber && t.Has("sStringValue") {
 		set += fmt.Sprintf(", sStringValue = CASE WHEN iDataType = %d THEN %s::text ELSE sStringValue END", typeText, cast)

@@ -79,6 +79,9 @@ func (t *task) coalescing() (w *coalescing, skip *plan.Note) {
 	if w.kept, err = t.given.Options.Moment(c.Since); err != nil {
 		return w, &plan.Note{Level: severity.Warning, Text: fmt.Sprintf("%v; %s is left as it is", err, w.table.Name)}
 	}
+	if w.kept != nil {
+		*w.kept = t.given.Catalog.Zone.After(*w.kept)
+	}
 	return w, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -78,11 +79,29 @@ func (d *database) look(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if before := d.given.Catalog; before == nil || before.Zone != now.Catalog.Zone {
+		d.logZone(ctx, now.Catalog.Zone)
+	}
 	d.given = now
 	d.given.Record = d.journal.Record
 	d.engine.FlushStats = d.given.Catalog.Version >= 150_000
 	d.plans, d.looked = map[string]*plan.Plan{}, time.Now()
 	return nil
+}
+
+// logZone logs in which time zone dates without one are read, and why.
+func (d *database) logZone(ctx context.Context, z campaign.Zone) {
+	switch {
+	case z.Unknown:
+		d.log(ctx, severity.Warning, z.Reason)
+	case z.Reason != "":
+		d.log(ctx, severity.Info, z.Reason)
+	}
+}
+
+// inZone returns a context in which statements read and write dates without a time zone as the application does.
+func (d *database) inZone(ctx context.Context) context.Context {
+	return connection.InZone(ctx, d.given.Catalog.Zone.Name)
 }
 
 // survey reads what plans are compiled for.

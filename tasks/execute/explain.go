@@ -68,6 +68,10 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 	if d.given, err = survey(ctx, c); err != nil {
 		return e, err
 	}
+	if z := d.given.Catalog.Zone; z.Unknown {
+		e.Skips = append(e.Skips, z.Reason)
+	}
+	ctx = d.inZone(ctx)
 	d.given.Record = journal.Record // what accompanies the rows is not told
 	compiled, err := plan.Compile(what, d.given)
 	if err != nil {

@@ -132,6 +132,7 @@ func (e *Explainer) Row(ctx context.Context, table, key string) (x RowExplanatio
 		return x, err
 	}
 	x.Table, x.Now = on.Quoted(), e.Now
+	ctx = e.inZone(ctx)
 	err = pgx.BeginTxFunc(ctx, e.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; SET LOCAL DateStyle = 'ISO'"); err != nil {
 			return err

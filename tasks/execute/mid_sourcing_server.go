@@ -70,14 +70,14 @@ func (t *task) purgeThere(ctx context.Context, name string, m midSourced, left [
 		return stay, err
 	}
 	for _, n := range there.plan.Notes {
-		t.log(ctx, n.Level, fmt.Sprintf("mid-sourcing server %q: %s", name, n.Text))
+		there.log(ctx, n.Level, n.Text)
 	}
 	if err := rightsError(there.plan.Rights); err != nil {
 		return stay, err
 	}
 	ids := slices.Concat(slices.Collect(maps.Values(m)), left)
 	slices.Sort(ids)
-	if ids, err = there.carryOut(ctx, there.plan.Jobs, slices.Compact(ids)); err == nil {
+	if ids, err = there.carryOut(there.inZone(ctx), there.plan.Jobs, slices.Compact(ids)); err == nil {
 		err = there.undone
 	}
 	if err != nil {
@@ -92,7 +92,7 @@ func (t *task) purgeThere(ctx context.Context, name string, m midSourced, left [
 		return stay, fmt.Errorf("%w: %w", errMain, err)
 	}
 	left = slices.DeleteFunc(left, func(id int64) bool { return !gone[id] })
-	t.log(ctx, severity.Info, fmt.Sprintf("mid-sourcing server %q: %s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated", name, done, len(gone), len(left), j.deleted, j.updated))
+	there.log(ctx, severity.Info, fmt.Sprintf("%s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated", done, len(gone), len(left), j.deleted, j.updated))
 	return stay, nil
 }
 
@@ -116,6 +116,15 @@ type remoteJournal struct {
 	server           string
 	main             *purge.Engine
 	deleted, updated int64
+}
+
+// Log logs messages with the server's name.
+func (j *remoteJournal) Log(ctx context.Context, level severity.Level, messages ...string) error {
+	named := slices.Clone(messages)
+	for i, m := range messages {
+		named[i] = fmt.Sprintf("mid-sourcing server %q: %s", j.server, m)
+	}
+	return j.Journal.Log(ctx, level, named...)
 }
 
 // Proceed calls that of the main journal.

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -37,6 +38,7 @@ func Overdue(ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog,
 	if err != nil {
 		return nil, err
 	}
+	ctx = connection.InZone(ctx, catalog.Zone.Name)
 	out, unknown := map[string]time.Duration{}, map[string]bool{}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, briefly); err != nil {

@@ -117,7 +117,7 @@ func (d *database) begin(ctx context.Context) error {
 	if err := d.warnOfOther(ctx); sqlstate.Lost(err) {
 		return err
 	}
-	return d.engine.Retry(ctx, "the guards", func() error { return d.guardStart(ctx) })
+	return d.engine.Retry(ctx, "the guards", func() error { return d.guardStart(d.inZone(ctx)) })
 }
 
 // runAll executes the tasks that are to be done. Its error is that of Run.
@@ -244,7 +244,7 @@ func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) 
 		o.Detail = notVacuumed(w.left.Tables)
 	}
 	if d.preview != nil {
-		o.Planned = w.plans(ctx, t.Name)
+		o.Planned = w.plans(d.inZone(ctx), t.Name)
 	}
 	return o, nil
 }

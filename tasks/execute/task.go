@@ -51,6 +51,7 @@ func (t *task) run(ctx context.Context, what plan.Task) (State, error) {
 	if err := t.look(ctx); err != nil {
 		return Failed, err
 	}
+	ctx = t.inZone(ctx)
 	var err error
 	if t.plan, err = t.compile(what); err != nil {
 		return Failed, err

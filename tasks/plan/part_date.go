@@ -76,6 +76,9 @@ func (p Age) sql(c *compiler, r row) (string, bool) {
 		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
 		return "", false
 	}
+	if p.operator == ">" {
+		moment = c.Catalog.Zone.After(moment)
+	}
 	return fmt.Sprintf("%s %s %s", c.first(r, p.Column, p.Else), p.operator, c.bind(moment, "timestamptz")), true
 }
 
@@ -136,6 +139,9 @@ func (p since) sql(c *compiler, r row) (string, bool) {
 	if err != nil {
 		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
 		return "", false
+	}
+	if last != nil {
+		*last = c.Catalog.Zone.After(*last)
 	}
 	return fmt.Sprintf("%s.%s >= COALESCE(%s, '-infinity')", r.alias, p.column, c.bind(last, "timestamptz")), true
 }

@@ -1,0 +1,114 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/internal/timezone"
+)
+
+// Zone is the time zone of the dates in columns without one (timestamp), which installations have that store local times.
+type Zone struct {
+	// Name is that of the zone, as in the setting TimeZone; empty: that of the database.
+	Name string
+	// Reason says which zone is used and why, for people; empty: no table has such columns.
+	Reason string
+	// Unknown says that the application's zone is not known. Name is then the zone in which dates are latest, so that rows stay which are
+	// obsolete in some zones only.
+	Unknown bool
+}
+
+// zoneOption is the option that names the zone.
+const zoneOption = "WdbcTimeZone"
+
+// latest is the zone in which dates are latest, and spread how much earlier they are in the zone in which they are earliest, UTC+14.
+const (
+	latest = "<-12>+12"
+	spread = 26 * time.Hour
+)
+
+// After returns the moment that a date must follow so that it follows a given one in any zone that may be the application's.
+func (z Zone) After(at time.Time) time.Time {
+	if z.Unknown {
+		return at.Add(spread)
+	}
+	return at
+}
+
+// inZone converts the SQL of a value of a column, or for one: if the column's dates have no time zone, one with a zone becomes one without, and
+// one without becomes one with a zone.
+func (c *Catalog) inZone(t *Table, column, value string) string {
+	if c.Zone.Name == "" || !slices.Contains(t.local, strings.ToLower(column)) {
+		return value
+	}
+	return fmt.Sprintf("(%s AT TIME ZONE '%s')", value, c.Zone.Name)
+}
+
+// readZone finds out which zone the application uses.
+func (c *Catalog) readZone(ctx context.Context, db Querier) error {
+	local := func(t *Table) bool { return len(t.local) > 0 }
+	if len(c.Tables(local)) == 0 {
+		return nil
+	}
+	var own string
+	if err := db.QueryRow(ctx, "SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'").Scan(&own); err != nil {
+		return fmt.Errorf("read the time zone: %w", err)
+	}
+	stored, problem, err := c.storedZone(ctx, db)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read option %s: %w", zoneOption, err)
+	case problem != "":
+		c.Zone = Zone{Name: latest, Unknown: true, Reason: fmt.Sprintf("the zone of dates without a time zone is not known: option %s %s; "+
+			"rows that are obsolete in some zones only stay; set the option to an IANA name, such as Europe/Paris, or delete its row if the dates are in the database's zone, %s", zoneOption, problem, own)}
+	case stored == "":
+		c.Zone.Reason = fmt.Sprintf("dates without a time zone are read in the database's zone, %s: there is no option %s", own, zoneOption)
+	default:
+		c.Zone = Zone{Name: stored, Reason: fmt.Sprintf("dates without a time zone are read in the zone %s, which option %s names", stored, zoneOption)}
+	}
+	return nil
+}
+
+// storedZone returns the zone that the option names, empty if there is none, and else what is wrong with the option.
+func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem string, err error) {
+	t := c.Table("XtkOption")
+	if t == nil || !t.Has("sName", "sStringValue") {
+		return "", "", nil
+	}
+	rows, err := db.Query(ctx, "SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1", zoneOption)
+	var names []string
+	if err == nil {
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	switch {
+	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege):
+		return "", "can not be read: " + sqlstate.Explain(err), nil
+	case err != nil:
+		return "", "", err
+	case len(names) == 0 && t.RowSecurity:
+		return "", "can not be read: row security may hide it", nil
+	case len(names) == 0:
+		return "", "", nil
+	case len(names) > 1:
+		slices.Sort(names)
+		return "", fmt.Sprintf("has several values: %.200q", strings.Join(names, ", ")), nil
+	}
+	if _, err := timezone.Load(names[0]); err != nil { // PostgreSQL takes any word with a digit for a zone
+		return "", fmt.Sprintf("is %.40q, which is no IANA time zone", names[0]), nil
+	}
+	var now time.Time
+	switch err := db.QueryRow(ctx, "SELECT localtimestamp AT TIME ZONE $1::text", names[0]).Scan(&now); {
+	case sqlstate.Is(err, pgerrcode.InvalidParameterValue):
+		return "", fmt.Sprintf("is %.40q, a zone that this PostgreSQL does not know", names[0]), nil
+	case err != nil:
+		return "", "", err
+	}
+	return names[0], "", nil
+}
