@@ -79,7 +79,7 @@ func TestSpace(t *testing.T) {
 			first := ""
 			for _, e := range events {
 				if first == "" && e.Kind == runs.LogLine && e.Task == "statistics" {
-					first = e.Message
+					first, _, _ = strings.Cut(e.Message, "\n")
 				}
 			}
 			if !strings.Contains(first, "xtkaudit") {
@@ -106,7 +106,7 @@ func TestSpaceBehindStatistics(t *testing.T) {
 		lines := 0
 		for _, e := range events {
 			if e.Kind == runs.LogLine && e.Task == "sessions" && strings.Contains(e.Message, "  vacuuming") {
-				lines++
+				lines += strings.Count(e.Message, "  vacuuming")
 				if !strings.Contains(e.Message, "xtksessioninfo") {
 					t.Errorf("the task sessions says: %s", e.Message)
 				}

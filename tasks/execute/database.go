@@ -58,9 +58,11 @@ func open(ctx context.Context, c Config, j Journal) *database {
 	return d
 }
 
-// log writes to the journal. If that fails, the next batch fails, too, which must write to it.
+// log writes to the journal, if there is anything to write. If that fails, the next batch fails, too, which must write to it.
 func (d *database) log(ctx context.Context, level severity.Level, messages ...string) {
-	_ = d.journal.Log(ctx, level, messages...)
+	if len(messages) > 0 {
+		_ = d.journal.Log(ctx, level, messages...)
+	}
 }
 
 // fresh is how long what was read of the database is taken for what it is: a task that comes after another at once is not planned

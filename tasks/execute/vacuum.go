@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -147,7 +149,8 @@ func (t *task) vacuumEmptied(ctx context.Context, task string) error {
 
 // vacuum does what a mode of the task statistics says with tables: all of them, or those that a previous worker has left.
 func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
-	conn, said, err := t.verboseConn(ctx)
+	said := &vacuumLog{flushed: time.Now()}
+	conn, err := t.verboseConn(ctx, said.add)
 	if err != nil && t.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more
 		t.log(ctx, severity.Warning, fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err))
 		return nil
@@ -155,8 +158,12 @@ func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	defer func() {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		t.log(ctx, severity.Info, said.flush()...)
+	}()
 	var failed []error
+	locked := 0
 	done := slices.IndexFunc(tables, func(s storage) bool { return s.Quoted() == t.cursor.Unit })
 	if done >= 0 {
 		t.left = t.cursor.Before
@@ -172,14 +179,15 @@ func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 		if err == nil {
 			_, err = conn.Exec(ctx, command+" "+name)
 		}
-		if lines := said(); len(lines) > 0 {
-			t.log(ctx, severity.Info, lines...)
+		if err != nil || said.due() {
+			t.log(ctx, severity.Info, said.flush()...)
 		}
 		switch {
 		case endsRun(err) || sqlstate.Lost(err):
 			return err
 		case sqlstate.Is(err, pgerrcode.LockNotAvailable): // or an index of it, or a partition
 			t.log(ctx, severity.Warning, name+" is locked by someone: passed over")
+			locked++
 		case err != nil && !t.vanished(ctx, err, name):
 			failed = append(failed, fmt.Errorf("%s %s: %w", command, name, err))
 			t.log(ctx, severity.Warning, name+": VACUUM or ANALYZE failed: "+purge.Message(err))
@@ -187,7 +195,10 @@ func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 		}
 		t.cursor.Unit, t.cursor.Before = name, t.left
 	}
-	if len(failed) > 0 && len(failed) == len(tables)-done-1 {
+	n := len(tables) - done - 1
+	t.log(ctx, severity.Info, said.flush()...)
+	t.log(ctx, severity.Info, fmt.Sprintf("%d tables: %d done, %d locked by someone, %d failed", n, n-locked-len(failed), locked, len(failed)))
+	if len(failed) > 0 && len(failed) == n {
 		return fmt.Errorf("all %d tables failed, the first of them with: %w", len(failed), failed[0])
 	}
 	return t.vacuumed(ctx, "the last table")
@@ -201,27 +212,54 @@ func (t *task) vacuumed(ctx context.Context, what string, next ...purge.Space) e
 	})
 }
 
-// verboseConn opens a connection that collects PostgreSQL's notices. It is not from the pool, since the handler of notices is
+// verboseConn opens a connection that passes on PostgreSQL's notices. It is not from the pool, since the handler of notices is
 // set when connecting.
-func (t *task) verboseConn(ctx context.Context) (conn *pgx.Conn, said func() []string, err error) {
-	var lines []string
+func (t *task) verboseConn(ctx context.Context, notice func(*pgconn.Notice)) (*pgx.Conn, error) {
 	config := t.Pool.Config()
-	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
-		lines = append(lines, n.Severity+":  "+n.Message)
-	}
+	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { notice(n) }
 	// A large table may take hours, but waiting for a lock must not.
 	settings := map[string]string{"statement_timeout": "24h", "lock_timeout": "2s"}
 	if t.given.Catalog.Version >= 170_000 {
 		settings["transaction_timeout"] = "0"
 	}
 	connection.Set(config.ConnConfig, settings)
-	conn, err = connection.Connect(ctx, config)
+	conn, err := connection.Connect(ctx, config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect for VACUUM: %w", err)
+		return nil, fmt.Errorf("connect for VACUUM: %w", err)
 	}
-	return conn, func() []string {
-		out := lines
-		lines = nil
-		return out
-	}, nil
+	return conn, nil
+}
+
+// linesAtOnce and flushEvery limit what is logged at once of tables that are vacuumed, so that hundreds of tables make a few events.
+const (
+	linesAtOnce = 100
+	flushEvery  = 10 * time.Second
+)
+
+// vacuumLog collects the lines in which PostgreSQL says which tables it vacuums and analyzes.
+type vacuumLog struct {
+	lines   []string
+	flushed time.Time
+}
+
+// add adds a notice, unless it is about a TOAST table or tells details, such as the pages that were scanned. The functions of the server that
+// send the notices are the same in all languages.
+func (l *vacuumLog) add(n *pgconn.Notice) {
+	if slices.Contains([]string{"heap_vacuum_rel", "do_analyze_rel"}, n.Routine) && !strings.ContainsRune(n.Message, '\n') && !strings.Contains(n.Message, "pg_toast.") {
+		l.lines = append(l.lines, n.Severity+":  "+n.Message)
+	}
+}
+
+// due reports whether the lines are to be logged now.
+func (l *vacuumLog) due() bool {
+	return len(l.lines) >= linesAtOnce || time.Since(l.flushed) >= flushEvery
+}
+
+// flush returns the lines as one message, or none if there are no lines, and begins anew.
+func (l *vacuumLog) flush() (messages []string) {
+	if len(l.lines) > 0 {
+		messages = []string{strings.Join(l.lines, "\n")}
+	}
+	l.lines, l.flushed = nil, time.Now()
+	return messages
 }
