@@ -194,3 +194,38 @@ func TestConflictsWithRecovery(t *testing.T) {
 		}
 	}
 }
+
+// Of unlogged tables a standby has no rows: a dry run that reads it says so, in place of counting none.
+func TestPreviewOfUnloggedTables(t *testing.T) {
+	t.Parallel()
+	db, primary := pgtest.Private(t)
+	standby, err := primary.AsynchronousStandby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Stop)
+	db.Reset()
+	db.Do(`ALTER TABLE XtkAudit SET UNLOGGED; INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (5, 11); CREATE UNLOGGED TABLE wkf99000_1 AS SELECT generate_series(1, 1000) i;
+		DROP TABLE NmsRtEvent; CREATE TABLE NmsRtEvent (iRtEventId bigint, tsLastModified timestamptz) PARTITION BY RANGE (tsLastModified);
+		CREATE UNLOGGED TABLE rtevent_old PARTITION OF NmsRtEvent FOR VALUES FROM ('2000-01-01') TO ('2010-01-01'); CREATE TABLE rtevent_new PARTITION OF NmsRtEvent DEFAULT;
+		INSERT INTO NmsRtEvent VALUES (1, '2005-01-01'), (2, '2015-01-01')`)
+	there := open(t, standby.URL(campaigndb.Role, db.Name))
+	j := mustRun(t, db, func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there }, "audit-trail", "expired-events", "workflow-instances")
+	for task, table := range map[string]string{"audit-trail": "xtkaudit", "expired-events": "rtevent_old"} {
+		if !j.said("WARNING", table+" is unlogged", "not counted") || j.stays[task].Tables != 1 {
+			t.Errorf("%s: %+v: %q", task, j.stays[task], j.logs)
+		}
+	}
+	if j.deleted["audit-trail"] != 0 || j.deleted["expired-events"] != 1 {
+		t.Errorf("%v", j.deleted)
+	}
+	remarked := map[string]bool{}
+	for _, tables := range j.previews {
+		for _, p := range tables {
+			remarked[p.Table] = slices.ContainsFunc(p.Remarks, func(text string) bool { return strings.Contains(text, "unlogged") })
+		}
+	}
+	if !remarked[`"public"."xtkaudit"`] || !remarked[`wkf%`] {
+		t.Errorf("remarks: %v, %+v", remarked, j.previews)
+	}
+}

@@ -107,7 +107,7 @@ GROUP BY n.nspname
 ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
 
 const loadTables = `
-SELECT c.oid, c.relname, c.relhassubclass,
+SELECT c.oid, c.relname, c.relhassubclass, c.relpersistence = 'u',
   has_any_column_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
   row_security_active(c.oid), c.oid = ANY (ARRAY(SELECT k.conrelid FROM pg_constraint k JOIN pg_class p ON p.oid = k.confrelid
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
@@ -141,12 +141,13 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	defer rows.Close()
 	for rows.Next() {
 		t := &Table{Schema: schema}
-		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
+		unlogged := false
+		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &unlogged, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
 			&t.RowSecurity, &t.OfLists, &t.columns, &t.integers, &t.local); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
 		}
 		t.Elsewhere = elsewhere[t.OID]
-		t.Leaves = []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere}}
+		t.Leaves = []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere, unlogged}}
 		c.tables[t.Name] = t
 	}
 	if err := rows.Err(); err != nil {

@@ -14,6 +14,8 @@ type Leaf struct {
 	Name   string
 	// Elsewhere says where its rows are, as that of Table.
 	Elsewhere string
+	// Unlogged says that standbys have none of its rows.
+	Unlogged bool
 }
 
 // Quoted is the leaf's name for an SQL statement, with its schema.
@@ -22,7 +24,7 @@ func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize
 // findLeaves finds the leaves of some tables. It leaves out partitions that are being detached, whose rows queries do not see.
 const findLeaves = `
 WITH RECURSIVE tree AS (SELECT oid AS root, oid FROM unnest($1::oid[]) AS oid UNION SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
-SELECT tree.root, c.oid, n.nspname, c.relname FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u' FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'f') ORDER BY n.nspname, c.relname`
 
 // readLeaves reads the leaves of the tables that have partitions or children.
@@ -45,7 +47,7 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier) error {
 		root uint32
 		l    Leaf
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&root, &l.OID, &l.Schema, &l.Name}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged}, func() error {
 		l.Elsewhere = c.Elsewhere[l.OID]
 		parents[root].Leaves = append(parents[root].Leaves, l)
 		return nil

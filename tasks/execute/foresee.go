@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -142,6 +143,12 @@ func (t *task) foresee(ctx context.Context, j plan.Job, s purge.Sweep) error {
 	mine := claimed{task: t.plan.Task.Name, job: j}
 	if found, known := t.preview.tallies[mine.key()]; known {
 		return t.found(ctx, j, found)
+	}
+	if j.Unlogged && t.readsStandby() {
+		t.log(ctx, severity.Warning, j.Name+" is unlogged: its rows are not counted, since the standby has none of them; a dry run without --preview-database-url counts them")
+		t.preview.at(j.Table.Quoted(), Delete, ruleOf(j, t.plan.Parents)).remark(j.Name + " is unlogged: the standby has none of its rows, which are not counted")
+		t.left.Tables++
+		return nil
 	}
 	if err := s.Refusal(); err != nil {
 		t.refuse(ctx, j, s, err)

@@ -68,12 +68,16 @@ func (t *task) retain(ctx context.Context, parents []int64) ([]int64, error) {
 		return parents, nil
 	}
 	for _, r := range t.plan.Parents.Retaining {
-		stay, err := t.readIDs(ctx, r.Table, fmt.Sprintf("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])", r.Link, r.Table.Quoted()), parents)
-		if err != nil {
-			return nil, err
+		stay, why := parents, "row security may hide rows of theirs in "+r.Table.Name
+		if !r.Table.RowSecurity {
+			var err error
+			why = "rows of theirs are in " + r.Table.Name + ", which is left alone"
+			if stay, err = t.readIDs(ctx, r.Table, fmt.Sprintf("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])", r.Link, r.Table.Quoted()), parents); err != nil {
+				return nil, err
+			}
 		}
 		if len(stay) > 0 {
-			t.log(ctx, severity.Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs are in %s, which is left alone", len(stay), t.plan.Parents.Table.Name, r.Table.Name))
+			t.log(ctx, severity.Warning, fmt.Sprintf("%d rows of %s stay, since %s", len(stay), t.plan.Parents.Table.Name, why))
 		}
 		parents = t.leaveParents(parents, stay)
 	}

@@ -183,10 +183,11 @@ func (p *preview) drop(mask, rule string, tables []campaign.WorkTable) {
 	}
 }
 
-// take returns what the task at work would do, and forgets it. A table without a row that goes is left out, unless a guard trips nevertheless.
+// take returns what the task at work would do, and forgets it. A table without a row that goes is left out, unless a guard trips
+// nevertheless, or its rows were not counted.
 func (p *preview) take() (tables []TablePreview) {
 	for _, t := range p.tables {
-		if t.Rows > 0 || t.Tables > 0 || t.Guards != nil {
+		if t.Rows > 0 || t.Tables > 0 || t.Guards != nil || t.Remarks != nil {
 			tables = append(tables, *t)
 		}
 	}
@@ -212,6 +213,7 @@ func ruleOf(j plan.Job, set *plan.Parents) string {
 const standing = `
 SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint, sum(pg_relation_size(c.oid))::bigint,
   bool_or(name = ANY ($2) AND (EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D') OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid))),
+  bool_or(c.relpersistence = 'u' AND pg_is_in_recovery()),
   array_agg(c.oid::regclass::text ORDER BY name) FILTER (WHERE name = ANY ($2) AND c.relreplident <> 'f'
     AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
     AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t USING (pubname) JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class x ON x.relnamespace = n.oid AND x.relname = t.tablename
@@ -224,19 +226,23 @@ func (t *task) measured(ctx context.Context) []TablePreview {
 	for i := range tables {
 		p := &tables[i]
 		var rows, bytes, heap *int64
-		var triggers *bool
+		var triggers, absent *bool
 		var unidentified []string
 		err := pgx.BeginFunc(ctx, t.Pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100"); err != nil {
 				return err
 			}
-			err := tx.QueryRow(ctx, standing, slices.Concat(p.all(), p.dropped), p.relations, string(p.Action)).Scan(&rows, &bytes, &heap, &triggers, &unidentified)
-			if err != nil || rows == nil || p.of == nil || p.of.Elsewhere != "" {
+			err := tx.QueryRow(ctx, standing, slices.Concat(p.all(), p.dropped), p.relations, string(p.Action)).Scan(&rows, &bytes, &heap, &triggers, &absent, &unidentified)
+			if err != nil || rows == nil || *absent || p.of == nil || p.of.Elsewhere != "" {
 				return err
 			}
 			return rowsOfTable(ctx, tx, p.of, *heap, rows)
 		})
 		if err != nil || rows == nil || bytes == nil {
+			continue
+		}
+		if *absent {
+			p.remark("unlogged: the standby has none of the rows, so that sizes are not known")
 			continue
 		}
 		switch p.Action {

@@ -115,6 +115,11 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 	if err != nil || where == "" {
 		return errors.Join(err, s.skip(table, job.Rule))
 	}
+	if table.RowSecurity {
+		s.plan.note(severity.Warning, "row security may hide rows of %s: what the role %s does not see stays; let it own the table, or grant it BYPASSRLS", table.Name, s.Catalog.Role)
+		s.plan.PassedOver = append(s.plan.PassedOver, table)
+		s.retain(table)
+	}
 	job.Date, job.DateColumns = c.date(s.step.Rules, row{"r", table})
 	if s.step.OfSet && s.step.Update == nil {
 		job.Date = s.plan.Parents.Date
@@ -150,7 +155,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 	}
 	leaves := table.Leaves
 	if s.step.Tables != nil { // lists are few
-		leaves = []campaign.Leaf{{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere}}
+		leaves = []campaign.Leaf{{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere, Unlogged: table.Leaves[0].Unlogged}}
 	}
 	for _, leaf := range leaves {
 		if s.planned[leaf.OID] {
@@ -184,7 +189,7 @@ func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
 
 // on is a job on one relation.
 func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
-	job.Place = leaf.Elsewhere
+	job.Place, job.Unlogged = leaf.Elsewhere, leaf.Unlogged
 	job.ByKey = cmp.Or(s.step.ByKey, job.Table.Key)
 	if s.step.OfSet {
 		job.ByKey = s.plan.Parents.Key

@@ -112,6 +112,8 @@ type Job struct {
 	ParentIDs string
 	// Place is where its rows are; empty: here.
 	Place string
+	// Unlogged says that standbys have none of its rows.
+	Unlogged bool
 	// AlsoWrites is what accompanies its rows, if these may be changed without that; empty: they may not.
 	AlsoWrites string
 	// Orphans are the links whose parents must have rows, or be credible when empty. OnlyOrphans says that no row is obsolete
