@@ -156,7 +156,23 @@ func (d mysqlDialect) lacking(ctx context.Context, tx *transaction, tables []str
 		}
 		missing = append(missing, name)
 	}
-	return missing, nil
+	return missing, otherCase(ctx, tx, missing)
+}
+
+// otherCase fails if a table that is missing has a name in upper case, which a server with lower_case_table_names = 0 takes for another one.
+func otherCase(ctx context.Context, tx *transaction, missing []string) error {
+	var name string
+	var names []string
+	if len(missing) == 0 {
+		return nil
+	}
+	err := tx.each(ctx, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND LOWER(table_name) IN (@tables) ORDER BY table_name",
+		args{"tables": missing}, []any{&name}, func() { names = append(names, name) })
+	if err == nil && len(names) > 0 {
+		err = fmt.Errorf("%w that can be worked on: the names of its tables are in lower case, and those of %s are not, which this server distinguishes (lower_case_table_names = 0): RENAME TABLE helps",
+			ErrNotForms, strings.Join(names, ", "))
+	}
+	return err
 }
 
 func (d mysqlDialect) columns(ctx context.Context, tx *transaction, tables []string) (list []column, err error) {

@@ -166,7 +166,25 @@ func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 			return false, err
 		}
 	}
-	return failed, nil
+	return failed, e.reportRetained(ctx, func() (event Event, err error) {
+		err = e.Forms.snapshot(ctx, func(tx *transaction) error {
+			event, err = retainedInDatabase(ctx, tx, nil)
+			return err
+		})
+		return event, err
+	})
+}
+
+// reportRetained reports what the sweep leaves. That it cannot be counted does not fail the sweep.
+func (e *erasure) reportRetained(ctx context.Context, count func() (Event, error)) error {
+	event, err := count()
+	if e.endsWork(ctx, err) {
+		return err
+	}
+	if err != nil {
+		event = logged(severity.Warning, "the retained documents could not be counted: "+sqlstate.Explain(err))
+	}
+	return e.tell(ctx, event)
 }
 
 func (e *erasure) sweepFolder(ctx context.Context) (failed bool, err error) {
@@ -183,7 +201,10 @@ func (e *erasure) sweepFolder(ctx context.Context) (failed bool, err error) {
 		return true, e.tellUnreadable(ctx, err)
 	}
 	stuck, err := e.removeAll(ctx, root, documents)
-	return len(stuck) > 0, err
+	if err != nil {
+		return false, err
+	}
+	return len(stuck) > 0, e.reportRetained(ctx, func() (Event, error) { return retainedInFolder(ctx, root, nil) })
 }
 
 // staleFiles are the stale documents in a folder.
@@ -224,7 +245,9 @@ func (d *Database) foretellSweep(ctx context.Context) (events []Event, rows Rows
 				events = append(events, done.Events...)
 				rows.add(done.Rows)
 			}
-			return nil
+			retained, err := retainedInDatabase(ctx, tx, ids)
+			events = append(events, retained)
+			return err
 		})
 		return events, rows, err
 	}
@@ -234,5 +257,13 @@ func (d *Database) foretellSweep(ctx context.Context) (events []Event, rows Rows
 	}
 	defer func() { _ = root.Close() }()
 	documents, err := d.staleFiles(ctx, root)
-	return filesOf(documents), rows, err
+	if err != nil {
+		return nil, rows, err
+	}
+	var paths []string
+	for _, d := range documents {
+		paths = append(paths, d.name)
+	}
+	retained, err := retainedInFolder(ctx, root, paths)
+	return append(filesOf(documents), retained), rows, err
 }

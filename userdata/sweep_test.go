@@ -3,7 +3,9 @@ package userdata_test
 import (
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/userdata"
@@ -16,7 +18,7 @@ func testSweep(t *testing.T, on engine) {
 	sessions := map[string][]string{ // by document
 		"gone1": {"_wfattach99"}, "gone2": {"_wftask98", "_wftaskformid98", "_wfattach99"}, "gone3": {"_wftask9223372036854775807"},
 		"kept1": {"_wfattach1"}, "kept2": {"_wftask7", "_wfattach99"}, "kept3": {"_wftaskformid7"}, "kept4": {"other", "_wfattach99"}, "kept5": {"_wfattach099"},
-		"kept6": {"_wfattach99x"}, "kept7": {"_wfattach0"}, "kept8": {"_wftask9223372036854775808"}, "kept9": {"x_wfattach99"}, "kept10": {"_WFATTACH99"}, "kept11": {"_wfattach-5"},
+		"kept6": {"_wfattach99x"}, "kept7": {"_wfattach0"}, "kept8": {"_wftask9223372036854775808"}, "kept9": {"x_wfattach99"}, "kept10": {"_WFATTACH99"}, "kept11": {"_wfattach-5"}, "kept13": {"-1"},
 	}
 	var files []string
 	for document, list := range sessions {
@@ -29,7 +31,7 @@ func testSweep(t *testing.T, on engine) {
 	f.clear("tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion")
 	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 5), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 2); INSERT INTO tb_dm_chunk VALUES ('loose', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('kept1', NULL), ('gone1', '_wfattach99')")
 	for document, list := range sessions {
-		f.db.Do("INSERT INTO tb_dm_chunk VALUES ('" + document + "', 0, ''), ('" + document + "', 1, '')")
+		f.db.Do("INSERT INTO tb_dm_chunk VALUES ('" + document + "', 0, 'abc'), ('" + document + "', 1, 'de')")
 		for _, s := range list {
 			f.db.Do("INSERT INTO tb_dm_session_reference VALUES ('" + document + "', '" + s + "')")
 		}
@@ -37,7 +39,10 @@ func testSweep(t *testing.T, on engine) {
 	before := f.files()
 	request := userdata.Request{Sweep: true, RequestedBy: "test"}
 	stop := f.work()
-	foretold := f.preview(request)
+	foretold, retained := f.preview(request), f.retained(request)
+	if want := "6 of tasks and form data, 1 of the session \"-1\", 6 of other sessions, 1 without a session"; !strings.HasPrefix(regexp.MustCompile(` \(\d+ bytes\)`).ReplaceAllString(retained, ""), "documents retained: "+want) {
+		t.Errorf("in the folder: %s", retained)
+	}
 	if !slices.Equal(f.files(), before) {
 		t.Error("a dry run deleted something")
 	}
@@ -58,8 +63,14 @@ func testSweep(t *testing.T, on engine) {
 	f.Database = userdata.New(f.config)
 	f.work()
 	chunks, refs := f.db.Int("SELECT count(*) FROM tb_dm_chunk"), f.db.Int("SELECT count(*) FROM tb_dm_session_reference")
-	foretold = f.preview(request)
+	foretold, retained = f.preview(request), f.retained(request)
+	if retained != "documents retained: 5 of tasks and form data (25 bytes), 1 of the session \"-1\" (5 bytes), 6 of other sessions (30 bytes), 1 without a session (0 bytes)" {
+		t.Errorf("in the database: %s", retained)
+	}
 	events, receipt := f.erase(request)
+	if !slices.ContainsFunc(events, func(e userdata.Event) bool { return e.Log != nil && e.Log.Message == retained }) {
+		t.Errorf("the sweep does not say %s", retained)
+	}
 	if want := (userdata.Rows{"tb_dm_chunk": 6, "tb_dm_session_reference": 6}); !receipt.Succeeded || !maps.Equal(receipt.Rows, want) || !maps.Equal(foretold.Rows, want) {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
@@ -78,6 +89,20 @@ func testSweep(t *testing.T, on engine) {
 	if f.db.Int("SELECT count(*) FROM tb_dm_chunk") != chunks-6 || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != refs-6 || f.db.Int("SELECT count(*) FROM tb_task") != 2 {
 		t.Errorf("left %v", f.db.Strings("SELECT documentid FROM tb_dm_chunk"))
 	}
+}
+
+// retained is what a dry run of a sweep says of the documents retained.
+func (f *forms) retained(r userdata.Request) (text string) {
+	f.t.Helper()
+	if err := f.Preview(f.t.Context(), r, func(e userdata.Event) error {
+		if e.Log != nil && strings.HasPrefix(e.Log.Message, "documents retained") {
+			text = e.Log.Message
+		}
+		return nil
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+	return text
 }
 
 // What an erasure left, whose server did not know the document storage then, a sweep finds, although the task's rows are gone.
