@@ -21,6 +21,7 @@ type model struct {
 	now       time.Time
 	relations map[string]relation // work tables and views, by name
 	coalesced bool                // email-error-stats had something to do
+	zone      string              // of dates without one, where it is not the database's; empty: it is
 	// references are the foreign keys.
 	references []reference
 	include    map[string][]string

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -33,9 +34,13 @@ func TestRandomDatabases(t *testing.T) {
 		seed := *firstSeed + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
-			db := pgtest.Campaign(t)
-			m := randomDatabase(t, db, seed, now)
 			rng := rand.New(rand.NewPCG(seed, 2))
+			db := pgtest.Campaign(t)
+			if rng.IntN(8) == 0 {
+				db = pgtest.Encoded(t, "LATIN1")
+			}
+			m := randomDatabase(t, db, seed, now)
+			addHistory(rng, db, m)
 			limit := []int{0, 7, 100}[rng.IntN(3)]
 			if rng.IntN(2) == 0 {
 				m.include = map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}, "tracking-logs": {"nmstrackinglogeventhisto"}}
@@ -391,7 +396,7 @@ func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[str
 			}
 			columns = append(columns, c)
 		}
-		rows, err := db.Query(t.Context(), "SELECT "+strings.Join(columns, ", ")+" FROM "+table.Name)
+		rows, err := db.Query(connection.InZone(t.Context(), m.zone), "SELECT "+strings.Join(columns, ", ")+" FROM "+table.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
