@@ -71,14 +71,24 @@ func partitionedLog(db *pgtest.DB, but string) {
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, 1 + i % 2, '2019-12-01'::timestamptz + i * interval '10 days' FROM generate_series(0, 9) i`)
 }
 
-// A key that every partition has is the key of a log, so that its deliveries are deleted with it.
+// A key that every partition has is the key of a log, so that its deliveries are deleted with it, whatever other keys the log has.
 func TestKeysOfPartitions(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Campaign(t)
-	partitionedLog(db, "")
-	j := mustRun(t, db, nil, "deliveries")
-	if left := db.Strings("SELECT iBroadLogId::text FROM NmsBroadLogRcp"); !slices.Equal(left, []string{"0"}) || db.Int("SELECT count(*) FROM NmsDelivery") != 0 {
-		t.Errorf("logs %v and %d deliveries are left: %q", left, db.Int("SELECT count(*) FROM NmsDelivery"), j.logs)
+	for name, more := range map[string]string{
+		"alone":                        "SELECT",
+		"with a customer's key":        "ALTER TABLE NmsBroadLogRcp ADD iCrmId integer NOT NULL DEFAULT 7; CREATE UNIQUE INDEX ON NmsBroadLogRcp (iCrmId, tsLastModified)",
+		"with an index that is no key": "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId, iStatus, tsLastModified)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			partitionedLog(db, "")
+			db.Do(more)
+			j := mustRun(t, db, nil, "deliveries")
+			if left := db.Strings("SELECT iBroadLogId::text FROM NmsBroadLogRcp"); !slices.Equal(left, []string{"0"}) || db.Int("SELECT count(*) FROM NmsDelivery") != 0 {
+				t.Errorf("logs %v and %d deliveries are left: %q", left, db.Int("SELECT count(*) FROM NmsDelivery"), j.logs)
+			}
+		})
 	}
 }
 

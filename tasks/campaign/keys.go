@@ -60,8 +60,11 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 		return fmt.Errorf("read the keys: %w", err)
 	}
 	for _, t := range c.tables {
-		if t.keys = keys[t.OID]; len(t.keys) == 0 {
-			t.keys = commonKeys(t.Leaves, keys)
+		t.keys = keys[t.OID]
+		for _, key := range commonKeys(t.Leaves, keys) {
+			if !slices.Contains(t.keys, key) {
+				t.keys = append(t.keys, key)
+			}
 		}
 		if t.Elsewhere == Foreign && len(t.keys) == 0 {
 			t.keys = t.namedKeys()
