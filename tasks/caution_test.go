@@ -382,6 +382,24 @@ func TestNoCampaignDatabase(t *testing.T) {
 	}
 }
 
+// Further schemas with tables of Campaign are named once a run, and left alone.
+func TestOtherSchemasAreNamed(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`CREATE SCHEMA other; CREATE TABLE other.NmsDelivery (LIKE NmsDelivery); CREATE SCHEMA archive; CREATE TABLE archive.XtkAudit (LIKE XtkAudit INCLUDING ALL); CREATE SCHEMA nothing; CREATE TABLE nothing.customer (i int);
+		INSERT INTO archive.XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')`)
+	j := mustRun(t, db, nil, "audit-trail", "sessions", "deliveries")
+	said := 0
+	for _, line := range j.logs {
+		if strings.HasPrefix(line, "WARNING schema public is cleaned; tables of Campaign in other, archive are not") {
+			said++
+		}
+	}
+	if said != 1 || db.Int("SELECT count(*) FROM archive.XtkAudit") != 1 {
+		t.Errorf("said %d times: %q", said, j.logs)
+	}
+}
+
 // The schema is that of NmsDelivery; similar tables elsewhere are left alone.
 func TestOtherSchemas(t *testing.T) {
 	t.Parallel()

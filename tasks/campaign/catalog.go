@@ -30,6 +30,8 @@ var knownTables = []string{
 type Catalog struct {
 	// Schema is the schema that holds NmsDelivery, as stored (not quoted).
 	Schema string
+	// OtherSchemas are further schemas that hold known tables, which are not read.
+	OtherSchemas []string
 	// Role is the role the service is connected as, as stored.
 	Role string
 	// Version is the server's, as a number: 150004 is 15.4.
@@ -121,7 +123,7 @@ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
 
 // LoadCatalog reads the catalog. Without any known table it fails with ErrNotCampaign.
 func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
-	schema, err := schemaOf(ctx, db)
+	schema, others, err := schemasOf(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +139,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	c := &Catalog{Schema: schema, Elsewhere: elsewhere, tables: map[string]*Table{}, sequences: map[string]sequence{}, mapped: map[string][]string{}}
+	c := &Catalog{Schema: schema, OtherSchemas: others, Elsewhere: elsewhere, tables: map[string]*Table{}, sequences: map[string]sequence{}, mapped: map[string][]string{}}
 	defer rows.Close()
 	for rows.Next() {
 		t := &Table{Schema: schema}
@@ -170,27 +172,31 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	return c, nil
 }
 
-func schemaOf(ctx context.Context, db Querier) (string, error) {
+// schemasOf returns the schema to clean, and the others that hold known tables.
+func schemasOf(ctx context.Context, db Querier) (schema string, others []string, err error) {
 	type candidate struct {
 		Name                  string
 		HoldsDelivery, OnPath bool
 	}
 	rows, err := db.Query(ctx, findSchema, knownTables)
 	if err != nil {
-		return "", fmt.Errorf("find the Campaign schema: %w", err)
+		return "", nil, fmt.Errorf("find the Campaign schema: %w", err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
 	if err != nil {
-		return "", fmt.Errorf("find the Campaign schema: %w", err)
+		return "", nil, fmt.Errorf("find the Campaign schema: %w", err)
 	}
 	if len(found) == 0 {
-		return "", ErrNotCampaign
+		return "", nil, ErrNotCampaign
 	}
 	best := found[0]
 	if len(found) > 1 && !best.OnPath && found[1].HoldsDelivery == best.HoldsDelivery {
-		return "", fmt.Errorf("%w: both schema %q and schema %q hold its tables; name one in the role's search_path", ErrNotCampaign, best.Name, found[1].Name)
+		return "", nil, fmt.Errorf("%w: both schema %q and schema %q hold its tables; name one in the role's search_path", ErrNotCampaign, best.Name, found[1].Name)
 	}
-	return best.Name, nil
+	for _, other := range found[1:] {
+		others = append(others, other.Name)
+	}
+	return best.Name, others, nil
 }
 
 // Table returns the table with a name as Campaign writes it (NmsDelivery), nil when there is none.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -81,9 +83,7 @@ func (d *database) look(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if before := d.given.Catalog; before == nil || before.Zone != now.Catalog.Zone {
-		d.logZone(ctx, now.Catalog.Zone)
-	}
+	d.logCatalog(ctx, d.given.Catalog, now.Catalog)
 	d.given = now
 	d.given.Record = d.journal.Record
 	d.engine.FlushStats = d.given.Catalog.Version >= 150_000
@@ -91,13 +91,20 @@ func (d *database) look(ctx context.Context) (err error) {
 	return nil
 }
 
-// logZone logs in which time zone dates without one are read, and why.
-func (d *database) logZone(ctx context.Context, z campaign.Zone) {
-	switch {
-	case z.Unknown:
-		d.log(ctx, severity.Warning, z.Reason)
-	case z.Reason != "":
-		d.log(ctx, severity.Info, z.Reason)
+// logCatalog logs, if it has changed since the last time, in which time zone dates without one are read, and which schemas are not cleaned.
+func (d *database) logCatalog(ctx context.Context, before, now *campaign.Catalog) {
+	if before == nil {
+		before = &campaign.Catalog{}
+	}
+	if z := now.Zone; z != before.Zone && z.Reason != "" {
+		level := severity.Info
+		if z.Unknown {
+			level = severity.Warning
+		}
+		d.log(ctx, level, z.Reason)
+	}
+	if others := now.OtherSchemas; len(others) > 0 && !slices.Equal(others, before.OtherSchemas) {
+		d.log(ctx, severity.Warning, fmt.Sprintf("schema %s is cleaned; tables of Campaign in %s are not: to clean those, run a service whose role has that schema first in its search_path", now.Schema, strings.Join(others, ", ")))
 	}
 }
 
