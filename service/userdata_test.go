@@ -258,10 +258,13 @@ func TestSweepDocuments(t *testing.T) {
 	forms.Do("DELETE FROM tb_dm_session_reference WHERE sessionid LIKE '_wf%'; INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')")
 	for _, dryRun := range []bool{true, false} {
 		events, err := sweepAll(t, client, dryRun)
-		if err != nil || len(events) != 2 || events[0].GetDocumentErased().GetDocumentId() != "stale" || events[0].GetDocumentErased().GetSessionIds()[0] != "_wfattach999999" {
+		if err != nil || len(events) != 3 || events[0].GetDocumentErased().GetDocumentId() != "stale" || events[0].GetDocumentErased().GetSessionIds()[0] != "_wfattach999999" {
 			t.Fatalf("%v %v", events, err)
 		}
-		if r := events[1].GetReceipt(); !r.GetSucceeded() || !r.GetSweep() || r.GetDryRun() != dryRun || len(r.GetRows()) != 2 {
+		if text := events[1].GetLog().GetMessage(); !strings.Contains(text, `of the session "-1"`) || !strings.Contains(text, "without a session") {
+			t.Errorf("the log says %q", text)
+		}
+		if r := events[2].GetReceipt(); !r.GetSucceeded() || !r.GetSweep() || r.GetDryRun() != dryRun || len(r.GetRows()) != 2 {
 			t.Errorf("%v", r)
 		}
 		if n := forms.Int("SELECT count(*) FROM tb_dm_chunk WHERE documentid = 'stale'"); (n == 1) != dryRun {
@@ -277,7 +280,7 @@ func TestSweepDocuments(t *testing.T) {
 		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER keep BEFORE DELETE ON tb_dm_chunk FOR EACH ROW EXECUTE FUNCTION keep()`)
 	events, err := sweepAll(t, client, false)
 	wantCode(t, err, codes.Internal)
-	if len(events) != 2 || !strings.Contains(events[0].GetLog().GetMessage(), "stale stay") || forms.Int("SELECT count(*) FROM tb_dm_session_reference WHERE documentid = 'stale'") != 1 {
+	if len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "stale stay") || forms.Int("SELECT count(*) FROM tb_dm_session_reference WHERE documentid = 'stale'") != 1 {
 		t.Errorf("%v", events)
 	}
 	// Without a Forms database, or without a document storage.
