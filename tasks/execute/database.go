@@ -27,6 +27,7 @@ type database struct {
 	given    plan.Given
 	looked   time.Time             // when it was read; zero: never
 	plans    map[string]*plan.Plan // compiled for it
+	heldBy   map[string][]int64    // ids on hold, by the queries for them
 	// bounds are what its tasks may take; nil: it takes nothing, or is on another server.
 	bounds *bounded
 	// clockOffset is how far this process's clock is ahead of the database's.
@@ -87,7 +88,7 @@ func (d *database) look(ctx context.Context) (err error) {
 	d.given = now
 	d.given.Record = d.journal.Record
 	d.engine.FlushStats = d.given.Catalog.Version >= 150_000
-	d.plans, d.looked = map[string]*plan.Plan{}, time.Now()
+	d.plans, d.heldBy, d.looked = map[string]*plan.Plan{}, map[string][]int64{}, time.Now()
 	return nil
 }
 

@@ -163,7 +163,7 @@ func (t *task) foresee(ctx context.Context, j plan.Job, s purge.Sweep) error {
 		return err
 	}
 	if s.Elsewhere {
-		s = s.Without(but(all, on(j.Relation), mine))
+		s = s.Without(but(all, on(j.Relation), mine)...)
 		var found purge.Tally
 		if found, err = t.engine.CountElsewhere(ctx, s); err == nil {
 			return t.found(ctx, j, found)

@@ -99,7 +99,7 @@ func (g *guarded) rowsBut(ctx context.Context, table string, jobs []plan.Job, en
 			return 0, err
 		}
 		if except, some := but[j.Unit]; some {
-			s := purge.Sweep{Where: c.claim.Where, Args: c.claim.Args}.Without([]purge.Condition{except})
+			s := purge.Sweep{Where: c.claim.Where, Args: c.claim.Args}.Without(except)
 			c.claim.Where, c.claim.Args = s.Where, s.Args
 		}
 		all = append(all, c)

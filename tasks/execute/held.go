@@ -19,22 +19,25 @@ var ErrHeld = errors.New("a hold was created meanwhile")
 func (t *task) holdBack(ctx context.Context, jobs []plan.Job, ids []int64) (rest []int64, err error) {
 	t.heldBack = nil
 	var themselves []int64
-	if p := t.plan.Parents; p != nil && p.Held != "" {
+	if p := t.plan.Parents; p != nil && p.Held.Where != "" {
 		set := *p
-		set.Where = p.Held
+		set.Where += " AND (" + p.Held.After(len(p.Args)) + ") IS TRUE"
+		set.Args = slices.Concat(p.Args, p.Held.Args)
 		if themselves, err = t.loadParents(ctx, &set); err != nil {
 			return nil, err
 		}
 	}
 	back := slices.Clone(themselves)
 	for _, j := range jobs {
-		if j.Held == "" || !j.Does.Dependent() || j.Does.OfSet || len(ids) == 0 {
+		if !j.Does.Dependent() || j.Does.OfSet || len(ids) == 0 {
 			continue
 		}
-		j.Where = j.Held
-		s, err := t.bind(ctx, &j, ids)
+		s, any, err := t.bindHeld(ctx, &j, ids)
 		if err != nil {
 			return nil, err
+		}
+		if !any {
+			continue
 		}
 		var stay []int64
 		err = t.engine.Retry(ctx, j.Name, func() (err error) { stay, err = t.parentsOf(ctx, j, s); return err })
@@ -70,7 +73,7 @@ func intersection(ids, others []int64) (both []int64) {
 func (t *task) countHeld(ctx context.Context, jobs []plan.Job, ids []int64) error {
 	for i, j := range jobs {
 		deletedLater := j.Does.OfSet && slices.ContainsFunc(jobs[i+1:], func(later plan.Job) bool { return later.Does.OfSet })
-		if j.Held == "" || deletedLater || j.Does.Dependent() && len(ids) == 0 {
+		if deletedLater || j.Does.Dependent() && len(ids) == 0 {
 			continue
 		}
 		if err := t.countHeldBy(ctx, j, ids); err != nil {
@@ -82,9 +85,9 @@ func (t *task) countHeld(ctx context.Context, jobs []plan.Job, ids []int64) erro
 
 // countHeldBy counts the obsolete rows of a job that are held: those of parents by a single statement, which finds them by their link.
 func (t *task) countHeldBy(ctx context.Context, j plan.Job, ids []int64) error {
-	j.Where, j.Except = j.Held, nil
-	s, err := t.bind(ctx, &j, ids)
-	if err != nil {
+	j.Except = nil
+	s, any, err := t.bindHeld(ctx, &j, ids)
+	if err != nil || !any {
 		return err
 	}
 	if j.Does.Dependent() {

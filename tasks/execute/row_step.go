@@ -87,7 +87,7 @@ func (r *foundRow) takes(ctx context.Context, before []claimed, c claimed) (is b
 	if c.job.Relation == r.relation {
 		return is, r.ask(ctx, &is, "("+c.claim.Where+") IS TRUE", c.claim.Args)
 	}
-	s := purge.Sweep{Where: c.claim.Where, Args: c.claim.Args}.Without(but(append(slices.Clone(before), c), on(c.job.Relation), c))
+	s := purge.Sweep{Where: c.claim.Where, Args: c.claim.Args}.Without(but(append(slices.Clone(before), c), on(c.job.Relation), c)...)
 	p := c.job.Paired
 	exists := fmt.Sprintf("k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)", p.Key, c.job.Relation, p.ID, s.Where)
 	return is, r.tx.QueryRow(ctx, fmt.Sprintf("SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.ctid = k.ctid AND %s)", exists, r.relation, r.key.After(len(s.Args))),
@@ -127,9 +127,12 @@ func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []cla
 	for i := range s.Parts {
 		s.Parts[i].Of = cmp.Or(s.Parts[i].Of, whose)
 	}
-	if j.IsHeld != "" {
-		if err := of.ask(ctx, &s.Held, "("+j.IsHeld+") IS TRUE", nil); err != nil {
+	for _, way := range j.Held {
+		if err := of.ask(ctx, &s.Held, "("+way.Condition.Where+") IS TRUE", way.Condition.Args); err != nil {
 			return s, err
+		}
+		if s.Held {
+			break
 		}
 	}
 	r.settle(&s, takes, due)

@@ -139,8 +139,16 @@ func (t *task) uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err err
 	return nil
 }
 
-// bind is a job's sweep for some parents, with all that is known only now.
+// bind returns a job's sweep for some parents, with all that is known only now, without the rows on hold.
 func (t *task) bind(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
+	if s, err = t.bindRules(ctx, j, parents); err != nil {
+		return s, err
+	}
+	return t.exceptHeld(ctx, j, s)
+}
+
+// bindRules returns a job's sweep for some parents, whether or not rows are on hold.
+func (t *task) bindRules(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
 	s = j.Sweep
 	if s.Args, err = t.values(ctx, s.Args, parents); err != nil {
 		return s, err

@@ -66,10 +66,8 @@ func parents(p *Plan, s Set, g Given) (*Parents, error) {
 	}
 	set := &Parents{Table: table, Key: s.Key, From: c.seen(table), Where: where, Rule: s.Rules.words(g)}
 	set.Date, _ = c.date(s.Rules, row{"r", table})
-	held, err := c.held(row{"r", table})
-	if held != "" {
-		set.Held = where + isHeld(held)
-	}
+	var err error
+	set.Held, err = c.held(row{"r", table})
 	set.Args = c.args
 	return set, err
 }
@@ -201,7 +199,7 @@ func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
 	if c.elsewhere {
 		job.Place = cmp.Or(job.Place, JudgedElsewhere)
 	}
-	job.Elsewhere, job.Key, job.Older = job.Place != "", job.Table.Key, s.older(job.Table, job.Held != "")
+	job.Elsewhere, job.Key, job.Older = job.Place != "", job.Table.Key, s.older(job.Table)
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 	job.Root = job.Table.Quoted()
 	job.Partition = leaf.Quoted() != job.Table.Quoted()
@@ -212,8 +210,8 @@ func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
 const JudgedElsewhere = "judged by a table " + campaign.Distributed
 
 // older is the condition of a step whose only rule is one on a date; nil: there is more.
-func (s *stepCompiler) older(table *campaign.Table, held bool) *purge.Older {
-	if held || s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 || len(s.step.Rules[0]) != 1 {
+func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
+	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 || len(s.step.Rules[0]) != 1 {
 		return nil
 	}
 	age, ok := s.step.Rules[0][0].(Age)

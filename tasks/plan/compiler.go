@@ -195,18 +195,10 @@ func (c *compiler) where(step Step, job *Job) (string, error) {
 			return "", err
 		}
 	}
-	where += butZero("r", c.table)
-	held, err := c.held(row{"r", c.table})
-	if err != nil || held == "" {
-		return where, err
-	}
-	job.Held, job.IsHeld = where+isHeld(held), held
-	return where + isNotHeld(held), nil
+	var err error
+	job.Held, err = c.heldBy(c.table)
+	return where + butZero("r", c.table), err
 }
-
-func isHeld(held string) string { return " AND (" + held + ") IS TRUE" }
-
-func isNotHeld(held string) string { return " AND (" + held + ") IS NOT TRUE" }
 
 // butZero keeps the zero record; with IS DISTINCT FROM, since a unique column may be NULL.
 func butZero(alias string, t *campaign.Table) string {

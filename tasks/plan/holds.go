@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // Holds is what stays, whatever the rules say: all that any of some holds is about.
@@ -51,27 +52,106 @@ func (h Holds) WorkTable(w campaign.WorkTable, owner string) bool {
 		slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return slices.Contains(h.Lists, id) })
 }
 
-// held is the condition that a row is held, or one that would go with it: the one that shares its id, or that a foreign key takes. Empty: none is.
-func (c *compiler) held(r row) (string, error) {
+// Held is one way in which a row r of a table is on hold.
+type Held struct {
+	// Condition says that it is. It reads other tables if Reads is true, and a distributed one if Elsewhere is.
+	Condition        purge.Condition
+	Reads, Elsewhere bool
+	// Column is an integer column of r that then has one of some ids, and IDs the query for those; empty: the condition alone tells.
+	Column string
+	IDs    purge.Condition
+	// All are ids that may be used in place of those of the query, which are those of them that the table has; nil: none may.
+	All []int64
+}
+
+// link is a column that tells that a row is on hold: it has one of some ids, or the log of a message of one of some deliveries.
+type link struct {
+	column string
+	ids    []int64
+}
+
+// links are what tells that a row of a table is on hold by itself.
+type links struct {
+	whole    bool     // all of them are
+	leaves   []uint32 // partitions on hold
+	columns  []link
+	messages []link
+}
+
+func (l links) none() bool {
+	return !l.whole && l.leaves == nil && l.columns == nil && l.messages == nil
+}
+
+// fresh returns a compiler of SQL with parameters of its own.
+func (c *compiler) fresh() *compiler {
+	return &compiler{Given: c.Given, plan: c.plan, table: c.table}
+}
+
+// held returns the condition that a row is on hold, or one that would be deleted with it: the one that shares its id, or that a foreign key deletes.
+// It has no text if none is.
+func (c *compiler) held(r row) (purge.Condition, error) {
 	if len(c.Holds.Names) == 0 {
-		return "", nil
+		return purge.Condition{}, nil
 	}
-	sides, err := c.heldItself(r)
+	of := c.fresh()
+	ways, err := c.heldBy(r.table)
 	if err != nil {
-		return "", err
+		return purge.Condition{}, err
+	}
+	var sides []string
+	for _, way := range ways {
+		args := len(of.args)
+		of.args = append(of.args, way.Condition.Args...)
+		sides = append(sides, way.Condition.After(args))
+	}
+	return purge.Condition{Where: strings.Join(sides, " OR "), Args: of.args}, nil
+}
+
+// heldBy returns the ways in which a row r of a table is on hold, or one that would be deleted with it.
+func (c *compiler) heldBy(table *campaign.Table) (ways []Held, err error) {
+	if len(c.Holds.Names) == 0 {
+		return nil, nil
+	}
+	r := row{"r", table}
+	own, err := c.links(table)
+	if err != nil {
+		return nil, err
+	}
+	if own.whole {
+		return []Held{{Condition: purge.Condition{Where: "true"}}}, nil
+	}
+	for _, leaf := range own.leaves {
+		ways = append(ways, Held{Condition: purge.Condition{Where: fmt.Sprintf("r.tableoid = %d", leaf)}})
+	}
+	for _, l := range own.columns {
+		ways = append(ways, Held{
+			Condition: purge.Condition{Where: purge.In("r."+l.column, "$1::bigint[]"), Args: []any{l.ids}},
+			Column:    l.column, All: l.ids,
+			IDs: purge.Condition{
+				Where: fmt.Sprintf("SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s", l.column, table.Quoted(), purge.In("r."+l.column, "$1::bigint[]")),
+				Args:  []any{l.ids},
+			},
+		})
+	}
+	for _, m := range own.messages {
+		more, err := c.heldMessages(r, m)
+		if err != nil {
+			return nil, err
+		}
+		ways = append(ways, more...)
 	}
 	for _, step := range c.paired() {
 		more, err := c.heldTwins(r, step)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		sides = append(sides, more...)
+		ways = append(ways, more...)
 	}
-	more, err := c.heldCascades(r, mostCascades)
-	return strings.Join(append(sides, more...), " OR "), err
+	more, err := c.heldCascades(r)
+	return slices.DeleteFunc(append(ways, more...), func(way Held) bool { return way.Condition.Where == "" }), err
 }
 
-// paired are the steps of all tasks that delete rows together with those of the same id.
+// paired returns the steps of all tasks that delete rows together with those of the same id.
 func (c *compiler) paired() (steps []Step) {
 	for _, t := range c.Pipeline {
 		for _, step := range t.Steps {
@@ -83,94 +163,189 @@ func (c *compiler) paired() (steps []Step) {
 	return steps
 }
 
-// heldTwins are the conditions by each of which the row of the same id is held, in the tables of a step.
-func (c *compiler) heldTwins(r row, step Step) (sides []string, err error) {
+// by returns the way that a column leads to a row of another table of which a condition is true: that row's alias is "to".
+func (c *compiler) by(r row, column string, to row, key string, condition func(of *compiler) (string, error)) (Held, error) {
+	of := c.fresh()
+	where, err := condition(of)
+	if err != nil || where == "" {
+		return Held{}, err
+	}
+	of.reads(to.table)
+	query := fmt.Sprintf("SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[4]s", to.alias, key, to.table.Quoted(), where)
+	exists := fmt.Sprintf("EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = %s.%s AND (%s))", to.table.Quoted(), to.alias, key, r.alias, column, where)
+	if of.apart() {
+		exists = fmt.Sprintf("%s.%s IN (%s)", r.alias, column, query)
+	}
+	return Held{
+		Condition: purge.Condition{Where: exists, Args: of.args}, Reads: true, Elsewhere: of.elsewhere,
+		Column: column, IDs: purge.Condition{Where: query, Args: of.args},
+	}, nil
+}
+
+// heldMessages returns the ways in which a row is on hold by the log of a message of a delivery.
+func (c *compiler) heldMessages(r row, m link) (ways []Held, err error) {
+	logs, err := DeliveryAndExclusionLogs(c.Given, &Plan{})
+	if err != nil {
+		return nil, nil
+	}
+	for _, log := range logs {
+		if !log.Has("iBroadLogId", "iDeliveryId") {
+			continue
+		}
+		way, err := c.by(r, m.column, row{"l", log}, "iBroadLogId", func(of *compiler) (string, error) {
+			return purge.In("l.iDeliveryId", of.bind(m.ids, "bigint[]")), nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		ways = append(ways, way)
+	}
+	return ways, nil
+}
+
+// heldTwins returns the ways in which the row of the same id is on hold, in the tables of a step.
+func (c *compiler) heldTwins(r row, step Step) (ways []Held, err error) {
 	logs, err := step.On(c.Given, &Plan{})
 	twins, key, id := c.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
 	if err != nil || twins == nil || !twins.Has(key) || twins != r.table && !slices.Contains(logs, r.table) {
 		return nil, err
 	}
-	of := func(twin row) error {
-		for _, log := range logs {
-			held, err := c.heldItself(row{"l", log})
-			if err != nil {
-				return err
-			}
-			if held != nil && log.Has(id) {
-				sides = append(sides, c.refers(twin, key, row{"l", log}, id, held))
-			}
-		}
-		return nil
-	}
 	if twins == r.table {
-		return sides, of(r)
+		for _, log := range logs {
+			if !log.Has(id) {
+				continue
+			}
+			way, err := c.by(r, key, row{"l", log}, id, func(of *compiler) (string, error) { return of.heldItself(row{"l", log}) })
+			if err != nil {
+				return nil, err
+			}
+			ways = append(ways, way)
+		}
+		return ways, nil
 	}
 	twin := row{"t", twins}
-	if sides, err = c.heldItself(twin); err == nil {
-		err = of(twin)
-	}
-	if err != nil || sides == nil {
-		return nil, err
-	}
-	return []string{c.refers(r, id, twin, key, sides)}, nil
+	way, err := c.by(r, id, twin, key, func(of *compiler) (string, error) {
+		where, err := of.heldItself(twin)
+		sides := []string{where}
+		for _, log := range logs {
+			if !log.Has(id) || err != nil {
+				continue
+			}
+			if where, err = of.heldItself(row{"l", log}); err == nil && where != "" {
+				of.reads(log)
+				sides = append(sides, fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where))
+			}
+		}
+		return strings.Join(slices.DeleteFunc(sides, func(side string) bool { return side == "" }), " OR "), err
+	})
+	return []Held{way}, err
 }
 
 // mostCascades is how many foreign keys are followed, one after another.
 const mostCascades = 4
 
-// heldCascades are the conditions by each of which a row is held that a foreign key takes with this one.
-func (c *compiler) heldCascades(r row, most int) (sides []string, err error) {
-	if most == 0 {
-		return nil, nil
-	}
+// heldCascades returns the ways in which a row is on hold that a foreign key deletes with this one.
+func (c *compiler) heldCascades(r row) (ways []Held, err error) {
 	for _, k := range r.table.Cascades {
-		child := row{fmt.Sprint("k", most), k.Table}
-		held, err := c.heldItself(child)
-		if err != nil {
-			return nil, err
-		}
-		more, err := c.heldCascades(child, most-1)
-		if err != nil {
-			return nil, err
-		}
-		if held = append(held, more...); held == nil {
+		child := row{fmt.Sprint("k", mostCascades), k.Table}
+		condition := func(of *compiler) (string, error) { return of.heldWithChildren(child, mostCascades-1) }
+		if len(k.Keys) == 1 && r.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]) {
+			way, err := c.by(r, k.Keys[0], child, k.Columns[0], condition)
+			if err != nil {
+				return nil, err
+			}
+			ways = append(ways, way)
 			continue
 		}
-		c.reads(k.Table)
-		var on []string
-		for i := range k.Columns {
-			on = append(on, fmt.Sprintf("%s.%s = %s.%s", child.alias, k.Columns[i], r.alias, k.Keys[i]))
+		of := c.fresh()
+		where, err := of.cascade(r, child, k, mostCascades-1)
+		if err != nil {
+			return nil, err
 		}
-		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))", k.Table.Quoted(), child.alias, strings.Join(on, " AND "), strings.Join(held, " OR ")))
+		if where != "" {
+			ways = append(ways, Held{Condition: purge.Condition{Where: where, Args: of.args}, Reads: true, Elsewhere: of.elsewhere})
+		}
 	}
-	return sides, nil
+	return ways, nil
 }
 
-// refers is the condition that a row's column leads to a row of another table, of which one of some conditions is true.
-func (c *compiler) refers(r row, column string, to row, key string, those []string) string {
-	c.reads(to.table)
-	that := strings.Join(those, " OR ")
-	if c.apart() {
-		return fmt.Sprintf("%s.%s IN (SELECT %s.%s FROM %s AS %[3]s WHERE %[6]s)", r.alias, column, to.alias, key, to.table.Quoted(), that)
+// cascade returns the condition that a foreign key leads from a row on hold to this one; empty if there is none on hold.
+func (c *compiler) cascade(r, child row, k campaign.Cascade, most int) (string, error) {
+	held, err := c.heldWithChildren(child, most)
+	if err != nil || held == "" {
+		return "", err
 	}
-	return fmt.Sprintf("EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = %s.%s AND (%s))", to.table.Quoted(), to.alias, key, r.alias, column, that)
+	c.reads(k.Table)
+	var on []string
+	for i := range k.Columns {
+		on = append(on, fmt.Sprintf("%s.%s = %s.%s", child.alias, k.Columns[i], r.alias, k.Keys[i]))
+	}
+	return fmt.Sprintf("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))", k.Table.Quoted(), child.alias, strings.Join(on, " AND "), held), nil
 }
 
-// heldItself are the conditions by each of which a row is held for what it has in its columns, or for its partition.
-func (c *compiler) heldItself(r row) (sides []string, err error) {
-	if c.Holds.names(r.table.Name) {
-		return []string{"true"}, nil
+// heldWithChildren returns the condition that a row is on hold by itself, or one that foreign keys delete with it; empty if none is.
+func (c *compiler) heldWithChildren(r row, most int) (string, error) {
+	own, err := c.heldItself(r)
+	if err != nil {
+		return "", err
 	}
-	for _, leaf := range r.table.Leaves {
+	sides := []string{own}
+	for _, k := range r.table.Cascades {
+		if most == 0 {
+			break
+		}
+		side, err := c.cascade(r, row{fmt.Sprint("k", most), k.Table}, k, most-1)
+		if err != nil {
+			return "", err
+		}
+		sides = append(sides, side)
+	}
+	return strings.Join(slices.DeleteFunc(sides, func(side string) bool { return side == "" }), " OR "), nil
+}
+
+// heldItself returns the condition that a row is on hold for what it has in its columns, or for its partition; empty if none is.
+func (c *compiler) heldItself(r row) (string, error) {
+	own, err := c.links(r.table)
+	if err != nil || own.none() {
+		return "", err
+	}
+	if own.whole {
+		return "true", nil
+	}
+	var sides []string
+	for _, leaf := range own.leaves {
+		sides = append(sides, fmt.Sprintf("%s.tableoid = %d", r.alias, leaf))
+	}
+	for _, l := range own.columns {
+		sides = append(sides, purge.In(r.alias+"."+l.column, c.bind(l.ids, "bigint[]")))
+	}
+	for _, m := range own.messages {
+		logs, err := DeliveryAndExclusionLogs(c.Given, &Plan{})
+		for _, log := range logs {
+			if log.Has("iBroadLogId", "iDeliveryId") && err == nil {
+				c.reads(log)
+				sides = append(sides, fmt.Sprintf("%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)", r.alias, m.column, log.Quoted(), purge.In("m.iDeliveryId", c.bind(m.ids, "bigint[]"))))
+			}
+		}
+	}
+	return strings.Join(sides, " OR "), nil
+}
+
+// links returns what tells that a row of a table is on hold by itself.
+func (c *compiler) links(table *campaign.Table) (own links, err error) {
+	if c.Holds.names(table.Name) {
+		return links{whole: true}, nil
+	}
+	for _, leaf := range table.Leaves {
 		switch {
-		case leaf.Name == r.table.Name || !c.Holds.names(leaf.Name):
+		case leaf.Name == table.Name || !c.Holds.names(leaf.Name):
 		case leaf.Elsewhere != "": // whose parts have other OIDs there
-			return []string{"true"}, nil
+			return links{whole: true}, nil
 		default:
-			sides = append(sides, fmt.Sprintf("%s.tableoid = %d", r.alias, leaf.OID))
+			own.leaves = append(own.leaves, leaf.OID)
 		}
 	}
-	links := map[string][]int64{"iRecipientId": c.Holds.Recipients, "iWorkflowId": c.Holds.Workflows}
+	columns := map[string][]int64{"iRecipientId": c.Holds.Recipients, "iWorkflowId": c.Holds.Workflows}
 	belongs := false
 	for _, t := range c.Pipeline {
 		if t.Set == nil || len(c.Holds.of(t.Set.Parent)) == 0 {
@@ -180,47 +355,26 @@ func (c *compiler) heldItself(r row) (sides []string, err error) {
 		for _, step := range t.Steps {
 			tables, err := step.On(c.Given, &Plan{})
 			if err != nil {
-				return nil, err
+				return links{}, err
 			}
 			switch {
-			case !slices.Contains(tables, r.table):
+			case !slices.Contains(tables, table):
 			case step.OfSet:
-				links[t.Set.Key], belongs = ids, true
+				columns[t.Set.Key], belongs = ids, true
 			case step.Link != "":
-				links[step.Link], belongs = ids, true
-			case step.Message != "" && r.table.Has(step.Message):
-				if err := c.heldMessage(&sides, r, step.Message, ids); err != nil {
-					return nil, err
-				}
-				belongs = true
+				columns[step.Link], belongs = ids, true
+			case step.Message != "" && table.Has(step.Message):
+				own.messages, belongs = append(own.messages, link{step.Message, ids}), true
 			}
 		}
 	}
 	if !belongs { // a table that the operator includes
-		links["iDeliveryId"] = c.Holds.Deliveries
+		columns["iDeliveryId"] = c.Holds.Deliveries
 	}
 	for _, column := range []string{"iDeliveryId", "iJobId", "iGroupId", "iWorkflowId", "iRecipientId"} {
-		if ids := links[column]; len(ids) > 0 && r.table.Has(column) {
-			sides = append(sides, constants(r.alias, column, ids))
+		if ids := columns[column]; len(ids) > 0 && table.Has(column) {
+			own.columns = append(own.columns, link{column, ids})
 		}
 	}
-	return sides, nil
-}
-
-// heldMessage adds the conditions that the log in a column is that of a message of some deliveries.
-func (c *compiler) heldMessage(sides *[]string, r row, column string, deliveries []int64) error {
-	logs, err := DeliveryAndExclusionLogs(c.Given, &Plan{})
-	for _, log := range logs {
-		if to := (row{"l", log}); log.Has("iBroadLogId", "iDeliveryId") && err == nil {
-			*sides = append(*sides, c.refers(r, column, to, "iBroadLogId", []string{constants("l", "iDeliveryId", deliveries)}))
-		}
-	}
-	return err
-}
-
-// constants is the condition that a column has one of some ids. They are in the text, since an unused parameter would have no type; the cast lets
-// the server look them up in a hash.
-func constants(alias, column string, ids []int64) string {
-	list := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ","), "[]")
-	return fmt.Sprintf("%s.%s::bigint = ANY ('{%s}'::bigint[])", alias, column, list)
+	return own, nil
 }

@@ -69,8 +69,8 @@ type Parents struct {
 	From  string
 	Where string
 	Args  []any
-	// Held is the condition, in place of Where, of those that are held themselves; empty: none is.
-	Held string
+	// Held is the condition of those that are on hold themselves; it has no text if none is.
+	Held purge.Condition
 	// Retaining are the tables that are passed over, though rows of theirs depend on the set's.
 	Retaining []Retaining
 	// Rule says in words which rows they are, and Date is the SQL of the date that it goes by; empty: by none.
@@ -120,10 +120,8 @@ type Job struct {
 	// for another reason: where no parent is credible, there is nothing to do.
 	Orphans     []Orphan
 	OnlyOrphans bool
-	// Held is the condition of obsolete rows that are held, in place of Where, which has that they are not; empty: none is.
-	Held string
-	// IsHeld is the condition that a row r is held, obsolete or not; empty: none is.
-	IsHeld string
+	// Held are the ways in which rows are on hold, which Where does not exclude; nil: none is.
+	Held []Held
 	// Except is rows that stay in spite of the rules; nil: there are none.
 	Except *Except
 	// TypedTables is the SQL of whether a row r may have tables of its own, for a step with Tables.

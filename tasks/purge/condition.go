@@ -21,10 +21,36 @@ func unless(args *[]any, conditions []Condition) (sql string) {
 	return sql
 }
 
-// Without is a sweep without the rows of which one of some conditions is true.
-func (s Sweep) Without(conditions []Condition) Sweep {
+// Without returns the sweep without the rows of which one of some conditions is true.
+func (s Sweep) Without(conditions ...Condition) Sweep {
+	return s.and(func(args *[]any) string { return unless(args, conditions) })
+}
+
+// And returns the sweep of those rows of which a condition is true, too.
+func (s Sweep) And(c Condition) Sweep {
+	return s.and(func(args *[]any) string { return " AND (" + put(args, c) + ") IS TRUE" })
+}
+
+// and appends to the condition, and numbers the parameters of Set and Also anew, which come after those of the condition.
+func (s Sweep) and(more func(args *[]any) string) Sweep {
+	before := len(s.Args)
 	s.Args = slices.Clone(s.Args)
-	s.Where = "(" + s.Where + ")" + unless(&s.Args, conditions)
+	s.Where = "(" + s.Where + ")" + more(&s.Args)
+	after := func(n int) int {
+		if n > before {
+			n += len(s.Args) - before
+		}
+		return n
+	}
+	s.Set = slices.Clone(s.Set)
+	for i, a := range s.Set {
+		s.Set[i].Value = renumber(a.Value, after)
+	}
+	if s.Also != nil {
+		also := *s.Also
+		also.SQL = renumber(also.SQL, after)
+		s.Also = &also
+	}
 	return s
 }
 
@@ -41,9 +67,14 @@ var token = regexp.MustCompile(`"(?:[^"]|"")*"|'(?:[^']|'')*'|\$[0-9]+`)
 func put(args *[]any, c Condition) string {
 	before := len(*args)
 	*args = append(*args, c.Args...)
-	return token.ReplaceAllStringFunc(c.Where, func(found string) string {
+	return renumber(c.Where, func(n int) int { return n + before })
+}
+
+// renumber gives parameters in SQL other numbers.
+func renumber(sql string, number func(n int) int) string {
+	return token.ReplaceAllStringFunc(sql, func(found string) string {
 		if n, err := strconv.Atoi(found[1:]); found[0] == '$' && err == nil {
-			return "$" + strconv.Itoa(n+before)
+			return "$" + strconv.Itoa(number(n))
 		}
 		return found
 	})
