@@ -228,7 +228,7 @@ func (c *compiler) heldTwins(r row, step Step) (ways []Held, err error) {
 		where, err := of.heldItself(twin)
 		sides := []string{where}
 		for _, log := range logs {
-			if !log.Has(id) || err != nil {
+			if !log.Has(id) || log == r.table || err != nil { // its row of the same id is this one
 				continue
 			}
 			if where, err = of.heldItself(row{"l", log}); err == nil && where != "" {
