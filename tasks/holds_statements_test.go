@@ -1,0 +1,134 @@
+package tasks_test
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// deleting keeps the statements that delete or update rows, each once, with the parameters of one of them.
+type deleting struct {
+	mu   sync.Mutex
+	sent map[string][]any
+}
+
+// changes finds the statements that delete or update rows of the application.
+var changes = regexp.MustCompile(`(DELETE FROM|UPDATE) ONLY "public"`)
+
+func (d *deleting) add(sql string, args []any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if changes.MatchString(sql) {
+		d.sent[sql] = args
+	}
+}
+
+func (d *deleting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	d.add(q.SQL, q.Args)
+	return ctx
+}
+
+func (*deleting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (*deleting) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (d *deleting) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
+	d.add(q.SQL, q.Args)
+}
+
+func (*deleting) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// statementsWith returns the statements of a run with some holds on a new random database, by which rows are deleted or updated, each with how many
+// subplans for each row the holds add to its plan.
+func statementsWith(t *testing.T, h plan.Holds) map[string]int {
+	t.Helper()
+	db := pgtest.Campaign(t)
+	randomDatabase(t, db, 5, now)
+	for _, index := range db.Strings(`SELECT indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = indrelid WHERE relnamespace = 'public'::regnamespace AND NOT indisunique`) {
+		db.Do("DROP INDEX IF EXISTS " + index)
+	}
+	db.Do("ANALYZE")
+	d := &deleting{sent: map[string][]any{}}
+	config := db.Config().Copy()
+	config.ConnConfig.Tracer = d
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	j := newJournal(db)
+	j.holds = func() plan.Holds { return h }
+	if err := runWith(t, j, func(c *execute.Config) { c.Pool, c.ContinueOnError = pool, true }); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for sql, args := range d.sent {
+		found[sql] = subplans(t, db, sql, args) - subplans(t, db, onHold.ReplaceAllStringFunc(sql, func(condition string) string {
+			return oneOf.ReplaceAllString(condition, "$1 IS NULL")
+		}), args)
+	}
+	return found
+}
+
+// onHold finds the condition that a row is not on hold, and oneOf its parts.
+var (
+	onHold = regexp.MustCompile(` AND \((?:r\.\w+ IN \(SELECT unnest\(\$\d+::bigint\[\]\)\)(?: OR )?)+\) IS NOT TRUE`)
+	oneOf  = regexp.MustCompile(`r\.\w+ IN \(SELECT unnest\((\$\d+::bigint\[\])\)\)`)
+)
+
+// subplans returns how many subplans the plan of a statement has that are executed for each row.
+func subplans(t *testing.T, db *pgtest.DB, sql string, args []any) int {
+	t.Helper()
+	rows, err := db.Query(t.Context(), "EXPLAIN "+sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	text := strings.Join(lines, "\n")
+	return strings.Count(text, "SubPlan") - 2*strings.Count(text, "hashed SubPlan") // where it is defined, and where it is used
+}
+
+// A hold that concerns no row leaves all statements as they were; one that concerns some has no subplan for each row, even where no index helps.
+func TestStatementsWithHolds(t *testing.T) {
+	t.Parallel()
+	var all []int64
+	for id := range int64(40) {
+		all = append(all, id)
+	}
+	without := statementsWith(t, plan.Holds{})
+	if len(without) < 20 {
+		t.Fatalf("a run has %d statements", len(without))
+	}
+	nobody := []int64{1 << 40}
+	for sql := range statementsWith(t, plan.Holds{Names: []string{"x"}, Deliveries: nobody, Lists: nobody, Workflows: nobody, Recipients: nobody}) {
+		if _, ok := without[sql]; !ok {
+			t.Errorf("with a hold that concerns no row: %s", sql)
+		}
+	}
+	held := 0
+	for sql, more := range statementsWith(t, plan.Holds{Names: []string{"x"}, Deliveries: all[1:4], Lists: all[1:4], Workflows: all[1:4], Recipients: all[:20]}) {
+		if onHold.MatchString(sql) {
+			held++
+		}
+		if more > 0 {
+			t.Errorf("holds add %d subplans for each row: %s", more, sql)
+		}
+	}
+	if held == 0 {
+		t.Error("no statement has what is on hold")
+	}
+}
