@@ -110,7 +110,7 @@ func TestHoldsThatAreRefused(t *testing.T) {
 		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: table(name), Reason: "a"}})
 		wantCode(t, err, codes.InvalidArgument)
 	}
-	for _, reason := range []string{"x\x00", strings.Repeat("é", 1_001)} {
+	for _, reason := range []string{"x\x00", strings.Repeat("é", 1_001), " \t\n"} {
 		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: rows, Reason: reason}})
 		wantCode(t, err, codes.InvalidArgument)
 	}
@@ -124,6 +124,58 @@ func TestHoldsThatAreRefused(t *testing.T) {
 	}
 	if n := s.db.Int("SELECT count(*) FROM cleanupd.hold"); n != 0 {
 		t.Errorf("%d holds are stored", n)
+	}
+}
+
+// A hold of a view keeps no row, unless it is a work table: the tables beneath are named.
+func TestHoldsOfViews(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`CREATE VIEW logs AS SELECT l.* FROM NmsBroadLogRcp l JOIN NmsDelivery USING (iDeliveryId); CREATE MATERIALIZED VIEW wkf7_stored AS SELECT * FROM XtkAudit; CREATE VIEW wkf7_view AS SELECT * FROM XtkAudit`)
+	create := func(name string) error {
+		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}}, Reason: "a"}})
+		return err
+	}
+	for name, beneath := range map[string]string{"logs": "public.nmsbroadlogrcp, public.nmsdelivery", "wkf7_stored": "public.xtkaudit", "nothing_like_it": "no table"} {
+		err := create(name)
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != "hold.table.name" || !strings.Contains(v[0].GetDescription(), beneath) {
+			t.Errorf("%s: %v", name, v)
+		}
+	}
+	if err := create("wkf7_view"); err != nil {
+		t.Error(err)
+	}
+}
+
+// All holds together have a bounded number of ids; one that was released counts no more.
+func TestIDsOnHoldAreBounded(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	create := func(n int64) (*cleanupv1.CreateHoldResponse, error) {
+		ids := make([]int64, 10_000)
+		for i := range ids {
+			ids[i] = n*10_000 + int64(i) + 1
+		}
+		return s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: ids}}, Reason: "a"}})
+	}
+	var last *cleanupv1.CreateHoldResponse
+	for n := range int64(10) {
+		var err error
+		if last, err = create(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := create(10)
+	_, bad := wantCode(t, err, codes.InvalidArgument)
+	if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != "hold" || !strings.Contains(v[0].GetDescription(), "100000 are on hold") {
+		t.Errorf("%v", v)
+	}
+	if _, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: last.GetHold().GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create(10); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -44,11 +44,24 @@ type Hold struct {
 	ReleasedBy  string
 }
 
-// The most ids of a hold, and the most characters of its reason.
+// The most ids of a hold, the most ids on hold at once, and the most characters of a reason.
 const (
 	mostHeldIDs    = 10_000
+	mostIDsOnHold  = 100_000
 	mostHoldReason = 1_000
 )
+
+// checkSum fails with InvalidError if there would be too many ids on hold with those of a hold that is to be created.
+func (h *Hold) checkSum(ctx context.Context, db campaign.Querier) error {
+	var onHold int
+	if err := db.QueryRow(ctx, "SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdNotReleased+"clock_timestamp())").Scan(&onHold); err != nil {
+		return err
+	}
+	if onHold+len(h.IDs) > mostIDsOnHold {
+		return InvalidError{{"hold", fmt.Sprintf("has %d ids, and %d are on hold already: %d are the most, in all holds together; release some, or hold a table or everything", len(h.IDs), onHold, mostIDsOnHold)}}
+	}
+	return nil
+}
 
 // check completes a hold that is to be created, or fails with InvalidError.
 func (h *Hold) check(ctx context.Context, db campaign.Querier, c *campaign.Catalog) error {
@@ -72,7 +85,7 @@ func (h *Hold) check(ctx context.Context, db campaign.Querier, c *campaign.Catal
 		}
 	}
 	switch {
-	case h.Reason == "":
+	case strings.TrimSpace(h.Reason) == "":
 		say("reason", "is missing: say why, for whoever finds the hold years later")
 	case strings.ContainsRune(h.Reason, 0):
 		say("reason", "holds a NUL character, which no text in the database does")
@@ -97,13 +110,16 @@ func heldTable(ctx context.Context, db campaign.Querier, c *campaign.Catalog, na
 	if name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
 		return name, "must be the name of a table", nil
 	}
-	var inner bool
-	err = db.QueryRow(ctx, findHeld, c.Schema, name, leaves(c)).Scan(&stored, &inner)
+	var inner, materialized bool
+	var beneath []string
+	err = db.QueryRow(ctx, findHeld, c.Schema, name, leaves(c)).Scan(&stored, &inner, &materialized, &beneath)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return name, fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
 	case inner:
 		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
+	case beneath != nil && (materialized || !campaign.IsWorkTableName(stored)):
+		return name, "is a view, of which a hold keeps nothing: name the tables beneath, " + strings.Join(beneath, ", "), err
 	}
 	return stored, "", err
 }
@@ -111,7 +127,9 @@ func heldTable(ctx context.Context, db campaign.Querier, c *campaign.Catalog, na
 // findHeld finds the table with a name ($2) in a schema ($1), or a partition of some ($3) in any: as it is stored or in lower case, also quoted, and
 // with its schema before it.
 const findHeld = `
-SELECT c.relname::text, c.relkind = 'p' AND c.relispartition
+SELECT c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
+  FROM pg_rewrite w JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid
+  JOIN pg_class t ON t.oid = d.refobjid JOIN pg_namespace tn ON tn.oid = t.relnamespace WHERE w.ev_class = c.oid ORDER BY 1) END
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN LATERAL (SELECT '"' || replace(c.relname, '"', '""') || '"' AS name, '"' || replace(n.nspname, '"', '""') || '"' AS schema) AS quoted
 CROSS JOIN LATERAL (SELECT $2 IN (c.relname, quoted.name, n.nspname || '.' || c.relname, n.nspname || '.' || quoted.name, quoted.schema || '.' || quoted.name) AS is) AS so

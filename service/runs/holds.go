@@ -27,7 +27,8 @@ const (
 // ErrNoHold says that there is no hold with an id.
 var ErrNoHold = errors.New("no such hold")
 
-// CreateHold stores a hold, and returns it when all batches have ended that may have begun before. It fails with InvalidError. If it fails otherwise
+// CreateHold stores a hold, and returns it when all batches have ended that may have begun before. It fails with InvalidError, or with a RefusedError
+// where the database is another instance's. If it fails otherwise
 // while it waits, the hold is stored.
 func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 	catalog, err := campaign.LoadCatalog(ctx, m.calls)
@@ -49,8 +50,14 @@ func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 	}
 	var stored *Hold
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+		if err := m.Own(ctx, tx); err != nil {
+			return err
+		}
 		// One after another, so that their numbers are in the order of their commits.
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; LOCK TABLE cleanupd.hold IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return err
+		}
+		if err := h.checkSum(ctx, tx); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, `INSERT INTO cleanupd.hold (id, kind, ids, table_name, not_covered, reason, created_by, expire_time)
@@ -166,6 +173,9 @@ func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (*Hold, error)
 	}
 	var h *Hold
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+		if err := m.Own(ctx, tx); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, `UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE WHEN release_time IS NULL THEN $2 ELSE released_by END
 			WHERE id = $1::text::uuid RETURNING `+holdColumns, key.String(), connection.Text(by)) // PostgreSQL does not read all the forms that Parse does
 		if err != nil {

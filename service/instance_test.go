@@ -1,0 +1,97 @@
+package service_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/formsdb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/userdata"
+)
+
+// changeNothing are the RPCs that a service answers whoever's the database is.
+var changeNothing = []protoreflect.Name{"WatchRun", "GetRun", "ListRuns", "ListTasks", "GetOptions", "GetSchedule", "ListRemoteDeliveries", "ExplainTask", "ExplainRow", "ListHolds", "GetGuards", "WhoAmI", "GetServer",
+	"ListAudit", "GetReceipt", "ListReceipts", "ListFormsPurges"}
+
+// Whatever changes anything is refused where the database is another instance's. A new RPC has to be on either side.
+func TestRPCsOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	db, forms := database(t), pgtest.Empty(t)
+	forms.Do(formsdb.Schema)
+	there := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
+	t.Cleanup(there.Close)
+	if err := there.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := serveAs(t, db, true, userdata.New(userdata.Config{Forms: there, InDatabase: true, Own: func(ctx context.Context) error { return runs.Own(ctx, db.Pool, "") }}), service.ServerConfig{Guard: &access.Guard{}})
+	waits, err := s.manager.Start(t.Context(), runs.Request{}) // nobody works on it
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := waits.ID
+	held, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a test", What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "XtkAudit"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guards, err := s.GetGuards(t.Context(), &cleanupv1.GetGuardsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	purge := &cleanupv1.FormsPurge{Name: "loans", Days: 30}
+	requests := map[protoreflect.Name]proto.Message{
+		"RunCleanup": &cleanupv1.RunCleanupRequest{}, "CancelRun": &cleanupv1.CancelRunRequest{RunId: run}, "SetOptions": &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(9)}},
+		"SetSchedule": &cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{Cron: "0 4 * * *", MaxDuration: durationpb.New(time.Hour)}}, "SetGuards": &cleanupv1.SetGuardsRequest{Guards: guards.GetGuards()},
+		"CreateHold": &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a test", What: &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}}}, "ReleaseHold": &cleanupv1.ReleaseHoldRequest{HoldId: held.GetHold().GetId()},
+		"FindUserData": &cleanupv1.FindUserDataRequest{UserId: "ann"}, "EraseUserData": &cleanupv1.EraseUserDataRequest{TaskIds: []string{"1"}}, "SweepDocuments": &cleanupv1.SweepDocumentsRequest{},
+		"VerifyErasure": &cleanupv1.VerifyErasureRequest{ReceiptId: run, UserId: "ann"}, "SetFormsPurge": &cleanupv1.SetFormsPurgeRequest{Name: "loans", Purge: purge}, "DeleteFormsPurge": &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"},
+	}
+	db.Do("UPDATE cleanupd.instance SET name = 'production'")
+	before := db.Strings("SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT r::text FROM cleanupd.run r")
+	for _, file := range []protoreflect.FileDescriptor{cleanupv1.File_cleanup_v1_cleanup_proto, cleanupv1.File_cleanup_v1_userdata_proto} {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for i := range methods.Len() {
+				m := methods.Get(i)
+				if slices.Contains(changeNothing, m.Name()) {
+					continue
+				}
+				if requests[m.Name()] == nil {
+					t.Errorf("%s changes something, and is not tried here, or it is none of changeNothing", m.Name())
+					continue
+				}
+				path := "/" + strings.Replace(string(m.FullName()), "."+string(m.Name()), "/"+string(m.Name()), 1)
+				answer, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, path)
+				if err == nil {
+					if err = answer.SendMsg(requests[m.Name()]); err == nil {
+						err = answer.CloseSend()
+					}
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = answer.RecvMsg(&cleanupv1.GetOptionsResponse{})
+				wantCode(t, err, codes.FailedPrecondition)
+				if err == nil || !strings.Contains(err.Error(), "cleanupd adopt") {
+					t.Errorf("%s: %v", m.Name(), err)
+				}
+			}
+		}
+	}
+	if after := db.Strings("SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT r::text FROM cleanupd.run r"); !slices.Equal(before, after) {
+		t.Errorf("it was %q, and is %q", before, after)
+	}
+}
