@@ -90,7 +90,7 @@ func TestZoneOptionHidden(t *testing.T) {
 	localAudits(db)
 	db.Do("ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
 	j, _ := run(t, db, nil, "audit-trail")
-	if said := strings.Join(j.logs, "\n"); !strings.Contains(said, "option WdbcTimeZone can not be read: row security may hide it") || db.Int("SELECT count(*) FROM XtkAudit") != 61 {
+	if said := strings.Join(j.logs, "\n"); !strings.Contains(said, "option WdbcTimeZone cannot be read: row security may hide it") || db.Int("SELECT count(*) FROM XtkAudit") != 61 {
 		t.Errorf("it is hidden: %q", j.logs)
 	}
 }

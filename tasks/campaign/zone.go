@@ -67,7 +67,7 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 		return fmt.Errorf("read option %s: %w", zoneOption, err)
 	case problem != "":
 		c.Zone = Zone{Name: latest, Unknown: true, Reason: fmt.Sprintf("the zone of dates without a time zone is not known: option %s %s; "+
-			"rows that are obsolete in some zones only stay; set the option to an IANA name, such as Europe/Paris, or delete its row if the dates are in the database's zone, %s", zoneOption, problem, own)}
+			"rows that are obsolete in only some zones are retained; set the option to an IANA name, such as Europe/Paris, or delete its row if the dates are in the database's zone, %s", zoneOption, problem, own)}
 	case stored == "":
 		c.Zone.Reason = fmt.Sprintf("dates without a time zone are read in the database's zone, %s: there is no option %s", own, zoneOption)
 	default:
@@ -89,11 +89,11 @@ func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem str
 	}
 	switch {
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege):
-		return "", "can not be read: " + sqlstate.Explain(err), nil
+		return "", "cannot be read: " + sqlstate.Explain(err), nil
 	case err != nil:
 		return "", "", err
 	case len(names) == 0 && t.RowSecurity:
-		return "", "can not be read: row security may hide it", nil
+		return "", "cannot be read: row security may hide it", nil
 	case len(names) == 0:
 		return "", "", nil
 	case len(names) > 1:
