@@ -63,6 +63,9 @@ func (t *task) heldIDs(ctx context.Context, j *plan.Job, way plan.Held) (ids []i
 		timeout = narrowTimeout
 	}
 	err = t.engine.Retry(ctx, j.Name, func() error {
+		if err := t.engine.Wait(ctx); err != nil {
+			return err
+		}
 		tx, err := t.engine.Begin(ctx)
 		if err != nil {
 			return err
