@@ -96,6 +96,7 @@ type shown struct {
 	role          access.Role // Nobody: see denied
 	denied        codes.Code  // whatever is called; OK: it depends on the role
 	authorization []string
+	renewed       func() string // what authorization has at each call; nil: it stays
 	certificate   *tls.Certificate
 	header        string // pretends to be the gateway
 }
@@ -215,7 +216,9 @@ func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 
 		{name: "viewer's JWT", role: access.Viewer, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "viewer"})}},
 		{name: "operator's JWT", role: access.Operator, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": []string{"viewer", "operator", "other"}})}},
-		{name: "admin's JWT, just expired by our clock", role: access.Admin, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "exp": time.Now().Add(-20 * time.Second).Unix()})}},
+		{name: "admin's JWT, just expired by our clock", role: access.Admin, renewed: func() string {
+			return i.jwt(t, i.key, map[string]any{"roles": "admin", "exp": time.Now().Add(-20 * time.Second).Unix()})
+		}},
 		{name: "JWT without a role", denied: codes.PermissionDenied, authorization: []string{i.jwt(t, i.key, nil)}},
 		{name: "expired JWT", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "exp": time.Now().Add(-time.Hour).Unix()})}},
 		{name: "JWT for another audience", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "aud": "other"})}},
@@ -354,6 +357,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 		for turn, c := range append(calls, beside...) {
 			if (place+turn)%8 > 0 && !slices.Contains(thorough, who.name) && !suite.Long.Requested() {
 				continue
+			}
+			if who.renewed != nil {
+				who.authorization = []string{who.renewed()}
 			}
 			want := codes.OK // or any error that is about the call itself
 			switch {

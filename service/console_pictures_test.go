@@ -32,7 +32,7 @@ func TestConsoleOfALongRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Each is named in the log of a run, as one that no task takes in.
-	s.db.Do(`DO $$ BEGIN FOR i IN 1..50 LOOP EXECUTE format('CREATE TABLE nmstrackinglogfar%s (LIKE nmstrackinglogrcp)', i); END LOOP; END $$`)
+	s.db.Do(`DO $$ BEGIN FOR i IN 1..450 LOOP EXECUTE format('CREATE TABLE nmstrackinglogfar%s (LIKE nmstrackinglogrcp INCLUDING ALL)', i); END LOOP; END $$`)
 	p := browse(t, s.url)
 	if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(1200, 800)); err != nil {
 		t.Fatal(err)

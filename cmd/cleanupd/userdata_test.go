@@ -271,7 +271,7 @@ func TestErasureOfAFrozenServer(t *testing.T) {
 		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		if code := <-ended; code != 0 {
+		if code := <-ended; code > 1 { // it may have given its server up
 			t.Errorf("the client of the frozen server ended with %d", code)
 		}
 		accounted(t, forms, db, tasks)
