@@ -1,53 +1,21 @@
 package tasks_test
 
 import (
-	"context"
+	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// deleting keeps the statements that delete or update rows, each once, with the parameters of one of them.
-type deleting struct {
-	mu   sync.Mutex
-	sent map[string][]any
-}
-
 // changes finds the statements that delete or update rows of the application.
 var changes = regexp.MustCompile(`(DELETE FROM|UPDATE) ONLY "public"`)
-
-func (d *deleting) add(sql string, args []any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if changes.MatchString(sql) {
-		d.sent[sql] = args
-	}
-}
-
-func (d *deleting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	d.add(q.SQL, q.Args)
-	return ctx
-}
-
-func (*deleting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (*deleting) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return ctx
-}
-
-func (d *deleting) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
-	d.add(q.SQL, q.Args)
-}
-
-func (*deleting) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // statementsWith returns the statements of a run with some holds on a new random database, by which rows are deleted or updated, each with how many
 // subplans for each row the holds add to its plan.
@@ -59,21 +27,18 @@ func statementsWith(t *testing.T, h plan.Holds) map[string]int {
 		db.Do("DROP INDEX IF EXISTS " + index)
 	}
 	db.Do("ANALYZE")
-	d := &deleting{sent: map[string][]any{}}
-	config := db.Config().Copy()
-	config.ConnConfig.Tracer = d
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	var sent statements
+	pool := sent.trace(t, db)
 	j := newJournal(db)
 	j.holds = func() plan.Holds { return h }
 	if err := runWith(t, j, func(c *execute.Config) { c.Pool, c.ContinueOnError = pool, true }); err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]int{}
-	for sql, args := range d.sent {
+	for sql, args := range sent.args {
+		if !changes.MatchString(sql) {
+			continue
+		}
 		found[sql] = subplans(t, db, sql, args) - subplans(t, db, onHold.ReplaceAllStringFunc(sql, func(condition string) string {
 			return oneOf.ReplaceAllString(condition, "$1 IS NULL")
 		}), args)
@@ -130,5 +95,30 @@ func TestStatementsWithHolds(t *testing.T) {
 	}
 	if held == 0 {
 		t.Error("no statement has what is on hold")
+	}
+}
+
+// The explanation of a row looks at that row alone: it does not look for what is on hold in whole tables.
+func TestExplainRowWithHolds(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(mappings + `INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iDeliveryId, tsLog) SELECT i, i, '2000-01-01' FROM generate_series(1, 2) i; INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1), (2)`)
+	var sent statements
+	e, err := execute.NewExplainer(t.Context(), execute.Config{Pool: sent.trace(t, db), Now: now, Pipeline: tasks.Pipeline, Holds: plan.Holds{Names: []string{"x"}, Deliveries: []int64{1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, verdict := range map[int]execute.Verdict{1: execute.Stays, 2: execute.Goes} {
+		for _, table := range []string{"NmsTrackingLogRcp", "NmsWebTrackingLog"} {
+			x, err := e.Row(t.Context(), table, fmt.Sprint(id))
+			if err != nil || x.Verdict != verdict {
+				t.Errorf("%s %d: %s, %s: %v", table, id, x.Verdict, x.Why, err)
+			}
+		}
+	}
+	for sql := range sent.args {
+		if strings.HasPrefix(sql, "SELECT DISTINCT ") && strings.Contains(sql, "LIMIT") {
+			t.Errorf("it sends %s", sql)
+		}
 	}
 }

@@ -13,20 +13,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-// statements counts what is sent to a server.
+// statements keeps what is sent to a server, with the parameters that each text was last sent with.
 type statements struct {
 	mu   sync.Mutex
 	sent []string
+	args map[string][]any
 }
 
-func (s *statements) add(sql string) {
+func (s *statements) add(sql string, args []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent = append(s.sent, sql)
+	if s.args == nil {
+		s.args = map[string][]any{}
+	}
+	s.sent, s.args[sql] = append(s.sent, sql), args
 }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	s.add(q.SQL)
+	s.add(q.SQL, q.Args)
 	return ctx
 }
 
@@ -37,10 +41,23 @@ func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 }
 
 func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
-	s.add(q.SQL)
+	s.add(q.SQL, q.Args)
 }
 
 func (s *statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// trace returns another pool of a database, whose statements are kept.
+func (s *statements) trace(t *testing.T, db *pgtest.DB) *pgxpool.Pool {
+	t.Helper()
+	c := db.Config().Copy()
+	c.ConnConfig.Tracer = s
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
 
 // with returns how many have a text.
 func (s *statements) with(text string) (n int) {
@@ -57,13 +74,7 @@ func TestPlansAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	var s statements
-	c := db.Config().Copy()
-	c.ConnConfig.Tracer = &s
-	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := s.trace(t, db)
 	for _, dryRun := range []bool{true, false} {
 		s.sent = nil
 		mustRun(t, db, func(c *execute.Config) { c.Pool, c.DryRun = pool, dryRun })

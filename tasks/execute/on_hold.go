@@ -3,7 +3,6 @@ package execute
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -17,43 +16,47 @@ import (
 // mostHeld is how many ids on hold a statement may have as a parameter. Of more than these it reads the tables themselves.
 const mostHeld = 1_000_000
 
-// Timeouts of queries for ids on hold. Which of the ids on hold a table has is not worth more than a few seconds, since all of them will do, too.
+// Timeouts of queries for ids on hold. A query that only finds out which of the ids a table has gets a few seconds: otherwise all ids are used.
 const (
 	heldTimeout   = time.Hour
 	narrowTimeout = 5 * time.Second
 )
 
-// onHold returns the condition that a row of a job's table is on hold. It has no text if none is. The ids are read once for all that is planned
-// together, so that statements have neither those of other tables nor subqueries for each row.
-func (t *task) onHold(ctx context.Context, j *plan.Job) (held purge.Condition, reads, elsewhere bool, err error) {
-	add := func(c purge.Condition) {
-		if held.Where != "" {
-			held.Where += " OR "
-		}
-		held.Where += c.After(len(held.Args))
-		held.Args = append(held.Args, c.Args...)
+// held is the condition that a row is on hold. It has no text if none is.
+type held struct {
+	purge.Condition
+	// reads says that it reads other tables, elsewhere that one of these is distributed.
+	reads, elsewhere bool
+}
+
+// onHold returns the condition that a row of a job's table is on hold. The ids in it are read once for all that is planned together, so that
+// statements have neither those of other tables nor subqueries for each row. An explanation is about single rows, and reads no ids.
+func (t *task) onHold(ctx context.Context, j *plan.Job) (h held, err error) {
+	var conditions []purge.Condition
+	add := func(c purge.Condition, reads, elsewhere bool) {
+		conditions = append(conditions, c)
+		h.reads, h.elsewhere = h.reads || reads, h.elsewhere || elsewhere
 	}
 	for _, way := range j.Held {
-		if way.Column == "" {
-			add(way.Condition)
-			reads, elsewhere = reads || way.Reads, elsewhere || way.Elsewhere
+		if way.Column == "" || t.preview != nil && t.preview.blind {
+			add(way.Condition, way.Reads, way.Elsewhere)
 			continue
 		}
 		ids, err := t.heldIDs(ctx, j, way)
 		switch {
 		case err != nil:
-			return held, false, false, fmt.Errorf("look for what is on hold in %s: %w", j.Name, err)
+			return held{}, fmt.Errorf("look for what is on hold in %s: %w", j.Name, err)
 		case len(ids) > mostHeld:
-			add(purge.Condition{Where: fmt.Sprintf("r.%s IN (%s)", way.Column, way.IDs.Where), Args: way.IDs.Args})
-			reads, elsewhere = true, elsewhere || way.Elsewhere
+			add(purge.Condition{Where: fmt.Sprintf("r.%s IN (%s)", way.Column, way.IDs.Where), Args: way.IDs.Args}, true, way.Elsewhere)
 		case len(ids) > 0:
-			add(purge.Condition{Where: purge.In("r."+way.Column, "$1::bigint[]"), Args: []any{ids}})
+			add(purge.Condition{Where: purge.In("r."+way.Column, "$1::bigint[]"), Args: []any{ids}}, false, false)
 		}
 	}
-	return held, reads, elsewhere, nil
+	h.Condition = purge.Or(conditions...)
+	return h, nil
 }
 
-// heldIDs returns the ids of a way in which rows are on hold, in order; more than mostHeld if there are too many.
+// heldIDs returns the ids of a way in which rows are on hold; more than mostHeld if there are too many.
 func (t *task) heldIDs(ctx context.Context, j *plan.Job, way plan.Held) (ids []int64, err error) {
 	if ids, known := t.heldBy[way.IDs.Where]; known {
 		return ids, nil
@@ -82,43 +85,42 @@ func (t *task) heldIDs(ctx context.Context, j *plan.Job, way plan.Held) (ids []i
 	})
 	switch {
 	case way.All != nil && sqlstate.Is(err, pgerrcode.QueryCanceled) && ctx.Err() == nil:
-		ids, err = way.All, nil
-	case t.vanished(ctx, err, j.Relation):
-		ids, err = nil, nil
+		ids = way.All
+	case t.vanished(ctx, err, j.Relation): // so that nothing is deleted there
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	if err == nil {
-		slices.Sort(ids)
-		t.heldBy[way.IDs.Where] = ids
-	}
-	return ids, err
+	t.heldBy[way.IDs.Where] = ids
+	return ids, nil
 }
 
 // exceptHeld returns a job's sweep without the rows on hold.
 func (t *task) exceptHeld(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.Sweep, error) {
-	held, reads, elsewhere, err := t.onHold(ctx, j)
-	if err != nil {
+	h, err := t.onHold(ctx, j)
+	if err != nil || h.Where == "" {
 		return s, err
 	}
-	if held.Where != "" {
-		s = s.Without(held)
-		s.Older, s.ReadsOthers = nil, s.ReadsOthers || reads
-		if elsewhere && !s.Elsewhere {
-			s.Elsewhere, j.Place = true, plan.JudgedElsewhere
-		}
-	}
-	return s, nil
+	return judgedBy(j, s.Without(h.Condition), h.reads, h.elsewhere), nil
 }
 
 // bindHeld returns a job's sweep of the rows on hold in place of the others, as bind does, and reports whether there may be any.
 func (t *task) bindHeld(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, any bool, err error) {
-	held, reads, _, err := t.onHold(ctx, j)
-	if err != nil || held.Where == "" {
+	h, err := t.onHold(ctx, j)
+	if err != nil || h.Where == "" {
 		return s, false, err
 	}
 	if s, err = t.bindRules(ctx, j, parents); err != nil {
 		return s, false, err
 	}
-	s = s.And(held)
+	return judgedBy(j, s.And(h.Condition), h.reads, h.elsewhere), true, nil
+}
+
+// judgedBy returns a job's sweep whose condition has become more than its rule: whether it reads other tables, and whether one is distributed.
+func judgedBy(j *plan.Job, s purge.Sweep, reads, elsewhere bool) purge.Sweep {
 	s.Older, s.ReadsOthers = nil, s.ReadsOthers || reads
-	return s, true, nil
+	if elsewhere && !s.Elsewhere {
+		s.Elsewhere, j.Place = true, plan.JudgedElsewhere
+	}
+	return s
 }

@@ -195,18 +195,11 @@ func (t *task) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.Sw
 	if len(ids) == 0 {
 		return s, nil
 	}
-	args := []any{len(s.Args) + 1}
-	s.Args = append(slices.Clone(s.Args), ids)
+	stays := purge.Condition{Where: fmt.Sprintf(e.Where, 1), Args: []any{ids}}
 	if t.DryRun && strings.Contains(e.Where, "%[2]d") {
-		args = append(args, len(s.Args)+1)
-		s.Args = append(s.Args, t.preview.worked[e.Task])
+		stays = purge.Condition{Where: fmt.Sprintf(e.Where, 1, 2), Args: []any{ids, t.preview.worked[e.Task]}}
 	}
-	s.Where += " AND (" + fmt.Sprintf(e.Where, args...) + ") IS NOT TRUE"
-	s.Older, s.ReadsOthers = nil, true
-	if e.Elsewhere && !s.Elsewhere {
-		s.Elsewhere, j.Place = true, plan.JudgedElsewhere
-	}
-	return s, nil
+	return judgedBy(j, s.Without(stays), true, e.Elsewhere), nil
 }
 
 // values are a job's parameters with the values of those that are known only now.

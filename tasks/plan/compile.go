@@ -67,7 +67,7 @@ func parents(p *Plan, s Set, g Given) (*Parents, error) {
 	set := &Parents{Table: table, Key: s.Key, From: c.seen(table), Where: where, Rule: s.Rules.words(g)}
 	set.Date, _ = c.date(s.Rules, row{"r", table})
 	var err error
-	set.Held, err = c.held(row{"r", table})
+	set.Held, err = c.held(table)
 	set.Args = c.args
 	return set, err
 }

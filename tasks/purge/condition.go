@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Condition is a condition on a row r, with its parameters $1, $2 ….
@@ -52,6 +53,16 @@ func (s Sweep) and(more func(args *[]any) string) Sweep {
 		s.Also = &also
 	}
 	return s
+}
+
+// Or returns the condition that one of some is true. It has no text if there are none.
+func Or(conditions ...Condition) (c Condition) {
+	var sides []string
+	for _, one := range conditions {
+		sides = append(sides, put(&c.Args, one))
+	}
+	c.Where = strings.Join(sides, " OR ")
+	return c
 }
 
 // After is the condition with its parameters numbered after some others.

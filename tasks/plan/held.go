@@ -1,0 +1,328 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Held is one way in which a row r of a table is on hold.
+type Held struct {
+	// Condition says that it is. It reads other tables if Reads is true, and a distributed one if Elsewhere is.
+	Condition        purge.Condition
+	Reads, Elsewhere bool
+	// Column is an integer column of r that has one of the ids of the query IDs then; empty if there is only the condition.
+	Column string
+	IDs    purge.Condition
+	// All are the ids on hold, of which the query returns those that the table has; nil if the query returns others.
+	All []int64
+}
+
+// link is a column by which a row is on hold: it has one of some ids, or the id of a log of one of some deliveries.
+type link struct {
+	column string
+	ids    []int64
+}
+
+// links has everything by which a row of a table is on hold itself.
+type links struct {
+	whole    bool     // all rows of the table are
+	leaves   []uint32 // partitions on hold
+	columns  []link
+	messages []link
+}
+
+// fresh returns a compiler of SQL with parameters of its own.
+func (c *compiler) fresh() *compiler {
+	return &compiler{Given: c.Given, plan: c.plan, table: c.table}
+}
+
+// or joins conditions, of which those without text are none.
+func or(sides []string) string {
+	return strings.Join(slices.DeleteFunc(sides, func(side string) bool { return side == "" }), " OR ")
+}
+
+// held returns the condition that a row r of a table is on hold, or one that would be deleted with it. It has no text if none is.
+func (c *compiler) held(table *campaign.Table) (purge.Condition, error) {
+	ways, err := c.heldBy(table)
+	var conditions []purge.Condition
+	for _, way := range ways {
+		conditions = append(conditions, way.Condition)
+	}
+	return purge.Or(conditions...), err
+}
+
+// heldBy returns the ways in which a row r of a table is on hold, or one that would be deleted with it: the one that shares its id, or that a
+// foreign key deletes.
+func (c *compiler) heldBy(table *campaign.Table) (ways []Held, err error) {
+	if len(c.Holds.Names) == 0 {
+		return nil, nil
+	}
+	r := row{"r", table}
+	own, err := c.links(table)
+	if err != nil {
+		return nil, err
+	}
+	if own.whole {
+		return []Held{{Condition: purge.Condition{Where: "true"}}}, nil
+	}
+	for _, leaf := range own.leaves {
+		ways = append(ways, Held{Condition: purge.Condition{Where: fmt.Sprintf("r.tableoid = %d", leaf)}})
+	}
+	for _, l := range own.columns {
+		ways = append(ways, Held{
+			Condition: purge.Condition{Where: purge.In("r."+l.column, "$1::bigint[]"), Args: []any{l.ids}},
+			Column:    l.column, All: l.ids,
+			IDs: purge.Condition{
+				Where: fmt.Sprintf("SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s", l.column, table.Quoted(), purge.In("r."+l.column, "$1::bigint[]")),
+				Args:  []any{l.ids},
+			},
+		})
+	}
+	for _, m := range own.messages {
+		more, err := c.heldMessages(r, m)
+		if err != nil {
+			return nil, err
+		}
+		ways = append(ways, more...)
+	}
+	for _, step := range c.paired() {
+		more, err := c.heldPaired(r, step)
+		if err != nil {
+			return nil, err
+		}
+		ways = append(ways, more...)
+	}
+	more, err := c.heldCascades(r)
+	return slices.DeleteFunc(append(ways, more...), func(way Held) bool { return way.Condition.Where == "" }), err
+}
+
+// paired returns the steps of all tasks that delete rows together with those of the same id.
+func (c *compiler) paired() (steps []Step) {
+	for _, t := range c.Pipeline {
+		for _, step := range t.Steps {
+			if step.Paired != nil {
+				steps = append(steps, step)
+			}
+		}
+	}
+	return steps
+}
+
+// by returns the way that a column leads to a row of another table of which a condition is true: that row's alias is "to".
+func (c *compiler) by(r row, column string, to row, key string, condition func(of *compiler) (string, error)) (Held, error) {
+	of := c.fresh()
+	where, err := condition(of)
+	if err != nil || where == "" {
+		return Held{}, err
+	}
+	of.reads(to.table)
+	query := fmt.Sprintf("SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[4]s", to.alias, key, to.table.Quoted(), where)
+	exists := fmt.Sprintf("EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = %s.%s AND (%s))", to.table.Quoted(), to.alias, key, r.alias, column, where)
+	if of.apart() {
+		exists = fmt.Sprintf("%s.%s IN (%s)", r.alias, column, query)
+	}
+	return Held{
+		Condition: purge.Condition{Where: exists, Args: of.args}, Reads: true, Elsewhere: of.elsewhere,
+		Column: column, IDs: purge.Condition{Where: query, Args: of.args},
+	}, nil
+}
+
+// messageLogs returns the logs that have the messages of deliveries.
+func (c *compiler) messageLogs() []*campaign.Table {
+	logs, err := DeliveryAndExclusionLogs(c.Given, &Plan{})
+	if err != nil { // the tasks that need the logs fail by it
+		return nil
+	}
+	return slices.DeleteFunc(logs, func(t *campaign.Table) bool { return !t.Has("iBroadLogId", "iDeliveryId") })
+}
+
+// heldMessages returns the ways in which a row is on hold by the log of a message of a delivery.
+func (c *compiler) heldMessages(r row, m link) (ways []Held, err error) {
+	for _, log := range c.messageLogs() {
+		way, err := c.by(r, m.column, row{"l", log}, "iBroadLogId", func(of *compiler) (string, error) {
+			return purge.In("l.iDeliveryId", of.bind(m.ids, "bigint[]")), nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		ways = append(ways, way)
+	}
+	return ways, nil
+}
+
+// heldPaired returns the ways in which the row of the same id is on hold, in the tables of a step.
+func (c *compiler) heldPaired(r row, step Step) (ways []Held, err error) {
+	logs, err := step.On(c.Given, &Plan{})
+	paired, key, id := c.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
+	if err != nil || paired == nil || !paired.Has(key) || paired != r.table && !slices.Contains(logs, r.table) {
+		return nil, err
+	}
+	if paired == r.table {
+		for _, log := range logs {
+			if !log.Has(id) {
+				continue
+			}
+			way, err := c.by(r, key, row{"l", log}, id, func(of *compiler) (string, error) { return of.heldItself(row{"l", log}) })
+			if err != nil {
+				return nil, err
+			}
+			ways = append(ways, way)
+		}
+		return ways, nil
+	}
+	other := row{"t", paired}
+	way, err := c.by(r, id, other, key, func(of *compiler) (string, error) {
+		where, err := of.heldItself(other)
+		sides := []string{where}
+		for _, log := range logs {
+			if !log.Has(id) || log == r.table || err != nil { // its row of the same id is this one
+				continue
+			}
+			if where, err = of.heldItself(row{"l", log}); err == nil && where != "" {
+				of.reads(log)
+				sides = append(sides, fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where))
+			}
+		}
+		return or(sides), err
+	})
+	return []Held{way}, err
+}
+
+// mostCascades is how many foreign keys are followed, one after another.
+const mostCascades = 4
+
+// heldCascades returns the ways in which a row is on hold that a foreign key deletes with this one.
+func (c *compiler) heldCascades(r row) (ways []Held, err error) {
+	for _, k := range r.table.Cascades {
+		child := row{fmt.Sprint("k", mostCascades), k.Table}
+		condition := func(of *compiler) (string, error) { return of.heldWithChildren(child, mostCascades-1) }
+		if len(k.Keys) == 1 && r.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]) {
+			way, err := c.by(r, k.Keys[0], child, k.Columns[0], condition)
+			if err != nil {
+				return nil, err
+			}
+			ways = append(ways, way)
+			continue
+		}
+		of := c.fresh()
+		where, err := of.cascade(r, child, k, mostCascades-1)
+		if err != nil {
+			return nil, err
+		}
+		if where != "" {
+			ways = append(ways, Held{Condition: purge.Condition{Where: where, Args: of.args}, Reads: true, Elsewhere: of.elsewhere})
+		}
+	}
+	return ways, nil
+}
+
+// cascade returns the condition that a foreign key leads from a row on hold to this one; empty if there is none on hold.
+func (c *compiler) cascade(r, child row, k campaign.Cascade, most int) (string, error) {
+	held, err := c.heldWithChildren(child, most)
+	if err != nil || held == "" {
+		return "", err
+	}
+	c.reads(k.Table)
+	var on []string
+	for i := range k.Columns {
+		on = append(on, fmt.Sprintf("%s.%s = %s.%s", child.alias, k.Columns[i], r.alias, k.Keys[i]))
+	}
+	return fmt.Sprintf("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))", k.Table.Quoted(), child.alias, strings.Join(on, " AND "), held), nil
+}
+
+// heldWithChildren returns the condition that a row is on hold by itself, or one that foreign keys delete with it; empty if none is.
+func (c *compiler) heldWithChildren(r row, most int) (string, error) {
+	own, err := c.heldItself(r)
+	if err != nil {
+		return "", err
+	}
+	sides := []string{own}
+	for _, k := range r.table.Cascades {
+		if most == 0 {
+			break
+		}
+		side, err := c.cascade(r, row{fmt.Sprint("k", most), k.Table}, k, most-1)
+		if err != nil {
+			return "", err
+		}
+		sides = append(sides, side)
+	}
+	return or(sides), nil
+}
+
+// heldItself returns the condition that a row is on hold for what it has in its columns, or for its partition; empty if none is.
+func (c *compiler) heldItself(r row) (string, error) {
+	own, err := c.links(r.table)
+	if err != nil {
+		return "", err
+	}
+	if own.whole {
+		return "true", nil
+	}
+	var sides []string
+	for _, leaf := range own.leaves {
+		sides = append(sides, fmt.Sprintf("%s.tableoid = %d", r.alias, leaf))
+	}
+	for _, l := range own.columns {
+		sides = append(sides, purge.In(r.alias+"."+l.column, c.bind(l.ids, "bigint[]")))
+	}
+	for _, m := range own.messages {
+		for _, log := range c.messageLogs() {
+			c.reads(log)
+			sides = append(sides, fmt.Sprintf("%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)", r.alias, m.column, log.Quoted(), purge.In("m.iDeliveryId", c.bind(m.ids, "bigint[]"))))
+		}
+	}
+	return or(sides), nil
+}
+
+// links returns everything by which a row of a table is on hold itself.
+func (c *compiler) links(table *campaign.Table) (own links, err error) {
+	if c.Holds.names(table.Name) {
+		return links{whole: true}, nil
+	}
+	for _, leaf := range table.Leaves {
+		switch {
+		case leaf.Name == table.Name || !c.Holds.names(leaf.Name):
+		case leaf.Elsewhere != "": // whose parts have other OIDs there
+			return links{whole: true}, nil
+		default:
+			own.leaves = append(own.leaves, leaf.OID)
+		}
+	}
+	columns := map[string][]int64{"iRecipientId": c.Holds.Recipients, "iWorkflowId": c.Holds.Workflows}
+	belongs := false
+	for _, t := range c.Pipeline {
+		if t.Set == nil || len(c.Holds.of(t.Set.Parent)) == 0 {
+			continue
+		}
+		ids := c.Holds.of(t.Set.Parent)
+		for _, step := range t.Steps {
+			tables, err := step.On(c.Given, &Plan{})
+			if err != nil {
+				return links{}, err
+			}
+			switch {
+			case !slices.Contains(tables, table):
+			case step.OfSet:
+				columns[t.Set.Key], belongs = ids, true
+			case step.Link != "":
+				columns[step.Link], belongs = ids, true
+			case step.Message != "" && table.Has(step.Message):
+				own.messages, belongs = append(own.messages, link{step.Message, ids}), true
+			}
+		}
+	}
+	if !belongs { // a table that the operator includes
+		columns["iDeliveryId"] = c.Holds.Deliveries
+	}
+	for _, column := range []string{"iDeliveryId", "iJobId", "iGroupId", "iWorkflowId", "iRecipientId"} {
+		if ids := columns[column]; len(ids) > 0 && table.Has(column) {
+			own.columns = append(own.columns, link{column, ids})
+		}
+	}
+	return own, nil
+}
