@@ -11,7 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // HoldKind is what a hold is about.
@@ -51,8 +53,8 @@ const (
 	mostHoldReason = 1_000
 )
 
-// checkSum fails with InvalidError if there would be too many ids on hold with those of a hold that is to be created.
-func (h *Hold) checkSum(ctx context.Context, db campaign.Querier) error {
+// checkTotal fails with InvalidError if a new hold would put too many ids on hold at once.
+func (h *Hold) checkTotal(ctx context.Context, db campaign.Querier) error {
 	var onHold int
 	if err := db.QueryRow(ctx, "SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdNotReleased+"clock_timestamp())").Scan(&onHold); err != nil {
 		return err
@@ -118,10 +120,17 @@ func heldTable(ctx context.Context, db campaign.Querier, c *campaign.Catalog, na
 		return name, fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
 	case inner:
 		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
-	case beneath != nil && (materialized || !campaign.IsWorkTableName(stored)):
+	case beneath != nil && (materialized || !dropped(stored)):
 		return name, "is a view, of which a hold keeps nothing: name the tables beneath, " + strings.Join(beneath, ", "), err
 	}
 	return stored, "", err
+}
+
+// dropped reports whether a task drops tables and views with a stored name.
+func dropped(name string) bool {
+	return slices.ContainsFunc(tasks.Pipeline, func(t plan.Task) bool {
+		return slices.ContainsFunc(t.Drops, func(w plan.WorkTables) bool { return campaign.IsWorkTableName(name, w.Prefix, w.Bare) })
+	})
 }
 
 // findHeld finds the table with a name ($2) in a schema ($1), or a partition of some ($3) in any: as it is stored or in lower case, also quoted, and

@@ -28,8 +28,7 @@ const (
 var ErrNoHold = errors.New("no such hold")
 
 // CreateHold stores a hold, and returns it when all batches have ended that may have begun before. It fails with InvalidError, or with a RefusedError
-// where the database is another instance's. If it fails otherwise
-// while it waits, the hold is stored.
+// where the database is another instance's. If it fails otherwise while it waits, the hold is stored.
 func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 	catalog, err := campaign.LoadCatalog(ctx, m.calls)
 	if err != nil {
@@ -57,7 +56,7 @@ func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; LOCK TABLE cleanupd.hold IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 			return err
 		}
-		if err := h.checkSum(ctx, tx); err != nil {
+		if err := h.checkTotal(ctx, tx); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, `INSERT INTO cleanupd.hold (id, kind, ids, table_name, not_covered, reason, created_by, expire_time)

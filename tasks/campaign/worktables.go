@@ -66,12 +66,10 @@ func workTableOwner(name, prefix string, bare bool) (id int64, ok bool) {
 	return id, ok && (rest == "" || !bare && rest[0] == '_')
 }
 
-// IsWorkTableName reports whether a stored name has the form of a work table's.
-func IsWorkTableName(name string) bool {
-	return slices.ContainsFunc([]string{"wkf", "wkfhisto", "wkdlv_", "wksimu_", "grp"}, func(prefix string) bool {
-		_, ok := workTableOwner(name, prefix, false)
-		return ok && strings.HasPrefix(name, prefix)
-	})
+// IsWorkTableName reports whether a stored name is that of a work table with a prefix; with bare the id ends it.
+func IsWorkTableName(name, prefix string, bare bool) bool {
+	_, ok := workTableOwner(name, prefix, bare)
+	return ok && strings.HasPrefix(name, prefix)
 }
 
 // DropFunction drops work tables as their owner, for a role that may not drop them itself. deploy/role.sql creates it.
