@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// kind is what a document belongs to, by its sessions.
+// kind is a kind of documents, by their sessions.
 type kind int
 
 const (
@@ -38,7 +38,7 @@ func kindOf(sessions []string) kind {
 	return kindOthers
 }
 
-// retainedEvent says how many documents a sweep leaves, and how many bytes they have, by kind.
+// retainedEvent reports how many documents there are, and how many bytes they have, by kind.
 func retainedEvent(sizes map[string]int64, sessions map[string][]string) Event {
 	var documents, bytes [len(kindNames)]int64
 	for document, size := range sizes {
@@ -53,16 +53,12 @@ func retainedEvent(sizes map[string]int64, sessions map[string][]string) Event {
 	return logged(severity.Info, "documents retained: "+strings.Join(parts, ", "))
 }
 
-// retainedInDatabase says which documents in the database a sweep leaves, but for some that it would delete.
-func retainedInDatabase(ctx context.Context, tx *transaction, but []string) (Event, error) {
-	sessions, err := references(ctx, tx, "", nil)
-	if err != nil {
-		return Event{}, err
-	}
-	deleted, sizes := set(but), map[string]int64{}
+// retainedInDatabase reports the documents in the database, by the sessions of all of them, without those that a sweep would delete.
+func retainedInDatabase(ctx context.Context, tx *transaction, sessions map[string][]string, stale []string) (Event, error) {
+	deleted, sizes := set(stale), map[string]int64{}
 	var document string
 	var size int64
-	err = tx.each(ctx, "SELECT documentid, COALESCE(OCTET_LENGTH(content), 0) FROM tb_dm_chunk WHERE documentid IS NOT NULL", nil, []any{&document, &size}, func() {
+	err := tx.each(ctx, "SELECT documentid, COALESCE(OCTET_LENGTH(content), 0) FROM tb_dm_chunk WHERE documentid IS NOT NULL", nil, []any{&document, &size}, func() {
 		if !deleted[document] {
 			sizes[document] += size
 		}
@@ -70,9 +66,9 @@ func retainedInDatabase(ctx context.Context, tx *transaction, but []string) (Eve
 	return retainedEvent(sizes, sessions), err
 }
 
-// retainedInFolder says which documents in the folder a sweep leaves, but for some that it would delete, by their paths.
-func retainedInFolder(ctx context.Context, root *os.Root, but []string) (Event, error) {
-	deleted, sizes, sessions := set(but), map[string]int64{}, map[string][]string{}
+// retainedInFolder reports the documents in the folder, without those that a sweep would delete, by their paths.
+func retainedInFolder(ctx context.Context, root *os.Root, stale []string) (Event, error) {
+	deleted, sizes, sessions := set(stale), map[string]int64{}, map[string][]string{}
 	err := eachFile(ctx, root, func(name string, entry fs.DirEntry) {
 		guid, session, ok := marker(entry.Name())
 		switch info, err := entry.Info(); {

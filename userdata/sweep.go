@@ -87,14 +87,13 @@ func references(ctx context.Context, tx *transaction, condition string, a args) 
 	return documents, err
 }
 
-// stale are the stale documents in the database, in order.
-func stale(ctx context.Context, tx *transaction) ([]string, error) {
-	all, err := references(ctx, tx, "", nil)
-	if err != nil {
-		return nil, err
+// stale returns the stale documents in the database, in order, and the sessions of all documents.
+func stale(ctx context.Context, tx *transaction) (ids []string, all map[string][]string, err error) {
+	if all, err = references(ctx, tx, "", nil); err != nil {
+		return nil, nil, err
 	}
 	documents, err := onlyDead(ctx, tx, all)
-	return slices.Sorted(maps.Keys(documents)), err
+	return slices.Sorted(maps.Keys(documents)), all, err
 }
 
 // sweep removes those of some documents from the database that are stale, by what is true in this transaction, and returns what went.
@@ -148,7 +147,7 @@ func (e *erasure) sweep(ctx context.Context) (failed bool, err error) {
 func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 	var ids []string
 	if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
-		ids, err = stale(ctx, tx)
+		ids, _, err = stale(ctx, tx)
 		return err
 	}); err != nil {
 		return false, err
@@ -168,7 +167,10 @@ func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 	}
 	return failed, e.reportRetained(ctx, func() (event Event, err error) {
 		err = e.Forms.snapshot(ctx, func(tx *transaction) error {
-			event, err = retainedInDatabase(ctx, tx, nil)
+			sessions, err := references(ctx, tx, "", nil)
+			if err == nil {
+				event, err = retainedInDatabase(ctx, tx, sessions, nil)
+			}
 			return err
 		})
 		return event, err
@@ -233,7 +235,7 @@ func (d *Database) foretellSweep(ctx context.Context) (events []Event, rows Rows
 	rows = Rows{}
 	if d.InDatabase {
 		err := d.Forms.snapshot(ctx, func(tx *transaction) error {
-			ids, err := stale(ctx, tx)
+			ids, all, err := stale(ctx, tx)
 			if err != nil {
 				return err
 			}
@@ -245,7 +247,7 @@ func (d *Database) foretellSweep(ctx context.Context) (events []Event, rows Rows
 				events = append(events, done.Events...)
 				rows.add(done.Rows)
 			}
-			retained, err := retainedInDatabase(ctx, tx, ids)
+			retained, err := retainedInDatabase(ctx, tx, all, ids)
 			events = append(events, retained)
 			return err
 		})
