@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -14,35 +13,21 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/campaigndb"
-	"github.com/cleanupd/cleanupd/internal/formsdb"
-	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/service"
-	"github.com/cleanupd/cleanupd/service/access"
-	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// changeNothing are the RPCs that a service answers whoever's the database is.
+// changeNothing has the RPCs that a service answers whichever instance owns the database.
 var changeNothing = []protoreflect.Name{"WatchRun", "GetRun", "ListRuns", "ListTasks", "GetOptions", "GetSchedule", "ListRemoteDeliveries", "ExplainTask", "ExplainRow", "ListHolds", "GetGuards", "WhoAmI", "GetServer",
 	"ListAudit", "GetReceipt", "ListReceipts", "ListFormsPurges"}
 
 // Whatever changes anything is refused where the database is another instance's. A new RPC has to be on either side.
 func TestRPCsOfAnotherInstance(t *testing.T) {
 	t.Parallel()
-	db, forms := database(t), pgtest.Empty(t)
-	forms.Do(formsdb.Schema)
-	there := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
-	t.Cleanup(there.Close)
-	if err := there.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s := serveAs(t, db, true, userdata.New(userdata.Config{Forms: there, InDatabase: true, Own: func(ctx context.Context) error { return runs.Own(ctx, db.Pool, "") }}), service.ServerConfig{Guard: &access.Guard{}})
-	waits, err := s.manager.Start(t.Context(), runs.Request{}) // nobody works on it
+	s, _, _ := formsServer(t)
+	_, ended, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := waits.ID
+	run := ended.GetId()
 	held, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a test", What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "XtkAudit"}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +44,8 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 		"FindUserData": &cleanupv1.FindUserDataRequest{UserId: "ann"}, "EraseUserData": &cleanupv1.EraseUserDataRequest{TaskIds: []string{"1"}}, "SweepDocuments": &cleanupv1.SweepDocumentsRequest{},
 		"VerifyErasure": &cleanupv1.VerifyErasureRequest{ReceiptId: run, UserId: "ann"}, "SetFormsPurge": &cleanupv1.SetFormsPurgeRequest{Name: "loans", Purge: purge}, "DeleteFormsPurge": &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"},
 	}
-	db.Do("UPDATE cleanupd.instance SET name = 'production'")
-	before := db.Strings("SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT r::text FROM cleanupd.run r")
+	s.db.Do("UPDATE cleanupd.instance SET name = 'production'")
+	before := s.db.Strings("SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT r::text FROM cleanupd.run r")
 	for _, file := range []protoreflect.FileDescriptor{cleanupv1.File_cleanup_v1_cleanup_proto, cleanupv1.File_cleanup_v1_userdata_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
@@ -91,7 +76,7 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 			}
 		}
 	}
-	if after := db.Strings("SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT r::text FROM cleanupd.run r"); !slices.Equal(before, after) {
+	if after := s.db.Strings("SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT r::text FROM cleanupd.run r"); !slices.Equal(before, after) {
 		t.Errorf("it was %q, and is %q", before, after)
 	}
 }

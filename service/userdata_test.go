@@ -21,6 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -45,7 +46,9 @@ func formsServerAs(t *testing.T, config service.ServerConfig) (*server, cleanupv
 	if err := errors.Join(formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""), db.Migrate(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := serveAs(t, database(t), false, userdata.New(userdata.Config{Forms: db, InDatabase: true}), config)
+	record := database(t)
+	own := func(ctx context.Context) error { return runs.Own(ctx, record.Pool, "") }
+	s := serveAs(t, record, false, userdata.New(userdata.Config{Forms: db, InDatabase: true, Own: own}), config)
 	return s, cleanupv1.NewUserDataServiceClient(s.conn), forms
 }
 

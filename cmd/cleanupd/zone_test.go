@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Dates without a time zone are those of the zone that the application's option names: in runs, and where they are shown.
+// Runs and options read and write dates without a time zone in the zone that the application's option names.
 func TestZoneOfTheApplication(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
