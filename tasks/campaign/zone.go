@@ -14,14 +14,14 @@ import (
 	"github.com/cleanupd/cleanupd/internal/timezone"
 )
 
-// Zone is the time zone of the dates in columns without one (timestamp), which installations have that store local times.
+// Zone is the time zone of dates in columns of type timestamp. Installations that store local times have such columns.
 type Zone struct {
-	// Name is that of the zone, as in the setting TimeZone; empty: that of the database.
+	// Name is the zone's, as in the setting TimeZone; empty if it is the database's.
 	Name string
-	// Reason says which zone is used and why, for people; empty: no table has such columns.
+	// Reason explains which zone is used and why; empty if no table has such columns.
 	Reason string
-	// Unknown says that the application's zone is not known. Name is then the zone in which dates are latest, so that rows stay which are
-	// obsolete in some zones only.
+	// Unknown is set if the application's zone cannot be determined. Name is then the zone in which dates are latest, so that rows that are obsolete
+	// in only some zones are retained.
 	Unknown bool
 }
 
