@@ -137,10 +137,10 @@ func (p *tab) evaluate(expression string) string {
 	return out
 }
 
-// until waits for an expression to become true, also of the page that comes next.
+// until waits until an expression is true, also on the page that comes next. The server may have a whole run to do before.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		got, err := p.value(expression)
 		if err == nil && got == "true" {
 			return

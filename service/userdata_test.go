@@ -75,7 +75,7 @@ func TestReadinessOfForms(t *testing.T) {
 	check := func(code int, want map[string]healthv1.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		got := s.call(t, "GET", "/readyz", "")
-		for end := time.Now().Add(10 * time.Second); got.code != code && time.Now().Before(end); got = s.call(t, "GET", "/readyz", "") { // the answer may be a second old
+		for end := time.Now().Add(time.Minute); got.code != code && time.Now().Before(end); got = s.call(t, "GET", "/readyz", "") { // the answer may be a second old
 			time.Sleep(50 * time.Millisecond)
 		}
 		if got.code != code || code != 200 && !strings.Contains(got.body, "the Forms database does not answer") {

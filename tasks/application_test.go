@@ -153,7 +153,7 @@ func (a *application) write(ctx context.Context, r row, f fate, statements ...st
 
 // outlive waits until the server answers again.
 func (a *application) outlive(ctx context.Context) error {
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		a.db.Reset()
 		err := a.db.Ping(ctx)

@@ -104,7 +104,7 @@ func (r *replica) end(signal syscall.Signal) (ok bool, err error) {
 		return false, nil
 	}
 	r.signal(signal)
-	force := time.AfterFunc(30*time.Second, func() { r.signal(syscall.SIGKILL) })
+	force := time.AfterFunc(2*time.Minute, func() { r.signal(syscall.SIGKILL) })
 	defer force.Stop()
 	err = cmd.Wait()
 	r.mu.Lock()
