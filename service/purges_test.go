@@ -1,10 +1,12 @@
 package service_test
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -211,6 +213,34 @@ func TestFormsIsHeld(t *testing.T) {
 	}
 	if err := erase(false); err != nil || forms.Int("SELECT count(*) FROM tb_process_instance") != 39 {
 		t.Errorf("after the release: %v", err)
+	}
+}
+
+// A hold of everything that is created during a purge stops it. The run counts what was deleted before, as the receipt does, and what is retained.
+func TestFormsIsHeldDuringPurge(t *testing.T) {
+	t.Parallel()
+	s, client, forms := purgeServer(t)
+	forms.Do(`DELETE FROM tb_process_instance; INSERT INTO tb_process_instance SELECT i, 'i', 2, '2020-01-01' FROM generate_series(1, 1000) i; TRUNCATE tb_101; INSERT INTO tb_101 (process_instance_id) SELECT i FROM generate_series(1, 1000) i; TRUNCATE tb_task`)
+	setPurge(t, client, loans())
+	locked := forms.Hold("SELECT FROM tb_process_instance WHERE id = 150 FOR UPDATE")
+	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forms.Until("SELECT (count(*) <= 900)::int FROM tb_process_instance")
+	time.AfterFunc(100*time.Millisecond, func() { _ = locked.Rollback(context.Background()) })
+	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "audit", What: &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}}}); err != nil {
+		t.Fatal(err)
+	}
+	inForce := forms.Int("SELECT count(*) FROM tb_process_instance")
+	events, err := drain(t, stream, nil)
+	result := resultOf(events[len(events)-1].GetRunFinished().GetRun(), "forms/loans")
+	rows, left := s.db.Int("SELECT sum(rows) FROM cleanupd.erasure_rows"), forms.Int("SELECT count(*) FROM tb_process_instance")
+	if err != nil || left != inForce || left < 800 || result.GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED || result.GetRowsDeleted() != rows || result.GetRowsHeld() != left {
+		t.Errorf("%d process instances are left of %d when the hold was in force, %d rows are gone: %v %v", left, inForce, rows, result, err)
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'FAILED' OR state = 'SUCCEEDED'"); n != 1 {
+		t.Error("the receipt does not end")
 	}
 }
 

@@ -78,9 +78,6 @@ func (e *erasure) run(ctx context.Context) error {
 	if err := e.items(ctx, aTask, atOnce, e.orphans); err != nil {
 		return err
 	}
-	if err := e.free(ctx); err != nil {
-		return err
-	}
 	if err := e.documents(ctx); err != nil {
 		return err
 	}
@@ -94,10 +91,10 @@ func (e *erasure) items(ctx context.Context, kind string, together int, erase fu
 		return err
 	}
 	for chunk := range slices.Chunk(ids, together) {
-		if err := e.free(ctx); err != nil {
-			return err
-		}
 		if err := e.orFail(ctx, kind, chunk, erase); err != nil {
+			if errors.As(err, new(*heldError)) && e.purge != nil {
+				err = &stopError{err}
+			}
 			return err
 		}
 		if e.told == nil {
@@ -110,21 +107,13 @@ func (e *erasure) items(ctx context.Context, kind string, together int, erase fu
 	return nil
 }
 
-// free fails while everything is held. The erasure is taken up again afterwards. A purge hears of it from its run.
-func (e *erasure) free(ctx context.Context) error {
-	if e.told != nil {
-		return nil
-	}
-	return e.Held(ctx)
-}
-
 // errTaken says that another replica works on the erasure. It guards what it deletes and reports: the connection that does the
 // work holds the erasure's lock.
 var errTaken = errors.New("another replica is at work on the same")
 
-// endsWork reports whether a problem is not that of an item but ends the work: a lost database, or another replica.
+// endsWork reports whether a problem is not that of an item but ends the work: a lost database, another replica, or a hold of everything.
 func (e *erasure) endsWork(ctx context.Context, problem error) bool {
-	return ctx.Err() != nil || e.Forms.lost(problem) || errors.Is(problem, errTaken)
+	return ctx.Err() != nil || e.Forms.lost(problem) || errors.Is(problem, errTaken) || errors.As(problem, new(*heldError))
 }
 
 // orFail erases items together or, if one of them cannot be erased, in halves, so that the others are, and records which failed. It

@@ -73,11 +73,13 @@ func (e *erasure) files(ctx context.Context, sessions []string) error {
 // removeAll deletes the files of documents, some at a time. It returns the sessions of what cannot be deleted.
 func (e *erasure) removeAll(ctx context.Context, root *os.Root, documents []document) (failed []string, err error) {
 	for some := range slices.Chunk(documents, documentsAtOnce) {
-		stuck, err := e.removeFiles(ctx, root, some)
-		if err != nil {
+		if err := e.unlessHeld(ctx, func() error {
+			stuck, err := e.removeFiles(ctx, root, some)
+			failed = append(failed, stuck...)
+			return err
+		}); err != nil {
 			return nil, err
 		}
-		failed = append(failed, stuck...)
 	}
 	return failed, nil
 }

@@ -45,30 +45,37 @@ func (e *erasure) take(ctx context.Context) error {
 // change runs fn in a transaction of the Forms database, and again after transient errors, and records what it did.
 func (e *erasure) change(ctx context.Context, tries uint, fn func(tx *transaction) (*entry, error)) error {
 	err := retry(ctx, tries, e.Forms.transient, func() error {
-		return e.Forms.change(ctx, func(tx *transaction) error {
-			number, err := e.fence(ctx, tx)
-			if err != nil {
-				return err
-			}
-			done, err := fn(tx)
-			if err != nil {
-				return err
-			}
-			body, err := json.Marshal(done)
-			if err != nil {
-				return err
-			}
-			if _, err := tx.exec(ctx, "INSERT INTO "+tx.own("journal")+" VALUES (@id, @entry, @now, @body)", args{"id": e.id, "entry": number, "now": time.Now().Unix(), "body": string(body)}); err != nil {
-				return err
-			}
-			_, err = tx.exec(ctx, "UPDATE "+tx.own("erasure")+" SET entries = @entry WHERE erasure_id = @id", args{"id": e.id, "entry": number})
-			return err
-		})
+		return e.unlessHeld(ctx, func() error { return e.changeOnce(ctx, fn) })
 	})
 	if err != nil {
 		return err
 	}
 	return e.catchUp(ctx)
+}
+
+// changeOnce is change without another try. It commits only if the record has not taken the erasure's locks from this replica.
+func (e *erasure) changeOnce(ctx context.Context, fn func(tx *transaction) (*entry, error)) error {
+	return e.Forms.change(ctx, func(tx *transaction) error {
+		number, err := e.fence(ctx, tx)
+		if err != nil {
+			return err
+		}
+		done, err := fn(tx)
+		if err != nil {
+			return err
+		}
+		body, err := json.Marshal(done)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.exec(ctx, "INSERT INTO "+tx.own("journal")+" VALUES (@id, @entry, @now, @body)", args{"id": e.id, "entry": number, "now": time.Now().Unix(), "body": string(body)}); err != nil {
+			return err
+		}
+		if _, err = tx.exec(ctx, "UPDATE "+tx.own("erasure")+" SET entries = @entry WHERE erasure_id = @id", args{"id": e.id, "entry": number}); err != nil {
+			return err
+		}
+		return e.conn.Ping(ctx)
+	})
 }
 
 // fence fails unless this replica is the one that works on the erasure, and keeps others from it until the transaction ends. It returns

@@ -59,14 +59,22 @@ func (f *Forms) readInstance(ctx context.Context, id int64) (in *Instance, err e
 	return in, err
 }
 
+// byServer returns an error of an operation of the Forms server. It wraps nothing: the database has not failed.
+func byServer(operation string, err error) error {
+	if err != nil {
+		err = errors.New("the Forms server, " + operation + ": " + err.Error())
+	}
+	return err
+}
+
 // purgeByServer has the Forms server erase a process instance.
 func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 	if in.Invocation == "" {
 		return errNoInvocation
 	}
 	if !ended(in.Status) {
-		if err := e.Manager.TerminateProcess(ctx, in.Invocation); err != nil {
-			return errors.New("the Forms server, terminateProcess: " + err.Error()) // not wrapped: the database has not failed
+		if err := e.unlessHeld(ctx, func() error { return byServer("terminateProcess", e.Manager.TerminateProcess(ctx, in.Invocation)) }); err != nil {
+			return err
 		}
 		limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRuns)
 		defer cancel()
@@ -81,12 +89,14 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 			}
 		}
 	}
-	problem := e.Manager.PurgeProcessInstance(ctx, in.Invocation)
+	problem := e.unlessHeld(ctx, func() error {
+		return byServer("purgeProcessInstance", e.Manager.PurgeProcessInstance(ctx, in.Invocation))
+	})
 	if in, err = e.Forms.readInstance(ctx, in.ID); err != nil || in == nil { // gone, even if the answer was lost
 		return err
 	}
 	if problem != nil {
-		return errors.New("the Forms server, purgeProcessInstance: " + problem.Error())
+		return problem
 	}
 	return errors.New("the Forms server says that it was purged, and it is still there")
 }

@@ -1,6 +1,7 @@
 package userdata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ func (p purger) Purge(ctx context.Context, run string, due *outside.Due, done fu
 	}
 	r := rule{p.by, due.Cutoff.Unix()}
 	told := func(ctx context.Context) error {
-		rows, err := p.purged(ctx, run)
+		rows, err := p.Purged(ctx, run)
 		if err != nil {
 			return err
 		}
@@ -123,19 +124,19 @@ func (p purger) Purge(ctx context.Context, run string, due *outside.Due, done fu
 		if id == "" { // all of these were dealt with by another worker
 			continue
 		}
-		var stop *stopError
 		mine := false
 		err = p.hold(ctx, id, func(e *erasure, ctx context.Context) error {
 			mine, e.told = true, told
-			err := e.run(ctx)
-			stop = e.stop
-			return err
+			if err := e.run(ctx); err != nil || e.stop == nil {
+				return err
+			}
+			return e.stop.error
 		})
 		switch {
+		case errors.As(err, new(*heldError)): // the run learns of the hold when it counts, and begins the task anew
+			return cmp.Or(told(ctx), err)
 		case err != nil:
 			return p.explained(ctx, err)
-		case stop != nil:
-			return stop.error
 		case !mine: // a replica that lost the run still has it
 			select {
 			case <-ctx.Done():
@@ -153,8 +154,8 @@ func (p purger) Purge(ctx context.Context, run string, due *outside.Due, done fu
 // ofRun is the condition that an erasure e is that of a purge in a run.
 const ofRun = "e.run_id = $1::text::uuid AND e.purge ->> 'Name' = $2"
 
-// purged is how many rows the purge has deleted in a run, as far as is known: of what the Forms server has purged, the process instances.
-func (p purger) purged(ctx context.Context, run string) (rows int64, err error) {
+// Purged implements outside.Work. Of what the Forms server has purged, it counts the process instances.
+func (p purger) Purged(ctx context.Context, run string) (rows int64, err error) {
 	sql := "SELECT COALESCE(sum(r.rows), 0)::bigint FROM cleanupd.erasure_rows r JOIN cleanupd.erasure e ON e.id = r.erasure_id WHERE " + ofRun
 	if p.Manager != nil {
 		sql = "SELECT count(*) FROM cleanupd.erasure_item i JOIN cleanupd.erasure e ON e.id = i.erasure_id WHERE i.state = 'DONE' AND " + ofRun

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // lookEvery is how often a replica looks for an erasure that nobody works on.
@@ -88,7 +89,11 @@ func (e *erasure) alone(ctx context.Context) error {
 	if e.purge != nil {
 		e.stop = errForsaken
 	}
-	return e.run(ctx)
+	err := e.run(ctx)
+	if held := (*heldError)(nil); errors.As(err, &held) && e.Held(ctx) != nil {
+		err = errors.Join(err, e.tell(ctx, logged(severity.Info, held.Error()+"; the erasure continues then")))
+	}
+	return err
 }
 
 // hold works on an erasure while holding its lock; it does nothing if another replica has it, or the erasure has ended.

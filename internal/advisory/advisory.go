@@ -12,6 +12,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
+// Erasing is the lock that a replica shares while it deletes from a Forms database or its document storage. A hold of everything takes it
+// alone once it is stored, and so waits for what has begun before: "erasing" in ASCII.
+const Erasing = 0x65726173696e67
+
 // Holders are the server processes that hold the advisory lock $1, other than the session's own.
 const Holders = `SELECT pid, mode, virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid <> pg_backend_pid()
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())

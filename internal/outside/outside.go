@@ -31,6 +31,8 @@ type Work interface {
 	// deleted in that run, another worker's included. If done fails it brings to an end what it
 	// has begun, and returns that error. Any other one says what stays.
 	Purge(ctx context.Context, run string, due *Due, done func(ctx context.Context, rows int64) error) error
+	// Purged returns how many rows the task has deleted in a run, as far as is known.
+	Purged(ctx context.Context, run string) (rows int64, err error)
 	// Statements are those by which it finds and deletes items, for people.
 	Statements(ctx context.Context, now time.Time) ([]Statement, error)
 }

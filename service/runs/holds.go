@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -27,7 +28,7 @@ const (
 // ErrNoHold says that there is no hold with an id.
 var ErrNoHold = errors.New("no such hold")
 
-// CreateHold stores a hold, and returns it when all batches have ended that may have begun before. It fails with InvalidError, or with a RefusedError
+// CreateHold stores a hold, and returns it when all batches have ended that may have begun before; a hold of everything also waits for work on Forms databases. It fails with InvalidError, or with a RefusedError
 // where the database is another instance's. If it fails otherwise while it waits, the hold is stored.
 func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 	catalog, err := campaign.LoadCatalog(ctx, m.calls)
@@ -73,7 +74,20 @@ func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
+	if h.Kind == HoldEverything {
+		if err := m.awaitErasing(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return stored, m.awaitBatches(ctx)
+}
+
+// awaitErasing waits until all work on Forms databases has ended that is going on now.
+func (m *Manager) awaitErasing(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(%d)", advisory.Erasing))
+		return advisory.Tell(ctx, m.calls, advisory.Erasing, err)
+	})
 }
 
 // awaitBatches waits until all batches of runs have ended that are open now.

@@ -20,8 +20,6 @@ func (t *task) outside(ctx context.Context, o outside.Task) (State, error) {
 		why = "the task was removed meanwhile"
 	case o.Disabled && !t.DryRun:
 		why = "the task was disabled meanwhile"
-	case t.given.Holds.Everything:
-		why = "everything is held"
 	}
 	if why != "" {
 		t.log(ctx, severity.Warning, why)
@@ -30,6 +28,11 @@ func (t *task) outside(ctx context.Context, o outside.Task) (State, error) {
 	var err error
 	if t.due, err = o.Due(ctx, t.Now); err != nil {
 		return Failed, err
+	}
+	if t.given.Holds.Everything {
+		t.left.Held = int64(len(t.due.Items))
+		t.log(ctx, severity.Warning, fmt.Sprintf("everything is on hold: %d rows of %s are retained, with all that belongs to them", t.left.Held, t.due.Table))
+		return Skipped, t.countOutside(ctx, o)
 	}
 	t.log(ctx, severity.Warning, t.due.Notes...)
 	if p := t.planned(); p != nil {
@@ -49,9 +52,24 @@ func (t *task) outside(ctx context.Context, o outside.Task) (State, error) {
 			return Failed, err
 		}
 	}
-	return Succeeded, o.Purge(ctx, t.ID, t.due, func(ctx context.Context, rows int64) error {
-		return t.journal.Count(ctx, purge.Delta{Deleted: rows - t.journal.Done(), Statements: 1})
-	})
+	return Succeeded, o.Purge(ctx, t.ID, t.due, t.outsideDeleted)
+}
+
+// outsideDeleted counts the rows that a task on another database has deleted in this run in all.
+func (t *task) outsideDeleted(ctx context.Context, rows int64) error {
+	return t.journal.Count(ctx, purge.Delta{Deleted: rows - t.journal.Done(), Statements: 1})
+}
+
+// countOutside counts what a task on another database has deleted before everything was on hold.
+func (t *task) countOutside(ctx context.Context, o outside.Task) error {
+	if t.DryRun {
+		return nil
+	}
+	rows, err := o.Purged(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	return t.outsideDeleted(ctx, rows)
 }
 
 // foreseeOutside counts the rows that go with what is due.
