@@ -259,6 +259,11 @@ func TestSweepDocuments(t *testing.T) {
 	t.Parallel()
 	s, client, forms := formsServer(t)
 	forms.Do("DELETE FROM tb_dm_session_reference WHERE sessionid LIKE '_wf%'; INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')")
+	forms.Do("INSERT INTO tb_task (id) VALUES (1000000)")
+	if events, err := sweepAll(t, client, false); err != nil || len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "1 sessions name") || len(events[2].GetReceipt().GetProblems()) != 1 {
+		t.Errorf("%v %v", events, err)
+	}
+	s.db.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
 	for _, dryRun := range []bool{true, false} {
 		events, err := sweepAll(t, client, dryRun)
 		if err != nil || len(events) != 3 || events[0].GetDocumentErased().GetDocumentId() != "stale" || events[0].GetDocumentErased().GetSessionIds()[0] != "_wfattach999999" {
@@ -281,6 +286,10 @@ func TestSweepDocuments(t *testing.T) {
 	// A document that a trigger keeps fails the sweep after its receipt.
 	forms.Do(`INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999');
 		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER keep BEFORE DELETE ON tb_dm_chunk FOR EACH ROW EXECUTE FUNCTION keep()`)
+	if _, err := sweepAll(t, client, false); err != nil {
+		t.Error(err)
+	}
+	s.db.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
 	events, err := sweepAll(t, client, false)
 	wantCode(t, err, codes.Internal)
 	if len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "stale stay") || forms.Int("SELECT count(*) FROM tb_dm_session_reference WHERE documentid = 'stale'") != 1 {

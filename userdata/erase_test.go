@@ -43,7 +43,8 @@ func bareFormsOn(t *testing.T, on engine, files ...string) *forms {
 		if err := os.MkdirAll(filepath.Join(f.folder, filepath.Dir(name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(f.folder, name), nil, 0o600); err != nil {
+		path := filepath.Join(f.folder, name)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, time.Time{}, time.Now().Add(-48*time.Hour))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"regexp"
 	"slices"
-	"strconv"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -25,54 +21,16 @@ type DocumentErased struct {
 	Rows     Rows
 }
 
-// ofTask is the session id of a document that belongs to a task, or to form data.
-var ofTask = regexp.MustCompile(`^_wf(attach|task|taskformid)([1-9][0-9]{0,18})$`)
-
-// dead are those of some sessions that name a task or form data that does not exist. A session of another form is none of them.
-func dead(ctx context.Context, tx *transaction, sessions []string) (map[string]bool, error) {
-	named := map[string]map[int64]bool{"tb_task": {}, "tb_form_data": {}} // ids that sessions name, and whether they exist
-	of := func(session string) (table string, id int64) {
-		m := ofTask.FindStringSubmatch(session)
-		if m == nil {
-			return "", 0
-		}
-		id, err := strconv.ParseInt(m[2], 10, 64)
-		switch {
-		case err != nil: // too large for an id
-			return "", 0
-		case m[1] == "attach":
-			return "tb_task", id
-		}
-		return "tb_form_data", id
-	}
-	for _, s := range sessions {
-		if table, id := of(s); table != "" {
-			named[table][id] = false
-		}
-	}
-	for table, ids := range named {
-		for some := range slices.Chunk(slices.Sorted(maps.Keys(ids)), idsAtOnce) {
-			var id int64
-			if err := tx.each(ctx, "SELECT id FROM "+table+" WHERE id IN (@ids)", args{"ids": some}, []any{&id}, func() { ids[id] = true }); err != nil {
-				return nil, err
-			}
-		}
-	}
-	out := map[string]bool{}
-	for _, s := range sessions {
-		if table, id := of(s); table != "" && !named[table][id] {
-			out[s] = true
-		}
-	}
-	return out, nil
-}
-
-// onlyDead are those of some documents whose every session is dead, with their sessions.
-func onlyDead(ctx context.Context, tx *transaction, documents map[string][]string) (map[string][]string, error) {
-	gone, err := dead(ctx, tx, slices.Concat(slices.Collect(maps.Values(documents))...))
+// onlyDead returns those of some documents whose every session is dead, with their sessions: the sessions are confirmed, and what they name
+// does not exist in this transaction.
+func onlyDead(ctx context.Context, tx *transaction, documents map[string][]string, confirmed map[string]bool) (map[string][]string, error) {
 	stale := maps.Clone(documents)
 	maps.DeleteFunc(stale, func(_ string, sessions []string) bool {
-		return slices.ContainsFunc(sessions, func(s string) bool { return !gone[s] })
+		return slices.ContainsFunc(sessions, func(s string) bool { return !confirmed[s] })
+	})
+	dead, err := withoutOwner(ctx, tx, slices.Concat(slices.Collect(maps.Values(stale))...))
+	maps.DeleteFunc(stale, func(_ string, sessions []string) bool {
+		return slices.ContainsFunc(sessions, func(s string) bool { return dead[s] == owner{} })
 	})
 	return stale, err
 }
@@ -87,17 +45,18 @@ func references(ctx context.Context, tx *transaction, condition string, a args) 
 	return documents, err
 }
 
-// stale returns the stale documents in the database, in order, and the sessions of all documents.
-func stale(ctx context.Context, tx *transaction) (ids []string, all map[string][]string, err error) {
-	if all, err = references(ctx, tx, "", nil); err != nil {
-		return nil, nil, err
+// staleDocuments returns, in order, those of some documents whose sessions are all confirmed.
+func staleDocuments(documents map[string][]string, confirmed map[string]bool) (ids []string) {
+	for id, sessions := range documents {
+		if !slices.ContainsFunc(sessions, func(s string) bool { return !confirmed[s] }) {
+			ids = append(ids, id)
+		}
 	}
-	documents, err := onlyDead(ctx, tx, all)
-	return slices.Sorted(maps.Keys(documents)), all, err
+	return slices.Sorted(slices.Values(ids))
 }
 
-// sweep removes those of some documents from the database that are stale, by what is true in this transaction, and returns what went.
-func (r *remover) sweep(ctx context.Context, ids []string) (*entry, error) {
+// sweep deletes those of some documents from the database whose sessions are all dead, and returns what it deleted.
+func (r *remover) sweep(ctx context.Context, ids []string, confirmed map[string]bool) (*entry, error) {
 	if !r.dry {
 		if err := r.tx.lockReferences(ctx, r.tx); err != nil {
 			return nil, err
@@ -107,7 +66,7 @@ func (r *remover) sweep(ctx context.Context, ids []string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	documents, err := onlyDead(ctx, r.tx, all)
+	documents, err := onlyDead(ctx, r.tx, all, confirmed)
 	if err != nil {
 		return nil, err
 	}
@@ -145,15 +104,23 @@ func (e *erasure) sweep(ctx context.Context) (failed bool, err error) {
 }
 
 func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
-	var ids []string
+	var documents map[string][]string
+	var l look
 	if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
-		ids, _, err = stale(ctx, tx)
+		if documents, err = references(ctx, tx, "", nil); err == nil {
+			l, err = lookAt(ctx, tx, slices.Concat(slices.Collect(maps.Values(documents))...))
+		}
 		return err
 	}); err != nil {
 		return false, err
 	}
+	confirmed, err := e.confirm(ctx, l)
+	if err != nil {
+		return false, err
+	}
+	ids := staleDocuments(documents, confirmed)
 	for some := range slices.Chunk(ids, documentsAtOnce) {
-		problem := e.change(ctx, maxTries, func(tx *transaction) (*entry, error) { return newRemover(tx, false).sweep(ctx, some) })
+		problem := e.change(ctx, maxTries, func(tx *transaction) (*entry, error) { return newRemover(tx, false).sweep(ctx, some, confirmed) })
 		if problem == nil {
 			continue
 		}
@@ -189,83 +156,38 @@ func (e *erasure) reportRetained(ctx context.Context, count func() (Event, error
 	return e.tell(ctx, event)
 }
 
-func (e *erasure) sweepFolder(ctx context.Context) (failed bool, err error) {
-	root, err := e.openFolder(ctx)
-	if err != nil || root == nil {
-		return root == nil, err
-	}
-	defer func() { _ = root.Close() }()
-	documents, err := e.staleFiles(ctx, root)
-	if e.endsWork(ctx, err) {
-		return false, err
-	}
-	if err != nil {
-		return true, e.tellUnreadable(ctx, err)
-	}
-	stuck, err := e.removeAll(ctx, root, documents)
-	if err != nil {
-		return false, err
-	}
-	return len(stuck) > 0, e.reportRetained(ctx, func() (Event, error) { return retainedInFolder(ctx, root, nil) })
-}
-
-// staleFiles are the stale documents in a folder.
-func (d *Database) staleFiles(ctx context.Context, root *os.Root) (list []document, err error) {
-	named := map[string]bool{}
-	if err := eachFile(ctx, root, func(_ string, entry fs.DirEntry) {
-		if _, session, ok := marker(entry.Name()); ok {
-			named[session] = true
-		}
-	}); err != nil {
-		return nil, err
-	}
-	var gone map[string]bool
-	if err := d.Forms.snapshot(ctx, func(tx *transaction) (err error) {
-		gone, err = dead(ctx, tx, slices.Sorted(maps.Keys(named)))
-		return err
-	}); err != nil {
-		return nil, err
-	}
-	documents, _, err := walk(ctx, root, slices.Sorted(maps.Keys(gone)))
-	return slices.DeleteFunc(documents, func(d document) bool { return d.kept }), err
-}
-
-// foretellSweep are the events about what a sweep would delete.
+// foretellSweep returns the events about what a sweep would delete, and how many rows.
 func (d *Database) foretellSweep(ctx context.Context) (events []Event, rows Rows, err error) {
 	rows = Rows{}
-	if d.InDatabase {
-		err := d.Forms.snapshot(ctx, func(tx *transaction) error {
-			ids, all, err := stale(ctx, tx)
+	if !d.InDatabase {
+		events, err = d.foretellSweepOfFolder(ctx)
+		return events, rows, err
+	}
+	err = d.Forms.snapshot(ctx, func(tx *transaction) error {
+		documents, err := references(ctx, tx, "", nil)
+		if err != nil {
+			return err
+		}
+		l, err := lookAt(ctx, tx, slices.Concat(slices.Collect(maps.Values(documents))...))
+		if err != nil {
+			return err
+		}
+		confirmed, unconfirmed, err := d.confirmed(ctx, d.Record, l)
+		if err != nil {
+			return err
+		}
+		ids := staleDocuments(documents, confirmed)
+		for some := range slices.Chunk(ids, documentsAtOnce) {
+			done, err := newRemover(tx, true).sweep(ctx, some, confirmed)
 			if err != nil {
 				return err
 			}
-			for some := range slices.Chunk(ids, documentsAtOnce) {
-				done, err := newRemover(tx, true).sweep(ctx, some)
-				if err != nil {
-					return err
-				}
-				events = append(events, done.Events...)
-				rows.add(done.Rows)
-			}
-			retained, err := retainedInDatabase(ctx, tx, all, ids)
-			events = append(events, retained)
-			return err
-		})
-		return events, rows, err
-	}
-	root, err := os.OpenRoot(d.Folder)
-	if err != nil {
-		return []Event{unreadable(err)}, rows, nil
-	}
-	defer func() { _ = root.Close() }()
-	documents, err := d.staleFiles(ctx, root)
-	if err != nil {
-		return nil, rows, err
-	}
-	var paths []string
-	for _, d := range documents {
-		paths = append(paths, d.name)
-	}
-	retained, err := retainedInFolder(ctx, root, paths)
-	return append(filesOf(documents), retained), rows, err
+			events = append(events, done.Events...)
+			rows.add(done.Rows)
+		}
+		retained, err := retainedInDatabase(ctx, tx, documents, ids)
+		events = append(append(events, unconfirmed...), retained)
+		return err
+	})
+	return events, rows, err
 }

@@ -3,10 +3,13 @@ package userdata_test
 import (
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cleanupd/cleanupd/userdata"
 )
@@ -16,9 +19,9 @@ func TestSweep(t *testing.T) { onBoth(t, testSweep) }
 
 func testSweep(t *testing.T, on engine) {
 	sessions := map[string][]string{ // by document
-		"gone1": {"_wfattach99"}, "gone2": {"_wftask98", "_wftaskformid98", "_wfattach99"}, "gone3": {"_wftask9223372036854775807"},
+		"gone1": {"_wfattach99"}, "gone2": {"_wftask98", "_wftaskformid98", "_wfattach99"}, "gone3": {"_wftask97"},
 		"kept1": {"_wfattach1"}, "kept2": {"_wftask7", "_wfattach99"}, "kept3": {"_wftaskformid7"}, "kept4": {"other", "_wfattach99"}, "kept5": {"_wfattach099"},
-		"kept6": {"_wfattach99x"}, "kept7": {"_wfattach0"}, "kept8": {"_wftask9223372036854775808"}, "kept9": {"x_wfattach99"}, "kept10": {"_WFATTACH99"}, "kept11": {"_wfattach-5"}, "kept13": {"-1"},
+		"kept6": {"_wfattach99x"}, "kept7": {"_wfattach0"}, "kept8": {"_wftask9223372036854775808"}, "kept9": {"x_wfattach99"}, "kept10": {"_WFATTACH99"}, "kept11": {"_wfattach-5"}, "kept13": {"-1"}, "kept14": {"_wftask9223372036854775807"},
 	}
 	var files []string
 	for document, list := range sessions {
@@ -29,7 +32,7 @@ func testSweep(t *testing.T, on engine) {
 	}
 	f := bareFormsOn(t, on, append(files, "b/kept12", "kept12.session_wfattach99", "b/kept12.session_wfattach1", "loose")...)
 	f.clear("tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion")
-	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 5), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 2); INSERT INTO tb_dm_chunk VALUES ('loose', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('kept1', NULL), ('gone1', '_wfattach99')")
+	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 5), (2, 1, 'P0', 0), (100, 1, 'P0', 5); INSERT INTO tb_form_data VALUES (7, 2), (100, 100); INSERT INTO tb_dm_chunk VALUES ('loose', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('kept1', NULL), ('gone1', '_wfattach99')")
 	for document, list := range sessions {
 		f.db.Do("INSERT INTO tb_dm_chunk VALUES ('" + document + "', 0, 'abc'), ('" + document + "', 1, 'de')")
 		for _, s := range list {
@@ -39,15 +42,16 @@ func testSweep(t *testing.T, on engine) {
 	before := f.files()
 	request := userdata.Request{Sweep: true, RequestedBy: "test"}
 	stop := f.work()
+	f.lookFirst(request)
 	foretold, retained := f.preview(request), f.retained(request)
-	if want := "6 of tasks and form data, 1 of the session \"-1\", 6 of other sessions, 1 without a session"; !strings.HasPrefix(regexp.MustCompile(` \(\d+ bytes\)`).ReplaceAllString(retained, ""), "documents retained: "+want) {
+	if want := "7 of tasks and form data, 1 of the session \"-1\", 6 of other sessions, 1 without a session"; !strings.HasPrefix(regexp.MustCompile(` \(\d+ bytes\)`).ReplaceAllString(retained, ""), "documents retained: "+want) {
 		t.Errorf("in the folder: %s", retained)
 	}
 	if !slices.Equal(f.files(), before) {
 		t.Error("a dry run deleted something")
 	}
 	_, receipt := f.erase(request)
-	gone := []string{"a/gone1", "a/gone1.session_wfattach99", "a/gone2", "a/gone2.session_wfattach99", "a/gone2.session_wftask98", "a/gone2.session_wftaskformid98", "a/gone3", "a/gone3.session_wftask9223372036854775807"}
+	gone := []string{"a/gone1", "a/gone1.session_wfattach99", "a/gone2", "a/gone2.session_wfattach99", "a/gone2.session_wftask98", "a/gone2.session_wftaskformid98", "a/gone3", "a/gone3.session_wftask97"}
 	if got := slices.Sorted(slices.Values(receipt.Files)); !receipt.Succeeded || !receipt.Sweep || !slices.Equal(got, gone) || !slices.Equal(slices.Sorted(slices.Values(foretold.Files)), gone) {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
@@ -61,10 +65,12 @@ func testSweep(t *testing.T, on engine) {
 
 	f.config.Folder, f.config.InDatabase = "", true
 	f.Database = userdata.New(f.config)
+	f.record.Do("TRUNCATE cleanupd.dead_session")
 	f.work()
+	f.lookFirst(request)
 	chunks, refs := f.db.Int("SELECT count(*) FROM tb_dm_chunk"), f.db.Int("SELECT count(*) FROM tb_dm_session_reference")
 	foretold, retained = f.preview(request), f.retained(request)
-	if retained != "documents retained: 5 of tasks and form data (25 bytes), 1 of the session \"-1\" (5 bytes), 6 of other sessions (30 bytes), 1 without a session (0 bytes)" {
+	if retained != "documents retained: 6 of tasks and form data (30 bytes), 1 of the session \"-1\" (5 bytes), 6 of other sessions (30 bytes), 1 without a session (0 bytes)" {
 		t.Errorf("in the database: %s", retained)
 	}
 	events, receipt := f.erase(request)
@@ -86,9 +92,18 @@ func testSweep(t *testing.T, on engine) {
 	if !slices.Equal(told, []string{"gone1", "gone2", "gone3"}) {
 		t.Errorf("told of %v", told)
 	}
-	if f.db.Int("SELECT count(*) FROM tb_dm_chunk") != chunks-6 || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != refs-6 || f.db.Int("SELECT count(*) FROM tb_task") != 2 {
+	if f.db.Int("SELECT count(*) FROM tb_dm_chunk") != chunks-6 || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != refs-6 || f.db.Int("SELECT count(*) FROM tb_task") != 3 {
 		t.Errorf("left %v", f.db.Strings("SELECT documentid FROM tb_dm_chunk"))
 	}
+}
+
+// lookFirst sweeps for the first time, which deletes nothing, an hour ago.
+func (f *forms) lookFirst(request userdata.Request) {
+	f.t.Helper()
+	if _, receipt := f.erase(request); !receipt.Succeeded || len(receipt.Files)+len(receipt.Rows) != 0 {
+		f.t.Errorf("the first sweep: %+v", receipt)
+	}
+	f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
 }
 
 // retained is what a dry run of a sweep says of the documents retained.
@@ -120,7 +135,9 @@ func TestSweepAfterAnErasure(t *testing.T) {
 			t.Errorf("%+v", receipt)
 		}
 		stop()
+		f.db.Do("INSERT INTO tb_task VALUES (10, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (10, 10)")
 		f.work()
+		f.lookFirst(userdata.Request{Sweep: true})
 		if _, receipt := f.erase(userdata.Request{Sweep: true}); !receipt.Succeeded || len(receipt.Files) != 4 || len(f.files()) != 0 {
 			t.Errorf("%+v; left %v", receipt, f.files())
 		}
@@ -131,8 +148,65 @@ func TestSweepAfterAnErasure(t *testing.T) {
 func TestSweepThatFails(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "ten/inside", "ten.session_wfattach12")
+	f.db.Do("INSERT INTO tb_task VALUES (20, 1, 'P0', 0)")
 	f.work()
+	f.lookFirst(userdata.Request{Sweep: true})
 	if _, receipt := f.erase(userdata.Request{Sweep: true}); receipt.Succeeded || len(receipt.Problems) != 1 || len(f.files()) != 2 {
 		t.Errorf("%+v", receipt)
+	}
+}
+
+// A document is swept after two looks, an hour apart, that do not find its task, and only if that can have existed: the Forms server stores
+// documents before the transaction that stores their task is committed.
+func TestSweepOfWhatIsBeingStored(t *testing.T) { onBoth(t, testSweepOfWhatIsBeingStored) }
+
+func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
+	for _, inFiles := range []bool{false, true} {
+		f := bareFormsOn(t, on, "old", "old.session_wfattach1", "new", "new.session_wfattach11", "stored", "stored.session_wfattach2", "young", "young.session_wfattach3")
+		f.clear("tb_dm_chunk", "tb_dm_session_reference")
+		f.db.Do("INSERT INTO tb_task VALUES (10, 1, 'P0', 0); INSERT INTO tb_dm_session_reference VALUES ('old', '_wfattach1'), ('new', '_wfattach11'), ('stored', '_wfattach2')")
+		if !inFiles {
+			f.config.Folder, f.config.InDatabase = "", true
+			f.open()
+		} else if err := os.Chtimes(filepath.Join(f.folder, "young.session_wfattach3"), time.Time{}, time.Now().Add(-23*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		sweep := func(what string, retained int, problems ...string) {
+			t.Helper()
+			request := userdata.Request{Sweep: true}
+			_, receipt := f.erase(request)
+			left := int(f.db.Int("SELECT count(*) FROM tb_dm_session_reference"))
+			if inFiles {
+				left = len(f.files()) / 2
+			}
+			if left != retained || !receipt.Succeeded || len(receipt.Problems) != len(problems) {
+				t.Errorf("%s (in files: %v): %d documents are retained: %+v", what, inFiles, left, receipt)
+				return
+			}
+			for i, p := range problems {
+				if !strings.Contains(receipt.Problems[i], p) {
+					t.Errorf("%s (in files: %v): %q", what, inFiles, receipt.Problems[i])
+				}
+			}
+		}
+		all, recent, above := 3, "2 sessions name", "1 sessions name a task or form data with an id that is higher"
+		if inFiles {
+			all, recent = 4, "3 sessions name"
+		}
+		f.work()
+		sweep("the first look", all, recent, above)
+		sweep("a moment later", all, recent, above)
+		f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '59 minutes'")
+		f.db.Do("INSERT INTO tb_task VALUES (2, 1, 'P0', 0)")
+		sweep("59 minutes later", all, strings.Replace(strings.Replace(recent, "2", "1", 1), "3", "2", 1), above)
+		f.clear("tb_task") // which was looked at while it existed
+		f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 minute'")
+		young := []string{}
+		if inFiles {
+			young = append(young, "1 documents without a task or form data are retained: a file of theirs is younger than a day")
+		}
+		sweep("an hour later", all-1, append([]string{"1 sessions name", above}, young...)...)
+		f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
+		sweep("two hours later", all-2, append([]string{above}, young...)...)
 	}
 }

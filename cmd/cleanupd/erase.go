@@ -183,7 +183,7 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 		_, err = fmt.Fprintf(w, "%s: %s\n", word(e.GetLog().GetLevel()), e.GetLog().GetMessage())
 	case e.GetReceipt() != nil:
 		r := e.GetReceipt()
-		v.some = v.instances+v.tasks+v.documents+len(r.GetFiles()) > 0
+		v.some = v.instances+v.tasks+v.documents+len(r.GetFiles()) > 0 || r.GetSweep() && len(r.GetProblems()) > 0 // which the next sweep depends on
 		what := fmt.Sprintf("%d process instances, %d orphan tasks", v.instances, v.tasks)
 		if r.GetSweep() {
 			what = fmt.Sprintf("%d documents in the database", v.documents)

@@ -91,7 +91,8 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 	if code, out, errs := cleanupd(t, "migrate", "--forms-database-url", forms.url); code != 0 || !strings.Contains(out, "up to date") || forms.Int("SELECT count(*) FROM "+forms.own+"journal") != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
+	db := pgtest.Campaign(t)
+	s := serve(t, "--database-url", db.URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
 	ask := func(args ...string) (int, string, string) {
 		t.Helper()
 		return cleanupd(t, append(args, "--server", s.grpc)...)
@@ -150,13 +151,18 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		t.Errorf("swept without asking: %d %s", code, errs)
 	}
 	forms.Do("INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')")
+	forms.Do("INSERT INTO tb_task (id) VALUES (1000000)")
+	if code, out, errs := ask("userdata", "sweep", "--yes"); code != 0 || !strings.Contains(out, " sessions name a task or form data that does not exist") || !strings.Contains(out, "\n0 documents in the database, 0 files erased") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	db.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
 	if code, out, errs := ask("userdata", "sweep", "--dry-run"); code != 0 || !strings.Contains(out, "document stale of _wfattach999999 would be erased (rows: 1 of tb_dm_chunk, 1 of tb_dm_session_reference)") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if code, out, errs := ask("userdata", "sweep", "--yes"); code != 0 || !strings.Contains(out, "document stale of _wfattach999999 erased") || !strings.Contains(out, " documents in the database, 0 files erased") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask("userdata", "receipts"); code != 0 || errs != "" || strings.Count(out, "\n") != 5 || !strings.Contains(out, "true") {
+	if code, out, errs := ask("userdata", "receipts"); code != 0 || errs != "" || strings.Count(out, "\n") != 6 || !strings.Contains(out, "true") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if code, out, errs := ask("userdata", "receipts", "--limit", "1"); code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(errs, "There are more") {

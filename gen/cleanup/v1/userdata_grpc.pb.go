@@ -50,8 +50,9 @@ type UserDataServiceClient interface {
 	// or everything is held (reason HELD).
 	EraseUserData(ctx context.Context, in *EraseUserDataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EraseUserDataResponse], error)
 	// Deletes the documents that erasures, or the Forms server, have left: those of the document storage whose every session
-	// names a task or form data that does not exist. A session id of any other form keeps its document. It streams what it does,
-	// the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
+	// names a task or form data that does not exist. A session id of any other form keeps its document. What is missing may be about to
+	// be stored: a document is deleted if an earlier sweep, not a dry run, found the same at least an hour before, if its ids are not
+	// above all that were seen then, and if its files are older than a day. It streams what it does, the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
 	// was started without `--forms-gds-dir` and `--forms-gds-in-database`; or everything is held (reason HELD).
 	SweepDocuments(ctx context.Context, in *SweepDocumentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SweepDocumentsResponse], error)
 	// Returns a receipt. NOT_FOUND: there is none with this id.
@@ -208,8 +209,9 @@ type UserDataServiceServer interface {
 	// or everything is held (reason HELD).
 	EraseUserData(*EraseUserDataRequest, grpc.ServerStreamingServer[EraseUserDataResponse]) error
 	// Deletes the documents that erasures, or the Forms server, have left: those of the document storage whose every session
-	// names a task or form data that does not exist. A session id of any other form keeps its document. It streams what it does,
-	// the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
+	// names a task or form data that does not exist. A session id of any other form keeps its document. What is missing may be about to
+	// be stored: a document is deleted if an earlier sweep, not a dry run, found the same at least an hour before, if its ids are not
+	// above all that were seen then, and if its files are older than a day. It streams what it does, the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
 	// was started without `--forms-gds-dir` and `--forms-gds-in-database`; or everything is held (reason HELD).
 	SweepDocuments(*SweepDocumentsRequest, grpc.ServerStreamingServer[SweepDocumentsResponse]) error
 	// Returns a receipt. NOT_FOUND: there is none with this id.
