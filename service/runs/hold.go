@@ -114,7 +114,7 @@ func heldTable(ctx context.Context, db campaign.Querier, c *campaign.Catalog, na
 	}
 	var inner, materialized bool
 	var beneath []string
-	err = db.QueryRow(ctx, findHeld, c.Schema, name, leaves(c)).Scan(&stored, &inner, &materialized, &beneath)
+	err = db.QueryRow(ctx, findHeld, c.Schema, name, elsewhere(c)).Scan(&stored, &inner, &materialized, &beneath)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return name, fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
@@ -133,7 +133,7 @@ func dropped(name string) bool {
 	})
 }
 
-// findHeld finds the table with a name ($2) in a schema ($1), or a partition of some ($3) in any: as it is stored or in lower case, also quoted, and
+// findHeld finds the table with a name ($2) in a schema ($1), or one of some ($3) in any: as it is stored or in lower case, also quoted, and
 // with its schema before it.
 const findHeld = `
 SELECT c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
@@ -146,11 +146,15 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY 
   AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
 ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
 
-// leaves are the OIDs of the partitions of all tables, which may be in any schema.
-func leaves(c *campaign.Catalog) (oids []uint32) {
+// elsewhere returns the OIDs of the tables and partitions that a hold may name although they are in other schemas: partitions of the
+// application's tables, and what foreign keys reach from these.
+func elsewhere(c *campaign.Catalog) (oids []uint32) {
 	for _, t := range c.Tables(func(*campaign.Table) bool { return true }) {
-		for _, leaf := range t.Leaves {
-			oids = append(oids, leaf.OID)
+		for _, t := range append(t.Dependents(), t) {
+			oids = append(oids, t.OID)
+			for _, leaf := range t.Leaves {
+				oids = append(oids, leaf.OID)
+			}
 		}
 	}
 	return oids

@@ -66,7 +66,9 @@ type Table struct {
 	Leaves []Leaf
 	// OfLists says that a foreign key makes its column iGroupId the id of a list.
 	OfLists bool
-	// Cascades are the foreign keys by which rows of other tables of the schema go with its own.
+	// OfRecipients says that a foreign key makes another column than iRecipientId the id of a recipient.
+	OfRecipients bool
+	// Cascades are the foreign keys by which rows of other tables, of whatever schema, go with its own.
 	Cascades []Cascade
 	columns  []string
 	integers []string // the columns of type int2, int4 or int8
@@ -108,18 +110,26 @@ WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'p
 GROUP BY n.nspname
 ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
 
-const loadTables = `
-SELECT c.oid, c.relname, c.relhassubclass, c.relpersistence = 'u',
-  has_any_column_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
+// selectTables reads the tables of a schema ($1), or some of any schema.
+const selectTables = `
+SELECT c.oid, n.nspname::text, c.relname, c.relhassubclass, c.relpersistence = 'u',
+  has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
   row_security_active(c.oid), c.oid = ANY (ARRAY(SELECT k.conrelid FROM pg_constraint k JOIN pg_class p ON p.oid = k.confrelid
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
     WHERE k.contype = 'f' AND p.relname = 'nmsgroup' AND p.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid')),
+  c.oid = ANY (ARRAY(SELECT COALESCE(pg_partition_root(k.conrelid), k.conrelid) FROM pg_constraint k JOIN pg_class p ON p.oid = k.confrelid JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey)
+    WHERE k.contype = 'f' AND p.relname = 'nmsrecipient' AND p.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND a.attname <> 'irecipientid')),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid = 'timestamp'::regtype)
-FROM pg_class c
-WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
-  AND c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition`
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition`
+
+// Which tables selectTables reads.
+const (
+	tablesOfSchema = " AND n.nspname = $1"
+	tablesByOID    = " AND c.oid = ANY ($2::oid[])"
+)
 
 // LoadCatalog reads the catalog. Without any known table it fails with ErrNotCampaign.
 func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
@@ -135,31 +145,16 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, loadTables, schema)
-	if err != nil {
-		return nil, fmt.Errorf("read the catalog: %w", err)
-	}
 	c := &Catalog{Schema: schema, OtherSchemas: others, Elsewhere: elsewhere, tables: map[string]*Table{}, sequences: map[string]sequence{}, mapped: map[string][]string{}}
-	defer rows.Close()
-	for rows.Next() {
-		t := &Table{Schema: schema}
-		unlogged := false
-		if err := rows.Scan(&t.OID, &t.Name, &t.HasChildren, &unlogged, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
-			&t.RowSecurity, &t.OfLists, &t.columns, &t.integers, &t.local); err != nil {
-			return nil, fmt.Errorf("read the catalog: %w", err)
-		}
-		t.Elsewhere = elsewhere[t.OID]
-		t.Leaves = []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere, unlogged}}
-		c.tables[t.Name] = t
+	list, err := c.loadTables(ctx, db, tablesOfSchema)
+	if err != nil {
+		return nil, err
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read the catalog: %w", err)
+	for _, t := range list {
+		c.tables[t.Name] = t
 	}
 	if err := db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").Scan(&c.Role, &c.Version); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
-	}
-	if err := c.readLeaves(ctx, db); err != nil {
-		return nil, err
 	}
 	if err := c.readKeys(ctx, db, d); err != nil {
 		return nil, err
@@ -170,6 +165,30 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 		}
 	}
 	return c, nil
+}
+
+// loadTables reads tables, with their leaves.
+func (c *Catalog) loadTables(ctx context.Context, db Querier, which string, args ...any) (list []*Table, err error) {
+	rows, err := db.Query(ctx, selectTables+which, append([]any{c.Schema}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		t := &Table{}
+		unlogged := false
+		if err := rows.Scan(&t.OID, &t.Schema, &t.Name, &t.HasChildren, &unlogged, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
+			&t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers, &t.local); err != nil {
+			return nil, fmt.Errorf("read the catalog: %w", err)
+		}
+		t.Elsewhere = c.Elsewhere[t.OID]
+		t.Leaves = []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere, unlogged}}
+		list = append(list, t)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	return list, c.readLeaves(ctx, db, list)
 }
 
 // schemasOf returns the schema to clean, and the others that hold known tables.

@@ -27,10 +27,10 @@ WITH RECURSIVE tree AS (SELECT oid AS root, oid FROM unnest($1::oid[]) AS oid UN
 SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u' FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'f') ORDER BY n.nspname, c.relname`
 
-// readLeaves reads the leaves of the tables that have partitions or children.
-func (c *Catalog) readLeaves(ctx context.Context, db Querier) error {
+// readLeaves reads the leaves of those of some tables that have partitions or children.
+func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) error {
 	parents, oids := map[uint32]*Table{}, []uint32{}
-	for _, t := range c.tables {
+	for _, t := range tables {
 		if t.HasChildren {
 			parents[t.OID], t.Leaves = t, nil
 			oids = append(oids, t.OID)

@@ -204,7 +204,7 @@ func (t *TablePreview) foretell(j plan.Job, action Action) {
 		return
 	}
 	for _, c := range j.Table.Cascades {
-		t.remark("a foreign key deletes or changes rows of " + c.Table.Name + " that refer to these")
+		t.remark("a foreign key deletes or changes rows of " + c.Table.NameIn(j.Table.Schema) + " that refer to these")
 	}
 }
 

@@ -140,8 +140,8 @@ func (t *task) butHeld(ctx context.Context, d plan.Drop, tables []campaign.WorkT
 	return rest, nil
 }
 
-// NotOfRecipients are the tables of tasks from which rows go that reach a recipient otherwise than by iRecipientId: a hold of recipients does not
-// cover them.
+// NotOfRecipients returns the tables whose rows tasks delete, or foreign keys with them, and that reach a recipient otherwise than by
+// iRecipientId: a hold of recipients does not cover that.
 func NotOfRecipients(ctx context.Context, c Config) (names []string, err error) {
 	c.DryRun = true // the tables are asked for, not what the role may do to them
 	given, err := survey(ctx, c)
@@ -155,14 +155,20 @@ func NotOfRecipients(ctx context.Context, c Config) (names []string, err error) 
 			return nil, err
 		}
 		for _, j := range p.Jobs {
-			reaches := slices.ContainsFunc([]string{"iBroadLogId", "iMessageId", "iTrackingLogId", "iWebTrackingLogId", "iVisitorId"}, func(column string) bool { return j.Table.Has(column) })
-			if reaches && !j.Table.Has("iRecipientId") && !slices.Contains(names, j.Table.Name) {
-				names = append(names, j.Table.Name)
+			for _, table := range append(j.Table.Dependents(), j.Table) {
+				if notOfRecipients(table) {
+					names = append(names, table.NameIn(given.Catalog.Schema))
+				}
 			}
 		}
 	}
 	slices.Sort(names)
-	return names, nil
+	return slices.Compact(names), nil
+}
+
+// notOfRecipients reports whether a table reaches a recipient otherwise than by iRecipientId.
+func notOfRecipients(t *campaign.Table) bool {
+	return t.OfRecipients || !t.Has("iRecipientId") && slices.ContainsFunc([]string{"iBroadLogId", "iMessageId", "iTrackingLogId", "iWebTrackingLogId", "iVisitorId"}, func(column string) bool { return t.Has(column) })
 }
 
 // restart begins a task anew after a hold was created.

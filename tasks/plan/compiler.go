@@ -21,6 +21,8 @@ type compiler struct {
 	readsOthers bool
 	// elsewhere says that it reads a distributed table, which no statement by TIDs can.
 	elsewhere bool
+	// cascades is how many foreign keys were followed to rows on hold.
+	cascades int
 	// orphans are the links of the rules; onlyOrphans says that no rule is without one.
 	orphans     []Orphan
 	onlyOrphans bool
