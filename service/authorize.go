@@ -22,6 +22,8 @@ type rule struct {
 	role    access.Role // the lowest
 	dryRun  access.Role // the lowest for a dry run; Nobody: the same
 	audited bool
+	// someAudited says that only those calls are audited for which the handler decides so.
+	someAudited bool
 }
 
 // rules are the rules of all RPCs, by full name.
@@ -38,7 +40,7 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_SetSchedule_FullMethodName:          {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_ListRemoteDeliveries_FullMethodName: {role: access.Viewer},
 	cleanupv1.CleanupService_ExplainTask_FullMethodName:          {role: access.Viewer},
-	cleanupv1.CleanupService_ExplainRow_FullMethodName:           {role: access.Viewer},
+	cleanupv1.CleanupService_ExplainRow_FullMethodName:           {role: access.Viewer, someAudited: true}, // text keys; see mayExplainByText
 	cleanupv1.CleanupService_GetGuards_FullMethodName:            {role: access.Admin},
 	cleanupv1.CleanupService_SetGuards_FullMethodName:            {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_CreateHold_FullMethodName:           {role: access.Admin, audited: true},

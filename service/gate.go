@@ -86,8 +86,8 @@ func (g *gate) admit(ctx context.Context, method string, kind resource) (admitte
 	if _, leave, err = g.limits.enter(c.String(), kind); err != nil {
 		return ctx, end, err
 	}
-	if r.audited {
-		ctx = audit.Begin(ctx, g.db, log, c, short(method))
+	if r.audited || r.someAudited {
+		ctx = audit.Begin(ctx, g.db, log, c, short(method), r.someAudited)
 	}
 	return ctx, end, permit(ctx, method, nil)
 }

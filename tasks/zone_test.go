@@ -102,12 +102,12 @@ func TestZoneOfExplanations(t *testing.T) {
 	localAudits(db)
 	db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, 'America/Bogota')")
 	c := execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}
-	e, err := execute.NewExplainer(t.Context(), c)
+	e, err := execute.NewExplainer(t.Context(), c, "XtkAudit")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for hour, goes := range map[int]bool{-6: true, -5: false, 0: false} {
-		x, err := e.Row(t.Context(), "XtkAudit", fmt.Sprint(hour+100))
+		x, err := e.Row(t.Context(), fmt.Sprint(hour+100), anyKey)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,8 @@ func newExplain() *cobra.Command {
 		Long: "Show what a task would do here and now: the SQL with its parameters, how rows are found, and what is skipped and\n" +
 			"why. What the tasks before it would change is not taken into account: run --dry-run does.\n" +
 			"Or show what the next run would do with a row, and why: by each step that concerns its table, part by part. KEY is\n" +
-			"the value of the table's integer key, or COLUMN=VALUE, several of them with commas; moments as 2026-02-28T12:00:00Z.\n" +
+			"the value of the table's integer key, or COLUMN=VALUE, several of them with commas, for all columns of one of its unique\n" +
+			"keys; moments as 2026-02-28T12:00:00Z. A text may only be the whole key, and needs the role admin.\n" +
 			"Of a row that is not there, show which runs took rows of its table. Nothing is changed or locked.",
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
 			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",

@@ -38,14 +38,23 @@ type act struct {
 	details Details
 	noted   bool // it is in the table
 	settled bool // its result has been recorded
+	// optional says that it need not be recorded, unless Note or Insist is called.
+	optional bool
 }
 
 type key struct{}
 
 // Begin returns a context that carries a call of an RPC, SERVICE/METHOD. db is for what is not recorded in the transaction of
-// a change.
-func Begin(ctx context.Context, db DB, log *slog.Logger, caller access.Caller, rpc string) context.Context {
-	return context.WithValue(ctx, key{}, &act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}})
+// a change. An optional call is recorded only after Note or Insist.
+func Begin(ctx context.Context, db DB, log *slog.Logger, caller access.Caller, rpc string, optional bool) context.Context {
+	return context.WithValue(ctx, key{}, &act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}, optional: optional})
+}
+
+// Insist has the call recorded that the context carries, whatever its result.
+func Insist(ctx context.Context) {
+	if a, ok := ctx.Value(key{}).(*act); ok {
+		a.optional = false
+	}
 }
 
 // Note appends the call that the context carries to the table, in the transaction of its change; nil: in one of its own.
@@ -59,7 +68,7 @@ func Note(ctx context.Context, tx DB, details Details) error {
 		tx = a.db
 	}
 	maps.DeleteFunc(details, func(_ string, value any) bool { return value == nil || reflect.ValueOf(value).IsZero() })
-	a.details = details
+	a.details, a.optional = details, false
 	err := a.append(ctx, tx, OK)
 	a.noted = err == nil
 	return err
@@ -69,7 +78,7 @@ func Note(ctx context.Context, tx DB, details Details) error {
 // already.
 func Settle(ctx context.Context, result string) {
 	a, ok := ctx.Value(key{}).(*act)
-	if !ok || a.settled {
+	if !ok || a.settled || a.optional {
 		return
 	}
 	a.settled = true

@@ -45,18 +45,18 @@ type RowRun struct {
 // runsShown is how many runs are told of a row that is not there.
 const runsShown = 50
 
-// ExplainRow tells why a row is, or is not, deleted; of one that is not there, which runs took rows of its table. It fails with execute.ErrKey, or an
-// execute.RefusedError.
-func (m *Manager) ExplainRow(ctx context.Context, table, key string) (x execute.RowExplanation, took []RowRun, err error) {
+// ExplainRow explains why a row is, or is not, deleted, and returns which runs took rows of its table if it does not exist. byText is called first
+// if the key is a text. ExplainRow fails with execute.ErrKey, or an execute.RefusedError.
+func (m *Manager) ExplainRow(ctx context.Context, table, key string, byText func() error) (x execute.RowExplanation, took []RowRun, err error) {
 	config, err := m.asked(ctx)
 	if err != nil {
 		return x, nil, err
 	}
-	e, err := execute.NewExplainer(ctx, config)
+	e, err := execute.NewExplainer(ctx, config, table)
 	if err != nil {
 		return x, nil, err
 	}
-	if x, err = e.Row(ctx, table, key); err != nil || x.Exists {
+	if x, err = e.Row(ctx, key, byText); err != nil || x.Exists {
 		return x, nil, err
 	}
 	rows, err := m.calls.Query(ctx, `WITH active AS (SELECT r.id, s.root, r.start_time, sum(s.rows_deleted)::bigint AS rows FROM cleanupd.run r JOIN cleanupd.space s ON s.run_id = r.id

@@ -93,14 +93,16 @@ func noIndex(table, why string) error {
 	return &RefusedError{Reason: NoIndex, Metadata: map[string]string{"table": table}, Message: "no index finds the row within 5 seconds: " + why}
 }
 
-// Explainer tells why rows are, or are not, deleted, by the database as it was when it was made.
+// Explainer explains why rows of a table are, or are not, deleted, by the database as it was when it was made.
 type Explainer struct {
 	*task
+	table    *campaign.Table
 	problems map[string]string // why tasks would not succeed
 }
 
-// NewExplainer finds out which lists and deliveries a run would begin with, by its tasks in order. It changes and locks nothing.
-func NewExplainer(ctx context.Context, c Config) (*Explainer, error) {
+// NewExplainer finds out what a run would begin with, as far as rows of a table depend on it. It changes and locks nothing. It fails with a
+// RefusedError if no task covers the table.
+func NewExplainer(ctx context.Context, c Config, table string) (*Explainer, error) {
 	if c.Now.IsZero() {
 		if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 			return nil, err
@@ -114,6 +116,13 @@ func NewExplainer(ctx context.Context, c Config) (*Explainer, error) {
 	if err := d.look(ctx); err != nil {
 		return nil, err
 	}
+	on, err := d.covered(table)
+	if err != nil {
+		return nil, err
+	}
+	if d.Todo, err = d.concerning(on); err != nil {
+		return nil, err
+	}
 	if err := d.runAll(ctx); errors.Is(err, ErrLost) || sqlstate.Lost(err) || ctx.Err() != nil {
 		return nil, cmp.Or(err, ctx.Err())
 	}
@@ -121,23 +130,20 @@ func NewExplainer(ctx context.Context, c Config) (*Explainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Explainer{d.other(p), o.problems}, nil
+	return &Explainer{d.other(p), on, o.problems}, nil
 }
 
-// Row explains a row: key is the value of the table's own key, or COLUMN=VALUE, several of them with commas. It fails with ErrKey, or
-// a RefusedError.
-func (e *Explainer) Row(ctx context.Context, table, key string) (x RowExplanation, err error) {
-	on, err := e.covered(table)
-	if err != nil {
-		return x, err
-	}
+// Row explains a row: key is the value of the table's own key, or COLUMN=VALUE, several of them with commas, for each column of a unique key.
+// byText is called if the key is a text, before the row is looked for; an error ends the search. Row fails with ErrKey, or a RefusedError.
+func (e *Explainer) Row(ctx context.Context, key string, byText func() error) (x RowExplanation, err error) {
+	on := e.table
 	x.Table, x.Now = on.Quoted(), e.Now
 	ctx = e.inZone(ctx)
 	err = pgx.BeginTxFunc(ctx, e.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; SET LOCAL DateStyle = 'ISO'"); err != nil {
 			return err
 		}
-		r, err := e.find(ctx, tx, on, key)
+		r, err := e.find(ctx, tx, key, byText)
 		if err != nil || r == nil {
 			return err
 		}
@@ -154,29 +160,57 @@ func (e *Explainer) Row(ctx context.Context, table, key string) (x RowExplanatio
 	return x, err
 }
 
-// covered is a table that a task deletes from, updates, or coalesces rows of.
-func (e *Explainer) covered(name string) (*campaign.Table, error) {
+// covered returns the table of a name, or of which it names a partition. It fails with a RefusedError if no task covers it.
+func (d *database) covered(name string) (*campaign.Table, error) {
 	name = strings.ToLower(strings.ReplaceAll(name, `"`, ""))
-	name = strings.TrimPrefix(name, e.given.Catalog.Schema+".")
-	table := e.given.Catalog.Table(name)
-	for _, t := range e.given.Catalog.Tables(func(t *campaign.Table) bool { return len(t.Leaves) > 1 }) {
+	name = strings.TrimPrefix(name, d.given.Catalog.Schema+".")
+	table := d.given.Catalog.Table(name)
+	for _, t := range d.given.Catalog.Tables(func(t *campaign.Table) bool { return len(t.Leaves) > 1 }) {
 		if slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return leaf.Name == name }) {
 			table = t
 		}
 	}
 	if table == nil {
-		return nil, notCovered(name, fmt.Sprintf("schema %q has no table %.64q", e.given.Catalog.Schema, name))
+		return nil, notCovered(name, fmt.Sprintf("schema %q has no table %.64q", d.given.Catalog.Schema, name))
 	}
-	for _, what := range e.Pipeline {
-		p, err := e.compile(what)
-		if err != nil {
-			return nil, err
-		}
-		if e.coalesces(what, table) || slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return takes(j, table.Quoted()) }) || slices.ContainsFunc(p.Skipped, func(s plan.Skip) bool { return s.Table == table }) {
-			return table, nil
+	for _, what := range d.Pipeline {
+		if is, err := d.covers(what, table); err != nil || is {
+			return table, err
 		}
 	}
 	return nil, notCovered(table.Quoted(), "no task covers "+table.Name)
+}
+
+// covers reports whether a task deletes from a table, updates it, or rolls rows of it up.
+func (d *database) covers(what plan.Task, table *campaign.Table) (bool, error) {
+	p, err := d.compile(what)
+	if err != nil {
+		return false, err
+	}
+	return d.coalesces(what, table) || slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return takes(j, table.Quoted()) }) || slices.ContainsFunc(p.Skipped, func(s plan.Skip) bool { return s.Table == table }), nil
+}
+
+// concerning returns the tasks that cover a table, and those on whose outcome these depend, in order.
+func (d *database) concerning(table *campaign.Table) ([]plan.Task, error) {
+	concerns := map[string]bool{}
+	for _, what := range slices.Backward(d.Pipeline) { // tasks depend on earlier ones
+		is, err := d.covers(what, table)
+		if err != nil {
+			return nil, err
+		}
+		if !is && !concerns[what.Name] {
+			continue
+		}
+		concerns[what.Name] = true
+		p, err := d.compile(what)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range p.DependsOn() {
+			concerns[name] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(d.Pipeline), func(t plan.Task) bool { return !concerns[t.Name] }), nil
 }
 
 // conclude is the verdict of all steps together.

@@ -48,8 +48,9 @@ func parseKey(t *campaign.Table, key string) (all []equal, err error) {
 	return all, nil
 }
 
-// find finds a row by its key, with an index; nil: there is none.
-func (e *Explainer) find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key string) (*foundRow, error) {
+// find returns the row with a key, which an index finds; nil if there is none. It calls byText first if the key is a text.
+func (e *Explainer) find(ctx context.Context, tx pgx.Tx, key string, byText func() error) (*foundRow, error) {
+	t, texts := e.table, 0
 	columns, err := parseKey(t, key)
 	if err != nil {
 		return nil, err
@@ -71,6 +72,7 @@ func (e *Explainer) find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key 
 			conditions = append(conditions, fmt.Sprintf("r.%s = $%d::bigint", pgx.Identifier{c.column}.Sanitize(), len(r.key.Args)))
 			r.zero = r.zero || c.column == t.Key && n == 0
 		case slices.Contains([]string{"character varying", "text", "character"}, sqlType):
+			texts++
 			r.key.Args = append(r.key.Args, c.value)
 			conditions = append(conditions, fmt.Sprintf("r.%s = $%d::text", pgx.Identifier{c.column}.Sanitize(), len(r.key.Args)))
 		case slices.Contains([]string{"timestamp with time zone", "timestamp without time zone"}, sqlType):
@@ -87,6 +89,14 @@ func (e *Explainer) find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key 
 	r.key.Where = strings.Join(conditions, " AND ")
 	if err := r.indexed(ctx, columns); err != nil {
 		return nil, err
+	}
+	if texts > 0 {
+		if len(columns) > 1 {
+			return nil, fmt.Errorf("%w: a text may only be the whole key", ErrKey)
+		}
+		if err := byText(); err != nil {
+			return nil, err
+		}
 	}
 	rows, err := tx.Query(ctx, "SELECT r.tableoid::bigint FROM "+t.Quoted()+" AS r WHERE "+r.key.Where+" LIMIT 2", r.key.Args...)
 	if err != nil {
@@ -108,14 +118,21 @@ func (e *Explainer) find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key 
 	return r, nil
 }
 
-// indexed fails with a RefusedError if no index begins with a column of the key. A table that is elsewhere may have one there.
+// indexed fails with a RefusedError if no index begins with a column of the key, and with ErrKey if the columns are not those of a unique key:
+// by other columns a caller could search for people. Where there is no unique key,
+// and no recipient, any columns will do. A table that is elsewhere may have its indexes there: then only its own key will do.
 func (r *foundRow) indexed(ctx context.Context, columns []equal) error {
-	if r.table.Elsewhere != "" {
-		return nil
-	}
 	var names []string
 	for _, c := range columns {
 		names = append(names, c.column)
+	}
+	slices.Sort(names)
+	own := len(names) == 1 && names[0] == r.table.Key
+	if r.table.Elsewhere != "" {
+		if !own {
+			return notUnique(r.table)
+		}
+		return nil
 	}
 	var some bool
 	if err := r.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -125,7 +142,23 @@ func (r *foundRow) indexed(ctx context.Context, columns []equal) error {
 	if !some {
 		return noIndex(r.table.Quoted(), r.table.Name+" has none that begins with a column of the key")
 	}
+	if own {
+		return nil
+	}
+	var none bool
+	if err := r.tx.QueryRow(ctx, `SELECT COALESCE(bool_or($2 = ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+		  WHERE k.place <= i.indnkeyatts ORDER BY a.attname::text COLLATE "C")), false), count(*) = 0
+		FROM pg_index i WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL`, r.table.OID, names).Scan(&some, &none); err != nil {
+		return err
+	}
+	if !some && (!none || r.table.Has("iRecipientId")) {
+		return notUnique(r.table)
+	}
 	return nil
+}
+
+func notUnique(t *campaign.Table) error {
+	return fmt.Errorf("%w: its columns must be those of a unique key of %s", ErrKey, t.Name)
 }
 
 // ask asks something about the row, as SQL over r, whose parameters come before those of the key.

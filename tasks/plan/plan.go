@@ -164,6 +164,36 @@ type Note struct {
 	Text  string
 }
 
+// DependsOn returns the names of the tasks on whose outcome in a run it depends what this one does.
+func (p *Plan) DependsOn() []string {
+	names := slices.Clone(p.Task.Requires)
+	add := func(args []any) {
+		for _, a := range args {
+			switch a := a.(type) {
+			case SucceededTask:
+				names = append(names, string(a))
+			case Foretold:
+				names = append(names, string(a))
+			case CoalescedFrom:
+				names = append(names, string(a))
+			}
+		}
+	}
+	if p.Parents != nil {
+		add(p.Parents.Args)
+	}
+	for _, j := range p.Jobs {
+		add(j.Args)
+		for _, o := range j.Orphans {
+			names = append(names, o.EmptyAfter)
+		}
+		if j.Except != nil {
+			names = append(names, j.Except.Task)
+		}
+	}
+	return names
+}
+
 // Parameters of a job that are known only when it is run.
 type (
 	// ParentIDs are the ids of the parents at work.

@@ -3703,7 +3703,8 @@ type ExplainRowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the table, in the schema of the application, which may stand before it with a dot.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// The value of its integer key, or COLUMN=VALUE, several of them with commas, of columns that are integers, texts or moments (RFC 3339).
+	// The value of its integer key, or COLUMN=VALUE, several of them with commas: all columns of one of the table's unique keys. They are integers or
+	// moments (RFC 3339). A text may only be the whole key.
 	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -103,6 +103,8 @@ type CleanupServiceClient interface {
 	// ExplainRow tells why a row is, or is not, deleted: what the next run would do with it, by each step that concerns its table, part by part. It changes
 	// and locks nothing, and shows only what rules read.
 	//
+	// Send the key in the body of a POST if no proxy may log it. A text key needs the role admin, and is audited: PERMISSION_DENIED.
+	//
 	// INVALID_ARGUMENT for a key that is none of one row. FAILED_PRECONDITION for a table that no task covers (ErrorInfo reason NOT_COVERED), and a row that
 	// no index finds within 5 seconds (NO_INDEX).
 	ExplainRow(ctx context.Context, in *ExplainRowRequest, opts ...grpc.CallOption) (*ExplainRowResponse, error)
@@ -428,6 +430,8 @@ type CleanupServiceServer interface {
 	ExplainTask(context.Context, *ExplainTaskRequest) (*ExplainTaskResponse, error)
 	// ExplainRow tells why a row is, or is not, deleted: what the next run would do with it, by each step that concerns its table, part by part. It changes
 	// and locks nothing, and shows only what rules read.
+	//
+	// Send the key in the body of a POST if no proxy may log it. A text key needs the role admin, and is audited: PERMISSION_DENIED.
 	//
 	// INVALID_ARGUMENT for a key that is none of one row. FAILED_PRECONDITION for a table that no task covers (ErrorInfo reason NOT_COVERED), and a row that
 	// no index finds within 5 seconds (NO_INDEX).

@@ -1,6 +1,6 @@
 // Why does this row go, or stay?
 import { useState } from 'preact/hooks'
-import { call, query, type Explanation } from '../api'
+import { call, type Explanation } from '../api'
 import { Badge, Code, Field, Moment, Page, Section, Show, Table, useLoad } from '../components'
 import { number, t } from '../i18n'
 
@@ -19,7 +19,7 @@ export function Explain({ argument: [table = '', key = ''] }: { argument: string
 }
 
 function Answer({ table, keyOf }: { table: string; keyOf: string }) {
-  const loaded = useLoad(signal => call<Explanation>('GET', query('/v1/explain', { table, key: keyOf }), undefined, signal), [table, keyOf])
+  const loaded = useLoad(signal => call<Explanation>('POST', '/v1/explain', { table, key: keyOf }, signal), [table, keyOf])
   return (
     <Show of={loaded}>{e => e.exists ? (
       <>
