@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -32,7 +33,7 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 	}
 	req := runs.Request{
 		Tasks: in.GetTasks(), SkipTasks: in.GetSkipTasks(), DryRun: in.GetDryRun(), ContinueOnError: in.GetContinueOnError(),
-		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()).String(), Plan: in.GetPlan(), WhatIf: whatIf,
+		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()).String(), ByViewer: caller(stream.Context()).Role < access.Operator, Plan: in.GetPlan(), WhatIf: whatIf,
 		Accepted: accepted(in.GetAcceptGuards()),
 	}
 	run, err := s.runs.Start(stream.Context(), req)

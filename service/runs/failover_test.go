@@ -267,6 +267,36 @@ func TestDryRunsBesideARun(t *testing.T) {
 	}
 }
 
+// Viewers may have one dry run active, all together, so that one is left for those who may do more; these may have two.
+func TestDryRunsOfViewers(t *testing.T) {
+	t.Parallel()
+	m, _, _ := replica(t, database(t), "a", nil)
+	viewers, others := runs.Request{DryRun: true, ByViewer: true}, runs.Request{DryRun: true}
+	var ids []string
+	for i, c := range []struct {
+		request runs.Request
+		refused bool
+	}{{viewers, false}, {viewers, true}, {others, false}, {others, true}} {
+		run, err := m.Start(t.Context(), c.request)
+		if errors.Is(err, runs.ErrTooManyDryRuns) != c.refused || err != nil && !c.refused {
+			t.Fatalf("dry run %d: %v", i, err)
+		}
+		if err == nil {
+			ids = append(ids, run.ID)
+		}
+	}
+	for _, id := range ids {
+		if _, err := m.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(t, m, others)
+	start(t, m, viewers)
+	if _, err := m.Start(t.Context(), others); !errors.Is(err, runs.ErrTooManyDryRuns) {
+		t.Errorf("a third dry run: %v", err)
+	}
+}
+
 // A run whose replica is gone is ended by whoever cancels it.
 func TestCancelOfAnAbandonedRun(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func (m *Manager) keep(ctx context.Context) error {
 	var due, left, elsewhere bool
 	err := m.pool.QueryRow(ctx, `SELECT COALESCE(enabled AND next_run_time <= clock_timestamp(), false),
 		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING')),
-		COALESCE(`+moved+`, false) FROM cleanupd.schedule`, slots(false)).Scan(&due, &left, &elsewhere)
+		COALESCE(`+moved+`, false) FROM cleanupd.schedule`, slots(Request{})).Scan(&due, &left, &elsewhere)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {

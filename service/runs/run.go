@@ -146,6 +146,7 @@ type Request struct {
 	ContinueOnError bool
 	MaxDuration     time.Duration // 0: no limit
 	RequestedBy     string
+	ByViewer        bool           // it is of somebody who may only request dry runs
 	Plan            string         // the id of a dry run that is done, in place of tasks; empty: none
 	WhatIf          map[string]int // as in Run
 	Accepted        []execute.Trip // the guards that the run of a plan may pass, with the numbers that were accepted
@@ -238,8 +239,16 @@ var ErrNotFound = errors.New("no such run")
 // ErrNoTask says that there is no task of a name.
 var ErrNoTask = errors.New("no such task")
 
-// ErrTooManyDryRuns says that two dry runs are active already.
-var ErrTooManyDryRuns = errors.New("two dry runs are active already; wait for one to end")
+// ErrTooManyDryRuns says that no more dry runs may be active.
+var ErrTooManyDryRuns = errors.New("too many dry runs")
+
+// tooManyDryRuns returns an ErrTooManyDryRuns with what a request waits for.
+func tooManyDryRuns(req Request) error {
+	if req.ByViewer {
+		return fmt.Errorf("%w: viewers may have one active, all together, and there is one; wait for it to end", ErrTooManyDryRuns)
+	}
+	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
+}
 
 // ActiveError says that another run is active.
 type ActiveError struct{ RunID string }

@@ -375,6 +375,49 @@ func TestADisabledScheduleStartsNothing(t *testing.T) {
 	}
 }
 
+// What a dry run found is deleted after twice the age that a saved plan may have, with all events but the last, unless a run or the schedule
+// still follows it. The dry run itself stays, and can be watched.
+func TestDetailsOfDryRuns(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, stop := replica(t, db, "a", nil)
+	work()
+	var ids []string
+	for range 4 {
+		id := start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: true}).ID
+		watch(t, m, id)
+		ids = append(ids, id)
+	}
+	real := start(t, m, runs.Request{Tasks: []string{"workflow-logins"}}).ID
+	watch(t, m, real)
+	stop()
+	old, young, planned, scheduled := ids[0], ids[1], ids[2], ids[3]
+	last := db.Int("SELECT last_sequence FROM cleanupd.run WHERE id::text = $1", old)
+	db.Do("UPDATE cleanupd.run SET end_time = clock_timestamp() - interval '48 hours' + CASE WHEN id::text = $1 THEN interval '1 hour' ELSE interval '-1 s' END", young)
+	setSchedule(t, m, runs.Schedule{})
+	db.Do("UPDATE cleanupd.schedule SET next_plan = $1::text::uuid", scheduled)
+	db.Do("UPDATE cleanupd.run SET plan = $1::text::uuid, state = 'RUNNING', lease_until = clock_timestamp() + interval '1 hour' WHERE id::text = $2", planned, real)
+	m, work, _ = replica(t, db, "b", nil)
+	work()
+	db.Until("SELECT (count(*) = 1)::int FROM cleanupd.event WHERE run_id::text = $1", old)
+	for _, id := range []string{young, planned, scheduled} {
+		if n := db.Int("SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND preview IS NOT NULL AND planned IS NOT NULL", id); n != 1 || db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id::text = $1", id) < 3 {
+			t.Errorf("%s has lost its details", id)
+		}
+	}
+	var events []runs.Event
+	if _, err := m.Watch(t.Context(), old, runs.Place{}, func(e runs.Event) error { events = append(events, e); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if run := events[0].Run; len(events) != 1 || events[0].Sequence != last || run.State != runs.Succeeded || run.Result("sessions").RowsDeleted != 10 || run.Result("sessions").Preview != nil {
+		t.Errorf("the dry run is %+v", events)
+	}
+	if n := db.Int("SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND (preview IS NOT NULL OR planned IS NOT NULL)", old); n != 0 {
+		t.Error("what the dry run found is left")
+	}
+}
+
 // Runs that ended before the history are deleted with their events; others, and active ones, are not.
 func TestHistory(t *testing.T) {
 	t.Parallel()

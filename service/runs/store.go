@@ -203,13 +203,13 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 		if run != nil {
 			return run, nil
 		}
-		active, err := load(ctx, m.calls, Basic, "WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot", slots(req.DryRun))
+		active, err := load(ctx, m.calls, Basic, "WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot", slots(req))
 		if err != nil {
 			return nil, err
 		}
 		switch {
-		case req.DryRun && len(active) == len(slots(true)):
-			return nil, ErrTooManyDryRuns
+		case req.DryRun && len(active) == len(slots(req)):
+			return nil, tooManyDryRuns(req)
 		case !req.DryRun && len(active) == 1:
 			return nil, &ActiveError{active[0].ID}
 		}
@@ -217,12 +217,16 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 	}
 }
 
-// slots are those that a run may take; each has one active run at most.
-func slots(dryRun bool) []int16 {
-	if dryRun {
-		return []int16{1, 2}
+// slots returns the slots that a run may take, in order; each has one active run at most. Dry runs of viewers share one, so that one is left for
+// those who may do more.
+func slots(req Request) []int16 {
+	switch {
+	case !req.DryRun:
+		return []int16{0}
+	case req.ByViewer:
+		return []int16{1}
 	}
-	return []int16{0}
+	return []int16{2, 1}
 }
 
 // insertRun stores a run in a free slot, for any replica to claim; nil when no slot is free.
@@ -231,7 +235,7 @@ func insertRun(ctx context.Context, tx pgx.Tx, p Pipeline, req Request) (*Run, e
 	if err != nil {
 		return nil, err
 	}
-	for _, slot := range slots(req.DryRun) {
+	for _, slot := range slots(req) {
 		tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent, plan, what_if, accepted, reference_time)
 			VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6, $7, $8::text::uuid, $9, $10, (SELECT reference_time FROM cleanupd.run WHERE id = $8::text::uuid))
 			ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,

@@ -34,7 +34,7 @@ const maxFailedAttempts = 10
 func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { m.every(ctx, min(pruneEvery, m.history), "forget old runs", m.prune) })
+	wg.Go(func() { m.every(ctx, min(pruneEvery, m.history, detailsKept*m.planMaxAge), "forget old runs", m.prune) })
 	wg.Go(func() { m.every(ctx, presentEvery, "tell the others of this replica", m.present); m.absent(ctx) })
 	if m.keepSchedule {
 		wg.Go(func() { m.every(ctx, m.pollEvery, "keep the schedule", m.keep) })

@@ -56,7 +56,7 @@ type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
 	//
 	// INVALID_ARGUMENT for an unknown task, ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE, with
-	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once. A run that does not succeed ends the stream
+	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once, or a viewer's second. A run that does not succeed ends the stream
 	// with the cause's code: CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL.
 	//
 	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with DATA_LOSS (ErrorInfo
@@ -384,7 +384,7 @@ type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
 	//
 	// INVALID_ARGUMENT for an unknown task, ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE, with
-	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once. A run that does not succeed ends the stream
+	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once, or a viewer's second. A run that does not succeed ends the stream
 	// with the cause's code: CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL.
 	//
 	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with DATA_LOSS (ErrorInfo
