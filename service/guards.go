@@ -29,6 +29,7 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	}
 	settings := execute.DefaultGuards
 	set(&settings.MinRows, given.MinRows)
+	set(&settings.MinProcessInstances, given.MinProcessInstances)
 	set(&settings.MaxSharePercent, given.MaxSharePercent)
 	set(&settings.Cutoff, given.Cutoff)
 	set(&settings.MaxGrowth, given.MaxGrowth)
@@ -67,7 +68,7 @@ func period(d *durationpb.Duration) *time.Duration {
 
 func guardsMessage(g execute.Guards) *cleanupv1.Guards {
 	return &cleanupv1.Guards{
-		MinRows: &g.MinRows, MaxSharePercent: &g.MaxSharePercent, Cutoff: &g.Cutoff, MaxGrowth: &g.MaxGrowth, MaxTables: &g.MaxTables, MaxDropPercent: &g.MaxDropPercent,
+		MinRows: &g.MinRows, MinProcessInstances: &g.MinProcessInstances, MaxSharePercent: &g.MaxSharePercent, Cutoff: &g.Cutoff, MaxGrowth: &g.MaxGrowth, MaxTables: &g.MaxTables, MaxDropPercent: &g.MaxDropPercent,
 		MaxClockDifference: durationpb.New(g.MaxClockDifference), MaxIdle: durationpb.New(g.MaxIdle),
 	}
 }

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -138,7 +139,7 @@ func TestPurgesAreGuarded(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
 	forms.Do("UPDATE tb_process_instance SET status = 2; INSERT INTO tb_101 (process_instance_id) SELECT id FROM tb_process_instance")
-	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: new(int64(10))}}); err != nil {
+	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinProcessInstances: new(int64(10))}}); err != nil {
 		t.Fatal(err)
 	}
 	p := setPurge(t, client, loans())
@@ -177,6 +178,51 @@ func TestPurgesAreGuarded(t *testing.T) {
 	setPurge(t, client, p)
 	if got := refused(); got != "cutoff 20" {
 		t.Errorf("a shorter delay: %q", got)
+	}
+}
+
+// The share guard counts what purges delete together: in a run, in a dry run of it, and in the runs of a day.
+func TestShareOfPurges(t *testing.T) {
+	t.Parallel()
+	s, client, forms := purgeServer(t)
+	forms.Do(`TRUNCATE omd_object_type, tb_process_instance, tb_task, tb_101, tb_102, tb_103; INSERT INTO omd_object_type VALUES ('pt_A/x', 'tb_101'), ('pt_B/x', 'tb_102'), ('pt_C/x', 'tb_103');
+		INSERT INTO tb_process_instance (id, status) SELECT i, 2 FROM generate_series(1, 300) i;
+		INSERT INTO tb_101 (process_instance_id) SELECT generate_series(1, 300, 3); INSERT INTO tb_102 (process_instance_id) SELECT generate_series(2, 300, 3); INSERT INTO tb_103 (process_instance_id) SELECT generate_series(3, 300, 3)`)
+	for _, name := range []string{"a", "b", "c"} {
+		setPurge(t, client, &cleanupv1.FormsPurge{Name: name, Application: strings.ToUpper(name), DateColumn: "ended", Days: 100, Enabled: true})
+	}
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/a", "forms/b", "forms/c"}, DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for task, trips := range map[string]string{"forms/a": "", "forms/b": "200 150", "forms/c": "300 150"} {
+		got := ""
+		for _, g := range resultOf(dry, task).GetPreview()[0].GetGuards() {
+			got = fmt.Sprint(g.GetNumber(), " ", g.GetMost())
+		}
+		if got != trips {
+			t.Errorf("the dry run of %s trips %q, want %q", task, got, trips)
+		}
+	}
+	left := func() int64 { return forms.Int("SELECT count(*) FROM tb_process_instance") }
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/a", "forms/b"}, ContinueOnError: true})
+	if info, _ := wantCode(t, err, codes.FailedPrecondition); info.GetReason() != "GUARD" || left() != 200 || resultOf(run, "forms/b").GetMetadata()["number"] != "200" {
+		t.Errorf("two thirds in one run: %d are left: %v", left(), run)
+	}
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/c"}}); err == nil || left() != 200 {
+		t.Errorf("a third in the next run of the day: %d are left: %v", left(), err)
+	}
+	s.db.Do("UPDATE cleanupd.run SET start_time = start_time - interval '1 day'")
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/c"}}); err == nil || left() != 200 {
+		t.Errorf("the guard is not latched: %d are left: %v", left(), err)
+	}
+	accept := []*cleanupv1.TrippedGuard{{Guard: "share", Table: "tb_process_instance", Number: 200}}
+	_, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/c"}, DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept}); err != nil || left() != 100 {
+		t.Errorf("with an approval: %d are left: %v", left(), err)
 	}
 }
 
@@ -221,6 +267,9 @@ func TestFormsIsHeldDuringPurge(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
 	forms.Do(`DELETE FROM tb_process_instance; INSERT INTO tb_process_instance SELECT i, 'i', 2, '2020-01-01' FROM generate_series(1, 1000) i; TRUNCATE tb_101; INSERT INTO tb_101 (process_instance_id) SELECT i FROM generate_series(1, 1000) i; TRUNCATE tb_task`)
+	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MaxSharePercent: new(float64)}}); err != nil {
+		t.Fatal(err)
+	}
 	setPurge(t, client, loans())
 	locked := forms.Hold("SELECT FROM tb_process_instance WHERE id = 150 FOR UPDATE")
 	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}})
@@ -264,6 +313,9 @@ func TestPurgesAreCancelled(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
 	forms.Do(`DELETE FROM tb_process_instance; INSERT INTO tb_process_instance SELECT i, 'i', 2, '2020-01-01' FROM generate_series(1, 1000) i; TRUNCATE tb_101; INSERT INTO tb_101 (process_instance_id) SELECT i FROM generate_series(1, 1000) i; TRUNCATE tb_task`)
+	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MaxSharePercent: new(float64)}}); err != nil {
+		t.Fatal(err)
+	}
 	setPurge(t, client, loans())
 	locked := forms.Hold("SELECT FROM tb_process_instance WHERE id = 150 FOR UPDATE")
 	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}})

@@ -163,6 +163,14 @@ func (p purger) Purged(ctx context.Context, run string) (rows int64, err error) 
 	return rows, p.Record.QueryRow(ctx, sql, run, p.by.Name).Scan(&rows)
 }
 
+// Lately implements outside.Work.
+func (p purger) Lately(ctx context.Context, period time.Duration) (items int64, err error) {
+	err = p.Record.QueryRow(ctx, `SELECT count(*) FROM cleanupd.erasure_item i JOIN cleanupd.erasure e ON e.id = i.erasure_id JOIN cleanupd.run r ON r.id = e.run_id
+		WHERE e.forms = $1 AND e.purge IS NOT NULL AND i.kind = $2 AND i.state = 'DONE' AND r.start_time > clock_timestamp() - $3::bigint * interval '1 microsecond'
+		AND (r.accepted @> jsonb_build_array(jsonb_build_object('Guard', 'share', 'Table', $4::text))) IS NOT TRUE`, p.Forms.identity, anInstance, period.Microseconds(), instancesTable).Scan(&items)
+	return items, err
+}
+
 // unfinished is the erasure of the purge in a run that has not ended; empty: all have.
 func (p purger) unfinished(ctx context.Context, run string) (id string, err error) {
 	err = p.Record.QueryRow(ctx, "SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofRun, run, p.by.Name).Scan(&id)

@@ -175,7 +175,7 @@ func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 	case protoreflect.DoubleKind:
 		off, text = value.Float() == 0, humanize.Ftoa(value.Float())
 	default:
-		off, text = value.Int() == 0 && f.Name() != "min_rows", humanize.Comma(value.Int())
+		off, text = value.Int() == 0 && !strings.HasPrefix(string(f.Name()), "min_"), humanize.Comma(value.Int())
 	}
 	if off {
 		return "off"

@@ -65,6 +65,7 @@ func checkGuards(g execute.Guards) error {
 	}
 	percent := func(p float64) bool { return !(p >= 0 && p <= 100) } // nor NaN
 	say(g.MinRows < 0, "min_rows", "must not be negative")
+	say(g.MinProcessInstances < 0, "min_process_instances", "must not be negative")
 	say(percent(g.MaxSharePercent), "max_share_percent", "must be from 0, which switches the guard off, to 100")
 	say(g.MaxGrowth != 0 && !(g.MaxGrowth >= 1 && g.MaxGrowth <= math.MaxInt32), "max_growth", "must be 0, which switches the guard off, or 1 or more")
 	say(g.MaxTables < 0, "max_tables", "must not be negative; 0 switches the guard off")

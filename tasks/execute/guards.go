@@ -29,6 +29,8 @@ const (
 type Guards struct {
 	// MinRows is how many rows are too few for the guards of rows to trip, whatever they are compared with.
 	MinRows int64
+	// MinProcessInstances is the same for process instances of AEM Forms.
+	MinProcessInstances int64
 	// MaxSharePercent is of a table's rows, within SharePeriod.
 	MaxSharePercent float64
 	// Cutoff is about cutoffs that move faster than time.
@@ -44,7 +46,7 @@ type Guards struct {
 
 // DefaultGuards are in force until others are set.
 var DefaultGuards = Guards{
-	MinRows: 100_000, MaxSharePercent: 50, Cutoff: true, MaxGrowth: 10, MaxTables: 5_000, MaxDropPercent: 20,
+	MinRows: 100_000, MinProcessInstances: 100, MaxSharePercent: 50, Cutoff: true, MaxGrowth: 10, MaxTables: 5_000, MaxDropPercent: 20,
 	MaxClockDifference: 5 * time.Minute, MaxIdle: 45 * 24 * time.Hour,
 }
 
@@ -70,7 +72,7 @@ func (g Guards) limit(of Guard) any {
 func (g Guards) Changed(to Guards) (changed []Guard) {
 	for _, of := range []Guard{GuardShare, GuardCutoff, GuardGrowth, GuardTables, GuardBytes, GuardClock, GuardIdle} {
 		ofRows := of == GuardShare || of == GuardCutoff || of == GuardGrowth
-		if g.limit(of) != to.limit(of) || ofRows && g.MinRows != to.MinRows {
+		if g.limit(of) != to.limit(of) || ofRows && (g.MinRows != to.MinRows || g.MinProcessInstances != to.MinProcessInstances) {
 			changed = append(changed, of)
 		}
 	}

@@ -46,7 +46,10 @@ func (t *task) outside(ctx context.Context, o outside.Task) (State, error) {
 	if t.history != nil {
 		trips := t.latched()
 		if trips == nil {
-			trips = t.judgeOutside()
+			var err error
+			if trips, err = t.judgeOutside(ctx, o); err != nil {
+				return Failed, err
+			}
 		}
 		if err := tripped(trips); err != nil {
 			return Failed, err
@@ -86,7 +89,11 @@ func (t *task) foreseeOutside(ctx context.Context, o outside.Task) error {
 	items := t.preview.at(due.Table, Delete, due.Rule)
 	items.RowsTotal, items.Oldest, items.Newest, items.Sample = due.Total, found.Oldest, found.Newest, found.Keys
 	if t.history != nil {
-		items.Guards = t.judgeOutside()
+		var err error
+		if items.Guards, err = t.judgeOutside(ctx, o); err != nil {
+			return err
+		}
+		t.preview.outside[due.Table] += int64(len(due.Items))
 	}
 	return o.Foresee(ctx, due, func(ctx context.Context, rows map[string]int64) error {
 		d := purge.Delta{Statements: 1}
@@ -103,8 +110,8 @@ func (t *task) foreseeOutside(ctx context.Context, o outside.Task) error {
 }
 
 // judgeOutside returns the guards that trip for what is due.
-func (t *task) judgeOutside() (trips []Trip) {
-	h, due, least := t.history, t.due, max(t.history.MinRows-1, 0)
+func (t *task) judgeOutside(ctx context.Context, o outside.Task) (trips []Trip, err error) {
+	h, due, least := t.history, t.due, max(t.history.MinProcessInstances-1, 0)
 	judge := func(of Guard, number int64, limit float64) {
 		trip := Trip{of, due.Table, number, h.most(of, due.Table, limit, least)}
 		if trip.Number > trip.Most || t.isShown(of, due.Table) {
@@ -112,7 +119,15 @@ func (t *task) judgeOutside() (trips []Trip) {
 		}
 	}
 	if h.MaxSharePercent > 0 {
-		judge(GuardShare, int64(len(due.Items)), float64(due.Total)*h.MaxSharePercent/100)
+		lately, err := o.Lately(ctx, SharePeriod)
+		if err != nil {
+			return nil, err
+		}
+		total := due.Total + lately
+		if t.DryRun {
+			lately += t.preview.outside[due.Table]
+		}
+		judge(GuardShare, lately+int64(len(due.Items)), float64(total)*h.MaxSharePercent/100)
 	}
 	if was, moved := t.movedFast(t.plan.Task.Name, due.Cutoff); h.Cutoff && moved {
 		var between int64
@@ -123,7 +138,7 @@ func (t *task) judgeOutside() (trips []Trip) {
 		}
 		judge(GuardCutoff, between, 0)
 	}
-	return trips
+	return trips, nil
 }
 
 // explainOutside tells what a task on another database would do.

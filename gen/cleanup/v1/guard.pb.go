@@ -47,9 +47,11 @@ type Guards struct {
 	MaxClockDifference *durationpb.Duration `protobuf:"bytes,7,opt,name=max_clock_difference,json=maxClockDifference,proto3" json:"max_clock_difference,omitempty"`
 	// `idle` refuses a run when the newest date of workflow logs, tracking logs and events is longer ago, as in a restored copy: 0 to 36500 days; 45
 	// days by default. A database without any of these is not judged.
-	MaxIdle       *durationpb.Duration `protobuf:"bytes,8,opt,name=max_idle,json=maxIdle,proto3" json:"max_idle,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxIdle *durationpb.Duration `protobuf:"bytes,8,opt,name=max_idle,json=maxIdle,proto3" json:"max_idle,omitempty"`
+	// How many process instances of AEM Forms make the guards `share` and `cutoff` trip at least for a purge: 0 or more; 100 by default.
+	MinProcessInstances *int64 `protobuf:"varint,9,opt,name=min_process_instances,json=minProcessInstances,proto3,oneof" json:"min_process_instances,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Guards) Reset() {
@@ -136,6 +138,13 @@ func (x *Guards) GetMaxIdle() *durationpb.Duration {
 		return x.MaxIdle
 	}
 	return nil
+}
+
+func (x *Guards) GetMinProcessInstances() int64 {
+	if x != nil && x.MinProcessInstances != nil {
+		return *x.MinProcessInstances
+	}
+	return 0
 }
 
 // TrippedGuard is a guard that trips for a table; in a request, one that the run may pass.
@@ -492,7 +501,7 @@ var File_cleanup_v1_guard_proto protoreflect.FileDescriptor
 const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\n" +
 	"\x16cleanup/v1/guard.proto\x12\n" +
-	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x03\n" +
+	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x04\n" +
 	"\x06Guards\x12\x1e\n" +
 	"\bmin_rows\x18\x01 \x01(\x03H\x00R\aminRows\x88\x01\x01\x12/\n" +
 	"\x11max_share_percent\x18\x02 \x01(\x01H\x01R\x0fmaxSharePercent\x88\x01\x01\x12\x1b\n" +
@@ -503,13 +512,15 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"max_tables\x18\x05 \x01(\x03H\x04R\tmaxTables\x88\x01\x01\x12-\n" +
 	"\x10max_drop_percent\x18\x06 \x01(\x01H\x05R\x0emaxDropPercent\x88\x01\x01\x12K\n" +
 	"\x14max_clock_difference\x18\a \x01(\v2\x19.google.protobuf.DurationR\x12maxClockDifference\x124\n" +
-	"\bmax_idle\x18\b \x01(\v2\x19.google.protobuf.DurationR\amaxIdleB\v\n" +
+	"\bmax_idle\x18\b \x01(\v2\x19.google.protobuf.DurationR\amaxIdle\x127\n" +
+	"\x15min_process_instances\x18\t \x01(\x03H\x06R\x13minProcessInstances\x88\x01\x01B\v\n" +
 	"\t_min_rowsB\x14\n" +
 	"\x12_max_share_percentB\t\n" +
 	"\a_cutoffB\r\n" +
 	"\v_max_growthB\r\n" +
 	"\v_max_tablesB\x13\n" +
-	"\x11_max_drop_percent\"f\n" +
+	"\x11_max_drop_percentB\x18\n" +
+	"\x16_min_process_instances\"f\n" +
 	"\fTrippedGuard\x12\x14\n" +
 	"\x05guard\x18\x01 \x01(\tR\x05guard\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12\x16\n" +

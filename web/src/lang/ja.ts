@@ -58,7 +58,7 @@ export const words: Words = {
 
   'guards.title': 'ガード', 'guards.intro': '通常より多く削除するタスクは、数値が入力されるまでガードが拒否します。', 'guards.tripped': '作動中', 'guards.quiet': '作動したガードはありません。', 'guards.guard': 'ガード',
   'guards.number': '予定数', 'guards.most': '上限', 'guards.when': '作動日時', 'guards.pass': 'タスクを許可するには、プレビューして数値を入力してください：', 'guards.limits': '制限', 'guards.default': 'デフォルト：{n}。',
-  'guard.minRows': '最小行数', 'guard.minRows.help': 'これより少ない行では share、growth、cutoff は作動しません。', 'guard.maxSharePercent': 'テーブルに占める割合（%）', 'guard.maxSharePercent.help': 'これを超えると share が作動します。',
+  'guard.minProcessInstances': '最小プロセスインスタンス数', 'guard.minProcessInstances.help': 'AEM Forms のプロセスインスタンスがこれより少ない場合、share と cutoff は作動しません。', 'guard.minRows': '最小行数', 'guard.minRows.help': 'これより少ない行では share、growth、cutoff は作動しません。', 'guard.maxSharePercent': 'テーブルに占める割合（%）', 'guard.maxSharePercent.help': 'これを超えると share が作動します。',
   'guard.maxGrowth': '増加', 'guard.maxGrowth.help': '過去 400 日間で最大の実行のこの倍数を超えると growth が作動します。0：オフ。', 'guard.maxTables': '作業テーブル', 'guard.maxTables.help': '1 つのタスクがこれより多くのテーブルを削除すると tables が作動します。',
   'guard.maxDropPercent': 'データベースに占める割合（%）', 'guard.maxDropPercent.help': '削除するテーブルの領域がこれを超えると bytes が作動します。', 'guard.maxClockDifference': '時計の差（分）', 'guard.maxClockDifference.help': '時計の差がこれを超えると実行は開始されません。',
   'guard.maxIdle': '無活動期間（日）', 'guard.maxIdle.help': '復元したコピーのように最新のログがこれより古いと、実行は開始されません。', 'guard.cutoff': '基準日の急な変化を監視する',

@@ -7,7 +7,7 @@ import { secondsOf } from '../runs'
 
 /** The limits, each with what its value is divided by to be shown: durations are set in minutes and days. */
 const limits = [
-  { name: 'minRows' }, { name: 'maxSharePercent' }, { name: 'maxGrowth' }, { name: 'maxTables' }, { name: 'maxDropPercent' },
+  { name: 'minRows' }, { name: 'minProcessInstances' }, { name: 'maxSharePercent' }, { name: 'maxGrowth' }, { name: 'maxTables' }, { name: 'maxDropPercent' },
   { name: 'maxClockDifference', unit: 60 }, { name: 'maxIdle', unit: 86400 },
 ] as const
 
