@@ -295,7 +295,9 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 			CREATE TABLE ?4 (iRecipientId numeric) PARTITION BY LIST (iRecipientId); CREATE TABLE part_of_?4 PARTITION OF ?4 DEFAULT; INSERT INTO ?4 VALUES (9), (8);
 			CREATE TABLE ?5 (iRecipientId bigint); REVOKE SELECT ON ?5 FROM CURRENT_USER`, "?", prefix))
 	}
-	db.Do("CREATE VIEW wkf11_v AS SELECT * FROM wkf11; CREATE TABLE wkf16 (iRecipientId text); INSERT INTO wkf16 VALUES ('7')")
+	db.Do("CREATE VIEW wkf11_v AS SELECT * FROM wkf11; CREATE TABLE wkf17 (iRecipientId text); INSERT INTO wkf17 VALUES ('8'), ('77'), ('none'), (NULL)")
+	texts := []string{"wkf10_c", "wkf10_t", "wkf10_v"} // with the recipient 7 as a text
+	db.Do("CREATE TABLE wkf10_t (iRecipientId text); INSERT INTO wkf10_t VALUES (''), ('7'); CREATE TABLE wkf10_c (iRecipientId char(9)); INSERT INTO wkf10_c VALUES (' 7'); CREATE TABLE wkf10_v (iRecipientId varchar(9)); INSERT INTO wkf10_v VALUES ('7.0')")
 	for _, c := range []struct {
 		holds plan.Holds
 		stay  []string
@@ -319,6 +321,9 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 				stay = append(stay, prefix+id)
 			}
 		}
+		if c.held > 0 {
+			stay = append(stay, texts...)
+		}
 		slices.Sort(stay)
 		if left := db.Strings(relationsLeft); !slices.Equal(left, stay) {
 			t.Errorf("%+v: left %q, want %q", c.holds, left, stay)
@@ -327,7 +332,7 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 			t.Errorf("%+v: the lists %q stay, %d are held", c.holds, lists, j.stays["lists-to-delete"].Held)
 		}
 		for _, of := range []*journal{foreseen, j} {
-			if held := c.held > 0; of.said("INFO", "3 tables wkf", "are held") != held || of.said("WARNING", "wkf15", "permission denied") != held {
+			if held := c.held > 0; of.said("INFO", "6 tables wkf", "are held") != held || of.said("WARNING", "wkf15", "permission denied") != held {
 				t.Errorf("%+v: the run says %q", c.holds, of.logs)
 			}
 		}

@@ -20,8 +20,8 @@ type WorkTable struct {
 	ByFunction bool
 	// Partitions are the stored names of its partitions, which go with it.
 	Partitions []string
-	// Recipients says that a table has ids in a column iRecipientId.
-	Recipients bool
+	// Recipients says that a table has a column iRecipientId, and RecipientTexts that this holds no numbers but texts.
+	Recipients, RecipientTexts bool
 	// ID is that of the owner, from the name. It is negative where the name has its unsigned form.
 	ID int64
 }
@@ -81,8 +81,8 @@ const DropFunction = "cleanupd.drop_work_tables"
 const relations = `
 SELECT c.relname::text, c.relkind = 'v', NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL,
   CASE WHEN c.relkind = 'p' THEN ARRAY(SELECT p.relname::text FROM pg_partition_tree(c.oid) JOIN pg_class p ON p.oid = relid WHERE relid <> c.oid) END,
-  c.relkind <> 'v' AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'irecipientid' AND a.atttypid IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'numeric'::regtype))
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p')
+  c.relkind <> 'v' AND r.atttypid IS NOT NULL, COALESCE(r.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'numeric'::regtype), false)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_attribute r ON r.attrelid = c.oid AND r.attname = 'irecipientid' AND NOT r.attisdropped JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p')
 WHERE n.nspname = $1 AND %s AND c.relkind IN ('r', 'p', 'v') AND c.relpersistence <> 't' AND NOT c.relispartition
   AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
 ORDER BY c.relkind = 'v' DESC, CASE WHEN c.relkind = 'v' THEN c.oid END DESC, c.relname`
@@ -166,7 +166,7 @@ func (c *Catalog) owned(ctx context.Context, db Querier, named string, argument 
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w WorkTable, err error) {
 		w.Schema = c.Schema
-		return w, row.Scan(&w.Name, &w.View, &w.ByFunction, &w.Partitions, &w.Recipients)
+		return w, row.Scan(&w.Name, &w.View, &w.ByFunction, &w.Partitions, &w.Recipients, &w.RecipientTexts)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the work tables: %w", err)

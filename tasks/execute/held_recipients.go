@@ -65,7 +65,11 @@ func (t *task) hasHeld(ctx context.Context, tx Tx, w campaign.WorkTable) (held b
 	if _, err := tx.Exec(ctx, "SET LOCAL row_security = off"); err != nil {
 		return false, err
 	}
-	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+w.Quoted()+" WHERE irecipientid = ANY ($1::bigint[]))", t.Holds.Recipients).Scan(&held)
+	is := "irecipientid = ANY ($1::bigint[])"
+	if w.RecipientTexts { // "7", " 7", "7.0"
+		is = `CASE WHEN irecipientid::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' THEN irecipientid::text::numeric = ANY ($1::bigint[]) END`
+	}
+	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+w.Quoted()+" WHERE "+is+")", t.Holds.Recipients).Scan(&held)
 	return held, err
 }
 
