@@ -43,9 +43,10 @@ func console() http.Handler {
 
 // signIn says without credentials how to get some, and takes those of a browser to the issuer.
 type signIn struct {
-	guard  *access.Guard
-	limits *limits
-	log    *slog.Logger
+	guard    *access.Guard
+	limits   *limits
+	refusals *refusals
+	log      *slog.Logger
 }
 
 // ways answers with the credentials that are accepted, and where a browser is sent to sign in.
@@ -71,9 +72,9 @@ func (s signIn) exchange(w http.ResponseWriter, r *http.Request) {
 		writeStatus(w, r, http.StatusUnsupportedMediaType, status.New(codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json"))
 		return
 	}
-	_, leave, err := s.limits.enter(hostOf(r.RemoteAddr), aCheck)
+	_, leave, err := s.limits.enter(hostOf(r.RemoteAddr), aSignIn)
 	if err != nil {
-		writeError(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
 	defer leave()
@@ -90,12 +91,22 @@ func (s signIn) exchange(w http.ResponseWriter, r *http.Request) {
 	}
 	signed, err := s.guard.Exchange(r.Context(), grant)
 	if err != nil {
-		s.log.Warn("a sign-in failed", "address", hostOf(r.RemoteAddr), "error", err)
-		writeError(w, r, denied(err))
+		s.refuse(w, r, denied(err))
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	writeJSON(w, signed)
+}
+
+// refuse answers a sign-in with an error. Repeated ones are reported together.
+func (s signIn) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	address, code := hostOf(r.RemoteAddr), status.Code(err)
+	s.refusals.report(refusal{address, "auth:exchange", code},
+		func() { s.log.Warn("a sign-in failed", "address", address, "error", err) },
+		func(who string, times int) {
+			s.log.Warn("sign-ins failed", "who", who, "code", nameOf(code), "times", times)
+		})
+	writeError(w, r, err)
 }
 
 func writeJSON(w http.ResponseWriter, value any) {

@@ -166,6 +166,16 @@ func TestExchange(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %s", c.name, status, c.status, text)
 		}
 	}
+	// Strangers who try again and again are refused before the issuer is asked.
+	for tries := 0; ; tries++ {
+		status, _ := exchange(grant(map[string]string{"code": "x", "codeVerifier": verifier, "redirectUri": s.url + "/"}))
+		if status == 429 {
+			break
+		}
+		if status != 401 || tries == 1000 {
+			t.Fatalf("wrong code %d: %d", tries, status)
+		}
+	}
 	if answer := withConsole(t, access.Config{}).call(t, "POST", "/v1/auth:exchange", `{"code": "x"}`); answer.code != 401 {
 		t.Errorf("without an issuer: %d: %s", answer.code, answer.body)
 	}

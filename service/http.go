@@ -30,7 +30,7 @@ func (s *Server) handler(limits *limits, refusals *refusals, registry *prometheu
 	})
 	mux := http.NewServeMux()
 	if c.Console {
-		door := signIn{c.Guard, limits, c.Log}
+		door := signIn{c.Guard, limits, refusals, c.Log}
 		page := console()
 		mux.Handle("/{$}", page)
 		mux.Handle("/assets/", page)

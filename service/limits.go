@@ -45,6 +45,12 @@ const (
 	callsEach   rate.Limit = 50
 )
 
+// So many sign-ins of an address go to the issuer at once, and so many a second from then on.
+const (
+	signInsAtOnce            = 30
+	signInsEach   rate.Limit = 1
+)
+
 func (p pace) limiter() *rate.Limiter { return rate.NewLimiter(p.second, p.burst) }
 
 // resource is what a caller may have only so much of at a time.
@@ -54,7 +60,8 @@ const (
 	aCall resource = iota
 	aStream
 	aConnection
-	aCheck // calls that need no credentials, by address
+	aCheck  // calls that need no credentials, by address
+	aSignIn // by address
 )
 
 // most is how much a caller may have at a time, over gRPC and REST together. A thousand watchers may come from one address,
@@ -62,7 +69,7 @@ const (
 var most = [...]struct {
 	n    int
 	what string
-}{aCall: {100, "calls"}, aStream: {2000, "streams"}, aConnection: {1000, "connections"}, aCheck: {50, "health checks"}}
+}{aCall: {100, "calls"}, aStream: {2000, "streams"}, aConnection: {1000, "connections"}, aCheck: {50, "health checks"}, aSignIn: {signInsAtOnce, "sign-ins"}}
 
 // How many calls of a caller may be at work on the database at once. A turn rests for some times
 // as long as a call took it, so that a caller who asks all the time has the database a quarter of the time, and the runs the rest.
@@ -77,12 +84,13 @@ type account struct {
 	underWay [len(most)]int
 	bytes    *rate.Limiter
 	calls    *rate.Limiter
+	signIns  *rate.Limiter
 	turns    chan struct{}
 }
 
 // idle reports whether nothing would be forgotten with an account.
 func (a *account) idle() bool {
-	return a.underWay == [len(most)]int{} && a.calls.Tokens() >= float64(callsAtOnce)
+	return a.underWay == [len(most)]int{} && a.calls.Tokens() >= float64(callsAtOnce) && a.signIns.Tokens() >= float64(signInsAtOnce)
 }
 
 // limits are the accounts of callers.
@@ -104,7 +112,7 @@ func (l *limits) enter(who string, r resource) (a *account, leave func(), err er
 	}
 	a = l.accounts[who]
 	if a == nil {
-		a = &account{bytes: callersPace.limiter(), calls: rate.NewLimiter(callsEach, callsAtOnce), turns: make(chan struct{}, turns)}
+		a = &account{bytes: callersPace.limiter(), calls: rate.NewLimiter(callsEach, callsAtOnce), signIns: rate.NewLimiter(signInsEach, signInsAtOnce), turns: make(chan struct{}, turns)}
 		l.accounts[who] = a
 	}
 	if a.underWay[r] >= most[r].n {
@@ -112,6 +120,9 @@ func (l *limits) enter(who string, r resource) (a *account, leave func(), err er
 	}
 	if (r == aCall || r == aStream) && !a.calls.Allow() {
 		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s makes more than %v calls a second", who, callsEach)
+	}
+	if r == aSignIn && !a.signIns.Allow() {
+		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s signs in more than once a second: wait a moment", who)
 	}
 	a.underWay[r]++
 	return a, sync.OnceFunc(func() { l.leave(who, r) }), nil
