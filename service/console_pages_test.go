@@ -289,3 +289,16 @@ func TestConsoleOffersToCancel(t *testing.T) {
 		p.sees("cancelled ended")
 	}
 }
+
+// An address that is encoded wrongly does not leave the console blank.
+func TestConsoleOfABrokenAddress(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	s := withConsole(t, access.Config{})
+	p := browse(t, s.url)
+	for _, hash := range []string{"#/%zz", "#/runs/%E0%A4%A"} {
+		p.evaluate("location.hash = " + quote(hash))
+		p.evaluate("location.reload()")
+		p.until("it shows the menu at "+hash, "document.querySelector('nav a') !== null")
+	}
+}

@@ -39,9 +39,18 @@ const entries: Entry[] = [
   { path: 'about', title: 'about.title', page: About },
 ]
 
+/** A part of an address; as it is, if it is encoded wrongly. */
+function decoded(part: string) {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+
 /** Which page is asked for, and how often somebody has gone to one. */
 function useRoute() {
-  const read = () => location.hash.replace(/^#\/?/, '').split('?')[0]!.split('/').map(decodeURIComponent)
+  const read = () => location.hash.replace(/^#\/?/, '').split('?')[0]!.split('/').map(decoded)
   const [state, set] = useState(() => ({ route: read(), moves: 0 }))
   useLayoutEffect(() => { // at once: no move is missed
     const moved = () => set(({ moves }) => ({ route: read(), moves: moves + 1 }))
