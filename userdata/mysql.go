@@ -120,9 +120,13 @@ func (d mysqlDialect) holds(c column) (condition, value string, ok bool) {
 
 var mysqlDates = []string{"date", "datetime", "timestamp"}
 
-// before implements dialect. A date without a zone is one of the server's.
+// before implements dialect. A date without a zone is one of the server's. A timestamp is compared as it is stored: in local time, the hour
+// that autumn repeats would be one.
 func (d mysqlDialect) before(c column) string {
 	name := "r." + d.quote(c.Name)
+	if c.Type == "timestamp" {
+		return fmt.Sprintf("UNIX_TIMESTAMP(%[1]s) > 0 AND UNIX_TIMESTAMP(%[1]s) < @cutoff", name)
+	}
 	return fmt.Sprintf("%[1]s >= FROM_UNIXTIME(0) AND %[1]s < FROM_UNIXTIME(@cutoff)", name)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -433,5 +434,27 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 	}
 	if _, err := list[0].Due(t.Context(), now); err == nil || sqlstate.Lost(err) {
 		t.Errorf("%v", err)
+	}
+}
+
+// In the hour that autumn repeats, a timestamp of MySQL is judged by the moment that it is, not by its local time.
+func TestPurgeInARepeatedHour(t *testing.T) {
+	t.Parallel()
+	f := purges(t, onMySQL)
+	autumn := now.AddDate(0, 0, -30).Add(-30 * time.Minute) // when the clocks are set back by an hour
+	zone := "cleanupd/" + uuid.NewString()[:8]
+	f.db.Do(fmt.Sprintf(`INSERT INTO mysql.time_zone (Use_leap_seconds) VALUES ('N'); SET @zone = LAST_INSERT_ID(); INSERT INTO mysql.time_zone_name VALUES ('%s', @zone);
+		INSERT INTO mysql.time_zone_transition_type VALUES (@zone, 0, 7200, 1, 'S'), (@zone, 1, 3600, 0, 'W');
+		INSERT INTO mysql.time_zone_transition VALUES (@zone, %d, 0), (@zone, %d, 1)`, zone, autumn.AddDate(-1, 0, 0).Unix(), autumn.Unix()))
+	f.db.Do("ALTER TABLE tb_process_instance MODIFY ended timestamp NULL")
+	f.db.Do(fmt.Sprintf("SET time_zone = '+00:00'; INSERT INTO tb_process_instance VALUES (1, 'i', 2, FROM_UNIXTIME(%d)), (2, 'i', 2, FROM_UNIXTIME(%d)); INSERT INTO tb_101 (process_instance_id) VALUES (1), (2)",
+		autumn.Add(-10*time.Minute).Unix(), autumn.Add(50*time.Minute).Unix())) // both are 50 minutes past
+	config := f.db.(*mysqltest.DB).Config("root")
+	config.Params = map[string]string{"time_zone": "'" + zone + "'"}
+	f.config.Forms = openMySQL(t, config)
+	f.open()
+	due, err := f.task(userdata.Purge{Name: "repeated", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true}).Due(t.Context(), now) // 30 minutes after
+	if err != nil || !slices.Equal(ids(due), []int64{1}) {
+		t.Errorf("%v are due: %v", ids(due), err)
 	}
 }
