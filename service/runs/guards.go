@@ -86,7 +86,7 @@ func (m *Manager) SetGuards(ctx context.Context, g execute.Guards) error {
 		return err
 	}
 	return pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		if err := m.Own(ctx, tx); err != nil {
+		if err := m.keepOwn(ctx, tx); err != nil {
 			return err
 		}
 		before, err := readGuards(ctx, tx, "FOR UPDATE")

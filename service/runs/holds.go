@@ -50,7 +50,7 @@ func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 	}
 	var stored *Hold
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		if err := m.Own(ctx, tx); err != nil {
+		if err := m.keepOwn(ctx, tx); err != nil {
 			return err
 		}
 		// One after another, so that their numbers are in the order of their commits.
@@ -186,7 +186,7 @@ func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (*Hold, error)
 	}
 	var h *Hold
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		if err := m.Own(ctx, tx); err != nil {
+		if err := m.keepOwn(ctx, tx); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, `UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE WHEN release_time IS NULL THEN $2 ELSE released_by END

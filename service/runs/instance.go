@@ -71,6 +71,14 @@ func (m *Manager) Own(ctx context.Context, db campaign.Querier) error {
 	return Own(ctx, db, m.instance)
 }
 
+// keepOwn fails as Own does, and keeps others from adopting the database until the transaction ends.
+func (m *Manager) keepOwn(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.instance FOR SHARE"); err != nil {
+		return err
+	}
+	return m.Own(ctx, tx)
+}
+
 // owns reports whether the database is the manager's, and says so once if it is not.
 func (m *Manager) owns(ctx context.Context) (bool, error) {
 	err := m.Own(ctx, m.pool)
@@ -121,6 +129,12 @@ func (m *Manager) Adopt(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET enabled = false, next_run_time = NULL, pending = false"); err != nil {
 			return err
 		}
+		// This waits for runs that are being requested, and others wait for it.
+		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
+			SELECT $1, (SELECT system_identifier::text FROM pg_control_system()), oid FROM pg_database WHERE datname = current_database()
+			ON CONFLICT (only_row) DO UPDATE SET name = excluded.name, system_identifier = excluded.system_identifier, database_oid = excluded.database_oid, adopt_time = clock_timestamp()`, m.instance); err != nil {
+			return err
+		}
 		a, err := Adopting(ctx, tx, m.instance)
 		if err != nil {
 			return err
@@ -130,10 +144,7 @@ func (m *Manager) Adopt(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
-			SELECT $1, (SELECT system_identifier::text FROM pg_control_system()), oid FROM pg_database WHERE datname = current_database()
-			ON CONFLICT (only_row) DO UPDATE SET name = excluded.name, system_identifier = excluded.system_identifier, database_oid = excluded.database_oid, adopt_time = clock_timestamp()`, m.instance)
-		return err
+		return nil
 	})
 }
 

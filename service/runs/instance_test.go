@@ -125,3 +125,36 @@ func TestTheApplicationsOwnCleanup(t *testing.T) {
 		}
 	}
 }
+
+// A run that is being requested while another instance adopts the database ends CANCELLED, as those do that are active.
+func TestAdoptDuringARequest(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	first, _, _ := replica(t, db, "first", named("first"))
+	second, _, _ := replica(t, db, "second", named("second"))
+	if err := first.Own(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	db.Do(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
+		CREATE TRIGGER wait BEFORE INSERT ON cleanupd.run FOR EACH ROW EXECUTE FUNCTION wait()`)
+	lock := db.Hold("SELECT pg_advisory_xact_lock(1)")
+	started, adopted := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := first.Start(t.Context(), runs.Request{Tasks: []string{"sessions"}})
+		started <- err
+	}()
+	waiting := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	db.Until("SELECT (n = 1)::int FROM (" + waiting + ") AS w (n)")
+	go func() { adopted <- second.Adopt(t.Context()) }()
+	db.Until("SELECT (n = 2 OR EXISTS (SELECT FROM cleanupd.instance WHERE name = 'second'))::int FROM (" + waiting + ") AS w (n)")
+	_ = lock.Rollback(t.Context())
+	if err := errors.Join(<-started, <-adopted); err != nil {
+		t.Fatal(err)
+	}
+	if states := db.Strings("SELECT state FROM cleanupd.run"); len(states) != 1 || states[0] != string(runs.Cancelled) {
+		t.Errorf("the run is %q", states)
+	}
+	if _, err := first.Start(t.Context(), runs.Request{Tasks: []string{"sessions"}}); !isForeign(err) {
+		t.Errorf("another run: %v", err)
+	}
+}

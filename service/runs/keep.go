@@ -135,7 +135,7 @@ func (m *Manager) lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error)
 		return nil, nil
 	}
 	if err == nil {
-		err = m.Own(ctx, tx)
+		err = m.keepOwn(ctx, tx)
 	}
 	if refused := (*execute.RefusedError)(nil); errors.As(err, &refused) {
 		return nil, nil

@@ -126,13 +126,13 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 	id = run.ID
 	var ended *Run // here; nil: it was not
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		if !run.DryRun {
-			if err := m.Own(ctx, tx); err != nil {
-				return err
-			}
-		}
 		if _, err := m.lockPending(ctx, tx); err != nil { // first, as whenever a run ends
 			return err
+		}
+		if !run.DryRun {
+			if err := m.keepOwn(ctx, tx); err != nil {
+				return err
+			}
 		}
 		if err := audit.Note(ctx, tx, audit.Details{"run_id": id}); err != nil {
 			return err

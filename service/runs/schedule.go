@@ -196,7 +196,7 @@ func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Sche
 // another one stays due, unless the schedule is disabled.
 func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		if err := m.Own(ctx, tx); err != nil {
+		if err := m.keepOwn(ctx, tx); err != nil {
 			return err
 		}
 		before, err := readSchedule(ctx, tx, "FOR UPDATE")

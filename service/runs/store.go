@@ -182,7 +182,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 		var run *Run
 		err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
 			if !req.DryRun {
-				if err := m.Own(ctx, tx); err != nil {
+				if err := m.keepOwn(ctx, tx); err != nil {
 					return err
 				}
 			}
