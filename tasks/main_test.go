@@ -215,7 +215,7 @@ func run(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ...str
 func runWith(t testing.TB, j *journal, change func(*execute.Config), names ...string) error {
 	t.Helper()
 	db := j.db
-	c := execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}
+	c := execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline, Settings: purge.Settings{LockTimeout: lockTimeout}}
 	for _, task := range tasks.Pipeline {
 		if len(names) == 0 || slices.Contains(names, task.Name) {
 			c.Todo = append(c.Todo, task)
@@ -236,5 +236,8 @@ func mustRun(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ..
 	}
 	return j
 }
+
+// lockTimeout is how long runs of tests wait for a lock, which most of those that wait do not get.
+const lockTimeout = 400 * time.Millisecond
 
 func dry(c *execute.Config) { c.DryRun = true }

@@ -77,6 +77,8 @@ type Settings struct {
 	Workers int
 	// Limits are what a batch waits for.
 	Limits Limits
+	// LockTimeout is how long a statement waits for a lock; 0: 2 seconds.
+	LockTimeout time.Duration
 }
 
 // Account is the caller's account of what batches do, written in their transactions. It is called concurrently if there are several
@@ -123,8 +125,6 @@ type Engine struct {
 	Account Account
 	// Recorder is told what the engine does; nil: nobody is.
 	Recorder Recorder
-	// LockTimeout is how long a statement waits for a lock; 0: 2 seconds.
-	LockTimeout time.Duration
 	// StatementTimeout is how long a statement may take before its batch is halved; 0: 30 seconds.
 	StatementTimeout time.Duration
 	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one;
