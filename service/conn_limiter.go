@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/peer"
+
+	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // How many strangers there may be, in all and from one network (networkOf), and how long one may stay while others wait for its place.
@@ -168,7 +170,7 @@ func (l *limits) introduce(ctx context.Context, who string) error {
 		return nil
 	default:
 	}
-	a, leave, err := l.enter(who, aConnection)
+	a, leave, err := l.enter(who, access.Nobody, aConnection)
 	if err != nil {
 		return err
 	}

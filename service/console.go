@@ -72,7 +72,7 @@ func (s signIn) exchange(w http.ResponseWriter, r *http.Request) {
 		writeStatus(w, r, http.StatusUnsupportedMediaType, status.New(codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json"))
 		return
 	}
-	_, leave, err := s.limits.enter(hostOf(r.RemoteAddr), aSignIn)
+	_, leave, err := s.limits.enter(hostOf(r.RemoteAddr), access.Nobody, aSignIn)
 	if err != nil {
 		s.refuse(w, r, err)
 		return

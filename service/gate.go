@@ -53,7 +53,7 @@ func (g *gate) admit(ctx context.Context, method string, kind resource) (admitte
 		if p, ok := peer.FromContext(ctx); ok {
 			address = hostOf(p.Addr.String())
 		}
-		_, leave, err := g.limits.enter(address, aCheck)
+		_, leave, err := g.limits.enter(address, access.Nobody, aCheck)
 		return ctx, func(error) { leave() }, err
 	}
 	begun, id := time.Now(), rand.Text()
@@ -83,7 +83,7 @@ func (g *gate) admit(ctx context.Context, method string, kind resource) (admitte
 	if err := g.limits.introduce(ctx, c.String()); err != nil {
 		return ctx, end, err
 	}
-	if _, leave, err = g.limits.enter(c.String(), kind); err != nil {
+	if _, leave, err = g.limits.enter(c.String(), c.Role, kind); err != nil {
 		return ctx, end, err
 	}
 	if r.audited || r.someAudited {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // MaxAnswer is the most bytes of a response. The largest is that of FindUserData, about a person with many process instances.
@@ -69,7 +70,14 @@ const (
 var most = [...]struct {
 	n    int
 	what string
-}{aCall: {100, "calls"}, aStream: {2000, "streams"}, aConnection: {1000, "connections"}, aCheck: {50, "health checks"}, aSignIn: {signInsAtOnce, "sign-ins"}}
+}{aCall: {100, "calls"}, aStream: {1400, "streams"}, aConnection: {1000, "connections"}, aCheck: {50, "health checks"}, aSignIn: {signInsAtOnce, "sign-ins"}}
+
+// So many streams there may be of all callers together, each of which takes up to 128 KiB if nobody reads it. Some more are for those who may do
+// more than look.
+const (
+	streamsInAll    = 1500
+	streamsOfOthers = 100
+)
 
 // How many calls of a caller may be at work on the database at once. A turn rests for some times
 // as long as a call took it, so that a caller who asks all the time has the database a quarter of the time, and the runs the rest.
@@ -99,11 +107,12 @@ type limits struct {
 
 	mu       sync.Mutex
 	accounts map[string]*account
+	streams  int       // of all
 	swept    time.Time // when idle accounts were last forgotten
 }
 
 // enter counts one more until leave is called, or fails with RESOURCE_EXHAUSTED if it is one too many.
-func (l *limits) enter(who string, r resource) (a *account, leave func(), err error) {
+func (l *limits) enter(who string, role access.Role, r resource) (a *account, leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Since(l.swept) > time.Second {
@@ -121,6 +130,16 @@ func (l *limits) enter(who string, r resource) (a *account, leave func(), err er
 	if (r == aCall || r == aStream) && !a.calls.Allow() {
 		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s makes more than %v calls a second", who, callsEach)
 	}
+	if r == aStream {
+		inAll := streamsInAll
+		if role > access.Viewer {
+			inAll += streamsOfOthers
+		}
+		if l.streams >= inAll {
+			return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%d streams are under way, as many as there may be: wait until one ends", l.streams)
+		}
+		l.streams++
+	}
 	if r == aSignIn && !a.signIns.Allow() {
 		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s signs in more than once a second: wait a moment", who)
 	}
@@ -132,6 +151,9 @@ func (l *limits) leave(who string, r resource) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.accounts[who].underWay[r]--
+	if r == aStream {
+		l.streams--
+	}
 }
 
 // inTurn lets only so many unary calls of a caller work on the database at once. It fails with RESOURCE_EXHAUSTED if the others

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/cleanupd/cleanupd/service/access"
 )
 
 // A flood of refusals is reported at once, and then with a count, once a minute; a later one is the first again.
@@ -75,7 +77,7 @@ func TestCallsASecond(t *testing.T) {
 		l := &limits{accounts: map[string]*account{}}
 		call := func(who string, times int) (served int) {
 			for range times {
-				_, leave, err := l.enter(who, aCall)
+				_, leave, err := l.enter(who, access.Viewer, aCall)
 				if leave(); err == nil {
 					served++
 				}
@@ -98,4 +100,32 @@ func TestCallsASecond(t *testing.T) {
 			t.Errorf("%d accounts are kept", len(l.accounts))
 		}
 	})
+}
+
+// All callers together have so many streams, of which viewers leave some to others. One that has ended makes room.
+func TestStreamsInAll(t *testing.T) {
+	t.Parallel()
+	l := &limits{accounts: map[string]*account{}}
+	var leave func()
+	fill := func(who string, role access.Role) (n int) {
+		for {
+			_, end, err := l.enter(who, role, aStream)
+			if err != nil {
+				return n
+			}
+			n, leave = n+1, end
+		}
+	}
+	for i, c := range []struct {
+		role access.Role
+		want int
+	}{{access.Viewer, most[aStream].n}, {access.Viewer, streamsInAll - most[aStream].n}, {access.Viewer, 0}, {access.Operator, streamsOfOthers}, {access.Admin, 0}} {
+		if got := fill(fmt.Sprint("caller ", i), c.role); got != c.want {
+			t.Errorf("caller %d has %d streams, want %d", i, got, c.want)
+		}
+	}
+	leave()
+	if got := fill("another", access.Admin); got != 1 {
+		t.Errorf("%d streams after one has ended", got)
+	}
 }
