@@ -93,9 +93,10 @@ func (w *coalescing) refusal() error {
 	return fmt.Errorf("%s is %s: its rows can not be coalesced there", w.table.Name, w.table.Elsewhere)
 }
 
-// held reports whether the rows stay, since their table is held, or that of the option, which is written with them.
+// held reports whether the rows are retained, since their table is on hold, or that of the option, which is written with them, or what foreign keys
+// delete or change with them may be.
 func (w *coalescing) held() bool {
-	return w.Holds.Whole(w.table) || w.Holds.Whole(w.given.Catalog.Table("XtkOption"))
+	return w.plan.CoalesceHeld || w.Holds.Whole(w.table) || w.Holds.Whole(w.given.Catalog.Table("XtkOption"))
 }
 
 // rules say which rows are in the period, for people; the statements go by its start.

@@ -35,7 +35,16 @@ func Compile(t Task, g Given) (*Plan, error) {
 	}
 	if t.Coalesce != nil {
 		c := compiler{Given: g, plan: p}
-		c.needsRights(c.Catalog.Table(t.Coalesce.Table), "SELECT", "INSERT", "DELETE")
+		table := c.Catalog.Table(t.Coalesce.Table)
+		c.needsRights(table, "SELECT", "INSERT", "DELETE")
+		if table != nil {
+			of := compiler{Given: g, plan: p, table: table}
+			held, err := of.held(table)
+			if err != nil {
+				return nil, err
+			}
+			p.CoalesceHeld = held.Where != ""
+		}
 		c.needsRights(c.Catalog.Table("XtkOption"), "INSERT")
 	}
 	if t.Advances != (campaign.Option{}) {

@@ -167,12 +167,13 @@ func (c *compiler) heldPaired(r row, step Step) (ways []Held, err error) {
 	if err != nil || paired == nil || !paired.Has(key) || paired != r.table && !slices.Contains(logs, r.table) {
 		return nil, err
 	}
+	path := []*campaign.Table{r.table}
 	if paired == r.table {
 		for _, log := range logs {
 			if !log.Has(id) {
 				continue
 			}
-			way, err := c.by(r, key, row{"l", log}, id, func(of *compiler) (string, error) { return of.heldItself(row{"l", log}) })
+			way, err := c.by(r, key, row{"l", log}, id, func(of *compiler) (string, error) { return of.heldWithChildren(row{"l", log}, path) })
 			if err != nil {
 				return nil, err
 			}
@@ -182,13 +183,13 @@ func (c *compiler) heldPaired(r row, step Step) (ways []Held, err error) {
 	}
 	other := row{"t", paired}
 	way, err := c.by(r, id, other, key, func(of *compiler) (string, error) {
-		where, err := of.heldItself(other)
+		where, err := of.heldWithChildren(other, path)
 		sides := []string{where}
 		for _, log := range logs {
 			if !log.Has(id) || log == r.table || err != nil { // its row of the same id is this one
 				continue
 			}
-			if where, err = of.heldItself(row{"l", log}); err == nil && where != "" {
+			if where, err = of.heldWithChildren(row{"l", log}, path); err == nil && where != "" {
 				of.reads(log)
 				sides = append(sides, fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where))
 			}

@@ -47,6 +47,8 @@ type Plan struct {
 	PassedOver []*campaign.Table
 	// Drops are the kinds of work tables that are dropped.
 	Drops []Drop
+	// CoalesceHeld says that foreign keys may delete or change rows on hold with those that are coalesced.
+	CoalesceHeld bool
 	// Notes say what is not done, and why.
 	Notes []Note
 	// Rights are the GRANTs that are missing.
