@@ -122,7 +122,7 @@ func (e *erasure) confirm(ctx context.Context, l look) (confirmed map[string]boo
 			}
 		}
 		below := slices.DeleteFunc(slices.Sorted(maps.Keys(l.dead)), l.above)
-		if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.dead_session WHERE forms = $1 AND session_id NOT IN (SELECT unnest($2::text[]))", e.Forms.identity, below); err != nil {
+		if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.dead_session WHERE forms = $1 AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS dead (id) WHERE dead.id = session_id)", e.Forms.identity, below); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.dead_session (forms, session_id) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING", e.Forms.identity, below); err != nil {

@@ -59,12 +59,18 @@ func (f *Forms) readInstance(ctx context.Context, id int64) (in *Instance, err e
 	return in, err
 }
 
-// byServer returns an error of an operation of the Forms server. It wraps nothing: the database has not failed.
-func byServer(operation string, err error) error {
-	if err != nil {
-		err = errors.New("the Forms server, " + operation + ": " + err.Error())
-	}
-	return err
+// byServer has the Forms server carry out an operation on a process instance, unless everything is on hold. The request is recorded first, so that
+// an instance that is gone after a crash counts as erased.
+func (e *erasure) byServer(ctx context.Context, in *Instance, operation string, call func(ctx context.Context, invocation string) error) error {
+	return e.unlessHeld(ctx, func() error {
+		if err := e.transact(ctx, func(tx pgx.Tx) error { return e.mark(ctx, tx, "PURGING", anInstance, in.ID) }); err != nil {
+			return err
+		}
+		if err := call(ctx, in.Invocation); err != nil {
+			return errors.New("the Forms server, " + operation + ": " + err.Error()) // not wrapped: the database has not failed
+		}
+		return nil
+	})
 }
 
 // purgeByServer has the Forms server erase a process instance.
@@ -73,7 +79,7 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 		return errNoInvocation
 	}
 	if !ended(in.Status) {
-		if err := e.unlessHeld(ctx, func() error { return byServer("terminateProcess", e.Manager.TerminateProcess(ctx, in.Invocation)) }); err != nil {
+		if err := e.byServer(ctx, in, "terminateProcess", e.Manager.TerminateProcess); err != nil {
 			return err
 		}
 		limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRuns)
@@ -89,9 +95,7 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 			}
 		}
 	}
-	problem := e.unlessHeld(ctx, func() error {
-		return byServer("purgeProcessInstance", e.Manager.PurgeProcessInstance(ctx, in.Invocation))
-	})
+	problem := e.byServer(ctx, in, "purgeProcessInstance", e.Manager.PurgeProcessInstance)
 	if in, err = e.Forms.readInstance(ctx, in.ID); err != nil || in == nil { // gone, even if the answer was lost
 		return err
 	}
@@ -101,8 +105,7 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 	return errors.New("the Forms server says that it was purged, and it is still there")
 }
 
-// instanceByServer has the Forms server erase the one process instance of ids. The request is recorded first, so that an instance that is
-// gone after a crash counts as erased.
+// instanceByServer has the Forms server erase the one process instance of ids.
 func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
 	id := ids[0]
 	var state string
@@ -128,9 +131,6 @@ func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
 		}
 	}
 	if in != nil {
-		if err := e.transact(ctx, func(tx pgx.Tx) error { return e.mark(ctx, tx, "PURGING", anInstance, id) }); err != nil {
-			return err
-		}
 		if err := e.purgeByServer(ctx, in); err != nil {
 			return err
 		}

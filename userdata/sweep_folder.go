@@ -21,28 +21,23 @@ func (e *erasure) sweepFolder(ctx context.Context) (failed bool, err error) {
 		return root == nil, err
 	}
 	defer func() { _ = root.Close() }()
-	l, err := e.lookAtFolder(ctx, root)
-	if err == nil {
-		failed, err = e.sweepLooked(ctx, root, l)
-	}
-	switch {
-	case e.endsWork(ctx, err):
-		return false, err
-	case err != nil:
+	unreadable := func(err error) (bool, error) {
+		if e.endsWork(ctx, err) {
+			return false, err
+		}
 		return true, e.tellUnreadable(ctx, err)
 	}
-	return failed, e.reportRetained(ctx, func() (Event, error) { return retainedInFolder(ctx, root, nil) })
-}
-
-// sweepLooked deletes the stale documents in a folder after a look at its sessions.
-func (e *erasure) sweepLooked(ctx context.Context, root *os.Root, l look) (failed bool, err error) {
+	l, err := e.lookAtFolder(ctx, root)
+	if err != nil {
+		return unreadable(err)
+	}
 	confirmed, err := e.confirm(ctx, l)
 	if err != nil {
 		return false, err
 	}
 	documents, young, err := staleFiles(ctx, root, confirmed)
 	if err != nil {
-		return false, err
+		return unreadable(err)
 	}
 	if young != nil {
 		if err := e.tell(ctx, *young); err != nil {
@@ -50,7 +45,10 @@ func (e *erasure) sweepLooked(ctx context.Context, root *os.Root, l look) (faile
 		}
 	}
 	stuck, err := e.removeAll(ctx, root, documents)
-	return len(stuck) > 0, err
+	if err != nil {
+		return false, err
+	}
+	return len(stuck) > 0, e.reportRetained(ctx, func() (Event, error) { return retainedInFolder(ctx, root, nil) })
 }
 
 // lookAtFolder looks at the sessions that a folder's markers name.
