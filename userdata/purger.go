@@ -163,11 +163,12 @@ func (p purger) Purged(ctx context.Context, run string) (rows int64, err error) 
 	return rows, p.Record.QueryRow(ctx, sql, run, p.by.Name).Scan(&rows)
 }
 
-// Lately implements outside.Work.
-func (p purger) Lately(ctx context.Context, period time.Duration) (items int64, err error) {
-	err = p.Record.QueryRow(ctx, `SELECT count(*) FROM cleanupd.erasure_item i JOIN cleanupd.erasure e ON e.id = i.erasure_id JOIN cleanupd.run r ON r.id = e.run_id
-		WHERE e.forms = $1 AND e.purge IS NOT NULL AND i.kind = $2 AND i.state = 'DONE' AND r.start_time > clock_timestamp() - $3::bigint * interval '1 microsecond'
-		AND (r.accepted @> jsonb_build_array(jsonb_build_object('Guard', 'share', 'Table', $4::text))) IS NOT TRUE`, p.Forms.identity, anInstance, period.Microseconds(), instancesTable).Scan(&items)
+// Lately implements outside.Work. It does not depend on how long runs are remembered.
+func (p purger) Lately(ctx context.Context, run string, period time.Duration) (items int64, err error) {
+	err = p.Record.QueryRow(ctx, `SELECT count(*) FROM cleanupd.erasure e JOIN cleanupd.erasure_event v ON v.erasure_id = e.id AND v.body ? 'Instance' LEFT JOIN cleanupd.run r ON r.id = e.run_id
+		WHERE e.forms = $1 AND e.purge IS NOT NULL AND (r.accepted @> jsonb_build_array(jsonb_build_object('Guard', 'share', 'Table', $2::text))) IS NOT TRUE
+		AND (e.run_id = $3::text::uuid OR COALESCE(r.start_time, e.create_time) > (SELECT start_time FROM cleanupd.run WHERE id = $3::text::uuid) - $4::bigint * interval '1 microsecond')`,
+		p.Forms.identity, instancesTable, run, period.Microseconds()).Scan(&items)
 	return items, err
 }
 

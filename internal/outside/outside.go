@@ -33,9 +33,9 @@ type Work interface {
 	Purge(ctx context.Context, run string, due *Due, done func(ctx context.Context, rows int64) error) error
 	// Purged returns how many rows the task has deleted in a run, as far as is known.
 	Purged(ctx context.Context, run string) (rows int64, err error)
-	// Lately returns how many items of the table were deleted by runs that began within a period, of this or another task of the source, unless
-	// somebody accepted their share of the table.
-	Lately(ctx context.Context, period time.Duration) (items int64, err error)
+	// Lately returns how many items of the table were deleted by a run, and by those that began less than a period before it, by this or another task
+	// of the source, unless somebody accepted their share of the table.
+	Lately(ctx context.Context, run string, period time.Duration) (items int64, err error)
 	// Statements are those by which it finds and deletes items, for people.
 	Statements(ctx context.Context, now time.Time) ([]Statement, error)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
@@ -98,6 +99,11 @@ func (m *Manager) SetGuards(ctx context.Context, g execute.Guards) error {
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE guard = ANY ($1)", before.Changed(g)); err != nil {
 			return err
+		}
+		if before.MinProcessInstances != g.MinProcessInstances {
+			if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE task <> ALL ($1)", tasks.Names()); err != nil { // those of purges
+				return err
+			}
 		}
 		return audit.Note(ctx, tx, audit.Details{"from": before, "to": g})
 	})

@@ -68,11 +68,11 @@ func (g Guards) limit(of Guard) any {
 	}[of]
 }
 
-// Changed are the guards that are judged otherwise by other settings.
+// Changed are the guards that are judged otherwise by other settings; MinProcessInstances concerns only tasks on other databases.
 func (g Guards) Changed(to Guards) (changed []Guard) {
 	for _, of := range []Guard{GuardShare, GuardCutoff, GuardGrowth, GuardTables, GuardBytes, GuardClock, GuardIdle} {
 		ofRows := of == GuardShare || of == GuardCutoff || of == GuardGrowth
-		if g.limit(of) != to.limit(of) || ofRows && (g.MinRows != to.MinRows || g.MinProcessInstances != to.MinProcessInstances) {
+		if g.limit(of) != to.limit(of) || ofRows && g.MinRows != to.MinRows {
 			changed = append(changed, of)
 		}
 	}

@@ -119,7 +119,7 @@ func (t *task) judgeOutside(ctx context.Context, o outside.Task) (trips []Trip, 
 		}
 	}
 	if h.MaxSharePercent > 0 {
-		lately, err := o.Lately(ctx, SharePeriod)
+		lately, err := o.Lately(ctx, t.ID, SharePeriod)
 		if err != nil {
 			return nil, err
 		}

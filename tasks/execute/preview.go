@@ -110,6 +110,7 @@ func (p *preview) goOn(done map[string]Planned) {
 			p.dropped[name] = true
 		}
 		for _, t := range found.Preview {
+			p.outside[t.Table] += t.Rows
 			p.taken[t.Table] += t.Rows
 		}
 	}
