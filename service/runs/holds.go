@@ -84,9 +84,12 @@ func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 
 // awaitErasing waits until all work on Forms databases has ended that is going on now.
 func (m *Manager) awaitErasing(ctx context.Context) error {
+	if err := advisory.Squatted(ctx, m.calls, advisory.Erasing, false); err != nil {
+		return err
+	}
 	return pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(%d)", advisory.Erasing))
-		return advisory.Tell(ctx, m.calls, advisory.Erasing, err)
+		return err
 	})
 }
 

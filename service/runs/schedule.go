@@ -196,14 +196,14 @@ func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Sche
 // another one stays due, unless the schedule is disabled.
 func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		if err := m.keepOwn(ctx, tx); err != nil {
-			return err
-		}
-		before, err := readSchedule(ctx, tx, "FOR UPDATE")
+		before, err := readSchedule(ctx, tx, "FOR UPDATE") // which comes before any other lock
 		if errors.Is(err, pgx.ErrNoRows) {
 			before, err = &Schedule{}, nil
 		}
 		if err != nil {
+			return err
+		}
+		if err := m.keepOwn(ctx, tx); err != nil {
 			return err
 		}
 		if s.NextPlan != "" {
