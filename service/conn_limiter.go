@@ -54,7 +54,7 @@ func (d doors) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &strangerConn{Conn: conn, limiter: d.limiter, network: networkOf(conn.RemoteAddr()), since: time.Now(), known: make(chan struct{}), gone: make(chan struct{})}
+	v := &strangerConn{Conn: conn, limiter: d.limiter, network: networkOf(conn.RemoteAddr().String()), since: time.Now(), known: make(chan struct{}), gone: make(chan struct{})}
 	v.pace.Store(strangersPace.limiter())
 	for first := d.limiter.take(v); first != nil; first = d.limiter.take(v) {
 		select {
@@ -182,10 +182,10 @@ func (l *limits) introduce(ctx context.Context, who string) error {
 }
 
 // networkOf is the network of an address that one party may be supposed to have to itself.
-func networkOf(a net.Addr) string {
-	at, err := netip.ParseAddrPort(a.String())
+func networkOf(address string) string {
+	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return a.String()
+		return address
 	}
 	ip := at.Addr().Unmap()
 	if ip.Is4() {

@@ -72,7 +72,7 @@ func (s signIn) exchange(w http.ResponseWriter, r *http.Request) {
 		writeStatus(w, r, http.StatusUnsupportedMediaType, status.New(codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json"))
 		return
 	}
-	_, leave, err := s.limits.enter(hostOf(r.RemoteAddr), access.Nobody, aSignIn)
+	_, leave, err := s.limits.enter(networkOf(r.RemoteAddr), access.Nobody, aSignIn)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -100,7 +100,7 @@ func (s signIn) exchange(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers a sign-in with an error. Repeated ones are reported together.
 func (s signIn) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	address, code := hostOf(r.RemoteAddr), status.Code(err)
+	address, code := networkOf(r.RemoteAddr), status.Code(err)
 	s.refusals.report(refusal{address, "auth:exchange", code},
 		func() { s.log.Warn("a sign-in failed", "address", address, "error", err) },
 		func(who string, times int) {

@@ -75,7 +75,7 @@ func (g *gate) admit(ctx context.Context, method string, kind resource) (admitte
 			tell()
 			return
 		}
-		g.refusals.report(refusal{c.String(), method, code}, tell, g.again(c, method, code, r.audited && !stranger))
+		g.refusals.report(refusal{c.String(), method, code}, tell, g.again(c, method, code, (r.audited || r.someAudited && code == codes.PermissionDenied) && !stranger))
 	}
 	if err != nil {
 		return ctx, end, denied(err)

@@ -46,7 +46,7 @@ const (
 	callsEach   rate.Limit = 50
 )
 
-// So many sign-ins of an address go to the issuer at once, and so many a second from then on.
+// So many sign-ins of a network go to the issuer at once, and so many a second from then on.
 const (
 	signInsAtOnce            = 30
 	signInsEach   rate.Limit = 1
@@ -62,7 +62,7 @@ const (
 	aStream
 	aConnection
 	aCheck  // calls that need no credentials, by address
-	aSignIn // by address
+	aSignIn // by network
 )
 
 // most is how much a caller may have at a time, over gRPC and REST together. A thousand watchers may come from one address,
