@@ -81,7 +81,7 @@ const DropFunction = "cleanupd.drop_work_tables"
 const relations = `
 SELECT c.relname::text, c.relkind = 'v', NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL,
   CASE WHEN c.relkind = 'p' THEN ARRAY(SELECT p.relname::text FROM pg_partition_tree(c.oid) JOIN pg_class p ON p.oid = relid WHERE relid <> c.oid) END,
-  c.relkind <> 'v' AND r.atttypid IS NOT NULL, COALESCE(r.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'numeric'::regtype), false)
+  c.relkind <> 'v' AND r.atttypid IS NOT NULL, COALESCE(r.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'numeric'::regtype, 'real'::regtype, 'double precision'::regtype), false)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_attribute r ON r.attrelid = c.oid AND r.attname = 'irecipientid' AND NOT r.attisdropped JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p')
 WHERE n.nspname = $1 AND %s AND c.relkind IN ('r', 'p', 'v') AND c.relpersistence <> 't' AND NOT c.relispartition
   AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
