@@ -180,7 +180,10 @@ func TestInjectedErrors(t *testing.T) {
 		state := transientErrors[at%len(transientErrors)]
 		t.Run(fmt.Sprintf("statement %d %s", at, state), func(t *testing.T) {
 			t.Parallel()
-			db, m, _, got := injectedRun(t, at, state)
+			db, m, executed, got := injectedRun(t, at, state)
+			if executed < at {
+				t.Fatalf("%d statements were executed only", executed)
+			}
 			original := m.keys()
 			m.run()
 			compare(t, "after an injected error", contents(t, db, m, original), m.contents(original))
