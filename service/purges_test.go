@@ -277,10 +277,12 @@ func TestFormsIsHeldDuringPurge(t *testing.T) {
 		t.Fatal(err)
 	}
 	forms.Until("SELECT (count(*) <= 900)::int FROM tb_process_instance")
-	time.AfterFunc(100*time.Millisecond, func() { _ = locked.Rollback(context.Background()) })
+	released := make(chan struct{})
+	time.AfterFunc(100*time.Millisecond, func() { _ = locked.Rollback(context.Background()); close(released) })
 	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "audit", What: &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}}}); err != nil {
 		t.Fatal(err)
 	}
+	<-released
 	inForce := forms.Int("SELECT count(*) FROM tb_process_instance")
 	events, err := drain(t, stream, nil)
 	result := resultOf(events[len(events)-1].GetRunFinished().GetRun(), "forms/loans")

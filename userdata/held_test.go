@@ -115,10 +115,12 @@ func holdEverything(t *testing.T, f *forms, request userdata.Request, left func(
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	time.AfterFunc(100*time.Millisecond, release)
+	released := make(chan struct{})
+	time.AfterFunc(100*time.Millisecond, func() { release(); close(released) })
 	if _, err := conn.Exec(t.Context(), fmt.Sprintf("SELECT pg_advisory_lock(%[1]d), pg_advisory_unlock(%[1]d)", advisory.Erasing)); err != nil {
 		t.Fatal(err)
 	}
+	<-released
 	before := left()
 	for range 3 {
 		<-asked
