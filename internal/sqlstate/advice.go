@@ -51,7 +51,7 @@ var advice = map[string]string{
 	pgerrcode.InvalidSQLStatementName:         pooled,
 	pgerrcode.DuplicatePreparedStatement:      pooled,
 	pgerrcode.LockNotAvailable:                "a session holds a lock for long: look for it in pg_locks, and run the cleanup again",
-	pgerrcode.QueryCanceled:                   "not even one row goes within the time: look for a slow trigger, or a foreign key to this table without an index",
+	pgerrcode.QueryCanceled:                   "the statement took longer than it may: EXPLAIN it, as `cleanupd explain TASK` prints it",
 	pgerrcode.RaiseException:                  "a trigger or function of the application refuses: ask who wrote it",
 	pgerrcode.DataCorrupted:                   "the table is damaged: restore it from a backup",
 	pgerrcode.IndexCorrupted:                  "an index is damaged: REINDEX the table, and run the cleanup again",

@@ -203,6 +203,7 @@ type sweep struct {
 	limiter  *limiter
 	mostRows int    // of a statement
 	simple   bool   // the plain statement will do
+	slow     string // what may make each row slow; empty if nothing is known
 	ruled    bool   // there is a DO ALSO rule, so that the command cannot be part of a WITH query
 	root     string // the partitioned table, quoted, if updated rows may move to another partition; empty: they do not
 	oid      uint32 // of the table

@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -247,6 +249,31 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 	}
 	if a.deleted() != 100 || len(a.warned) == 0 || !strings.Contains(a.warned[0], "half") {
 		t.Errorf("deleted %d rows, warnings %q", a.deleted(), a.warned)
+	}
+}
+
+// Where not even one row is done within the time, the error names a trigger, or the index that a foreign key lacks, only if there is one.
+func TestSweepOfARowThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	const sleeps = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(10); RETURN OLD; END'; "
+	for name, c := range map[string]struct{ setup, where, hint string }{
+		"a trigger":     {sleeps + "CREATE TRIGGER slow BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION slow()", "", "look for a slow trigger:"},
+		"a foreign key": {sleeps + "ALTER TABLE t ADD UNIQUE (id); CREATE TABLE child (parent int REFERENCES t (id) ON DELETE CASCADE); INSERT INTO child SELECT id FROM t; CREATE TRIGGER slow BEFORE DELETE ON child FOR EACH ROW EXECUTE FUNCTION slow()", "", "an index on child (parent):"},
+		"the condition": {"", " AND pg_sleep(10) IS NOT NULL", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, 10)
+			db.Do(c.setup)
+			e, _ := engine(db)
+			e.StatementTimeout = 50 * time.Millisecond
+			s := obsolete
+			s.Where += c.where
+			_, err := e.Run(t.Context(), s, purge.Cursor{})
+			if !sqlstate.Is(err, pgerrcode.QueryCanceled) || strings.Contains(err.Error(), "look for") != (c.hint != "") || !strings.Contains(err.Error(), c.hint) {
+				t.Errorf("the error is %v", err)
+			}
+		})
 	}
 }
 

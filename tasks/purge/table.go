@@ -53,8 +53,12 @@ func (sw *sweep) inspect(ctx context.Context) (t tableInfo, err error) {
 	if err := sw.read(ctx, []any{&t.instead, &sw.ruled, &triggers, &unindexed, &t.blocks, &t.enough}, inspectSQL, sw.Relation, cmp.Or(sw.root, sw.Relation), command); err != nil {
 		return t, err
 	}
+	if triggers {
+		sw.slow = "a slow trigger"
+	}
 	if sw.Set == nil {
 		for _, key := range unindexed {
+			sw.slow = strings.TrimPrefix(sw.slow+", and an index on "+key, ", and ")
 			sw.Recorder.Warn(fmt.Sprintf("%s: a foreign key refers to it without an index, all of that table is read for each row that goes: create an index on %s", sw.Name, key))
 		}
 	}

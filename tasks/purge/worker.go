@@ -108,6 +108,8 @@ func (w *worker) step(ctx context.Context) error {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable) && !w.passesOver():
 		w.skipLocked = w.reach()
 		return nil
+	case sqlstate.Is(err, pgerrcode.QueryCanceled) && w.slow != "":
+		err = fmt.Errorf("not even one row is done within the time, look for %s: %w", w.slow, err)
 	}
 	return err
 }
