@@ -93,7 +93,7 @@ func (t *task) foreseeOutside(ctx context.Context, o outside.Task) error {
 		if items.Guards, err = t.judgeOutside(ctx, o); err != nil {
 			return err
 		}
-		t.preview.outside[due.Table] += int64(len(due.Items))
+		t.preview.took(map[string]int64{due.Table: int64(len(due.Items))})
 	}
 	return o.Foresee(ctx, due, func(ctx context.Context, rows map[string]int64) error {
 		d := purge.Delta{Statements: 1}
@@ -124,9 +124,7 @@ func (t *task) judgeOutside(ctx context.Context, o outside.Task) (trips []Trip, 
 			return nil, err
 		}
 		total := due.Total + lately
-		if t.DryRun {
-			lately += t.preview.outside[due.Table]
-		}
+		lately += t.preview.takenOf(due.Table)
 		judge(GuardShare, lately+int64(len(due.Items)), float64(total)*h.MaxSharePercent/100)
 	}
 	if was, moved := t.movedFast(t.plan.Task.Name, due.Cutoff); h.Cutoff && moved {

@@ -76,8 +76,6 @@ type preview struct {
 	void map[string]bool
 	// coalesced is from when on tasks would have coalesced rows.
 	coalesced map[string]time.Time
-	// outside is how many items tasks on another database would delete, by their table.
-	outside map[string]int64
 	// tallies are what was found of jobs, some before their tasks have begun.
 	tallies map[string]purge.Tally
 	// dropped are the quoted names of tables.
@@ -89,7 +87,7 @@ type preview struct {
 }
 
 func newPreview(chosen []plan.Task) *preview {
-	return &preview{chosen: chosen, sets: map[string][]int64{}, worked: map[string][]int64{}, begun: map[string][]int64{}, void: map[string]bool{}, coalesced: map[string]time.Time{}, outside: map[string]int64{},
+	return &preview{chosen: chosen, sets: map[string][]int64{}, worked: map[string][]int64{}, begun: map[string][]int64{}, void: map[string]bool{}, coalesced: map[string]time.Time{},
 		tallies: map[string]purge.Tally{}, taken: map[string]int64{}, dropped: map[string]bool{}}
 }
 
@@ -110,7 +108,6 @@ func (p *preview) goOn(done map[string]Planned) {
 			p.dropped[name] = true
 		}
 		for _, t := range found.Preview {
-			p.outside[t.Table] += t.Rows
 			p.taken[t.Table] += t.Rows
 		}
 	}
