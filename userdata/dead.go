@@ -112,14 +112,12 @@ func (l look) above(session string) bool {
 // confirm records the look, logs which sessions are not confirmed, and returns those that are.
 func (e *erasure) confirm(ctx context.Context, l look) (confirmed map[string]bool, err error) {
 	err = e.transact(ctx, func(tx pgx.Tx) error {
-		if err := l.raise(ctx, tx, e.Forms.identity); err != nil {
-			return err
-		}
 		for table, id := range l.highest {
-			if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.highest_id AS h (forms, relation, id) VALUES ($1, $2, $3)
-				ON CONFLICT (forms, relation) DO UPDATE SET id = greatest(h.id, EXCLUDED.id)`, e.Forms.identity, table, id); err != nil {
+			if err := tx.QueryRow(ctx, `INSERT INTO cleanupd.highest_id AS h (forms, relation, id) VALUES ($1, $2, $3)
+				ON CONFLICT (forms, relation) DO UPDATE SET id = greatest(h.id, EXCLUDED.id) RETURNING id`, e.Forms.identity, table, id).Scan(&id); err != nil {
 				return err
 			}
+			l.highest[table] = id
 		}
 		below := slices.DeleteFunc(slices.Sorted(maps.Keys(l.dead)), l.above)
 		if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.dead_session WHERE forms = $1 AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS dead (id) WHERE dead.id = session_id)", e.Forms.identity, below); err != nil {

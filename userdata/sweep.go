@@ -21,18 +21,21 @@ type DocumentErased struct {
 	Rows     Rows
 }
 
+// onlyOf returns those of some documents whose every session is one of some, with their sessions.
+func onlyOf[V any](documents map[string][]string, some map[string]V) map[string][]string {
+	only := maps.Clone(documents)
+	maps.DeleteFunc(only, func(_ string, sessions []string) bool {
+		return slices.ContainsFunc(sessions, func(s string) bool { _, is := some[s]; return !is })
+	})
+	return only
+}
+
 // onlyDead returns those of some documents whose every session is dead, with their sessions: the sessions are confirmed, and what they name
 // does not exist in this transaction.
 func onlyDead(ctx context.Context, tx *transaction, documents map[string][]string, confirmed map[string]bool) (map[string][]string, error) {
-	stale := maps.Clone(documents)
-	maps.DeleteFunc(stale, func(_ string, sessions []string) bool {
-		return slices.ContainsFunc(sessions, func(s string) bool { return !confirmed[s] })
-	})
+	stale := onlyOf(documents, confirmed)
 	dead, err := withoutOwner(ctx, tx, slices.Concat(slices.Collect(maps.Values(stale))...))
-	maps.DeleteFunc(stale, func(_ string, sessions []string) bool {
-		return slices.ContainsFunc(sessions, func(s string) bool { return dead[s] == owner{} })
-	})
-	return stale, err
+	return onlyOf(stale, dead), err
 }
 
 // references are the sessions of documents in the database, by document: of all documents, or of some. An unknown session is an empty one.
@@ -45,14 +48,12 @@ func references(ctx context.Context, tx *transaction, condition string, a args) 
 	return documents, err
 }
 
-// staleDocuments returns, in order, those of some documents whose sessions are all confirmed.
-func staleDocuments(documents map[string][]string, confirmed map[string]bool) (ids []string) {
-	for id, sessions := range documents {
-		if !slices.ContainsFunc(sessions, func(s string) bool { return !confirmed[s] }) {
-			ids = append(ids, id)
-		}
+// lookAtDatabase looks at the sessions of all documents in the database, which it returns, too.
+func lookAtDatabase(ctx context.Context, tx *transaction) (documents map[string][]string, l look, err error) {
+	if documents, err = references(ctx, tx, "", nil); err == nil {
+		l, err = lookAt(ctx, tx, slices.Concat(slices.Collect(maps.Values(documents))...))
 	}
-	return slices.Sorted(slices.Values(ids))
+	return documents, l, err
 }
 
 // sweep deletes those of some documents from the database whose sessions are all dead, and returns what it deleted.
@@ -107,9 +108,7 @@ func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 	var documents map[string][]string
 	var l look
 	if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
-		if documents, err = references(ctx, tx, "", nil); err == nil {
-			l, err = lookAt(ctx, tx, slices.Concat(slices.Collect(maps.Values(documents))...))
-		}
+		documents, l, err = lookAtDatabase(ctx, tx)
 		return err
 	}); err != nil {
 		return false, err
@@ -118,7 +117,7 @@ func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	ids := staleDocuments(documents, confirmed)
+	ids := slices.Sorted(maps.Keys(onlyOf(documents, confirmed)))
 	for some := range slices.Chunk(ids, documentsAtOnce) {
 		problem := e.change(ctx, maxTries, func(tx *transaction) (*entry, error) { return newRemover(tx, false).sweep(ctx, some, confirmed) })
 		if problem == nil {
@@ -164,11 +163,7 @@ func (d *Database) foretellSweep(ctx context.Context) (events []Event, rows Rows
 		return events, rows, err
 	}
 	err = d.Forms.snapshot(ctx, func(tx *transaction) error {
-		documents, err := references(ctx, tx, "", nil)
-		if err != nil {
-			return err
-		}
-		l, err := lookAt(ctx, tx, slices.Concat(slices.Collect(maps.Values(documents))...))
+		documents, l, err := lookAtDatabase(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -176,7 +171,7 @@ func (d *Database) foretellSweep(ctx context.Context) (events []Event, rows Rows
 		if err != nil {
 			return err
 		}
-		ids := staleDocuments(documents, confirmed)
+		ids := slices.Sorted(maps.Keys(onlyOf(documents, confirmed)))
 		for some := range slices.Chunk(ids, documentsAtOnce) {
 			done, err := newRemover(tx, true).sweep(ctx, some, confirmed)
 			if err != nil {
