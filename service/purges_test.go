@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -262,20 +264,27 @@ func TestFormsIsHeld(t *testing.T) {
 	}
 }
 
-// A hold of everything that is created during a purge stops it. The run counts what was deleted before, as the receipt does, and what is retained.
-func TestFormsIsHeldDuringPurge(t *testing.T) {
-	t.Parallel()
+// waitingPurge starts a purge of 1,000 process instances, which waits for one of the second hundred until the lock is released.
+func waitingPurge(t *testing.T) (s *server, forms *pgtest.DB, stream grpc.ServerStreamingClient[cleanupv1.RunCleanupResponse], locked pgx.Tx) {
+	t.Helper()
 	s, client, forms := purgeServer(t)
 	forms.Do(`DELETE FROM tb_process_instance; INSERT INTO tb_process_instance SELECT i, 'i', 2, '2020-01-01' FROM generate_series(1, 1000) i; TRUNCATE tb_101; INSERT INTO tb_101 (process_instance_id) SELECT i FROM generate_series(1, 1000) i; TRUNCATE tb_task`)
 	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MaxSharePercent: new(float64)}}); err != nil {
 		t.Fatal(err)
 	}
 	setPurge(t, client, loans())
-	locked := forms.Hold("SELECT FROM tb_process_instance WHERE id = 150 FOR UPDATE")
+	locked = forms.Hold("SELECT FROM tb_process_instance WHERE id = 150 FOR UPDATE")
 	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, forms, stream, locked
+}
+
+// A hold of everything that is created during a purge stops it. The run counts what was deleted before, as the receipt does, and what is retained.
+func TestFormsIsHeldDuringPurge(t *testing.T) {
+	t.Parallel()
+	s, forms, stream, locked := waitingPurge(t)
 	forms.Until("SELECT (count(*) <= 900)::int FROM tb_process_instance")
 	released := make(chan struct{})
 	time.AfterFunc(100*time.Millisecond, func() { _ = locked.Rollback(context.Background()); close(released) })
@@ -313,17 +322,7 @@ func TestPurgesThatFail(t *testing.T) {
 // A cancelled run stops after its transaction, and says what it did.
 func TestPurgesAreCancelled(t *testing.T) {
 	t.Parallel()
-	s, client, forms := purgeServer(t)
-	forms.Do(`DELETE FROM tb_process_instance; INSERT INTO tb_process_instance SELECT i, 'i', 2, '2020-01-01' FROM generate_series(1, 1000) i; TRUNCATE tb_101; INSERT INTO tb_101 (process_instance_id) SELECT i FROM generate_series(1, 1000) i; TRUNCATE tb_task`)
-	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MaxSharePercent: new(float64)}}); err != nil {
-		t.Fatal(err)
-	}
-	setPurge(t, client, loans())
-	locked := forms.Hold("SELECT FROM tb_process_instance WHERE id = 150 FOR UPDATE")
-	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, forms, stream, locked := waitingPurge(t)
 	first, err := stream.Recv()
 	if err != nil {
 		t.Fatal(err)
