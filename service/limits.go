@@ -72,8 +72,8 @@ var most = [...]struct {
 	what string
 }{aCall: {100, "calls"}, aStream: {1400, "streams"}, aConnection: {1000, "connections"}, aCheck: {50, "health checks"}, aSignIn: {signInsAtOnce, "sign-ins"}}
 
-// So many streams there may be of all callers together, each of which takes up to 128 KiB if nobody reads it. Some more are for those who may do
-// more than look.
+// How many streams all callers may have together, each of which takes up to 128 KiB if nobody reads it, and how many more operators and
+// administrators may have.
 const (
 	streamsInAll    = 1500
 	streamsOfOthers = 100

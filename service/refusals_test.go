@@ -102,7 +102,7 @@ func TestCallsASecond(t *testing.T) {
 	})
 }
 
-// All callers together have so many streams, of which viewers leave some to others. One that has ended makes room.
+// The streams of all callers together are limited. Operators and administrators may have more than viewers, and one that ends makes room.
 func TestStreamsInAll(t *testing.T) {
 	t.Parallel()
 	l := &limits{accounts: map[string]*account{}}

@@ -34,7 +34,7 @@ type Work interface {
 	// Purged returns how many rows the task has deleted in a run, as far as is known.
 	Purged(ctx context.Context, run string) (rows int64, err error)
 	// Lately returns how many items of the table were deleted by a run, and by those that began less than a period before it, by this or another task
-	// of the source, unless somebody accepted their share of the table.
+	// of the source, without those whose share of the table was accepted.
 	Lately(ctx context.Context, run string, period time.Duration) (items int64, err error)
 	// Statements are those by which it finds and deletes items, for people.
 	Statements(ctx context.Context, now time.Time) ([]Statement, error)

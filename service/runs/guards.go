@@ -101,7 +101,7 @@ func (m *Manager) SetGuards(ctx context.Context, g execute.Guards) error {
 			return err
 		}
 		if before.MinProcessInstances != g.MinProcessInstances {
-			if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE task <> ALL ($1)", tasks.Names()); err != nil { // those of purges
+			if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE task <> ALL ($1)", tasks.Names()); err != nil { // only purges have other names
 				return err
 			}
 		}

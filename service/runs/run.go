@@ -146,7 +146,7 @@ type Request struct {
 	ContinueOnError bool
 	MaxDuration     time.Duration // 0: no limit
 	RequestedBy     string
-	ByViewer        bool           // it is of somebody who may only request dry runs
+	ByViewer        bool           // the caller may only request dry runs
 	Plan            string         // the id of a dry run that is done, in place of tasks; empty: none
 	WhatIf          map[string]int // as in Run
 	Accepted        []execute.Trip // the guards that the run of a plan may pass, with the numbers that were accepted

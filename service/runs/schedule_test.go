@@ -376,7 +376,7 @@ func TestADisabledScheduleStartsNothing(t *testing.T) {
 }
 
 // What a dry run found is deleted after twice the age that a saved plan may have, with all events but the last, unless a run or the schedule
-// still follows it. The dry run itself stays, and can be watched.
+// still follows it. The dry run itself is kept, and can be watched.
 func TestDetailsOfDryRuns(t *testing.T) {
 	t.Parallel()
 	db := database(t)
