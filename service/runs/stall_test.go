@@ -45,14 +45,14 @@ func leaseEnds(db *pgtest.DB) {
 	db.Until("SELECT (lease_until < clock_timestamp() - interval '4 seconds')::int FROM cleanupd.run")
 }
 
-// stalled makes two replicas work on a run of so many rows, 100 a second. They have one log.
-func stalled(t *testing.T, db *pgtest.DB, rows int) (a, b *runs.Manager, run *runs.Run, log *lines) {
+// stalled makes two replicas work on a run of so many rows, 100 a second. They have one log, and settings at the end of a URL.
+func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs.Manager, run *runs.Run, log *lines) {
 	t.Helper()
 	sessions(db, rows)
 	log = &lines{}
 	slow := func(c *runs.Config) {
 		c.Lease = 3 * time.Second // a busy machine may well stand still for one
-		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(t, db.URL()), 1, 100, slog.New(slog.NewTextHandler(log, nil))
+		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(t, db.URL()+settings), 1, 100, slog.New(slog.NewTextHandler(log, nil))
 	}
 	a, work, _ := replica(t, db, "a", slow)
 	b, workB, _ := replica(t, db, "b", slow)
@@ -67,8 +67,20 @@ func stalled(t *testing.T, db *pgtest.DB, rows int) (a, b *runs.Manager, run *ru
 // ready, and their log and the run's say why.
 func TestAStandbyThatIsAway(t *testing.T) {
 	t.Parallel()
+	for name, settings := range map[string]string{
+		"the lease is not renewed in time":           "&lock_timeout=5000",
+		"the lease's row is locked for lock_timeout": "&lock_timeout=700",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testAStandbyThatIsAway(t, settings)
+		})
+	}
+}
+
+func testAStandbyThatIsAway(t *testing.T, settings string) {
 	db, _ := migrated(t)
-	a, b, run, log := stalled(t, db, 600)
+	a, b, run, log := stalled(t, db, 600, settings)
 	standbyAway(db, true)
 	unready(t, a, "SyncRep")
 	unready(t, b, "SyncRep")
@@ -80,15 +92,19 @@ func TestAStandbyThatIsAway(t *testing.T) {
 	standbyAway(db, false)
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
-	if !said(events, severity.Warning, "waits for a synchronous standby (SyncRep)", "goes on after the last committed batch", "without progress: 0 of") {
-		t.Errorf("nothing was told of it: %q", logs(events))
+	if !said(events, severity.Warning, "waits for a synchronous standby (SyncRep)") || said(events, severity.Warning, "without progress: 1 of") {
+		t.Errorf("the run's log does not say why it waited, or counts a failed attempt: %q", logs(events))
 	}
 	if !strings.Contains(log.String(), "waits for a synchronous standby (SyncRep)") {
 		t.Errorf("nothing was logged of it: %s", log)
 	}
 	for _, m := range []*runs.Manager{a, b} {
-		if err := m.Ready(t.Context()); err != nil {
-			t.Errorf("it is not ready again: %v", err)
+		end := time.Now().Add(time.Minute) // one of them may still wait to claim the run
+		for err := m.Ready(t.Context()); err != nil; err = m.Ready(t.Context()) {
+			if time.Now().After(end) {
+				t.Fatalf("the replica is not ready again: %v", err)
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
 	}
 }
@@ -174,7 +190,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	db.Do(`CREATE TABLE trail (what text); ALTER TABLE trail ALTER what SET STORAGE PLAIN;
 		CREATE FUNCTION trail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO trail VALUES (repeat(''x'', 7000)); RETURN OLD; END';
 		CREATE TRIGGER trail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION trail()`) // a deletion alone may need no room
-	a, b, run, log := stalled(t, db, 600)
+	a, b, run, log := stalled(t, db, 600, "")
 	if err := disk.Fill(); err != nil {
 		t.Fatal(err)
 	}

@@ -50,8 +50,8 @@ func waitsFor(err error) string {
 const stalled = `SELECT EXISTS (SELECT FROM pg_stat_get_activity(NULL) WHERE wait_event = 'SyncRep' AND state_change < clock_timestamp() - $1::bigint * interval '1 microsecond'
 	AND usesysid = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND datid = (SELECT oid FROM pg_database WHERE datname = current_database()))`
 
-// within does something under a time limit. Its error wraps errStandby if that is why it took too long, which only shows while it
-// lasts: a COMMIT that is given up waits no longer, and stands.
+// within does something under a time limit. If it took too long, or longer than lock_timeout, because a COMMIT waits for a
+// standby, its error wraps errStandby. That only shows while it lasts: a COMMIT that is given up waits no longer, and stands.
 func (m *Manager) within(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -62,14 +62,15 @@ func (m *Manager) within(ctx context.Context, limit time.Duration, do func(ctx c
 		seen <- is
 	})
 	err := do(ctx)
-	if look.Stop() || ctx.Err() == nil || err == nil || !<-seen {
+	tooLong := err != nil && (ctx.Err() != nil || sqlstate.Is(err, pgerrcode.LockNotAvailable))
+	if look.Stop() || !tooLong || !<-seen {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errStandby, err)
 }
 
 // writeTimeout is how long a write may take that tells whether the database can be written, trustWrites for how long another write
-// that was answered tells it.
+// that was answered tells it, or a third of the lease if that is shorter: a silent replica may have waited for a standby since.
 const (
 	writeTimeout = 1500 * time.Millisecond
 	trustWrites  = 5 * time.Second
@@ -106,7 +107,7 @@ func (m *Manager) writable(ctx context.Context) error {
 func (m *Manager) write(ctx context.Context) error {
 	b := &pgx.Batch{}
 	b.Queue("UPDATE cleanupd.run SET epoch = epoch WHERE false") // fails where it is read-only
-	if time.Since(time.Unix(0, m.pulse.wrote.Load())) >= trustWrites {
+	if time.Since(time.Unix(0, m.pulse.wrote.Load())) >= min(trustWrites, m.lease/3) {
 		b.Queue("SELECT pg_logical_emit_message(true, 'cleanupd', '')")
 	}
 	err := m.within(ctx, writeTimeout, func(ctx context.Context) error { return m.pool.SendBatch(ctx, b).Close() })
