@@ -165,7 +165,7 @@ model: ## Random databases against the model; SEEDS=1000
 	CLEANUPD_SUITES=model go test ./tasks -run TestRandomDatabases -timeout 2h -seeds $(or $(SEEDS),100) $(ARGS)
 
 faults: ## Runs on random databases under attack; SEEDS=200
-	CLEANUPD_SUITES=faults go test ./tasks -run "TestFaults|TestInjectedErrors" -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) $(ARGS)
+	CLEANUPD_SUITES=faults go test ./tasks -run "TestFaults|TestInjectedErrors|TestHoldsUnderChaos" -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) -chaos-seeds $(or $(SEEDS),20) $(ARGS)
 
 bench: ## Ways to delete, compared; ARGS='--rows 300000'; see docs/benchmark.md
 	go -C bench run . $(ARGS)

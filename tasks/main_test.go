@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -20,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }
 
 // now is the clock of every run here.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)

@@ -35,18 +35,21 @@ func built(t *testing.T) string {
 
 // replica is a replica in a separate process, which may die and come back at the same address.
 type replica struct {
-	program, url string
-	address      string // of gRPC; empty before the first start
-	client       cleanupv1.CleanupServiceClient
+	program  string
+	args     []string
+	address  string // of gRPC; empty before the first start
+	client   cleanupv1.CleanupServiceClient
+	userData cleanupv1.UserDataServiceClient
 
 	mu  sync.Mutex
 	cmd *exec.Cmd // nil while it is down
 }
 
-// newReplica starts a replica; it and its client end with the test.
-func newReplica(t *testing.T, program, url string) *replica {
+// newReplica starts a replica with further arguments; it and its clients end with the test.
+func newReplica(t *testing.T, program, url string, args ...string) *replica {
 	t.Helper()
-	r := &replica{program: program, url: url, address: "127.0.0.1:0"}
+	args = append([]string{"serve", "--database-url", url, "--lease", "1s", "--http-listen", "127.0.0.1:0"}, args...)
+	r := &replica{program: program, args: args, address: "127.0.0.1:0"}
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +57,7 @@ func newReplica(t *testing.T, program, url string) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.client = cleanupv1.NewCleanupServiceClient(conn)
+	r.client, r.userData = cleanupv1.NewCleanupServiceClient(conn), cleanupv1.NewUserDataServiceClient(conn)
 	t.Cleanup(func() {
 		_, _ = r.end(syscall.SIGKILL)
 		_ = conn.Close()
@@ -66,7 +69,7 @@ var serving = regexp.MustCompile(`msg=serving grpc=(\S+)`)
 
 // start starts the process and waits until it serves; it fails if the process ends instead.
 func (r *replica) start() error {
-	cmd := exec.Command(r.program, "serve", "--database-url", r.url, "--lease", "1s", "--grpc-listen", r.address, "--http-listen", "127.0.0.1:0")
+	cmd := exec.Command(r.program, append(r.args, "--grpc-listen", r.address)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
