@@ -42,7 +42,7 @@ func unready(t *testing.T, m *runs.Manager, word string) {
 
 // leaseEnds waits until the lease of the only run has been over for longer than a lease.
 func leaseEnds(db *pgtest.DB) {
-	db.Until("SELECT (lease_until < clock_timestamp() - interval '4 seconds')::int FROM cleanupd.run")
+	db.Until("SELECT (lease_until < clock_timestamp() - interval '7 seconds')::int FROM cleanupd.run")
 }
 
 // stalled makes two replicas work on a run of so many rows, 100 a second. They have one log, and settings at the end of a URL.
@@ -51,7 +51,7 @@ func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs
 	sessions(db, rows)
 	log = &lines{}
 	slow := func(c *runs.Config) {
-		c.Lease = 3 * time.Second // a busy machine may well stand still for one
+		c.Lease = 6 * time.Second // a busy machine may well stand still for a third of it
 		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(t, db.URL()+settings), 1, 100, slog.New(slog.NewTextHandler(log, nil))
 	}
 	a, work, _ := replica(t, db, "a", slow)
@@ -68,10 +68,11 @@ func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs
 func TestAStandbyThatIsAway(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string]string{
-		"the lease is not renewed in time":           "&lock_timeout=5000",
-		"the lease's row is locked for lock_timeout": "&lock_timeout=700",
+		"the lease is not renewed in time":           "&lock_timeout=10000",
+		"the lease's row is locked for lock_timeout": "&lock_timeout=1500",
 	} {
 		t.Run(name, func(t *testing.T) {
+			suite.Except(t, suite.Long, "the lease is not renewed in time")
 			t.Parallel()
 			testAStandbyThatIsAway(t, settings)
 		})
@@ -92,8 +93,10 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 	standbyAway(db, false)
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
-	if !said(events, severity.Warning, "waits for a synchronous standby (SyncRep)") || said(events, severity.Warning, "without progress: 1 of") {
-		t.Errorf("the run's log does not say why it waited, or counts a failed attempt: %q", logs(events))
+	// The replica that waited may be late to tell the run's log why.
+	if !said(events, severity.Warning, "waits for a synchronous standby (SyncRep)") && !said(events, severity.Warning, "fell silent", "without progress: 0 of") ||
+		said(events, severity.Warning, "without progress: 1 of") {
+		t.Errorf("the run's log does not say that it waited, or counts a failed attempt: %q", logs(events))
 	}
 	if !strings.Contains(log.String(), "waits for a synchronous standby (SyncRep)") {
 		t.Errorf("nothing was logged of it: %s", log)
