@@ -101,6 +101,9 @@ func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []clai
 					continue
 				}
 			}
+			if known, err := t.setsFor(ctx, j); err != nil || !known {
+				return all, err
+			}
 			c, err := w.claim(ctx, j, ids)
 			if err != nil {
 				return nil, err
@@ -109,6 +112,19 @@ func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []clai
 		}
 	}
 	return all, nil
+}
+
+// setsFor loads the sets of tasks by which a job is judged, and reports whether they are known.
+func (t *task) setsFor(ctx context.Context, j plan.Job) (known bool, err error) {
+	for _, what := range t.preview.chosen {
+		if !slices.Contains(j.Args, any(plan.Foretold(what.Name))) {
+			continue
+		}
+		if _, known, err := t.setOf(ctx, what); err != nil || !known {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // claim is what a job of the task would take, of some rows of its set.
