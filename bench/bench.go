@@ -22,6 +22,7 @@ type Options struct {
 	Repeats int           // of each method on each cell; the median counts
 	Limit   time.Duration // of one measurement: a method that does not end by then is rated by what it got done
 	Alone   bool          // no application runs at the same time
+	Holds   int           // 0: all methods are compared; otherwise the service without and with so many holds
 	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation advises.
 	SharedBuffers string
 }
@@ -88,7 +89,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 		}
 		samples := map[string][]Result{}
 		for range o.Repeats {
-			for _, m := range Methods {
+			for _, m := range o.methods() {
 				r, err := measure(ctx, pg, super, cell, m, o)
 				if err != nil {
 					return nil, idle, fmt.Errorf("%s: %w", m.Name, err)
@@ -97,7 +98,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 				samples[m.Name] = append(samples[m.Name], r)
 			}
 		}
-		for _, m := range Methods {
+		for _, m := range o.methods() {
 			results = append(results, median(samples[m.Name]))
 		}
 		if _, err := super.Exec(ctx, "DROP DATABASE cell"); err != nil {
@@ -141,6 +142,7 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	before, _, err := count(ctx, conn) // and warms the cache
+	retained := int64(0)
 	if err != nil {
 		return r, err
 	}
@@ -167,6 +169,9 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 			return r, err
 		}
 		defer s.close()
+		if retained, err = s.hold(ctx, conn, m.holds, cell.Rows); err != nil {
+			return r, err
+		}
 		if err := s.run(ctx, "sessions"); err != nil { // so that the service is warmed up
 			return r, err
 		}
@@ -200,8 +205,8 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	if err != nil {
 		return r, err
 	}
-	if r.Finished && obsolete != 0 {
-		return r, fmt.Errorf("%d obsolete rows are left", obsolete)
+	if r.Finished && obsolete != retained {
+		return r, fmt.Errorf("%d obsolete rows are left, of which %d are on hold", obsolete, retained)
 	}
 	r.RowsPerS, r.WAL, r.LongestStmt = float64(before-after)/elapsed.Seconds(), to-from, percentile(statements.took, 0.99)
 	r.P50, r.P99 = percentile(beside, 0.5), percentile(beside, 0.99)

@@ -47,6 +47,9 @@ func newCommand() *cobra.Command {
 			if o.Repeats < 1 {
 				return fmt.Errorf("--repeats must be 1 or more, not %d", o.Repeats)
 			}
+			if most := rows / holdSize; o.Holds < 0 || o.Holds > most {
+				return fmt.Errorf("--holds must be 0 to %d with so many rows, not %d", most, o.Holds)
+			}
 			if chart != "" {
 				if _, err := os.Stat(filepath.Dir(chart)); err != nil || !slices.Contains([]string{".svg", ".png", ".pdf"}, filepath.Ext(chart)) {
 					return fmt.Errorf("--chart: %q is no .svg, .png or .pdf in a folder that is there", chart)
@@ -81,6 +84,7 @@ func newCommand() *cobra.Command {
 	f.IntVar(&o.Repeats, "repeats", 3, "how often each way is measured; results are medians")
 	f.DurationVar(&o.Limit, "limit", 20*time.Second, "how long one measurement may take")
 	f.BoolVar(&o.Alone, "alone", false, "measure without pgbench, on an otherwise idle server")
+	f.IntVar(&o.Holds, "holds", 0, fmt.Sprintf("compare the service without and with so many holds of %d recipients each, instead of all ways", holdSize))
 	f.StringVar(&o.SharedBuffers, "shared-buffers", "", "shared_buffers of the private server, such as 1GB (default a quarter of the memory)")
 	f.BoolVar(&full, "full", false, "measure all 96 kinds of table instead of six")
 	f.IntSliceVar(&only, "cell", nil, "measure only these kinds of table, by number; may be repeated (default all)")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,7 +20,12 @@ type Method struct {
 	tight bool
 	// from says that the statement has a parameter, the greatest key of the previous one, and returns keys.
 	from bool
+	// holds is how many holds of holdSize recipients the service has to respect.
+	holds int
 }
+
+// holdSize is how many recipients a hold of the benchmark names, each of them with one log.
+const holdSize = 1_000
 
 // batch is how many rows the batched statements delete at once.
 const batch = "5000"
@@ -33,6 +39,14 @@ var Methods = []Method{
 	{Name: "keyset", limited: true, from: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + key + " > $1 AND " + old + " ORDER BY " + key + " LIMIT " + batch + ") RETURNING " + key},
 	{Name: "cleanupd"},
 	{Name: "cleanupd, giving way", tight: true},
+}
+
+// methods returns what is compared: with holds the service alone, without and with them.
+func (o Options) methods() []Method {
+	if o.Holds == 0 {
+		return Methods
+	}
+	return []Method{{Name: "cleanupd"}, {Name: fmt.Sprintf("cleanupd, %d holds of %d", o.Holds, holdSize), holds: o.Holds}}
 }
 
 // run executes the statement, once or until nothing is left or the context ends, and records how long each took.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -15,7 +16,7 @@ func Print(w io.Writer, results []Result, idle Result) error {
 	for _, r := range results {
 		if cell == nil || *cell != r.Cell {
 			cell, measure = &r.Cell, r.RowsPerS
-			fmt.Fprintf(table, "\n%s\nMETHOD\tROWS/S\tTIMES ONE DELETE\tSTATEMENT P99\tAPPLICATION P50\tP99\tWAL\t\n", r.Cell)
+			fmt.Fprintf(table, "\n%s\nMETHOD\tROWS/S\tTIMES %s\tSTATEMENT P99\tAPPLICATION P50\tP99\tWAL\t\n", r.Cell, strings.ToUpper(r.Method))
 			if idle.P99 > 0 {
 				fmt.Fprintf(table, "(nothing)\t\t\t\t%s\t%s\t\t\n", short(idle.P50), short(idle.P99))
 			}

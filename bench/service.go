@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -48,10 +49,36 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 		return nil, err
 	}
 	s := &service{manager: runs.New(runs.Config{Pool: pool, Replica: "bench", Log: slog.New(slog.DiscardHandler), Settings: settings}), pool: pool}
+	guards := execute.DefaultGuards
+	guards.MaxSharePercent = 100 // most of a benchmark's table is obsolete
+	if err := s.manager.SetGuards(ctx, guards); err != nil {
+		pool.Close()
+		return nil, err
+	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.working.Go(func() { s.manager.Work(ctx) })
 	s.working.Go(func() { s.manager.Listen(ctx) })
 	return s, nil
+}
+
+// hold creates holds of recipients, evenly distributed over so many, and returns how many obsolete logs they have.
+func (s *service) hold(ctx context.Context, conn *pgx.Conn, holds, recipients int) (retained int64, err error) {
+	if holds == 0 {
+		return 0, nil
+	}
+	step := recipients / (holds * holdSize)
+	for n := range holds {
+		h := runs.Hold{Kind: runs.HoldRecipients, Reason: "benchmark", CreatedBy: "bench"}
+		for i := range holdSize {
+			h.IDs = append(h.IDs, int64((n*holdSize+i+1)*step))
+		}
+		if _, err := s.manager.CreateHold(ctx, h); err != nil {
+			return 0, err
+		}
+	}
+	err = conn.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s AND iRecipientId %% %d = 0 AND iRecipientId <= %d",
+		table, old, step, holds*holdSize*step)).Scan(&retained)
+	return retained, err
 }
 
 // run runs a task to its end.

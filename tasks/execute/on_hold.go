@@ -3,6 +3,7 @@ package execute
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -30,8 +31,9 @@ type held struct {
 }
 
 // onHold returns the condition that a row of a job's table is on hold. The ids in it are read once for all that is planned together, so that
-// statements have neither those of other tables nor subqueries for each row. An explanation is about single rows, and reads no ids.
-func (t *task) onHold(ctx context.Context, j *plan.Job) (h held, err error) {
+// statements have neither those of other tables nor subqueries for each row. An explanation is about single rows, and reads no ids. among returns the
+// condition that a column has one of some ids: purge.OneOf to find the rows on hold, purge.Among to judge each row.
+func (t *task) onHold(ctx context.Context, j *plan.Job, among func(column string, ids []int64) purge.Condition) (h held, err error) {
 	var conditions []purge.Condition
 	add := func(c purge.Condition, reads, elsewhere bool) {
 		conditions = append(conditions, c)
@@ -49,14 +51,14 @@ func (t *task) onHold(ctx context.Context, j *plan.Job) (h held, err error) {
 		case len(ids) > mostHeld:
 			add(purge.Condition{Where: fmt.Sprintf("r.%s IN (%s)", way.Column, way.IDs.Where), Args: way.IDs.Args}, true, way.Elsewhere)
 		case len(ids) > 0:
-			add(purge.Condition{Where: purge.In("r."+way.Column, "$1::bigint[]"), Args: []any{ids}}, false, false)
+			add(among("r."+way.Column, ids), false, false)
 		}
 	}
 	h.Condition = purge.Or(conditions...)
 	return h, nil
 }
 
-// heldIDs returns the ids of a way in which rows are on hold; more than mostHeld if there are too many.
+// heldIDs returns the ids of a way in which rows are on hold, in ascending order; more than mostHeld if there are too many.
 func (t *task) heldIDs(ctx context.Context, j *plan.Job, way plan.Held) (ids []int64, err error) {
 	if ids, known := t.heldBy[way.IDs.Where]; known {
 		return ids, nil
@@ -91,13 +93,14 @@ func (t *task) heldIDs(ctx context.Context, j *plan.Job, way plan.Held) (ids []i
 	case err != nil:
 		return nil, err
 	}
+	ids = slices.Sorted(slices.Values(ids))
 	t.heldBy[way.IDs.Where] = ids
 	return ids, nil
 }
 
 // exceptHeld returns a job's sweep without the rows on hold.
 func (t *task) exceptHeld(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.Sweep, error) {
-	h, err := t.onHold(ctx, j)
+	h, err := t.onHold(ctx, j, purge.Among)
 	if err != nil || h.Where == "" {
 		return s, err
 	}
@@ -106,7 +109,7 @@ func (t *task) exceptHeld(ctx context.Context, j *plan.Job, s purge.Sweep) (purg
 
 // bindHeld returns a job's sweep of the rows on hold in place of the others, as bind does, and reports whether there may be any.
 func (t *task) bindHeld(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, any bool, err error) {
-	h, err := t.onHold(ctx, j)
+	h, err := t.onHold(ctx, j, purge.OneOf)
 	if err != nil || h.Where == "" {
 		return s, false, err
 	}
@@ -118,7 +121,7 @@ func (t *task) bindHeld(ctx context.Context, j *plan.Job, parents []int64) (s pu
 
 // judgedBy returns a job's sweep whose condition has become more than its rule: whether it reads other tables, and whether one is distributed.
 func judgedBy(j *plan.Job, s purge.Sweep, reads, elsewhere bool) purge.Sweep {
-	s.Older, s.ReadsOthers = nil, s.ReadsOthers || reads
+	s.ReadsOthers = s.ReadsOthers || reads
 	if elsewhere && !s.Elsewhere {
 		s.Elsewhere, j.Place = true, plan.JudgedElsewhere
 	}

@@ -77,7 +77,7 @@ func (c *compiler) heldBy(table *campaign.Table) (ways []Held, err error) {
 	}
 	for _, l := range own.columns {
 		ways = append(ways, Held{
-			Condition: purge.Condition{Where: purge.In("r."+l.column, "$1::bigint[]"), Args: []any{l.ids}},
+			Condition: purge.OneOf("r."+l.column, l.ids),
 			Column:    l.column, All: l.ids,
 			IDs: purge.Condition{
 				Where: fmt.Sprintf("SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s", l.column, table.Quoted(), purge.In("r."+l.column, "$1::bigint[]")),

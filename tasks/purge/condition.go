@@ -36,7 +36,7 @@ func (s Sweep) And(c Condition) Sweep {
 func (s Sweep) and(more func(args *[]any) string) Sweep {
 	before := len(s.Args)
 	s.Args = slices.Clone(s.Args)
-	s.Where = "(" + s.Where + ")" + more(&s.Args)
+	s.Where, s.Narrowed = "("+s.Where+")"+more(&s.Args), true
 	after := func(n int) int {
 		if n > before {
 			n += len(s.Args) - before
@@ -76,6 +76,9 @@ var token = regexp.MustCompile(`"(?:[^"]|"")*"|'(?:[^']|'')*'|\$[0-9]+`)
 
 // put adds a condition's parameters to others, and returns it with their numbers.
 func put(args *[]any, c Condition) string {
+	if len(c.Args) == 0 { // such as a long list of ids
+		return c.Where
+	}
 	before := len(*args)
 	*args = append(*args, c.Args...)
 	return renumber(c.Where, func(n int) int { return n + before })
@@ -94,6 +97,22 @@ func renumber(sql string, number func(n int) int) string {
 // In is the condition that a column has one of some ids, a parameter. A plan that is made once hashes them, or finds the rows by an index.
 func In(column, ids string) string {
 	return fmt.Sprintf("%s IN (SELECT unnest(%s))", column, ids)
+}
+
+// OneOf returns the condition that a column has one of some ids, as In does.
+func OneOf(column string, ids []int64) Condition {
+	return Condition{Where: In(column, "$1::bigint[]"), Args: []any{ids}}
+}
+
+// Among returns the condition that a column has one of some ids, in ascending order, by a binary search in a constant. With some thousands of ids,
+// sending and hashing those of OneOf takes longer in each statement than deleting its rows; but only OneOf uses an index.
+func Among(column string, ids []int64) Condition {
+	list := make([]byte, 0, 8*len(ids))
+	for _, id := range ids {
+		list = append(strconv.AppendInt(list, id, 10), ',')
+	}
+	constant := fmt.Sprintf("'{%s}'::bigint[]", list[:len(list)-1])
+	return Condition{Where: fmt.Sprintf("(%[2]s)[width_bucket(%[1]s, %[2]s)] = %[1]s", column, constant)}
 }
 
 var in = regexp.MustCompile(`([a-z]+\.[A-Za-z_0-9]+) IN \(SELECT unnest\((\$[0-9]+::bigint\[\])\)\)`)

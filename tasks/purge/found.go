@@ -35,7 +35,7 @@ func (sw *sweep) byIndex(ctx context.Context, t tableInfo) (done bool, err error
 	sw.Recorder.ScanMethod("index " + index)
 	// If as many rows are deleted as there were, none has to be looked for elsewhere. They are counted beforehand, since an
 	// index keeps the entries of deleted rows for a while, and skipping them takes longer.
-	if about.many(t.enough) {
+	if about.many(t.enough) && !sw.Narrowed {
 		there, err := sw.countOlder(ctx)
 		if err == nil {
 			err = sw.visit(ctx, about)

@@ -42,8 +42,10 @@ type Sweep struct {
 	ByKey string
 	// Keys are the only values that rows of the sweep have in ByKey; nil: they may have any.
 	Keys []int64
-	// Older says that Where is this condition and nothing else, except for the zero record; nil: it is not.
+	// Older says that Where is this condition and nothing else, except for the zero record and what Narrowed says; nil: it is not.
 	Older *Older
+	// Narrowed says that Without or And has added conditions.
+	Narrowed bool
 	// Partition says that the table is one of the partitions of the rule's table: one that is entirely older is dropped.
 	Partition bool
 	// Key is the integer column that names a row for people; empty: its TID does.
@@ -144,7 +146,7 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 	if sw.Elsewhere {
 		return refused(sw.byKey(ctx, from))
 	}
-	if sw.Older != nil && sw.Partition {
+	if sw.Older != nil && !sw.Narrowed && sw.Partition {
 		var err error
 		if sw.result.Dropped, err = sw.dropPartition(ctx); sw.result.Dropped || err != nil {
 			sw.Recorder.ScanMethod("drop of the partition")
