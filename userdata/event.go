@@ -27,33 +27,33 @@ type Event struct {
 	Sequence int64     `json:"-"`
 	Time     time.Time `json:"-"`
 
-	Instance *InstanceErased `json:",omitempty"`
-	Task     *TaskErased     `json:",omitempty"`
-	Document *DocumentErased `json:",omitempty"`
-	File     string          `json:",omitempty"`
-	Log      *Line           `json:",omitempty"`
+	Instance *InstanceErased `json:"Instance,omitempty"`
+	Task     *TaskErased     `json:"Task,omitempty"`
+	Document *DocumentErased `json:"Document,omitempty"`
+	File     string          `json:"File,omitempty"`
+	Log      *Line           `json:"Log,omitempty"`
 	Receipt  *Receipt        `json:"-"` // the last one; read from the record
-	Ended    bool            `json:",omitempty"`
+	Ended    bool            `json:"Ended,omitempty"`
 }
 
 // InstanceErased says that a process instance was erased, or would be.
 type InstanceErased struct {
-	ID         int64
-	Invocation string
-	Terminated bool
-	Rows       Rows
+	ID         int64  `json:"ID"`
+	Invocation string `json:"Invocation"`
+	Terminated bool   `json:"Terminated"`
+	Rows       Rows   `json:"Rows"`
 }
 
 // TaskErased says that an orphan task was erased, or would be.
 type TaskErased struct {
-	ID   int64
-	Rows Rows
+	ID   int64 `json:"ID"`
+	Rows Rows  `json:"Rows"`
 }
 
 // Line is a log message.
 type Line struct {
-	Level   severity.Level
-	Message string
+	Level   severity.Level `json:"Level"`
+	Message string         `json:"Message"`
 }
 
 func logged(level severity.Level, message string) Event {

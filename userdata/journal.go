@@ -13,13 +13,13 @@ import (
 // entry is what one transaction in the Forms database did. It is written to the journal there, by that transaction, and then told to the
 // record.
 type entry struct {
-	Kind     string    `json:",omitempty"` // of the items
-	Items    []int64   `json:",omitempty"` // that are done
-	Kept     []int64   `json:",omitempty"` // that stay, as an event says
-	Rows     Rows      `json:",omitempty"` // how many were deleted
-	Sessions []session `json:",omitempty"` // whose documents must be deleted afterwards
-	Settled  []string  `json:",omitempty"` // sessions whose documents are gone
-	Events   []Event   `json:",omitempty"`
+	Kind     string    `json:"Kind,omitempty"`     // of the items
+	Items    []int64   `json:"Items,omitempty"`    // that are done
+	Kept     []int64   `json:"Kept,omitempty"`     // that stay, as an event says
+	Rows     Rows      `json:"Rows,omitempty"`     // how many were deleted
+	Sessions []session `json:"Sessions,omitempty"` // whose documents must be deleted afterwards
+	Settled  []string  `json:"Settled,omitempty"`  // sessions whose documents are gone
+	Events   []Event   `json:"Events,omitempty"`
 }
 
 // take makes this replica the one that works on the erasure: transactions of another one that had it fail from now on. It waits for that

@@ -17,15 +17,16 @@ import (
 
 // Purge is a rule by which process instances go that have ended long ago, with all that belongs to them.
 type Purge struct {
-	Name string
+	Name string `json:"Name"`
 	// Application and Workflow are those of the process instances; an empty Workflow means all of the application.
-	Application, Workflow string
+	Application string `json:"Application"`
+	Workflow    string `json:"Workflow"`
 	// DateColumn is the column of tb_process_instance by which they go that are strictly older than Days. Which one there is, and what it means,
 	// is published for no release.
-	DateColumn string
-	Days       int
+	DateColumn string `json:"DateColumn"`
+	Days       int    `json:"Days"`
 	// Enabled says that runs do it.
-	Enabled bool
+	Enabled bool `json:"Enabled"`
 }
 
 // Etag changes with the rule.

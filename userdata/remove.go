@@ -26,8 +26,8 @@ func newRemover(tx *transaction, dry bool) *remover {
 
 // session is a session id, and the process instance or orphan task that its documents belong to.
 type session struct {
-	ID   string
-	Item int64
+	ID   string `json:"ID"`
+	Item int64  `json:"Item"`
 }
 
 // removal is what goes of some process instances or orphan tasks.

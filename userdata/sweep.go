@@ -16,9 +16,9 @@ var ErrNoStorage = errors.New("the document storage (GDS) is not known here: sta
 
 // DocumentErased says that a stale document in the database was deleted, or would be.
 type DocumentErased struct {
-	ID       string
-	Sessions []string
-	Rows     Rows
+	ID       string   `json:"ID"`
+	Sessions []string `json:"Sessions"`
+	Rows     Rows     `json:"Rows"`
 }
 
 // onlyOf returns those of some documents whose every session is one of some, with their sessions.

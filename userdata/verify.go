@@ -23,13 +23,15 @@ var ErrNotUser = errors.New("is not the user id of this erasure")
 
 // Verification is what was found when it was searched again for what an erasure was about.
 type Verification struct {
-	Time time.Time
+	Time time.Time `json:"Time"`
 	// Clean says that nothing was found, but for what may be a coincidence.
-	Clean bool
+	Clean bool `json:"Clean"`
 	// Instances and Tasks are what was found, by the ids of the erasure or by the user; Possible are the process instances with a variable
 	// that holds the user id as a part of something longer.
-	Instances, Tasks, Possible []int64
-	NotSearched                []string
+	Instances   []int64  `json:"Instances"`
+	Tasks       []int64  `json:"Tasks"`
+	Possible    []int64  `json:"Possible"`
+	NotSearched []string `json:"NotSearched"`
 }
 
 // Receipt returns the receipt with an id.

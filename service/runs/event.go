@@ -30,15 +30,15 @@ type Event struct {
 	Place `json:"-"`
 	Time  time.Time `json:"-"`
 
-	Kind     Kind
-	Run      *Run           `json:",omitempty"` // run_started, run_finished
-	Task     string         `json:",omitempty"` // task_started, task_progress, log
-	Position int            `json:",omitempty"` // task_started
-	Count    int            `json:",omitempty"` // task_started
-	Progress *Progress      `json:",omitempty"` // task_progress
-	Result   *Result        `json:",omitempty"` // task_finished
-	Level    severity.Level `json:",omitempty"` // log
-	Message  string         `json:",omitempty"` // log
+	Kind     Kind           `json:"Kind"`
+	Run      *Run           `json:"Run,omitempty"`      // run_started, run_finished
+	Task     string         `json:"Task,omitempty"`     // task_started, task_progress, log
+	Position int            `json:"Position,omitempty"` // task_started
+	Count    int            `json:"Count,omitempty"`    // task_started
+	Progress *Progress      `json:"Progress,omitempty"` // task_progress
+	Result   *Result        `json:"Result,omitempty"`   // task_finished
+	Level    severity.Level `json:"Level,omitempty"`    // log
+	Message  string         `json:"Message,omitempty"`  // log
 
 	once *once // of the event as it was read
 }
@@ -65,15 +65,15 @@ func (e Event) Once(make func() (any, error)) (any, error) {
 
 // Progress is how far a task is.
 type Progress struct {
-	Object        string
-	RowsDeleted   int64
-	RowsUpdated   int64
-	TablesDropped int64
-	Batches       int64
-	RowsExpected  *int64
-	RowsPerSecond float64
-	Way           string `json:",omitempty"` // how the rows of Object are found
-	ThrottledBy   string `json:",omitempty"` // why the next batch waits; empty: it does not
+	Object        string  `json:"Object"`
+	RowsDeleted   int64   `json:"RowsDeleted"`
+	RowsUpdated   int64   `json:"RowsUpdated"`
+	TablesDropped int64   `json:"TablesDropped"`
+	Batches       int64   `json:"Batches"`
+	RowsExpected  *int64  `json:"RowsExpected"`
+	RowsPerSecond float64 `json:"RowsPerSecond"`
+	Way           string  `json:"Way,omitempty"`         // how the rows of Object are found
+	ThrottledBy   string  `json:"ThrottledBy,omitempty"` // why the next batch waits; empty: it does not
 }
 
 // channel is where every replica listens: the payload is a run's id and its newest sequence, or 0 if the run waits to be

@@ -42,51 +42,51 @@ const (
 
 // Run is one execution of the pipeline.
 type Run struct {
-	ID            string
-	State         State
-	DryRun        bool
-	RequestedBy   string
-	ReferenceTime *time.Time
-	CreateTime    time.Time
-	StartTime     *time.Time
-	EndTime       *time.Time
-	Error         string
-	Cause         Cause
-	Plan          string         // the dry run that it does; empty: none
-	WhatIf        map[string]int // values that a dry run supposes to be stored, by the options' names; nil: none
-	Accepted      []execute.Trip `json:",omitempty"` // the guards that it may pass
+	ID            string         `json:"ID"`
+	State         State          `json:"State"`
+	DryRun        bool           `json:"DryRun"`
+	RequestedBy   string         `json:"RequestedBy"`
+	ReferenceTime *time.Time     `json:"ReferenceTime"`
+	CreateTime    time.Time      `json:"CreateTime"`
+	StartTime     *time.Time     `json:"StartTime"`
+	EndTime       *time.Time     `json:"EndTime"`
+	Error         string         `json:"Error"`
+	Cause         Cause          `json:"Cause"`
+	Plan          string         `json:"Plan"`               // the dry run that it does; empty: none
+	WhatIf        map[string]int `json:"WhatIf"`             // values that a dry run supposes to be stored, by the options' names; nil: none
+	Accepted      []execute.Trip `json:"Accepted,omitempty"` // the guards that it may pass
 	LastSequence  int64          `json:"-"`
-	Results       []Result
+	Results       []Result       `json:"Results"`
 }
 
 // Result is the account of one task.
 type Result struct {
-	Task          string
-	State         execute.State
-	RowsDeleted   int64
-	RowsUpdated   int64
-	TablesDropped int64
-	Batches       int64
-	StartTime     *time.Time
-	EndTime       *time.Time
-	Error         string
-	Space         []Space `json:",omitempty"`
+	Task          string        `json:"Task"`
+	State         execute.State `json:"State"`
+	RowsDeleted   int64         `json:"RowsDeleted"`
+	RowsUpdated   int64         `json:"RowsUpdated"`
+	TablesDropped int64         `json:"TablesDropped"`
+	Batches       int64         `json:"Batches"`
+	StartTime     *time.Time    `json:"StartTime"`
+	EndTime       *time.Time    `json:"EndTime"`
+	Error         string        `json:"Error"`
+	Space         []Space       `json:"Space,omitempty"`
 	// RemoteDeliveriesLeft is how many deliveries stay on mid-sourcing servers that no database is configured for.
-	RemoteDeliveriesLeft int64 `json:",omitempty"`
+	RemoteDeliveriesLeft int64 `json:"RemoteDeliveriesLeft,omitempty"`
 	// RowsRefused is how many obsolete rows refused with an error, and RowsLeft how many stay for whatever reason; but for those of
 	// TablesLeft tables that could not be done to their end.
-	RowsRefused int64 `json:",omitempty"`
-	RowsLeft    int64 `json:",omitempty"`
-	TablesLeft  int64 `json:",omitempty"`
+	RowsRefused int64 `json:"RowsRefused,omitempty"`
+	RowsLeft    int64 `json:"RowsLeft,omitempty"`
+	TablesLeft  int64 `json:"TablesLeft,omitempty"`
 	// RowsHeld is how many stay since they are held.
-	RowsHeld int64 `json:",omitempty"`
+	RowsHeld int64 `json:"RowsHeld,omitempty"`
 	// Detail says in words what the task left, or why it was not run; empty: neither.
-	Detail string `json:",omitempty"`
+	Detail string `json:"Detail,omitempty"`
 	// Reason is why the task was refused, for programs, with Metadata; empty: it was not.
-	Reason   string            `json:",omitempty"`
-	Metadata map[string]string `json:",omitempty"`
+	Reason   string            `json:"Reason,omitempty"`
+	Metadata map[string]string `json:"Metadata,omitempty"`
 	// Preview is what a dry run foresees, table by table.
-	Preview []execute.TablePreview `json:",omitempty"`
+	Preview []execute.TablePreview `json:"Preview,omitempty"`
 }
 
 // Result is the account of the task of this name; nil when there is none.

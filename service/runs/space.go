@@ -13,14 +13,14 @@ import (
 
 // Space is the size, in bytes, of a table that a task deleted from, or vacuumed.
 type Space struct {
-	Relation         string // quoted, with its schema
-	RowsDeleted      int64
-	TableBytesBefore int64
-	IndexBytesBefore int64
-	TableBytesAfter  int64
-	IndexBytesAfter  int64
-	DeadBytes        *int64 // held by dead rows until VACUUM; nil: unknown
-	FreeBytes        *int64 // that new rows will use; nil: unknown
+	Relation         string `json:"Relation"` // quoted, with its schema
+	RowsDeleted      int64  `json:"RowsDeleted"`
+	TableBytesBefore int64  `json:"TableBytesBefore"`
+	IndexBytesBefore int64  `json:"IndexBytesBefore"`
+	TableBytesAfter  int64  `json:"TableBytesAfter"`
+	IndexBytesAfter  int64  `json:"IndexBytesAfter"`
+	DeadBytes        *int64 `json:"DeadBytes"` // held by dead rows until VACUUM; nil: unknown
+	FreeBytes        *int64 `json:"FreeBytes"` // that new rows will use; nil: unknown
 }
 
 // withSpace begins the account of a batch: it records a table's size as it was before the first one.

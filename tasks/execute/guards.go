@@ -28,20 +28,21 @@ const (
 // Guards say what is unusual: it needs somebody's word. Each is off where its limit is 0, or false.
 type Guards struct {
 	// MinRows is how many rows are too few for the guards of rows to trip, whatever they are compared with.
-	MinRows int64
+	MinRows int64 `json:"MinRows"`
 	// MinProcessInstances is the same for process instances of AEM Forms.
-	MinProcessInstances int64
+	MinProcessInstances int64 `json:"MinProcessInstances"`
 	// MaxSharePercent is of a table's rows, within SharePeriod.
-	MaxSharePercent float64
+	MaxSharePercent float64 `json:"MaxSharePercent"`
 	// Cutoff is about cutoffs that move faster than time.
-	Cutoff bool
+	Cutoff bool `json:"Cutoff"`
 	// MaxGrowth is how many times the rows that a run usually takes from a table may go by rules without a delay.
-	MaxGrowth float64
+	MaxGrowth float64 `json:"MaxGrowth"`
 	// MaxTables are dropped by a task at most, and of the database's size no more than MaxDropPercent.
-	MaxTables      int64
-	MaxDropPercent float64
+	MaxTables      int64   `json:"MaxTables"`
+	MaxDropPercent float64 `json:"MaxDropPercent"`
 	// MaxClockDifference is that between the database's clock and the replica's, MaxIdle how long ago the application last did something.
-	MaxClockDifference, MaxIdle time.Duration
+	MaxClockDifference time.Duration `json:"MaxClockDifference"`
+	MaxIdle            time.Duration `json:"MaxIdle"`
 }
 
 // DefaultGuards are in force until others are set.
@@ -81,11 +82,12 @@ func (g Guards) Changed(to Guards) (changed []Guard) {
 
 // Trip is a guard that trips.
 type Trip struct {
-	Guard Guard
+	Guard Guard `json:"Guard"`
 	// Table is the quoted name of a table with its schema, or the mask of the names of work tables.
-	Table string
+	Table string `json:"Table"`
 	// Number is how many rows, tables or bytes would go, and Most how many may; a run counts up to one more.
-	Number, Most int64
+	Number int64 `json:"Number"`
+	Most   int64 `json:"Most"`
 }
 
 func (t Trip) String() string {

@@ -18,15 +18,15 @@ import (
 // Planned is what a dry run has found of a task, for a run that does that and no more.
 type Planned struct {
 	// Basis is what it was found by.
-	Basis Basis
+	Basis Basis `json:"Basis"`
 	// Set is the ids of the task's set, Stays are those of them that stay; Dropped are the quoted names of the tables that go.
-	Set     []int64  `json:",omitempty"`
-	Stays   []int64  `json:",omitempty"`
-	Dropped []string `json:",omitempty"`
+	Set     []int64  `json:"Set,omitempty"`
+	Stays   []int64  `json:"Stays,omitempty"`
+	Dropped []string `json:"Dropped,omitempty"`
 	// Kept are those of the set of which nothing goes, and CoalescedFrom is from when on the task coalesces rows; nil: it does not. A dry run that
 	// goes on elsewhere needs them.
-	Kept          []int64    `json:",omitempty"`
-	CoalescedFrom *time.Time `json:",omitempty"`
+	Kept          []int64    `json:"Kept,omitempty"`
+	CoalescedFrom *time.Time `json:"CoalescedFrom,omitempty"`
 	// Preview is what it would do, table by table.
 	Preview []TablePreview `json:"-"`
 }
@@ -34,16 +34,18 @@ type Planned struct {
 // Basis is what decides, beside the rows and the clock, what a run does.
 type Basis struct {
 	// Version is that of the program.
-	Version string
+	Version string `json:"Version"`
 	// Options are the delays in force, by name, Mappings what the delivery mappings name, by column.
-	Options  map[string]string
-	Mappings map[string][]string
+	Options  map[string]string   `json:"Options"`
+	Mappings map[string][]string `json:"Mappings"`
 	// MidSourcing, Related and Include are what the operator has configured.
-	MidSourcing, Related, Include []string
+	MidSourcing []string `json:"MidSourcing"`
+	Related     []string `json:"Related"`
+	Include     []string `json:"Include"`
 	// Outside is what tasks on other databases go by, by their names.
-	Outside map[string]string `json:",omitempty"`
+	Outside map[string]string `json:"Outside,omitempty"`
 	// Holds are the holds in force.
-	Holds []string `json:",omitempty"`
+	Holds []string `json:"Holds,omitempty"`
 }
 
 // basis is the current one.

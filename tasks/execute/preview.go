@@ -28,29 +28,29 @@ const (
 // TablePreview is what a task would do to a table, or to its work tables.
 type TablePreview struct {
 	// Table is its quoted name with the schema; of work tables the mask of their names.
-	Table  string
-	Action Action
+	Table  string `json:"Table"`
+	Action Action `json:"Action"`
 	// Rows is how many rows would be deleted or updated.
-	Rows int64
+	Rows int64 `json:"Rows"`
 	// RowsTotal is how many it has, and Bytes how large those are that go: estimates.
-	RowsTotal int64 `json:",omitempty"`
-	Bytes     int64 `json:",omitempty"`
+	RowsTotal int64 `json:"RowsTotal,omitempty"`
+	Bytes     int64 `json:"Bytes,omitempty"`
 	// Tables is how many would be dropped, Names are some of them.
-	Tables int64    `json:",omitempty"`
-	Names  []string `json:",omitempty"`
+	Tables int64    `json:"Tables,omitempty"`
+	Names  []string `json:"Names,omitempty"`
 	// Oldest and Newest are among the dates of the rows that go; nil: the rule goes by none.
-	Oldest *time.Time `json:",omitempty"`
-	Newest *time.Time `json:",omitempty"`
+	Oldest *time.Time `json:"Oldest,omitempty"`
+	Newest *time.Time `json:"Newest,omitempty"`
 	// Sample is the keys of some of them.
-	Sample []int64 `json:",omitempty"`
+	Sample []int64 `json:"Sample,omitempty"`
 	// Rule says in words why they go.
-	Rule string `json:",omitempty"`
+	Rule string `json:"Rule,omitempty"`
 	// RowsNow is how many rows, or tables, it would be by the options as they are stored; nil: these are.
-	RowsNow *int64 `json:",omitempty"`
+	RowsNow *int64 `json:"RowsNow,omitempty"`
 	// Guards are those that would trip.
-	Guards []Trip `json:",omitempty"`
+	Guards []Trip `json:"Guards,omitempty"`
 	// Remarks say what is not known before it is done.
-	Remarks []string `json:",omitempty"`
+	Remarks []string `json:"Remarks,omitempty"`
 
 	of        *campaign.Table // nil: work tables
 	relations []string        // that the rows are in
