@@ -28,7 +28,7 @@ func Check[T any](t *testing.T, name string) {
 	}
 	path := filepath.Join("testdata", "stored", name+".json")
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(path, append(written, '\n'), 0o600); err != nil {
