@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom release-snapshot fuzz docs model faults browser flood long newcomer bench profile
+.PHONY: help build demo test race modules vet nested fmt lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom release-snapshot fuzz docs model faults browser flood long newcomer bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -55,7 +55,10 @@ nested: ## Vet and test the modules bench, deploy, examples and internal/dashboa
 	done
 NESTED ?= bench deploy examples internal/dashboard
 
-lint: ## golangci-lint, and which package may import which
+fmt: ## Format Go: gofumpt, and lines of 120 columns
+	$(tool)lint/go.mod golangci-lint fmt ./...
+
+lint: ## golangci-lint, the format of Go, and which package may import which
 	$(tool)lint/go.mod golangci-lint run ./...
 
 generate: ## gen/, and the documents that are made from the code, after a change in proto/ or of a task

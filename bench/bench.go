@@ -23,7 +23,8 @@ type Options struct {
 	Limit   time.Duration // of one measurement: a method that does not end by then is rated by what it got done
 	Alone   bool          // no application runs at the same time
 	Holds   int           // 0: all methods are compared; otherwise the service without and with so many holds
-	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation advises.
+	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation
+	// advises.
 	SharedBuffers string
 }
 
@@ -48,7 +49,15 @@ func (o Options) settings() ([]string, error) {
 		}
 		buffers = fmt.Sprintf("%dMB", quarter>>20)
 	}
-	return []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "autovacuum=on", "max_wal_size=4GB", "checkpoint_timeout=15min", "shared_buffers=" + buffers}, nil
+	return []string{
+		"fsync=on",
+		"synchronous_commit=on",
+		"full_page_writes=on",
+		"autovacuum=on",
+		"max_wal_size=4GB",
+		"checkpoint_timeout=15min",
+		"shared_buffers=" + buffers,
+	}, nil
 }
 
 // Run measures, reports progress to w, and returns the results in order.
@@ -84,7 +93,8 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 		if err := cell.fill(ctx, pg, "cell"); err != nil {
 			return nil, idle, err
 		}
-		if _, err := super.Exec(ctx, "GRANT pg_read_all_stats TO "+campaigndb.Role); err != nil { // as deploy/role.sql does
+		// as deploy/role.sql does
+		if _, err := super.Exec(ctx, "GRANT pg_read_all_stats TO "+campaigndb.Role); err != nil {
 			return nil, idle, err
 		}
 		samples := map[string][]Result{}
@@ -128,9 +138,20 @@ func alone(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (Result, er
 }
 
 // measure runs one method on a fresh copy of the cell.
-func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell, m Method, o Options) (r Result, err error) {
+func measure(
+	ctx context.Context,
+	pg *localpg.Server,
+	super *pgx.Conn,
+	cell Cell,
+	m Method,
+	o Options,
+) (r Result, err error) {
 	const name = "copy"
-	for _, sql := range []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " TEMPLATE cell OWNER " + campaigndb.Role, "CHECKPOINT"} {
+	for _, sql := range []string{
+		"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)",
+		"CREATE DATABASE " + name + " TEMPLATE cell " +
+			"OWNER " + campaigndb.Role, "CHECKPOINT",
+	} {
 		if _, err := super.Exec(ctx, sql); err != nil {
 			return r, err
 		}
@@ -152,7 +173,10 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 			return r, err
 		}
 		defer func() { _ = holder.Close(context.WithoutCancel(ctx)) }()
-		if _, err := holder.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM NmsDelivery"); err != nil {
+		if _, err := holder.Exec(
+			ctx,
+			"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM NmsDelivery",
+		); err != nil {
 			return r, err
 		}
 	}
@@ -190,7 +214,8 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	begun := time.Now()
 	err = clean(limited)
 	elapsed := time.Since(begun)
-	r = Result{Cell: cell, Method: m.Name, Finished: elapsed < o.Limit-limitSlack} // a server ends a call slightly before its client does
+	// a server ends a call slightly before its client does
+	r = Result{Cell: cell, Method: m.Name, Finished: elapsed < o.Limit-limitSlack}
 	beside, besideErr := endBeside()
 	if err != nil && r.Finished {
 		return r, err
@@ -208,7 +233,12 @@ func measure(ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell
 	if r.Finished && obsolete != retained {
 		return r, fmt.Errorf("%d obsolete rows are left, of which %d are on hold", obsolete, retained)
 	}
-	r.RowsPerS, r.WAL, r.LongestStmt = float64(before-after)/elapsed.Seconds(), to-from, percentile(statements.took, 0.99)
+	r.RowsPerS, r.WAL, r.LongestStmt = float64(
+		before-after,
+	)/elapsed.Seconds(), to-from, percentile(
+		statements.took,
+		0.99,
+	)
 	r.P50, r.P99 = percentile(beside, 0.5), percentile(beside, 0.99)
 	return r, nil
 }

@@ -40,7 +40,8 @@ func prepareBeside(ctx context.Context, pg *localpg.Server) error {
 const beginning = 10 * time.Second
 
 // atWork reports whether the application has completed a transaction.
-const atWork = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '" + besideDatabase + "' AND query = 'END;' AND state = 'idle')"
+const atWork = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '" + besideDatabase + "' AND query = " +
+	"'END;' AND state = 'idle')"
 
 // startBeside starts the application, and waits until it completes transactions.
 func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*beside, error) {
@@ -48,7 +49,23 @@ func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*bes
 	if err != nil {
 		return nil, err
 	}
-	cmd := pg.Client(ctx, "pgbench", "-n", "-c", "2", "-j", "1", "-T", "3600", "-R", besideRate, "-l", "--log-prefix", filepath.Join(dir, "log"), besideDatabase)
+	cmd := pg.Client(
+		ctx,
+		"pgbench",
+		"-n",
+		"-c",
+		"2",
+		"-j",
+		"1",
+		"-T",
+		"3600",
+		"-R",
+		besideRate,
+		"-l",
+		"--log-prefix",
+		filepath.Join(dir, "log"),
+		besideDatabase,
+	)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -88,7 +105,15 @@ func (b *beside) end() ([]time.Duration, error) {
 	var took []time.Duration
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var client, transaction, us, script, endSeconds, endMicroseconds int64
-		if _, err := fmt.Sscan(lines.Text(), &client, &transaction, &us, &script, &endSeconds, &endMicroseconds); err != nil {
+		if _, err := fmt.Sscan(
+			lines.Text(),
+			&client,
+			&transaction,
+			&us,
+			&script,
+			&endSeconds,
+			&endMicroseconds,
+		); err != nil {
 			return nil, fmt.Errorf("pgbench's log: %w", err)
 		}
 		if time.Unix(endSeconds, endMicroseconds*1000).After(b.since) {

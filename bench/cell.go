@@ -61,7 +61,17 @@ func AllCells(rows int) (cells []Cell) {
 	for _, n := range []int{rows, rows / 2} {
 		for _, old := range []int{5, 50, 95} {
 			for bits := range 16 {
-				cells = append(cells, Cell{Rows: n, Old: old, Scattered: bits&1 > 0, NoIndex: bits&2 > 0, Wide: bits&4 > 0, HeldBack: bits&8 > 0})
+				cells = append(
+					cells,
+					Cell{
+						Rows:      n,
+						Old:       old,
+						Scattered: bits&1 > 0,
+						NoIndex:   bits&2 > 0,
+						Wide:      bits&4 > 0,
+						HeldBack:  bits&8 > 0,
+					},
+				)
 			}
 		}
 	}
@@ -93,20 +103,30 @@ func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
 	}
 	for _, sql := range []string{
 		"INSERT INTO NmsDelivery (iDeliveryId) VALUES (0), (1)",
-		"INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBroadLogSchema) VALUES (1, 'mapRecipient', 'nms:broadLogRcp')",
+		"INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBroadLogSchema) VALUES (1, 'mapRecipient', " +
+			"'nms:broadLogRcp')",
 		"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', 1)",
 	} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			return err
 		}
 	}
-	if _, err := conn.Exec(ctx, fmt.Sprintf(`INSERT INTO %s (iBroadLogId, iDeliveryId, iRecipientId, iStatus, sAddress, tsEvent, tsLastModified)
-		SELECT i, i %% 1000, i, 1, left(repeat(md5(i::text), 8), %d), now(), CASE WHEN %s <= $2::int / 100.0 THEN now() - interval '200 days' ELSE now() END - random() * interval '10 days'
-		FROM generate_series(1, $1::int) i`, table, width, share), c.Rows, c.Old); err != nil {
+	if _, err := conn.Exec(
+		ctx,
+		fmt.Sprintf(`INSERT INTO %s (iBroadLogId, iDeliveryId, iRecipientId, iStatus, sAddress, tsEvent, tsLastModified)
+		SELECT i, i %% 1000, i, 1, left(repeat(md5(i::text), 8), %d), now(), CASE
+			WHEN %s <= $2::int / 100.0 THEN now() - interval '200 days' ELSE now() END - random() * interval '10 days'
+		FROM generate_series(1, $1::int) i`, table, width, share),
+		c.Rows,
+		c.Old,
+	); err != nil {
 		return err
 	}
 	if c.NoIndex {
-		if _, err := conn.Exec(ctx, "DROP INDEX NmsBroadLogRcp_modif, NmsBroadLogRcp_dlv; CREATE INDEX ON "+table+" (iDeliveryId)"); err != nil {
+		if _, err := conn.Exec(
+			ctx,
+			"DROP INDEX NmsBroadLogRcp_modif, NmsBroadLogRcp_dlv; CREATE INDEX ON "+table+" (iDeliveryId)",
+		); err != nil {
 			return err
 		}
 	}

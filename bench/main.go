@@ -35,11 +35,14 @@ func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Compare ways to delete old rows, side by side, on a private PostgreSQL",
-		Long: "Fill tables, delete their old rows by one unbatched DELETE, by published statements and those that job queues\n" +
-			"use, and by this service, each on its own copy and with pgbench running unless --alone, and print a table.\n" +
+		Long: "Fill tables, delete their old rows by one unbatched DELETE, by published statements and those that " +
+			"job queues\n" +
+			"use, and by this service, each on its own copy and with pgbench running unless --alone, and print a " +
+			"table.\n" +
 			"It takes a while, and some gigabytes; compare only figures of one run.",
-		Args:         cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if rows < 1_000 {
 				return fmt.Errorf("--rows must be 1000 or more, not %d", rows)
@@ -51,7 +54,10 @@ func newCommand() *cobra.Command {
 				return fmt.Errorf("--holds must be 0 to %d with so many rows, not %d", most, o.Holds)
 			}
 			if chart != "" {
-				if _, err := os.Stat(filepath.Dir(chart)); err != nil || !slices.Contains([]string{".svg", ".png", ".pdf"}, filepath.Ext(chart)) {
+				if _, err := os.Stat(
+					filepath.Dir(chart),
+				); err != nil ||
+					!slices.Contains([]string{".svg", ".png", ".pdf"}, filepath.Ext(chart)) {
 					return fmt.Errorf("--chart: %q is no .svg, .png or .pdf in a folder that is there", chart)
 				}
 			}
@@ -84,8 +90,21 @@ func newCommand() *cobra.Command {
 	f.IntVar(&o.Repeats, "repeats", 3, "how often each way is measured; results are medians")
 	f.DurationVar(&o.Limit, "limit", 20*time.Second, "how long one measurement may take")
 	f.BoolVar(&o.Alone, "alone", false, "measure without pgbench, on an otherwise idle server")
-	f.IntVar(&o.Holds, "holds", 0, fmt.Sprintf("compare the service without and with so many holds of %d recipients each, instead of all ways", holdSize))
-	f.StringVar(&o.SharedBuffers, "shared-buffers", "", "shared_buffers of the private server, such as 1GB (default a quarter of the memory)")
+	f.IntVar(
+		&o.Holds,
+		"holds",
+		0,
+		fmt.Sprintf(
+			"compare the service without and with so many holds of %d recipients each, instead of all ways",
+			holdSize,
+		),
+	)
+	f.StringVar(
+		&o.SharedBuffers,
+		"shared-buffers",
+		"",
+		"shared_buffers of the private server, such as 1GB (default a quarter of the memory)",
+	)
 	f.BoolVar(&full, "full", false, "measure all 96 kinds of table instead of six")
 	f.IntSliceVar(&only, "cell", nil, "measure only these kinds of table, by number; may be repeated (default all)")
 	f.StringVar(&chart, "chart", "", "write a chart to this file (.svg, .png or .pdf)")

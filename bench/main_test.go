@@ -26,7 +26,18 @@ func command(t *testing.T, arguments ...string) (string, error) {
 
 func TestUsage(t *testing.T) {
 	for _, c := range []struct{ arguments, says string }{
-		{"--rows 1", "--rows"}, {"--repeats 0", "--repeats"}, {"--rows 2000 --holds 3", "--holds"}, {"--holds -1", "--holds"}, {"--cell 7", "--cell"}, {"--chart x.gif", "--chart"}, {"--chart no/such/folder/x.svg", "--chart"}, {"now", "unknown command"},
+		{
+			"--rows 1",
+			"--rows",
+		},
+		{"--repeats 0", "--repeats"},
+		{"--rows 2000 --holds 3", "--holds"},
+		{"--holds -1", "--holds"},
+		{"--cell 7", "--cell"},
+		{"--chart x.gif", "--chart"},
+		{"--chart " +
+			"no/such/folder/x.svg", "--chart"},
+		{"now", "unknown command"},
 	} {
 		if _, err := command(t, strings.Fields(c.arguments)...); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.arguments, err)
@@ -57,7 +68,12 @@ func TestSmallTable(t *testing.T) {
 	if err != nil || !strings.Contains(out, "\ncleanupd, 2 holds of 1000 ") {
 		t.Error(out, err)
 	}
-	if _, err := command(t, "--shared-buffers", "nonsense"); err == nil || !strings.Contains(err.Error(), `"shared_buffers": "nonsense"`) {
+	if _, err := command(
+		t,
+		"--shared-buffers",
+		"nonsense",
+	); err == nil ||
+		!strings.Contains(err.Error(), `"shared_buffers": "nonsense"`) {
 		t.Error(err)
 	}
 }

@@ -33,10 +33,29 @@ const batch = "5000"
 // Methods are what is compared. The first is the baseline, the last two are the service.
 var Methods = []Method{
 	{Name: "one DELETE", statement: "DELETE FROM " + table + " WHERE " + old},
-	{Name: "IN (SELECT … LIMIT)", limited: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " LIMIT " + batch + ")"},
-	{Name: "ORDER BY … LIMIT, SKIP LOCKED", limited: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " ORDER BY " + key + " LIMIT " + batch + " FOR UPDATE SKIP LOCKED)"},
-	{Name: "ctid, LIMIT", limited: true, statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old + " LIMIT " + batch + "))"},
-	{Name: "keyset", limited: true, from: true, statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + key + " > $1 AND " + old + " ORDER BY " + key + " LIMIT " + batch + ") RETURNING " + key},
+	{
+		Name:      "IN (SELECT … LIMIT)",
+		limited:   true,
+		statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " LIMIT " + batch + ")",
+	},
+	{
+		Name:    "ORDER BY … LIMIT, SKIP LOCKED",
+		limited: true,
+		statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table +
+			" WHERE " + old + " ORDER BY " + key + " LIMIT " + batch + " FOR UPDATE SKIP LOCKED)",
+	},
+	{
+		Name:      "ctid, LIMIT",
+		limited:   true,
+		statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old + " LIMIT " + batch + "))",
+	},
+	{
+		Name:    "keyset",
+		limited: true,
+		from:    true,
+		statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table +
+			" WHERE " + key + " > $1 AND " + old + " ORDER BY " + key + " LIMIT " + batch + ") RETURNING " + key,
+	},
 	{Name: "cleanupd"},
 	{Name: "cleanupd, giving way", tight: true},
 }
@@ -46,7 +65,10 @@ func (o Options) methods() []Method {
 	if o.Holds == 0 {
 		return Methods
 	}
-	return []Method{{Name: "cleanupd"}, {Name: fmt.Sprintf("cleanupd, %d holds of %d", o.Holds, holdSize), holds: o.Holds}}
+	return []Method{
+		{Name: "cleanupd"},
+		{Name: fmt.Sprintf("cleanupd, %d holds of %d", o.Holds, holdSize), holds: o.Holds},
+	}
 }
 
 // run executes the statement, once or until nothing is left or the context ends, and records how long each took.

@@ -30,7 +30,11 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 		return nil, err
 	}
 	config.ConnConfig.Tracer, config.ConnConfig.RuntimeParams["application_name"], config.MaxConns = tracer, "cleanupd", 16
-	settings := purge.Settings{Target: purge.DefaultTarget, Workers: runs.DefaultWorkers, Limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10}}
+	settings := purge.Settings{
+		Target:  purge.DefaultTarget,
+		Workers: runs.DefaultWorkers,
+		Limits:  purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10},
+	}
 	if tight {
 		settings.Target, settings.Workers = 5*time.Millisecond, 1
 		settings.Limits.ActiveSessions, settings.Limits.WALPerSecond, settings.Limits.RowsPerSecond = 1, 32<<20, 200_000
@@ -48,7 +52,12 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 	if err != nil {
 		return nil, err
 	}
-	s := &service{manager: runs.New(runs.Config{Pool: pool, Replica: "bench", Log: slog.New(slog.DiscardHandler), Settings: settings}), pool: pool}
+	s := &service{
+		manager: runs.New(
+			runs.Config{Pool: pool, Replica: "bench", Log: slog.New(slog.DiscardHandler), Settings: settings},
+		),
+		pool: pool,
+	}
 	guards := execute.DefaultGuards
 	guards.MaxSharePercent = 100 // most of a benchmark's table is obsolete
 	if err := s.manager.SetGuards(ctx, guards); err != nil {
@@ -76,8 +85,10 @@ func (s *service) hold(ctx context.Context, conn *pgx.Conn, holds, recipients in
 			return 0, err
 		}
 	}
-	err = conn.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s AND iRecipientId %% %d = 0 AND iRecipientId <= %d",
-		table, old, step, holds*holdSize*step)).Scan(&retained)
+	err = conn.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM %s WHERE %s AND iRecipientId %% %d = 0 AND "+
+		"iRecipientId <= %d",
+		table, old, step, holds*holdSize*step)).
+		Scan(&retained)
 	return retained, err
 }
 

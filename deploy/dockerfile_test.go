@@ -86,20 +86,31 @@ func TestDockerfile(t *testing.T) {
 		}
 	}
 	oldest := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(read(t, "../go.mod"))[1]
-	if m := regexp.MustCompile(`^golang:([\d.]+)-`).FindStringSubmatch(all[0].BaseName); m == nil || version.Compare("go"+m[1], "go"+oldest) < 0 {
+	if m := regexp.MustCompile(`^golang:([\d.]+)-`).
+		FindStringSubmatch(all[0].BaseName); m == nil ||
+		version.Compare("go"+m[1], "go"+oldest) < 0 {
 		t.Errorf("%s is no Go %s", all[0].BaseName, oldest)
 	}
-	if user := only[*instructions.UserCommand](t, last).User; !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).MatchString(user) {
+	if user := only[*instructions.UserCommand](
+		t,
+		last,
+	).User; !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).
+		MatchString(user) {
 		t.Errorf("the user is %q: not a number, or root", user)
 	}
 	entry := only[*instructions.EntrypointCommand](t, last)
-	if command := only[*instructions.CmdCommand](t, last); entry.PrependShell || command.PrependShell || !slices.Equal(command.CmdLine, []string{"serve"}) {
+	if command := only[*instructions.CmdCommand](
+		t,
+		last,
+	); entry.PrependShell || command.PrependShell ||
+		!slices.Equal(command.CmdLine, []string{"serve"}) {
 		t.Errorf("it starts %q %q", entry.CmdLine, command.CmdLine)
 	}
 	_, output := goBuild(t)
 	copied := func(c instructions.Command) bool {
 		copied, ok := c.(*instructions.CopyCommand)
-		return ok && copied.From == all[0].Name && slices.Equal(copied.SourcePaths, []string{output}) && slices.Equal(entry.CmdLine, []string{copied.DestPath})
+		return ok && copied.From == all[0].Name && slices.Equal(copied.SourcePaths, []string{output}) &&
+			slices.Equal(entry.CmdLine, []string{copied.DestPath})
 	}
 	if !slices.ContainsFunc(last.Commands, copied) {
 		t.Errorf("%s is not what was built", entry.CmdLine)
@@ -126,7 +137,9 @@ func TestReleaseImage(t *testing.T) {
 		return list
 	}
 	built, last := stages(t)
-	if release := all[len(all)-1]; release.BaseName != last.BaseName || !slices.Equal(settings(release), settings(last)) || all[0].BaseName != built[0].BaseName {
+	if release := all[len(all)-1]; release.BaseName != last.BaseName ||
+		!slices.Equal(settings(release), settings(last)) ||
+		all[0].BaseName != built[0].BaseName {
 		t.Errorf("%v, and not %v", settings(release), settings(last))
 	}
 }
@@ -160,7 +173,9 @@ func staticBinary(t *testing.T, program string) {
 	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		t.Error("it needs a dynamic linker")
 	}
-	if out, err := exec.CommandContext(t.Context(), program, "version").Output(); err != nil || !strings.HasPrefix(string(out), "cleanupd ") {
+	if out, err := exec.CommandContext(t.Context(), program, "version").
+		Output(); err != nil ||
+		!strings.HasPrefix(string(out), "cleanupd ") {
 		t.Errorf("version: %s, %v", out, err)
 	}
 }

@@ -90,12 +90,16 @@ func TestKustomization(t *testing.T) {
 	}
 	for _, file := range files {
 		name := path.Base(file)
-		if applied := slices.Contains(k.Resources, name); applied != (name != "kustomization.yaml" && name != "secrets.example.yaml") {
+		if applied := slices.Contains(
+			k.Resources,
+			name,
+		); applied != (name != "kustomization.yaml" && name != "secrets.example.yaml") {
 			t.Errorf("%s is applied: %t", name, applied)
 		}
 	}
 	_, c := pod(t)
-	if k.Kind != "Kustomization" || len(k.Images) != 1 || k.Images[0].Name != c.Image || !regexp.MustCompile(`^\d`).MatchString(k.Images[0].NewTag) {
+	if k.Kind != "Kustomization" || len(k.Images) != 1 || k.Images[0].Name != c.Image ||
+		!regexp.MustCompile(`^\d`).MatchString(k.Images[0].NewTag) {
 		t.Errorf("the image %q is %+v", c.Image, k.Images)
 	}
 	if k.Namespace != manifest[corev1.Namespace](t, "namespace.yaml").Name {
@@ -112,23 +116,35 @@ func TestPodIsSafe(t *testing.T) {
 	account := manifest[corev1.ServiceAccount](t, "serviceaccount.yaml")
 	_, image := stages(t)
 	for what, is := range map[string]bool{
-		"two replicas":               *d.Spec.Replicas == 2,
-		"one stays":                  budget.Spec.MinAvailable.IntValue() == 1,
-		"replicas on other nodes":    template.Spec.TopologySpreadConstraints[0].TopologyKey == corev1.LabelHostname,
-		"none goes before another":   d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() == 0,
-		"not root":                   *p.RunAsNonRoot,
-		"the image's user":           fmt.Sprintf("%d:%d", *p.RunAsUser, *p.RunAsGroup) == only[*instructions.UserCommand](t, image).User,
-		"system calls":               p.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-		"no more rights":             !*s.AllowPrivilegeEscalation && s.Privileged == nil,
-		"nothing is written":         *s.ReadOnlyRootFilesystem,
-		"no capabilities":            slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(s.Capabilities.Add) == 0,
-		"no token":                   !*template.Spec.AutomountServiceAccountToken && !*account.AutomountServiceAccountToken,
-		"its account":                template.Spec.ServiceAccountName == account.Name,
-		"no variables of others":     !*template.Spec.EnableServiceLinks,
-		"bounded memory":             !c.Resources.Limits.Memory().IsZero() && !c.Resources.Requests.Memory().IsZero() && !c.Resources.Requests.Cpu().IsZero(),
-		"time to stop":               time.Duration(*template.Spec.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds)*time.Second > stopping,
-		"the command of the image":   len(c.Command) == 0 && slices.Equal(c.Args, []string{"serve"}),
-		"the namespace asks for all": manifest[corev1.Namespace](t, "namespace.yaml").Labels["pod-security.kubernetes.io/enforce"] == "restricted",
+		"two replicas":             *d.Spec.Replicas == 2,
+		"one stays":                budget.Spec.MinAvailable.IntValue() == 1,
+		"replicas on other nodes":  template.Spec.TopologySpreadConstraints[0].TopologyKey == corev1.LabelHostname,
+		"none goes before another": d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() == 0,
+		"not root":                 *p.RunAsNonRoot,
+		"the image's user": fmt.Sprintf(
+			"%d:%d",
+			*p.RunAsUser,
+			*p.RunAsGroup,
+		) == only[*instructions.UserCommand](t, image).User,
+		"system calls":       p.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"no more rights":     !*s.AllowPrivilegeEscalation && s.Privileged == nil,
+		"nothing is written": *s.ReadOnlyRootFilesystem,
+		"no capabilities": slices.Equal(
+			s.Capabilities.Drop,
+			[]corev1.Capability{"ALL"},
+		) && len(s.Capabilities.Add) == 0,
+		"no token": !*template.Spec.AutomountServiceAccountToken &&
+			!*account.AutomountServiceAccountToken,
+		"its account":            template.Spec.ServiceAccountName == account.Name,
+		"no variables of others": !*template.Spec.EnableServiceLinks,
+		"bounded memory": !c.Resources.Limits.Memory().IsZero() &&
+			!c.Resources.Requests.Memory().IsZero() && !c.Resources.Requests.Cpu().IsZero(),
+		"time to stop":             time.Duration(*template.Spec.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds)*time.Second > stopping,
+		"the command of the image": len(c.Command) == 0 && slices.Equal(c.Args, []string{"serve"}),
+		"the namespace asks for all": manifest[corev1.Namespace](
+			t,
+			"namespace.yaml",
+		).Labels["pod-security.kubernetes.io/enforce"] == "restricted",
 	} {
 		if !is {
 			t.Errorf("not so: %s", what)
@@ -144,9 +160,11 @@ func TestPodIsSelected(t *testing.T) {
 	policy := manifest[networkingv1.NetworkPolicy](t, "networkpolicy.yaml")
 	template, c := pod(t)
 	for what, labels := range map[string]map[string]string{
-		"deployment": d.Spec.Selector.MatchLabels, "service": service.Spec.Selector, "policy": policy.Spec.PodSelector.MatchLabels,
-		"budget": manifest[policyv1.PodDisruptionBudget](t, "poddisruptionbudget.yaml").Spec.Selector.MatchLabels,
-		"spread": template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
+		"deployment": d.Spec.Selector.MatchLabels,
+		"service":    service.Spec.Selector,
+		"policy":     policy.Spec.PodSelector.MatchLabels,
+		"budget":     manifest[policyv1.PodDisruptionBudget](t, "poddisruptionbudget.yaml").Spec.Selector.MatchLabels,
+		"spread":     template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
 	} {
 		for name, value := range labels {
 			if template.Labels[name] != value {
@@ -165,14 +183,23 @@ func TestPodIsSelected(t *testing.T) {
 		listens[e.Name] = e.Value
 	}
 	if want := (map[string]int32{"grpc": 9090, "https": 8080}); fmt.Sprint(ports) != fmt.Sprint(want) ||
-		listens["CLEANUPD_GRPC_LISTEN"] != fmt.Sprintf(":%d", ports["grpc"]) || listens["CLEANUPD_HTTP_LISTEN"] != fmt.Sprintf(":%d", ports["https"]) {
+		listens["CLEANUPD_GRPC_LISTEN"] != fmt.Sprintf(
+			":%d",
+			ports["grpc"],
+		) || listens["CLEANUPD_HTTP_LISTEN"] != fmt.Sprintf(":%d", ports["https"]) {
 		t.Errorf("the ports are %v, it listens on %v", ports, listens)
 	}
-	named := []string{c.StartupProbe.HTTPGet.Port.String(), c.LivenessProbe.HTTPGet.Port.String(), c.ReadinessProbe.HTTPGet.Port.String()}
+	named := []string{
+		c.StartupProbe.HTTPGet.Port.String(),
+		c.LivenessProbe.HTTPGet.Port.String(),
+		c.ReadinessProbe.HTTPGet.Port.String(),
+	}
 	for _, p := range service.Spec.Ports {
 		named = append(named, p.TargetPort.String())
 	}
-	if len(policy.Spec.PolicyTypes) != 2 || len(policy.Spec.Ingress) != 2 || len(policy.Spec.Ingress[0].Ports) != len(ports) || len(policy.Spec.Ingress[0].From) == 0 {
+	if len(policy.Spec.PolicyTypes) != 2 || len(policy.Spec.Ingress) != 2 ||
+		len(policy.Spec.Ingress[0].Ports) != len(ports) ||
+		len(policy.Spec.Ingress[0].From) == 0 {
 		t.Errorf("it is called as %+v says", policy.Spec.Ingress)
 	}
 	for _, rule := range policy.Spec.Ingress {
@@ -207,7 +234,8 @@ func podVariables(t *testing.T, known map[string]bool) {
 		if strings.HasPrefix(e.Name, "CLEANUPD_") && !known[e.Name] {
 			t.Errorf("%s is no variable of serve", e.Name)
 		}
-		if e.ValueFrom != nil && examples[e.ValueFrom.SecretKeyRef.Name].StringData[e.ValueFrom.SecretKeyRef.Key] == "" {
+		if e.ValueFrom != nil &&
+			examples[e.ValueFrom.SecretKeyRef.Name].StringData[e.ValueFrom.SecretKeyRef.Key] == "" {
 			t.Errorf("%s is of no secret", e.Name)
 		}
 	}
@@ -219,7 +247,7 @@ func podVariables(t *testing.T, known map[string]bool) {
 	for _, v := range template.Spec.Volumes {
 		example := examples[v.Secret.SecretName]
 		for key := range example.StringData {
-			if len(v.Secret.Items) == 0 || v.Secret.Items[0].Key == key && v.Secret.Items[0].Path == key {
+			if len(v.Secret.Items) == 0 || (v.Secret.Items[0].Key == key && v.Secret.Items[0].Path == key) {
 				files = append(files, mounted[v.Name]+"/"+key)
 			}
 		}
@@ -246,14 +274,19 @@ func podServes(t *testing.T, program string) {
 	cert, key := ca.Files(ca.Server())
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	hash := func(token string) string { return fmt.Sprintf(" %x\n", sha256.Sum256([]byte(token))) }
-	text := strings.NewReplacer(" SHA256-OF-TOKEN\n", hash("secret"), " SHA256-OF-ANOTHER-TOKEN\n", hash("another")).Replace(secrets(t)["cleanupd-access"].StringData["tokens"] + "\n")
+	text := strings.NewReplacer(" SHA256-OF-TOKEN\n", hash("secret"), " SHA256-OF-ANOTHER-TOKEN\n", hash("another")).
+		Replace(secrets(t)["cleanupd-access"].StringData["tokens"] + "\n")
 	if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, c := pod(t)
 	here := map[string]string{
-		"CLEANUPD_DATABASE_URL": db.URL(), "CLEANUPD_TLS_CERT": cert, "CLEANUPD_TLS_KEY": key, "CLEANUPD_TOKEN_FILE": tokens,
-		"CLEANUPD_GRPC_LISTEN": ":0", "CLEANUPD_HTTP_LISTEN": ":0",
+		"CLEANUPD_DATABASE_URL": db.URL(),
+		"CLEANUPD_TLS_CERT":     cert,
+		"CLEANUPD_TLS_KEY":      key,
+		"CLEANUPD_TOKEN_FILE":   tokens,
+		"CLEANUPD_GRPC_LISTEN":  ":0",
+		"CLEANUPD_HTTP_LISTEN":  ":0",
 	}
 	cmd := exec.CommandContext(t.Context(), program, c.Args...)
 	for _, e := range c.Env {
@@ -281,9 +314,16 @@ func podServes(t *testing.T, program string) {
 		t.Fatalf("it does not serve: %s", said)
 	}
 	go func() { _, _ = io.Copy(io.Discard, stderr) }()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
+	client := &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}},
+	}
 	get := func(scheme, path, token string) (int, error) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.ToLower(scheme)+"://127.0.0.1:"+port+path, nil)
+		req, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodGet,
+			strings.ToLower(scheme)+"://127.0.0.1:"+port+path,
+			nil,
+		)
 		if err != nil {
 			return 0, err
 		}

@@ -31,7 +31,8 @@ func TestProgram(t *testing.T) {
 	t.Run("pod serves", func(t *testing.T) { podServes(t, program) })
 }
 
-// stopping is how long the program takes to stop at most: three times service.stopTimeout, during which runs.grace passes, too.
+// stopping is how long the program takes to stop at most: three times service.stopTimeout, during which runs.grace
+// passes, too.
 const stopping = 15 * time.Second
 
 // serveVariables are the environment variables of `cleanupd serve`, as listed by its help.

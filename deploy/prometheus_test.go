@@ -29,8 +29,8 @@ type monitor struct {
 	}
 }
 
-// The Prometheus Operator finds the Service by its labels and port, has a token that the server knows as a viewer's, and the alerts of
-// those who have no operator. Only where it runs is any of it applied.
+// The Prometheus Operator finds the Service by its labels and port, has a token that the server knows as a viewer's,
+// and the alerts of those who have no operator. Only where it runs is any of it applied.
 func TestPrometheusOperator(t *testing.T) {
 	t.Parallel()
 	var m monitor
@@ -42,13 +42,22 @@ func TestPrometheusOperator(t *testing.T) {
 	e := m.Spec.Endpoints[0]
 	token, ca := e.Authorization.Credentials, e.TLSConfig.CA.Secret
 	for what, is := range map[string]bool{
-		"its kind":                  m.Kind == "ServiceMonitor",
-		"the labels of the Service": len(m.Spec.Selector.MatchLabels) > 0 && reflect.DeepEqual(m.Spec.Selector.MatchLabels, service.Labels),
-		"a port of the Service":     slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == e.Port }),
-		"encrypted":                 e.Scheme == "https" && e.TLSConfig.ServerName == service.Name+"."+namespace+".svc",
-		"a token in the example":    examples[token.Name].StringData[token.Key] != "",
-		"the authority":             examples[ca.Name].StringData[ca.Key] != "",
-		"a viewer's line":           strings.Contains(examples["cleanupd-access"].StringData["tokens"], "\nviewer prometheus "),
+		"its kind": m.Kind == "ServiceMonitor",
+		"the labels of the Service": len(m.Spec.Selector.MatchLabels) > 0 && reflect.DeepEqual(
+			m.Spec.Selector.MatchLabels,
+			service.Labels,
+		),
+		"a port of the Service": slices.ContainsFunc(
+			service.Spec.Ports,
+			func(p corev1.ServicePort) bool { return p.Name == e.Port },
+		),
+		"encrypted":              e.Scheme == "https" && e.TLSConfig.ServerName == service.Name+"."+namespace+".svc",
+		"a token in the example": examples[token.Name].StringData[token.Key] != "",
+		"the authority":          examples[ca.Name].StringData[ca.Key] != "",
+		"a viewer's line": strings.Contains(
+			examples["cleanupd-access"].StringData["tokens"],
+			"\nviewer prometheus ",
+		),
 	} {
 		if !is {
 			t.Errorf("not so: %s", what)
@@ -77,12 +86,21 @@ func TestKustomizeBuilds(t *testing.T) {
 		t.Skipf("there is no kubectl: %v %s", err, out)
 	}
 	out, err := exec.CommandContext(t.Context(), "kubectl", "kustomize", "kubernetes").CombinedOutput()
-	if err != nil || strings.Contains(string(out), "ServiceMonitor") || !strings.Contains(string(out), "kind: Deployment") {
+	if err != nil || strings.Contains(string(out), "ServiceMonitor") ||
+		!strings.Contains(string(out), "kind: Deployment") {
 		t.Errorf("%v %s", err, out)
 	}
 	dir := t.TempDir()
-	copied := exec.CommandContext(t.Context(), "sh", "-ec", `cp -R kubernetes/. "$1"; sed -i 's/^# components:/components:/' "$1/kustomization.yaml"; kubectl kustomize "$1"`, "sh", dir)
-	if out, err := copied.CombinedOutput(); err != nil || !strings.Contains(string(out), "kind: ServiceMonitor") || !strings.Contains(string(out), "kind: PrometheusRule") {
+	copied := exec.CommandContext(
+		t.Context(),
+		"sh",
+		"-ec",
+		`cp -R kubernetes/. "$1"; sed -i 's/^# components:/components:/' "$1/kustomization.yaml"; kubectl kustomize "$1"`,
+		"sh",
+		dir,
+	)
+	if out, err := copied.CombinedOutput(); err != nil || !strings.Contains(string(out), "kind: ServiceMonitor") ||
+		!strings.Contains(string(out), "kind: PrometheusRule") {
 		t.Errorf("with the component: %v %s", err, out)
 	}
 }

@@ -35,9 +35,22 @@ func TestUnit(t *testing.T) {
 	t.Parallel()
 	options := service(t)
 	for name, want := range map[string]string{
-		"ExecStart": "/usr/local/bin/cleanupd serve", "EnvironmentFile": "/etc/cleanupd/cleanupd.env", "Restart": "on-failure", "RestartPreventExitStatus": "2", "SetCredential": "tokens:#",
-		"DynamicUser": "yes", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes", "PrivateDevices": "yes",
-		"CapabilityBoundingSet": "", "AmbientCapabilities": "", "MemoryDenyWriteExecute": "yes", "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
+		"ExecStart":                "/usr/local/bin/cleanupd serve",
+		"EnvironmentFile":          "/etc/cleanupd/cleanupd.env",
+		"Restart":                  "on-failure",
+		"RestartPreventExitStatus": "2",
+		"SetCredential":            "tokens:#",
+		"DynamicUser":              "yes",
+		"NoNewPrivileges":          "yes",
+		"ProtectSystem":            "strict",
+		"ProtectHome":              "yes",
+		"PrivateTmp":               "yes",
+		"PrivateDevices":           "yes",
+		"CapabilityBoundingSet":    "",
+		"AmbientCapabilities":      "",
+		"MemoryDenyWriteExecute":   "yes",
+		"RestrictAddressFamilies": "AF_INET AF_INET6 " +
+			"AF_UNIX",
 		"SystemCallArchitectures": "native", "RestrictNamespaces": "yes", "UMask": "0077",
 	} {
 		if !slices.Equal(options[name], []string{want}) {
@@ -58,7 +71,8 @@ func unitVariables(t *testing.T, known map[string]bool) {
 	for _, pair := range strings.Fields(strings.Join(options["Environment"], " ")) {
 		name, value, _ := strings.Cut(pair, "=")
 		credential := strings.TrimPrefix(value, "%d/")
-		if !known[name] && name != "PGPASSFILE" || !slices.Contains(options["LoadCredential"], credential+":/etc/cleanupd/"+credential) {
+		if (!known[name] && name != "PGPASSFILE") ||
+			!slices.Contains(options["LoadCredential"], credential+":/etc/cleanupd/"+credential) {
 			t.Errorf("%s is no variable of serve, or no credential", pair)
 		}
 	}
@@ -75,7 +89,8 @@ func unitVariables(t *testing.T, known map[string]bool) {
 			t.Errorf("%s is no variable of serve", name)
 		}
 	}
-	if !strings.Contains(read(t, unitFile), "PGPASSFILE=%d/pgpass") || strings.Contains(read(t, "cleanupd.env.example"), ":PASSWORD@") {
+	if !strings.Contains(read(t, unitFile), "PGPASSFILE=%d/pgpass") ||
+		strings.Contains(read(t, "cleanupd.env.example"), ":PASSWORD@") {
 		t.Error("a password of a database is in the environment")
 	}
 	if !slices.Contains(given, "CLEANUPD_DATABASE_URL") {
@@ -83,8 +98,8 @@ func unitVariables(t *testing.T, known map[string]bool) {
 	}
 }
 
-// exposure is the greatest exposure level of the service allowed, in tenths, as computed by systemd-analyze. What remains is
-// mainly its access to the network.
+// exposure is the greatest exposure level of the service allowed, in tenths, as computed by systemd-analyze. What
+// remains is mainly its access to the network.
 const exposure = "12"
 
 // systemd accepts the unit, and rates it as safe.
@@ -102,7 +117,7 @@ func unitBySystemd(t *testing.T, program string) {
 		{"security", "--offline=true", "--no-pager", "--threshold=" + exposure, installed},
 	} {
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", args...).CombinedOutput()
-		if err != nil || args[0] == "verify" && len(out) > 0 {
+		if err != nil || (args[0] == "verify" && len(out) > 0) {
 			t.Errorf("systemd-analyze %s: %v\n%s", args[0], err, out)
 		}
 	}

@@ -33,7 +33,12 @@ type example struct {
 
 var examples = []example{
 	{name: "Go", needs: "go version", patience: "2s"},
-	{name: "Python", needs: "/usr/bin/python3 -c 'import grpc, google.protobuf' && command -v protoc && command -v grpc_python_plugin && ls /usr/include/google/protobuf/timestamp.proto", patience: "2"},
+	{
+		name: "Python",
+		needs: "/usr/bin/python3 -c 'import grpc, google.protobuf' && command -v protoc && command -v " +
+			"grpc_python_plugin && ls /usr/include/google/protobuf/timestamp.proto",
+		patience: "2",
+	},
 	{name: "Node", needs: `command -v npm && node -e 'require("node:util").parseArgs'`, patience: "2"},
 	{name: "Shell", needs: "command -v curl && command -v jq"},
 }
@@ -79,7 +84,12 @@ func (x *example) ready(t *testing.T, checkout string) {
 // run starts the example against a server, for one task.
 func (x *example) run(t *testing.T, s *server, task string, env ...string) *client {
 	t.Helper()
-	return x.start(t, s, fmt.Sprintf("--task %s --patience %s", task, x.patience), fmt.Sprintf(`{"tasks": [%q]}`, task), env...)
+	return x.start(
+		t,
+		s,
+		fmt.Sprintf("--task %s --patience %s", task, x.patience),
+		fmt.Sprintf(`{"tasks": [%q]}`, task),
+		env...)
 }
 
 // start starts the example against a server, with flags, or a request, in place of the README's.
@@ -89,7 +99,17 @@ func (x *example) start(t *testing.T, s *server, flags, request string, env ...s
 		flags += " --tls-ca " + s.ca
 		env = append(env, "CLEANUPD_TLS_CA="+s.ca)
 	}
-	line := strings.NewReplacer("127.0.0.1:9090", s.grpc, "http://127.0.0.1:8080", s.http, "--dry-run", flags, `{"dryRun": true}`, request).Replace(x.last)
+	line := strings.NewReplacer(
+		"127.0.0.1:9090",
+		s.grpc,
+		"http://127.0.0.1:8080",
+		s.http,
+		"--dry-run",
+		flags,
+		`{"dryRun": true}`,
+		request,
+	).
+		Replace(x.last)
 	return start(t, x.folder, x.enter+line, env...)
 }
 
@@ -152,7 +172,15 @@ func replaced(t *testing.T, x *example, program string, signal syscall.Signal) {
 	c := x.run(t, first, "sessions")
 	killed(t, db, first, signal)
 	c.until("lost|stream ended|did not succeed")
-	second := serve(t, program, db, "--grpc-listen", first.grpc, "--http-listen", strings.TrimPrefix(first.http, "http://"))
+	second := serve(
+		t,
+		program,
+		db,
+		"--grpc-listen",
+		first.grpc,
+		"--http-listen",
+		strings.TrimPrefix(first.http, "http://"),
+	)
 	if x.patience == "" {
 		c.ends(false, "did not succeed", second.http+`/v1/runs/\S+ tells`)
 		return
@@ -167,24 +195,35 @@ func replaced(t *testing.T, x *example, program string, signal syscall.Signal) {
 var scenarios = map[string]func(t *testing.T, x *example, program string){
 	"the README's dry run": func(t *testing.T, x *example, program string) {
 		db := audited(t)
-		x.start(t, serve(t, program, db), "--dry-run", `{"dryRun": true}`).ends(true, `Run \S+ began`, "audit-trail: TASK_STATE_SUCCEEDED, 30 rows")
+		x.start(t, serve(t, program, db), "--dry-run", `{"dryRun": true}`).
+			ends(true, `Run \S+ began`, "audit-trail: TASK_STATE_SUCCEEDED, 30 rows")
 		if n := db.Int("SELECT count(*) FROM XtkAudit"); n != 30 {
 			t.Errorf("%d rows are left", n)
 		}
 	},
 	"success": func(t *testing.T, x *example, program string) {
 		db := audited(t)
-		x.run(t, serve(t, program, db), "audit-trail").ends(true, `Run \S+ began`, "audit-trail: TASK_STATE_SUCCEEDED, 30 rows deleted", "ended: RUN_STATE_SUCCEEDED")
+		x.run(t, serve(t, program, db), "audit-trail").
+			ends(true, `Run \S+ began`, "audit-trail: TASK_STATE_SUCCEEDED, 30 rows deleted", "ended: "+
+				"RUN_STATE_SUCCEEDED")
 		if n := db.Int("SELECT count(*) FROM XtkAudit"); n != 0 {
 			t.Errorf("%d rows are left", n)
 		}
 	},
 	"failure": func(t *testing.T, x *example, program string) {
 		db := audited(t)
-		db.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION E''not\x1b[2Jthis one''; END';
-			CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
+		db.Do(
+			`CREATE FUNCTION no() RETURNS trigger
+				LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION E''not\x1b[2Jthis one''; END';
+			CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`,
+		)
 		c := x.run(t, serve(t, program, db), "audit-trail")
-		c.ends(false, "audit-trail: TASK_STATE_FAILED, 0 rows deleted", "ended: RUN_STATE_FAILED", "not.{2,8}2Jthis one")
+		c.ends(
+			false,
+			"audit-trail: TASK_STATE_FAILED, 0 rows deleted",
+			"ended: RUN_STATE_FAILED",
+			"not.{2,8}2Jthis one",
+		)
 		if strings.Contains(c.printed(), "\x1b") {
 			t.Errorf("a row commands the terminal: %q", c.printed())
 		}
@@ -204,7 +243,8 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		if _, err := cleanupv1.NewCleanupServiceClient(conn).CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id}); err != nil {
+		if _, err := cleanupv1.NewCleanupServiceClient(conn).
+			CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id}); err != nil {
 			t.Fatal(err)
 		}
 		c.ends(false, "ended: RUN_STATE_CANCELLED")
@@ -212,8 +252,22 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 			watching.ends(false, "Run "+id+" began", "ended: RUN_STATE_CANCELLED")
 		}
 	},
-	"a server that is killed, and replaced":  func(t *testing.T, x *example, program string) { replaced(t, x, program, syscall.SIGKILL) },
-	"a server that is stopped, and replaced": func(t *testing.T, x *example, program string) { replaced(t, x, program, syscall.SIGTERM) },
+	"a server that is killed, and replaced": func(t *testing.T, x *example, program string) {
+		replaced(
+			t,
+			x,
+			program,
+			syscall.SIGKILL,
+		)
+	},
+	"a server that is stopped, and replaced": func(t *testing.T, x *example, program string) {
+		replaced(
+			t,
+			x,
+			program,
+			syscall.SIGTERM,
+		)
+	},
 	"a server that is killed for good": func(t *testing.T, x *example, program string) {
 		db := slow(t)
 		s := serve(t, program, db)
@@ -232,7 +286,8 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		c := x.run(t, serve(t, program, db), "audit-trail")
 		c.until("audit-trail: 0 rows so far")
 		db.Do(`WITH lost AS (DELETE FROM cleanupd.event WHERE sequence > 2)
-			UPDATE cleanupd.run SET last_sequence = 2, epoch = epoch + 1, lease_until = clock_timestamp() WHERE state = 'RUNNING'`)
+			UPDATE cleanupd.run SET last_sequence = 2, epoch = epoch + 1, lease_until = clock_timestamp()
+				WHERE state = 'RUNNING'`)
 		c.until("lost|no longer has the events after 2")
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)

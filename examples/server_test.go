@@ -45,7 +45,24 @@ var listens = regexp.MustCompile(`grpc=(\S+) http=(\S+)`)
 // serve starts a server and waits until it serves. It takes a run over from one that was killed within seconds.
 func serve(t *testing.T, program string, db *pgtest.DB, args ...string) *server {
 	t.Helper()
-	s := &server{cmd: exec.CommandContext(t.Context(), program, append([]string{"serve", "--database-url", db.URL(), "--lease", "1s", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, args...)...)}
+	s := &server{
+		cmd: exec.CommandContext(
+			t.Context(),
+			program,
+			append(
+				[]string{
+					"serve",
+					"--database-url",
+					db.URL(),
+					"--lease",
+					"1s",
+					"--grpc-listen",
+					"127.0.0.1:0",
+					"--http-listen",
+					"127.0.0.1:0",
+				},
+				args...)...),
+	}
 	log, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +89,11 @@ func serveWithToken(t *testing.T, program string, db *pgtest.DB, token string) *
 	authority := testca.New(t)
 	cert, key := authority.Files(authority.Server())
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, fmt.Appendf(nil, "operator nightly %x\n", sha256.Sum256([]byte(token))), 0o600); err != nil {
+	if err := os.WriteFile(
+		tokens,
+		fmt.Appendf(nil, "operator nightly %x\n", sha256.Sum256([]byte(token))),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, program, db, "--tls-cert", cert, "--tls-key", key, "--token-file", tokens)
@@ -151,7 +172,10 @@ func (c *client) ends(succeeds bool, patterns ...string) {
 	case <-time.After(2 * time.Minute):
 		c.t.Fatalf("it does not end:\n%s", c.printed())
 	}
-	if failed := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &failed) || failed.ExitCode() < 1 || failed.ExitCode() > 2) || (err == nil) != succeeds {
+	if failed := (*exec.ExitError)(
+		nil,
+	); (err != nil && (!errors.As(err, &failed) || failed.ExitCode() < 1 || failed.ExitCode() > 2)) ||
+		(err == nil) != succeeds {
 		c.t.Errorf("it ended with %v", err)
 	}
 	for _, p := range patterns {

@@ -57,7 +57,14 @@ type call struct {
 // calls are those of every RPC, with what the contract says about who may do what.
 var calls = []call{
 	{rpc: "CleanupService/RunCleanup", role: access.Operator, method: "POST", path: "/v1/runs"},
-	{rpc: "CleanupService/RunCleanup", role: access.Viewer, request: &cleanupv1.RunCleanupRequest{DryRun: true}, method: "POST", path: "/v1/runs", body: `{"dryRun":true}`},
+	{
+		rpc:     "CleanupService/RunCleanup",
+		role:    access.Viewer,
+		request: &cleanupv1.RunCleanupRequest{DryRun: true},
+		method:  "POST",
+		path:    "/v1/runs",
+		body:    `{"dryRun":true}`,
+	},
 	{rpc: "CleanupService/WatchRun", role: access.Viewer, method: "GET", path: "/v1/runs/x/events"},
 	{rpc: "CleanupService/GetRun", role: access.Viewer, method: "GET", path: "/v1/runs/x"},
 	{rpc: "CleanupService/ListRuns", role: access.Viewer, method: "GET", path: "/v1/runs"},
@@ -67,7 +74,12 @@ var calls = []call{
 	{rpc: "CleanupService/SetOptions", role: access.Admin, method: "PATCH", path: "/v1/options", body: "{}"},
 	{rpc: "CleanupService/GetSchedule", role: access.Viewer, method: "GET", path: "/v1/schedule"},
 	{rpc: "CleanupService/SetSchedule", role: access.Admin, method: "PUT", path: "/v1/schedule", body: "{}"},
-	{rpc: "CleanupService/ListRemoteDeliveries", role: access.Viewer, method: "GET", path: "/v1/mid-sourcing/leftovers"},
+	{
+		rpc:    "CleanupService/ListRemoteDeliveries",
+		role:   access.Viewer,
+		method: "GET",
+		path:   "/v1/mid-sourcing/leftovers",
+	},
 	{rpc: "CleanupService/ExplainTask", role: access.Viewer, method: "GET", path: "/v1/tasks/x:explain"},
 	{rpc: "CleanupService/ExplainRow", role: access.Viewer, method: "GET", path: "/v1/explain?table=x&key=1"},
 	{rpc: "CleanupService/GetGuards", role: access.Admin, method: "GET", path: "/v1/guards"},
@@ -80,10 +92,23 @@ var calls = []call{
 	{rpc: "CleanupService/ListAudit", role: access.Admin, method: "GET", path: "/v1/audit"},
 	{rpc: "UserDataService/FindUserData", role: access.Admin, method: "POST", path: "/v1/userdata:find"},
 	{rpc: "UserDataService/EraseUserData", role: access.Admin, method: "POST", path: "/v1/userdata:erase"},
-	{rpc: "UserDataService/EraseUserData", role: access.Admin, request: &cleanupv1.EraseUserDataRequest{DryRun: true}, method: "POST", path: "/v1/userdata:erase", body: `{"dryRun":true}`},
+	{
+		rpc:     "UserDataService/EraseUserData",
+		role:    access.Admin,
+		request: &cleanupv1.EraseUserDataRequest{DryRun: true},
+		method:  "POST",
+		path:    "/v1/userdata:erase",
+		body:    `{"dryRun":true}`,
+	},
 	{rpc: "UserDataService/SweepDocuments", role: access.Admin, method: "POST", path: "/v1/userdata:sweep"},
 	{rpc: "UserDataService/ListFormsPurges", role: access.Admin, method: "GET", path: "/v1/forms/purges"},
-	{rpc: "UserDataService/SetFormsPurge", role: access.Admin, method: "PUT", path: "/v1/forms/purges/loans", body: "{}"},
+	{
+		rpc:    "UserDataService/SetFormsPurge",
+		role:   access.Admin,
+		method: "PUT",
+		path:   "/v1/forms/purges/loans",
+		body:   "{}",
+	},
 	{rpc: "UserDataService/DeleteFormsPurge", role: access.Admin, method: "DELETE", path: "/v1/forms/purges/loans"},
 	{rpc: "UserDataService/VerifyErasure", role: access.Admin, method: "POST", path: "/v1/userdata/receipts/x:verify"},
 	{rpc: "UserDataService/GetReceipt", role: access.Admin, method: "GET", path: "/v1/userdata/receipts/x"},
@@ -116,7 +141,9 @@ func newIssuer(t *testing.T) *issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "one", Algorithm: oidc.RS256}}}
+	server := &oidctest.Server{
+		PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "one", Algorithm: oidc.RS256}},
+	}
 	i := &issuer{key: key, challenges: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.Handle("/", server)
@@ -132,7 +159,9 @@ func newIssuer(t *testing.T) *issuer {
 // authorize lets everyone who asks for PKCE sign in, and sends the browser back with a code.
 func (i *issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	if q.Get("response_type") != "code" || q.Get("client_id") != "console" || q.Get("code_challenge_method") != "S256" || q.Get("state") == "" {
+	if q.Get("response_type") != "code" || q.Get("client_id") != "console" ||
+		q.Get("code_challenge_method") != "S256" ||
+		q.Get("state") == "" {
 		http.Error(w, "not a request for a code with PKCE: "+r.URL.RawQuery, http.StatusBadRequest)
 		return
 	}
@@ -140,10 +169,16 @@ func (i *issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	i.challenges[code] = q.Get("code_challenge")
 	i.mu.Unlock()
-	http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
+	http.Redirect(
+		w,
+		r,
+		q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(),
+		http.StatusFound,
+	)
 }
 
-// token answers with JWTs of an admin for a code, which it takes once, with the verifier of its challenge, and for the refresh token.
+// token answers with JWTs of an admin for a code, which it takes once, with the verifier of its challenge, and for the
+// refresh token.
 func (i *issuer) token(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	challenge, known := i.challenges[r.FormValue("code")]
@@ -158,8 +193,10 @@ func (i *issuer) token(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	}
 	bare := func(claims map[string]any) string { return strings.TrimPrefix(i.jwt(t, i.key, claims), "Bearer ") }
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"token_type": "Bearer", "expires_in": 3600, "refresh_token": "refresh",
-		"access_token": bare(map[string]any{"roles": "admin"}), "id_token": bare(map[string]any{"aud": "console"})})
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"token_type": "Bearer", "expires_in": 3600, "refresh_token": "refresh",
+		"access_token": bare(map[string]any{"roles": "admin"}), "id_token": bare(map[string]any{"aud": "console"}),
+	})
 }
 
 // jwt signs claims, with valid defaults for some of them.
@@ -203,40 +240,126 @@ func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 	return []shown{
 		{name: "nothing", denied: codes.Unauthenticated},
 		{name: "nothing, as if it were the gateway", denied: codes.Unauthenticated, header: string(forged)},
-		{name: "viewer's token, as if it were the gateway", role: access.Viewer, authorization: []string{"Bearer secret-viewer"}, header: string(forged)},
+		{
+			name:          "viewer's token, as if it were the gateway",
+			role:          access.Viewer,
+			authorization: []string{"Bearer secret-viewer"},
+			header:        string(forged),
+		},
 		{name: "viewer's token", role: access.Viewer, authorization: []string{"Bearer secret-viewer"}},
 		{name: "operator's token", role: access.Operator, authorization: []string{"bearer secret-operator"}},
 		{name: "admin's token", role: access.Admin, authorization: []string{"Bearer secret-admin"}},
 		{name: "wrong token", denied: codes.Unauthenticated, authorization: []string{"Bearer secret-nobody"}},
 		{name: "empty token", denied: codes.Unauthenticated, authorization: []string{"Bearer "}},
-		{name: "hash as a token", denied: codes.Unauthenticated, authorization: []string{fmt.Sprintf("Bearer %x", sha256.Sum256([]byte("secret-admin")))}},
+		{
+			name:          "hash as a token",
+			denied:        codes.Unauthenticated,
+			authorization: []string{fmt.Sprintf("Bearer %x", sha256.Sum256([]byte("secret-admin")))},
+		},
 		{name: "another scheme", denied: codes.Unauthenticated, authorization: []string{"Basic secret-admin"}},
-		{name: "two tokens", denied: codes.Unauthenticated, authorization: []string{"Bearer secret-viewer", "Bearer secret-admin"}},
-		{name: "wrong token beside a good certificate", denied: codes.Unauthenticated, authorization: []string{"Bearer secret-nobody"}, certificate: cert(ca.Client("ops"))},
+		{
+			name:          "two tokens",
+			denied:        codes.Unauthenticated,
+			authorization: []string{"Bearer secret-viewer", "Bearer secret-admin"},
+		},
+		{
+			name:          "wrong token beside a good certificate",
+			denied:        codes.Unauthenticated,
+			authorization: []string{"Bearer secret-nobody"},
+			certificate:   cert(ca.Client("ops")),
+		},
 
-		{name: "viewer's JWT", role: access.Viewer, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "viewer"})}},
-		{name: "operator's JWT", role: access.Operator, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": []string{"viewer", "operator", "other"}})}},
+		{
+			name:          "viewer's JWT",
+			role:          access.Viewer,
+			authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "viewer"})},
+		},
+		{
+			name:          "operator's JWT",
+			role:          access.Operator,
+			authorization: []string{i.jwt(t, i.key, map[string]any{"roles": []string{"viewer", "operator", "other"}})},
+		},
 		{name: "admin's JWT, just expired by our clock", role: access.Admin, renewed: func() string {
 			return i.jwt(t, i.key, map[string]any{"roles": "admin", "exp": time.Now().Add(-20 * time.Second).Unix()})
 		}},
 		{name: "JWT without a role", denied: codes.PermissionDenied, authorization: []string{i.jwt(t, i.key, nil)}},
-		{name: "expired JWT", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "exp": time.Now().Add(-time.Hour).Unix()})}},
-		{name: "JWT for another audience", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "aud": "other"})}},
-		{name: "JWT of another issuer", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "iss": "http://127.0.0.1:1"})}},
-		{name: "JWT signed by a stranger", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, stranger, map[string]any{"roles": "admin"})}},
-		{name: "JWT of tomorrow", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": time.Now().Add(time.Hour).Unix()})}},
-		{name: "JWT that begins in two minutes", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": time.Now().Add(2 * time.Minute).Unix()})}},
-		{name: "JWT that begins beyond all integers", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": 1e30})}},
-		{name: "viewer's JWT that begins just now by the issuer's clock", role: access.Viewer, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "viewer", "nbf": time.Now().Add(40 * time.Second).Unix()})}},
-		{name: "JWT without a subject", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "sub": nil})}},
-		{name: "JWT with an empty subject", denied: codes.Unauthenticated, authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "sub": ""})}},
+		{
+			name:   "expired JWT",
+			denied: codes.Unauthenticated,
+			authorization: []string{
+				i.jwt(t, i.key, map[string]any{"roles": "admin", "exp": time.Now().Add(-time.Hour).Unix()}),
+			},
+		},
+		{
+			name:          "JWT for another audience",
+			denied:        codes.Unauthenticated,
+			authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "aud": "other"})},
+		},
+		{
+			name:          "JWT of another issuer",
+			denied:        codes.Unauthenticated,
+			authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "iss": "http://127.0.0.1:1"})},
+		},
+		{
+			name:          "JWT signed by a stranger",
+			denied:        codes.Unauthenticated,
+			authorization: []string{i.jwt(t, stranger, map[string]any{"roles": "admin"})},
+		},
+		{
+			name:   "JWT of tomorrow",
+			denied: codes.Unauthenticated,
+			authorization: []string{
+				i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": time.Now().Add(time.Hour).Unix()}),
+			},
+		},
+		{
+			name:   "JWT that begins in two minutes",
+			denied: codes.Unauthenticated,
+			authorization: []string{
+				i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": time.Now().Add(2 * time.Minute).Unix()}),
+			},
+		},
+		{
+			name:          "JWT that begins beyond all integers",
+			denied:        codes.Unauthenticated,
+			authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "nbf": 1e30})},
+		},
+		{
+			name: "viewer's JWT that begins just now by the issuer's clock",
+			role: access.Viewer,
+			authorization: []string{
+				i.jwt(t, i.key, map[string]any{"roles": "viewer", "nbf": time.Now().Add(40 * time.Second).Unix()}),
+			},
+		},
+		{
+			name:          "JWT without a subject",
+			denied:        codes.Unauthenticated,
+			authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "sub": nil})},
+		},
+		{
+			name:          "JWT with an empty subject",
+			denied:        codes.Unauthenticated,
+			authorization: []string{i.jwt(t, i.key, map[string]any{"roles": "admin", "sub": ""})},
+		},
 
 		{name: "viewer's certificate", role: access.Viewer, certificate: cert(ca.Client("grafana"))},
-		{name: "operator's certificate, by its DNS name", role: access.Operator, certificate: cert(ca.Client("somebody", "other.example", "ops.example"))},
-		{name: "operator's certificate, by its IP address", role: access.Operator, certificate: cert(ca.Client("somebody", "other.example", "2001:db8::1"))},
+		{
+			name:        "operator's certificate, by its DNS name",
+			role:        access.Operator,
+			certificate: cert(ca.Client("somebody", "other.example", "ops.example")),
+		},
+		{
+			name:        "operator's certificate, by its IP address",
+			role:        access.Operator,
+			certificate: cert(ca.Client("somebody", "other.example", "2001:db8::1")),
+		},
 		{name: "admin's certificate", role: access.Admin, certificate: cert(ca.Client("root"))},
 		{name: "certificate without a role", denied: codes.PermissionDenied, certificate: cert(ca.Client("somebody"))},
-		{name: "certificate of another authority", denied: codes.Unauthenticated, certificate: cert(testca.New(t).Client("root"))},
+		{
+			name:        "certificate of another authority",
+			denied:      codes.Unauthenticated,
+			certificate: cert(testca.New(t).Client("root")),
+		},
 		{name: "server's certificate", denied: codes.Unauthenticated, certificate: cert(ca.Server())},
 	}
 }
@@ -246,8 +369,20 @@ func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	certFile, keyFile := ca.Files(ca.Server())
-	guard, err := access.Open(t.Context(), access.Config{Log: log, ClientCA: ca.File(), ClientRoles: []string{"grafana=viewer", "ops.example=operator", "2001:db8::1=operator", "ops=operator", "root=admin"},
-		TokenFile: tokenFile(t), Issuer: i.url, Audience: "cleanupd"})
+	guard, err := access.Open(t.Context(), access.Config{
+		Log:      log,
+		ClientCA: ca.File(),
+		ClientRoles: []string{
+			"grafana=viewer",
+			"ops.example=operator",
+			"2001:db8::1=operator",
+			"ops=operator",
+			"root=admin",
+		},
+		TokenFile: tokenFile(t),
+		Issuer:    i.url,
+		Audience:  "cleanupd",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +413,9 @@ func (s shown) overGRPC(ctx context.Context, conn *grpc.ClientConn, c call) erro
 		ctx = metadata.AppendToOutgoingContext(ctx, "cleanupd-caller-bin", s.header, "cleanupd-caller", s.header)
 	}
 	name := "/cleanup.v1." + c.rpc
-	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(name[1:], "/", ".")))
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(
+		protoreflect.FullName(strings.ReplaceAll(name[1:], "/", ".")),
+	)
 	if err != nil {
 		return err
 	}
@@ -347,7 +484,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{role: access.Nobody, method: "GET", path: "/healthz"},
 		{role: access.Nobody, method: "GET", path: "/readyz"},
 	}
-	thorough := []string{"nothing", "viewer's token", "operator's token", "admin's token"} // who makes each call in the quick suite, too
+	// who makes each call in the quick suite, too
+	thorough := []string{"nothing", "viewer's token", "operator's token", "admin's token"}
 	for place, who := range everyone(t, ca, i) {
 		conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(who.tls(ca))))
 		if err != nil {
@@ -387,7 +525,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE subject = 'forged'"); n != 0 {
 		t.Errorf("%d acts of a forged caller", n)
 	}
-	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE role = 'viewer' AND result = 'PERMISSION_DENIED' AND rpc = 'CleanupService/SetOptions'"); n == 0 {
+	if n := s.db.Int(
+		"SELECT count(*) FROM cleanupd.audit WHERE role = 'viewer' AND result = 'PERMISSION_DENIED' AND rpc = " +
+			"'CleanupService/SetOptions'",
+	); n == 0 {
 		t.Error("what a viewer tried to do is not written down")
 	}
 }
@@ -409,8 +550,15 @@ func TestWhoMayCancel(t *testing.T) {
 	for who, started := range map[string]struct {
 		dry  bool
 		want codes.Code
-	}{"viewer": {true, codes.OK}, "operator": {true, codes.PermissionDenied}, "admin": {false, codes.PermissionDenied}} {
-		stream, err := client.RunCleanup(as(who), &cleanupv1.RunCleanupRequest{DryRun: started.dry, Tasks: []string{"visitors"}, Detach: true})
+	}{
+		"viewer":   {true, codes.OK},
+		"operator": {true, codes.PermissionDenied},
+		"admin":    {false, codes.PermissionDenied},
+	} {
+		stream, err := client.RunCleanup(
+			as(who),
+			&cleanupv1.RunCleanupRequest{DryRun: started.dry, Tasks: []string{"visitors"}, Detach: true},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +570,8 @@ func TestWhoMayCancel(t *testing.T) {
 		if status.Code(err) != started.want {
 			t.Errorf("a viewer cancels the run of %s: %v", who, err)
 		}
-		s.db.Until("SELECT (count(*) = 0)::int FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING')") // two dry runs at once
+		// two dry runs at once
+		s.db.Until("SELECT (count(*) = 0)::int FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING')")
 	}
 }
 
@@ -469,14 +618,21 @@ func TestAudit(t *testing.T) {
 	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":77}`)
 	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":0}`)
 	ask("operator", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":78}`)
-	ask("admin", "PUT", "/v1/schedule", `{"cron":"5 4 * * *","moreCrons":["30 12 * * *"],"timeZone":"UTC","enabled":true,"continueOnError":false}`)
+	ask(
+		"admin",
+		"PUT",
+		"/v1/schedule",
+		`{"cron":"5 4 * * *","moreCrons":["30 12 * * *"],"timeZone":"UTC","enabled":true,"continueOnError":false}`,
+	)
 	ask("operator", "POST", "/v1/runs", `{"tasks":["rejects"]}`)
 	ask("operator", "POST", "/v1/runs", `{"tasks":["import-rejects"]}`)
 	run := s.db.Strings("SELECT id::text FROM cleanupd.run")[0]
 	ask("operator", "POST", "/v1/runs/"+run+":cancel", "")
 	ask("admin", "POST", "/v1/userdata:find", `{"userId":"jane.doe"}`)
 	s.db.Until("SELECT (count(*) >= 8)::int FROM cleanupd.audit")
-	got := s.db.Strings("SELECT concat_ws(' ', subject, role, by, address, rpc, result, details) FROM cleanupd.audit ORDER BY id")
+	got := s.db.Strings(
+		"SELECT concat_ws(' ', subject, role, by, address, rpc, result, details) FROM cleanupd.audit ORDER BY id",
+	)
 	want := []string{
 		`token:the-admin admin token 127.0.0.1 CleanupService/SetOptions OK {"rejects_purge_delay_days": {"to": 77, "from": 180}}`,
 		`token:the-admin admin token 127.0.0.1 CleanupService/SetOptions INVALID_ARGUMENT {}`,
@@ -515,13 +671,30 @@ func TestRefusalsFillNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log lines
-	s := serveAs(t, database(t), true, nil, service.ServerConfig{Guard: guard, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	for token, want := range map[string]codes.Code{"secret-viewer": codes.PermissionDenied, "secret-nobody": codes.Unauthenticated} {
+	s := serveAs(
+		t,
+		database(t),
+		true,
+		nil,
+		service.ServerConfig{Guard: guard, Log: slog.New(slog.NewTextHandler(&log, nil))},
+	)
+	for token, want := range map[string]codes.Code{
+		"secret-viewer": codes.PermissionDenied,
+		"secret-nobody": codes.Unauthenticated,
+	} {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 		for range 200 {
 			_, err := s.SetOptions(ctx, &cleanupv1.SetOptionsRequest{})
 			wantCode(t, err, want)
-			if got := s.call(t, "PATCH", "/v1/options", "{}", "Authorization", "Bearer "+token); got.code != 401 && got.code != 403 {
+			if got := s.call(
+				t,
+				"PATCH",
+				"/v1/options",
+				"{}",
+				"Authorization",
+				"Bearer "+token,
+			); got.code != 401 &&
+				got.code != 403 {
 				t.Errorf("%d %s", got.code, got.body)
 			}
 		}

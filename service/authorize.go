@@ -28,11 +28,12 @@ type rule struct {
 
 // rules are the rules of all RPCs, by full name.
 var rules = map[string]rule{
-	cleanupv1.CleanupService_RunCleanup_FullMethodName:           {role: access.Operator, dryRun: access.Viewer, audited: true},
-	cleanupv1.CleanupService_WatchRun_FullMethodName:             {role: access.Viewer},
-	cleanupv1.CleanupService_GetRun_FullMethodName:               {role: access.Viewer},
-	cleanupv1.CleanupService_ListRuns_FullMethodName:             {role: access.Viewer},
-	cleanupv1.CleanupService_CancelRun_FullMethodName:            {role: access.Viewer, audited: true}, // of dry runs of one's own; see mayCancel
+	cleanupv1.CleanupService_RunCleanup_FullMethodName: {role: access.Operator, dryRun: access.Viewer, audited: true},
+	cleanupv1.CleanupService_WatchRun_FullMethodName:   {role: access.Viewer},
+	cleanupv1.CleanupService_GetRun_FullMethodName:     {role: access.Viewer},
+	cleanupv1.CleanupService_ListRuns_FullMethodName:   {role: access.Viewer},
+	// of dry runs of one's own; see mayCancel
+	cleanupv1.CleanupService_CancelRun_FullMethodName:            {role: access.Viewer, audited: true},
 	cleanupv1.CleanupService_ListTasks_FullMethodName:            {role: access.Viewer},
 	cleanupv1.CleanupService_GetOptions_FullMethodName:           {role: access.Viewer},
 	cleanupv1.CleanupService_SetOptions_FullMethodName:           {role: access.Admin, audited: true},
@@ -40,15 +41,16 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_SetSchedule_FullMethodName:          {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_ListRemoteDeliveries_FullMethodName: {role: access.Viewer},
 	cleanupv1.CleanupService_ExplainTask_FullMethodName:          {role: access.Viewer},
-	cleanupv1.CleanupService_ExplainRow_FullMethodName:           {role: access.Viewer, someAudited: true}, // text keys; see mayExplainByText
-	cleanupv1.CleanupService_GetGuards_FullMethodName:            {role: access.Admin},
-	cleanupv1.CleanupService_SetGuards_FullMethodName:            {role: access.Admin, audited: true},
-	cleanupv1.CleanupService_CreateHold_FullMethodName:           {role: access.Admin, audited: true},
-	cleanupv1.CleanupService_ListHolds_FullMethodName:            {role: access.Admin},
-	cleanupv1.CleanupService_ReleaseHold_FullMethodName:          {role: access.Admin, audited: true},
-	cleanupv1.CleanupService_WhoAmI_FullMethodName:               {role: access.Viewer},
-	cleanupv1.CleanupService_GetServer_FullMethodName:            {role: access.Viewer},
-	cleanupv1.CleanupService_ListAudit_FullMethodName:            {role: access.Admin},
+	// text keys; see mayExplainByText
+	cleanupv1.CleanupService_ExplainRow_FullMethodName:  {role: access.Viewer, someAudited: true},
+	cleanupv1.CleanupService_GetGuards_FullMethodName:   {role: access.Admin},
+	cleanupv1.CleanupService_SetGuards_FullMethodName:   {role: access.Admin, audited: true},
+	cleanupv1.CleanupService_CreateHold_FullMethodName:  {role: access.Admin, audited: true},
+	cleanupv1.CleanupService_ListHolds_FullMethodName:   {role: access.Admin},
+	cleanupv1.CleanupService_ReleaseHold_FullMethodName: {role: access.Admin, audited: true},
+	cleanupv1.CleanupService_WhoAmI_FullMethodName:      {role: access.Viewer},
+	cleanupv1.CleanupService_GetServer_FullMethodName:   {role: access.Viewer},
+	cleanupv1.CleanupService_ListAudit_FullMethodName:   {role: access.Admin},
 
 	cleanupv1.UserDataService_FindUserData_FullMethodName:   {role: access.Admin, audited: true},
 	cleanupv1.UserDataService_EraseUserData_FullMethodName:  {role: access.Admin, audited: true},
@@ -95,7 +97,7 @@ func (r rule) needs(req any) access.Role {
 		return access.Admin
 	}
 	dry, ok := req.(interface{ GetDryRun() bool })
-	if req == nil || ok && dry.GetDryRun() {
+	if req == nil || (ok && dry.GetDryRun()) {
 		return r.dryRun
 	}
 	return r.role
@@ -109,7 +111,8 @@ func permit(ctx context.Context, method string, req any) error {
 	return nil
 }
 
-// mayCancel fails if the caller may not cancel a run: one who is no operator may cancel the dry runs that he has started.
+// mayCancel fails if the caller may not cancel a run: one who is no operator may cancel the dry runs that he has
+// started.
 func (s *Service) mayCancel(ctx context.Context, id string) error {
 	who := caller(ctx)
 	if who.Role >= access.Operator {
@@ -122,7 +125,12 @@ func (s *Service) mayCancel(ctx context.Context, id string) error {
 	if err == nil && run.DryRun && run.RequestedBy == who.String() {
 		return nil
 	}
-	return status.Errorf(codes.PermissionDenied, "%s needs the role %s, but for dry runs of one's own", short(cleanupv1.CleanupService_CancelRun_FullMethodName), access.Operator)
+	return status.Errorf(
+		codes.PermissionDenied,
+		"%s needs the role %s, but for dry runs of one's own",
+		short(cleanupv1.CleanupService_CancelRun_FullMethodName),
+		access.Operator,
+	)
 }
 
 // denied is the status for missing or invalid credentials.

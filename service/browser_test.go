@@ -51,7 +51,12 @@ func browse(t *testing.T, url string) *tab {
 		}
 		t.Skip("the console is tested in Chromium, and there is none")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1440, 1000), chromedp.Flag("lang", "en-US"))
+	options := append(
+		chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.WindowSize(1440, 1000),
+		chromedp.Flag("lang", "en-US"),
+	)
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -89,8 +94,17 @@ func newTab(t *testing.T, within context.Context, url string) *tab {
 			}
 		}
 	})
-	err := errors.Join(chromedp.Listen(ctx, p.listen), tell(ctx, network.Enable, network.EnableParams{}), tell(ctx, log.Enable, cdp.Empty{}),
-		tell(ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"}), chromedp.Do(ctx, chromedp.Navigate(url)))
+	err := errors.Join(
+		chromedp.Listen(ctx, p.listen),
+		tell(ctx, network.Enable, network.EnableParams{}),
+		tell(ctx, log.Enable, cdp.Empty{}),
+		tell(
+			ctx,
+			emulation.SetTimezoneOverride,
+			emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"},
+		),
+		chromedp.Do(ctx, chromedp.Navigate(url)),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +125,8 @@ func (p *tab) listen(event any) {
 		p.wrong = append(p.wrong, (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 	case *log.EventEntryAdded:
 		// What the server refuses is answered with a status, which the browser logs.
-		expected := strings.Contains(e.Entry.Text, "the server responded with a status of 4") || p.cut && strings.Contains(e.Entry.Text, "net::ERR_")
+		expected := strings.Contains(e.Entry.Text, "the server responded with a status of 4") ||
+			(p.cut && strings.Contains(e.Entry.Text, "net::ERR_"))
 		if e.Entry.Level == log.EntryLevelError && !expected {
 			p.wrong = append(p.wrong, e.Entry.Text+" "+e.Entry.URL)
 		}
@@ -124,7 +139,10 @@ func (p *tab) listen(event any) {
 
 // value returns what an expression of JavaScript, or its promise, comes to, as text.
 func (p *tab) value(expression string) (string, error) {
-	return chromedp.Run(p.ctx, chromedp.Evaluate[string]("Promise.resolve("+expression+").then(String)", chromedp.EvalAwaitPromise))
+	return chromedp.Run(
+		p.ctx,
+		chromedp.Evaluate[string]("Promise.resolve("+expression+").then(String)", chromedp.EvalAwaitPromise),
+	)
 }
 
 // evaluate is value where nothing can go wrong.
@@ -137,7 +155,8 @@ func (p *tab) evaluate(expression string) string {
 	return out
 }
 
-// until waits until an expression is true, also on the page that comes next. The server may have a whole run to do before.
+// until waits until an expression is true, also on the page that comes next. The server may have a whole run to do
+// before.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -160,7 +179,13 @@ func quote(text string) string {
 func (p *tab) open(hash, title string) {
 	p.t.Helper()
 	p.evaluate("location.hash = " + quote(hash))
-	p.until("its title is "+title, fmt.Sprintf("document.querySelector('h1')?.textContent.startsWith(%s) && !document.querySelector('[aria-busy]')", quote(title)))
+	p.until(
+		"its title is "+title,
+		fmt.Sprintf(
+			"document.querySelector('h1')?.textContent.startsWith(%s) && !document.querySelector('[aria-busy]')",
+			quote(title),
+		),
+	)
 }
 
 func (p *tab) sees(texts ...string) {
@@ -173,12 +198,20 @@ func (p *tab) sees(texts ...string) {
 // hasSeen waits until the page of a run has seen as many events: each of them once.
 func (p *tab) hasSeen(events int64) {
 	p.t.Helper()
-	p.until(fmt.Sprintf("it has seen %d events", events), fmt.Sprintf("document.querySelector('[data-seen]')?.dataset.seen === '%d'", events))
+	p.until(
+		fmt.Sprintf("it has seen %d events", events),
+		fmt.Sprintf("document.querySelector('[data-seen]')?.dataset.seen === '%d'", events),
+	)
 }
 
 // control is the JavaScript for a button, a link, or the like with a name, that can be used.
 func control(name string) string {
-	return fmt.Sprintf("[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button,a,summary,label.check')].find(e => e.textContent.trim() === %s && !e.disabled && e.ariaDisabled !== 'true')", quote(name))
+	return fmt.Sprintf(
+		"[...(document.querySelector('dialog[open]') ?? "+
+			"document).querySelectorAll('button,a,summary,label.check')].find(e => e.textContent.trim() === %s && "+
+			"!e.disabled && e.ariaDisabled !== 'true')",
+		quote(name),
+	)
 }
 
 func (p *tab) press(name string) {
@@ -190,8 +223,13 @@ func (p *tab) press(name string) {
 // fill types into the field with a label; into all of a page's it must be the only one with that beginning.
 func (p *tab) fill(label, value string) {
 	p.t.Helper()
-	field := fmt.Sprintf(`[...document.querySelectorAll('label.field')].find(e => e.querySelector('span').textContent.startsWith(%[1]s))?.querySelector('input,select,textarea')
-		?? document.querySelector('input[type=number][aria-labelledby="' + [...document.querySelectorAll('strong')].find(e => e.textContent === %[1]s)?.id + '"]')`, quote(label))
+	field := fmt.Sprintf(
+		`[...document.querySelectorAll('label.field')]
+			.find(e => e.querySelector('span').textContent.startsWith(%[1]s))?.querySelector('input,select,textarea')
+		?? document.querySelector('input[type=number][aria-labelledby="'
+			+ [...document.querySelectorAll('strong')].find(e => e.textContent === %[1]s)?.id + '"]')`,
+		quote(label),
+	)
 	p.until("there is a field "+label, "("+field+") != null")
 	p.evaluate(fmt.Sprintf(`(field => {
 		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), 'value').set.call(field, %s)
@@ -204,7 +242,13 @@ func (p *tab) fill(label, value string) {
 func (p *tab) accessible(axe []byte, page string) {
 	p.t.Helper()
 	for _, scheme := range []string{"dark", "light"} {
-		if err := tell(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
+		if err := tell(
+			p.ctx,
+			emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			},
+		); err != nil {
 			p.t.Fatal(err)
 		}
 		p.check(axe, page+", "+scheme)
@@ -220,7 +264,10 @@ func (p *tab) check(axe []byte, page string) {
 	if p.evaluate("typeof axe") == "undefined" {
 		p.evaluate("(() => {" + string(axe) + "})()")
 	}
-	if found := p.evaluate(`axe.run({resultTypes: ['violations']}).then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html + ' ' + n.failureSummary).join('; ')).join('\n'))`); found != "" {
+	if found := p.evaluate(
+		`axe.run({resultTypes: ['violations']}).then(r => r.violations.map(v =>
+			v.id + ': ' + v.nodes.map(n => n.html + ' ' + n.failureSummary).join('; ')).join('\n'))`,
+	); found != "" {
 		p.t.Errorf("%s: %s", page, found)
 	}
 }

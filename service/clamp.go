@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// clamp clamps the numbers of a JSON object to 32 bits, so that they are refused field by field, like others that are too
-// large. ok is false if there was nothing to clamp.
+// clamp clamps the numbers of a JSON object to 32 bits, so that they are refused field by field, like others that are
+// too large. ok is false if there was nothing to clamp.
 func clamp(object []byte) (clamped []byte, ok bool) {
 	var fields map[string]any
 	d := json.NewDecoder(bytes.NewReader(object))

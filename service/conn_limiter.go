@@ -15,7 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// How many strangers there may be, in all and from one network (networkOf), and how long one may stay while others wait for its place.
+// How many strangers there may be, in all and from one network (networkOf), and how long one may stay while others wait
+// for its place.
 const (
 	maxStrangers    = 256
 	maxOfNetwork    = 128
@@ -48,13 +49,21 @@ type doors struct {
 	limiter *connLimiter
 }
 
-// Accept implements net.Listener. While there are too many strangers the oldest gives way, after its chance to say who it is.
+// Accept implements net.Listener. While there are too many strangers the oldest gives way, after its chance to say who
+// it is.
 func (d doors) Accept() (net.Conn, error) {
 	conn, err := d.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	v := &strangerConn{Conn: conn, limiter: d.limiter, network: networkOf(conn.RemoteAddr().String()), since: time.Now(), known: make(chan struct{}), gone: make(chan struct{})}
+	v := &strangerConn{
+		Conn:    conn,
+		limiter: d.limiter,
+		network: networkOf(conn.RemoteAddr().String()),
+		since:   time.Now(),
+		known:   make(chan struct{}),
+		gone:    make(chan struct{}),
+	}
 	v.pace.Store(strangersPace.limiter())
 	for first := d.limiter.take(v); first != nil; first = d.limiter.take(v) {
 		select {
@@ -150,7 +159,8 @@ type origin struct {
 	visitor *strangerConn
 }
 
-// introduce makes the connection of a call one of a caller's: it is no stranger from then on. It fails if he has too many.
+// introduce makes the connection of a call one of a caller's: it is no stranger from then on. It fails if he has too
+// many.
 func (l *limits) introduce(ctx context.Context, who string) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

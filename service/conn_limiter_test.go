@@ -33,11 +33,18 @@ func TestRefusedBeforeTheRequest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, c := range calls {
-		for token, want := range map[string]codes.Code{"secret-nobody": codes.Unauthenticated, "secret-viewer": codes.PermissionDenied} {
+		for token, want := range map[string]codes.Code{
+			"secret-nobody": codes.Unauthenticated,
+			"secret-viewer": codes.PermissionDenied,
+		} {
 			if want == codes.PermissionDenied && !strings.HasPrefix(c.rpc, "UserDataService") {
 				continue
 			}
-			stream, err := conn.NewStream(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/cleanup.v1."+c.rpc)
+			stream, err := conn.NewStream(
+				metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token),
+				&grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+				"/cleanup.v1."+c.rpc,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -69,7 +69,15 @@ func (s signIn) ways(w http.ResponseWriter, r *http.Request) {
 // exchange answers with the JWT that a browser may send, for the code of its redirect, or for a refresh token.
 func (s signIn) exchange(w http.ResponseWriter, r *http.Request) {
 	if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); given != "application/json" {
-		writeStatus(w, r, http.StatusUnsupportedMediaType, status.New(codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json"))
+		writeStatus(
+			w,
+			r,
+			http.StatusUnsupportedMediaType,
+			status.New(
+				codes.InvalidArgument,
+				"the route takes JSON and must be told so: Content-Type: application/json",
+			),
+		)
 		return
 	}
 	_, leave, err := s.limits.enter(networkOf(r.RemoteAddr), access.Nobody, aSignIn)

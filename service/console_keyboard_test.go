@@ -29,7 +29,14 @@ func (p *tab) reach(selector, name string) {
 	p.t.Helper()
 	for range 200 {
 		p.key(kb.Tab)
-		if p.evaluate(fmt.Sprintf("document.activeElement.matches(%s) && %s(document.activeElement) === %s", quote(selector), nameOf, quote(name))) == "true" {
+		if p.evaluate(
+			fmt.Sprintf(
+				"document.activeElement.matches(%s) && %s(document.activeElement) === %s",
+				quote(selector),
+				nameOf,
+				quote(name),
+			),
+		) == "true" {
 			return
 		}
 	}
@@ -42,17 +49,26 @@ func (p *tab) titleHasFocus() {
 	p.until("the focus is on the title", "document.activeElement === document.querySelector('h1')")
 }
 
-// round goes through all controls of the page: each is reached, in the order of the page, and shows that it has the focus.
+// round goes through all controls of the page: each is reached, in the order of the page, and shows that it has the
+// focus.
 func (p *tab) round(page string) {
 	p.t.Helper()
 	p.evaluate(`(() => {
 		document.activeElement.blur()
-		window.stops = [...document.querySelectorAll('a[href],button,input,select,textarea,summary,[tabindex="0"]')].filter(e => e.checkVisibility() && !e.matches(':disabled'))
+		window.stops = [...document.querySelectorAll('a[href],button,input,select,textarea,summary,[tabindex="0"]')]
+			.filter(e => e.checkVisibility() && !e.matches(':disabled'))
 		stops[0].focus()
 	})()`)
 	for at := "0"; ; {
 		p.key(kb.Tab)
-		found := strings.Split(p.evaluate(`(e => { const s = getComputedStyle(e); return [stops.indexOf(e), s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2, e.outerHTML.slice(0, 200)].join('|') })(document.activeElement)`), "|")
+		found := strings.Split(
+			p.evaluate(
+				`(e => { const s = getComputedStyle(e);
+					return [stops.indexOf(e), s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2,
+						e.outerHTML.slice(0, 200)].join('|') })(document.activeElement)`,
+			),
+			"|",
+		)
 		next, shown, element := found[0], found[1], found[2]
 		if next == at { // within a field of a date
 			continue
@@ -78,11 +94,16 @@ func TestConsoleByKeyboard(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
-	s.db.Do("INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - i * interval '1 day' FROM generate_series(1, 100) i")
+	s.db.Do(
+		"INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - i * " +
+			"interval '1 day' FROM generate_series(1, 100) i",
+	)
 	p := browse(t, s.url)
 	p.sees("Overview")
 	p.key(kb.Tab)
-	if at := p.evaluate("document.activeElement.matches('.skip') && document.activeElement.getBoundingClientRect().left >= 0"); at != "true" {
+	if at := p.evaluate(
+		"document.activeElement.matches('.skip') && document.activeElement.getBoundingClientRect().left >= 0",
+	); at != "true" {
 		t.Error("the first control is not the one that leads past the navigation, or it is not seen")
 	}
 	p.key(kb.Enter)
@@ -91,7 +112,10 @@ func TestConsoleByKeyboard(t *testing.T) {
 		t.Helper()
 		p.reach("nav a[href='"+hash+"']", title)
 		p.key(kb.Enter)
-		p.until("it shows "+title, "document.querySelector('h1').textContent === "+quote(title)+" && !document.querySelector('[aria-busy]')")
+		p.until(
+			"it shows "+title,
+			"document.querySelector('h1').textContent === "+quote(title)+" && !document.querySelector('[aria-busy]')",
+		)
 		p.titleHasFocus()
 	}
 	for _, page := range pages {
@@ -108,13 +132,18 @@ func TestConsoleByKeyboard(t *testing.T) {
 		p.key(kb.Enter)
 		p.sees("Delete without looking first?")
 		for range 4 {
-			if p.evaluate("document.activeElement.closest('dialog') !== null || document.activeElement === document.body") != "true" {
+			if p.evaluate(
+				"document.activeElement.closest('dialog') !== null || document.activeElement === document.body",
+			) != "true" {
 				t.Error("the focus leaves the dialog")
 			}
 			p.key(kb.Tab)
 		}
 		leave()
-		p.until("the focus is back where it was", "!document.querySelector('dialog') && document.activeElement.textContent === 'Run without a preview …'")
+		p.until(
+			"the focus is back where it was",
+			"!document.querySelector('dialog') && document.activeElement.textContent === 'Run without a preview …'",
+		)
 	}
 	p.reach("button", "Start the preview")
 	p.key(kb.Enter)
@@ -137,7 +166,9 @@ func TestConsoleByKeyboard(t *testing.T) {
 	p.key(kb.Enter)
 	p.until("it is saved", "!document.querySelector('.sticky')")
 	p.titleHasFocus()
-	if days := s.db.Int("SELECT iLongValue / 86400 FROM XtkOption WHERE sName = 'NmsCleanup_VisitorPurgeDelay'"); days != 60 {
+	if days := s.db.Int(
+		"SELECT iLongValue / 86400 FROM XtkOption WHERE sName = 'NmsCleanup_VisitorPurgeDelay'",
+	); days != 60 {
 		t.Errorf("%d days are stored", days)
 	}
 

@@ -16,8 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// A run is followed in two tabs to its end, although the replica that does it, and serves the console, is killed in the middle: another one
-// goes on behind the same address. On the screen is what is in the log, each event once.
+// A run is followed in two tabs to its end, although the replica that does it, and serves the console, is killed in the
+// middle: another one goes on behind the same address. On the screen is what is in the log, each event once.
 func TestConsoleSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -26,7 +26,8 @@ func TestConsoleSurvivesAKill(t *testing.T) {
 	// Four rows a block, so that there are several batches, and each row takes a while.
 	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
 		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 1200) i;
-		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
+		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END';
+			CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
 	first, address := startReplica(t, db)
 	var other atomic.Value // the address of the one that comes later
 	other.Store(address)

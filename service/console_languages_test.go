@@ -19,16 +19,36 @@ func TestConsoleSpeaks(t *testing.T) {
 	suite.Only(t, suite.Browser)
 	script := axe(t)
 	s := withConsole(t, access.Config{})
-	s.db.Do(`INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - '1 year'::interval FROM generate_series(1, 20) i;
-		INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM generate_series(1, 5) i`)
+	s.db.Do(
+		`INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified)
+			SELECT i, 0, 0, now() - '1 year'::interval FROM generate_series(1, 20) i;
+		INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval
+			FROM generate_series(1, 5) i`,
+	)
 	do := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	do(s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "xtkreject"}}, Reason: "an audit", ExpireTime: timestamppb.New(time.Now().Add(time.Hour))}}))
-	do(s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{Cron: "0 4 * * *", Enabled: true}}))
+	do(
+		s.CreateHold(
+			t.Context(),
+			&cleanupv1.CreateHoldRequest{
+				Hold: &cleanupv1.Hold{
+					What:       &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "xtkreject"}},
+					Reason:     "an audit",
+					ExpireTime: timestamppb.New(time.Now().Add(time.Hour)),
+				},
+			},
+		),
+	)
+	do(
+		s.SetSchedule(
+			t.Context(),
+			&cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{Cron: "0 4 * * *", Enabled: true}},
+		),
+	)
 	do(s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: new(int64(10))}}))
 	_, foreseen, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors", "sessions"}})
 	do(foreseen, err)
@@ -36,7 +56,12 @@ func TestConsoleSpeaks(t *testing.T) {
 	if err == nil {
 		t.Fatal("no guard has tripped")
 	}
-	hashes := []string{"#/runs/" + foreseen.GetId(), "#/runs/" + tripped.GetId(), "#/explain/nmsvisitor/1", "#/explain/nmsvisitor/4711"}
+	hashes := []string{
+		"#/runs/" + foreseen.GetId(),
+		"#/runs/" + tripped.GetId(),
+		"#/explain/nmsvisitor/1",
+		"#/explain/nmsvisitor/4711",
+	}
 	for _, page := range pages {
 		hashes = append(hashes, page.hash)
 	}
@@ -46,9 +71,16 @@ func TestConsoleSpeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.sees("Overview")
-	for _, c := range []struct{ language, overview string }{{"en", "Overview"}, {"de", "Übersicht"}, {"fr", "Vue d’ensemble"}, {"ja", "概要"}} {
+	for _, c := range []struct{ language, overview string }{
+		{"en", "Overview"},
+		{"de", "Übersicht"},
+		{"fr", "Vue d’ensemble"},
+		{"ja", "概要"},
+	} {
 		p.evaluate("location.hash = '#/'")
-		p.evaluate(`(select => { select.value = '` + c.language + `'; select.dispatchEvent(new Event('change')) })(document.querySelector('nav select'))`)
+		p.evaluate(
+			`(select => { select.value = '` + c.language + `'; select.dispatchEvent(new Event('change')) })(document.querySelector('nav select'))`,
+		)
 		p.open("#/", c.overview)
 		if got := p.evaluate("document.documentElement.lang"); got != c.language {
 			t.Errorf("the page is in %s and says it is in %s", c.language, got)
@@ -56,8 +88,16 @@ func TestConsoleSpeaks(t *testing.T) {
 		for _, hash := range hashes {
 			p.evaluate("location.hash = " + quote(hash))
 			entry := "#/" + strings.Split(hash, "/")[1]
-			p.until("it shows "+hash, "document.querySelector('h1') && !document.querySelector('[aria-busy]') && document.querySelector('nav a[aria-current]').getAttribute('href') === "+quote(entry))
-			if left := p.evaluate(`document.body.innerText.match(/\{\w+\}|undefined|NaN|Invalid Date/)`); left != "null" {
+			p.until(
+				"it shows "+hash,
+				"document.querySelector('h1') && !document.querySelector('[aria-busy]') && "+
+					"document.querySelector('nav a[aria-current]').getAttribute('href') === "+quote(
+					entry,
+				),
+			)
+			if left := p.evaluate(
+				`document.body.innerText.match(/\{\w+\}|undefined|NaN|Invalid Date/)`,
+			); left != "null" {
 				t.Errorf("%s in %s: %s", hash, c.language, left)
 			}
 			if wide := p.evaluate("document.documentElement.scrollWidth"); wide != "360" {

@@ -35,7 +35,10 @@ func (p *tab) heap() float64 {
 // asked returns how many requests the page has sent since it was last asked.
 func (p *tab) asked() string {
 	p.t.Helper()
-	return p.evaluate("(() => { const n = performance.getEntriesByType('resource').filter(e => e.name.includes('/v1/')).length; performance.clearResourceTimings(); return n })()")
+	return p.evaluate(
+		"(() => { const n = performance.getEntriesByType('resource').filter(e => e.name.includes('/v1/')).length; " +
+			"performance.clearResourceTimings(); return n })()",
+	)
 }
 
 func (p *tab) number(expression string) int {
@@ -58,8 +61,16 @@ func TestConsoleOfManyRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := run.GetId()
-	s.db.Do(fmt.Sprintf(`INSERT INTO cleanupd.run SELECT (jsonb_populate_record(r, jsonb_build_object('id', gen_random_uuid(), 'create_time', r.create_time - i * interval '1 hour'))).* FROM cleanupd.run r, generate_series(1, 999) i;
-		INSERT INTO cleanupd.task SELECT (jsonb_populate_record(t, jsonb_build_object('run_id', r.id))).* FROM cleanupd.task t, cleanupd.run r WHERE t.run_id = '%[1]s' AND r.id <> t.run_id`, id))
+	s.db.Do(
+		fmt.Sprintf(
+			`INSERT INTO cleanupd.run
+				SELECT (jsonb_populate_record(r, jsonb_build_object('id', gen_random_uuid(), 'create_time',
+				r.create_time - i * interval '1 hour'))).* FROM cleanupd.run r, generate_series(1, 999) i;
+		INSERT INTO cleanupd.task SELECT (jsonb_populate_record(t, jsonb_build_object('run_id', r.id))).*
+			FROM cleanupd.task t, cleanupd.run r WHERE t.run_id = '%[1]s' AND r.id <> t.run_id`,
+			id,
+		),
+	)
 	p := browse(t, s.url)
 	p.open("#/runs", "History")
 	listed := func() int { return p.number("document.querySelectorAll('tbody tr').length") }
@@ -83,14 +94,24 @@ func TestConsoleOfManyRuns(t *testing.T) {
 	// The run goes on, held by nobody, and has had 90,000 events: every third one a line of the log.
 	write := func(from, to int) {
 		s.db.Do(fmt.Sprintf(`INSERT INTO cleanupd.event (run_id, sequence, generation, body)
-				SELECT '%[1]s', i, e.generation, CASE WHEN i %% 3 = 0 THEN e.body || jsonb_build_object('Message', 'line ' || i)
-					ELSE '{"Kind": "task_progress", "Task": "deliveries", "Progress": {"RowsDeleted": 1, "RowsPerSecond": 1000}}' END
-				FROM generate_series(%[2]d, %[3]d) i, (SELECT * FROM cleanupd.event WHERE run_id = '%[1]s' AND body ->> 'Kind' = 'log' ORDER BY sequence LIMIT 1) e;
+				SELECT '%[1]s', i, e.generation, CASE
+					WHEN i %% 3 = 0 THEN e.body || jsonb_build_object('Message', 'line ' || i)
+					ELSE
+						'{"Kind": "task_progress", "Task": "deliveries", "Progress": {"RowsDeleted": 1, "RowsPerSecond": 1000}}' END
+				FROM generate_series(%[2]d, %[3]d) i, (SELECT * FROM cleanupd.event WHERE run_id = '%[1]s'
+					AND body ->> 'Kind' = 'log' ORDER BY sequence LIMIT 1) e;
 			UPDATE cleanupd.run SET last_sequence = %[3]d WHERE id = '%[1]s'`, id, from, to))
 	}
-	s.db.Do(fmt.Sprintf(`WITH e AS (DELETE FROM cleanupd.event WHERE run_id = '%[1]s' AND body ->> 'Kind' = 'run_finished' RETURNING *)
+	s.db.Do(
+		fmt.Sprintf(
+			`WITH e AS (DELETE FROM cleanupd.event WHERE run_id = '%[1]s' AND body ->> 'Kind' = 'run_finished'
+				RETURNING *)
 			INSERT INTO cleanupd.event SELECT run_id, 100000, time, body, generation FROM e;
-		UPDATE cleanupd.run SET state = 'RUNNING', end_time = NULL, lease_until = now() + interval '1 day' WHERE id = '%[1]s'`, id))
+		UPDATE cleanupd.run SET state = 'RUNNING', end_time = NULL, lease_until = now() + interval '1 day'
+			WHERE id = '%[1]s'`,
+			id,
+		),
+	)
 	first := int(s.db.Int("SELECT max(sequence) FROM cleanupd.event WHERE sequence < 100000 AND run_id = '"+id+"'")) + 1
 	write(first, 90_000)
 	p.asked()
@@ -101,7 +122,12 @@ func TestConsoleOfManyRuns(t *testing.T) {
 	}
 	held, few := p.heap(), p.number(nodes)
 	write(90_001, 99_999)
-	s.db.Do(fmt.Sprintf(`UPDATE cleanupd.run SET state = 'SUCCEEDED', end_time = now(), last_sequence = 100000 WHERE id = '%[1]s'`, id))
+	s.db.Do(
+		fmt.Sprintf(
+			`UPDATE cleanupd.run SET state = 'SUCCEEDED', end_time = now(), last_sequence = 100000 WHERE id = '%[1]s'`,
+			id,
+		),
+	)
 	p.sees("succeeded ended", "100,000 events")
 	p.hasSeen(10_500)
 	if n := listedLines(p); n != 1000 {
@@ -123,7 +149,10 @@ func TestConsoleOfManyRuns(t *testing.T) {
 	for range 3 {
 		line -= 500
 		p.press("Show earlier lines")
-		p.until("it shows earlier lines", fmt.Sprintf("Math.abs(document.querySelector('.log p').innerText.match(/line (\\d+)/)[1] - %d) <= 3", line))
+		p.until(
+			"it shows earlier lines",
+			fmt.Sprintf("Math.abs(document.querySelector('.log p').innerText.match(/line (\\d+)/)[1] - %d) <= 3", line),
+		)
 	}
 	if n := listedLines(p); n != 1000 {
 		t.Errorf("it holds %d lines", n)
@@ -135,10 +164,17 @@ func TestConsoleOfManyRuns(t *testing.T) {
 	for p.evaluate(more) == "true" {
 		shown := newest()
 		p.press("Show later lines")
-		p.until("it shows later lines", "document.querySelector('.log p:last-child').innerText !== "+quote(shown)+" || !"+more)
+		p.until(
+			"it shows later lines",
+			"document.querySelector('.log p:last-child').innerText !== "+quote(shown)+" || !"+more,
+		)
 	}
-	lines := "[...document.querySelectorAll('.log p')].map(e => Number(e.innerText.match(/line (\\d+)/)?.[1] ?? 100000))"
-	if gaps := p.evaluate(lines + ".filter((n, i, all) => i > 0 && n !== all[i - 1] + 3).length"); gaps != "0" || !strings.Contains(newest(), "line 99999") {
+	lines := "[...document.querySelectorAll('.log p')].map(e => Number(e.innerText.match(/line (\\d+)/)?.[1] ?? " +
+		"100000))"
+	if gaps := p.evaluate(
+		lines + ".filter((n, i, all) => i > 0 && n !== all[i - 1] + 3).length",
+	); gaps != "0" ||
+		!strings.Contains(newest(), "line 99999") {
 		t.Errorf("there are %s gaps, and the last line is %s", gaps, newest())
 	}
 }

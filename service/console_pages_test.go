@@ -21,8 +21,16 @@ var pages = []struct {
 	hash, title string
 	role        access.Role
 }{
-	{"#/", "Overview", access.Viewer}, {"#/runs", "History", access.Viewer}, {"#/preview", "Preview", access.Viewer}, {"#/retention", "Retention", access.Viewer}, {"#/schedule", "Schedule", access.Viewer},
-	{"#/guards", "Guards", access.Admin}, {"#/holds", "Holds", access.Admin}, {"#/explain", "Explain", access.Viewer}, {"#/audit", "Audit", access.Admin}, {"#/about", "About", access.Viewer},
+	{"#/", "Overview", access.Viewer},
+	{"#/runs", "History", access.Viewer},
+	{"#/preview", "Preview", access.Viewer},
+	{"#/retention", "Retention", access.Viewer},
+	{"#/schedule", "Schedule", access.Viewer},
+	{"#/guards", "Guards", access.Admin},
+	{"#/holds", "Holds", access.Admin},
+	{"#/explain", "Explain", access.Viewer},
+	{"#/audit", "Audit", access.Admin},
+	{"#/about", "About", access.Viewer},
 }
 
 // axe is what checks accessibility, which comes with the tools that build the console; nil: it is not there.
@@ -66,12 +74,17 @@ func TestConsolePages(t *testing.T) {
 				p.accessible(script, page.title+" of a viewer")
 			}
 		}
-		offered := strings.Split(p.evaluate("[...document.querySelectorAll('nav > a:not(.brand)')].map(a => a.textContent).join()"), ",")
+		offered := strings.Split(
+			p.evaluate("[...document.querySelectorAll('nav > a:not(.brand)')].map(a => a.textContent).join()"),
+			",",
+		)
 		if !slices.Equal(offered, want) {
 			t.Errorf("a %s is offered %v, want %v", role, offered, want)
 		}
 		p.open("#/schedule", "Schedule")
-		if got := p.evaluate("document.querySelector('button.primary') !== null"); (got == "true") != (role == access.Admin) {
+		if got := p.evaluate(
+			"document.querySelector('button.primary') !== null",
+		); (got == "true") != (role == access.Admin) {
 			t.Errorf("a %s may save the schedule: %s", role, got)
 		}
 	}
@@ -81,8 +94,14 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
-	s.db.Do("INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - '1 year'::interval FROM generate_series(1, 1000) i")
-	s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM generate_series(1, 50) i`)
+	s.db.Do(
+		"INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - '1 " +
+			"year'::interval FROM generate_series(1, 1000) i",
+	)
+	s.db.Do(
+		`INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval
+			FROM generate_series(1, 50) i`,
+	)
 	p := browse(t, s.url)
 	p.open("#/guards", "Guards")
 	p.fill("Smallest number of rows", "10")
@@ -104,7 +123,9 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	p.fill("Guard share", "1000")
 	p.press("Run exactly this")
 	p.sees("by this plan", "succeeded ended", "Space")
-	if n := s.db.Int("SELECT (SELECT count(*) FROM NmsVisitor WHERE iVisitorId > 0) + (SELECT count(*) FROM XtkSessionInfo)"); n != 0 {
+	if n := s.db.Int(
+		"SELECT (SELECT count(*) FROM NmsVisitor WHERE iVisitorId > 0) + (SELECT count(*) FROM XtkSessionInfo)",
+	); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
 	id := strings.TrimPrefix(p.evaluate("location.hash"), "#/runs/")
@@ -113,12 +134,16 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	p.sees("1,050", "visitors", "No runs are scheduled.")
 }
 
-// A run is followed in two tabs of a browser, through connections that are cut, to its end; and another one is cancelled.
+// A run is followed in two tabs of a browser, through connections that are cut, to its end; and another one is
+// cancelled.
 func TestConsoleFollowsARun(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{})
-	s.db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM generate_series(1, 50) i")
+	s.db.Do(
+		"INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, now() - '1 day'::interval FROM " +
+			"generate_series(1, 50) i",
+	)
 	server, err := url.Parse(s.url)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +200,10 @@ func TestConsoleFollowsARun(t *testing.T) {
 func TestConsoleChangesRetention(t *testing.T) {
 	t.Parallel()
 	s := withConsole(t, access.Config{})
-	s.db.Do("INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - i * interval '1 day' FROM generate_series(1, 100) i")
+	s.db.Do(
+		"INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) SELECT i, 0, 0, now() - i * " +
+			"interval '1 day' FROM generate_series(1, 100) i",
+	)
 	p := browse(t, s.url)
 	stored := func() int64 {
 		return s.db.Int("SELECT iLongValue FROM XtkOption WHERE sName = 'NmsCleanup_VisitorPurgeDelay'")
@@ -197,7 +225,10 @@ func TestConsoleChangesRetention(t *testing.T) {
 		t.Errorf("%d seconds are stored over the other one's 90 days", n)
 	}
 	p.press("Try again")
-	p.until("the other one's is shown", "document.querySelector('input[type=number][aria-labelledby=visitorPurgeDelayDays]')?.value === '90'")
+	p.until(
+		"the other one's is shown",
+		"document.querySelector('input[type=number][aria-labelledby=visitorPurgeDelayDays]')?.value === '90'",
+	)
 }
 
 func TestConsoleHoldsAndSchedules(t *testing.T) {
@@ -226,7 +257,10 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 	p.fill("Time zone", "Europe/Berlin")
 	p.fill("Hours at most", "2")
 	p.press("Save")
-	p.until("it draws the week", "document.querySelectorAll('.week rect').length > 8 && document.querySelectorAll('li time').length === 10")
+	p.until(
+		"it draws the week",
+		"document.querySelectorAll('.week rect').length > 8 && document.querySelectorAll('li time').length === 10",
+	)
 	p.fill("Times", "never")
 	p.press("Save")
 	p.until("it says what is wrong", "document.querySelector('[role=alert]')?.textContent.includes('cron')")
@@ -263,7 +297,8 @@ func TestConsoleOffersToCancel(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
 	s := withConsole(t, access.Config{TokenFile: tokenFile(t)})
-	s.db.Hold("LOCK TABLE XtkSessionInfo, NmsMirrorPageInfo, NmsVisitor, NmsAddress, XtkAudit, XtkWorkflowLogin") // a dry run tries each for seconds
+	// a dry run tries each for seconds
+	s.db.Hold("LOCK TABLE XtkSessionInfo, NmsMirrorPageInfo, NmsVisitor, NmsAddress, XtkAudit, XtkWorkflowLogin")
 	signedIn := func(role access.Role) *tab {
 		p := browse(t, s.url)
 		p.fill("Token", "secret-"+role.String())
@@ -277,7 +312,9 @@ func TestConsoleOffersToCancel(t *testing.T) {
 	operator.sees("running since")
 	viewer.open(operator.evaluate("location.hash"), "Dry run ·")
 	viewer.sees("running since")
-	if viewer.evaluate("[...document.querySelectorAll('button')].some(b => b.textContent === 'Cancel the run')") != "false" {
+	if viewer.evaluate(
+		"[...document.querySelectorAll('button')].some(b => b.textContent === 'Cancel the run')",
+	) != "false" {
 		t.Error("a viewer is offered to cancel a dry run of somebody else")
 	}
 	viewer.open("#/preview", "Preview")

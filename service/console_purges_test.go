@@ -7,7 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// A rule for process instances that ended long ago is created, refused where it is wrong, previewed, switched on, and removed.
+// A rule for process instances that ended long ago is created, refused where it is wrong, previewed, switched on, and
+// removed.
 func TestConsolePurges(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)

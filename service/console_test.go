@@ -38,8 +38,12 @@ func TestConsoleIsServed(t *testing.T) {
 	// Another site's link leads here, without credentials.
 	page := s.call(t, "GET", "/", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
 	want := map[string]string{
-		"Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'; frame-ancestors 'none'",
-		"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache", "Content-Type": "text/html; charset=utf-8",
+		"Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'; " +
+			"frame-ancestors 'none'",
+		"X-Content-Type-Options": "nosniff",
+		"Referrer-Policy":        "no-referrer",
+		"Cache-Control":          "no-cache",
+		"Content-Type":           "text/html; charset=utf-8",
 	}
 	for name, value := range want {
 		if got := page.header.Get(name); page.code != 200 || got != value {
@@ -59,7 +63,14 @@ func TestConsoleIsServed(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
 		status       int
-	}{{"GET", "/assets/", 404}, {"GET", "/assets/nothing.js", 404}, {"GET", "/assets/../index.html", 401}, {"POST", "/", 405}, {"GET", "/index.html", 401}, {"GET", "/v1/runs", 401}} {
+	}{
+		{"GET", "/assets/", 404},
+		{"GET", "/assets/nothing.js", 404},
+		{"GET", "/assets/../index.html", 401},
+		{"POST", "/", 405},
+		{"GET", "/index.html", 401},
+		{"GET", "/v1/runs", 401},
+	} {
 		if answer := s.call(t, c.method, c.path, ""); answer.code != c.status {
 			t.Errorf("%s %s: %d, want %d: %s", c.method, c.path, answer.code, c.status, answer.body)
 		}
@@ -90,9 +101,17 @@ func TestSignInIsDescribed(t *testing.T) {
 		{"nothing", access.Config{}, `{"methods":[]}`},
 		{"a token", access.Config{TokenFile: tokenFile(t)}, `{"methods":["token"]}`},
 		{"JWTs alone", access.Config{Issuer: i.url, Audience: "cleanupd"}, `{"methods":["jwt"]}`},
-		{"an issuer", access.Config{Issuer: i.url, Audience: "cleanupd", ClientID: "console"},
-			`{"methods":["jwt"],"oidc":{"authorizationEndpoint":"` + i.url + `/auth","clientId":"console","scope":"openid profile offline_access","audience":"cleanupd"}}`},
-		{"an issuer that is not there", access.Config{Issuer: "http://127.0.0.1:1", Audience: "cleanupd", ClientID: "console"}, `{"methods":["jwt"],"problem":"the OpenID Connect issuer does not answer"}`},
+		{
+			"an issuer",
+			access.Config{Issuer: i.url, Audience: "cleanupd", ClientID: "console"},
+			`{"methods":["jwt"],"oidc":{"authorizationEndpoint":"` + i.url + `/auth","clientId":"console",` +
+				`"scope":"openid profile offline_access","audience":"cleanupd"}}`,
+		},
+		{
+			"an issuer that is not there",
+			access.Config{Issuer: "http://127.0.0.1:1", Audience: "cleanupd", ClientID: "console"},
+			`{"methods":["jwt"],"problem":"the OpenID Connect issuer does not answer"}`,
+		},
 	} {
 		if got := withConsole(t, c.config).call(t, "GET", "/v1/auth", "").body; strings.TrimSpace(got) != c.want {
 			t.Errorf("with %s: %s, want %s", c.name, got, c.want)
@@ -106,8 +125,10 @@ func TestExchange(t *testing.T) {
 	s := withConsole(t, access.Config{Issuer: i.url, Audience: "cleanupd", ClientID: "console"})
 	verifier := oauth2.GenerateVerifier()
 	code := func() string {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", i.url+"/auth?"+url.Values{"response_type": {"code"}, "client_id": {"console"}, "redirect_uri": {s.url + "/"}, "state": {"x"},
-			"code_challenge": {oauth2.S256ChallengeFromVerifier(verifier)}, "code_challenge_method": {"S256"}}.Encode(), nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", i.url+"/auth?"+url.Values{
+			"response_type": {"code"}, "client_id": {"console"}, "redirect_uri": {s.url + "/"}, "state": {"x"},
+			"code_challenge": {oauth2.S256ChallengeFromVerifier(verifier)}, "code_challenge_method": {"S256"},
+		}.Encode(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,13 +159,27 @@ func TestExchange(t *testing.T) {
 		ExpiresIn           int
 	}
 	good := grant(map[string]string{"code": code(), "codeVerifier": verifier, "redirectUri": s.url + "/"})
-	if status, text := exchange(good); status != 200 || json.Unmarshal([]byte(text), &signed) != nil || signed.RefreshToken == "" || signed.ExpiresIn != 3600 {
+	if status, text := exchange(
+		good,
+	); status != 200 || json.Unmarshal([]byte(text), &signed) != nil || signed.RefreshToken == "" ||
+		signed.ExpiresIn != 3600 {
 		t.Fatalf("a code: %d: %s", status, text)
 	}
-	if answer := s.call(t, "GET", "/v1/whoami", "", "Authorization", "Bearer "+signed.Token); answer.code != 200 || !strings.Contains(answer.body, "ROLE_ADMIN") {
+	if answer := s.call(
+		t,
+		"GET",
+		"/v1/whoami",
+		"",
+		"Authorization",
+		"Bearer "+signed.Token,
+	); answer.code != 200 ||
+		!strings.Contains(answer.body, "ROLE_ADMIN") {
 		t.Errorf("the token: %d: %s", answer.code, answer.body)
 	}
-	if status, text := exchange(grant(map[string]string{"refreshToken": signed.RefreshToken})); status != 200 || !strings.Contains(text, `"token"`) {
+	if status, text := exchange(
+		grant(map[string]string{"refreshToken": signed.RefreshToken}),
+	); status != 200 ||
+		!strings.Contains(text, `"token"`) {
 		t.Errorf("a refresh token: %d: %s", status, text)
 	}
 	for _, c := range []struct {
@@ -153,7 +188,16 @@ func TestExchange(t *testing.T) {
 		header     []string
 	}{
 		{"a code twice", good, 401, nil},
-		{"another verifier", grant(map[string]string{"code": code(), "codeVerifier": oauth2.GenerateVerifier(), "redirectUri": s.url + "/"}), 401, nil},
+		{
+			"another verifier",
+			grant(map[string]string{
+				"code":         code(),
+				"codeVerifier": oauth2.GenerateVerifier(),
+				"redirectUri":  s.url + "/",
+			}),
+			401,
+			nil,
+		},
 		{"another refresh token", grant(map[string]string{"refreshToken": "x"}), 401, nil},
 		{"nothing", `{}`, 400, nil},
 		{"both", `{"code": "x", "refreshToken": "x"}`, 400, nil},
@@ -168,7 +212,9 @@ func TestExchange(t *testing.T) {
 	}
 	// Strangers who try again and again are refused before the issuer is asked.
 	for tries := 0; ; tries++ {
-		status, _ := exchange(grant(map[string]string{"code": "x", "codeVerifier": verifier, "redirectUri": s.url + "/"}))
+		status, _ := exchange(
+			grant(map[string]string{"code": "x", "codeVerifier": verifier, "redirectUri": s.url + "/"}),
+		)
 		if status == 429 {
 			break
 		}
@@ -176,7 +222,10 @@ func TestExchange(t *testing.T) {
 			t.Fatalf("wrong code %d: %d", tries, status)
 		}
 	}
-	if answer := withConsole(t, access.Config{}).call(t, "POST", "/v1/auth:exchange", `{"code": "x"}`); answer.code != 401 {
+	if answer := withConsole(
+		t,
+		access.Config{},
+	).call(t, "POST", "/v1/auth:exchange", `{"code": "x"}`); answer.code != 401 {
 		t.Errorf("without an issuer: %d: %s", answer.code, answer.body)
 	}
 }

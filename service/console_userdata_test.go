@@ -9,7 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// A person is found, with why; what would be erased is shown; it is erased once the user id is typed in; its receipt is seen, and verified.
+// A person is found, with why; what would be erased is shown; it is erased once the user id is typed in; its receipt is
+// seen, and verified.
 func TestConsoleErasesAPerson(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -48,7 +49,8 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	if unsure := p.number("document.querySelectorAll('tbody input').length") - sure; sure == 0 || unsure == 0 {
 		t.Errorf("%d process instances are chosen, and %d are not", sure, unsure)
 	}
-	erase := "[...document.querySelectorAll('.actions button.primary')].some(e => e.textContent === 'Erase' && !e.disabled)"
+	erase := "[...document.querySelectorAll('.actions button.primary')].some(e => e.textContent === 'Erase' && " +
+		"!e.disabled)"
 	if p.evaluate(erase) != "false" {
 		t.Error("what nobody has previewed can be erased")
 	}
@@ -74,12 +76,20 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	p.sees("Erased: ")
 	id := s.db.Strings("SELECT id::text FROM cleanupd.erasure")[0]
 	p.press("Receipt")
-	p.until("it is the receipt", "location.hash === '"+page+"/"+id+"' && document.querySelector('h1').textContent === 'Receipt'")
+	p.until(
+		"it is the receipt",
+		"location.hash === '"+page+"/"+id+"' && document.querySelector('h1').textContent === 'Receipt'",
+	)
 	p.sees(id, "succeeded", "admin", "tb_task", "Not verified yet.")
-	if hash := p.evaluate("[...document.querySelectorAll('dd')].some(e => /^[0-9a-f]{64}$/.test(e.textContent))"); hash != "true" {
+	if hash := p.evaluate(
+		"[...document.querySelectorAll('dd')].some(e => /^[0-9a-f]{64}$/.test(e.textContent))",
+	); hash != "true" {
 		t.Error("the receipt has no hash of the user id")
 	}
-	if n := p.number("[...document.querySelectorAll('dt')].find(e => e.textContent === 'Process instances').nextSibling.textContent.split(', ').length"); n != sure {
+	if n := p.number(
+		"[...document.querySelectorAll('dt')].find(e => e.textContent === 'Process " +
+			"instances').nextSibling.textContent.split(', ').length",
+	); n != sure {
 		t.Errorf("%d process instances are erased of %d", n, sure)
 	}
 	p.fill("User ID", "bob")
@@ -103,16 +113,27 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	p.until("it can be erased", erase)
 	p.fill("User ID", "joanna")
 	p.press("Find")
-	p.until("she is found", "document.querySelectorAll('tbody input:checked').length > 1 && !document.body.innerText.includes('Who is meant?')")
+	p.until(
+		"she is found",
+		"document.querySelectorAll('tbody input:checked').length > 1 && !document.body.innerText.includes('Who is "+
+			"meant?')",
+	)
 	p.evaluate(one + ".click()")
 	p.press("Preview the erasure")
 	p.until("it can be erased", erase)
-	chosen := strings.Split(p.evaluate("[...document.querySelectorAll('tbody input:checked')].map(e => e.parentElement.textContent).join()"), ",")
+	chosen := strings.Split(
+		p.evaluate(
+			"[...document.querySelectorAll('tbody input:checked')].map(e => e.parentElement.textContent).join()",
+		),
+		",",
+	)
 	p.press("Erase")
 	p.fill("Type joanna to confirm", "joanna")
 	p.press("Erase")
 	p.sees("Erased: ")
-	if left := forms.Int(fmt.Sprintf("SELECT count(*) FROM tb_process_instance WHERE id IN (%s)", strings.Join(chosen, ","))); left != 0 {
+	if left := forms.Int(
+		fmt.Sprintf("SELECT count(*) FROM tb_process_instance WHERE id IN (%s)", strings.Join(chosen, ",")),
+	); left != 0 {
 		t.Errorf("%d process instances of %d are left", left, len(chosen))
 	}
 	p.open("#/audit", "Audit")

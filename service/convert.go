@@ -12,10 +12,22 @@ import (
 
 func runMessage(r *runs.Run) *cleanupv1.Run {
 	out := &cleanupv1.Run{
-		Id: r.ID, State: cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]), DryRun: r.DryRun,
-		RequestedBy: r.RequestedBy, ReferenceTime: moment(r.ReferenceTime), CreateTime: timestamppb.New(r.CreateTime),
-		StartTime: moment(r.StartTime), EndTime: moment(r.EndTime), Error: r.Error, Plan: r.Plan, WhatIf: supposedMessage(r.WhatIf), Reason: r.Reason(),
-		AcceptGuards: trippedMessages(r.Accepted), LastSequence: r.LastSequence,
+		Id:            r.ID,
+		State:         cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]),
+		DryRun:        r.DryRun,
+		RequestedBy:   r.RequestedBy,
+		ReferenceTime: moment(r.ReferenceTime),
+		CreateTime:    timestamppb.New(r.CreateTime),
+		StartTime: moment(
+			r.StartTime,
+		),
+		EndTime:      moment(r.EndTime),
+		Error:        r.Error,
+		Plan:         r.Plan,
+		WhatIf:       supposedMessage(r.WhatIf),
+		Reason:       r.Reason(),
+		AcceptGuards: trippedMessages(r.Accepted),
+		LastSequence: r.LastSequence,
 	}
 	for i := range r.Results {
 		out.Results = append(out.Results, resultMessage(&r.Results[i]))
@@ -25,30 +37,64 @@ func runMessage(r *runs.Run) *cleanupv1.Run {
 
 func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 	out := &cleanupv1.TaskResult{
-		Task: t.Task, State: cleanupv1.TaskState(cleanupv1.TaskState_value["TASK_STATE_"+string(t.State)]),
-		RowsDeleted: t.RowsDeleted, RowsUpdated: t.RowsUpdated, TablesDropped: t.TablesDropped, Batches: t.Batches,
-		StartTime: moment(t.StartTime), EndTime: moment(t.EndTime), Error: t.Error,
+		Task:                 t.Task,
+		State:                cleanupv1.TaskState(cleanupv1.TaskState_value["TASK_STATE_"+string(t.State)]),
+		RowsDeleted:          t.RowsDeleted,
+		RowsUpdated:          t.RowsUpdated,
+		TablesDropped:        t.TablesDropped,
+		Batches:              t.Batches,
+		StartTime:            moment(t.StartTime),
+		EndTime:              moment(t.EndTime),
+		Error:                t.Error,
 		RemoteDeliveriesLeft: t.RemoteDeliveriesLeft,
-		RowsRefused:          t.RowsRefused, RowsLeft: t.RowsLeft, TablesLeft: t.TablesLeft, Detail: t.Detail, Reason: t.Reason, Metadata: t.Metadata, RowsHeld: t.RowsHeld,
+		RowsRefused:          t.RowsRefused,
+		RowsLeft:             t.RowsLeft,
+		TablesLeft:           t.TablesLeft,
+		Detail:               t.Detail,
+		Reason:               t.Reason,
+		Metadata:             t.Metadata,
+		RowsHeld:             t.RowsHeld,
 	}
 	for _, s := range t.Space {
 		out.Space = append(out.Space, &cleanupv1.TableSpace{
-			Table: s.Relation, RowsDeleted: s.RowsDeleted, TableBytesBefore: s.TableBytesBefore, IndexBytesBefore: s.IndexBytesBefore,
-			TableBytesAfter: s.TableBytesAfter, IndexBytesAfter: s.IndexBytesAfter, DeadBytes: s.DeadBytes, FreeBytes: s.FreeBytes,
+			Table:            s.Relation,
+			RowsDeleted:      s.RowsDeleted,
+			TableBytesBefore: s.TableBytesBefore,
+			IndexBytesBefore: s.IndexBytesBefore,
+			TableBytesAfter:  s.TableBytesAfter,
+			IndexBytesAfter:  s.IndexBytesAfter,
+			DeadBytes:        s.DeadBytes,
+			FreeBytes:        s.FreeBytes,
 		})
 	}
 	for _, p := range t.Preview {
 		out.Preview = append(out.Preview, &cleanupv1.TablePreview{
-			Table: p.Table, Action: cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(p.Action)]), Rows: p.Rows, RowsTotal: p.RowsTotal, Bytes: p.Bytes,
-			Tables: p.Tables, Names: p.Names, Oldest: moment(p.Oldest), Newest: moment(p.Newest), Sample: p.Sample, Rule: p.Rule, Remarks: p.Remarks, RowsNow: p.RowsNow,
-			Guards: trippedMessages(p.Guards),
+			Table:     p.Table,
+			Action:    cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(p.Action)]),
+			Rows:      p.Rows,
+			RowsTotal: p.RowsTotal,
+			Bytes:     p.Bytes,
+			Tables:    p.Tables,
+			Names:     p.Names,
+			Oldest:    moment(p.Oldest),
+			Newest:    moment(p.Newest),
+			Sample:    p.Sample,
+			Rule:      p.Rule,
+			Remarks:   p.Remarks,
+			RowsNow:   p.RowsNow,
+			Guards:    trippedMessages(p.Guards),
 		})
 	}
 	return out
 }
 
 func eventMessage(e runs.Event) *cleanupv1.RunEvent {
-	out := &cleanupv1.RunEvent{RunId: e.RunID, Sequence: e.Sequence, Time: timestamppb.New(e.Time), LogGeneration: e.Generation}
+	out := &cleanupv1.RunEvent{
+		RunId:         e.RunID,
+		Sequence:      e.Sequence,
+		Time:          timestamppb.New(e.Time),
+		LogGeneration: e.Generation,
+	}
 	switch e.Kind {
 	case runs.RunStarted:
 		out.Event = &cleanupv1.RunEvent_RunStarted{RunStarted: &cleanupv1.RunStarted{Run: runMessage(e.Run)}}
@@ -59,14 +105,28 @@ func eventMessage(e runs.Event) *cleanupv1.RunEvent {
 	case runs.TaskProgress:
 		p := e.Progress
 		out.Event = &cleanupv1.RunEvent_TaskProgress{TaskProgress: &cleanupv1.TaskProgress{
-			Task: e.Task, Object: p.Object, RowsDeleted: p.RowsDeleted, RowsUpdated: p.RowsUpdated, TablesDropped: p.TablesDropped,
-			Batches: p.Batches, RowsExpected: p.RowsExpected, RowsPerSecond: p.RowsPerSecond, ThrottledBy: p.ThrottledBy, Way: p.Way,
+			Task:          e.Task,
+			Object:        p.Object,
+			RowsDeleted:   p.RowsDeleted,
+			RowsUpdated:   p.RowsUpdated,
+			TablesDropped: p.TablesDropped,
+			Batches:       p.Batches,
+			RowsExpected:  p.RowsExpected,
+			RowsPerSecond: p.RowsPerSecond,
+			ThrottledBy:   p.ThrottledBy,
+			Way:           p.Way,
 		}}
 	case runs.TaskFinished:
-		out.Event = &cleanupv1.RunEvent_TaskFinished{TaskFinished: &cleanupv1.TaskFinished{Result: resultMessage(e.Result)}}
+		out.Event = &cleanupv1.RunEvent_TaskFinished{
+			TaskFinished: &cleanupv1.TaskFinished{Result: resultMessage(e.Result)},
+		}
 	case runs.LogLine:
 		out.Event = &cleanupv1.RunEvent_Log{Log: &cleanupv1.LogEntry{
-			Level: cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Level)]), Task: e.Task, Message: e.Message,
+			Level: cleanupv1.LogLevel(
+				cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Level)],
+			),
+			Task:    e.Task,
+			Message: e.Message,
 		}}
 	case runs.RunFinished:
 		out.Event = &cleanupv1.RunEvent_RunFinished{RunFinished: &cleanupv1.RunFinished{Run: runMessage(e.Run)}}

@@ -58,7 +58,10 @@ func toStatus(ctx context.Context, err error) error {
 		invalid = invalid.Brief()
 		violations := &errdetails.BadRequest{}
 		for _, v := range invalid {
-			violations.FieldViolations = append(violations.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Problem})
+			violations.FieldViolations = append(
+				violations.FieldViolations,
+				&errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Problem},
+			)
 		}
 		return withDetails(codes.InvalidArgument, invalid.Error(), violations)
 	case errors.As(err, &active):
@@ -67,10 +70,19 @@ func toStatus(ctx context.Context, err error) error {
 		})
 	case errors.As(err, &lost):
 		return withDetails(codes.DataLoss, err.Error(), &errdetails.ErrorInfo{
-			Reason: LogReplaced, Domain: domain, Metadata: map[string]string{"run_id": lost.RunID, "after_sequence": strconv.FormatInt(lost.AfterSequence, 10)},
+			Reason: LogReplaced,
+			Domain: domain,
+			Metadata: map[string]string{
+				"run_id":         lost.RunID,
+				"after_sequence": strconv.FormatInt(lost.AfterSequence, 10),
+			},
 		})
 	case errors.As(err, &refused):
-		return withDetails(codes.FailedPrecondition, err.Error(), &errdetails.ErrorInfo{Reason: refused.Reason, Domain: domain, Metadata: refused.Metadata})
+		return withDetails(
+			codes.FailedPrecondition,
+			err.Error(),
+			&errdetails.ErrorInfo{Reason: refused.Reason, Domain: domain, Metadata: refused.Metadata},
+		)
 	case errors.Is(err, runs.ErrTooManyDryRuns):
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, runs.ErrNotFound), errors.Is(err, runs.ErrNoHold), errors.Is(err, runs.ErrNoTask):
@@ -80,11 +92,16 @@ func toStatus(ctx context.Context, err error) error {
 			invalid = append(invalid, runs.Violation{Field: "purge." + p.Field, Problem: p.Problem})
 		}
 		return toStatus(ctx, invalid)
-	case errors.Is(err, userdata.ErrNoVariable), errors.Is(err, userdata.ErrNoReceipt), errors.Is(err, userdata.ErrNoPurge):
+	case errors.Is(err, userdata.ErrNoVariable),
+		errors.Is(err, userdata.ErrNoReceipt),
+		errors.Is(err, userdata.ErrNoPurge):
 		return status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, userdata.ErrNotPrincipal):
 		return toStatus(ctx, runs.InvalidError{{Field: "principal_ids", Problem: err.Error()}})
-	case errors.Is(err, userdata.ErrNotForms), errors.Is(err, userdata.ErrManyPrincipals), errors.Is(err, userdata.ErrNoStorage), errors.Is(err, userdata.ErrUnfinished):
+	case errors.Is(err, userdata.ErrNotForms),
+		errors.Is(err, userdata.ErrManyPrincipals),
+		errors.Is(err, userdata.ErrNoStorage),
+		errors.Is(err, userdata.ErrUnfinished):
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, userdata.ErrNotUser):
 		return toStatus(ctx, runs.InvalidError{{Field: "user_id", Problem: err.Error()}})
@@ -107,7 +124,10 @@ func toStatus(ctx context.Context, err error) error {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		return withCause(codes.Unavailable, "the rows are locked by someone: try again", err)
 	case sqlstate.Is(err, pgerrcode.UntranslatableCharacter), sqlstate.Is(err, pgerrcode.CharacterNotInRepertoire):
-		return status.Error(codes.InvalidArgument, "a text of the request has a character that the encoding of the database lacks: "+validText(err.Error()))
+		return status.Error(
+			codes.InvalidArgument,
+			"a text of the request has a character that the encoding of the database lacks: "+validText(err.Error()),
+		)
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege), userdata.Denied(err):
 		return status.Error(codes.FailedPrecondition, "the service's database role lacks a right: "+err.Error())
 	case errors.As(err, &panicked):
@@ -124,7 +144,13 @@ type unexpected struct {
 
 // withCause is a status that does not tell its cause, but where it is told: in the log, with the id of the call.
 func withCause(code codes.Code, message string, cause error) error {
-	return &unexpected{status.New(code, message+" (the server's log says more, with the "+requestHeader+" that is a header of this answer)"), cause}
+	return &unexpected{
+		status.New(
+			code,
+			message+" (the server's log says more, with the "+requestHeader+" that is a header of this answer)",
+		),
+		cause,
+	}
 }
 
 // Unwrap returns the cause.

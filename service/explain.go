@@ -17,7 +17,10 @@ import (
 )
 
 // ExplainTask implements cleanupv1.CleanupServiceServer.
-func (s *Service) ExplainTask(ctx context.Context, in *cleanupv1.ExplainTaskRequest) (*cleanupv1.ExplainTaskResponse, error) {
+func (s *Service) ExplainTask(
+	ctx context.Context,
+	in *cleanupv1.ExplainTaskRequest,
+) (*cleanupv1.ExplainTaskResponse, error) {
 	e, err := s.runs.ExplainTask(ctx, in.GetTask())
 	if err != nil {
 		return nil, err
@@ -34,39 +37,72 @@ func (s *Service) ExplainTask(ctx context.Context, in *cleanupv1.ExplainTaskRequ
 
 func statementMessage(told execute.Statement) *cleanupv1.ExplainedStatement {
 	return &cleanupv1.ExplainedStatement{
-		Table: told.Table, Action: cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(told.Action)]), Rule: told.Rule,
-		Sql: told.SQL, Parameters: told.Parameters, Way: told.Way, Partitions: int32(told.Partitions),
+		Table:      told.Table,
+		Action:     cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(told.Action)]),
+		Rule:       told.Rule,
+		Sql:        told.SQL,
+		Parameters: told.Parameters,
+		Way:        told.Way,
+		Partitions: int32(told.Partitions),
 	}
 }
 
 // ExplainRow implements cleanupv1.CleanupServiceServer.
-func (s *Service) ExplainRow(ctx context.Context, in *cleanupv1.ExplainRowRequest) (*cleanupv1.ExplainRowResponse, error) {
+func (s *Service) ExplainRow(
+	ctx context.Context,
+	in *cleanupv1.ExplainRowRequest,
+) (*cleanupv1.ExplainRowResponse, error) {
 	var wrong runs.InvalidError
 	for _, given := range []struct{ field, value string }{{"table", in.GetTable()}, {"key", in.GetKey()}} {
 		if given.value == "" {
 			wrong = append(wrong, runs.Violation{Field: given.field, Problem: "is missing"})
 		} else if !utf8.ValidString(given.value) || strings.ContainsRune(given.value, 0) {
-			wrong = append(wrong, runs.Violation{Field: given.field, Problem: "holds what no text in the database does"})
+			wrong = append(
+				wrong,
+				runs.Violation{Field: given.field, Problem: "holds what no text in the database does"},
+			)
 		}
 	}
 	if wrong != nil {
 		return nil, wrong
 	}
-	x, took, err := s.runs.ExplainRow(ctx, in.GetTable(), in.GetKey(), func() error { return mayExplainByText(ctx, in.GetTable()) })
+	x, took, err := s.runs.ExplainRow(
+		ctx,
+		in.GetTable(),
+		in.GetKey(),
+		func() error { return mayExplainByText(ctx, in.GetTable()) },
+	)
 	if err != nil {
 		return nil, err
 	}
-	out := &cleanupv1.ExplainRowResponse{Table: x.Table, Exists: x.Exists, ReferenceTime: timestamppb.New(x.Now), Verdict: verdict(x.Verdict), Task: x.Task, Since: moment(x.Since), Why: x.Why}
+	out := &cleanupv1.ExplainRowResponse{
+		Table:         x.Table,
+		Exists:        x.Exists,
+		ReferenceTime: timestamppb.New(x.Now),
+		Verdict:       verdict(x.Verdict),
+		Task:          x.Task,
+		Since:         moment(x.Since),
+		Why:           x.Why,
+	}
 	for _, step := range x.Steps {
 		out.Steps = append(out.Steps, stepMessage(step))
 	}
 	for _, r := range took {
-		out.Runs = append(out.Runs, &cleanupv1.ExplainedRun{RunId: r.RunID, StartTime: timestamppb.New(r.StartTime), RowsDeleted: r.RowsDeleted, Tasks: r.Tasks})
+		out.Runs = append(
+			out.Runs,
+			&cleanupv1.ExplainedRun{
+				RunId:       r.RunID,
+				StartTime:   timestamppb.New(r.StartTime),
+				RowsDeleted: r.RowsDeleted,
+				Tasks:       r.Tasks,
+			},
+		)
 	}
 	return out, nil
 }
 
-// mayExplainByText fails unless the caller may find a row by a text, such as an address or the key of a session. Who does is recorded.
+// mayExplainByText fails unless the caller may find a row by a text, such as an address or the key of a session. Who
+// does is recorded.
 func mayExplainByText(ctx context.Context, table string) error {
 	if caller(ctx).Role < access.Admin {
 		audit.Insist(ctx)
@@ -81,8 +117,13 @@ func verdict(v execute.Verdict) cleanupv1.Verdict {
 
 func stepMessage(s execute.RowStep) *cleanupv1.ExplainedStep {
 	out := &cleanupv1.ExplainedStep{
-		Task: s.Task, Action: cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]), Rule: s.Rule,
-		Held: s.Held, Verdict: verdict(s.Verdict), Since: moment(s.Since), Why: s.Why,
+		Task:    s.Task,
+		Action:  cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),
+		Rule:    s.Rule,
+		Held:    s.Held,
+		Verdict: verdict(s.Verdict),
+		Since:   moment(s.Since),
+		Why:     s.Why,
 	}
 	for _, p := range s.Parts {
 		truth := cleanupv1.Truth_TRUTH_UNKNOWN
@@ -93,7 +134,16 @@ func stepMessage(s execute.RowStep) *cleanupv1.ExplainedStep {
 		default:
 			truth = cleanupv1.Truth_TRUTH_FALSE
 		}
-		out.Parts = append(out.Parts, &cleanupv1.ExplainedPart{Of: p.Of, Alternative: int32(p.Alternative), Text: p.Words, Truth: truth, Values: p.Values})
+		out.Parts = append(
+			out.Parts,
+			&cleanupv1.ExplainedPart{
+				Of:          p.Of,
+				Alternative: int32(p.Alternative),
+				Text:        p.Words,
+				Truth:       truth,
+				Values:      p.Values,
+			},
+		)
 	}
 	return out
 }

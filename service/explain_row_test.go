@@ -17,25 +17,48 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// Why a row is, or is not, deleted is told over gRPC and over REST: the verdict, by which part of which rule, and from when on. Of a row that is gone, the
-// runs that may have taken it. Only what rules read is shown.
+// Why a row is, or is not, deleted is told over gRPC and over REST: the verdict, by which part of which rule, and from
+// when on. Of a row that is gone, the runs that may have taken it. Only what rules read is shown.
 func TestExplainRow(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	s.db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema, sTrackingLogSchema) VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp');
-		INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iRecipientId, tsLog) VALUES (1, 1, now() - interval '300 days'), (2, 1, '2000-01-01'), (3, 104, now() - interval '300 days');
+	s.db.Do(
+		`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema, sTrackingLogSchema)
+			VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp');
+		INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iRecipientId, tsLog)
+			VALUES (1, 1, now() - interval '300 days'), (2, 1, '2000-01-01'), (3, 104, now() - interval '300 days');
 		INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1), (2), (3), (4);
-		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, now() - interval '1 year'), (2, 1, now() - interval '1 day'), (3, 0, now() - interval '1 year'), (0, 1, '2000-01-01');
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsEvent, tsLastModified) SELECT i, i, 100 + i, now(), now() FROM generate_series(1, 4) i;
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsEvent, tsLastModified) VALUES (5, 3, now() - interval '9 years', now() - interval '9 years'), (6, 3, NULL, NULL);
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsEvent, tsLastModified) VALUES (7, 3, 104, now(), now());
-		INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (5, 1); INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (5, 7), (6, 7);
-		INSERT INTO XtkWorkflow (iWorkflowId, iHistory) VALUES (1, 30); INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog, sMessage) VALUES (1, 1, now() - interval '10 days', 'secret');
+		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete)
+			VALUES (1, 1, now() - interval '1 year'), (2, 1, now() - interval '1 day'), (3, 0,
+			now() - interval '1 year'), (0, 1, '2000-01-01');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsEvent, tsLastModified)
+			SELECT i, i, 100 + i, now(), now() FROM generate_series(1, 4) i;
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsEvent, tsLastModified)
+			VALUES (5, 3, now() - interval '9 years', now() - interval '9 years'), (6, 3, NULL, NULL);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsEvent, tsLastModified)
+			VALUES (7, 3, 104, now(), now());
+		INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (5, 1);
+			INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (5, 7), (6, 7);
+		INSERT INTO XtkWorkflow (iWorkflowId, iHistory) VALUES (1, 30);
+			INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog, sMessage)
+			VALUES (1, 1, now() - interval '10 days', 'secret');
 		INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('live session', now() + interval '1 hour');
 		INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (5, 'a'), (5, 'a,b=c,');
-		INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (2, 1, 'infinity'), (3, 1, '294276-12-31 UTC');
-		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, 'infinity'), (2, '294276-12-31 UTC'), (3, '9999-12-31 UTC'), (4, '9999-01-01 UTC'), (5, '-infinity')`)
-	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a", What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{104}}}}}); err != nil {
+		INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog)
+			VALUES (2, 1, 'infinity'), (3, 1, '294276-12-31 UTC');
+		INSERT INTO XtkAudit (iAuditId, tsChanged)
+			VALUES (1, 'infinity'), (2, '294276-12-31 UTC'), (3, '9999-12-31 UTC'), (4, '9999-01-01 UTC'), (5,
+			'-infinity')`,
+	)
+	if _, err := s.CreateHold(
+		t.Context(),
+		&cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				Reason: "a",
+				What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{104}}},
+			},
+		},
+	); err != nil {
 		t.Fatal(err)
 	}
 	s.db.Do("UPDATE NmsBroadLogRcp SET tsLastModified = '2000-01-01', tsEvent = '2000-01-01' WHERE iBroadLogId = 4")
@@ -58,50 +81,123 @@ func TestExplainRow(t *testing.T) {
 		also       func(x *cleanupv1.ExplainRowResponse) bool
 	}{
 		{"NmsDelivery", "1", cleanupv1.Verdict_VERDICT_GOES, "deliveries", nil},
-		{"public.nmsdelivery", "ideliveryid=2", cleanupv1.Verdict_VERDICT_LATER, "deliveries", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 6) }},
+		{
+			"public.nmsdelivery",
+			"ideliveryid=2",
+			cleanupv1.Verdict_VERDICT_LATER,
+			"deliveries",
+			func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 6) },
+		},
 		{"nmsdelivery", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"nmsdelivery", "0", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"nmsbroadlogrcp", "1", cleanupv1.Verdict_VERDICT_GOES, "deliveries", nil},
-		{"nmsbroadlogrcp", "2", cleanupv1.Verdict_VERDICT_LATER, "deliveries", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 6) }},
-		{"nmsbroadlogrcp", "3", cleanupv1.Verdict_VERDICT_LATER, "delivery-logs", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 180) }},
-		{"nmsbroadlogrcp", "4", cleanupv1.Verdict_VERDICT_STAYS, "delivery-logs", func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") }},
+		{
+			"nmsbroadlogrcp",
+			"2",
+			cleanupv1.Verdict_VERDICT_LATER,
+			"deliveries",
+			func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 6) },
+		},
+		{
+			"nmsbroadlogrcp",
+			"3",
+			cleanupv1.Verdict_VERDICT_LATER,
+			"delivery-logs",
+			func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 180) },
+		},
+		{
+			"nmsbroadlogrcp",
+			"4",
+			cleanupv1.Verdict_VERDICT_STAYS,
+			"delivery-logs",
+			func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") },
+		},
 		{"nmsbroadlogrcp", "5", cleanupv1.Verdict_VERDICT_GOES, "delivery-logs", nil},
-		{"nmsbroadlogrcp", "7", cleanupv1.Verdict_VERDICT_STAYS, "delivery-logs", func(x *cleanupv1.ExplainRowResponse) bool {
-			return !slices.ContainsFunc(x.GetSteps(), func(s *cleanupv1.ExplainedStep) bool { return !s.GetHeld() }) && x.GetSince() == nil
-		}},
+		{
+			"nmsbroadlogrcp",
+			"7",
+			cleanupv1.Verdict_VERDICT_STAYS,
+			"delivery-logs",
+			func(x *cleanupv1.ExplainRowResponse) bool {
+				return !slices.ContainsFunc(
+					x.GetSteps(),
+					func(s *cleanupv1.ExplainedStep) bool { return !s.GetHeld() },
+				) && x.GetSince() == nil
+			},
+		},
 		{"nmsbroadlogrcp", "6", cleanupv1.Verdict_VERDICT_STAYS, "", func(x *cleanupv1.ExplainRowResponse) bool {
-			return strings.Contains(fmt.Sprint(x.GetSteps()), "TRUTH_UNKNOWN") && strings.Contains(fmt.Sprint(x.GetSteps()), "is NULL")
+			return strings.Contains(
+				fmt.Sprint(x.GetSteps()),
+				"TRUTH_UNKNOWN",
+			) && strings.Contains(fmt.Sprint(x.GetSteps()), "is NULL")
 		}},
 		{"nmsrcpgrprel", "igroupid=5,irecipientid=7", cleanupv1.Verdict_VERDICT_GOES, "lists-to-delete", nil},
 		{"nmsrcpgrprel", "igroupid=6,irecipientid=7", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
-		{"xtkworkflowlog", "1", cleanupv1.Verdict_VERDICT_LATER, "workflow-instances", func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 20) }},
+		{
+			"xtkworkflowlog",
+			"1",
+			cleanupv1.Verdict_VERDICT_LATER,
+			"workflow-instances",
+			func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 20) },
+		},
 		{"xtkworkflowlog", "2", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"xtkworkflowlog", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"xtkaudit", "1", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"xtkaudit", "2", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"xtkaudit", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
-		{"xtkaudit", "4", cleanupv1.Verdict_VERDICT_LATER, "audit-trail", func(x *cleanupv1.ExplainRowResponse) bool { return x.GetSince().CheckValid() == nil }},
+		{
+			"xtkaudit",
+			"4",
+			cleanupv1.Verdict_VERDICT_LATER,
+			"audit-trail",
+			func(x *cleanupv1.ExplainRowResponse) bool { return x.GetSince().CheckValid() == nil },
+		},
 		{"xtkaudit", "5", cleanupv1.Verdict_VERDICT_GOES, "audit-trail", nil},
-		{"nmswebtrackinglog", "1", cleanupv1.Verdict_VERDICT_LATER, "tracking-logs", func(x *cleanupv1.ExplainRowResponse) bool {
-			return soon(x, 65) && strings.Contains(fmt.Sprint(x.GetSteps()), "nmstrackinglogrcp 1")
-		}},
+		{
+			"nmswebtrackinglog",
+			"1",
+			cleanupv1.Verdict_VERDICT_LATER,
+			"tracking-logs",
+			func(x *cleanupv1.ExplainRowResponse) bool {
+				return soon(x, 65) && strings.Contains(fmt.Sprint(x.GetSteps()), "nmstrackinglogrcp 1")
+			},
+		},
 		{"nmswebtrackinglog", "2", cleanupv1.Verdict_VERDICT_GOES, "tracking-logs", nil},
-		{"nmswebtrackinglog", "3", cleanupv1.Verdict_VERDICT_STAYS, "tracking-logs", func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") }},
+		{
+			"nmswebtrackinglog",
+			"3",
+			cleanupv1.Verdict_VERDICT_STAYS,
+			"tracking-logs",
+			func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") },
+		},
 		{"nmswebtrackinglog", "4", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
 		{"xtksessioninfo", "skey=live session", cleanupv1.Verdict_VERDICT_LATER, "sessions", nil},
 	} {
 		x := ask(c.table, c.key)
-		if !x.GetExists() || x.GetVerdict() != c.verdict || x.GetTask() != c.task || c.also != nil && !c.also(x) || len(x.GetSteps()) == 0 {
+		if !x.GetExists() || x.GetVerdict() != c.verdict || x.GetTask() != c.task || (c.also != nil && !c.also(x)) ||
+			len(x.GetSteps()) == 0 {
 			t.Errorf("%s %s: %v", c.table, c.key, x)
 		}
 		if text := x.String(); strings.Contains(text, "secret") || strings.Contains(text, "live session") {
 			t.Errorf("%s %s: it shows what no rule reads: %s", c.table, c.key, text)
 		}
 	}
-	if got := s.call(t, "POST", "/v1/explain", `{"table": "nmsdelivery", "key": "1"}`); got.code != 200 || !strings.Contains(got.body, `"verdict":"VERDICT_GOES"`) {
+	if got := s.call(
+		t,
+		"POST",
+		"/v1/explain",
+		`{"table": "nmsdelivery", "key": "1"}`,
+	); got.code != 200 ||
+		!strings.Contains(got.body, `"verdict":"VERDICT_GOES"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	if got := s.call(t, "GET", "/v1/explain?table=nmsdelivery&key=1", ""); got.code != 200 || !strings.Contains(got.body, `"verdict":"VERDICT_GOES"`) || !strings.Contains(strings.ReplaceAll(got.body, " ", ""), `"values":["iDeleteStatus=1"]`) {
+	if got := s.call(
+		t,
+		"GET",
+		"/v1/explain?table=nmsdelivery&key=1",
+		"",
+	); got.code != 200 || !strings.Contains(got.body, `"verdict":"VERDICT_GOES"`) ||
+		!strings.Contains(strings.ReplaceAll(got.body, " ", ""), `"values":["iDeleteStatus=1"]`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"deliveries"}})
@@ -109,7 +205,10 @@ func TestExplainRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := ask("nmsdelivery", "1")
-	if x.GetExists() || len(x.GetRuns()) != 1 || x.GetRuns()[0].GetRunId() != run.GetId() || x.GetRuns()[0].GetRowsDeleted() != 1 || strings.Join(x.GetRuns()[0].GetTasks(), " ") != "deliveries" || x.GetSteps() != nil {
+	if x.GetExists() || len(x.GetRuns()) != 1 || x.GetRuns()[0].GetRunId() != run.GetId() ||
+		x.GetRuns()[0].GetRowsDeleted() != 1 ||
+		strings.Join(x.GetRuns()[0].GetTasks(), " ") != "deliveries" ||
+		x.GetSteps() != nil {
 		t.Errorf("a row that is gone: %v", x)
 	}
 	if x := ask("xtkaudit", "6"); x.GetExists() || x.GetRuns() != nil {
@@ -120,17 +219,31 @@ func TestExplainRow(t *testing.T) {
 		code       codes.Code
 		reason     string // or the field
 	}{
-		{"nmsdelivery", "", codes.InvalidArgument, "key"}, {"", "1", codes.InvalidArgument, "table"}, {"nmsdelivery", "x", codes.InvalidArgument, "key"},
-		{"nmsdelivery", "nosuch=1", codes.InvalidArgument, "key"}, {"nmsdelivery", "ideliveryid=1,nosuch=1", codes.InvalidArgument, "key"}, {"nmsdelivery", "1'; DROP TABLE nmsdelivery", codes.InvalidArgument, "key"}, {"xtkworkflowlog", "tslog=1", codes.InvalidArgument, "key"},
-		{"nmsrcpgrprel", "5", codes.InvalidArgument, "key"}, {"nmsrcpgrprel", "irecipientid=7\x00", codes.InvalidArgument, "key"}, {"nmsdelivery", "iismodel=0", codes.FailedPrecondition, "NO_INDEX"},
-		{"nmsmxdomain", "imxip=5,sdomain=a", codes.InvalidArgument, "key"}, {"nmsbroadlogrcp", "ibroadlogid=1,saddress=a", codes.InvalidArgument, "key"}, {"nmsbroadlogrcp", "ibroadlogid=1,irecipientid=101", codes.InvalidArgument, "key"},
-		{"nmsrcpgrprel", "irecipientid=7", codes.FailedPrecondition, "NO_INDEX"}, {"nmsaddress", "saddress=a", codes.InvalidArgument, "key"}, {"xtkworkflowlog", "iworkflowid=1", codes.InvalidArgument, "key"},
-		{"xtkoption", "1", codes.FailedPrecondition, "NOT_COVERED"}, {"no_such_table", "1", codes.FailedPrecondition, "NOT_COVERED"}, {"pg_catalog.pg_authid", "10", codes.FailedPrecondition, "NOT_COVERED"},
+		{"nmsdelivery", "", codes.InvalidArgument, "key"},
+		{"", "1", codes.InvalidArgument, "table"},
+		{"nmsdelivery", "x", codes.InvalidArgument, "key"},
+		{"nmsdelivery", "nosuch=1", codes.InvalidArgument, "key"},
+		{"nmsdelivery", "ideliveryid=1,nosuch=1", codes.InvalidArgument, "key"},
+		{"nmsdelivery", "1'; DROP TABLE nmsdelivery", codes.InvalidArgument, "key"},
+		{"xtkworkflowlog", "tslog=1", codes.InvalidArgument, "key"},
+		{"nmsrcpgrprel", "5", codes.InvalidArgument, "key"},
+		{"nmsrcpgrprel", "irecipientid=7\x00", codes.InvalidArgument, "key"},
+		{"nmsdelivery", "iismodel=0", codes.FailedPrecondition, "NO_INDEX"},
+		{"nmsmxdomain", "imxip=5,sdomain=a", codes.InvalidArgument, "key"},
+		{"nmsbroadlogrcp", "ibroadlogid=1,saddress=a", codes.InvalidArgument, "key"},
+		{"nmsbroadlogrcp", "ibroadlogid=1,irecipientid=101", codes.InvalidArgument, "key"},
+		{"nmsrcpgrprel", "irecipientid=7", codes.FailedPrecondition, "NO_INDEX"},
+		{"nmsaddress", "saddress=a", codes.InvalidArgument, "key"},
+		{"xtkworkflowlog", "iworkflowid=1", codes.InvalidArgument, "key"},
+		{"xtkoption", "1", codes.FailedPrecondition, "NOT_COVERED"},
+		{"no_such_table", "1", codes.FailedPrecondition, "NOT_COVERED"},
+		{"pg_catalog.pg_authid", "10", codes.FailedPrecondition, "NOT_COVERED"},
 		{"cleanupd.run", "1", codes.FailedPrecondition, "NOT_COVERED"},
 	} {
 		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: c.table, Key: c.key})
 		info, bad := wantCode(t, err, c.code)
-		if got := info.GetReason(); bad != nil && bad.GetFieldViolations()[0].GetField() != c.reason || bad == nil && got != c.reason {
+		if got := info.GetReason(); (bad != nil && bad.GetFieldViolations()[0].GetField() != c.reason) ||
+			(bad == nil && got != c.reason) {
 			t.Errorf("%s %q: %v", c.table, c.key, err)
 		}
 	}
@@ -141,21 +254,31 @@ func TestExplainRow(t *testing.T) {
 	}
 }
 
-// A step that is skipped, for want of a usable option, a table or a column, is told with the reason, and so is one whose set is not known.
+// A step that is skipped, for want of a usable option, a table or a column, is told with the reason, and so is one
+// whose set is not known.
 func TestExplainRowOfSkippedSteps(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	s.db.Do(`INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'XtkCleanup_AuditTrailPurgeDelay', 3, 30), (2, 'NmsCleanup_RecycledDeliveryPurgeDelay', 3, 7);
-		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); INSERT INTO NmsVisitor (iVisitorId) VALUES (1); ALTER TABLE NmsVisitor DROP COLUMN iOrigin;
-		INSERT INTO NmsDeliveryPart (iDeliveryPartId) VALUES (1); DROP TABLE XtkWorkflow CASCADE; INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 1)`)
+	s.db.Do(
+		`INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue)
+			VALUES (1, 'XtkCleanup_AuditTrailPurgeDelay', 3, 30), (2, 'NmsCleanup_RecycledDeliveryPurgeDelay', 3, 7);
+		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); INSERT INTO NmsVisitor (iVisitorId)
+			VALUES (1); ALTER TABLE NmsVisitor DROP COLUMN iOrigin;
+		INSERT INTO NmsDeliveryPart (iDeliveryPartId) VALUES (1); DROP TABLE XtkWorkflow CASCADE;
+			INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 1)`,
+	)
 	for _, c := range []struct{ table, task, why string }{
-		{"xtkaudit", "audit-trail", "XtkCleanup_AuditTrailPurgeDelay"}, {"nmsvisitor", "visitors", "no column iOrigin"}, {"nmsdeliverypart", "deliveries", "NmsCleanup_RecycledDeliveryPurgeDelay"},
+		{"xtkaudit", "audit-trail", "XtkCleanup_AuditTrailPurgeDelay"},
+		{"nmsvisitor", "visitors", "no column iOrigin"},
+		{"nmsdeliverypart", "deliveries", "NmsCleanup_RecycledDeliveryPurgeDelay"},
 		{"xtkworkflowlogin", "workflow-logins", "XtkWorkflow is missing"},
 	} {
 		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: c.table, Key: "1"})
-		if err != nil || x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS || !slices.ContainsFunc(x.GetSteps(), func(s *cleanupv1.ExplainedStep) bool {
-			return s.GetTask() == c.task && s.GetVerdict() == cleanupv1.Verdict_VERDICT_STAYS && strings.Contains(s.GetWhy(), c.why)
-		}) {
+		if err != nil || x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS ||
+			!slices.ContainsFunc(x.GetSteps(), func(s *cleanupv1.ExplainedStep) bool {
+				return s.GetTask() == c.task && s.GetVerdict() == cleanupv1.Verdict_VERDICT_STAYS &&
+					strings.Contains(s.GetWhy(), c.why)
+			}) {
 			t.Errorf("%s: %v, %v", c.table, x, err)
 		}
 	}
@@ -165,8 +288,13 @@ func TestExplainRowOfSkippedSteps(t *testing.T) {
 func TestExplainRowThatIsCoalesced(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	s.db.Do(`INSERT INTO XtkOption (iOptionId, sName, iDataType, tsTimeStampValue) VALUES (1, 'NmsLastErrorStatCoalesce', 7, '2001-01-01 00:00:00Z');
-		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2000-12-31 00:00:00Z', 50), (1, 1, '2001-01-01 00:00:00Z', 50), (1, 2, '2001-01-01 00:00:00Z', 50), (1, 1, '2999-01-01 00:00:00Z', 50)`)
+	s.db.Do(
+		`INSERT INTO XtkOption (iOptionId, sName, iDataType, tsTimeStampValue)
+			VALUES (1, 'NmsLastErrorStatCoalesce', 7, '2001-01-01 00:00:00Z');
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors)
+			VALUES (1, 1, '2000-12-31 00:00:00Z', 50), (1, 1, '2001-01-01 00:00:00Z', 50), (1, 2,
+			'2001-01-01 00:00:00Z', 50), (1, 1, '2999-01-01 00:00:00Z', 50)`,
+	)
 	explain := func(key string) *cleanupv1.ExplainRowResponse {
 		t.Helper()
 		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "NmsEmailErrorStat", Key: key})
@@ -181,17 +309,31 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 		verdict cleanupv1.Verdict
 		truths  []cleanupv1.Truth // not before the last time, before now
 	}{
-		{"tsdate=2000-12-31T00:00:00Z", cleanupv1.Verdict_VERDICT_STAYS, []cleanupv1.Truth{cleanupv1.Truth_TRUTH_FALSE, cleanupv1.Truth_TRUTH_TRUE}},
-		{goes, cleanupv1.Verdict_VERDICT_GOES, []cleanupv1.Truth{cleanupv1.Truth_TRUTH_TRUE, cleanupv1.Truth_TRUTH_TRUE}},
-		{"tsdate=2999-01-01T01:00:00+01:00", cleanupv1.Verdict_VERDICT_LATER, []cleanupv1.Truth{cleanupv1.Truth_TRUTH_TRUE, cleanupv1.Truth_TRUTH_FALSE}},
+		{
+			"tsdate=2000-12-31T00:00:00Z",
+			cleanupv1.Verdict_VERDICT_STAYS,
+			[]cleanupv1.Truth{cleanupv1.Truth_TRUTH_FALSE, cleanupv1.Truth_TRUTH_TRUE},
+		},
+		{
+			goes,
+			cleanupv1.Verdict_VERDICT_GOES,
+			[]cleanupv1.Truth{cleanupv1.Truth_TRUTH_TRUE, cleanupv1.Truth_TRUTH_TRUE},
+		},
+		{
+			"tsdate=2999-01-01T01:00:00+01:00",
+			cleanupv1.Verdict_VERDICT_LATER,
+			[]cleanupv1.Truth{cleanupv1.Truth_TRUTH_TRUE, cleanupv1.Truth_TRUTH_FALSE},
+		},
 	} {
 		x := explain(c.key)
-		if x.GetVerdict() != c.verdict || len(x.GetSteps()) != 1 || !strings.Contains(x.GetSteps()[0].GetRule(), "tsDate from 2001-01-01 00:00 UTC to ") {
+		if x.GetVerdict() != c.verdict || len(x.GetSteps()) != 1 ||
+			!strings.Contains(x.GetSteps()[0].GetRule(), "tsDate from 2001-01-01 00:00 UTC to ") {
 			t.Errorf("%s: %v", c.key, x)
 			continue
 		}
 		for i, p := range x.GetSteps()[0].GetParts() {
-			if p.GetTruth() != c.truths[i] || len(p.GetValues()) != 1 || !strings.HasPrefix(p.GetValues()[0], "tsDate = ") {
+			if p.GetTruth() != c.truths[i] || len(p.GetValues()) != 1 ||
+				!strings.HasPrefix(p.GetValues()[0], "tsDate = ") {
 				t.Errorf("%s: %v", c.key, p)
 			}
 		}
@@ -199,7 +341,15 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 	if x := explain("tsdate=2001-06-01T00:00:00Z"); x.GetExists() {
 		t.Errorf("%v", x)
 	}
-	hold, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "NmsEmailErrorStat"}}, Reason: "a dispute"}})
+	hold, err := s.CreateHold(
+		t.Context(),
+		&cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "NmsEmailErrorStat"}},
+				Reason: "a dispute",
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,12 +360,16 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.db.Do("ALTER TABLE NmsEmailErrorStat DROP COLUMN iTotalErrors")
-	if x := explain(goes); x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS || !strings.Contains(x.GetSteps()[0].GetWhy(), "a column of it, is missing") {
+	if x := explain(
+		goes,
+	); x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS ||
+		!strings.Contains(x.GetSteps()[0].GetWhy(), "a column of it, is missing") {
 		t.Errorf("a row of a table that is skipped: %v", x)
 	}
 }
 
-// A row is found by a text, such as the key of a session, only for administrators, and the audit has each attempt, without the key.
+// A row is found by a text, such as the key of a session, only for administrators, and the audit has each attempt,
+// without the key.
 func TestExplainRowByText(t *testing.T) {
 	t.Parallel()
 	guard, err := access.Open(t.Context(), access.Config{Log: slog.New(slog.DiscardHandler), TokenFile: tokenFile(t)})
@@ -223,7 +377,10 @@ func TestExplainRowByText(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serveAs(t, database(t), false, nil, service.ServerConfig{Guard: guard})
-	s.db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('123', now() + interval '1 hour'); INSERT INTO NmsDelivery (iDeliveryId) VALUES (7)")
+	s.db.Do(
+		"INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('123', now() + interval '1 hour'); INSERT INTO " +
+			"NmsDelivery (iDeliveryId) VALUES (7)",
+	)
 	explain := func(token, table, key string) error {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 		_, err := s.ExplainRow(ctx, &cleanupv1.ExplainRowRequest{Table: table, Key: key})
@@ -242,7 +399,12 @@ func TestExplainRowByText(t *testing.T) {
 		}
 	}
 	want := []string{`PERMISSION_DENIED {}`, `OK {"table": "xtksessioninfo"}`}
-	if got := s.db.Strings("SELECT result || ' ' || details FROM cleanupd.audit WHERE rpc = 'CleanupService/ExplainRow' ORDER BY time"); !slices.Equal(got, want) {
+	if got := s.db.Strings(
+		"SELECT result || ' ' || details FROM cleanupd.audit WHERE rpc = 'CleanupService/ExplainRow' ORDER BY time",
+	); !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("the audit has %q, want %q", got, want)
 	}
 }

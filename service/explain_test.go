@@ -12,12 +12,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Every task is explained: its statements are those that the server takes, with the cutoffs in force; of holds it tells that there are some.
+// Every task is explained: its statements are those that the server takes, with the cutoffs in force; of holds it tells
+// that there are some.
 func TestExplainTask(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	s := serve(t, db, false)
-	db.Do("CREATE TABLE wkDlv_987654 (i int); CREATE VIEW wkDlv_987654_v AS SELECT FROM wkDlv_987654; DROP TABLE NmsVisitor; DELETE FROM XtkOption WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'")
+	db.Do(
+		"CREATE TABLE wkDlv_987654 (i int); CREATE VIEW wkDlv_987654_v AS SELECT FROM wkDlv_987654; DROP TABLE " +
+			"NmsVisitor; DELETE FROM XtkOption WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'",
+	)
 	explain := func(task string) *cleanupv1.ExplainTaskResponse {
 		t.Helper()
 		out, err := s.ExplainTask(t.Context(), &cleanupv1.ExplainTaskRequest{Task: task})
@@ -36,7 +40,8 @@ func TestExplainTask(t *testing.T) {
 			statements = append(slices.Clone(statements), out.GetSet())
 		}
 		for _, told := range statements {
-			drop, query := told.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DROP, told.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_UNSPECIFIED
+			drop := told.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DROP
+			query := told.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_UNSPECIFIED
 			switch {
 			case told.GetSql() == "" && !drop:
 				t.Errorf("%s: %v", what.Name, told)
@@ -47,16 +52,22 @@ func TestExplainTask(t *testing.T) {
 			case !drop:
 				db.Do("PREPARE told AS " + told.GetSql() + "; DEALLOCATE told")
 			}
-			if told.GetRule() == "" || told.GetTable() == "" || !drop && !query && told.GetWay() == "" {
+			if told.GetRule() == "" || told.GetTable() == "" || (!drop && !query && told.GetWay() == "") {
 				t.Errorf("%s: %v", what.Name, told)
 			}
 		}
 	}
 	says := func(task, sql, parameter string) {
 		t.Helper()
-		if out := explain(task); !slices.ContainsFunc(out.GetStatements(), func(told *cleanupv1.ExplainedStatement) bool {
-			return strings.Contains(told.GetSql(), sql) && (parameter == "" || slices.Contains(told.GetParameters(), parameter))
-		}) {
+		if out := explain(
+			task,
+		); !slices.ContainsFunc(
+			out.GetStatements(),
+			func(told *cleanupv1.ExplainedStatement) bool {
+				return strings.Contains(told.GetSql(), sql) &&
+					(parameter == "" || slices.Contains(told.GetParameters(), parameter))
+			},
+		) {
 			t.Errorf("%s has no %s: %v", task, sql, out)
 		}
 	}
@@ -67,10 +78,14 @@ func TestExplainTask(t *testing.T) {
 	says("statistics", "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) ", "")
 	logs := explain("delivery-logs")
 	cutoff := logs.GetReferenceTime().AsTime().AddDate(0, 0, -180).Format(time.RFC3339)
-	if len(logs.GetStatements()) == 0 || !slices.Contains(logs.GetStatements()[0].GetParameters(), cutoff) || !strings.Contains(logs.GetStatements()[0].GetRule(), "180 days") {
+	if len(logs.GetStatements()) == 0 || !slices.Contains(logs.GetStatements()[0].GetParameters(), cutoff) ||
+		!strings.Contains(logs.GetStatements()[0].GetRule(), "180 days") {
 		t.Errorf("the cutoff is not %s: %v", cutoff, logs)
 	}
-	if visitors := explain("visitors"); len(visitors.GetStatements()) != 0 || !strings.Contains(strings.Join(visitors.GetSkips(), "\n"), "NmsVisitor is missing") {
+	if visitors := explain(
+		"visitors",
+	); len(visitors.GetStatements()) != 0 ||
+		!strings.Contains(strings.Join(visitors.GetSkips(), "\n"), "NmsVisitor is missing") {
 		t.Errorf("%v", visitors)
 	}
 	deliveries := explain("deliveries")
@@ -79,14 +94,26 @@ func TestExplainTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range dry.GetResults()[1].GetPreview() {
-		if p.GetTable() == `"public"."nmsdelivery"` && p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE && p.GetRows() != deliveries.GetSetRows() {
+		if p.GetTable() == `"public"."nmsdelivery"` && p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE &&
+			p.GetRows() != deliveries.GetSetRows() {
 			t.Errorf("the set has %d rows, %d would go", deliveries.GetSetRows(), p.GetRows())
 		}
 	}
-	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{987654321}}}, Reason: "a secret"}}); err != nil {
+	if _, err := s.CreateHold(
+		t.Context(),
+		&cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{987654321}}},
+				Reason: "a secret",
+			},
+		},
+	); err != nil {
 		t.Fatal(err)
 	}
-	if held := explain("delivery-logs").String(); !strings.Contains(held, "something is held") || strings.Contains(held, "987654321") {
+	if held := explain(
+		"delivery-logs",
+	).String(); !strings.Contains(held, "something is held") ||
+		strings.Contains(held, "987654321") {
 		t.Errorf("what is held is told to anyone, or nothing is: %s", held)
 	}
 	_, err = s.ExplainTask(t.Context(), &cleanupv1.ExplainTaskRequest{Task: "policy/none"})
@@ -94,7 +121,13 @@ func TestExplainTask(t *testing.T) {
 	if got := s.call(t, "GET", "/v1/tasks/policy/none:explain", ""); got.code != 404 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	if got := s.call(t, "GET", "/v1/tasks/sessions:explain", ""); got.code != 200 || !strings.Contains(got.body, `"sql":"DELETE FROM ONLY`) || !strings.Contains(got.body, `"way":"table"`) {
+	if got := s.call(
+		t,
+		"GET",
+		"/v1/tasks/sessions:explain",
+		"",
+	); got.code != 200 || !strings.Contains(got.body, `"sql":"DELETE FROM ONLY`) ||
+		!strings.Contains(got.body, `"way":"table"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 }

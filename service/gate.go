@@ -41,12 +41,17 @@ func caller(ctx context.Context) access.Caller {
 	return c
 }
 
-// requestHeader is the response header with the id of a call, which its log lines contain: the trace id, if there is one.
+// requestHeader is the response header with the id of a call, which its log lines contain: the trace id, if there is
+// one.
 const requestHeader = "request-id"
 
-// admit authenticates a call, and counts it as one of its caller's. It returns a context that carries the caller, and a function
-// to call when the call has ended.
-func (g *gate) admit(ctx context.Context, method string, kind resource) (admitted context.Context, end func(error), err error) {
+// admit authenticates a call, and counts it as one of its caller's. It returns a context that carries the caller, and a
+// function to call when the call has ended.
+func (g *gate) admit(
+	ctx context.Context,
+	method string,
+	kind resource,
+) (admitted context.Context, end func(error), err error) {
 	r := rules[method]
 	if r.role == access.Nobody {
 		address := ""
@@ -69,13 +74,33 @@ func (g *gate) admit(ctx context.Context, method string, kind resource) (admitte
 		code := status.Code(err)
 		tell := func() {
 			settle(ctx, err)
-			log.Log(ctx, levelOf(code), "call", "rpc", short(method), "subject", c.Subject, "address", c.Address, "code", nameOf(code), "error", said(method, err), "took", time.Since(begun))
+			log.Log(
+				ctx,
+				levelOf(code),
+				"call",
+				"rpc",
+				short(method),
+				"subject",
+				c.Subject,
+				"address",
+				c.Address,
+				"code",
+				nameOf(code),
+				"error",
+				said(method, err),
+				"took",
+				time.Since(begun),
+			)
 		}
 		if !stranger && !cheap(code) {
 			tell()
 			return
 		}
-		g.refusals.report(refusal{c.String(), method, code}, tell, g.again(c, method, code, (r.audited || r.someAudited && code == codes.PermissionDenied) && !stranger))
+		g.refusals.report(
+			refusal{c.String(), method, code},
+			tell,
+			g.again(c, method, code, (r.audited || (r.someAudited && code == codes.PermissionDenied)) && !stranger),
+		)
 	}
 	if err != nil {
 		return ctx, end, denied(err)
@@ -115,7 +140,8 @@ func levelOf(c codes.Code) slog.Level {
 	return slog.LevelInfo
 }
 
-// said is the message of an error for the log, or its cause; only the SQLSTATE, if there is one, where it may name a person.
+// said is the message of an error for the log, or its cause; only the SQLSTATE, if there is one, where it may name a
+// person.
 func said(method string, err error) string {
 	var e *unexpected
 	hidden := errors.As(err, &e)
@@ -147,7 +173,8 @@ type guarded struct {
 	survivor recovery
 }
 
-// RegisterService implements grpc.ServiceRegistrar. Interceptors of unary calls come too late: their request has been read.
+// RegisterService implements grpc.ServiceRegistrar. Interceptors of unary calls come too late: their request has been
+// read.
 func (g guarded) RegisterService(service *grpc.ServiceDesc, impl any) {
 	behind := *service
 	behind.Methods = slices.Clone(service.Methods)
@@ -176,7 +203,12 @@ func (g *gate) unary(method string, next grpc.MethodHandler) grpc.MethodHandler 
 	}
 }
 
-func (g *gate) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (g *gate) stream(
+	srv any,
+	stream grpc.ServerStream,
+	info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) (err error) {
 	ctx, end, err := g.admit(stream.Context(), info.FullMethod, aStream)
 	defer func() { end(err) }()
 	if err != nil {

@@ -26,12 +26,20 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// gateway returns the handler of the API's REST routes. It calls the in-memory server, since the generated in-process handlers
-// cannot stream.
+// gateway returns the handler of the API's REST routes. It calls the in-memory server, since the generated in-process
+// handlers cannot stream.
 func (s *Server) gateway() (http.Handler, error) {
-	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStatsHandler(redacted{otelgrpc.NewClientHandler()}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxAnswer)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.pipe.DialContext(ctx) }))
+	conn, err := grpc.NewClient(
+		"passthrough:///gateway",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStatsHandler(
+			redacted{otelgrpc.NewClientHandler()},
+		),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxAnswer)),
+		grpc.WithContextDialer(
+			func(ctx context.Context, _ string) (net.Conn, error) { return s.pipe.DialContext(ctx) },
+		),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -40,23 +48,35 @@ func (s *Server) gateway() (http.Handler, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, strict),
 		runtime.WithMarshalerOption(lines, jsonLines{strict}),
-		runtime.WithErrorHandler(func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
-			if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
-				w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
-			}
-			writeError(w, r, err)
-		}),
+		runtime.WithErrorHandler(
+			func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+				if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
+					w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
+				}
+				writeError(w, r, err)
+			},
+		),
 		runtime.WithRoutingErrorHandler(routingError),
 		runtime.WithMiddlewares(strictRoute),
 		runtime.WithMetadata(forwarded),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithOutgoingHeaderMatcher(func(name string) (string, bool) { return name, name == requestHeader }),
 		// Without these a POST of a form would be taken for a GET.
-		runtime.WithDisablePathLengthFallback(), runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithDisableHTTPMethodOverride(),
 	)
 	return negotiated(mux), errors.Join(
-		cleanupv1.RegisterCleanupServiceHandlerClient(context.Background(), mux, cleanupv1.NewCleanupServiceClient(conn)),
-		cleanupv1.RegisterUserDataServiceHandlerClient(context.Background(), mux, cleanupv1.NewUserDataServiceClient(conn)))
+		cleanupv1.RegisterCleanupServiceHandlerClient(
+			context.Background(),
+			mux,
+			cleanupv1.NewCleanupServiceClient(conn),
+		),
+		cleanupv1.RegisterUserDataServiceHandlerClient(
+			context.Background(),
+			mux,
+			cleanupv1.NewUserDataServiceClient(conn),
+		),
+	)
 }
 
 // strictJSON is protobuf's JSON without its leniencies: unknown fields and anything after the value are errors.
@@ -84,8 +104,9 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 }
 
 // strictRoute refuses query parameters that the route does not accept (the gateway would ignore them: a dry_run
-// misplaced there would start a real run), a body where the route takes none, one that is not said to be JSON where it takes one
-// (a browser sends other types to any site without asking it first), and the verb :cancel with a method that has none.
+// misplaced there would start a real run), a body where the route takes none, one that is not said to be JSON where it
+// takes one (a browser sends other types to any site without asking it first), and the verb :cancel with a method that
+// has none.
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		route, ok := operationsOf(r.URL)[r.Method]
@@ -102,7 +123,15 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 			writeError(w, r, status.Error(codes.InvalidArgument, err.Error()))
 			return
 		case route.body && given != "application/json":
-			writeStatus(w, r, http.StatusUnsupportedMediaType, status.New(codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json"))
+			writeStatus(
+				w,
+				r,
+				http.StatusUnsupportedMediaType,
+				status.New(
+					codes.InvalidArgument,
+					"the route takes JSON and must be told so: Content-Type: application/json",
+				),
+			)
 			return
 		}
 		next(w, r, params)
@@ -136,13 +165,20 @@ func checkNoBody(body io.Reader) error {
 	const little = 64
 	begin, err := io.ReadAll(io.LimitReader(body, little))
 	text := strings.Join(strings.Fields(string(begin)), "")
-	if err == nil && (text != "" && text != "{}" || len(begin) == little) {
+	if err == nil && ((text != "" && text != "{}") || len(begin) == little) {
 		err = errors.New("the route takes no body")
 	}
 	return err
 }
 
-func routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+func routingError(
+	_ context.Context,
+	_ *runtime.ServeMux,
+	_ runtime.Marshaler,
+	w http.ResponseWriter,
+	r *http.Request,
+	code int,
+) {
 	switch code {
 	case http.StatusMethodNotAllowed:
 		if others := operationsOf(r.URL); others != nil {

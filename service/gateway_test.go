@@ -90,7 +90,9 @@ func TestRunOverREST(t *testing.T) {
 			t.Errorf("the run: %v", last)
 		}
 		result := at(last, "results").([]any)[5]
-		if want := map[string]string{"{}": "20", "": "0"}[body]; at(result, "task") != "import-rejects" || at(result, "rowsDeleted") != want || at(result, "tablesDropped") != "0" {
+		if want := map[string]string{"{}": "20", "": "0"}[body]; at(result, "task") != "import-rejects" ||
+			at(result, "rowsDeleted") != want ||
+			at(result, "tablesDropped") != "0" {
 			t.Errorf("its result: %v", result)
 		}
 		id := at(last, "id").(string)
@@ -101,7 +103,13 @@ func TestRunOverREST(t *testing.T) {
 		if one := s.call(t, "GET", "/v1/runs/"+id, ""); one.code != 200 || at(one.lines[0], "run", "id") != id {
 			t.Errorf("GetRun: %d %s", one.code, one.body)
 		}
-		if cancel := s.call(t, "POST", "/v1/runs/"+id+":cancel", ""); cancel.code != 200 || at(cancel.lines[0], "run", "state") != "RUN_STATE_SUCCEEDED" {
+		if cancel := s.call(
+			t,
+			"POST",
+			"/v1/runs/"+id+":cancel",
+			"",
+		); cancel.code != 200 ||
+			at(cancel.lines[0], "run", "state") != "RUN_STATE_SUCCEEDED" {
 			t.Errorf("CancelRun: %d %s", cancel.code, cancel.body)
 		}
 	}
@@ -109,7 +117,13 @@ func TestRunOverREST(t *testing.T) {
 	if list.code != 200 || len(at(list.lines[0], "runs").([]any)) != 1 || at(list.lines[0], "nextPageToken") == "" {
 		t.Errorf("ListRuns: %d %s", list.code, list.body)
 	}
-	if got := s.call(t, "GET", "/v1/tasks", ""); got.code != 200 || len(at(got.lines[0], "tasks").([]any)) != len(tasks.Pipeline) {
+	if got := s.call(
+		t,
+		"GET",
+		"/v1/tasks",
+		"",
+	); got.code != 200 ||
+		len(at(got.lines[0], "tasks").([]any)) != len(tasks.Pipeline) {
 		t.Errorf("ListTasks: %d %s", got.code, got.body)
 	}
 }
@@ -192,24 +206,96 @@ func refusals(t *testing.T, s *server) {
 		{"unknown path outside the API", "GET", "/nothing", "", nil, 404, false},
 		{"wrong method", "DELETE", "/v1/runs", "", nil, 405, false},
 		{"wrong method on a verb", "GET", "/v1/runs/x:cancel", "", nil, 405, false},
-		{"a form is no GET", "POST", "/v1/tasks", "", []string{"Content-Type", "application/x-www-form-urlencoded"}, 405, false},
+		{
+			"a form is no GET",
+			"POST",
+			"/v1/tasks",
+			"",
+			[]string{"Content-Type", "application/x-www-form-urlencoded"},
+			405,
+			false,
+		},
 		{"no override", "POST", "/v1/options", "{}", []string{"X-HTTP-Method-Override", "PATCH"}, 405, false},
 		{"wrong method on a probe", "POST", "/healthz", "", nil, 405, false},
-		{"a page of another origin", "POST", "/v1/runs", `{}`, []string{"Origin", "https://example.com", "Content-Type", "text/plain"}, 403, true},
+		{
+			"a page of another origin",
+			"POST",
+			"/v1/runs",
+			`{}`,
+			[]string{"Origin", "https://example.com", "Content-Type", "text/plain"},
+			403,
+			true,
+		},
 		{"a fetch of another site", "POST", "/v1/runs", `{}`, []string{"Sec-Fetch-Site", "cross-site"}, 403, true},
 		{"a cross-origin GET", "GET", "/v1/runs", "", []string{"Origin", "https://example.com"}, 403, false},
 		{"a foreign host", "POST", "/v1/runs", `{}`, []string{"Host", "rebound.example.com"}, 403, true},
-		{"a run as a form", "POST", "/v1/runs", `{}`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, true},
+		{
+			"a run as a form",
+			"POST",
+			"/v1/runs",
+			`{}`,
+			[]string{"Content-Type", "application/x-www-form-urlencoded"},
+			415,
+			true,
+		},
 		{"a run as text", "POST", "/v1/runs", `{}`, []string{"Content-Type", "text/plain"}, 415, true},
 		{"a run of no type", "POST", "/v1/runs", "", []string{"Content-Type", ""}, 415, true},
-		{"a malformed type", "PATCH", "/v1/options", `{}`, []string{"Content-Type", "application/json; application/json"}, 400, false},
-		{"a type that begins like JSON", "PUT", "/v1/schedule", `{}`, []string{"Content-Type", "application/json-patch+json"}, 415, false},
-		{"a person searched for as text", "POST", "/v1/userdata:find", `{"userId": "x"}`, []string{"Content-Type", "text/plain"}, 415, false},
-		{"an erasure as text", "POST", "/v1/userdata:erase", `{"userId": "x"}`, []string{"Content-Type", "text/plain"}, 415, true},
-		{"an output-only option", "PATCH", "/v1/options", `{"lastCleanupTime": "2026-01-01T00:00:00Z"}`, nil, 400, false},
+		{
+			"a malformed type",
+			"PATCH",
+			"/v1/options",
+			`{}`,
+			[]string{"Content-Type", "application/json; application/json"},
+			400,
+			false,
+		},
+		{
+			"a type that begins like JSON",
+			"PUT",
+			"/v1/schedule",
+			`{}`,
+			[]string{"Content-Type", "application/json-patch+json"},
+			415,
+			false,
+		},
+		{
+			"a person searched for as text",
+			"POST",
+			"/v1/userdata:find",
+			`{"userId": "x"}`,
+			[]string{"Content-Type", "text/plain"},
+			415,
+			false,
+		},
+		{
+			"an erasure as text",
+			"POST",
+			"/v1/userdata:erase",
+			`{"userId": "x"}`,
+			[]string{"Content-Type", "text/plain"},
+			415,
+			true,
+		},
+		{
+			"an output-only option",
+			"PATCH",
+			"/v1/options",
+			`{"lastCleanupTime": "2026-01-01T00:00:00Z"}`,
+			nil,
+			400,
+			false,
+		},
 		{"an option too small", "PATCH", "/v1/options", `{"visitorPurgeDelayDays": 0}`, nil, 400, false},
 		{"an unknown option", "PATCH", "/v1/options", `{"visitor": 1}`, nil, 400, false},
-		{"an unspecified enum", "PATCH", "/v1/options", `{"storageOptimization": "STORAGE_OPTIMIZATION_UNSPECIFIED"}`, nil, 400, false},
+		{
+			"an unspecified enum",
+			"PATCH",
+			"/v1/options",
+			`{"storageOptimization": "STORAGE_OPTIMIZATION_UNSPECIFIED"}`,
+			nil,
+			400,
+			false,
+		},
 		{"a mask in the query", "PATCH", "/v1/options?update_mask=visitorPurgeDelayDays", `{}`, nil, 400, false},
 		{"a stale etag", "PATCH", "/v1/options?etag=x", `{"visitorPurgeDelayDays": 1}`, nil, 409, false},
 	} {
@@ -270,7 +356,8 @@ func TestActiveRunOverREST(t *testing.T) {
 	// A stream that has begun with status 200 ends with the error.
 	events := s.call(t, "GET", "/v1/runs/"+id.(string)+"/events", "")
 	last := events.lines[len(events.lines)-1]
-	if events.code != 200 || at(last, "error", "code") != float64(1) || at(events.lines[len(events.lines)-2], "result", "event", "runFinished") == nil {
+	if events.code != 200 || at(last, "error", "code") != float64(1) ||
+		at(events.lines[len(events.lines)-2], "result", "event", "runFinished") == nil {
 		t.Errorf("%d %v", events.code, last)
 	}
 }
@@ -279,18 +366,37 @@ func TestOptionsOverREST(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	got := s.call(t, "GET", "/v1/options", "")
-	if got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(30) || at(got.lines[0], "options", "storageOptimization") != "STORAGE_OPTIMIZATION_VACUUM_ANALYZE" {
+	if got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(30) ||
+		at(got.lines[0], "options", "storageOptimization") != "STORAGE_OPTIMIZATION_VACUUM_ANALYZE" {
 		t.Fatalf("%d %s", got.code, got.body)
 	}
 	etag := at(got.lines[0], "etag").(string)
-	got = s.call(t, "PATCH", "/v1/options?etag="+etag, `{"visitorPurgeDelayDays": 5, "storageOptimization": "STORAGE_OPTIMIZATION_NONE"}`)
-	if got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) || at(got.lines[0], "customized") != "storageOptimization,visitorPurgeDelayDays" {
+	got = s.call(
+		t,
+		"PATCH",
+		"/v1/options?etag="+etag,
+		`{"visitorPurgeDelayDays": 5, "storageOptimization": "STORAGE_OPTIMIZATION_NONE"}`,
+	)
+	if got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) ||
+		at(got.lines[0], "customized") != "storageOptimization,visitorPurgeDelayDays" {
 		t.Fatalf("%d %s", got.code, got.body)
 	}
-	if got = s.call(t, "PATCH", "/v1/options", `{}`); got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) {
+	if got = s.call(
+		t,
+		"PATCH",
+		"/v1/options",
+		`{}`,
+	); got.code != 200 ||
+		at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) {
 		t.Errorf("an empty body changed something: %d %s", got.code, got.body)
 	}
-	if got = s.call(t, "PATCH", "/v1/options", `{"visitorPurgeDelayDays": null, "storage_optimization": null}`); got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(30) || at(got.lines[0], "customized") != "" {
+	if got = s.call(
+		t,
+		"PATCH",
+		"/v1/options",
+		`{"visitorPurgeDelayDays": null, "storage_optimization": null}`,
+	); got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(30) ||
+		at(got.lines[0], "customized") != "" {
 		t.Errorf("null does not reset: %d %s", got.code, got.body)
 	}
 }
@@ -299,7 +405,12 @@ func TestProbesAndDocuments(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	s.call(t, "GET", "/v1/tasks", "")
-	for path, part := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": "go_goroutines", "/openapi.json": "/v1/runs/{runId}:cancel"} {
+	for path, part := range map[string]string{
+		"/healthz":      "ok",
+		"/readyz":       "ok",
+		"/metrics":      "go_goroutines",
+		"/openapi.json": "/v1/runs/{runId}:cancel",
+	} {
 		if got := s.call(t, "GET", path, ""); got.code != 200 || !strings.Contains(got.body, part) {
 			t.Errorf("%s: %d %.200s", path, got.code, got.body)
 		}
@@ -309,7 +420,13 @@ func TestProbesAndDocuments(t *testing.T) {
 	}
 	s.db.Do("DROP SCHEMA cleanupd CASCADE")
 	got := s.call(t, "GET", "/readyz", "")
-	for end := time.Now().Add(time.Minute); got.code == 200 && time.Now().Before(end); got = s.call(t, "GET", "/readyz", "") { // the answer may be a second old
+	// the answer may be a second old
+	for end := time.Now().Add(time.Minute); got.code == 200 && time.Now().Before(end); got = s.call(
+		t,
+		"GET",
+		"/readyz",
+		"",
+	) {
 	}
 	if got.code != 503 {
 		t.Errorf("/readyz without the schema: %d %s", got.code, got.body)

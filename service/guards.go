@@ -18,7 +18,11 @@ func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.GetGuardsResponse{Guards: guardsMessage(settings), Defaults: guardsMessage(execute.DefaultGuards), Latched: latchedMessages(latched)}, nil
+	return &cleanupv1.GetGuardsResponse{
+		Guards:   guardsMessage(settings),
+		Defaults: guardsMessage(execute.DefaultGuards),
+		Latched:  latchedMessages(latched),
+	}, nil
 }
 
 // SetGuards implements cleanupv1.CleanupServiceServer.
@@ -68,21 +72,39 @@ func period(d *durationpb.Duration) *time.Duration {
 
 func guardsMessage(g execute.Guards) *cleanupv1.Guards {
 	return &cleanupv1.Guards{
-		MinRows: &g.MinRows, MinProcessInstances: &g.MinProcessInstances, MaxSharePercent: &g.MaxSharePercent, Cutoff: &g.Cutoff, MaxGrowth: &g.MaxGrowth, MaxTables: &g.MaxTables, MaxDropPercent: &g.MaxDropPercent,
-		MaxClockDifference: durationpb.New(g.MaxClockDifference), MaxIdle: durationpb.New(g.MaxIdle),
+		MinRows:             &g.MinRows,
+		MinProcessInstances: &g.MinProcessInstances,
+		MaxSharePercent:     &g.MaxSharePercent,
+		Cutoff:              &g.Cutoff,
+		MaxGrowth:           &g.MaxGrowth,
+		MaxTables:           &g.MaxTables,
+		MaxDropPercent:      &g.MaxDropPercent,
+		MaxClockDifference:  durationpb.New(g.MaxClockDifference),
+		MaxIdle:             durationpb.New(g.MaxIdle),
 	}
 }
 
 func latchedMessages(latched []runs.Latched) (out []*cleanupv1.LatchedGuard) {
 	for _, l := range latched {
-		out = append(out, &cleanupv1.LatchedGuard{Guard: trippedMessages([]execute.Trip{l.Trip})[0], Task: l.Task, RunId: l.RunID, TripTime: timestamppb.New(l.Time)})
+		out = append(
+			out,
+			&cleanupv1.LatchedGuard{
+				Guard:    trippedMessages([]execute.Trip{l.Trip})[0],
+				Task:     l.Task,
+				RunId:    l.RunID,
+				TripTime: timestamppb.New(l.Time),
+			},
+		)
 	}
 	return out
 }
 
 func trippedMessages(trips []execute.Trip) (out []*cleanupv1.TrippedGuard) {
 	for _, t := range trips {
-		out = append(out, &cleanupv1.TrippedGuard{Guard: string(t.Guard), Table: t.Table, Number: t.Number, Most: t.Most})
+		out = append(
+			out,
+			&cleanupv1.TrippedGuard{Guard: string(t.Guard), Table: t.Table, Number: t.Number, Most: t.Most},
+		)
 	}
 	return out
 }
@@ -90,7 +112,10 @@ func trippedMessages(trips []execute.Trip) (out []*cleanupv1.TrippedGuard) {
 // accepted are the guards that a request may pass.
 func accepted(given []*cleanupv1.TrippedGuard) (trips []execute.Trip) {
 	for _, t := range given {
-		trips = append(trips, execute.Trip{Guard: execute.Guard(t.GetGuard()), Table: t.GetTable(), Number: t.GetNumber()})
+		trips = append(
+			trips,
+			execute.Trip{Guard: execute.Guard(t.GetGuard()), Table: t.GetTable(), Number: t.GetNumber()},
+		)
 	}
 	return trips
 }

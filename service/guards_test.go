@@ -11,44 +11,91 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// Guards are read and set, over gRPC and over REST; what is not given is as by default. A task that one refuses says why; a plan passes it with the number that
-// its preview shows.
+// Guards are read and set, over gRPC and over REST; what is not given is as by default. A task that one refuses says
+// why; a plan passes it with the number that its preview shows.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	s.db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 20) i")
 	got, err := s.GetGuards(t.Context(), &cleanupv1.GetGuardsRequest{})
-	if err != nil || !proto.Equal(got.GetGuards(), got.GetDefaults()) || got.GetGuards().GetMinRows() != 100_000 || got.GetGuards().GetMaxIdle().AsDuration().Hours() != 45*24 || got.GetLatched() != nil {
+	if err != nil || !proto.Equal(got.GetGuards(), got.GetDefaults()) || got.GetGuards().GetMinRows() != 100_000 ||
+		got.GetGuards().GetMaxIdle().AsDuration().Hours() != 45*24 ||
+		got.GetLatched() != nil {
 		t.Fatalf("%v, %v", got, err)
 	}
-	set, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: proto.Int64(3), MaxGrowth: proto.Float64(2.5), MaxIdle: durationpb.New(0)}})
-	if err != nil || set.GetGuards().GetMaxGrowth() != 2.5 || set.GetGuards().GetMaxIdle().AsDuration() != 0 || set.GetGuards().GetMaxSharePercent() != 50 || !set.GetGuards().GetCutoff() {
+	set, err := s.SetGuards(
+		t.Context(),
+		&cleanupv1.SetGuardsRequest{
+			Guards: &cleanupv1.Guards{
+				MinRows:   proto.Int64(3),
+				MaxGrowth: proto.Float64(2.5),
+				MaxIdle:   durationpb.New(0),
+			},
+		},
+	)
+	if err != nil || set.GetGuards().GetMaxGrowth() != 2.5 || set.GetGuards().GetMaxIdle().AsDuration() != 0 ||
+		set.GetGuards().GetMaxSharePercent() != 50 ||
+		!set.GetGuards().GetCutoff() {
 		t.Fatalf("%v, %v", set, err)
 	}
-	if got := s.call(t, "PUT", "/v1/guards", `{"minRows": "10", "maxTables": "0", "cutoff": false}`); got.code != 200 || !strings.Contains(got.body, `"maxGrowth":10`) || !strings.Contains(got.body, `"minRows":"10"`) || !strings.Contains(got.body, `"cutoff":false`) {
+	if got := s.call(
+		t,
+		"PUT",
+		"/v1/guards",
+		`{"minRows": "10", "maxTables": "0", "cutoff": false}`,
+	); got.code != 200 || !strings.Contains(got.body, `"maxGrowth":10`) ||
+		!strings.Contains(got.body, `"minRows":"10"`) ||
+		!strings.Contains(got.body, `"cutoff":false`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	_, err = s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{})
 	if _, bad := wantCode(t, err, codes.InvalidArgument); bad.GetFieldViolations()[0].GetField() != "guards" {
 		t.Errorf("%v", err)
 	}
-	_, err = s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: proto.Int64(-1), MaxIdle: &durationpb.Duration{Seconds: 1, Nanos: -1}}})
-	if _, bad := wantCode(t, err, codes.InvalidArgument); len(bad.GetFieldViolations()) != 2 || bad.GetFieldViolations()[0].GetField() != "guards.max_idle" {
+	_, err = s.SetGuards(
+		t.Context(),
+		&cleanupv1.SetGuardsRequest{
+			Guards: &cleanupv1.Guards{MinRows: proto.Int64(-1), MaxIdle: &durationpb.Duration{Seconds: 1, Nanos: -1}},
+		},
+	)
+	if _, bad := wantCode(
+		t,
+		err,
+		codes.InvalidArgument,
+	); len(bad.GetFieldViolations()) != 2 ||
+		bad.GetFieldViolations()[0].GetField() != "guards.max_idle" {
 		t.Errorf("%v", err)
 	}
-	if got := s.call(t, "PUT", "/v1/guards", `{"maxSharePercent": 200}`); got.code != 400 || !strings.Contains(got.body, "guards.max_share_percent") {
+	if got := s.call(
+		t,
+		"PUT",
+		"/v1/guards",
+		`{"maxSharePercent": 200}`,
+	); got.code != 400 ||
+		!strings.Contains(got.body, "guards.max_share_percent") {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}})
-	if code, reason := refusedBy(err); code != codes.FailedPrecondition || reason != "GUARD" || !strings.Contains(err.Error(), "share") || run.GetReason() != "GUARD" {
+	if code, reason := refusedBy(
+		err,
+	); code != codes.FailedPrecondition || reason != "GUARD" || !strings.Contains(err.Error(), "share") ||
+		run.GetReason() != "GUARD" {
 		t.Errorf("%v", err)
 	}
 	for _, r := range run.GetResults() {
-		if r.GetTask() == "audit-trail" && (r.GetReason() != "GUARD" || r.GetMetadata()["table"] != `"public"."xtkaudit"` || r.GetMetadata()["most"] != "10" || r.GetMetadata()["number"] != "11") {
+		if r.GetTask() == "audit-trail" &&
+			(r.GetReason() != "GUARD" || r.GetMetadata()["table"] != `"public"."xtkaudit"` ||
+				r.GetMetadata()["most"] != "10" || r.GetMetadata()["number"] != "11") {
 			t.Errorf("%v", r)
 		}
 	}
-	if got := s.call(t, "GET", "/v1/guards", ""); got.code != 200 || !strings.Contains(got.body, `"latched":[{"guard":{"guard":"share"`) || !strings.Contains(got.body, run.GetId()) {
+	if got := s.call(
+		t,
+		"GET",
+		"/v1/guards",
+		"",
+	); got.code != 200 || !strings.Contains(got.body, `"latched":[{"guard":{"guard":"share"`) ||
+		!strings.Contains(got.body, run.GetId()) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}, DryRun: true})
@@ -57,11 +104,20 @@ func TestGuards(t *testing.T) {
 	}
 	guard := &cleanupv1.TrippedGuard{Guard: "share", Table: `"public"."xtkaudit"`, Number: 20}
 	for field, req := range map[string]*cleanupv1.RunCleanupRequest{
-		"accept_guards":           {AcceptGuards: []*cleanupv1.TrippedGuard{guard}},
-		"accept_guards[0].guard":  {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: "idle", Table: "x"}}},
-		"accept_guards[1].guard":  {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{guard, {Guard: "no", Table: "x"}}},
-		"accept_guards[0].table":  {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: "share"}}},
-		"accept_guards[0].number": {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: "share", Table: "x", Number: -1}}},
+		"accept_guards": {AcceptGuards: []*cleanupv1.TrippedGuard{guard}},
+		"accept_guards[0].guard": {
+			Plan:         dry.GetId(),
+			AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: "idle", Table: "x"}},
+		},
+		"accept_guards[1].guard": {
+			Plan:         dry.GetId(),
+			AcceptGuards: []*cleanupv1.TrippedGuard{guard, {Guard: "no", Table: "x"}},
+		},
+		"accept_guards[0].table": {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: "share"}}},
+		"accept_guards[0].number": {
+			Plan:         dry.GetId(),
+			AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: "share", Table: "x", Number: -1}},
+		},
 	} {
 		_, _, err := s.run(t, req)
 		if _, bad := wantCode(t, err, codes.InvalidArgument); bad.GetFieldViolations()[0].GetField() != field {
@@ -69,26 +125,41 @@ func TestGuards(t *testing.T) {
 		}
 	}
 	body := strings.ReplaceAll(s.call(t, "GET", "/v1/runs/"+dry.GetId(), "").body, " ", "")
-	if !strings.Contains(body, `"guards":[{"guard":"share","table":"\"public\".\"xtkaudit\"","number":"20","most":"10"}]`) {
+	if !strings.Contains(
+		body,
+		`"guards":[{"guard":"share","table":"\"public\".\"xtkaudit\"","number":"20","most":"10"}]`,
+	) {
 		t.Errorf("the preview: %s", body)
 	}
-	if got := s.call(t, "POST", "/v1/runs", `{"plan": "`+dry.GetId()+`", "acceptGuards": [{"guard": "share", "table": "\"public\".\"xtkaudit\"", "number": "20"}]}`); got.code != 200 || !strings.Contains(got.body, `"rowsDeleted":"20"`) || s.db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId > 0") != 0 {
+	if got := s.call(
+		t,
+		"POST",
+		"/v1/runs",
+		`{"plan": "`+dry.GetId()+`", "acceptGuards": [{"guard": "share", "table": "\"public\".\"xtkaudit\"", "number": "20"}]}`,
+	); got.code != 200 || !strings.Contains(got.body, `"rowsDeleted":"20"`) ||
+		s.db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId > 0") != 0 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	if got, err := s.GetGuards(t.Context(), &cleanupv1.GetGuardsRequest{}); err != nil || got.GetLatched() != nil {
 		t.Errorf("%v, %v", got, err)
 	}
-	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE rpc LIKE '%SetGuards' AND details->'to' IS NOT NULL"); n != 2 {
+	if n := s.db.Int(
+		"SELECT count(*) FROM cleanupd.audit WHERE rpc LIKE '%SetGuards' AND details->'to' IS NOT NULL",
+	); n != 2 {
 		t.Errorf("%d changes are in the audit trail", n)
 	}
 }
 
-// A guard that tripped is let go of by a change of an option that its task reads, at once and for good, and by no other.
+// A guard that tripped is let go of by a change of an option that its task reads, at once and for good, and by no
+// other.
 func TestAnOptionUnlatches(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	s.db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 20) i")
-	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: proto.Int64(3)}}); err != nil {
+	if _, err := s.SetGuards(
+		t.Context(),
+		&cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: proto.Int64(3)}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}}); err == nil {

@@ -31,7 +31,9 @@ func (h healthServer) ready(ctx context.Context) error {
 // refresh brings the health up to date.
 func (h healthServer) refresh(ctx context.Context) {
 	for name, ready := range map[string]func(context.Context) error{
-		"": h.ready, cleanupv1.CleanupService_ServiceDesc.ServiceName: h.cleanup, cleanupv1.UserDataService_ServiceDesc.ServiceName: h.userData,
+		"": h.ready,
+		cleanupv1.CleanupService_ServiceDesc.ServiceName:  h.cleanup,
+		cleanupv1.UserDataService_ServiceDesc.ServiceName: h.userData,
 	} {
 		status := healthv1.HealthCheckResponse_SERVING
 		if ready(ctx) != nil {
@@ -42,7 +44,10 @@ func (h healthServer) refresh(ctx context.Context) {
 }
 
 // Check implements healthv1.HealthServer.
-func (h healthServer) Check(ctx context.Context, req *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+func (h healthServer) Check(
+	ctx context.Context,
+	req *healthv1.HealthCheckRequest,
+) (*healthv1.HealthCheckResponse, error) {
 	h.refresh(ctx)
 	return h.Server.Check(ctx, req)
 }

@@ -10,7 +10,10 @@ import (
 )
 
 // CreateHold implements cleanupv1.CleanupServiceServer.
-func (s *Service) CreateHold(ctx context.Context, in *cleanupv1.CreateHoldRequest) (*cleanupv1.CreateHoldResponse, error) {
+func (s *Service) CreateHold(
+	ctx context.Context,
+	in *cleanupv1.CreateHoldRequest,
+) (*cleanupv1.CreateHoldResponse, error) {
 	given := in.GetHold()
 	hold := runs.Hold{Reason: given.GetReason(), CreatedBy: caller(ctx).String()}
 	switch what := given.GetWhat().(type) {
@@ -56,7 +59,10 @@ func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest)
 }
 
 // ReleaseHold implements cleanupv1.CleanupServiceServer.
-func (s *Service) ReleaseHold(ctx context.Context, in *cleanupv1.ReleaseHoldRequest) (*cleanupv1.ReleaseHoldResponse, error) {
+func (s *Service) ReleaseHold(
+	ctx context.Context,
+	in *cleanupv1.ReleaseHoldRequest,
+) (*cleanupv1.ReleaseHoldResponse, error) {
 	released, err := s.runs.ReleaseHold(ctx, in.GetHoldId(), caller(ctx).String())
 	if err != nil {
 		return nil, err
@@ -66,8 +72,14 @@ func (s *Service) ReleaseHold(ctx context.Context, in *cleanupv1.ReleaseHoldRequ
 
 func holdMessage(h *runs.Hold) *cleanupv1.Hold {
 	out := &cleanupv1.Hold{
-		Id: h.ID, Reason: h.Reason, CreatedBy: h.CreatedBy, CreateTime: timestamppb.New(h.CreateTime), ExpireTime: moment(h.ExpireTime),
-		ReleaseTime: moment(h.ReleaseTime), ReleasedBy: h.ReleasedBy, NotCovered: h.NotCovered,
+		Id:          h.ID,
+		Reason:      h.Reason,
+		CreatedBy:   h.CreatedBy,
+		CreateTime:  timestamppb.New(h.CreateTime),
+		ExpireTime:  moment(h.ExpireTime),
+		ReleaseTime: moment(h.ReleaseTime),
+		ReleasedBy:  h.ReleasedBy,
+		NotCovered:  h.NotCovered,
 	}
 	rows := &cleanupv1.HeldRows{Ids: h.IDs}
 	switch h.Kind {

@@ -11,22 +11,29 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// Holds are created, listed page by page, and released, over gRPC and over REST; runs keep what they are about, and say how much that is. The
-// audit trail knows who created them.
+// Holds are created, listed page by page, and released, over gRPC and over REST; runs keep what they are about, and say
+// how much that is. The audit trail knows who created them.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	s.db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM generate_series(1, 5) i")
 	rows := func(ids ...int64) *cleanupv1.HeldRows { return &cleanupv1.HeldRows{Ids: ids} }
 	for _, h := range []*cleanupv1.Hold{
-		{Reason: "a", What: &cleanupv1.Hold_Deliveries{Deliveries: rows(1, 2)}}, {Reason: "b", What: &cleanupv1.Hold_Lists{Lists: rows(-1)}},
-		{Reason: "c", What: &cleanupv1.Hold_Workflows{Workflows: rows(1)}}, {Reason: "d", What: &cleanupv1.Hold_Recipients{Recipients: rows(1)}},
+		{Reason: "a", What: &cleanupv1.Hold_Deliveries{Deliveries: rows(1, 2)}},
+		{Reason: "b", What: &cleanupv1.Hold_Lists{Lists: rows(-1)}},
+		{Reason: "c", What: &cleanupv1.Hold_Workflows{Workflows: rows(1)}},
+		{Reason: "d", What: &cleanupv1.Hold_Recipients{Recipients: rows(1)}},
 	} {
 		out, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: h})
-		if err != nil || out.GetHold().GetId() == "" || out.GetHold().GetReason() != h.GetReason() || out.GetHold().GetCreateTime() == nil || out.GetHold().GetCreatedBy() == "" {
+		if err != nil || out.GetHold().GetId() == "" || out.GetHold().GetReason() != h.GetReason() ||
+			out.GetHold().GetCreateTime() == nil ||
+			out.GetHold().GetCreatedBy() == "" {
 			t.Fatalf("%v, %v", out, err)
 		}
-		if covers := strings.Contains(strings.Join(out.GetHold().GetNotCovered(), " "), "nmscouponvalue"); covers != (h.GetRecipients() != nil) {
+		if covers := strings.Contains(
+			strings.Join(out.GetHold().GetNotCovered(), " "),
+			"nmscouponvalue",
+		); covers != (h.GetRecipients() != nil) {
 			t.Errorf("not covered: %v", out)
 		}
 	}
@@ -54,7 +61,10 @@ func TestHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range run.GetResults() {
-			if r.GetTask() == "sessions" && (r.GetRowsHeld() != 5 || r.GetRowsDeleted() != 0 || r.GetRowsLeft() != 0 || r.GetDetail() != "obsolete rows stay: 5 rows are held") {
+			if r.GetTask() == "sessions" &&
+				(r.GetRowsHeld() != 5 || r.GetRowsDeleted() != 0 || r.GetRowsLeft() != 0 ||
+					r.GetDetail() != "obsolete rows stay: "+
+						"5 rows are held") {
 				t.Errorf("dry %v: %v", dry, r)
 			}
 		}
@@ -65,7 +75,13 @@ func TestHolds(t *testing.T) {
 	}
 	id := list.GetHolds()[0].GetId()
 	for range 2 { // it is released once
-		if got := s.call(t, "POST", "/v1/holds/"+id+":release", ""); got.code != 200 || !strings.Contains(got.body, "releaseTime") {
+		if got := s.call(
+			t,
+			"POST",
+			"/v1/holds/"+id+":release",
+			"",
+		); got.code != 200 ||
+			!strings.Contains(got.body, "releaseTime") {
 			t.Errorf("%d %s", got.code, got.body)
 		}
 	}
@@ -75,7 +91,11 @@ func TestHolds(t *testing.T) {
 	if got := s.call(t, "GET", "/v1/holds?include_ended=true", ""); got.code != 200 || !strings.Contains(got.body, id) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil || s.db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+	if _, run, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}},
+	); err != nil ||
+		s.db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%v, %v", run, err)
 	}
 	if n := s.db.Int("SELECT count(*) FROM cleanupd.audit WHERE rpc LIKE '%Hold' AND details ? 'hold_id'"); n < 6 {
@@ -96,9 +116,15 @@ func TestHoldsThatAreRefused(t *testing.T) {
 		"hold.reason":         {What: rows},
 		"hold.expire_time":    {What: rows, Reason: "a", ExpireTime: timestamppb.New(time.Now().Add(-time.Minute))},
 		"hold.deliveries.ids": {What: &cleanupv1.Hold_Deliveries{Deliveries: &cleanupv1.HeldRows{}}, Reason: "a"},
-		"hold.lists.ids":      {What: &cleanupv1.Hold_Lists{Lists: &cleanupv1.HeldRows{Ids: []int64{1, 0}}}, Reason: "a"},
-		"hold.recipients.ids": {What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: make([]int64, 10_001)}}, Reason: "a"},
-		"hold.table.name":     {What: table("NmsBroadLogRpc"), Reason: "a"},
+		"hold.lists.ids": {
+			What:   &cleanupv1.Hold_Lists{Lists: &cleanupv1.HeldRows{Ids: []int64{1, 0}}},
+			Reason: "a",
+		},
+		"hold.recipients.ids": {
+			What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: make([]int64, 10_001)}},
+			Reason: "a",
+		},
+		"hold.table.name": {What: table("NmsBroadLogRpc"), Reason: "a"},
 	} {
 		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: h})
 		_, bad := wantCode(t, err, codes.InvalidArgument)
@@ -107,18 +133,28 @@ func TestHoldsThatAreRefused(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "x\x00", `"; DROP TABLE NmsDelivery`} {
-		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: table(name), Reason: "a"}})
+		_, err := s.CreateHold(
+			t.Context(),
+			&cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: table(name), Reason: "a"}},
+		)
 		wantCode(t, err, codes.InvalidArgument)
 	}
 	for _, reason := range []string{"x\x00", strings.Repeat("é", 1_001), " \t\n"} {
-		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: rows, Reason: reason}})
+		_, err := s.CreateHold(
+			t.Context(),
+			&cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: rows, Reason: reason}},
+		)
 		wantCode(t, err, codes.InvalidArgument)
 	}
 	for _, req := range []*cleanupv1.ListHoldsRequest{{PageSize: -1}, {PageToken: "x"}, {PageToken: "MA"}} {
 		_, err := s.ListHolds(t.Context(), req)
 		wantCode(t, err, codes.InvalidArgument)
 	}
-	for _, id := range []string{"x", "01a20609-283b-755d-90ec-99cde01f104d", "urn:uuid:01a20609-283b-755d-90ec-99cde01f104d"} {
+	for _, id := range []string{
+		"x",
+		"01a20609-283b-755d-90ec-99cde01f104d",
+		"urn:uuid:01a20609-283b-755d-90ec-99cde01f104d",
+	} {
 		_, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: id})
 		wantCode(t, err, codes.NotFound)
 	}
@@ -131,15 +167,32 @@ func TestHoldsThatAreRefused(t *testing.T) {
 func TestHoldsOfViews(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	s.db.Do(`CREATE VIEW logs AS SELECT l.* FROM NmsBroadLogRcp l JOIN NmsDelivery USING (iDeliveryId); CREATE MATERIALIZED VIEW wkf7_stored AS SELECT * FROM XtkAudit; CREATE VIEW wkf7_view AS SELECT * FROM XtkAudit`)
+	s.db.Do(
+		`CREATE VIEW logs AS SELECT l.* FROM NmsBroadLogRcp l JOIN NmsDelivery USING (iDeliveryId);
+			CREATE MATERIALIZED VIEW wkf7_stored AS SELECT * FROM XtkAudit; CREATE VIEW wkf7_view AS SELECT *
+			FROM XtkAudit`,
+	)
 	create := func(name string) error {
-		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}}, Reason: "a"}})
+		_, err := s.CreateHold(
+			t.Context(),
+			&cleanupv1.CreateHoldRequest{
+				Hold: &cleanupv1.Hold{
+					What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}},
+					Reason: "a",
+				},
+			},
+		)
 		return err
 	}
-	for name, beneath := range map[string]string{"logs": "public.nmsbroadlogrcp, public.nmsdelivery", "wkf7_stored": "public.xtkaudit", "nothing_like_it": "no table"} {
+	for name, beneath := range map[string]string{
+		"logs":            "public.nmsbroadlogrcp, public.nmsdelivery",
+		"wkf7_stored":     "public.xtkaudit",
+		"nothing_like_it": "no table",
+	} {
 		err := create(name)
 		_, bad := wantCode(t, err, codes.InvalidArgument)
-		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != "hold.table.name" || !strings.Contains(v[0].GetDescription(), beneath) {
+		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != "hold.table.name" ||
+			!strings.Contains(v[0].GetDescription(), beneath) {
 			t.Errorf("%s: %v", name, v)
 		}
 	}
@@ -157,7 +210,15 @@ func TestIDsOnHoldAreBounded(t *testing.T) {
 		for i := range ids {
 			ids[i] = n*10_000 + int64(i) + 1
 		}
-		return s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: ids}}, Reason: "a"}})
+		return s.CreateHold(
+			t.Context(),
+			&cleanupv1.CreateHoldRequest{
+				Hold: &cleanupv1.Hold{
+					What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: ids}},
+					Reason: "a",
+				},
+			},
+		)
 	}
 	var last *cleanupv1.CreateHoldResponse
 	for n := range int64(10) {
@@ -168,7 +229,8 @@ func TestIDsOnHoldAreBounded(t *testing.T) {
 	}
 	_, err := create(10)
 	_, bad := wantCode(t, err, codes.InvalidArgument)
-	if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != "hold" || !strings.Contains(v[0].GetDescription(), "100000 are on hold") {
+	if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != "hold" ||
+		!strings.Contains(v[0].GetDescription(), "100000 are on hold") {
 		t.Errorf("%v", v)
 	}
 	if _, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: last.GetHold().GetId()}); err != nil {
@@ -179,20 +241,56 @@ func TestIDsOnHoldAreBounded(t *testing.T) {
 	}
 }
 
-// A table is held by its name as it is stored or written in SQL, with its schema or without; that of another one is none of its names.
+// A table is held by its name as it is stored or written in SQL, with its schema or without; that of another one is
+// none of its names.
 func TestNamesOfHeldTables(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	s.db.Do(`CREATE SCHEMA elsewhere; CREATE TABLE "Mixed" (i integer); CREATE TABLE "with.dot" (i integer); CREATE TABLE "a""b" (i integer);
+	s.db.Do(
+		`CREATE SCHEMA elsewhere; CREATE TABLE "Mixed" (i integer); CREATE TABLE "with.dot" (i integer);
+			CREATE TABLE "a""b" (i integer);
 		CREATE TABLE "Both" (i integer); CREATE TABLE "both" (i integer); CREATE TABLE elsewhere.no (i integer);
-		CREATE TABLE parts (i integer) PARTITION BY LIST (i); CREATE TABLE elsewhere.part PARTITION OF parts DEFAULT`)
+		CREATE TABLE parts (i integer) PARTITION BY LIST (i); CREATE TABLE elsewhere.part PARTITION OF parts DEFAULT`,
+	)
 	for name, want := range map[string]string{
-		"NmsDelivery": "nmsdelivery", "PUBLIC.NmsDelivery": "nmsdelivery", `"public"."nmsdelivery"`: "nmsdelivery", `public."nmsdelivery"`: "nmsdelivery", `"nmsdelivery"`: "nmsdelivery",
-		"Mixed": "Mixed", "public.Mixed": "Mixed", `"Mixed"`: "Mixed", "mixed": "", `"mixed"`: "", "with.dot": "with.dot", `"public"."with.dot"`: "with.dot", `a"b`: `a"b`, `"a""b"`: `a"b`,
-		"Both": "Both", "public.Both": "Both", "BOTH": "both", "both": "both", "parts": "parts", "part": "part", "elsewhere.part": "part", `"elsewhere"."part"`: "part",
-		"elsewhere.no": "", "no": "", "public.no": "", "pg_catalog.pg_class": "", "cleanupd.run": "", "nmsdelivery; ": "",
+		"NmsDelivery":            "nmsdelivery",
+		"PUBLIC.NmsDelivery":     "nmsdelivery",
+		`"public"."nmsdelivery"`: "nmsdelivery",
+		`public."nmsdelivery"`:   "nmsdelivery",
+		`"nmsdelivery"`:          "nmsdelivery",
+		"Mixed":                  "Mixed",
+		"public.Mixed":           "Mixed",
+		`"Mixed"`:                "Mixed",
+		"mixed":                  "",
+		`"mixed"`:                "",
+		"with.dot":               "with.dot",
+		`"public"."with.dot"`:    "with.dot",
+		`a"b`:                    `a"b`,
+		`"a""b"`:                 `a"b`,
+		"Both":                   "Both",
+		"public.Both":            "Both",
+		"BOTH":                   "both",
+		"both":                   "both",
+		"parts":                  "parts",
+		"part":                   "part",
+		"elsewhere.part":         "part",
+		`"elsewhere"."part"`:     "part",
+		"elsewhere.no":           "",
+		"no":                     "",
+		"public.no":              "",
+		"pg_catalog.pg_class":    "",
+		"cleanupd.run":           "",
+		"nmsdelivery; ":          "",
 	} {
-		out, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}}, Reason: "a"}})
+		out, err := s.CreateHold(
+			t.Context(),
+			&cleanupv1.CreateHoldRequest{
+				Hold: &cleanupv1.Hold{
+					What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}},
+					Reason: "a",
+				},
+			},
+		)
 		if want == "" {
 			wantCode(t, err, codes.InvalidArgument)
 		} else if err != nil || out.GetHold().GetTable().GetName() != want {

@@ -43,8 +43,8 @@ func overHTTP(guard *access.Guard, r *http.Request) (access.Caller, error) {
 	return guard.Identify(r.Context(), hostOf(r.RemoteAddr), shown, r.Header.Values("Authorization"))
 }
 
-// callerHeader is how the gateway passes the caller on to the server behind it. Only that server, which nobody but the gateway
-// can reach, trusts it.
+// callerHeader is how the gateway passes the caller on to the server behind it. Only that server, which nobody but the
+// gateway can reach, trusts it.
 const callerHeader = "cleanupd-caller-bin"
 
 // forwarded is the metadata by which the gateway passes the caller on.
@@ -66,7 +66,14 @@ func byGateway(ctx context.Context) (c access.Caller, err error) {
 }
 
 // only lets requests through whose caller has at least a role.
-func only(guard *access.Guard, limits *limits, refusals *refusals, log *slog.Logger, role access.Role, next http.Handler) http.Handler {
+func only(
+	guard *access.Guard,
+	limits *limits,
+	refusals *refusals,
+	log *slog.Logger,
+	role access.Role,
+	next http.Handler,
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := overHTTP(guard, r)
 		switch {
@@ -84,7 +91,17 @@ func only(guard *access.Guard, limits *limits, refusals *refusals, log *slog.Log
 		}
 		code := status.Code(err)
 		refusals.report(refusal{c.String(), "", code}, func() {
-			log.Warn("refused", "path", r.URL.Path, "subject", c.Subject, "address", c.Address, "error", status.Convert(err).Message())
+			log.Warn(
+				"refused",
+				"path",
+				r.URL.Path,
+				"subject",
+				c.Subject,
+				"address",
+				c.Address,
+				"error",
+				status.Convert(err).Message(),
+			)
 		}, func(who string, times int) {
 			log.Warn("refused", "who", who, "code", nameOf(code), "times", times)
 		})

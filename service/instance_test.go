@@ -16,8 +16,25 @@ import (
 )
 
 // changeNothing has the RPCs that a service answers whichever instance owns the database.
-var changeNothing = []protoreflect.Name{"WatchRun", "GetRun", "ListRuns", "ListTasks", "GetOptions", "GetSchedule", "ListRemoteDeliveries", "ExplainTask", "ExplainRow", "ListHolds", "GetGuards", "WhoAmI", "GetServer",
-	"ListAudit", "GetReceipt", "ListReceipts", "ListFormsPurges"}
+var changeNothing = []protoreflect.Name{
+	"WatchRun",
+	"GetRun",
+	"ListRuns",
+	"ListTasks",
+	"GetOptions",
+	"GetSchedule",
+	"ListRemoteDeliveries",
+	"ExplainTask",
+	"ExplainRow",
+	"ListHolds",
+	"GetGuards",
+	"WhoAmI",
+	"GetServer",
+	"ListAudit",
+	"GetReceipt",
+	"ListReceipts",
+	"ListFormsPurges",
+}
 
 // Whatever changes anything is refused where the database is another instance's. A new RPC has to be on either side.
 func TestRPCsOfAnotherInstance(t *testing.T) {
@@ -28,7 +45,15 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := ended.GetId()
-	held, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a test", What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "XtkAudit"}}}})
+	held, err := s.CreateHold(
+		t.Context(),
+		&cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				Reason: "a test",
+				What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "XtkAudit"}},
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,15 +63,41 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 	}
 	purge := &cleanupv1.FormsPurge{Name: "loans", Days: 30}
 	requests := map[protoreflect.Name]proto.Message{
-		"RunCleanup": &cleanupv1.RunCleanupRequest{}, "CancelRun": &cleanupv1.CancelRunRequest{RunId: run}, "SetOptions": &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(9)}},
-		"SetSchedule": &cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{Cron: "0 4 * * *", MaxDuration: durationpb.New(time.Hour)}}, "SetGuards": &cleanupv1.SetGuardsRequest{Guards: guards.GetGuards()},
-		"CreateHold": &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "a test", What: &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}}}, "ReleaseHold": &cleanupv1.ReleaseHoldRequest{HoldId: held.GetHold().GetId()},
-		"FindUserData": &cleanupv1.FindUserDataRequest{UserId: "ann"}, "EraseUserData": &cleanupv1.EraseUserDataRequest{TaskIds: []string{"1"}}, "SweepDocuments": &cleanupv1.SweepDocumentsRequest{},
-		"VerifyErasure": &cleanupv1.VerifyErasureRequest{ReceiptId: run, UserId: "ann"}, "SetFormsPurge": &cleanupv1.SetFormsPurgeRequest{Name: "loans", Purge: purge}, "DeleteFormsPurge": &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"},
+		"RunCleanup": &cleanupv1.RunCleanupRequest{},
+		"CancelRun":  &cleanupv1.CancelRunRequest{RunId: run},
+		"SetOptions": &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(9)}},
+		"SetSchedule": &cleanupv1.SetScheduleRequest{
+			Schedule: &cleanupv1.Schedule{Cron: "0 4 * * *", MaxDuration: durationpb.New(time.Hour)},
+		},
+		"SetGuards": &cleanupv1.SetGuardsRequest{Guards: guards.GetGuards()},
+		"CreateHold": &cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				Reason: "a test",
+				What:   &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}},
+			},
+		},
+		"ReleaseHold": &cleanupv1.ReleaseHoldRequest{HoldId: held.GetHold().GetId()},
+		"FindUserData": &cleanupv1.FindUserDataRequest{
+			UserId: "ann",
+		},
+		"EraseUserData":  &cleanupv1.EraseUserDataRequest{TaskIds: []string{"1"}},
+		"SweepDocuments": &cleanupv1.SweepDocumentsRequest{},
+		"VerifyErasure": &cleanupv1.VerifyErasureRequest{
+			ReceiptId: run,
+			UserId:    "ann",
+		},
+		"SetFormsPurge":    &cleanupv1.SetFormsPurgeRequest{Name: "loans", Purge: purge},
+		"DeleteFormsPurge": &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"},
 	}
 	s.db.Do("UPDATE cleanupd.instance SET name = 'production'")
-	before := s.db.Strings("SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT r::text FROM cleanupd.run r")
-	for _, file := range []protoreflect.FileDescriptor{cleanupv1.File_cleanup_v1_cleanup_proto, cleanupv1.File_cleanup_v1_userdata_proto} {
+	before := s.db.Strings(
+		"SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT " +
+			"r::text FROM cleanupd.run r",
+	)
+	for _, file := range []protoreflect.FileDescriptor{
+		cleanupv1.File_cleanup_v1_cleanup_proto,
+		cleanupv1.File_cleanup_v1_userdata_proto,
+	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for i := range methods.Len() {
@@ -76,7 +127,13 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 			}
 		}
 	}
-	if after := s.db.Strings("SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT r::text FROM cleanupd.run r"); !slices.Equal(before, after) {
+	if after := s.db.Strings(
+		"SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT " +
+			"r::text FROM cleanupd.run r",
+	); !slices.Equal(
+		before,
+		after,
+	) {
 		t.Errorf("it was %q, and is %q", before, after)
 	}
 }

@@ -11,13 +11,18 @@ import (
 )
 
 // ListRemoteDeliveries implements cleanupv1.CleanupServiceServer.
-func (s *Service) ListRemoteDeliveries(ctx context.Context, in *cleanupv1.ListRemoteDeliveriesRequest) (*cleanupv1.ListRemoteDeliveriesResponse, error) {
+func (s *Service) ListRemoteDeliveries(
+	ctx context.Context,
+	in *cleanupv1.ListRemoteDeliveriesRequest,
+) (*cleanupv1.ListRemoteDeliveriesResponse, error) {
 	size, err := pageSize(in.GetPageSize(), MaxRemoteDeliveries)
 	if err != nil {
 		return nil, err
 	}
 	if strings.ContainsRune(in.GetAccount(), 0) {
-		return nil, runs.InvalidError{{Field: "account", Problem: "holds a NUL character, which no text in the database does"}}
+		return nil, runs.InvalidError{
+			{Field: "account", Problem: "holds a NUL character, which no text in the database does"},
+		}
 	}
 	list, next, err := s.runs.RemoteDeliveries(ctx, in.Account, size, in.GetPageToken())
 	if err != nil {
@@ -26,7 +31,12 @@ func (s *Service) ListRemoteDeliveries(ctx context.Context, in *cleanupv1.ListRe
 	out := &cleanupv1.ListRemoteDeliveriesResponse{NextPageToken: next}
 	for _, d := range list {
 		out.Deliveries = append(out.Deliveries, &cleanupv1.RemoteDelivery{
-			Account: d.Account, RemoteId: d.RemoteID, Label: d.Label, DeliveryId: d.DeliveryID, RunId: d.RunID, LeaveTime: timestamppb.New(d.LeaveTime),
+			Account:    d.Account,
+			RemoteId:   d.RemoteID,
+			Label:      d.Label,
+			DeliveryId: d.DeliveryID,
+			RunId:      d.RunID,
+			LeaveTime:  timestamppb.New(d.LeaveTime),
 		})
 	}
 	return out, nil

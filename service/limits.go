@@ -16,7 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// MaxAnswer is the most bytes of a response. The largest is that of FindUserData, about a person with many process instances.
+// MaxAnswer is the most bytes of a response. The largest is that of FindUserData, about a person with many process
+// instances.
 const MaxAnswer = 64 << 20
 
 // What a caller may send. No request of the API comes near these sizes.
@@ -25,22 +26,22 @@ const (
 	maxHeaders = 64 << 10
 )
 
-// pace is how many bytes may arrive at once, and how many a second from then on. It bounds what is in memory of requests that
-// have not arrived completely.
+// pace is how many bytes may arrive at once, and how many a second from then on. It bounds what is in memory of
+// requests that have not arrived completely.
 type pace struct {
 	burst  int
 	second rate.Limit
 }
 
-// A stranger is a connection on which nobody has shown who he is yet: its pace is enough for the largest headers of a first
-// call, and for health checks. That of a caller is for all his connections together.
+// A stranger is a connection on which nobody has shown who he is yet: its pace is enough for the largest headers of a
+// first call, and for health checks. That of a caller is for all his connections together.
 var (
 	strangersPace = pace{maxHeaders + 8<<10, 2 << 10}
 	callersPace   = pace{4 << 20, 256 << 10}
 )
 
-// A caller may make this many calls and streams at once, and so many a second from then on: a thousand watchers may come again
-// at once.
+// A caller may make this many calls and streams at once, and so many a second from then on: a thousand watchers may
+// come again at once.
 const (
 	callsAtOnce            = 2500
 	callsEach   rate.Limit = 50
@@ -65,22 +66,28 @@ const (
 	aSignIn // by network
 )
 
-// most is how much a caller may have at a time, over gRPC and REST together. A thousand watchers may come from one address,
-// behind a proxy.
+// most is how much a caller may have at a time, over gRPC and REST together. A thousand watchers may come from one
+// address, behind a proxy.
 var most = [...]struct {
 	n    int
 	what string
-}{aCall: {100, "calls"}, aStream: {1400, "streams"}, aConnection: {1000, "connections"}, aCheck: {50, "health checks"}, aSignIn: {signInsAtOnce, "sign-ins"}}
+}{
+	aCall:       {100, "calls"},
+	aStream:     {1400, "streams"},
+	aConnection: {1000, "connections"},
+	aCheck:      {50, "health checks"},
+	aSignIn:     {signInsAtOnce, "sign-ins"},
+}
 
-// How many streams all callers may have together, each of which takes up to 128 KiB if nobody reads it, and how many more operators and
-// administrators may have.
+// How many streams all callers may have together, each of which takes up to 128 KiB if nobody reads it, and how many
+// more operators and administrators may have.
 const (
 	streamsInAll    = 1500
 	streamsOfOthers = 100
 )
 
-// How many calls of a caller may be at work on the database at once. A turn rests for some times
-// as long as a call took it, so that a caller who asks all the time has the database a quarter of the time, and the runs the rest.
+// How many calls of a caller may be at work on the database at once. A turn rests for some times as long as a call took
+// it, so that a caller who asks all the time has the database a quarter of the time, and the runs the rest.
 const (
 	turns       = 2
 	rests       = 7
@@ -98,7 +105,8 @@ type account struct {
 
 // idle reports whether nothing would be forgotten with an account.
 func (a *account) idle() bool {
-	return a.underWay == [len(most)]int{} && a.calls.Tokens() >= float64(callsAtOnce) && a.signIns.Tokens() >= float64(signInsAtOnce)
+	return a.underWay == [len(most)]int{} && a.calls.Tokens() >= float64(callsAtOnce) &&
+		a.signIns.Tokens() >= float64(signInsAtOnce)
 }
 
 // limits are the accounts of callers.
@@ -121,14 +129,30 @@ func (l *limits) enter(who string, role access.Role, r resource) (a *account, le
 	}
 	a = l.accounts[who]
 	if a == nil {
-		a = &account{bytes: callersPace.limiter(), calls: rate.NewLimiter(callsEach, callsAtOnce), signIns: rate.NewLimiter(signInsEach, signInsAtOnce), turns: make(chan struct{}, turns)}
+		a = &account{
+			bytes:   callersPace.limiter(),
+			calls:   rate.NewLimiter(callsEach, callsAtOnce),
+			signIns: rate.NewLimiter(signInsEach, signInsAtOnce),
+			turns:   make(chan struct{}, turns),
+		}
 		l.accounts[who] = a
 	}
 	if a.underWay[r] >= most[r].n {
-		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s has %d %s under way, as many as one caller may: wait until one ends", who, most[r].n, most[r].what)
+		return nil, func() {}, status.Errorf(
+			codes.ResourceExhausted,
+			"%s has %d %s under way, as many as one caller may: wait until one ends",
+			who,
+			most[r].n,
+			most[r].what,
+		)
 	}
 	if (r == aCall || r == aStream) && !a.calls.Allow() {
-		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s makes more than %v calls a second", who, callsEach)
+		return nil, func() {}, status.Errorf(
+			codes.ResourceExhausted,
+			"%s makes more than %v calls a second",
+			who,
+			callsEach,
+		)
 	}
 	if r == aStream {
 		inAll := streamsInAll
@@ -136,12 +160,20 @@ func (l *limits) enter(who string, role access.Role, r resource) (a *account, le
 			inAll += streamsOfOthers
 		}
 		if l.streams >= inAll {
-			return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%d streams are under way, as many as there may be: wait until one ends", l.streams)
+			return nil, func() {}, status.Errorf(
+				codes.ResourceExhausted,
+				"%d streams are under way, as many as there may be: wait until one ends",
+				l.streams,
+			)
 		}
 		l.streams++
 	}
 	if r == aSignIn && !a.signIns.Allow() {
-		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s signs in more than once a second: wait a moment", who)
+		return nil, func() {}, status.Errorf(
+			codes.ResourceExhausted,
+			"%s signs in more than once a second: wait a moment",
+			who,
+		)
 	}
 	a.underWay[r]++
 	return a, sync.OnceFunc(func() { l.leave(who, r) }), nil
@@ -156,9 +188,14 @@ func (l *limits) leave(who string, r resource) {
 	}
 }
 
-// inTurn lets only so many unary calls of a caller work on the database at once. It fails with RESOURCE_EXHAUSTED if the others
-// take too long.
-func (l *limits) inTurn(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+// inTurn lets only so many unary calls of a caller work on the database at once. It fails with RESOURCE_EXHAUSTED if
+// the others take too long.
+func (l *limits) inTurn(
+	ctx context.Context,
+	req any,
+	info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler,
+) (any, error) {
 	if !strings.HasPrefix(info.FullMethod, "/"+cleanupv1.CleanupService_ServiceDesc.ServiceName+"/") {
 		return handler(ctx, req)
 	}
@@ -178,6 +215,12 @@ func (l *limits) inTurn(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case <-late.C:
-		return nil, status.Errorf(codes.ResourceExhausted, "%s has %d other calls at work since %s: try again", who, turns, l.turnTimeout)
+		return nil, status.Errorf(
+			codes.ResourceExhausted,
+			"%s has %d other calls at work since %s: try again",
+			who,
+			turns,
+			l.turnTimeout,
+		)
 	}
 }

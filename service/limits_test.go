@@ -36,7 +36,8 @@ func (s *server) well(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := cleanupv1.NewCleanupServiceClient(conn).GetSchedule(t.Context(), &cleanupv1.GetScheduleRequest{}); err != nil {
+	if _, err := cleanupv1.NewCleanupServiceClient(conn).
+		GetSchedule(t.Context(), &cleanupv1.GetScheduleRequest{}); err != nil {
 		t.Errorf("another connection: %v", err)
 	}
 	s.schedule(t)
@@ -52,7 +53,10 @@ func TestTooLarge(t *testing.T) {
 	_, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{PageToken: large})
 	wantCode(t, err, codes.ResourceExhausted)
 	s.well(t)
-	if _, err = s.GetSchedule(metadata.AppendToOutgoingContext(t.Context(), "x", large[:128<<10]), &cleanupv1.GetScheduleRequest{}); err == nil {
+	if _, err = s.GetSchedule(
+		metadata.AppendToOutgoingContext(t.Context(), "x", large[:128<<10]),
+		&cleanupv1.GetScheduleRequest{},
+	); err == nil {
 		t.Error("a call with headers of 128 KiB went through")
 	}
 	s.well(t)
@@ -142,7 +146,13 @@ func TestTooManyStreams(t *testing.T) {
 		}()
 	}
 	wantCode(t, <-answers, codes.ResourceExhausted)
-	if got := s.call(t, "GET", "/v1/runs/"+id+"/events", ""); got.code != 429 || !strings.Contains(got.body, "streams under way") {
+	if got := s.call(
+		t,
+		"GET",
+		"/v1/runs/"+id+"/events",
+		"",
+	); got.code != 429 ||
+		!strings.Contains(got.body, "streams under way") {
 		t.Errorf("REST: %d %s", got.code, got.body)
 	}
 	s.well(t)
@@ -217,15 +227,26 @@ func (s *server) queued(t *testing.T) (id string) {
 // A client that does not complete its request is cut off.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
-	config := service.ServerConfig{Guard: &access.Guard{}, Timeouts: service.Timeouts{Headers: 300 * time.Millisecond, Body: 300 * time.Millisecond}}
+	config := service.ServerConfig{
+		Guard:    &access.Guard{},
+		Timeouts: service.Timeouts{Headers: 300 * time.Millisecond, Body: 300 * time.Millisecond},
+	}
 	t.Run("cut off", func(t *testing.T) {
 		s := serveAs(t, database(t), true, nil, config)
 		rest := strings.TrimPrefix(s.url, "http://")
 		for _, c := range []struct{ address, begin string }{
 			{rest, ""},
 			{rest, "GET /v1/schedule HTTP/1.1\r\nHost: localhost\r\nX-Slow: "},
-			{rest, "PUT /v1/schedule HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"},
-			{rest, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"},
+			{
+				rest,
+				"PUT /v1/schedule HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+					"100\r\n\r\n{",
+			},
+			{
+				rest,
+				"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: " +
+					"chunked\r\n\r\n1\r\n{\r\n",
+			},
 			{s.conn.Target(), ""},
 			{s.conn.Target(), "PRI * HTTP/2.0\r\n"},
 		} {
@@ -243,8 +264,15 @@ func TestSlowClients(t *testing.T) {
 				t.Errorf("%q is answered with %s", c.begin, said)
 			}
 		}
-		for _, method := range []string{cleanupv1.CleanupService_GetSchedule_FullMethodName, cleanupv1.CleanupService_RunCleanup_FullMethodName} {
-			stream, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+		for _, method := range []string{
+			cleanupv1.CleanupService_GetSchedule_FullMethodName,
+			cleanupv1.CleanupService_RunCleanup_FullMethodName,
+		} {
+			stream, err := s.conn.NewStream(
+				t.Context(),
+				&grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+				method,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +289,13 @@ func TestSlowClients(t *testing.T) {
 		s := serveAs(t, database(t), false, nil, config)
 		release, released := hold(t, s.db), make(chan struct{})
 		time.AfterFunc(time.Second, func() { release(); close(released) })
-		if got := s.call(t, "POST", "/v1/runs", `{"tasks":["import-rejects"]}`); got.code != 200 || !strings.Contains(got.body, "runFinished") {
+		if got := s.call(
+			t,
+			"POST",
+			"/v1/runs",
+			`{"tasks":["import-rejects"]}`,
+		); got.code != 200 ||
+			!strings.Contains(got.body, "runFinished") {
 			t.Errorf("%d %s", got.code, got.body)
 		}
 		<-released
@@ -270,9 +304,20 @@ func TestSlowClients(t *testing.T) {
 
 // A client that does not read its stream costs nothing after a while; others on the same connection are not affected.
 func TestStalledReaders(t *testing.T) { // not in parallel: it looks at the streams of the whole process
-	s := serveAs(t, database(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, Timeouts: service.Timeouts{Stall: time.Second}})
+	s := serveAs(
+		t,
+		database(t),
+		true,
+		nil,
+		service.ServerConfig{Guard: &access.Guard{}, Timeouts: service.Timeouts{Stall: time.Second}},
+	)
 	id := s.queued(t)
-	s.db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT $1::uuid, i, jsonb_build_object('Kind', 'log', 'Level', 'INFO', 'Message', repeat('x', 10000)) FROM generate_series(1, 3000) i`, id)
+	s.db.Do(
+		`INSERT INTO cleanupd.event (run_id, sequence, body)
+			SELECT $1::uuid, i, jsonb_build_object('Kind', 'log', 'Level', 'INFO', 'Message', repeat('x', 10000))
+			FROM generate_series(1, 3000) i`,
+		id,
+	)
 	s.db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
 	stalled, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: id})
 	if err != nil {
@@ -326,9 +371,19 @@ func TestQuietStream(t *testing.T) {
 	}
 	db := database(t)
 	id := serve(t, db, true).queued(t)
-	s := serveAs(t, db, true, nil, service.ServerConfig{Guard: &access.Guard{}, TLS: own, Timeouts: service.Timeouts{Stall: time.Second}})
+	s := serveAs(
+		t,
+		db,
+		true,
+		nil,
+		service.ServerConfig{Guard: &access.Guard{}, TLS: own, Timeouts: service.Timeouts{Stall: time.Second}},
+	)
 	event := func(sequence int) {
-		db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::uuid, $2, '{"Kind": "log"}')`, id, sequence)
+		db.Do(
+			`INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::uuid, $2, '{"Kind": "log"}')`,
+			id,
+			sequence,
+		)
 		db.Do("UPDATE cleanupd.run SET last_sequence = $1", sequence)
 	}
 	for _, http2 := range []bool{false, true} {

@@ -98,7 +98,11 @@ func migrate(t testing.TB, db *pgtest.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(runs.Migrate(t.Context(), admin), userdata.Migrate(t.Context(), admin), admin.Close(t.Context())); err != nil {
+	if err := errors.Join(
+		runs.Migrate(t.Context(), admin),
+		userdata.Migrate(t.Context(), admin),
+		admin.Close(t.Context()),
+	); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -118,7 +122,11 @@ func database(t testing.TB) *pgtest.DB {
 type stream[M any] interface{ Recv() (M, error) }
 
 // drain reads a stream to its end, checks that the sequences have no gap, and returns how it ended.
-func drain[M interface{ GetEvent() *cleanupv1.RunEvent }](t *testing.T, s stream[M], err error) ([]*cleanupv1.RunEvent, error) {
+func drain[M interface{ GetEvent() *cleanupv1.RunEvent }](
+	t *testing.T,
+	s stream[M],
+	err error,
+) ([]*cleanupv1.RunEvent, error) {
 	t.Helper()
 	var events []*cleanupv1.RunEvent
 	for err == nil {

@@ -39,7 +39,8 @@ func (s *server) scrape(t *testing.T) (text string, all scraped) {
 	return got.body, all
 }
 
-// scrapeAfter scrapes when a number of runs and calls have been counted, which is done right after their end is reported.
+// scrapeAfter scrapes when a number of runs and calls have been counted, which is done right after their end is
+// reported.
 func (s *server) scrapeAfter(t *testing.T, runs, calls float64) (text string, all scraped) {
 	t.Helper()
 	sum := func(name string) (n float64) {
@@ -50,16 +51,22 @@ func (s *server) scrapeAfter(t *testing.T, runs, calls float64) (text string, al
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		_, all = s.scrape(t)
-		if gotRuns, gotCalls := sum("cleanupd_runs_total"), sum("rpc_server_call_duration_seconds"); gotRuns == runs && gotCalls == calls {
+		if gotRuns, gotCalls := sum(
+			"cleanupd_runs_total",
+		), sum(
+			"rpc_server_call_duration_seconds",
+		); gotRuns == runs &&
+			gotCalls == calls {
 			return s.scrape(t) // what counts before a run may have been read before it
-		} else if time.Now().After(end) {
+		} else if time.Now().
+			After(end) {
 			t.Fatalf("%v runs and %v calls were counted", gotRuns, gotCalls)
 		}
 	}
 }
 
-// series is the samples of a metric by the values of its labels, in the order of the labels' names: values, and how often
-// a histogram observed something.
+// series is the samples of a metric by the values of its labels, in the order of the labels' names: values, and how
+// often a histogram observed something.
 func (s scraped) series(name string) map[string]float64 {
 	out := map[string]float64{}
 	for _, m := range s[name].GetMetric() {
@@ -67,7 +74,13 @@ func (s scraped) series(name string) map[string]float64 {
 		for _, l := range m.GetLabel() {
 			values = append(values, l.GetValue())
 		}
-		out[strings.Join(values, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		out[strings.Join(values, " ")] = m.GetGauge().
+			GetValue() +
+			m.GetCounter().
+				GetValue() +
+			float64(
+				m.GetHistogram().GetSampleCount(),
+			)
 	}
 	return out
 }
@@ -122,13 +135,19 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT 1000000000 + i, '2000-01-01' FROM generate_series(1, 10) i") // for the dry run to find
+	// for the dry run to find
+	db.Do(
+		"INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT 1000000000 + i, '2000-01-01' FROM generate_series(1, 10) i",
+	)
 	for _, req := range []*cleanupv1.RunCleanupRequest{{Tasks: []string{"sessions"}}, {DryRun: true}} {
 		if _, _, err := s.run(t, req); err != nil {
 			t.Fatal(err)
 		}
 	}
-	db.Do(`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id) VALUES ('visitors', 'share', 'a', 2, 1, '{}', gen_random_uuid())`)
+	db.Do(
+		`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id)
+			VALUES ('visitors', 'share', 'a', 2, 1, '{}', gen_random_uuid())`,
+	)
 	text, got := s.scrapeAfter(t, 3, 4)
 	watched(t, got)
 	got.check(t, "cleanupd_guard_latched", map[string]float64{"share a visitors": 1})
@@ -151,8 +170,17 @@ func TestMetrics(t *testing.T) {
 	got.check(t, "cleanupd_run_duration_seconds", map[string]float64{"false": 2, "true": 1})
 	got.check(t, "cleanupd_active_runs", nil)
 	got.check(t, "cleanupd_scrape_error", nil)
-	got.check(t, "rpc_server_call_duration_seconds", map[string]float64{"cleanup.v1.CleanupService/RunCleanup OK grpc": 3, "cleanup.v1.CleanupService/SetSchedule OK grpc": 1})
-	if seconds := got["cleanupd_batch_duration_seconds"].GetMetric()[0].GetHistogram().GetSampleSum(); seconds <= 0 || seconds > run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()).Seconds() {
+	got.check(
+		t,
+		"rpc_server_call_duration_seconds",
+		map[string]float64{
+			"cleanup.v1.CleanupService/RunCleanup OK grpc":  3,
+			"cleanup.v1.CleanupService/SetSchedule OK grpc": 1,
+		},
+	)
+	if seconds := got["cleanupd_batch_duration_seconds"].GetMetric()[0].GetHistogram().
+		GetSampleSum(); seconds <= 0 ||
+		seconds > run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()).Seconds() {
 		t.Errorf("the batches of a task took %f seconds", seconds)
 	}
 	success := got.series("cleanupd_last_success_timestamp_seconds")
@@ -173,7 +201,10 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	db.Reset()
 	s := serve(t, db, false)
 	db.Hold("LOCK TABLE NmsDelivery")
-	if _, run, _ := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"mirror-pages", "import-rejects"}, ContinueOnError: true}); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED {
+	if _, run, _ := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{Tasks: []string{"mirror-pages", "import-rejects"}, ContinueOnError: true},
+	); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED {
 		t.Fatalf("the run: %v", run)
 	}
 	hold(t, db)
@@ -193,13 +224,20 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	wantCode(t, err, codes.Canceled)
 	_, got := s.scrapeAfter(t, 2, 3)
 	got.check(t, "cleanupd_runs_total", map[string]float64{"false failed": 1, "false cancelled": 1})
-	got.check(t, "cleanupd_tasks_total", map[string]float64{"failed mirror-pages": 1, "succeeded import-rejects": 1, "cancelled import-rejects": 1})
-	if retries := got.series("cleanupd_retries_total"); retries["55P03"] < 2 { // the first task is tried three times, the second until it is cancelled
+	got.check(
+		t,
+		"cleanupd_tasks_total",
+		map[string]float64{"failed mirror-pages": 1, "succeeded import-rejects": 1, "cancelled import-rejects": 1},
+	)
+	// the first task is tried three times, the second until it is cancelled
+	if retries := got.series("cleanupd_retries_total"); retries["55P03"] < 2 {
 		t.Errorf("retries: %v", retries)
 	}
 	got.check(t, "cleanupd_rows_deleted_total", nil)
 	got.check(t, "cleanupd_last_success_timestamp_seconds", nil)
-	if calls := got.series("rpc_server_call_duration_seconds"); calls["cleanup.v1.CleanupService/RunCleanup CANCELLED grpc"] != 1 {
+	if calls := got.series(
+		"rpc_server_call_duration_seconds",
+	); calls["cleanup.v1.CleanupService/RunCleanup CANCELLED grpc"] != 1 {
 		t.Errorf("calls: %v", calls)
 	}
 }
@@ -208,11 +246,23 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 func TestMetricsOfWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i; CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW WHEN (OLD.iAuditId = 5) EXECUTE FUNCTION no()`)
+	db.Do(
+		`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i;
+			CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW WHEN (OLD.iAuditId = 5) EXECUTE FUNCTION no()`,
+	)
 	s := serve(t, db, false)
-	for _, req := range []*cleanupv1.RunCleanupRequest{{Tasks: []string{"audit-trail"}}, {Tasks: []string{"sessions"}}, {DryRun: true}} {
-		if _, run, err := s.run(t, req); err != nil || req.GetTasks() != nil && req.GetTasks()[0] == "audit-trail" && run.GetResults()[19].GetRowsRefused() != 1 {
+	for _, req := range []*cleanupv1.RunCleanupRequest{
+		{Tasks: []string{"audit-trail"}},
+		{Tasks: []string{"sessions"}},
+		{DryRun: true},
+	} {
+		if _, run, err := s.run(
+			t,
+			req,
+		); err != nil ||
+			(req.GetTasks() != nil && req.GetTasks()[0] == "audit-trail" &&
+				run.GetResults()[19].GetRowsRefused() != 1) {
 			t.Fatalf("%v, %v", run, err)
 		}
 	}
@@ -272,8 +322,16 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 	_, got := s.scrapeAfter(t, 0, 1)
 	got.check(t, "cleanupd_active_runs", map[string]float64{"false queued": 1, "true queued": 1})
 	got.check(t, "cleanupd_schedule_enabled", map[string]float64{"": 1})
-	got.check(t, "cleanupd_schedule_next_run_timestamp_seconds", map[string]float64{"": float64(time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC).Unix())})
-	got.check(t, "rpc_server_call_duration_seconds", map[string]float64{"cleanup.v1.CleanupService/SetSchedule OK grpc": 1})
+	got.check(
+		t,
+		"cleanupd_schedule_next_run_timestamp_seconds",
+		map[string]float64{"": float64(time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC).Unix())},
+	)
+	got.check(
+		t,
+		"rpc_server_call_duration_seconds",
+		map[string]float64{"cleanup.v1.CleanupService/SetSchedule OK grpc": 1},
+	)
 }
 
 // Made-up methods of callers do not become series.
@@ -281,7 +339,14 @@ func TestMetricsOfUnknownMethods(t *testing.T) {
 	t.Parallel()
 	s := serve(t, database(t), true)
 	for _, method := range []string{"/made.Up/One", "/cleanup.v1.CleanupService/MadeUp"} {
-		if err := s.conn.Invoke(t.Context(), method, &emptypb.Empty{}, &emptypb.Empty{}); status.Code(err) != codes.Unimplemented {
+		if err := s.conn.Invoke(
+			t.Context(),
+			method,
+			&emptypb.Empty{},
+			&emptypb.Empty{},
+		); status.Code(
+			err,
+		) != codes.Unimplemented {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

@@ -18,8 +18,8 @@ type jsonLines struct{ strictJSON }
 // StreamContentType implements runtime.StreamContentType.
 func (jsonLines) StreamContentType(any) string { return lines }
 
-// negotiated gives the API's callers what they ask for: a stream as lines, unless they ask for application/json; a long answer
-// compressed; and of HEAD the header that GET has.
+// negotiated gives the API's callers what they ask for: a stream as lines, unless they ask for application/json; a long
+// answer compressed; and of HEAD the header that GET has.
 func negotiated(next http.Handler) http.Handler {
 	compressed := gzhttp.GzipHandler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -38,16 +38,37 @@ func TestMediaTypesOfStreams(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	for accept, want := range map[string]string{
-		"": "application/x-ndjson", "*/*": "application/x-ndjson", "application/x-ndjson": "application/x-ndjson", "text/html, */*;q=0.8": "application/x-ndjson",
-		"application/json": "application/json", "application/json, text/plain, */*": "application/json", "application/json;q=0.9": "application/json",
+		"":                                  "application/x-ndjson",
+		"*/*":                               "application/x-ndjson",
+		"application/x-ndjson":              "application/x-ndjson",
+		"text/html, */*;q=0.8":              "application/x-ndjson",
+		"application/json":                  "application/json",
+		"application/json, text/plain, */*": "application/json",
+		"application/json;q=0.9":            "application/json",
 	} {
-		resp := s.asked(t, "POST", "/v1/runs", `{"dryRun": true, "tasks": ["sessions"]}`, map[string]string{"Accept": accept, "Accept-Encoding": "gzip"})
+		resp := s.asked(
+			t,
+			"POST",
+			"/v1/runs",
+			`{"dryRun": true, "tasks": ["sessions"]}`,
+			map[string]string{"Accept": accept, "Accept-Encoding": "gzip"},
+		)
 		text, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != want || resp.Header.Get("Content-Encoding") != "" || strings.Count(string(text), "\n")-strings.Count(string(text), `"taskProgress":`) != 4 || !strings.HasPrefix(string(text), `{"result":{"event":`) {
+		if err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != want ||
+			resp.Header.Get("Content-Encoding") != "" ||
+			strings.Count(string(text), "\n")-strings.Count(string(text), `"taskProgress":`) != 4 ||
+			!strings.HasPrefix(string(text), `{"result":{"event":`) {
 			t.Errorf("Accept: %s: %v %d %v %s", accept, err, resp.StatusCode, resp.Header, text)
 		}
 	}
-	if resp := s.asked(t, "POST", "/v1/runs", `{"tasks": ["nonsense"]}`, nil); resp.StatusCode != 400 || resp.Header.Get("Content-Type") != "application/json" {
+	if resp := s.asked(
+		t,
+		"POST",
+		"/v1/runs",
+		`{"tasks": ["nonsense"]}`,
+		nil,
+	); resp.StatusCode != 400 ||
+		resp.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("an error: %d %v", resp.StatusCode, resp.Header)
 	}
 	if resp := s.asked(t, "GET", "/v1/tasks", "", nil); resp.Header.Get("Content-Type") != "application/json" {
@@ -79,11 +100,22 @@ func TestCompression(t *testing.T) {
 			continue
 		}
 		text, err := io.ReadAll(unpacked)
-		if plain, _ := io.ReadAll(s.asked(t, "GET", path, "", nil).Body); err != nil || path != "/metrics" && string(text) != string(plain) {
+		if plain, _ := io.ReadAll(
+			s.asked(t, "GET", path, "", nil).Body,
+		); err != nil ||
+			(path != "/metrics" && string(text) != string(plain)) {
 			t.Errorf("%s: %v %s", path, err, text)
 		}
 	}
-	if resp := s.asked(t, "GET", "/v1/runs", "", map[string]string{"Accept-Encoding": "gzip"}); resp.Header.Get("Content-Encoding") != "" {
+	if resp := s.asked(
+		t,
+		"GET",
+		"/v1/runs",
+		"",
+		map[string]string{"Accept-Encoding": "gzip"},
+	); resp.Header.Get(
+		"Content-Encoding",
+	) != "" {
 		t.Errorf("a short answer: %v", resp.Header)
 	}
 }
@@ -94,13 +126,37 @@ func TestHead(t *testing.T) {
 	s := campaign(t)
 	hold(t, s.db)
 	id := at(s.call(t, "POST", "/v1/runs", `{"detach": true}`).lines[0], "result", "event", "runId").(string)
-	for _, path := range []string{"/v1/tasks", "/v1/runs", "/v1/runs/" + id, "/v1/runs/" + id + "/events", "/v1/options", "/v1/schedule", "/v1/mid-sourcing/leftovers", "/healthz", "/readyz", "/metrics", "/openapi.json",
-		"/v1/runs/nonsense", "/v1/runs/nonsense/events", "/v1/tasks?nonsense=1", "/nowhere"} {
+	for _, path := range []string{
+		"/v1/tasks",
+		"/v1/runs",
+		"/v1/runs/" + id,
+		"/v1/runs/" + id + "/events",
+		"/v1/options",
+		"/v1/schedule",
+		"/v1/mid-sourcing/leftovers",
+		"/healthz",
+		"/readyz",
+		"/metrics",
+		"/openapi.json",
+		"/v1/runs/nonsense", "/v1/runs/nonsense/events", "/v1/tasks?nonsense=1", "/nowhere",
+	} {
 		began := time.Now()
 		get, head := s.asked(t, "GET", path, "", nil), s.asked(t, "HEAD", path, "", nil)
 		body, err := io.ReadAll(head.Body)
-		if head.StatusCode != get.StatusCode || head.Header.Get("Content-Type") != get.Header.Get("Content-Type") || len(body) > 0 || err != nil || time.Since(began) > time.Minute {
-			t.Errorf("%s: GET %d %v, HEAD %d %v %v %s", path, get.StatusCode, get.Header, head.StatusCode, head.Header, err, body)
+		if head.StatusCode != get.StatusCode || head.Header.Get("Content-Type") != get.Header.Get("Content-Type") ||
+			len(body) > 0 ||
+			err != nil ||
+			time.Since(began) > time.Minute {
+			t.Errorf(
+				"%s: GET %d %v, HEAD %d %v %v %s",
+				path,
+				get.StatusCode,
+				get.Header,
+				head.StatusCode,
+				head.Header,
+				err,
+				body,
+			)
 		}
 	}
 	for _, path := range []string{"/v1/runs/" + id + ":cancel", "/v1/userdata:find"} {
@@ -108,7 +164,14 @@ func TestHead(t *testing.T) {
 			t.Errorf("HEAD %s: %d", path, resp.StatusCode)
 		}
 	}
-	if resp := s.asked(t, "DELETE", "/v1/tasks", "", nil); resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD" {
+	if resp := s.asked(
+		t,
+		"DELETE",
+		"/v1/tasks",
+		"",
+		nil,
+	); resp.StatusCode != 405 ||
+		resp.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("DELETE: %d %v", resp.StatusCode, resp.Header)
 	}
 }

@@ -53,7 +53,10 @@ var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
 const optionsLock = 0x6f7074696f6e73
 
 // GetOptions implements cleanupv1.CleanupServiceServer.
-func (s *Service) GetOptions(ctx context.Context, _ *cleanupv1.GetOptionsRequest) (*cleanupv1.GetOptionsResponse, error) {
+func (s *Service) GetOptions(
+	ctx context.Context,
+	_ *cleanupv1.GetOptionsRequest,
+) (*cleanupv1.GetOptionsResponse, error) {
 	catalog, err := campaign.LoadCatalog(ctx, s.pool)
 	if err != nil {
 		return nil, err
@@ -66,7 +69,10 @@ func (s *Service) GetOptions(ctx context.Context, _ *cleanupv1.GetOptionsRequest
 }
 
 // SetOptions implements cleanupv1.CleanupServiceServer.
-func (s *Service) SetOptions(ctx context.Context, in *cleanupv1.SetOptionsRequest) (*cleanupv1.SetOptionsResponse, error) {
+func (s *Service) SetOptions(
+	ctx context.Context,
+	in *cleanupv1.SetOptionsRequest,
+) (*cleanupv1.SetOptionsResponse, error) {
 	changes, err := changesOf(in)
 	if err != nil {
 		return nil, err
@@ -77,7 +83,10 @@ func (s *Service) SetOptions(ctx context.Context, in *cleanupv1.SetOptionsReques
 	}
 	var before, now *cleanupv1.GetOptionsResponse
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(%d)", optionsLock)); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			fmt.Sprintf("SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(%d)", optionsLock),
+		); err != nil {
 			return advisory.Tell(ctx, s.pool, optionsLock, err)
 		}
 		if err := s.runs.Own(ctx, tx); err != nil {
@@ -107,7 +116,13 @@ func (s *Service) SetOptions(ctx context.Context, in *cleanupv1.SetOptionsReques
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.SetOptionsResponse{Options: now.Options, Defaults: now.Defaults, Customized: now.Customized, Etag: now.Etag, Invalid: now.Invalid}, nil
+	return &cleanupv1.SetOptionsResponse{
+		Options:    now.Options,
+		Defaults:   now.Defaults,
+		Customized: now.Customized,
+		Etag:       now.Etag,
+		Invalid:    now.Invalid,
+	}, nil
 }
 
 // changed returns which fields were changed, with the old and the new value.
@@ -139,17 +154,26 @@ type change func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
 func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 	message := in.GetOptions().ProtoReflect()
 	// The gateway turns the body {} into a mask of one empty path.
-	paths := slices.DeleteFunc(slices.Clone(in.GetUpdateMask().GetPaths()), func(path string) bool { return path == "" })
+	paths := slices.DeleteFunc(
+		slices.Clone(in.GetUpdateMask().GetPaths()),
+		func(path string) bool { return path == "" },
+	)
 	var wrong runs.InvalidError
 	for i, path := range paths {
 		if optionFields.ByName(protoreflect.Name(path)) == nil {
-			wrong = append(wrong, runs.Violation{Field: fmt.Sprintf("update_mask.paths[%d]", i), Problem: fmt.Sprintf("Options has no field %.64q", path)})
+			wrong = append(
+				wrong,
+				runs.Violation{
+					Field:   fmt.Sprintf("update_mask.paths[%d]", i),
+					Problem: fmt.Sprintf("Options has no field %.64q", path),
+				},
+			)
 		}
 	}
 	var changes []change
 	for _, f := range fields {
 		field := optionFields.ByName(protoreflect.Name(f.name))
-		if len(paths) > 0 && !slices.Contains(paths, f.name) || len(paths) == 0 && !message.Has(field) {
+		if (len(paths) > 0 && !slices.Contains(paths, f.name)) || (len(paths) == 0 && !message.Has(field)) {
 			continue
 		}
 		problem := ""
@@ -191,8 +215,8 @@ func (f optionField) problem(value int) string {
 	return err.Error()
 }
 
-// supposed are the values of options in a dry run that supposes them to be stored, by the options' names; nil: it supposes nothing. It fails with
-// InvalidError.
+// supposed are the values of options in a dry run that supposes them to be stored, by the options' names; nil: it
+// supposes nothing. It fails with InvalidError.
 func supposed(o *cleanupv1.Options) (map[string]int, error) {
 	if o == nil {
 		return nil, nil
@@ -236,8 +260,8 @@ func supposedMessage(values map[string]int) *cleanupv1.Options {
 	return o
 }
 
-// storedValue is a field's value in terms of the option. Values of the enum are one above the stored codes, since its zero is
-// UNSPECIFIED.
+// storedValue is a field's value in terms of the option. Values of the enum are one above the stored codes, since its
+// zero is UNSPECIFIED.
 func storedValue(message protoreflect.Message, field protoreflect.FieldDescriptor) int {
 	if field.Kind() == protoreflect.EnumKind {
 		return int(message.Get(field).Enum()) - 1
@@ -248,7 +272,10 @@ func storedValue(message protoreflect.Message, field protoreflect.FieldDescripto
 // optionsAnswer says what is in force, what the defaults are, and which options are stored.
 func optionsAnswer(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 	out := &cleanupv1.GetOptionsResponse{
-		Options: &cleanupv1.Options{}, Defaults: &cleanupv1.Options{}, Customized: &fieldmaskpb.FieldMask{}, Etag: etag(stored),
+		Options:    &cleanupv1.Options{},
+		Defaults:   &cleanupv1.Options{},
+		Customized: &fieldmaskpb.FieldMask{},
+		Etag:       etag(stored),
 	}
 	for _, f := range fields {
 		if stored.Stored(f.option) {
@@ -302,7 +329,13 @@ func etag(stored *campaign.Options) string {
 	var all strings.Builder
 	for _, f := range fields {
 		if !f.outputOnly {
-			fmt.Fprintln(&all, f.option.Name, stored.Stored(f.option), stored.Number(f.option), strconv.Quote(stored.Text(f.option)))
+			fmt.Fprintln(
+				&all,
+				f.option.Name,
+				stored.Stored(f.option),
+				stored.Number(f.option),
+				strconv.Quote(stored.Text(f.option)),
+			)
 		}
 	}
 	sum := sha256.Sum256([]byte(all.String()))

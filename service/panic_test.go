@@ -22,8 +22,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// A call that panics ends with INTERNAL, over gRPC and REST, and the server goes on: here any call about user data panics, and so
-// does the work on erasures, for want of a pool.
+// A call that panics ends with INTERNAL, over gRPC and REST, and the server goes on: here any call about user data
+// panics, and so does the work on erasures, for want of a pool.
 func TestCallsThatPanic(t *testing.T) {
 	t.Parallel()
 	s := serveForms(t, database(t), true, userdata.New(userdata.Config{}))
@@ -32,7 +32,9 @@ func TestCallsThatPanic(t *testing.T) {
 	_, stream := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{UserId: "ann"})
 	for name, err := range map[string]error{"unary": unary, "stream": stream} {
 		wantCode(t, err, codes.Internal)
-		if text := status.Convert(err).Message(); !strings.HasPrefix(text, "cleanupd itself") || strings.Contains(text, "nil pointer") {
+		if text := status.Convert(err).
+			Message(); !strings.HasPrefix(text, "cleanupd itself") ||
+			strings.Contains(text, "nil pointer") {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
@@ -43,7 +45,8 @@ func TestCallsThatPanic(t *testing.T) {
 		}
 		body, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if err != nil || answer.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), "cleanupd itself") {
+		if err != nil || answer.StatusCode != http.StatusInternalServerError ||
+			!strings.Contains(string(body), "cleanupd itself") {
 			t.Errorf("%s: %s %s %v", path, answer.Status, body, err)
 		}
 	}
@@ -117,11 +120,18 @@ func (l *told) String() string {
 	return l.text.String()
 }
 
-// What goes wrong unexpectedly in the database is told to the log, with the id that the caller gets, and not to the caller.
+// What goes wrong unexpectedly in the database is told to the log, with the id that the caller gets, and not to the
+// caller.
 func TestErrorsOfTheDatabaseStayInTheLog(t *testing.T) {
 	t.Parallel()
 	var log told
-	s := serveAs(t, database(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s := serveAs(
+		t,
+		database(t),
+		true,
+		nil,
+		service.ServerConfig{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))},
+	)
 	s.db.Do("ALTER TABLE cleanupd.run RENAME COLUMN cause TO secret_cause")
 	s.db.Do("ALTER TABLE cleanupd.schedule RENAME TO secret_schedule")
 	var header metadata.MD
@@ -137,7 +147,9 @@ func TestErrorsOfTheDatabaseStayInTheLog(t *testing.T) {
 		t.Errorf("%s %v", answer.Status, failed)
 	}
 	for _, text := range []string{status.Convert(err).Message(), string(body)} {
-		if strings.Contains(text, "SQLSTATE") || strings.Contains(text, "secret") || strings.Contains(text, "does not exist") || !strings.Contains(text, "unexpected error") {
+		if strings.Contains(text, "SQLSTATE") || strings.Contains(text, "secret") ||
+			strings.Contains(text, "does not exist") ||
+			!strings.Contains(text, "unexpected error") {
 			t.Errorf("the caller is told %s", text)
 		}
 	}

@@ -22,14 +22,19 @@ func refusedBy(err error) (codes.Code, string) {
 	return s.Code(), ""
 }
 
-// A plan is done once, with the tasks and the clock of its dry run, over gRPC and over REST; what is none, or does not hold any longer, is
-// refused, and nothing is deleted.
+// A plan is done once, with the tasks and the clock of its dry run, over gRPC and over REST; what is none, or does not
+// hold any longer, is refused, and nothing is deleted.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	s := serve(t, db, false)
 	insert := func(from, to int) {
-		db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM generate_series($1::int, $2::int) i", from, to)
+		db.Do(
+			"INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM "+
+				"generate_series($1::int, $2::int) i",
+			from,
+			to,
+		)
 	}
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkSessionInfo") }
 	insert(1, 5)
@@ -42,7 +47,11 @@ func TestPlan(t *testing.T) {
 		"skip_tasks": {Plan: dry.GetId(), SkipTasks: []string{"sessions"}},
 		"dry_run":    {Plan: dry.GetId(), DryRun: true},
 	} {
-		if _, _, err := s.run(t, req); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), field) {
+		if _, _, err := s.run(
+			t,
+			req,
+		); status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), field) {
 			t.Errorf("a plan with %s: %v", field, err)
 		}
 	}
@@ -54,14 +63,21 @@ func TestPlan(t *testing.T) {
 	if left() != 5 {
 		t.Fatal("something was deleted")
 	}
-	db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 864000, 3)")
+	db.Do(
+		"INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', " +
+			"864000, 3)",
+	)
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
-	if code, reason := refusedBy(err); code != codes.FailedPrecondition || reason != "PLAN_STALE" || !strings.Contains(err.Error(), "NmsCleanup_VisitorPurgeDelay") {
+	if code, reason := refusedBy(
+		err,
+	); code != codes.FailedPrecondition || reason != "PLAN_STALE" ||
+		!strings.Contains(err.Error(), "NmsCleanup_VisitorPurgeDelay") {
 		t.Errorf("a plan by another option: %v", err)
 	}
 	db.Do("DELETE FROM XtkOption WHERE sName = 'NmsCleanup_VisitorPurgeDelay'")
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
-	if err != nil || left() != 0 || run.GetPlan() != dry.GetId() || !run.GetReferenceTime().AsTime().Equal(dry.GetReferenceTime().AsTime()) {
+	if err != nil || left() != 0 || run.GetPlan() != dry.GetId() ||
+		!run.GetReferenceTime().AsTime().Equal(dry.GetReferenceTime().AsTime()) {
 		t.Fatalf("%v, %v; %d rows are left", run, err, left())
 	}
 	for _, r := range run.GetResults() {
@@ -71,10 +87,21 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	insert(1, 5)
-	if got := s.call(t, "POST", "/v1/runs", `{"plan": "`+dry.GetId()+`"}`); got.code != 400 || !strings.Contains(got.body, "PLAN_STALE") || left() != 5 {
+	if got := s.call(
+		t,
+		"POST",
+		"/v1/runs",
+		`{"plan": "`+dry.GetId()+`"}`,
+	); got.code != 400 || !strings.Contains(got.body, "PLAN_STALE") ||
+		left() != 5 {
 		t.Errorf("a plan that was done: %d %s", got.code, got.body)
 	}
-	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: run.GetId()}); status.Code(err) != codes.InvalidArgument {
+	if _, _, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{Plan: run.GetId()},
+	); status.Code(
+		err,
+	) != codes.InvalidArgument {
 		t.Errorf("a plan that is no dry run: %v", err)
 	}
 	_, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"sessions"}})
@@ -94,7 +121,10 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.Do("UPDATE cleanupd.run SET reference_time = reference_time - interval '25 hours' WHERE id = $1::text::uuid", dry.GetId())
+	db.Do(
+		"UPDATE cleanupd.run SET reference_time = reference_time - interval '25 hours' WHERE id = $1::text::uuid",
+		dry.GetId(),
+	)
 	db.Do("UPDATE cleanupd.run SET end_time = end_time - interval '2 days' WHERE NOT dry_run")
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
 	if _, reason := refusedBy(err); reason != "PLAN_STALE" {

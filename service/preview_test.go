@@ -57,8 +57,19 @@ func TestPreview(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range run.GetResults() {
-		if did := [3]int64{r.GetRowsDeleted(), r.GetRowsUpdated(), r.GetTablesDropped()}; foreseen[r.GetTask()] != did || r.GetPreview() != nil {
-			t.Errorf("%s did %d, foreseen were %d; a run has the preview %v", r.GetTask(), did, foreseen[r.GetTask()], r.GetPreview())
+		if did := [3]int64{
+			r.GetRowsDeleted(),
+			r.GetRowsUpdated(),
+			r.GetTablesDropped(),
+		}; foreseen[r.GetTask()] != did ||
+			r.GetPreview() != nil {
+			t.Errorf(
+				"%s did %d, foreseen were %d; a run has the preview %v",
+				r.GetTask(),
+				did,
+				foreseen[r.GetTask()],
+				r.GetPreview(),
+			)
 		}
 	}
 }
@@ -68,13 +79,20 @@ func TestPreviewOfStrangeDates(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	db.Do(`
-INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified) VALUES (1, 0, 0, '0044-03-15 BC'), (2, 0, 0, '2020-01-01');
+INSERT INTO NmsVisitor (iVisitorId, iRecipientId, iOrigin, tsLastModified)
+  VALUES (1, 0, 0, '0044-03-15 BC'), (2, 0, 0, '2020-01-01');
 INSERT INTO XtkJob (iJobId) VALUES (1);
 INSERT INTO XtkReject (iRejectId, iJobId, tsLog) VALUES (1, 5, '2020-01-01'), (2, 5, '20000-01-01');
 INSERT INTO NmsGroup (iGroupId, iDeleteStatus, tsExpirationDate) VALUES (1, 1, '20000-01-01');
 INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '0044-03-15 BC', 5)`)
 	s := serve(t, db, false)
-	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors", "import-rejects", "lists-to-delete", "email-error-stats"}})
+	_, dry, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{
+			DryRun: true,
+			Tasks:  []string{"visitors", "import-rejects", "lists-to-delete", "email-error-stats"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,10 @@ import (
 )
 
 // ListFormsPurges implements cleanupv1.UserDataServiceServer.
-func (s *UserData) ListFormsPurges(ctx context.Context, _ *cleanupv1.ListFormsPurgesRequest) (*cleanupv1.ListFormsPurgesResponse, error) {
+func (s *UserData) ListFormsPurges(
+	ctx context.Context,
+	_ *cleanupv1.ListFormsPurgesRequest,
+) (*cleanupv1.ListFormsPurgesResponse, error) {
 	if s.forms == nil {
 		return nil, s.none()
 	}
@@ -29,7 +32,10 @@ func (s *UserData) ListFormsPurges(ctx context.Context, _ *cleanupv1.ListFormsPu
 }
 
 // SetFormsPurge implements cleanupv1.UserDataServiceServer.
-func (s *UserData) SetFormsPurge(ctx context.Context, in *cleanupv1.SetFormsPurgeRequest) (*cleanupv1.SetFormsPurgeResponse, error) {
+func (s *UserData) SetFormsPurge(
+	ctx context.Context,
+	in *cleanupv1.SetFormsPurgeRequest,
+) (*cleanupv1.SetFormsPurgeResponse, error) {
 	if s.forms == nil {
 		return nil, s.none()
 	}
@@ -37,7 +43,14 @@ func (s *UserData) SetFormsPurge(ctx context.Context, in *cleanupv1.SetFormsPurg
 	if given.GetName() != "" && in.GetName() != "" && given.GetName() != in.GetName() {
 		return nil, runs.InvalidError{{Field: "purge.name", Problem: "is not the name in the request"}}
 	}
-	p := userdata.Purge{Name: cmp.Or(given.GetName(), in.GetName()), Application: given.GetApplication(), Workflow: given.GetWorkflow(), DateColumn: given.GetDateColumn(), Days: int(given.GetDays()), Enabled: given.GetEnabled()}
+	p := userdata.Purge{
+		Name:        cmp.Or(given.GetName(), in.GetName()),
+		Application: given.GetApplication(),
+		Workflow:    given.GetWorkflow(),
+		DateColumn:  given.GetDateColumn(),
+		Days:        int(given.GetDays()),
+		Enabled:     given.GetEnabled(),
+	}
 	if err := s.forms.SetPurge(ctx, p, given.GetEtag(), noteFrom(&p)); err != nil {
 		return nil, err
 	}
@@ -45,7 +58,10 @@ func (s *UserData) SetFormsPurge(ctx context.Context, in *cleanupv1.SetFormsPurg
 }
 
 // DeleteFormsPurge implements cleanupv1.UserDataServiceServer.
-func (s *UserData) DeleteFormsPurge(ctx context.Context, in *cleanupv1.DeleteFormsPurgeRequest) (*cleanupv1.DeleteFormsPurgeResponse, error) {
+func (s *UserData) DeleteFormsPurge(
+	ctx context.Context,
+	in *cleanupv1.DeleteFormsPurgeRequest,
+) (*cleanupv1.DeleteFormsPurgeResponse, error) {
 	if s.forms == nil {
 		return nil, s.none()
 	}
@@ -63,5 +79,13 @@ func noteFrom(to *userdata.Purge) func(ctx context.Context, tx pgx.Tx, before *u
 }
 
 func purgeMessage(p userdata.Purge) *cleanupv1.FormsPurge {
-	return &cleanupv1.FormsPurge{Name: p.Name, Application: p.Application, Workflow: p.Workflow, DateColumn: p.DateColumn, Days: int32(p.Days), Enabled: p.Enabled, Etag: p.Etag()}
+	return &cleanupv1.FormsPurge{
+		Name:        p.Name,
+		Application: p.Application,
+		Workflow:    p.Workflow,
+		DateColumn:  p.DateColumn,
+		Days:        int32(p.Days),
+		Enabled:     p.Enabled,
+		Etag:        p.Etag(),
+	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// purgeServer is a replica that also cleans, with a Forms database whose process instances have ended a year ago, of which some are a workflow's.
+// purgeServer is a replica that also cleans, with a Forms database whose process instances have ended a year ago, of
+// which some are a workflow's.
 func purgeServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
 	s, client, forms := formsServer(t)
@@ -58,11 +59,14 @@ func TestPurgesInRuns(t *testing.T) {
 	p.Enabled = false
 	set := setPurge(t, client, p)
 	tasks, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{})
-	if last := tasks.GetTasks()[len(tasks.GetTasks())-1]; err != nil || last.GetName() != "forms/loans" || !last.GetDisabled() || !strings.Contains(last.GetDescription(), "ended older than 100 days") {
+	if last := tasks.GetTasks()[len(tasks.GetTasks())-1]; err != nil || last.GetName() != "forms/loans" ||
+		!last.GetDisabled() ||
+		!strings.Contains(last.GetDescription(), "ended older than 100 days") {
 		t.Fatalf("%v %v", last, err)
 	}
 	// Before it is enabled a dry run that names it foresees it.
-	ended := "SELECT count(*) FROM tb_process_instance WHERE status IN (2, 4) AND id IN (SELECT process_instance_id FROM tb_101 UNION SELECT process_instance_id FROM tb_102)"
+	ended := "SELECT count(*) FROM tb_process_instance WHERE status IN (2, 4) AND id IN (SELECT process_instance_id " +
+		"FROM tb_101 UNION SELECT process_instance_id FROM tb_102)"
 	due := forms.Int(ended)
 	only := []string{"forms/loans"}
 	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only, DryRun: true})
@@ -83,7 +87,11 @@ func TestPurgesInRuns(t *testing.T) {
 	}
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
 	wantCode(t, err, codes.InvalidArgument)
-	if _, all, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil || resultOf(all, "forms/loans").GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED {
+	if _, all, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{},
+	); err != nil ||
+		resultOf(all, "forms/loans").GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED {
 		t.Errorf("a run does what is disabled: %v %v", all, err)
 	}
 
@@ -93,17 +101,27 @@ func TestPurgesInRuns(t *testing.T) {
 	if _, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only, DryRun: true}); err != nil {
 		t.Fatal(err)
 	}
-	forms.Do("INSERT INTO tb_process_instance VALUES (5001, 'late', 2, '2020-01-01'); INSERT INTO tb_101 (process_instance_id) VALUES (5001)")
+	forms.Do(
+		"INSERT INTO tb_process_instance VALUES (5001, 'late', 2, '2020-01-01'); INSERT INTO tb_101 " +
+			"(process_instance_id) VALUES (5001)",
+	)
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
 	done := resultOf(run, "forms/loans")
-	if err != nil || done.GetRowsDeleted() != foreseen.GetRowsDeleted() || done.GetRowsDeleted() == 0 || forms.Int(ended) != 1 {
+	if err != nil || done.GetRowsDeleted() != foreseen.GetRowsDeleted() || done.GetRowsDeleted() == 0 ||
+		forms.Int(ended) != 1 {
 		t.Errorf("%v, foreseen %v: %v", done, foreseen, err)
 	}
 	list, err := client.ListReceipts(t.Context(), &cleanupv1.ListReceiptsRequest{})
-	if err != nil || len(list.GetReceipts()) != 1 || list.GetReceipts()[0].GetPurge() != "loans" || list.GetReceipts()[0].GetRunId() != run.GetId() || len(list.GetReceipts()[0].GetProcessInstanceIds()) != 0 {
+	if err != nil || len(list.GetReceipts()) != 1 || list.GetReceipts()[0].GetPurge() != "loans" ||
+		list.GetReceipts()[0].GetRunId() != run.GetId() ||
+		len(list.GetReceipts()[0].GetProcessInstanceIds()) != 0 {
 		t.Fatalf("%v %v", list, err)
 	}
-	if r, err := client.GetReceipt(t.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: list.GetReceipts()[0].GetId()}); err != nil || int64(len(r.GetReceipt().GetProcessInstanceIds())) != due {
+	if r, err := client.GetReceipt(
+		t.Context(),
+		&cleanupv1.GetReceiptRequest{ReceiptId: list.GetReceipts()[0].GetId()},
+	); err != nil ||
+		int64(len(r.GetReceipt().GetProcessInstanceIds())) != due {
 		t.Errorf("%v %v", r, err)
 	}
 	// The run of all tasks has it, too; what changes a purge makes a plan stale.
@@ -113,25 +131,48 @@ func TestPurgesInRuns(t *testing.T) {
 	p.Days, p.Etag = 101, ""
 	setPurge(t, client, p)
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
-	if info, _ := wantCode(t, err, codes.FailedPrecondition); info.GetReason() != "PLAN_STALE" || !strings.Contains(info.GetMetadata()["changed"], "101 days") {
+	if info, _ := wantCode(
+		t,
+		err,
+		codes.FailedPrecondition,
+	); info.GetReason() != "PLAN_STALE" ||
+		!strings.Contains(info.GetMetadata()["changed"], "101 days") {
 		t.Errorf("%v", info)
 	}
-	if _, all, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil || resultOf(all, "forms/loans").GetRowsDeleted() != 2 || forms.Int(ended) != 0 {
+	if _, all, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{},
+	); err != nil || resultOf(all, "forms/loans").GetRowsDeleted() != 2 ||
+		forms.Int(ended) != 0 {
 		t.Errorf("%v %v", all, err)
 	}
-	if e, err := s.ExplainTask(t.Context(), &cleanupv1.ExplainTaskRequest{Task: "forms/loans"}); err != nil || len(e.GetStatements()) < 3 || !strings.Contains(e.GetStatements()[0].GetSql(), "tb_process_instance") {
+	if e, err := s.ExplainTask(
+		t.Context(),
+		&cleanupv1.ExplainTaskRequest{Task: "forms/loans"},
+	); err != nil || len(e.GetStatements()) < 3 ||
+		!strings.Contains(e.GetStatements()[0].GetSql(), "tb_process_instance") {
 		t.Errorf("%v %v", e, err)
 	}
 	// A run of which the purge is deleted, and its filter, still know its name.
 	if _, err := client.DeleteFormsPurge(t.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"}); err != nil {
 		t.Error(err)
 	}
-	if l, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{Task: "forms/loans"}); err != nil || len(l.GetRuns()) < 4 {
+	if l, err := s.ListRuns(
+		t.Context(),
+		&cleanupv1.ListRunsRequest{Task: "forms/loans"},
+	); err != nil ||
+		len(l.GetRuns()) < 4 {
 		t.Errorf("%v %v", l, err)
 	}
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: only})
 	wantCode(t, err, codes.InvalidArgument)
-	if want := "Set, Set, Set, Delete"; strings.Join(s.db.Strings("SELECT substring(rpc FROM '/(.*)FormsPurge') FROM cleanupd.audit WHERE rpc LIKE '%FormsPurge' AND result = 'OK' ORDER BY time"), ", ") != want {
+	if want := "Set, Set, Set, Delete"; strings.Join(
+		s.db.Strings(
+			"SELECT substring(rpc FROM '/(.*)FormsPurge') FROM cleanupd.audit WHERE rpc LIKE '%FormsPurge' AND "+
+				"result = 'OK' ORDER BY time",
+		),
+		", ",
+	) != want {
 		t.Errorf("the audit has %v", s.db.Strings("SELECT rpc || result FROM cleanupd.audit"))
 	}
 }
@@ -140,8 +181,14 @@ func TestPurgesInRuns(t *testing.T) {
 func TestPurgesAreGuarded(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
-	forms.Do("UPDATE tb_process_instance SET status = 2; INSERT INTO tb_101 (process_instance_id) SELECT id FROM tb_process_instance")
-	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinProcessInstances: new(int64(10))}}); err != nil {
+	forms.Do(
+		"UPDATE tb_process_instance SET status = 2; INSERT INTO tb_101 (process_instance_id) SELECT id FROM " +
+			"tb_process_instance",
+	)
+	if _, err := s.SetGuards(
+		t.Context(),
+		&cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinProcessInstances: new(int64(10))}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	p := setPurge(t, client, loans())
@@ -156,7 +203,10 @@ func TestPurgesAreGuarded(t *testing.T) {
 		if info.GetReason() != "GUARD" || resultOf(run, "forms/loans").GetRowsDeleted() != 0 {
 			t.Errorf("%v %v", info, run)
 		}
-		return resultOf(run, "forms/loans").GetMetadata()["guard"] + " " + resultOf(run, "forms/loans").GetMetadata()["number"]
+		return resultOf(
+			run,
+			"forms/loans",
+		).GetMetadata()["guard"] + " " + resultOf(run, "forms/loans").GetMetadata()["number"]
 	}
 	for range 2 { // it latches
 		if got := refused(); got != "share 40" {
@@ -171,11 +221,19 @@ func TestPurgesAreGuarded(t *testing.T) {
 	for _, table := range resultOf(dry, "forms/loans").GetPreview() {
 		accept = append(accept, table.GetGuards()...)
 	}
-	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept}); err != nil || forms.Int("SELECT count(*) FROM tb_process_instance") != 0 {
+	if _, _, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept},
+	); err != nil ||
+		forms.Int("SELECT count(*) FROM tb_process_instance") != 0 {
 		t.Errorf("%v: %v", accept, err)
 	}
-	forms.Do(`INSERT INTO tb_process_instance SELECT i, 'i', 2, now() - interval '50 days' FROM generate_series(101, 120) i; INSERT INTO tb_101 (process_instance_id) SELECT i FROM generate_series(101, 120) i;
-		INSERT INTO tb_process_instance SELECT i, 'i', 2, now() FROM generate_series(201, 300) i`)
+	forms.Do(
+		`INSERT INTO tb_process_instance SELECT i, 'i', 2, now() - interval '50 days'
+			FROM generate_series(101, 120) i; INSERT INTO tb_101 (process_instance_id) SELECT i
+			FROM generate_series(101, 120) i;
+		INSERT INTO tb_process_instance SELECT i, 'i', 2, now() FROM generate_series(201, 300) i`,
+	)
 	p.Days = 40
 	setPurge(t, client, p)
 	if got := refused(); got != "cutoff 20" {
@@ -187,13 +245,31 @@ func TestPurgesAreGuarded(t *testing.T) {
 func TestShareOfPurges(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
-	forms.Do(`TRUNCATE omd_object_type, tb_process_instance, tb_task, tb_101, tb_102, tb_103; INSERT INTO omd_object_type VALUES ('pt_A/x', 'tb_101'), ('pt_B/x', 'tb_102'), ('pt_C/x', 'tb_103');
+	forms.Do(
+		`TRUNCATE omd_object_type, tb_process_instance, tb_task, tb_101, tb_102, tb_103; INSERT INTO omd_object_type
+			VALUES ('pt_A/x', 'tb_101'), ('pt_B/x', 'tb_102'), ('pt_C/x', 'tb_103');
 		INSERT INTO tb_process_instance (id, status) SELECT i, 2 FROM generate_series(1, 300) i;
-		INSERT INTO tb_101 (process_instance_id) SELECT generate_series(1, 300, 3); INSERT INTO tb_102 (process_instance_id) SELECT generate_series(2, 300, 3); INSERT INTO tb_103 (process_instance_id) SELECT generate_series(3, 300, 3)`)
+		INSERT INTO tb_101 (process_instance_id) SELECT generate_series(1, 300, 3);
+			INSERT INTO tb_102 (process_instance_id) SELECT generate_series(2, 300, 3);
+			INSERT INTO tb_103 (process_instance_id) SELECT generate_series(3, 300, 3)`,
+	)
 	for _, name := range []string{"a", "b", "c"} {
-		setPurge(t, client, &cleanupv1.FormsPurge{Name: name, Application: strings.ToUpper(name), DateColumn: "ended", Days: 100, Enabled: true})
+		setPurge(
+			t,
+			client,
+			&cleanupv1.FormsPurge{
+				Name:        name,
+				Application: strings.ToUpper(name),
+				DateColumn:  "ended",
+				Days:        100,
+				Enabled:     true,
+			},
+		)
 	}
-	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/a", "forms/b", "forms/c"}, DryRun: true})
+	_, dry, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{Tasks: []string{"forms/a", "forms/b", "forms/c"}, DryRun: true},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +284,12 @@ func TestShareOfPurges(t *testing.T) {
 	}
 	left := func() int64 { return forms.Int("SELECT count(*) FROM tb_process_instance") }
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/a", "forms/b"}, ContinueOnError: true})
-	if info, _ := wantCode(t, err, codes.FailedPrecondition); info.GetReason() != "GUARD" || left() != 200 || resultOf(run, "forms/b").GetMetadata()["number"] != "200" {
+	if info, _ := wantCode(
+		t,
+		err,
+		codes.FailedPrecondition,
+	); info.GetReason() != "GUARD" || left() != 200 ||
+		resultOf(run, "forms/b").GetMetadata()["number"] != "200" {
 		t.Errorf("two thirds in one run: %d are left: %v", left(), run)
 	}
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/c"}}); err == nil || left() != 200 {
@@ -223,7 +304,11 @@ func TestShareOfPurges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept}); err != nil || left() != 100 {
+	if _, _, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept},
+	); err != nil ||
+		left() != 100 {
 		t.Errorf("with an approval: %d are left: %v", left(), err)
 	}
 }
@@ -233,15 +318,31 @@ func TestFormsIsHeld(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
 	setPurge(t, client, loans())
-	held, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "audit", What: &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}}})
+	held, err := s.CreateHold(
+		t.Context(),
+		&cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				Reason: "audit",
+				What:   &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}},
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}}); err != nil || resultOf(run, "forms/loans").GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED || forms.Int("SELECT count(*) FROM tb_process_instance") != 40 {
+	if _, run, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}},
+	); err != nil || resultOf(run, "forms/loans").GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED ||
+		forms.Int("SELECT count(*) FROM tb_process_instance") != 40 {
 		t.Errorf("%v %v", run, err)
 	}
 	erase := func(dryRun bool) error {
-		_, err := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{ProcessInstanceIds: []string{"1"}, DryRun: dryRun})
+		_, err := eraseAll(
+			t,
+			client,
+			&cleanupv1.EraseUserDataRequest{ProcessInstanceIds: []string{"1"}, DryRun: dryRun},
+		)
 		return err
 	}
 	sweep, err := client.SweepDocuments(t.Context(), &cleanupv1.SweepDocumentsRequest{})
@@ -264,12 +365,22 @@ func TestFormsIsHeld(t *testing.T) {
 	}
 }
 
-// waitingPurge starts a purge of 1,000 process instances, which waits for one of the second hundred until the lock is released.
-func waitingPurge(t *testing.T) (s *server, forms *pgtest.DB, stream grpc.ServerStreamingClient[cleanupv1.RunCleanupResponse], locked pgx.Tx) {
+// waitingPurge starts a purge of 1,000 process instances, which waits for one of the second hundred until the lock is
+// released.
+func waitingPurge(
+	t *testing.T,
+) (s *server, forms *pgtest.DB, stream grpc.ServerStreamingClient[cleanupv1.RunCleanupResponse], locked pgx.Tx) {
 	t.Helper()
 	s, client, forms := purgeServer(t)
-	forms.Do(`DELETE FROM tb_process_instance; INSERT INTO tb_process_instance SELECT i, 'i', 2, '2020-01-01' FROM generate_series(1, 1000) i; TRUNCATE tb_101; INSERT INTO tb_101 (process_instance_id) SELECT i FROM generate_series(1, 1000) i; TRUNCATE tb_task`)
-	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MaxSharePercent: new(float64)}}); err != nil {
+	forms.Do(
+		`DELETE FROM tb_process_instance; INSERT INTO tb_process_instance SELECT i, 'i', 2, '2020-01-01'
+			FROM generate_series(1, 1000) i; TRUNCATE tb_101; INSERT INTO tb_101 (process_instance_id) SELECT i
+			FROM generate_series(1, 1000) i; TRUNCATE tb_task`,
+	)
+	if _, err := s.SetGuards(
+		t.Context(),
+		&cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MaxSharePercent: new(float64)}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	setPurge(t, client, loans())
@@ -281,23 +392,45 @@ func waitingPurge(t *testing.T) (s *server, forms *pgtest.DB, stream grpc.Server
 	return s, forms, stream, locked
 }
 
-// A hold of everything that is created during a purge stops it. The run counts what was deleted before, as the receipt does, and what is retained.
+// A hold of everything that is created during a purge stops it. The run counts what was deleted before, as the receipt
+// does, and what is retained.
 func TestFormsIsHeldDuringPurge(t *testing.T) {
 	t.Parallel()
 	s, forms, stream, locked := waitingPurge(t)
 	forms.Until("SELECT (count(*) <= 900)::int FROM tb_process_instance")
 	released := make(chan struct{})
 	time.AfterFunc(100*time.Millisecond, func() { _ = locked.Rollback(context.Background()); close(released) })
-	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{Reason: "audit", What: &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}}}); err != nil {
+	if _, err := s.CreateHold(
+		t.Context(),
+		&cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				Reason: "audit",
+				What:   &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}},
+			},
+		},
+	); err != nil {
 		t.Fatal(err)
 	}
 	<-released
 	inForce := forms.Int("SELECT count(*) FROM tb_process_instance")
 	events, err := drain(t, stream, nil)
 	result := resultOf(events[len(events)-1].GetRunFinished().GetRun(), "forms/loans")
-	rows, left := s.db.Int("SELECT sum(rows) FROM cleanupd.erasure_rows"), forms.Int("SELECT count(*) FROM tb_process_instance")
-	if err != nil || left != inForce || left < 800 || result.GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED || result.GetRowsDeleted() != rows || result.GetRowsHeld() != left {
-		t.Errorf("%d process instances are left of %d when the hold was in force, %d rows are gone: %v %v", left, inForce, rows, result, err)
+	rows, left := s.db.Int(
+		"SELECT sum(rows) FROM cleanupd.erasure_rows",
+	), forms.Int(
+		"SELECT count(*) FROM tb_process_instance",
+	)
+	if err != nil || left != inForce || left < 800 || result.GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED ||
+		result.GetRowsDeleted() != rows ||
+		result.GetRowsHeld() != left {
+		t.Errorf(
+			"%d process instances are left of %d when the hold was in force, %d rows are gone: %v %v",
+			left,
+			inForce,
+			rows,
+			result,
+			err,
+		)
 	}
 	if n := s.db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'FAILED' OR state = 'SUCCEEDED'"); n != 1 {
 		t.Error("the receipt does not end")
@@ -308,13 +441,21 @@ func TestFormsIsHeldDuringPurge(t *testing.T) {
 func TestPurgesThatFail(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
-	forms.Do(`UPDATE tb_process_instance SET status = 2; INSERT INTO tb_101 (process_instance_id) SELECT id FROM tb_process_instance;
-		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 7 THEN RAISE ''not this one''; END IF; RETURN OLD; END'; CREATE TRIGGER refuse BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	forms.Do(
+		`UPDATE tb_process_instance SET status = 2; INSERT INTO tb_101 (process_instance_id) SELECT id
+			FROM tb_process_instance;
+		CREATE FUNCTION refuse() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 7 THEN RAISE ''not this one''; END IF; RETURN OLD; END';
+			CREATE TRIGGER refuse BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION refuse()`,
+	)
 	setPurge(t, client, loans())
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}})
 	wantCode(t, err, codes.Internal)
 	result := resultOf(run, "forms/loans")
-	if result.GetState() != cleanupv1.TaskState_TASK_STATE_FAILED || !strings.Contains(result.GetError(), "could not be erased: 1,") || forms.Int("SELECT id FROM tb_process_instance") != 7 || result.GetRowsDeleted() == 0 {
+	if result.GetState() != cleanupv1.TaskState_TASK_STATE_FAILED ||
+		!strings.Contains(result.GetError(), "could not be erased: 1,") ||
+		forms.Int("SELECT id FROM tb_process_instance") != 7 ||
+		result.GetRowsDeleted() == 0 {
 		t.Errorf("%v", result)
 	}
 }
@@ -335,8 +476,13 @@ func TestPurgesAreCancelled(t *testing.T) {
 	events, err := drain(t, stream, nil)
 	wantCode(t, err, codes.Canceled)
 	result := resultOf(events[len(events)-1].GetRunFinished().GetRun(), "forms/loans")
-	rows, left := s.db.Int("SELECT sum(rows) FROM cleanupd.erasure_rows"), forms.Int("SELECT count(*) FROM tb_process_instance")
-	if result.GetRowsDeleted() != rows || left < 800 || left > 900 || s.db.Int("SELECT count(*) FROM cleanupd.erasure_item WHERE state = 'DONE'") != 1000-left {
+	rows, left := s.db.Int(
+		"SELECT sum(rows) FROM cleanupd.erasure_rows",
+	), forms.Int(
+		"SELECT count(*) FROM tb_process_instance",
+	)
+	if result.GetRowsDeleted() != rows || left < 800 || left > 900 ||
+		s.db.Int("SELECT count(*) FROM cleanupd.erasure_item WHERE state = 'DONE'") != 1000-left {
 		t.Errorf("%d rows are gone, %d process instances left: %v", rows, left, result)
 	}
 }
@@ -350,14 +496,50 @@ func TestPurgeErrors(t *testing.T) {
 		code               int
 		says               string
 	}{
-		{http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "ended", "days": 10}`, 200, `"enabled":false`},
-		{http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "status", "days": 0}`, 400, "purge.days"},
-		{http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "status", "days": 5}`, 400, "ended"},
-		{http.MethodPut, "/v1/forms/purges/OLD", `{"application": "Loans", "dateColumn": "ended", "days": 5}`, 400, "purge.name"},
-		{http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "ended", "days": 5, "etag": "x"}`, 409, "etag"},
+		{
+			http.MethodPut,
+			"/v1/forms/purges/old",
+			`{"application": "Loans", "dateColumn": "ended", "days": 10}`,
+			200,
+			`"enabled":false`,
+		},
+		{
+			http.MethodPut,
+			"/v1/forms/purges/old",
+			`{"application": "Loans", "dateColumn": "status", "days": 0}`,
+			400,
+			"purge.days",
+		},
+		{
+			http.MethodPut,
+			"/v1/forms/purges/old",
+			`{"application": "Loans", "dateColumn": "status", "days": 5}`,
+			400,
+			"ended",
+		},
+		{
+			http.MethodPut,
+			"/v1/forms/purges/OLD",
+			`{"application": "Loans", "dateColumn": "ended", "days": 5}`,
+			400,
+			"purge.name",
+		},
+		{
+			http.MethodPut,
+			"/v1/forms/purges/old",
+			`{"application": "Loans", "dateColumn": "ended", "days": 5, "etag": "x"}`,
+			409,
+			"etag",
+		},
 		{http.MethodPut, "/v1/forms/purges/old", `{"applicaton": "Loans"}`, 400, "applicaton"},
 		{http.MethodPut, "/v1/forms/purges/old?x=1", `{}`, 400, "x"},
-		{http.MethodPut, "/v1/forms/purges/old", `{"name": "other", "application": "Loans", "dateColumn": "ended", "days": 5}`, 400, "purge.name"},
+		{
+			http.MethodPut,
+			"/v1/forms/purges/old",
+			`{"name": "other", "application": "Loans", "dateColumn": "ended", "days": 5}`,
+			400,
+			"purge.name",
+		},
 		{http.MethodPost, "/v1/forms/purges", `{}`, 405, ""},
 		{http.MethodGet, "/v1/forms/purges", "", 200, `"name":"old"`},
 		{http.MethodDelete, "/v1/forms/purges/none", "", 404, "none"},

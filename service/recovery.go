@@ -24,13 +24,23 @@ func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandle
 	}
 }
 
-func (s recovery) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (s recovery) unary(
+	ctx context.Context,
+	req any,
+	info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler,
+) (resp any, err error) {
 	err = rescue.Call(func() (err error) { resp, err = handler(ctx, req); return err })
 	rescue.Log(s.log, short(info.FullMethod), err)
 	return resp, toStatus(ctx, err)
 }
 
-func (s recovery) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s recovery) stream(
+	srv any,
+	stream grpc.ServerStream,
+	info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) error {
 	err := rescue.Call(func() error { return handler(srv, stream) })
 	rescue.Log(s.log, short(info.FullMethod), err)
 	return toStatus(stream.Context(), err)

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// redacted passes the statistics of calls on, without the messages of errors that the log does not have either: spans would hold
-// them.
+// redacted passes the statistics of calls on, without the messages of errors that the log does not have either: spans
+// would hold them.
 type redacted struct{ stats.Handler }
 
 type methodKey struct{}

@@ -24,7 +24,8 @@ type refusal struct {
 
 // cheap reports whether calls that end with a code cost their caller nothing: nothing came of them.
 func cheap(c codes.Code) bool {
-	return c == codes.Unauthenticated || c == codes.PermissionDenied || c == codes.ResourceExhausted || c == codes.InvalidArgument
+	return c == codes.Unauthenticated || c == codes.PermissionDenied || c == codes.ResourceExhausted ||
+		c == codes.InvalidArgument
 }
 
 // refusals counts those that are repeated, so that a flood of them is a few reports.
@@ -33,8 +34,8 @@ type refusals struct {
 	more map[refusal]int // since the last report
 }
 
-// report calls first at once for the first of some refusals. As long as there are more, it calls again at intervals, with how
-// many there were, and of whom.
+// report calls first at once for the first of some refusals. As long as there are more, it calls again at intervals,
+// with how many there were, and of whom.
 func (r *refusals) report(of refusal, first func(), again func(who string, times int)) {
 	if !r.isFirst(&of) {
 		return

@@ -27,7 +27,11 @@ func TestRefusals(t *testing.T) {
 		}
 		refuse := func(who string, times int) {
 			for range times {
-				r.report(refusal{who, "it", codes.PermissionDenied}, func() { tell(who) }, func(who string, times int) { tell(fmt.Sprint(who, " ", times)) })
+				r.report(
+					refusal{who, "it", codes.PermissionDenied},
+					func() { tell(who) },
+					func(who string, times int) { tell(fmt.Sprint(who, " ", times)) },
+				)
 			}
 		}
 		refuse("jane", 1000)
@@ -56,12 +60,16 @@ func TestRefusalsOfManyStrangers(t *testing.T) {
 		r := &refusals{more: map[refusal]int{}}
 		var told atomic.Int64
 		for i := range 10 * maxRefusals {
-			r.report(refusal{fmt.Sprint(i), "it", codes.Unauthenticated}, func() { told.Add(1) }, func(who string, times int) {
-				if who != others || times != 9*maxRefusals-1 {
-					t.Errorf("%s %d", who, times)
-				}
-				told.Add(1)
-			})
+			r.report(
+				refusal{fmt.Sprint(i), "it", codes.Unauthenticated},
+				func() { told.Add(1) },
+				func(who string, times int) {
+					if who != others || times != 9*maxRefusals-1 {
+						t.Errorf("%s %d", who, times)
+					}
+					told.Add(1)
+				},
+			)
 		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
@@ -71,7 +79,8 @@ func TestRefusalsOfManyStrangers(t *testing.T) {
 	})
 }
 
-// A caller may make many calls at once, and then so many a second; nothing is remembered of one who made none for a while.
+// A caller may make many calls at once, and then so many a second; nothing is remembered of one who made none for a
+// while.
 func TestCallsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &limits{accounts: map[string]*account{}}
@@ -102,7 +111,8 @@ func TestCallsASecond(t *testing.T) {
 	})
 }
 
-// The streams of all callers together are limited. Operators and administrators may have more than viewers, and one that ends makes room.
+// The streams of all callers together are limited. Operators and administrators may have more than viewers, and one
+// that ends makes room.
 func TestStreamsInAll(t *testing.T) {
 	t.Parallel()
 	l := &limits{accounts: map[string]*account{}}
@@ -119,7 +129,13 @@ func TestStreamsInAll(t *testing.T) {
 	for i, c := range []struct {
 		role access.Role
 		want int
-	}{{access.Viewer, most[aStream].n}, {access.Viewer, streamsInAll - most[aStream].n}, {access.Viewer, 0}, {access.Operator, streamsOfOthers}, {access.Admin, 0}} {
+	}{
+		{access.Viewer, most[aStream].n},
+		{access.Viewer, streamsInAll - most[aStream].n},
+		{access.Viewer, 0},
+		{access.Operator, streamsOfOthers},
+		{access.Admin, 0},
+	} {
 		if got := fill(fmt.Sprint("caller ", i), c.role); got != c.want {
 			t.Errorf("caller %d has %d streams, want %d", i, got, c.want)
 		}

@@ -32,7 +32,13 @@ type replica struct {
 	grpc, http net.Listener
 }
 
-func newReplica(ctx context.Context, name string, pool *pgxpool.Pool, forms *userdata.Database, config service.ServerConfig) (r *replica, err error) {
+func newReplica(
+	ctx context.Context,
+	name string,
+	pool *pgxpool.Pool,
+	forms *userdata.Database,
+	config service.ServerConfig,
+) (r *replica, err error) {
 	log := slog.New(slog.DiscardHandler)
 	config.HTTPLoopback, config.Log = true, cmp.Or(config.Log, log)
 	own := runs.Config{Pool: pool, Lease: 2 * time.Second, Replica: name, Log: log}
@@ -41,7 +47,11 @@ func newReplica(ctx context.Context, name string, pool *pgxpool.Pool, forms *use
 		forms.Held = func(ctx context.Context) error { return runs.Unheld(ctx, pool) }
 	}
 	r = &replica{manager: runs.New(own), forms: forms}
-	if r.server, err = service.NewServer(service.New(ctx, pool, r.manager), service.NewUserData(ctx, forms), config); err != nil {
+	if r.server, err = service.NewServer(
+		service.New(ctx, pool, r.manager),
+		service.NewUserData(ctx, forms),
+		config,
+	); err != nil {
 		return nil, err
 	}
 	var refused [2]error
@@ -67,7 +77,8 @@ func (r *replica) serve(ctx context.Context, idle bool) {
 // replicaOf is the variable by which a process of the tests becomes a replica: the URL of its database.
 const replicaOf = "REPLICA_OF"
 
-// replicaProcess serves until its input ends, as it does with the test, and first says where its REST API and its console are.
+// replicaProcess serves until its input ends, as it does with the test, and first says where its REST API and its
+// console are.
 func replicaProcess(database string) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -76,7 +87,13 @@ func replicaProcess(database string) error {
 		return err
 	}
 	defer pool.Close()
-	r, err := newReplica(ctx, fmt.Sprint(os.Getpid()), pool, nil, service.ServerConfig{Guard: &access.Guard{}, Console: true})
+	r, err := newReplica(
+		ctx,
+		fmt.Sprint(os.Getpid()),
+		pool,
+		nil,
+		service.ServerConfig{Guard: &access.Guard{}, Console: true},
+	)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ type path struct {
 	operations map[string]operation
 }
 
-// paths are those of the API, with the longest template first: /v1/runs/{runId}:cancel before /v1/runs/{runId}, which matches it, too.
+// paths are those of the API, with the longest template first: /v1/runs/{runId}:cancel before /v1/runs/{runId}, which
+// matches it, too.
 var paths = readPaths(cleanupd.OpenAPI)
 
 var (
@@ -56,7 +57,11 @@ func readPaths(description string) (list []path) {
 				case parameter.In == "path" && parameter.Schema.Pattern != "": // it may have slashes
 					pattern = strings.ReplaceAll(pattern, "{"+parameter.Name+"}", parameter.Schema.Pattern)
 				case parameter.In == "query":
-					o.query = append(o.query, parameter.Name, strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")))
+					o.query = append(
+						o.query,
+						parameter.Name,
+						strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")),
+					)
 				}
 			}
 			p.operations[strings.ToUpper(method)] = o

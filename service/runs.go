@@ -32,9 +32,18 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		return err
 	}
 	req := runs.Request{
-		Tasks: in.GetTasks(), SkipTasks: in.GetSkipTasks(), DryRun: in.GetDryRun(), ContinueOnError: in.GetContinueOnError(),
-		MaxDuration: maxDuration(in.GetMaxDuration()), RequestedBy: caller(stream.Context()).String(), ByViewer: caller(stream.Context()).Role < access.Operator, Plan: in.GetPlan(), WhatIf: whatIf,
-		Accepted: accepted(in.GetAcceptGuards()),
+		Tasks:           in.GetTasks(),
+		SkipTasks:       in.GetSkipTasks(),
+		DryRun:          in.GetDryRun(),
+		ContinueOnError: in.GetContinueOnError(),
+		MaxDuration: maxDuration(
+			in.GetMaxDuration(),
+		),
+		RequestedBy: caller(stream.Context()).String(),
+		ByViewer:    caller(stream.Context()).Role < access.Operator,
+		Plan:        in.GetPlan(),
+		WhatIf:      whatIf,
+		Accepted:    accepted(in.GetAcceptGuards()),
 	}
 	run, err := s.runs.Start(stream.Context(), req)
 	if err != nil {
@@ -58,7 +67,10 @@ func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.Clean
 
 var (
 	errDetached = errors.New("the caller wants no more events")
-	errStopping = status.Error(codes.Unavailable, "this replica is stopping: go on watching elsewhere with after_sequence")
+	errStopping = status.Error(
+		codes.Unavailable,
+		"this replica is stopping: go on watching elsewhere with after_sequence",
+	)
 )
 
 // watch sends a run's events. Its error is the status of the run if that did not succeed.
@@ -143,7 +155,9 @@ func filterOf(in *cleanupv1.ListRunsRequest) (f runs.Filter, err error) {
 	if in.State != nil {
 		name, known := cleanupv1.RunState_name[int32(in.GetState())]
 		if !known || in.GetState() == cleanupv1.RunState_RUN_STATE_UNSPECIFIED {
-			return f, runs.InvalidError{{Field: "state", Problem: "must be the state of a run, such as RUN_STATE_FAILED"}}
+			return f, runs.InvalidError{
+				{Field: "state", Problem: "must be the state of a run, such as RUN_STATE_FAILED"},
+			}
 		}
 		f.State = runs.State(strings.TrimPrefix(name, "RUN_STATE_"))
 	}
@@ -186,7 +200,17 @@ func (s *Service) ListTasks(ctx context.Context, _ *cleanupv1.ListTasksRequest) 
 	}
 	out := &cleanupv1.ListTasksResponse{}
 	for _, t := range p.Tasks {
-		out.Tasks = append(out.Tasks, &cleanupv1.Task{Name: t.Name, Title: t.Title, Description: t.Description, Options: t.OptionNames(), Needs: t.Requires, Disabled: p.Outside[t.Name].Disabled})
+		out.Tasks = append(
+			out.Tasks,
+			&cleanupv1.Task{
+				Name:        t.Name,
+				Title:       t.Title,
+				Description: t.Description,
+				Options:     t.OptionNames(),
+				Needs:       t.Requires,
+				Disabled:    p.Outside[t.Name].Disabled,
+			},
+		)
 	}
 	return out, nil
 }

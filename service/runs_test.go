@@ -43,7 +43,8 @@ func TestRunCleanup(t *testing.T) {
 		t.Fatalf("a dry run: %v, %v", dry, err)
 	}
 	events, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
-	if err != nil || run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED || deleted(run) != 50 || s.db.Int("SELECT count(*) FROM XtkAudit") != 0 {
+	if err != nil || run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED || deleted(run) != 50 ||
+		s.db.Int("SELECT count(*) FROM XtkAudit") != 0 {
 		t.Fatalf("the run: %v, %v", run, err)
 	}
 	if events[0].GetSequence() != 1 || events[0].GetRunStarted().GetRun().GetId() != run.GetId() {
@@ -82,7 +83,13 @@ func TestRunCleanup(t *testing.T) {
 func TestChosenTasks(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	events, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail", "visitors", "sessions"}, SkipTasks: []string{"sessions"}})
+	events, run, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{
+			Tasks:     []string{"audit-trail", "visitors", "sessions"},
+			SkipTasks: []string{"sessions"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,12 +99,14 @@ func TestChosenTasks(t *testing.T) {
 			begun = append(begun, fmt.Sprintf("%s %d/%d", b.GetTask(), b.GetPosition(), b.GetTaskCount()))
 		}
 	}
-	if !slices.Equal(begun, []string{"visitors 1/2", "audit-trail 2/2"}) || len(run.GetResults()) != len(tasks.Pipeline) {
+	if !slices.Equal(begun, []string{"visitors 1/2", "audit-trail 2/2"}) ||
+		len(run.GetResults()) != len(tasks.Pipeline) {
 		t.Errorf("begun: %v", begun)
 	}
 	for _, r := range run.GetResults() {
 		chosen := r.GetTask() == "visitors" || r.GetTask() == "audit-trail"
-		if chosen != (r.GetState() == cleanupv1.TaskState_TASK_STATE_SUCCEEDED) || !chosen && r.GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED {
+		if chosen != (r.GetState() == cleanupv1.TaskState_TASK_STATE_SUCCEEDED) ||
+			(!chosen && r.GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED) {
 			t.Errorf("%s is %s", r.GetTask(), r.GetState())
 		}
 	}
@@ -106,7 +115,10 @@ func TestChosenTasks(t *testing.T) {
 func TestInvalidRuns(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}, MaxDuration: durationpb.New(36_500 * 24 * time.Hour)}); run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
+	if _, run, err := s.run(
+		t,
+		&cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}, MaxDuration: durationpb.New(36_500 * 24 * time.Hour)},
+	); run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
 		t.Errorf("the longest limit: %v, %v", run, err)
 	}
 	for field, req := range map[string]*cleanupv1.RunCleanupRequest{
@@ -145,7 +157,12 @@ func TestActiveRun(t *testing.T) {
 	}
 	id := events[0].GetRunId()
 	_, _, err = other.run(t, &cleanupv1.RunCleanupRequest{})
-	if info, _ := wantCode(t, err, codes.Aborted); info.GetReason() != "RUN_ACTIVE" || info.GetDomain() != "cleanupd" || info.GetMetadata()["run_id"] != id {
+	if info, _ := wantCode(
+		t,
+		err,
+		codes.Aborted,
+	); info.GetReason() != "RUN_ACTIVE" || info.GetDomain() != "cleanupd" ||
+		info.GetMetadata()["run_id"] != id {
 		t.Errorf("details: %v", info)
 	}
 	got, err := other.CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id})
@@ -157,7 +174,8 @@ func TestActiveRun(t *testing.T) {
 	events, err = drain(t, watching, err)
 	wantCode(t, err, codes.Canceled)
 	last := events[len(events)-1].GetRunFinished().GetRun()
-	if events[0].GetSequence() != 1 || last.GetState() != cleanupv1.RunState_RUN_STATE_CANCELLED || last.GetError() != "cancelled by request" {
+	if events[0].GetSequence() != 1 || last.GetState() != cleanupv1.RunState_RUN_STATE_CANCELLED ||
+		last.GetError() != "cancelled by request" {
 		t.Errorf("the run ended as %v", last)
 	}
 	if _, _, err := other.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
@@ -184,13 +202,19 @@ func TestAClientThatLeavesDoesNotStopTheRun(t *testing.T) {
 	}
 	leave()
 	release()
-	watching, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: 1})
+	watching, err := s.WatchRun(
+		t.Context(),
+		&cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: 1},
+	)
 	events, err := drain(t, watching, err)
 	if err != nil || events[0].GetSequence() != 2 || events[len(events)-1].GetRunFinished() == nil {
 		t.Errorf("the run did not go on: %v", err)
 	}
 	end := events[len(events)-1].GetSequence()
-	watching, err = s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: end})
+	watching, err = s.WatchRun(
+		t.Context(),
+		&cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: end},
+	)
 	if events, err := drain(t, watching, err); err != nil || len(events) != 0 {
 		t.Errorf("after the last event there are %d more (%v)", len(events), err)
 	}
@@ -223,11 +247,15 @@ func TestMaxDuration(t *testing.T) {
 func TestFailedTask(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	s.db.Do(oldRows + `; CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''this row is dear to me''; END';
-		CREATE TRIGGER no BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION no()`)
+	s.db.Do(
+		oldRows + `; CREATE FUNCTION no() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''this row is dear to me''; END';
+		CREATE TRIGGER no BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION no()`,
+	)
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
 	info, _ := wantCode(t, err, codes.Internal)
-	if info.GetMetadata()["task"] != "import-rejects" || info.GetMetadata()["run_id"] != run.GetId() || !strings.Contains(err.Error(), "dear to me") {
+	if info.GetMetadata()["task"] != "import-rejects" || info.GetMetadata()["run_id"] != run.GetId() ||
+		!strings.Contains(err.Error(), "dear to me") {
 		t.Errorf("%v, details %v", err, info)
 	}
 	states := func(run *cleanupv1.Run) map[string]cleanupv1.TaskState {
@@ -237,13 +265,21 @@ func TestFailedTask(t *testing.T) {
 		}
 		return out
 	}
-	if got := states(run); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED || got["import-rejects"] != cleanupv1.TaskState_TASK_STATE_FAILED ||
-		got["audit-trail"] != cleanupv1.TaskState_TASK_STATE_NOT_RUN || s.db.Int("SELECT count(*) FROM XtkAudit") != 30 {
+	if got := states(
+		run,
+	); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED ||
+		got["import-rejects"] != cleanupv1.TaskState_TASK_STATE_FAILED ||
+		got["audit-trail"] != cleanupv1.TaskState_TASK_STATE_NOT_RUN ||
+		s.db.Int("SELECT count(*) FROM XtkAudit") != 30 {
 		t.Errorf("states: %v", got)
 	}
 	_, run, err = s.run(t, &cleanupv1.RunCleanupRequest{ContinueOnError: true})
 	wantCode(t, err, codes.Internal)
-	if got := states(run); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED || got["audit-trail"] != cleanupv1.TaskState_TASK_STATE_SUCCEEDED || s.db.Int("SELECT count(*) FROM XtkAudit") != 0 {
+	if got := states(
+		run,
+	); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED ||
+		got["audit-trail"] != cleanupv1.TaskState_TASK_STATE_SUCCEEDED ||
+		s.db.Int("SELECT count(*) FROM XtkAudit") != 0 {
 		t.Errorf("states when going on: %v", got)
 	}
 }
@@ -265,7 +301,9 @@ func TestMissingRight(t *testing.T) {
 	s := campaign(t)
 	s.db.Do(oldRows + "; REVOKE DELETE ON NmsVisitor FROM CURRENT_USER")
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
-	if run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED || !strings.Contains(err.Error(), `GRANT DELETE ON "public"."nmsvisitor"`) || s.db.Int("SELECT count(*) FROM XtkReject") != 20 {
+	if run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED ||
+		!strings.Contains(err.Error(), `GRANT DELETE ON "public"."nmsvisitor"`) ||
+		s.db.Int("SELECT count(*) FROM XtkReject") != 20 {
 		t.Errorf("the run: %v, %v", run.GetState(), err)
 	}
 }
@@ -317,7 +355,13 @@ func TestListRuns(t *testing.T) {
 	if err != nil || one.GetRun().GetId() != ids[0] || len(one.GetRun().GetResults()) != len(tasks.Pipeline) {
 		t.Errorf("%v, %v", one, err)
 	}
-	for _, req := range []*cleanupv1.ListRunsRequest{{PageSize: -1}, {PageToken: "x"}, {PageToken: "MjAyNg=="}, {View: cleanupv1.RunView_RUN_VIEW_UNSPECIFIED.Enum()}, {View: cleanupv1.RunView(7).Enum()}} {
+	for _, req := range []*cleanupv1.ListRunsRequest{
+		{PageSize: -1},
+		{PageToken: "x"},
+		{PageToken: "MjAyNg=="},
+		{View: cleanupv1.RunView_RUN_VIEW_UNSPECIFIED.Enum()},
+		{View: cleanupv1.RunView(7).Enum()},
+	} {
 		_, err := s.ListRuns(t.Context(), req)
 		wantCode(t, err, codes.InvalidArgument)
 	}
@@ -327,12 +371,28 @@ func TestListRuns(t *testing.T) {
 func TestViewsOfRuns(t *testing.T) {
 	t.Parallel()
 	s := serve(t, database(t), true)
-	s.db.Do(`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by) SELECT gen_random_uuid(), 0, 'SUCCEEDED', false, false, 'x' FROM generate_series(1, 101);
-		INSERT INTO cleanupd.task (run_id, position, name, chosen, state) SELECT id, 1, 'rejects', true, 'SUCCEEDED' FROM cleanupd.run;
-		INSERT INTO cleanupd.space SELECT run_id, name, 'nmsbroadlogmsg', 1, 2, 2, 1, 1 FROM cleanupd.task`)
-	for query, want := range map[string][2]int{"": {50, 0}, "?page_size=1000": {100, 0}, "?view=RUN_VIEW_BASIC": {50, 0}, "?page_size=101&view=RUN_VIEW_FULL": {100, 100}} {
+	s.db.Do(
+		`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by)
+			SELECT gen_random_uuid(), 0, 'SUCCEEDED', false, false, 'x' FROM generate_series(1, 101);
+		INSERT INTO cleanupd.task (run_id, position, name, chosen, state) SELECT id, 1, 'rejects', true, 'SUCCEEDED'
+			FROM cleanupd.run;
+		INSERT INTO cleanupd.space SELECT run_id, name, 'nmsbroadlogmsg', 1, 2, 2, 1, 1 FROM cleanupd.task`,
+	)
+	for query, want := range map[string][2]int{
+		"":                                  {50, 0},
+		"?page_size=1000":                   {100, 0},
+		"?view=RUN_VIEW_BASIC":              {50, 0},
+		"?page_size=101&view=RUN_VIEW_FULL": {100, 100},
+	} {
 		got := s.call(t, "GET", "/v1/runs"+query, "")
-		if listed, spaces := strings.Count(got.body, `"requestedBy"`), strings.Count(got.body, `"nmsbroadlogmsg"`); got.code != 200 || listed != want[0] || spaces != want[1] {
+		if listed, spaces := strings.Count(
+			got.body,
+			`"requestedBy"`,
+		), strings.Count(
+			got.body,
+			`"nmsbroadlogmsg"`,
+		); got.code != 200 || listed != want[0] ||
+			spaces != want[1] {
 			t.Errorf("%s: %d: %d runs, %d tables", query, got.code, listed, spaces)
 		}
 	}
@@ -384,7 +444,8 @@ func TestReflectionAndHealth(t *testing.T) {
 	}
 }
 
-// A replica whose database can not be written is not ready, however it is asked, and says why; those who watch its health are told.
+// A replica whose database can not be written is not ready, however it is asked, and says why; those who watch its
+// health are told.
 func TestHealthWhileNothingCanBeWritten(t *testing.T) {
 	t.Parallel()
 	db, _ := pgtest.Private(t)
@@ -400,7 +461,12 @@ func TestHealthWhileNothingCanBeWritten(t *testing.T) {
 		status  healthv1.HealthCheckResponse_ServingStatus
 	}{
 		{"", 200, "ok", healthv1.HealthCheckResponse_SERVING},
-		{"nobody", 503, "the commit waits for a synchronous standby (SyncRep)", healthv1.HealthCheckResponse_NOT_SERVING},
+		{
+			"nobody",
+			503,
+			"the commit waits for a synchronous standby (SyncRep)",
+			healthv1.HealthCheckResponse_NOT_SERVING,
+		},
 		{"", 200, "ok", healthv1.HealthCheckResponse_SERVING},
 	} {
 		db.Superuser("ALTER SYSTEM SET synchronous_standby_names = '" + c.standby + "'")
@@ -412,7 +478,9 @@ func TestHealthWhileNothingCanBeWritten(t *testing.T) {
 			t.Errorf("/readyz: %d %s", got.code, got.body)
 		}
 		for _, name := range []string{"", "cleanup.v1.CleanupService"} {
-			if got, err := healthv1.NewHealthClient(s.conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: name}); err != nil || got.GetStatus() != c.status {
+			if got, err := healthv1.NewHealthClient(s.conn).
+				Check(t.Context(), &healthv1.HealthCheckRequest{Service: name}); err != nil ||
+				got.GetStatus() != c.status {
 				t.Errorf("%q is %s, want %s: %v", name, got.GetStatus(), c.status, err)
 			}
 		}
@@ -439,7 +507,9 @@ func reflects(ctx context.Context, conn *grpc.ClientConn) error {
 	if err != nil {
 		return err
 	}
-	err = stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
+	err = stream.Send(
+		&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}},
+	)
 	if err != nil && !errors.Is(err, io.EOF) { // which says that the stream has ended: how, Recv tells
 		return err
 	}

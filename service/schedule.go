@@ -11,7 +11,10 @@ import (
 )
 
 // GetSchedule implements cleanupv1.CleanupServiceServer.
-func (s *Service) GetSchedule(ctx context.Context, _ *cleanupv1.GetScheduleRequest) (*cleanupv1.GetScheduleResponse, error) {
+func (s *Service) GetSchedule(
+	ctx context.Context,
+	_ *cleanupv1.GetScheduleRequest,
+) (*cleanupv1.GetScheduleResponse, error) {
 	stored, err := s.runs.Schedule(ctx)
 	if err != nil {
 		return nil, err
@@ -24,13 +27,23 @@ func (s *Service) GetSchedule(ctx context.Context, _ *cleanupv1.GetScheduleReque
 }
 
 // SetSchedule implements cleanupv1.CleanupServiceServer.
-func (s *Service) SetSchedule(ctx context.Context, in *cleanupv1.SetScheduleRequest) (*cleanupv1.SetScheduleResponse, error) {
+func (s *Service) SetSchedule(
+	ctx context.Context,
+	in *cleanupv1.SetScheduleRequest,
+) (*cleanupv1.SetScheduleResponse, error) {
 	given := in.GetSchedule()
 	if given == nil {
 		return nil, runs.InvalidError{{Field: "schedule", Problem: "is missing"}}
 	}
-	schedule := runs.Schedule{Cron: given.GetCron(), MoreCrons: given.GetMoreCrons(), TimeZone: given.GetTimeZone(), Enabled: given.GetEnabled(), MaxDuration: maxDuration(given.GetMaxDuration()),
-		ContinueOnError: given.ContinueOnError == nil || given.GetContinueOnError(), NextPlan: given.GetNextPlan()}
+	schedule := runs.Schedule{
+		Cron:            given.GetCron(),
+		MoreCrons:       given.GetMoreCrons(),
+		TimeZone:        given.GetTimeZone(),
+		Enabled:         given.GetEnabled(),
+		MaxDuration:     maxDuration(given.GetMaxDuration()),
+		ContinueOnError: given.ContinueOnError == nil || given.GetContinueOnError(),
+		NextPlan:        given.GetNextPlan(),
+	}
 	var err error
 	if schedule.Once, err = momentIn("schedule.once", given.GetOnce()); err != nil {
 		return nil, err
@@ -51,8 +64,17 @@ func scheduleMessage(s *runs.Schedule) (*cleanupv1.Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &cleanupv1.Schedule{Cron: s.Cron, MoreCrons: s.MoreCrons, Once: moment(s.Once), TimeZone: s.TimeZone, Enabled: s.Enabled,
-		ContinueOnError: &s.ContinueOnError, NextRunTime: moment(s.NextRunTime), LastRunId: s.LastRunID, NextPlan: s.NextPlan}
+	out := &cleanupv1.Schedule{
+		Cron:            s.Cron,
+		MoreCrons:       s.MoreCrons,
+		Once:            moment(s.Once),
+		TimeZone:        s.TimeZone,
+		Enabled:         s.Enabled,
+		ContinueOnError: &s.ContinueOnError,
+		NextRunTime:     moment(s.NextRunTime),
+		LastRunId:       s.LastRunID,
+		NextPlan:        s.NextPlan,
+	}
 	if s.MaxDuration > 0 {
 		out.MaxDuration = durationpb.New(s.MaxDuration)
 	}

@@ -29,7 +29,12 @@ func TestSchedule(t *testing.T) {
 	db.Superuser("ALTER DATABASE " + db.Name + " SET timezone = 'Asia/Tokyo'")
 	db.Reset()
 	s := serve(t, db, false)
-	if got, want := s.schedule(t), (&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}); !proto.Equal(got, want) {
+	if got, want := s.schedule(
+		t,
+	), (&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}); !proto.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("before one was stored: %v", got)
 	}
 	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
@@ -37,14 +42,68 @@ func TestSchedule(t *testing.T) {
 		given, want *cleanupv1.Schedule
 		starts      int // that are told in advance
 	}{
-		{&cleanupv1.Schedule{}, &cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}, 0},
-		{&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)},
-			&cleanupv1.Schedule{Cron: "0 4 29 2 *", TimeZone: "Europe/Berlin", Enabled: true, MaxDuration: durationpb.New(90 * time.Minute), ContinueOnError: new(false)}, 5},
-		{&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10), Enabled: true},
-			&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}, 14},
-		{&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}}, &cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: []string{"30 12 * * *"}, TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}, 0},
-		{&cleanupv1.Schedule{Once: timestamppb.New(once), Enabled: true, LastRunId: "passed over", NextRunTime: timestamppb.New(time.Unix(0, 0))},
-			&cleanupv1.Schedule{Once: timestamppb.New(once), TimeZone: "Asia/Tokyo", Enabled: true, ContinueOnError: new(true)}, 1},
+		{
+			&cleanupv1.Schedule{},
+			&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)},
+			0,
+		},
+		{
+			&cleanupv1.Schedule{
+				Cron:            "0 4 29 2 *",
+				TimeZone:        "Europe/Berlin",
+				Enabled:         true,
+				MaxDuration:     durationpb.New(90 * time.Minute),
+				ContinueOnError: new(false),
+			},
+			&cleanupv1.Schedule{
+				Cron:            "0 4 29 2 *",
+				TimeZone:        "Europe/Berlin",
+				Enabled:         true,
+				MaxDuration:     durationpb.New(90 * time.Minute),
+				ContinueOnError: new(false),
+			},
+			5,
+		},
+		{
+			&cleanupv1.Schedule{
+				Cron:      "0 4 * * *",
+				MoreCrons: slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10),
+				Enabled:   true,
+			},
+			&cleanupv1.Schedule{
+				Cron:            "0 4 * * *",
+				MoreCrons:       slices.Repeat([]string{"30 12 * * *", "30 12 * * 6-7"}, 10),
+				TimeZone:        "Asia/Tokyo",
+				Enabled:         true,
+				ContinueOnError: new(true),
+			},
+			14,
+		},
+		{
+			&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}},
+			&cleanupv1.Schedule{
+				Cron:            "0 4 * * *",
+				MoreCrons:       []string{"30 12 * * *"},
+				TimeZone:        "Asia/Tokyo",
+				ContinueOnError: new(true),
+			},
+			0,
+		},
+		{
+			&cleanupv1.Schedule{
+				Once:        timestamppb.New(once),
+				Enabled:     true,
+				LastRunId:   "passed over",
+				NextRunTime: timestamppb.New(time.Unix(0, 0)),
+			},
+			&cleanupv1.Schedule{
+				Once:            timestamppb.New(once),
+				TimeZone:        "Asia/Tokyo",
+				Enabled:         true,
+				ContinueOnError: new(true),
+			},
+			1,
+		},
 	} {
 		out, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: c.given})
 		if err != nil {
@@ -55,11 +114,15 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("the answer %v differs from what is kept", got)
 		}
 		next := got.GetNextRunTime()
-		if (next != nil) != c.want.GetEnabled() || next != nil && !next.AsTime().After(time.Now()) {
+		if (next != nil) != c.want.GetEnabled() || (next != nil && !next.AsTime().After(time.Now())) {
 			t.Errorf("the next time: %v", next)
 		}
 		starts := got.GetUpcomingRunTimes()
-		if len(starts) != c.starts || c.starts > 0 && !proto.Equal(starts[0], next) || !slices.IsSortedFunc(starts, func(a, b *timestamppb.Timestamp) int { return a.AsTime().Compare(b.AsTime()) }) {
+		if len(starts) != c.starts || (c.starts > 0 && !proto.Equal(starts[0], next)) ||
+			!slices.IsSortedFunc(
+				starts,
+				func(a, b *timestamppb.Timestamp) int { return a.AsTime().Compare(b.AsTime()) },
+			) {
 			t.Errorf("the next starts, %d of them: %v", c.starts, starts)
 		}
 		if c.want.NextRunTime, c.want.UpcomingRunTimes = next, starts; !proto.Equal(got, c.want) {
@@ -80,23 +143,41 @@ func TestInvalidSchedules(t *testing.T) {
 		fields   []string
 	}{
 		{nil, []string{"schedule"}},
-		{&cleanupv1.Schedule{Cron: "nonsense", TimeZone: "Mars/Olympus", MaxDuration: durationpb.New(0)}, []string{"schedule.time_zone", "schedule.max_duration", "schedule.cron"}},
+		{
+			&cleanupv1.Schedule{Cron: "nonsense", TimeZone: "Mars/Olympus", MaxDuration: durationpb.New(0)},
+			[]string{"schedule.time_zone", "schedule.max_duration", "schedule.cron"},
+		},
 		{&cleanupv1.Schedule{Cron: "0 4 30 2 *"}, []string{"schedule.cron"}},
 		{&cleanupv1.Schedule{Cron: "TZ=UTC 0 4 * * *"}, []string{"schedule.cron"}},
 		{&cleanupv1.Schedule{TimeZone: "Local"}, []string{"schedule.time_zone"}},
 		{&cleanupv1.Schedule{TimeZone: "localtime"}, []string{"schedule.time_zone"}},
 		{&cleanupv1.Schedule{TimeZone: "../../etc/passwd"}, []string{"schedule.time_zone"}},
 		{&cleanupv1.Schedule{Cron: "0 4 * * *", Once: soon}, []string{"schedule.once"}},
-		{&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *"}, 21)}, []string{"schedule.more_crons"}},
-		{&cleanupv1.Schedule{Cron: "nonsense", MoreCrons: []string{"30 12 * * *", "", "0 4 30 2 *", "@daily"}}, []string{"schedule.cron", "schedule.more_crons[1]", "schedule.more_crons[2]", "schedule.more_crons[3]"}},
+		{
+			&cleanupv1.Schedule{Cron: "0 4 * * *", MoreCrons: slices.Repeat([]string{"30 12 * * *"}, 21)},
+			[]string{"schedule.more_crons"},
+		},
+		{
+			&cleanupv1.Schedule{Cron: "nonsense", MoreCrons: []string{"30 12 * * *", "", "0 4 30 2 *", "@daily"}},
+			[]string{"schedule.cron", "schedule.more_crons[1]", "schedule.more_crons[2]", "schedule.more_crons[3]"},
+		},
 		{&cleanupv1.Schedule{MoreCrons: []string{"30 12 * * *"}, Once: soon}, []string{"schedule.once"}},
-		{&cleanupv1.Schedule{Once: timestamppb.New(time.Now().Add(-time.Minute)), Enabled: true}, []string{"schedule.once"}},
+		{
+			&cleanupv1.Schedule{Once: timestamppb.New(time.Now().Add(-time.Minute)), Enabled: true},
+			[]string{"schedule.once"},
+		},
 		{&cleanupv1.Schedule{Once: &timestamppb.Timestamp{Nanos: -1}}, []string{"schedule.once"}},
 		{&cleanupv1.Schedule{MaxDuration: durationpb.New(-time.Second)}, []string{"schedule.max_duration"}},
 		{&cleanupv1.Schedule{MaxDuration: durationpb.New(time.Microsecond - 1)}, []string{"schedule.max_duration"}},
 		{&cleanupv1.Schedule{MaxDuration: durationpb.New(36_500*24*time.Hour + 1)}, []string{"schedule.max_duration"}},
-		{&cleanupv1.Schedule{MaxDuration: &durationpb.Duration{Seconds: 315_576_000_000}}, []string{"schedule.max_duration"}},
-		{&cleanupv1.Schedule{MaxDuration: &durationpb.Duration{Seconds: 1, Nanos: -1}}, []string{"schedule.max_duration"}},
+		{
+			&cleanupv1.Schedule{MaxDuration: &durationpb.Duration{Seconds: 315_576_000_000}},
+			[]string{"schedule.max_duration"},
+		},
+		{
+			&cleanupv1.Schedule{MaxDuration: &durationpb.Duration{Seconds: 1, Nanos: -1}},
+			[]string{"schedule.max_duration"},
+		},
 	} {
 		_, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: c.schedule})
 		_, bad := wantCode(t, err, codes.InvalidArgument)
@@ -117,12 +198,22 @@ func TestScheduleOverREST(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	const given = `{"cron": "30 3 * * 0", "moreCrons": ["30 12 * * 1-5"], "timeZone": "Europe/Berlin", "enabled": true, "maxDuration": "7200s"}`
-	if got := s.call(t, "PUT", "/v1/schedule", given); got.code != 200 || at(got.lines[0], "schedule", "maxDuration") != "7200s" {
+	if got := s.call(
+		t,
+		"PUT",
+		"/v1/schedule",
+		given,
+	); got.code != 200 ||
+		at(got.lines[0], "schedule", "maxDuration") != "7200s" {
 		t.Errorf("PUT: %d %s", got.code, got.body)
 	}
 	got := s.call(t, "GET", "/v1/schedule", "")
-	if got.code != 200 || at(got.lines[0], "schedule", "cron") != "30 3 * * 0" || !strings.Contains(got.body, `"moreCrons":["30 12 * * 1-5"]`) || at(got.lines[0], "schedule", "timeZone") != "Europe/Berlin" ||
-		at(got.lines[0], "schedule", "enabled") != true || at(got.lines[0], "schedule", "lastRunId") != "" || at(got.lines[0], "schedule", "nextRunTime") == nil ||
+	if got.code != 200 || at(got.lines[0], "schedule", "cron") != "30 3 * * 0" ||
+		!strings.Contains(got.body, `"moreCrons":["30 12 * * 1-5"]`) ||
+		at(got.lines[0], "schedule", "timeZone") != "Europe/Berlin" ||
+		at(got.lines[0], "schedule", "enabled") != true ||
+		at(got.lines[0], "schedule", "lastRunId") != "" ||
+		at(got.lines[0], "schedule", "nextRunTime") == nil ||
 		at(got.lines[0], "schedule", "continueOnError") != true {
 		t.Errorf("GET: %d %s", got.code, got.body)
 	}
@@ -132,7 +223,13 @@ func TestScheduleOverREST(t *testing.T) {
 		t.Errorf("PUT of what was read: %d %s", again.code, again.body)
 	}
 	off := strings.Replace(body, `"continueOnError":true`, `"continueOnError":false`, 1)
-	if got := s.call(t, "PUT", "/v1/schedule", off); got.code != 200 || at(got.lines[0], "schedule", "continueOnError") != false {
+	if got := s.call(
+		t,
+		"PUT",
+		"/v1/schedule",
+		off,
+	); got.code != 200 ||
+		at(got.lines[0], "schedule", "continueOnError") != false {
 		t.Errorf("PUT %s: %d %s", off, got.code, got.body)
 	}
 	if again := s.call(t, "PUT", "/v1/schedule", given); again.body != got.body {

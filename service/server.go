@@ -62,19 +62,57 @@ type ServerConfig struct {
 func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	s.userData = u.forms != nil
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.runs.Metrics())
-	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		s.runs.Metrics(),
+	)
+	exporter, err := otelprometheus.New(
+		otelprometheus.WithRegisterer(registry),
+		otelprometheus.WithoutScopeInfo(),
+		otelprometheus.WithoutTargetInfo(),
+	)
 	if err != nil {
 		return nil, err
 	}
-	measure := grpc.StatsHandler(redacted{otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())), otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))))})
-	out := &Server{health: healthServer{health.NewServer(), s.runs.Ready, u.ready, c.Log}, pipe: bufconn.Listen(1 << 20)}
+	measure := grpc.StatsHandler(
+		redacted{
+			otelgrpc.NewServerHandler(
+				otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
+				otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))),
+			),
+		},
+	)
+	out := &Server{
+		health: healthServer{health.NewServer(), s.runs.Ready, u.ready, c.Log},
+		pipe:   bufconn.Listen(1 << 20),
+	}
 	timeouts := c.Timeouts.withDefaults()
-	limits, refusals, survivor := &limits{turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second), accounts: map[string]*account{}}, &refusals{more: map[refusal]int{}}, recovery{c.Log}
+	limits, refusals, survivor := &limits{
+		turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second),
+		accounts:    map[string]*account{},
+	}, &refusals{
+		more: map[refusal]int{},
+	}, recovery{
+		c.Log,
+	}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
 		g := &gate{identify, limits, timeouts, refusals, s.pool, c.Log}
-		server := grpc.NewServer(append(more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(MaxAnswer), grpc.MaxHeaderListSize(maxHeaders),
-			grpc.ChainUnaryInterceptor(limits.inTurn, unaryErrors, survivor.unary), grpc.ChainStreamInterceptor(survivor.stream, g.stream, streamErrors, timeouts.stream, survivor.stream))...)
+		server := grpc.NewServer(
+			append(
+				more,
+				measure,
+				passEncoded(),
+				grpc.MaxRecvMsgSize(maxRequest),
+				grpc.MaxSendMsgSize(MaxAnswer),
+				grpc.MaxHeaderListSize(maxHeaders),
+				grpc.ChainUnaryInterceptor(
+					limits.inTurn,
+					unaryErrors,
+					survivor.unary,
+				),
+				grpc.ChainStreamInterceptor(survivor.stream, g.stream, streamErrors, timeouts.stream, survivor.stream),
+			)...)
 		behind := guarded{server, g, survivor}
 		cleanupv1.RegisterCleanupServiceServer(behind, s)
 		cleanupv1.RegisterUserDataServiceServer(behind, u)
@@ -92,20 +130,41 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.http = &http.Server{Handler: timeouts.handler(handler), TLSConfig: c.TLS, ReadHeaderTimeout: timeouts.Headers, ReadTimeout: timeouts.Body, MaxHeaderBytes: maxHeaders, IdleTimeout: 2 * time.Minute,
+	out.http = &http.Server{
+		Handler: timeouts.handler(
+			handler,
+		),
+		TLSConfig:         c.TLS,
+		ReadHeaderTimeout: timeouts.Headers,
+		ReadTimeout:       timeouts.Body,
+		MaxHeaderBytes:    maxHeaders,
+		IdleTimeout:       2 * time.Minute,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return peer.NewContext(ctx, &peer.Peer{Addr: conn.RemoteAddr()})
-		}}
+		},
+	}
 	return out, nil
 }
 
-// outside are the options of the server that others reach. The gateway's connection has no limit on streams, since it carries
-// those of all callers.
+// outside are the options of the server that others reach. The gateway's connection has no limit on streams, since it
+// carries those of all callers.
 func outside(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.InTapHandle(cuttable), grpc.MaxConcurrentStreams(uint32(most[aCall].n + most[aStream].n)), grpc.ConnectionTimeout(timeouts.Headers),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, Time: time.Minute, Timeout: 20 * time.Second}),
+		grpc.InTapHandle(
+			cuttable,
+		),
+		grpc.MaxConcurrentStreams(uint32(most[aCall].n + most[aStream].n)),
+		grpc.ConnectionTimeout(timeouts.Headers),
+		grpc.KeepaliveEnforcementPolicy(
+			keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true},
+		),
+		grpc.KeepaliveParams(
+			keepalive.ServerParameters{
+				MaxConnectionIdle: 15 * time.Minute,
+				Time:              time.Minute,
+				Timeout:           20 * time.Second,
+			},
+		),
 	}
 	if own != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(own)))
@@ -113,8 +172,8 @@ func outside(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 	return options
 }
 
-// Serve serves both listeners until the context ends or one of them fails, and then lets calls in progress finish. Streams
-// must end by themselves (when the context given to New does).
+// Serve serves both listeners until the context ends or one of them fails, and then lets calls in progress finish.
+// Streams must end by themselves (when the context given to New does).
 func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	entrance := &connLimiter{}

@@ -15,7 +15,12 @@ import (
 // WhoAmI implements cleanupv1.CleanupServiceServer.
 func (s *Service) WhoAmI(ctx context.Context, _ *cleanupv1.WhoAmIRequest) (*cleanupv1.WhoAmIResponse, error) {
 	c := caller(ctx)
-	return &cleanupv1.WhoAmIResponse{Subject: c.Subject, Role: cleanupv1.Role(c.Role), By: c.By, Address: c.Address}, nil
+	return &cleanupv1.WhoAmIResponse{
+		Subject: c.Subject,
+		Role:    cleanupv1.Role(c.Role),
+		By:      c.By,
+		Address: c.Address,
+	}, nil
 }
 
 // GetServer implements cleanupv1.CleanupServiceServer.
@@ -25,8 +30,13 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 		return nil, err
 	}
 	out := &cleanupv1.GetServerResponse{
-		Version: about.Version, Instance: about.Instance, Replica: about.Replica, Database: about.Database, UserData: s.userData,
-		History: durationpb.New(about.History), PlanMaxAge: durationpb.New(about.PlanAge),
+		Version:    about.Version,
+		Instance:   about.Instance,
+		Replica:    about.Replica,
+		Database:   about.Database,
+		UserData:   s.userData,
+		History:    durationpb.New(about.History),
+		PlanMaxAge: durationpb.New(about.PlanAge),
 	}
 	var foreign *execute.RefusedError
 	if err := s.runs.Own(ctx, s.pool); errors.As(err, &foreign) {
@@ -35,7 +45,16 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 		return nil, err
 	}
 	for _, r := range about.Replicas {
-		out.Replicas = append(out.Replicas, &cleanupv1.Replica{Name: r.Name, Version: r.Version, Schedule: r.Schedule, StartTime: timestamppb.New(r.StartTime), SeenTime: timestamppb.New(r.SeenTime)})
+		out.Replicas = append(
+			out.Replicas,
+			&cleanupv1.Replica{
+				Name:      r.Name,
+				Version:   r.Version,
+				Schedule:  r.Schedule,
+				StartTime: timestamppb.New(r.StartTime),
+				SeenTime:  timestamppb.New(r.SeenTime),
+			},
+		)
 	}
 	return out, nil
 }
@@ -56,7 +75,20 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 		if err != nil {
 			return nil, err
 		}
-		out.Entries = append(out.Entries, &cleanupv1.AuditEntry{Id: a.ID, Time: timestamppb.New(a.Time), Subject: a.Subject, Role: a.Role, By: a.By, Address: a.Address, Rpc: a.RPC, Details: details, Result: a.Result})
+		out.Entries = append(
+			out.Entries,
+			&cleanupv1.AuditEntry{
+				Id:      a.ID,
+				Time:    timestamppb.New(a.Time),
+				Subject: a.Subject,
+				Role:    a.Role,
+				By:      a.By,
+				Address: a.Address,
+				Rpc:     a.RPC,
+				Details: details,
+				Result:  a.Result,
+			},
+		)
 	}
 	return out, nil
 }

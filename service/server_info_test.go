@@ -16,15 +16,20 @@ func TestWhatServes(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	who, err := s.WhoAmI(t.Context(), &cleanupv1.WhoAmIRequest{})
-	if err != nil || who.GetRole() != cleanupv1.Role_ROLE_ADMIN || who.GetSubject() != "" || who.GetAddress() != "127.0.0.1" {
+	if err != nil || who.GetRole() != cleanupv1.Role_ROLE_ADMIN || who.GetSubject() != "" ||
+		who.GetAddress() != "127.0.0.1" {
 		t.Errorf("%v, %v", who, err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // the replica tells of itself once it works
+	// the replica tells of itself once it works
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		server, err := s.GetServer(t.Context(), &cleanupv1.GetServerRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if server.GetDatabase() == "" || server.GetHistory().AsDuration() <= 0 || server.GetPlanMaxAge().AsDuration() <= 0 || server.GetUserData() || server.GetRefusal() != "" {
+		if server.GetDatabase() == "" || server.GetHistory().AsDuration() <= 0 ||
+			server.GetPlanMaxAge().AsDuration() <= 0 ||
+			server.GetUserData() ||
+			server.GetRefusal() != "" {
 			t.Fatal(server)
 		}
 		if len(server.GetReplicas()) == 1 && server.GetReplicas()[0].GetName() == server.GetReplica() {
@@ -36,7 +41,13 @@ func TestWhatServes(t *testing.T) {
 	}
 	s.db.Do("UPDATE cleanupd.replica SET seen_time = seen_time - interval '3 minutes'")
 	var silent struct{ Replicas []any }
-	if got := s.call(t, "GET", "/v1/server", ""); got.code != 200 || json.Unmarshal([]byte(got.body), &silent) != nil || len(silent.Replicas) != 0 {
+	if got := s.call(
+		t,
+		"GET",
+		"/v1/server",
+		"",
+	); got.code != 200 || json.Unmarshal([]byte(got.body), &silent) != nil ||
+		len(silent.Replicas) != 0 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	if got := s.call(t, "GET", "/v1/whoami", ""); got.code != 200 {
@@ -49,7 +60,10 @@ func TestListAudit(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
 	for range 3 {
-		if _, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{}}); err != nil {
+		if _, err := s.SetSchedule(
+			t.Context(),
+			&cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +77,10 @@ func TestListAudit(t *testing.T) {
 		}
 		all, token = append(all, page.GetEntries()...), page.GetNextPageToken()
 	}
-	if len(all) != 4 || all[0].GetRpc() != "CleanupService/RunCleanup" || all[0].GetResult() != "INVALID_ARGUMENT" || all[3].GetRpc() != "CleanupService/SetSchedule" || all[3].GetResult() != "OK" || all[3].GetId() >= all[0].GetId() {
+	if len(all) != 4 || all[0].GetRpc() != "CleanupService/RunCleanup" || all[0].GetResult() != "INVALID_ARGUMENT" ||
+		all[3].GetRpc() != "CleanupService/SetSchedule" ||
+		all[3].GetResult() != "OK" ||
+		all[3].GetId() >= all[0].GetId() {
 		t.Errorf("%v", all)
 	}
 	if got := s.call(t, "GET", "/v1/audit?page_size=1", ""); got.code != 200 {
@@ -119,14 +136,25 @@ func TestListRunsByFilter(t *testing.T) {
 			}
 			token = page.GetNextPageToken()
 		}
-		if len(got) != len(c.want) || len(got) > 0 && (got[0] != c.want[0] || got[len(got)-1] != c.want[len(got)-1]) {
+		if len(got) != len(c.want) || (len(got) > 0 && (got[0] != c.want[0] || got[len(got)-1] != c.want[len(got)-1])) {
 			t.Errorf("%s: %v, not %v", c.name, got, c.want)
 		}
 	}
-	if got := s.call(t, "GET", "/v1/runs?state=RUN_STATE_FAILED&dryRun=false&createdFrom=2020-01-01T00:00:00Z", ""); got.code != 200 {
+	if got := s.call(
+		t,
+		"GET",
+		"/v1/runs?state=RUN_STATE_FAILED&dryRun=false&createdFrom=2020-01-01T00:00:00Z",
+		"",
+	); got.code != 200 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	for _, bad := range []string{"state=RUN_STATE_UNSPECIFIED", "state=9", "state=x", "task=nothing", "created_from=yesterday"} {
+	for _, bad := range []string{
+		"state=RUN_STATE_UNSPECIFIED",
+		"state=9",
+		"state=x",
+		"task=nothing",
+		"created_from=yesterday",
+	} {
 		if got := s.call(t, "GET", "/v1/runs?"+bad, ""); got.code != 400 {
 			t.Errorf("%s: %d %s", bad, got.code, got.body)
 		}

@@ -20,7 +20,8 @@ type Service struct {
 	stopping context.Context
 }
 
-// New returns the service. Its pool is for what callers ask of the database that is cleaned, such as runs.Config.Calls. When stopping ends, its streams end with UNAVAILABLE.
+// New returns the service. Its pool is for what callers ask of the database that is cleaned, such as runs.Config.Calls.
+// When stopping ends, its streams end with UNAVAILABLE.
 func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
 	return &Service{pool: pool, runs: manager, stopping: stopping}
 }

@@ -36,8 +36,8 @@ func cuttable(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	return context.WithValue(ctx, cutter{}, cut), nil
 }
 
-// await ends a call whose request does not arrive in time, unless the timer is stopped. The request of a call that needs no
-// credentials is as small as headers are.
+// await ends a call whose request does not arrive in time, unless the timer is stopped. The request of a call that
+// needs no credentials is as small as headers are.
 func (t Timeouts) await(ctx context.Context, method string) *time.Timer {
 	cut, ok := ctx.Value(cutter{}).(context.CancelFunc)
 	if !ok { // the gateway's, which has all of it
@@ -57,7 +57,12 @@ type patientStream struct {
 }
 
 // stream ends a stream whose client does not read it.
-func (t Timeouts) stream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (t Timeouts) stream(
+	srv any,
+	stream grpc.ServerStream,
+	_ *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) error {
 	return (&patientStream{ServerStream: stream, most: t.Stall}).serve(srv, handler)
 }
 
@@ -67,8 +72,8 @@ func (s *patientStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// serve runs a handler until it returns, or a message has waited for too long. The waiting send then ends with the stream. The client
-// still gets what is in flight, and then the error.
+// serve runs a handler until it returns, or a message has waited for too long. The waiting send then ends with the
+// stream. The client still gets what is in flight, and then the error.
 func (s *patientStream) serve(srv any, handler grpc.StreamHandler) error {
 	done := make(chan error, 1)
 	go func() { done <- handler(srv, s) }()

@@ -30,8 +30,8 @@ type UserData struct {
 	stopping context.Context
 }
 
-// NewUserData returns the service for a Forms database; nil: it refuses every call. When stopping ends, its streams end with
-// UNAVAILABLE.
+// NewUserData returns the service for a Forms database; nil: it refuses every call. When stopping ends, its streams end
+// with UNAVAILABLE.
 func NewUserData(stopping context.Context, forms *userdata.Database) *UserData {
 	return &UserData{forms: forms, stopping: stopping}
 }
@@ -48,7 +48,10 @@ func (u *UserData) ready(ctx context.Context) error {
 }
 
 // errNoForms says that the server was started without a Forms database.
-var errNoForms = status.Error(codes.FailedPrecondition, "this server knows no AEM Forms database: start it with --forms-database-url")
+var errNoForms = status.Error(
+	codes.FailedPrecondition,
+	"this server knows no AEM Forms database: start it with --forms-database-url",
+)
 
 // none is why there is no Forms database.
 func (s *UserData) none() error {
@@ -58,7 +61,8 @@ func (s *UserData) none() error {
 	return errNoForms
 }
 
-// reached fails where the Forms database must not be reached: there is none, or the service's own database is another instance's by now.
+// reached fails where the Forms database must not be reached: there is none, or the service's own database is another
+// instance's by now.
 func (s *UserData) reached(ctx context.Context) error {
 	if s.forms == nil {
 		return s.none()
@@ -67,7 +71,10 @@ func (s *UserData) reached(ctx context.Context) error {
 }
 
 // FindUserData implements cleanupv1.UserDataServiceServer.
-func (s *UserData) FindUserData(ctx context.Context, in *cleanupv1.FindUserDataRequest) (*cleanupv1.FindUserDataResponse, error) {
+func (s *UserData) FindUserData(
+	ctx context.Context,
+	in *cleanupv1.FindUserDataRequest,
+) (*cleanupv1.FindUserDataResponse, error) {
 	if err := s.reached(ctx); err != nil {
 		return nil, err
 	}
@@ -82,9 +89,18 @@ func (s *UserData) FindUserData(ctx context.Context, in *cleanupv1.FindUserDataR
 	if err != nil {
 		return nil, err
 	}
-	out := &cleanupv1.FindUserDataResponse{PrincipalIds: found.Principals, OrphanTaskIds: idTexts(found.OrphanTasks), NotSearched: found.NotSearched, BlindSpots: s.forms.BlindSpots()}
+	out := &cleanupv1.FindUserDataResponse{
+		PrincipalIds:  found.Principals,
+		OrphanTaskIds: idTexts(found.OrphanTasks),
+		NotSearched:   found.NotSearched,
+		BlindSpots:    s.forms.BlindSpots(),
+	}
 	for _, instance := range found.Instances {
-		message := &cleanupv1.ProcessInstance{Id: fmt.Sprint(instance.ID), LongLivedInvocationId: instance.Invocation, Status: instance.Status}
+		message := &cleanupv1.ProcessInstance{
+			Id:                    fmt.Sprint(instance.ID),
+			LongLivedInvocationId: instance.Invocation,
+			Status:                instance.Status,
+		}
 		for _, r := range instance.Reasons {
 			message.Reasons = append(message.Reasons, reasonMessage(r))
 		}
@@ -96,14 +112,21 @@ func (s *UserData) FindUserData(ctx context.Context, in *cleanupv1.FindUserDataR
 func reasonMessage(r userdata.Reason) *cleanupv1.Reason {
 	out := &cleanupv1.Reason{Kind: cleanupv1.Reason_Kind(cleanupv1.Reason_Kind_value["KIND_"+string(r.Kind)])}
 	if r.Kind == userdata.InVariable {
-		out.Variable = &cleanupv1.WorkflowVariable{Application: r.Variable.Application, Workflow: r.Variable.Workflow, Variable: r.Variable.Name}
+		out.Variable = &cleanupv1.WorkflowVariable{
+			Application: r.Variable.Application,
+			Workflow:    r.Variable.Workflow,
+			Variable:    r.Variable.Name,
+		}
 		out.Match = cleanupv1.Match(cleanupv1.Match_value["MATCH_"+string(r.Match)])
 	}
 	return out
 }
 
 // EraseUserData implements cleanupv1.UserDataServiceServer.
-func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream cleanupv1.UserDataService_EraseUserDataServer) error {
+func (s *UserData) EraseUserData(
+	in *cleanupv1.EraseUserDataRequest,
+	stream cleanupv1.UserDataService_EraseUserDataServer,
+) error {
 	if err := s.reached(stream.Context()); err != nil {
 		return err
 	}
@@ -111,24 +134,43 @@ func (s *UserData) EraseUserData(in *cleanupv1.EraseUserDataRequest, stream clea
 	if err != nil {
 		return err
 	}
-	details := audit.Details{"dry_run": in.GetDryRun(), "process_instance_ids": in.GetProcessInstanceIds(), "task_ids": in.GetTaskIds()}
+	details := audit.Details{
+		"dry_run":              in.GetDryRun(),
+		"process_instance_ids": in.GetProcessInstanceIds(),
+		"task_ids":             in.GetTaskIds(),
+	}
 	return s.erase(stream.Context(), request, in.GetDryRun(), details, func(e userdata.Event) error {
 		return stream.Send(&cleanupv1.EraseUserDataResponse{Event: eraseMessage(e)})
 	})
 }
 
 // SweepDocuments implements cleanupv1.UserDataServiceServer.
-func (s *UserData) SweepDocuments(in *cleanupv1.SweepDocumentsRequest, stream cleanupv1.UserDataService_SweepDocumentsServer) error {
+func (s *UserData) SweepDocuments(
+	in *cleanupv1.SweepDocumentsRequest,
+	stream cleanupv1.UserDataService_SweepDocumentsServer,
+) error {
 	if err := s.reached(stream.Context()); err != nil {
 		return err
 	}
-	return s.erase(stream.Context(), userdata.Request{Sweep: true}, in.GetDryRun(), audit.Details{"dry_run": in.GetDryRun()}, func(e userdata.Event) error {
-		return stream.Send(&cleanupv1.SweepDocumentsResponse{Event: eraseMessage(e)})
-	})
+	return s.erase(
+		stream.Context(),
+		userdata.Request{Sweep: true},
+		in.GetDryRun(),
+		audit.Details{"dry_run": in.GetDryRun()},
+		func(e userdata.Event) error {
+			return stream.Send(&cleanupv1.SweepDocumentsResponse{Event: eraseMessage(e)})
+		},
+	)
 }
 
 // erase carries out a request, or previews it, and sends its events. The audit has the details.
-func (s *UserData) erase(ctx context.Context, request userdata.Request, dryRun bool, details audit.Details, send func(userdata.Event) error) error {
+func (s *UserData) erase(
+	ctx context.Context,
+	request userdata.Request,
+	dryRun bool,
+	details audit.Details,
+	send func(userdata.Event) error,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errErasureGoesOn) })()
@@ -179,10 +221,16 @@ func unlessStopping(ctx context.Context, err error) error {
 	return err
 }
 
-var errErasureGoesOn = status.Error(codes.Unavailable, "this replica is stopping; the erasure goes on elsewhere, or at the next start: its receipt will tell")
+var errErasureGoesOn = status.Error(
+	codes.Unavailable,
+	"this replica is stopping; the erasure goes on elsewhere, or at the next start: its receipt will tell",
+)
 
 // GetReceipt implements cleanupv1.UserDataServiceServer.
-func (s *UserData) GetReceipt(ctx context.Context, in *cleanupv1.GetReceiptRequest) (*cleanupv1.GetReceiptResponse, error) {
+func (s *UserData) GetReceipt(
+	ctx context.Context,
+	in *cleanupv1.GetReceiptRequest,
+) (*cleanupv1.GetReceiptResponse, error) {
 	if s.forms == nil {
 		return nil, s.none()
 	}
@@ -194,7 +242,10 @@ func (s *UserData) GetReceipt(ctx context.Context, in *cleanupv1.GetReceiptReque
 }
 
 // VerifyErasure implements cleanupv1.UserDataServiceServer.
-func (s *UserData) VerifyErasure(ctx context.Context, in *cleanupv1.VerifyErasureRequest) (*cleanupv1.VerifyErasureResponse, error) {
+func (s *UserData) VerifyErasure(
+	ctx context.Context,
+	in *cleanupv1.VerifyErasureRequest,
+) (*cleanupv1.VerifyErasureResponse, error) {
 	if err := s.reached(ctx); err != nil {
 		return nil, err
 	}
@@ -206,7 +257,8 @@ func (s *UserData) VerifyErasure(ctx context.Context, in *cleanupv1.VerifyErasur
 		}
 		query = &q
 	}
-	if err := audit.Note(ctx, nil, audit.Details{"erasure_id": in.GetReceiptId()}); err != nil { // nobody is looked for unseen
+	// nobody is looked for unseen
+	if err := audit.Note(ctx, nil, audit.Details{"erasure_id": in.GetReceiptId()}); err != nil {
 		return nil, err
 	}
 	r, err := s.forms.Verify(ctx, in.GetReceiptId(), query)
@@ -217,7 +269,10 @@ func (s *UserData) VerifyErasure(ctx context.Context, in *cleanupv1.VerifyErasur
 }
 
 // ListReceipts implements cleanupv1.UserDataServiceServer.
-func (s *UserData) ListReceipts(ctx context.Context, in *cleanupv1.ListReceiptsRequest) (*cleanupv1.ListReceiptsResponse, error) {
+func (s *UserData) ListReceipts(
+	ctx context.Context,
+	in *cleanupv1.ListReceiptsRequest,
+) (*cleanupv1.ListReceiptsResponse, error) {
 	if s.forms == nil {
 		return nil, s.none()
 	}
@@ -245,7 +300,10 @@ func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []
 		case required && value == "":
 			wrong = append(wrong, runs.Violation{Field: field, Problem: "is required"})
 		case strings.ContainsRune(value, 0):
-			wrong = append(wrong, runs.Violation{Field: field, Problem: "holds a NUL character, which no text in the database does"})
+			wrong = append(
+				wrong,
+				runs.Violation{Field: field, Problem: "holds a NUL character, which no text in the database does"},
+			)
 		}
 	}
 	check("user_id", user, true)
@@ -253,7 +311,10 @@ func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []
 		check(fmt.Sprintf("variables[%d].application", i), v.GetApplication(), true)
 		check(fmt.Sprintf("variables[%d].workflow", i), v.GetWorkflow(), true)
 		check(fmt.Sprintf("variables[%d].variable", i), v.GetVariable(), false)
-		q.Variables = append(q.Variables, userdata.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()})
+		q.Variables = append(
+			q.Variables,
+			userdata.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()},
+		)
 	}
 	if wrong != nil {
 		return q, wrong
@@ -268,7 +329,17 @@ func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err erro
 		for i, text := range texts {
 			id, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || id <= 0 {
-				wrong = append(wrong, runs.Violation{Field: fmt.Sprintf("%s[%d]", field, i), Problem: fmt.Sprintf("must be a number above 0, not %.64q (0 means none: by it everybody's orphan tasks would go)", text)})
+				wrong = append(
+					wrong,
+					runs.Violation{
+						Field: fmt.Sprintf("%s[%d]", field, i),
+						Problem: fmt.Sprintf(
+							"must be a number above 0, not %.64q (0 means none: by it everybody's orphan tasks would "+
+								"go)",
+							text,
+						),
+					},
+				)
 			}
 			list = append(list, id)
 		}
@@ -279,9 +350,15 @@ func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err erro
 	byUser := in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0
 	switch {
 	case byID && byUser:
-		wrong = append(wrong, runs.Violation{Field: "user_id", Problem: "is given, or something of a user's, beside ids: give either"})
+		wrong = append(
+			wrong,
+			runs.Violation{Field: "user_id", Problem: "is given, or something of a user's, beside ids: give either"},
+		)
 	case !byID && !byUser:
-		wrong = append(wrong, runs.Violation{Field: "user_id", Problem: "is required, or ids of process instances or tasks are"})
+		wrong = append(
+			wrong,
+			runs.Violation{Field: "user_id", Problem: "is required, or ids of process instances or tasks are"},
+		)
 	}
 	if wrong != nil {
 		return r, wrong
@@ -299,17 +376,33 @@ func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
 	switch {
 	case e.Instance != nil:
 		out.Event = &cleanupv1.EraseEvent_InstanceErased{InstanceErased: &cleanupv1.InstanceErased{
-			Id: fmt.Sprint(e.Instance.ID), LongLivedInvocationId: e.Instance.Invocation, Terminated: e.Instance.Terminated, Rows: rowsMessage(e.Instance.Rows),
+			Id: fmt.Sprint(
+				e.Instance.ID,
+			),
+			LongLivedInvocationId: e.Instance.Invocation,
+			Terminated:            e.Instance.Terminated,
+			Rows:                  rowsMessage(e.Instance.Rows),
 		}}
 	case e.Task != nil:
-		out.Event = &cleanupv1.EraseEvent_TaskErased{TaskErased: &cleanupv1.TaskErased{Id: fmt.Sprint(e.Task.ID), Rows: rowsMessage(e.Task.Rows)}}
+		out.Event = &cleanupv1.EraseEvent_TaskErased{
+			TaskErased: &cleanupv1.TaskErased{Id: fmt.Sprint(e.Task.ID), Rows: rowsMessage(e.Task.Rows)},
+		}
 	case e.Document != nil:
-		out.Event = &cleanupv1.EraseEvent_DocumentErased{DocumentErased: &cleanupv1.DocumentErased{DocumentId: e.Document.ID, SessionIds: e.Document.Sessions, Rows: rowsMessage(e.Document.Rows)}}
+		out.Event = &cleanupv1.EraseEvent_DocumentErased{
+			DocumentErased: &cleanupv1.DocumentErased{
+				DocumentId: e.Document.ID,
+				SessionIds: e.Document.Sessions,
+				Rows:       rowsMessage(e.Document.Rows),
+			},
+		}
 	case e.File != "":
 		out.Event = &cleanupv1.EraseEvent_FileDeleted{FileDeleted: &cleanupv1.FileDeleted{Path: e.File}}
 	case e.Log != nil:
 		out.Event = &cleanupv1.EraseEvent_Log{Log: &cleanupv1.LogEntry{
-			Level: cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Log.Level)]), Message: e.Log.Message,
+			Level: cleanupv1.LogLevel(
+				cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Log.Level)],
+			),
+			Message: e.Log.Message,
 		}}
 	case e.Receipt != nil:
 		out.Event = &cleanupv1.EraseEvent_Receipt{Receipt: receiptMessage(e.Receipt)}
@@ -319,14 +412,33 @@ func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
 
 func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
 	out := &cleanupv1.Receipt{
-		Id: r.ID, RequestedBy: r.RequestedBy, CreateTime: timestamppb.New(r.CreateTime), EndTime: moment(r.EndTime), Succeeded: r.Succeeded, DryRun: r.DryRun, Sweep: r.Sweep, Purge: r.Purge, RunId: r.RunID,
-		UserIdHash: r.UserIDHash, Salt: r.Salt, ProcessInstanceIds: idTexts(r.Instances), TaskIds: idTexts(r.Tasks),
-		Rows: rowsMessage(r.Rows), Files: r.Files, Problems: r.Problems,
+		Id:                 r.ID,
+		RequestedBy:        r.RequestedBy,
+		CreateTime:         timestamppb.New(r.CreateTime),
+		EndTime:            moment(r.EndTime),
+		Succeeded:          r.Succeeded,
+		DryRun:             r.DryRun,
+		Sweep:              r.Sweep,
+		Purge:              r.Purge,
+		RunId:              r.RunID,
+		UserIdHash:         r.UserIDHash,
+		Salt:               r.Salt,
+		ProcessInstanceIds: idTexts(r.Instances),
+		TaskIds:            idTexts(r.Tasks),
+		Rows:               rowsMessage(r.Rows),
+		Files:              r.Files,
+		Problems:           r.Problems,
 	}
 	if v := r.Verification; v != nil {
 		out.Verification = &cleanupv1.Verification{
-			Time: timestamppb.New(v.Time), Clean: v.Clean, ProcessInstanceIds: idTexts(v.Instances), TaskIds: idTexts(v.Tasks),
-			PossibleProcessInstanceIds: idTexts(v.Possible), NotSearched: v.NotSearched,
+			Time: timestamppb.New(
+				v.Time,
+			),
+			Clean:                      v.Clean,
+			ProcessInstanceIds:         idTexts(v.Instances),
+			TaskIds:                    idTexts(v.Tasks),
+			PossibleProcessInstanceIds: idTexts(v.Possible),
+			NotSearched:                v.NotSearched,
 		}
 	}
 	return out

@@ -43,7 +43,10 @@ func formsServerAs(t *testing.T, config service.ServerConfig) (*server, cleanupv
 	defer conn.Release()
 	db := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
 	t.Cleanup(db.Close)
-	if err := errors.Join(formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""), db.Migrate(t.Context())); err != nil {
+	if err := errors.Join(
+		formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""),
+		db.Migrate(t.Context()),
+	); err != nil {
 		t.Fatal(err)
 	}
 	record := database(t)
@@ -53,7 +56,11 @@ func formsServerAs(t *testing.T, config service.ServerConfig) (*server, cleanupv
 }
 
 // eraseAll reads the stream of an erasure.
-func eraseAll(t *testing.T, client cleanupv1.UserDataServiceClient, in *cleanupv1.EraseUserDataRequest) (events []*cleanupv1.EraseEvent, err error) {
+func eraseAll(
+	t *testing.T,
+	client cleanupv1.UserDataServiceClient,
+	in *cleanupv1.EraseUserDataRequest,
+) (events []*cleanupv1.EraseEvent, err error) {
 	t.Helper()
 	stream, err := client.EraseUserData(t.Context(), in)
 	for err == nil {
@@ -75,36 +82,65 @@ func TestReadinessOfForms(t *testing.T) {
 	check := func(code int, want map[string]healthv1.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		got := s.call(t, "GET", "/readyz", "")
-		for end := time.Now().Add(time.Minute); got.code != code && time.Now().Before(end); got = s.call(t, "GET", "/readyz", "") { // the answer may be a second old
+		// the answer may be a second old
+		for end := time.Now().Add(time.Minute); got.code != code && time.Now().Before(end); got = s.call(
+			t,
+			"GET",
+			"/readyz",
+			"",
+		) {
 			time.Sleep(50 * time.Millisecond)
 		}
-		if got.code != code || code != 200 && !strings.Contains(got.body, "the Forms database does not answer") {
+		if got.code != code || (code != 200 && !strings.Contains(got.body, "the Forms database does not answer")) {
 			t.Errorf("/readyz: %d %s", got.code, got.body)
 		}
 		for name, status := range want {
-			if got, err := healthv1.NewHealthClient(s.conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: name}); err != nil || got.GetStatus() != status {
+			if got, err := healthv1.NewHealthClient(s.conn).
+				Check(t.Context(), &healthv1.HealthCheckRequest{Service: name}); err != nil ||
+				got.GetStatus() != status {
 				t.Errorf("%q is %s, want %s: %v", name, got.GetStatus(), status, err)
 			}
 		}
 	}
 	const up, down = healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING
-	check(200, map[string]healthv1.HealthCheckResponse_ServingStatus{"": up, "cleanup.v1.CleanupService": up, "cleanup.v1.UserDataService": up})
+	check(
+		200,
+		map[string]healthv1.HealthCheckResponse_ServingStatus{
+			"":                           up,
+			"cleanup.v1.CleanupService":  up,
+			"cleanup.v1.UserDataService": up,
+		},
+	)
 	forms.Cut()
-	check(503, map[string]healthv1.HealthCheckResponse_ServingStatus{"": down, "cleanup.v1.CleanupService": up, "cleanup.v1.UserDataService": down})
+	check(
+		503,
+		map[string]healthv1.HealthCheckResponse_ServingStatus{
+			"":                           down,
+			"cleanup.v1.CleanupService":  up,
+			"cleanup.v1.UserDataService": down,
+		},
+	)
 }
 
 func TestUserData(t *testing.T) {
 	t.Parallel()
 	s, client, _ := formsServer(t)
-	variables := []*cleanupv1.WorkflowVariable{{Application: "Loans", Workflow: "folder/sub/review"}, {Application: "Loans", Workflow: "apply", Variable: "photo"}}
+	variables := []*cleanupv1.WorkflowVariable{
+		{Application: "Loans", Workflow: "folder/sub/review"},
+		{Application: "Loans", Workflow: "apply", Variable: "photo"},
+	}
 	find := &cleanupv1.FindUserDataRequest{UserId: "ann", Variables: variables}
 	found, err := client.FindUserData(t.Context(), find)
-	if err != nil || len(found.GetPrincipalIds()) != 1 || len(found.GetProcessInstances()) == 0 || len(found.GetOrphanTaskIds()) == 0 || len(found.GetNotSearched()) != 1 || len(found.GetBlindSpots()) < 3 {
+	if err != nil || len(found.GetPrincipalIds()) != 1 || len(found.GetProcessInstances()) == 0 ||
+		len(found.GetOrphanTaskIds()) == 0 ||
+		len(found.GetNotSearched()) != 1 ||
+		len(found.GetBlindSpots()) < 3 {
 		t.Fatalf("%v, %v", found, err)
 	}
 	erase := &cleanupv1.EraseUserDataRequest{UserId: "ann", Variables: variables, DryRun: true}
 	foretold, err := eraseAll(t, client, erase)
-	if err != nil || !foretold[len(foretold)-1].GetReceipt().GetDryRun() || s.db.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
+	if err != nil || !foretold[len(foretold)-1].GetReceipt().GetDryRun() ||
+		s.db.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
 		t.Fatalf("%v, %v", foretold, err)
 	}
 	erase.DryRun = false
@@ -113,7 +149,10 @@ func TestUserData(t *testing.T) {
 		t.Fatal(err)
 	}
 	receipt := events[len(events)-1].GetReceipt()
-	if !receipt.GetSucceeded() || len(receipt.GetTaskIds()) != len(found.GetOrphanTaskIds()) || receipt.GetRequestedBy() == "" || len(receipt.GetUserIdHash()) != 64 || len(receipt.GetRows()) == 0 {
+	if !receipt.GetSucceeded() || len(receipt.GetTaskIds()) != len(found.GetOrphanTaskIds()) ||
+		receipt.GetRequestedBy() == "" ||
+		len(receipt.GetUserIdHash()) != 64 ||
+		len(receipt.GetRows()) == 0 {
 		t.Errorf("%v", receipt)
 	}
 	if found, err = client.FindUserData(t.Context(), find); err != nil || len(found.GetOrphanTaskIds()) != 0 {
@@ -127,14 +166,23 @@ func TestUserData(t *testing.T) {
 		t.Fatalf("%v, %v", list, err)
 	}
 	list, err = client.ListReceipts(t.Context(), &cleanupv1.ListReceiptsRequest{PageToken: list.GetNextPageToken()})
-	if err != nil || len(list.GetReceipts()) != 1 || list.GetReceipts()[0].GetId() != receipt.GetId() || list.GetNextPageToken() != "" {
+	if err != nil || len(list.GetReceipts()) != 1 || list.GetReceipts()[0].GetId() != receipt.GetId() ||
+		list.GetNextPageToken() != "" {
 		t.Errorf("%v, %v", list, err)
 	}
 	verify := &cleanupv1.VerifyErasureRequest{ReceiptId: receipt.GetId(), UserId: "ann", Variables: variables}
-	if v, err := client.VerifyErasure(t.Context(), verify); err != nil || !v.GetReceipt().GetVerification().GetClean() || v.GetReceipt().GetVerification().GetTime() == nil {
+	if v, err := client.VerifyErasure(
+		t.Context(),
+		verify,
+	); err != nil || !v.GetReceipt().GetVerification().GetClean() ||
+		v.GetReceipt().GetVerification().GetTime() == nil {
 		t.Errorf("%v, %v", v, err)
 	}
-	if r, err := client.GetReceipt(t.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: receipt.GetId()}); err != nil || !r.GetReceipt().GetVerification().GetClean() {
+	if r, err := client.GetReceipt(
+		t.Context(),
+		&cleanupv1.GetReceiptRequest{ReceiptId: receipt.GetId()},
+	); err != nil ||
+		!r.GetReceipt().GetVerification().GetClean() {
 		t.Errorf("%v, %v", r, err)
 	}
 	// Over REST.
@@ -146,26 +194,37 @@ func TestUserData(t *testing.T) {
 	if one.code != 200 || at(one.lines[0], "receipt", "id") != receipt.GetId() {
 		t.Errorf("%+v", one)
 	}
-	for path, want := range map[string]int{"/v1/userdata/receipts/x": 404, "/v1/userdata/receipts/01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111": 404} {
+	for path, want := range map[string]int{
+		"/v1/userdata/receipts/x":                                    404,
+		"/v1/userdata/receipts/01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111": 404,
+	} {
 		if got := s.call(t, http.MethodGet, path, ""); got.code != want {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}
 	for body, want := range map[string]int{`{"userId": "bob"}`: 400, `{}`: 400, `{"variables": [{}]}`: 400} {
-		if got := s.call(t, http.MethodPost, "/v1/userdata/receipts/"+receipt.GetId()+":verify", body); got.code != want {
+		if got := s.call(
+			t,
+			http.MethodPost,
+			"/v1/userdata/receipts/"+receipt.GetId()+":verify",
+			body,
+		); got.code != want {
 			t.Errorf("%s: %+v", body, got)
 		}
 	}
 	got := s.call(t, http.MethodPost, "/v1/userdata:find", `{"userId": "joanna"}`)
-	if got.code != 200 || len(got.lines) != 1 || got.lines[0]["principalIds"] == nil || got.lines[0]["blindSpots"] == nil {
+	if got.code != 200 || len(got.lines) != 1 || got.lines[0]["principalIds"] == nil ||
+		got.lines[0]["blindSpots"] == nil {
 		t.Errorf("%+v", got)
 	}
 	got = s.call(t, http.MethodPost, "/v1/userdata:erase", `{"userId": "joanna", "dryRun": true}`)
-	if last := got.lines[len(got.lines)-1]; got.code != 200 || at(last, "result", "event", "receipt", "dryRun") != true {
+	if last := got.lines[len(got.lines)-1]; got.code != 200 ||
+		at(last, "result", "event", "receipt", "dryRun") != true {
 		t.Errorf("%+v", got)
 	}
 	got = s.call(t, http.MethodPost, "/v1/userdata:erase", `{"taskIds": ["99998"]}`)
-	if last := got.lines[len(got.lines)-1]; got.code != 200 || at(last, "result", "event", "receipt", "succeeded") != true {
+	if last := got.lines[len(got.lines)-1]; got.code != 200 ||
+		at(last, "result", "event", "receipt", "succeeded") != true {
 		t.Errorf("%+v", got)
 	}
 	got = s.call(t, http.MethodGet, "/v1/userdata/receipts?page_size=2", "")
@@ -193,8 +252,16 @@ func TestUserDataErrors(t *testing.T) {
 		{`{"userId": "a\u0000b"}`, codes.InvalidArgument, "NUL"},
 		{`{"userId": "ann", "principalIds": ["P3"]}`, codes.InvalidArgument, "principal_ids"},
 		{`{"userId": "bob"}`, codes.FailedPrecondition, "principal_ids"},
-		{`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "nowhere"}]}`, codes.NotFound, "nowhere"},
-		{`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "apply", "variable": "applicant\"; DROP TABLE tb_task; --"}]}`, codes.NotFound, "DROP"},
+		{
+			`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "nowhere"}]}`,
+			codes.NotFound,
+			"nowhere",
+		},
+		{
+			`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "apply", "variable": "applicant\"; DROP TABLE tb_task; --"}]}`,
+			codes.NotFound,
+			"DROP",
+		},
 	} {
 		got := s.call(t, http.MethodPost, "/v1/userdata:erase", c.body)
 		message, _ := at(got.lines[0], "error", "message").(string)
@@ -205,7 +272,12 @@ func TestUserDataErrors(t *testing.T) {
 	if s.db.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
 		t.Error("an erasure was stored that was refused")
 	}
-	if _, err := client.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{}); status.Code(err) != codes.InvalidArgument {
+	if _, err := client.FindUserData(
+		t.Context(),
+		&cleanupv1.FindUserDataRequest{},
+	); status.Code(
+		err,
+	) != codes.InvalidArgument {
 		t.Errorf("%v", err)
 	}
 	for _, in := range []*cleanupv1.ListReceiptsRequest{{PageSize: -1}, {PageToken: "x"}} {
@@ -222,25 +294,55 @@ func TestUserDataErrors(t *testing.T) {
 	}
 	// Without a Forms database.
 	without := cleanupv1.NewUserDataServiceClient(serve(t, database(t), true).conn)
-	if _, err := without.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{UserId: "ann"}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := without.FindUserData(
+		t.Context(),
+		&cleanupv1.FindUserDataRequest{UserId: "ann"},
+	); status.Code(
+		err,
+	) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
-	if _, err := eraseAll(t, without, &cleanupv1.EraseUserDataRequest{UserId: "ann"}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := eraseAll(
+		t,
+		without,
+		&cleanupv1.EraseUserDataRequest{UserId: "ann"},
+	); status.Code(
+		err,
+	) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
-	if _, err := without.GetReceipt(t.Context(), &cleanupv1.GetReceiptRequest{}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := without.GetReceipt(
+		t.Context(),
+		&cleanupv1.GetReceiptRequest{},
+	); status.Code(
+		err,
+	) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
-	if _, err := without.VerifyErasure(t.Context(), &cleanupv1.VerifyErasureRequest{}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := without.VerifyErasure(
+		t.Context(),
+		&cleanupv1.VerifyErasureRequest{},
+	); status.Code(
+		err,
+	) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
-	if _, err := without.ListReceipts(t.Context(), &cleanupv1.ListReceiptsRequest{}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := without.ListReceipts(
+		t.Context(),
+		&cleanupv1.ListReceiptsRequest{},
+	); status.Code(
+		err,
+	) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
 }
 
 // sweepAll reads the stream of a sweep.
-func sweepAll(t *testing.T, client cleanupv1.UserDataServiceClient, dryRun bool) (events []*cleanupv1.EraseEvent, err error) {
+func sweepAll(
+	t *testing.T,
+	client cleanupv1.UserDataServiceClient,
+	dryRun bool,
+) (events []*cleanupv1.EraseEvent, err error) {
 	t.Helper()
 	stream, err := client.SweepDocuments(t.Context(), &cleanupv1.SweepDocumentsRequest{DryRun: dryRun})
 	for err == nil {
@@ -258,21 +360,33 @@ func sweepAll(t *testing.T, client cleanupv1.UserDataServiceClient, dryRun bool)
 func TestSweepDocuments(t *testing.T) {
 	t.Parallel()
 	s, client, forms := formsServer(t)
-	forms.Do("DELETE FROM tb_dm_session_reference WHERE sessionid LIKE '_wf%'; INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')")
+	forms.Do(
+		"DELETE FROM tb_dm_session_reference WHERE sessionid LIKE '_wf%'; INSERT INTO tb_dm_chunk VALUES ('stale', " +
+			"0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')",
+	)
 	forms.Do("INSERT INTO tb_task (id) VALUES (1000000)")
-	if events, err := sweepAll(t, client, false); err != nil || len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "1 sessions name") || len(events[2].GetReceipt().GetProblems()) != 1 {
+	if events, err := sweepAll(
+		t,
+		client,
+		false,
+	); err != nil || len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "1 sessions name") ||
+		len(events[2].GetReceipt().GetProblems()) != 1 {
 		t.Errorf("%v %v", events, err)
 	}
 	s.db.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
 	for _, dryRun := range []bool{true, false} {
 		events, err := sweepAll(t, client, dryRun)
-		if err != nil || len(events) != 3 || events[0].GetDocumentErased().GetDocumentId() != "stale" || events[0].GetDocumentErased().GetSessionIds()[0] != "_wfattach999999" {
+		if err != nil || len(events) != 3 || events[0].GetDocumentErased().GetDocumentId() != "stale" ||
+			events[0].GetDocumentErased().GetSessionIds()[0] != "_wfattach999999" {
 			t.Fatalf("%v %v", events, err)
 		}
-		if text := events[1].GetLog().GetMessage(); !strings.Contains(text, `of the session "-1"`) || !strings.Contains(text, "without a session") {
+		if text := events[1].GetLog().
+			GetMessage(); !strings.Contains(text, `of the session "-1"`) ||
+			!strings.Contains(text, "without a session") {
 			t.Errorf("the log says %q", text)
 		}
-		if r := events[2].GetReceipt(); !r.GetSucceeded() || !r.GetSweep() || r.GetDryRun() != dryRun || len(r.GetRows()) != 2 {
+		if r := events[2].GetReceipt(); !r.GetSucceeded() || !r.GetSweep() || r.GetDryRun() != dryRun ||
+			len(r.GetRows()) != 2 {
 			t.Errorf("%v", r)
 		}
 		if n := forms.Int("SELECT count(*) FROM tb_dm_chunk WHERE documentid = 'stale'"); (n == 1) != dryRun {
@@ -284,15 +398,20 @@ func TestSweepDocuments(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// A document that a trigger keeps fails the sweep after its receipt.
-	forms.Do(`INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999');
-		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER keep BEFORE DELETE ON tb_dm_chunk FOR EACH ROW EXECUTE FUNCTION keep()`)
+	forms.Do(
+		`INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference
+			VALUES ('stale', '_wfattach999999');
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+			CREATE TRIGGER keep BEFORE DELETE ON tb_dm_chunk FOR EACH ROW EXECUTE FUNCTION keep()`,
+	)
 	if _, err := sweepAll(t, client, false); err != nil {
 		t.Error(err)
 	}
 	s.db.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
 	events, err := sweepAll(t, client, false)
 	wantCode(t, err, codes.Internal)
-	if len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "stale stay") || forms.Int("SELECT count(*) FROM tb_dm_session_reference WHERE documentid = 'stale'") != 1 {
+	if len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "stale stay") ||
+		forms.Int("SELECT count(*) FROM tb_dm_session_reference WHERE documentid = 'stale'") != 1 {
 		t.Errorf("%v", events)
 	}
 	// Without a Forms database, or without a document storage.
@@ -310,11 +429,18 @@ func TestManyProblems(t *testing.T) {
 	t.Parallel()
 	_, client, forms := formsServer(t)
 	forms.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', 0 FROM generate_series(1000001, 1000007) i;
-		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END'; CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION refuse()`)
-	events, err := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{TaskIds: forms.Strings("SELECT id::text FROM tb_task WHERE id > 1000000")})
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END';
+			CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	events, err := eraseAll(
+		t,
+		client,
+		&cleanupv1.EraseUserDataRequest{TaskIds: forms.Strings("SELECT id::text FROM tb_task WHERE id > 1000000")},
+	)
 	wantCode(t, err, codes.Internal)
 	told := status.Convert(err).Message()
-	if receipt := events[len(events)-1].GetReceipt(); len(receipt.GetProblems()) != 7 || strings.Count(told, "not this one") != 5 || !strings.HasSuffix(told, "and 2 more: see the receipt") {
+	if receipt := events[len(events)-1].GetReceipt(); len(receipt.GetProblems()) != 7 ||
+		strings.Count(told, "not this one") != 5 ||
+		!strings.HasSuffix(told, "and 2 more: see the receipt") {
 		t.Errorf("%s; %v", told, receipt)
 	}
 }
@@ -327,21 +453,31 @@ type nobody[M any] struct {
 
 func (n nobody[M]) Context() context.Context { return n.ctx }
 
-// Where the service's own database is another instance's by now, the Forms database is not reached: not even to look for something.
+// Where the service's own database is another instance's by now, the Forms database is not reached: not even to look
+// for something.
 func TestUserDataOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	foreign := errors.New("another instance's")
-	s := service.NewUserData(t.Context(), userdata.New(userdata.Config{Own: func(context.Context) error { return foreign }}))
+	s := service.NewUserData(
+		t.Context(),
+		userdata.New(userdata.Config{Own: func(context.Context) error { return foreign }}),
+	)
 	for name, call := range map[string]func() error{
 		"find": func() error {
 			_, err := s.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{UserId: "bob"})
 			return err
 		},
 		"erase": func() error {
-			return s.EraseUserData(&cleanupv1.EraseUserDataRequest{UserId: "bob", DryRun: true}, nobody[cleanupv1.EraseUserDataResponse]{ctx: t.Context()})
+			return s.EraseUserData(&cleanupv1.EraseUserDataRequest{
+				UserId: "bob",
+				DryRun: true,
+			}, nobody[cleanupv1.EraseUserDataResponse]{ctx: t.Context()})
 		},
 		"sweep": func() error {
-			return s.SweepDocuments(&cleanupv1.SweepDocumentsRequest{DryRun: true}, nobody[cleanupv1.SweepDocumentsResponse]{ctx: t.Context()})
+			return s.SweepDocuments(
+				&cleanupv1.SweepDocumentsRequest{DryRun: true},
+				nobody[cleanupv1.SweepDocumentsResponse]{ctx: t.Context()},
+			)
 		},
 		"verify": func() error {
 			_, err := s.VerifyErasure(t.Context(), &cleanupv1.VerifyErasureRequest{ReceiptId: "x"})

@@ -8,8 +8,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// marshal returns a message in wire format. Texts of a database without an encoding (SQL_ASCII), and messages of a server before the connection
-// has an encoding, may be no valid UTF-8, which protobuf refuses: what is invalid in them is replaced.
+// marshal returns a message in wire format. Texts of a database without an encoding (SQL_ASCII), and messages of a
+// server before the connection has an encoding, may be no valid UTF-8, which protobuf refuses: what is invalid in them
+// is replaced.
 func marshal[Wire any](m proto.Message, by func(m proto.Message) (Wire, error)) (Wire, error) {
 	wire, err := by(m)
 	if err == nil {
@@ -56,7 +57,8 @@ func replaceInvalidIn(m protoreflect.Map, values protoreflect.FieldDescriptor) {
 	})
 }
 
-// validValue returns the replacement of a string that is not valid UTF-8, and an invalid value if none is needed. It changes a message in place.
+// validValue returns the replacement of a string that is not valid UTF-8, and an invalid value if none is needed. It
+// changes a message in place.
 func validValue(field protoreflect.FieldDescriptor, value protoreflect.Value) (valid protoreflect.Value) {
 	switch field.Kind() {
 	case protoreflect.MessageKind:

@@ -7,7 +7,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-var appSubscriptionTables = plan.Matching("mobile subscription tables", regexp.MustCompile(`^nmsappsubscription[a-z0-9]*$`), (*campaign.Table).HasAppSubscriptions)
+var appSubscriptionTables = plan.Matching(
+	"mobile subscription tables",
+	regexp.MustCompile(`^nmsappsubscription[a-z0-9]*$`),
+	(*campaign.Table).HasAppSubscriptions,
+)
 
 var obsoleteAppSubscriptions = plan.Rules{
 	{plan.Orphan{Column: "iServiceId", Parent: "NmsService", Key: "iServiceId"}},
@@ -18,9 +22,10 @@ var obsoleteAppSubscriptions = plan.Rules{
 // Adobe's pages say that the tables linked to appSubscription are deleted; they hold live subscriptions, too, so only
 // their obsolete rows are.
 var appSubscriptions = plan.Task{
-	Name:        "app-subscriptions",
-	Title:       "Mobile subscriptions",
-	Description: "Mobile subscriptions whose service or application is gone, and disabled ones not touched for the length of their delay.",
+	Name:  "app-subscriptions",
+	Title: "Mobile subscriptions",
+	Description: "Mobile subscriptions whose service or application is gone, and disabled ones not touched for the " +
+		"length of their delay.",
 	Steps: []plan.Step{
 		{On: appSubscriptionTables, Rules: obsoleteAppSubscriptions},
 		{On: appSubscriptionFamily.Included, Rules: obsoleteAppSubscriptions},

@@ -92,7 +92,12 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 		case 2: // changed and rolled back, or locked for a moment: no effect
 			err = a.hold(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
 		default:
-			err = a.write(ctx, r, fresh, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
+			err = a.write(
+				ctx,
+				r,
+				fresh,
+				fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key),
+			)
 		}
 		a.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
@@ -138,7 +143,9 @@ func (a *application) write(ctx context.Context, r row, f fate, statements ...st
 			if outErr := a.outlive(ctx); outErr != nil {
 				return fmt.Errorf("%w, after %w", outErr, err)
 			}
-			asked = a.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM elsewhere.application WHERE token = $1)", token).Scan(&committed) == nil
+			asked = a.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM elsewhere.application WHERE token = $1)", token).
+				Scan(&committed) ==
+				nil
 		}
 		if !committed {
 			return nil

@@ -19,11 +19,28 @@ func TestOrphansNeedAParentWithRows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ task, rows, child, parent string }{
 		{"import-rejects", "INSERT INTO XtkReject (iRejectId, iJobId) VALUES (1, 99)", "XtkReject", "XtkJob"},
-		{"workflow-logins", "INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 99)", "XtkWorkflowLogin", "XtkWorkflow"},
-		{"email-errors", "INSERT INTO NmsEmailError (iMXIP, iPublicId) VALUES (9, 1)", "NmsEmailError", "NmsEmailErrorStat"},
+		{
+			"workflow-logins",
+			"INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 99)",
+			"XtkWorkflowLogin",
+			"XtkWorkflow",
+		},
+		{
+			"email-errors",
+			"INSERT INTO NmsEmailError (iMXIP, iPublicId) VALUES (9, 1)",
+			"NmsEmailError",
+			"NmsEmailErrorStat",
+		},
 		{"mx-domains", "INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (9, 'x')", "NmsMxDomain", "NmsEmailErrorStat"},
-		{"app-subscriptions", "INSERT INTO NmsAppSubscriptionRcp (iAppSubscriptionRcpId, iServiceId, iMobileAppId) VALUES (1, 99, 99)", "NmsAppSubscriptionRcp", "NmsService, NmsMobileApp"},
-		{"reactions", "INSERT INTO NmsRemaMatchRcp (iHypothesisId) VALUES (99)", "NmsRemaMatchRcp", "NmsRemaHypothesis"},
+		{"app-subscriptions", "INSERT INTO NmsAppSubscriptionRcp (iAppSubscriptionRcpId, iServiceId, iMobileAppId) " +
+			"VALUES (1, 99, 99)", "NmsAppSubscriptionRcp", "NmsService, " +
+			"NmsMobileApp"},
+		{
+			"reactions",
+			"INSERT INTO NmsRemaMatchRcp (iHypothesisId) VALUES (99)",
+			"NmsRemaMatchRcp",
+			"NmsRemaHypothesis",
+		},
 	} {
 		t.Run(c.task, func(t *testing.T) {
 			t.Parallel()
@@ -49,8 +66,12 @@ func TestOrphansNeedAParentWithRows(t *testing.T) {
 func TestOrphansNeedAParentInPlainSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO XtkWorkflow VALUES (1), (2); INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 1), (2, 2);
-		ALTER TABLE XtkWorkflow ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY visible ON XtkWorkflow USING (iWorkflowId = 1)`)
+	db.Do(
+		`INSERT INTO XtkWorkflow VALUES (1), (2); INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId)
+			VALUES (1, 1), (2, 2);
+		ALTER TABLE XtkWorkflow ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+			CREATE POLICY visible ON XtkWorkflow USING (iWorkflowId = 1)`,
+	)
 	j := mustRun(t, db, nil, "workflow-logins")
 	if left := db.Int("SELECT count(*) FROM XtkWorkflowLogin"); left != 2 || !j.said("row security", "XtkWorkflow") {
 		t.Errorf("%d rows are left; %q", left, j.logs)
@@ -63,13 +84,18 @@ func TestMissingColumns(t *testing.T) {
 	db.Do(`INSERT INTO XtkJob VALUES (1);
 		INSERT INTO XtkReject (iRejectId, iJobId) VALUES (1, 99), (2, 1);
 		ALTER TABLE XtkReject DROP tsLog;
-		INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01'); ALTER TABLE NmsVisitor DROP iOrigin`)
+		INSERT INTO NmsVisitor (iVisitorId, tsLastModified)
+			VALUES (1, '2000-01-01'); ALTER TABLE NmsVisitor DROP iOrigin`)
 	j := mustRun(t, db, nil, "import-rejects", "visitors")
 	// One side of an OR is dropped; a step whose column is missing is skipped.
-	if got := db.Strings("SELECT iRejectId::text FROM XtkReject"); !slices.Equal(got, []string{"2"}) || j.states["import-rejects"] != execute.Succeeded {
+	if got := db.Strings(
+		"SELECT iRejectId::text FROM XtkReject",
+	); !slices.Equal(got, []string{"2"}) ||
+		j.states["import-rejects"] != execute.Succeeded {
 		t.Errorf("import-rejects is %s and left %v", j.states["import-rejects"], got)
 	}
-	if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != execute.Skipped || !j.said("nmsvisitor", "iOrigin") {
+	if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != execute.Skipped ||
+		!j.said("nmsvisitor", "iOrigin") {
 		t.Errorf("visitors is %s; %q", j.states["visitors"], j.logs)
 	}
 }
@@ -84,10 +110,29 @@ func TestHostileMappings(t *testing.T) {
 		CREATE VIEW cusview AS SELECT * FROM NmsBroadLogRcp;
 		CREATE TABLE cusnokey (iBroadLogId bigint, iDeliveryId integer, iStatus integer, tsLastModified timestamptz);
 		INSERT INTO cusnokey VALUES (1, 1, 1, ` + old + `);
-		CREATE TABLE "CusQuoted" (LIKE NmsBroadLogRcp INCLUDING ALL); INSERT INTO "CusQuoted" (iBroadLogId, tsLastModified) VALUES (1, ` + old + `);
-		CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.cuselsewhere (LIKE NmsBroadLogRcp INCLUDING ALL); INSERT INTO elsewhere.cuselsewhere (iBroadLogId, tsLastModified) VALUES (1, ` + old + `)`)
-	for i, name := range []string{"nms:delivery", "nms:trackingLogRcp", "cus:view", "cus:nokey", "cus:Quoted", "cus:elsewhere", "elsewhere.cus:elsewhere", "broadLogRcp", ":", "a:b:c", "",
-		"nms:broadLogRcp; DROP TABLE NmsDelivery", `nms:"x`, "nms:broadLogRcp ", "pg_catalog:pg_class", "nms:broadLogRcp", "NMS:BROADLOGRCP"} {
+		CREATE TABLE "CusQuoted" (LIKE NmsBroadLogRcp INCLUDING ALL);
+			INSERT INTO "CusQuoted" (iBroadLogId, tsLastModified) VALUES (1, ` + old + `);
+		CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.cuselsewhere (LIKE NmsBroadLogRcp INCLUDING ALL);
+			INSERT INTO elsewhere.cuselsewhere (iBroadLogId, tsLastModified) VALUES (1, ` + old + `)`)
+	for i, name := range []string{
+		"nms:delivery",
+		"nms:trackingLogRcp",
+		"cus:view",
+		"cus:nokey",
+		"cus:Quoted",
+		"cus:elsewhere",
+		"elsewhere.cus:elsewhere",
+		"broadLogRcp",
+		":",
+		"a:b:c",
+		"",
+		"nms:broadLogRcp; DROP TABLE NmsDelivery",
+		`nms:"x`,
+		"nms:broadLogRcp ",
+		"pg_catalog:pg_class",
+		"nms:broadLogRcp",
+		"NMS:BROADLOGRCP",
+	} {
 		db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES ($1, $2)", i+1, name)
 	}
 	j := mustRun(t, db, nil, "delivery-logs")
@@ -99,7 +144,15 @@ func TestHostileMappings(t *testing.T) {
 			t.Errorf("a row of %s went", table)
 		}
 	}
-	for _, name := range []string{"nms:delivery", "nms:trackingLogRcp", "cus:view", "cus:nokey", "broadLogRcp", "DROP TABLE", "a:b:c"} {
+	for _, name := range []string{
+		"nms:delivery",
+		"nms:trackingLogRcp",
+		"cus:view",
+		"cus:nokey",
+		"broadLogRcp",
+		"DROP TABLE",
+		"a:b:c",
+	} {
 		if !j.said("WARNING", name) {
 			t.Errorf("the run does not say that it passed over %q", name)
 		}
@@ -110,9 +163,12 @@ func TestHostileMappings(t *testing.T) {
 func TestLogWithAnotherPrimaryKey(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`CREATE TABLE CusLog (iId integer PRIMARY KEY, iBroadLogId bigint UNIQUE, iDeliveryId integer, iStatus integer, tsLastModified timestamptz);
+	db.Do(
+		`CREATE TABLE CusLog (iId integer PRIMARY KEY, iBroadLogId bigint UNIQUE, iDeliveryId integer,
+			iStatus integer, tsLastModified timestamptz);
 		INSERT INTO CusLog VALUES (0, 5, 1, 1, '2000-01-01'), (1, 1, 1, 1, '2000-01-01'), (2, NULL, 1, 1, '2000-01-01');
-		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:log')`)
+		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:log')`,
+	)
 	mustRun(t, db, nil, "delivery-logs")
 	if got := db.Strings("SELECT iId::text FROM CusLog"); !slices.Equal(got, []string{"0"}) {
 		t.Errorf("left %v", got)
@@ -123,38 +179,53 @@ func TestPartitionedLog(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`CREATE SCHEMA archive;
-		CREATE TABLE CusBroadLogBig (iBroadLogId bigint, iDeliveryId integer, iStatus integer, tsLastModified timestamptz, PRIMARY KEY (iBroadLogId, tsLastModified)) PARTITION BY RANGE (tsLastModified);
+		CREATE TABLE CusBroadLogBig (iBroadLogId bigint, iDeliveryId integer, iStatus integer,
+			tsLastModified timestamptz, PRIMARY KEY (iBroadLogId, tsLastModified)) PARTITION BY RANGE (tsLastModified);
 		CREATE TABLE archive.big1 PARTITION OF CusBroadLogBig FOR VALUES FROM (MINVALUE) TO ('2025-01-01');
 		CREATE TABLE CusBroadLogBig2 PARTITION OF CusBroadLogBig FOR VALUES FROM ('2025-01-01') TO (MAXVALUE);
-		INSERT INTO CusBroadLogBig VALUES (0, 1, 1, '2000-01-01'), (1, 1, 1, '2000-01-01'), (2, 1, 1, '2025-02-01'), (3, 1, 1, '2026-02-01');
+		INSERT INTO CusBroadLogBig
+			VALUES (0, 1, 1, '2000-01-01'), (1, 1, 1, '2000-01-01'), (2, 1, 1, '2025-02-01'), (3, 1, 1, '2026-02-01');
 		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:broadLogBig')`)
 	j := mustRun(t, db, nil, "delivery-logs")
-	if got := db.Strings("SELECT iBroadLogId::text FROM CusBroadLogBig ORDER BY 1"); !slices.Equal(got, []string{"0", "3"}) || j.deleted["delivery-logs"] != 2 {
+	if got := db.Strings(
+		"SELECT iBroadLogId::text FROM CusBroadLogBig ORDER BY 1",
+	); !slices.Equal(got, []string{"0", "3"}) ||
+		j.deleted["delivery-logs"] != 2 {
 		t.Errorf("left %v, %d accounted for", got, j.deleted["delivery-logs"])
 	}
 	if j.said("INFO", "dropped") {
 		t.Error("a partition is said to be dropped of which a row stays")
 	}
 	db.Do("DELETE FROM CusBroadLogBig; INSERT INTO CusBroadLogBig VALUES (1, 1, 1, '2000-01-01')")
-	if j := mustRun(t, db, nil, "delivery-logs"); !j.said("INFO", "big1: all of the partition was to go: dropped") || db.Int("SELECT count(*) FROM pg_class WHERE relname = 'big1'") != 0 {
+	if j := mustRun(
+		t,
+		db,
+		nil,
+		"delivery-logs",
+	); !j.said("INFO", "big1: all of the partition was to go: dropped") ||
+		db.Int("SELECT count(*) FROM pg_class WHERE relname = 'big1'") != 0 {
 		t.Errorf("%q", j.logs)
 	}
 }
 
-// A table that inherits from another of the same family is swept with it: each row counts once, and its zero record stays
-// though the key is not inherited.
+// A table that inherits from another of the same family is swept with it: each row counts once, and its zero record
+// stays though the key is not inherited.
 func TestInheritedTableOfTheFamily(t *testing.T) {
 	t.Parallel()
 	for _, isDry := range []bool{true, false} {
 		db := pgtest.Campaign(t)
 		db.Do(`CREATE TABLE nmspropositionold () INHERITS (NmsPropositionRcp);
-			INSERT INTO nmspropositionold (iPropositionId, tsLastModified) VALUES (0, '2000-01-01'), (1, '2000-01-01'), (2, '2000-01-01');
+			INSERT INTO nmspropositionold (iPropositionId, tsLastModified)
+				VALUES (0, '2000-01-01'), (1, '2000-01-01'), (2, '2000-01-01');
 			INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (3, '2000-01-01')`)
 		j := mustRun(t, db, func(c *execute.Config) { c.DryRun = isDry }, "propositions")
 		if j.deleted["propositions"] != 3 {
 			t.Errorf("dry run: %t: %d rows", isDry, j.deleted["propositions"])
 		}
-		if left := db.Strings("SELECT iPropositionId::text FROM NmsPropositionRcp"); !isDry && !slices.Equal(left, []string{"0"}) {
+		if left := db.Strings(
+			"SELECT iPropositionId::text FROM NmsPropositionRcp",
+		); !isDry &&
+			!slices.Equal(left, []string{"0"}) {
 			t.Errorf("left %v", left)
 		}
 	}
@@ -164,13 +235,23 @@ func TestInheritedTableOfTheFamily(t *testing.T) {
 func TestListsLinkedFromAQuotedTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`CREATE TABLE "CusMember" (iGroupId integer REFERENCES NmsGroup (iGroupId)); CREATE TABLE cusmember (iOperatorId integer, iGroupId integer);
-		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 0, 1), (2, 0, 0); INSERT INTO "CusMember" VALUES (1), (2); INSERT INTO cusmember VALUES (7, 1)`)
+	db.Do(
+		`CREATE TABLE "CusMember" (iGroupId integer REFERENCES NmsGroup (iGroupId));
+			CREATE TABLE cusmember (iOperatorId integer, iGroupId integer);
+		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 0, 1), (2, 0, 0); INSERT INTO "CusMember"
+			VALUES (1), (2); INSERT INTO cusmember VALUES (7, 1)`,
+	)
 	j := mustRun(t, db, func(c *execute.Config) { c.RelatedListTables = []string{"NoSuchTable"} }, "lists-to-delete")
 	if !j.said("WARNING", "NoSuchTable") {
 		t.Errorf("a table that was named and is missing is not told of: %q", j.logs)
 	}
-	if left := db.Strings(`SELECT 'list ' || iGroupId FROM NmsGroup UNION ALL SELECT 'linked ' || iGroupId FROM "CusMember" UNION ALL SELECT 'other ' || iGroupId FROM cusmember`); !slices.Equal(left, []string{"list 2", "linked 2", "other 1"}) {
+	if left := db.Strings(
+		`SELECT 'list ' || iGroupId FROM NmsGroup UNION ALL SELECT 'linked ' || iGroupId FROM "CusMember" UNION ALL
+			SELECT 'other ' || iGroupId FROM cusmember`,
+	); !slices.Equal(
+		left,
+		[]string{"list 2", "linked 2", "other 1"},
+	) {
 		t.Errorf("left %q", left)
 	}
 }
@@ -179,7 +260,10 @@ func TestListsLinkedFromAQuotedTable(t *testing.T) {
 func TestDeliveryWithoutTheDateOfItsEnd(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity) VALUES (1, 1, 55, '2000-01-01'); ALTER TABLE NmsDelivery DROP tsBroadEnd`)
+	db.Do(
+		`INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity)
+			VALUES (1, 1, 55, '2000-01-01'); ALTER TABLE NmsDelivery DROP tsBroadEnd`,
+	)
 	mustRun(t, db, nil, "expired-deliveries")
 	if db.Int("SELECT iState FROM NmsDelivery WHERE iDeliveryId = 1") != 95 {
 		t.Error("the delivery has not ended")
@@ -190,14 +274,22 @@ func TestDeliveryWithoutTheDateOfItsEnd(t *testing.T) {
 func TestCancelledLogsMoveToAnotherPartition(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`CREATE TABLE CusBroadLogBig (iBroadLogId bigint, iDeliveryId integer, iStatus integer, tsLastModified timestamptz, PRIMARY KEY (iBroadLogId, tsLastModified)) PARTITION BY RANGE (tsLastModified);
+	db.Do(
+		`CREATE TABLE CusBroadLogBig (iBroadLogId bigint, iDeliveryId integer, iStatus integer,
+			tsLastModified timestamptz, PRIMARY KEY (iBroadLogId, tsLastModified)) PARTITION BY RANGE (tsLastModified);
 		CREATE TABLE big1 PARTITION OF CusBroadLogBig FOR VALUES FROM (MINVALUE) TO ('2026-01-01');
 		CREATE TABLE big2 PARTITION OF CusBroadLogBig FOR VALUES FROM ('2026-01-01') TO (MAXVALUE);
-		INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity) VALUES (1, 1, 55, '2025-06-01'), (2, 1, 55, '2099-01-01');
-		INSERT INTO CusBroadLogBig VALUES (0, 1, 6, '2025-06-01'), (1, 1, 6, '2025-06-01'), (2, 1, 1, '2025-06-01'), (3, 2, 6, '2025-06-01');
-		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:broadLogBig')`)
+		INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity)
+			VALUES (1, 1, 55, '2025-06-01'), (2, 1, 55, '2099-01-01');
+		INSERT INTO CusBroadLogBig
+			VALUES (0, 1, 6, '2025-06-01'), (1, 1, 6, '2025-06-01'), (2, 1, 1, '2025-06-01'), (3, 2, 6, '2025-06-01');
+		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:broadLogBig')`,
+	)
 	j := mustRun(t, db, nil, "expired-deliveries")
-	if got := db.Strings("SELECT concat_ws(' ', tableoid::regclass, iBroadLogId, iStatus) FROM CusBroadLogBig ORDER BY iBroadLogId"); !slices.Equal(got, []string{"big1 0 6", "big2 1 7", "big1 2 1", "big1 3 6"}) || j.updated["expired-deliveries"] != 2 {
+	if got := db.Strings(
+		"SELECT concat_ws(' ', tableoid::regclass, iBroadLogId, iStatus) FROM CusBroadLogBig ORDER BY iBroadLogId",
+	); !slices.Equal(got, []string{"big1 0 6", "big2 1 7", "big1 2 1", "big1 3 6"}) ||
+		j.updated["expired-deliveries"] != 2 {
 		t.Errorf("left %q, %d accounted for", got, j.updated["expired-deliveries"])
 	}
 }
@@ -206,10 +298,14 @@ func TestTooSmallDelayIsNeverUsed(t *testing.T) {
 	t.Parallel()
 	for _, seconds := range []int{86_399, 30, 0, -1} {
 		db := pgtest.Campaign(t)
-		db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', $1)", seconds)
+		db.Do(
+			"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', $1)",
+			seconds,
+		)
 		db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
 		j := mustRun(t, db, nil, "visitors")
-		if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != execute.Skipped || !j.said("WARNING", fmt.Sprint(seconds), "NmsCleanup_VisitorPurgeDelay") {
+		if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != execute.Skipped ||
+			!j.said("WARNING", fmt.Sprint(seconds), "NmsCleanup_VisitorPurgeDelay") {
 			t.Errorf("%d seconds: the task is %s; %q", seconds, j.states["visitors"], j.logs)
 		}
 	}
@@ -219,7 +315,11 @@ func TestStoredDelayIsUsedToTheSecond(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86401)")
-	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, $1), (2, $2)", now.Add(-86_402e9), now.Add(-86_401e9))
+	db.Do(
+		"INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, $1), (2, $2)",
+		now.Add(-86_402e9),
+		now.Add(-86_401e9),
+	)
 	mustRun(t, db, nil, "visitors")
 	if got := db.Strings("SELECT iVisitorId::text FROM NmsVisitor"); !slices.Equal(got, []string{"2"}) {
 		t.Errorf("left %v", got)
@@ -247,8 +347,19 @@ func TestNpaiMovesItsLowerBound(t *testing.T) {
 				t.Error("a dry run wrote the option")
 			}
 			mustRun(t, db, nil, "npai")
-			got := db.Strings("SELECT iOptionId || ' ' || iDataType || ' ' || (tsTimeStampValue = $1) FROM XtkOption WHERE sName = 'NmsCleanup_LastCleanup'", now)
-			want := map[string]string{"no option": "-1 7 true", "no value": "5 12 true", "sequence": "1000 7 true", "its own": "77 7 true", "taken id": "1001 7 true", "no XtkNewId": "-8 7 true"}[name]
+			got := db.Strings(
+				"SELECT iOptionId || ' ' || iDataType || ' ' || (tsTimeStampValue = $1) FROM XtkOption WHERE sName = "+
+					"'NmsCleanup_LastCleanup'",
+				now,
+			)
+			want := map[string]string{
+				"no option":   "-1 7 true",
+				"no value":    "5 12 true",
+				"sequence":    "1000 7 true",
+				"its own":     "77 7 true",
+				"taken id":    "1001 7 true",
+				"no XtkNewId": "-8 7 true",
+			}[name]
 			if !slices.Equal(got, []string{want}) {
 				t.Errorf("stored %v, want %s", got, want)
 			}
@@ -260,7 +371,13 @@ func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("DROP TABLE NmsAddress")
-	if j := mustRun(t, db, nil, "npai"); j.states["npai"] != execute.Skipped || db.Int("SELECT count(*) FROM XtkOption") != 0 {
+	if j := mustRun(
+		t,
+		db,
+		nil,
+		"npai",
+	); j.states["npai"] != execute.Skipped ||
+		db.Int("SELECT count(*) FROM XtkOption") != 0 {
 		t.Errorf("the task is %s", j.states["npai"])
 	}
 }
@@ -269,17 +386,23 @@ func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
 func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-02-28'), (8, 2, '2026-02-28')")
+	db.Do(
+		"INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-02-28'), (8, 2, '2026-02-28')",
+	)
 	tx := db.Hold("SELECT FROM NmsAddress WHERE iAddressId = 7 FOR UPDATE")
 	j := mustRun(t, db, nil, "npai")
-	if left := db.Strings("SELECT iAddressId::text FROM NmsAddress"); !slices.Equal(left, []string{"7"}) || db.Int("SELECT count(*) FROM XtkOption") != 0 || j.states["npai"] != execute.Succeeded {
+	if left := db.Strings(
+		"SELECT iAddressId::text FROM NmsAddress",
+	); !slices.Equal(left, []string{"7"}) || db.Int("SELECT count(*) FROM XtkOption") != 0 ||
+		j.states["npai"] != execute.Succeeded {
 		t.Errorf("left %v; the task is %s", left, j.states["npai"])
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mustRun(t, db, nil, "npai")
-	if db.Int("SELECT count(*) FROM NmsAddress") != 0 || db.Int("SELECT count(*) FROM XtkOption WHERE tsTimeStampValue = $1", now) != 1 {
+	if db.Int("SELECT count(*) FROM NmsAddress") != 0 ||
+		db.Int("SELECT count(*) FROM XtkOption WHERE tsTimeStampValue = $1", now) != 1 {
 		t.Error("the next run does not take it, or does not move the bound")
 	}
 }
@@ -291,9 +414,19 @@ func TestEmailErrorStatsOfAllTimes(t *testing.T) {
 		t.Run(date, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do("INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, $1::text::timestamptz, 30), (1, 1, '2026-02-01', 20)", date)
+			db.Do(
+				"INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, "+
+					"$1::text::timestamptz, 30), (1, 1, '2026-02-01', 20)",
+				date,
+			)
 			mustRun(t, db, nil, "email-error-stats")
-			if got := db.Strings("SELECT iTotalErrors || ' ' || (tsDate = $1::text::timestamptz) FROM NmsEmailErrorStat", date); !slices.Equal(got, []string{"50 true"}) {
+			if got := db.Strings(
+				"SELECT iTotalErrors || ' ' || (tsDate = $1::text::timestamptz) FROM NmsEmailErrorStat",
+				date,
+			); !slices.Equal(
+				got,
+				[]string{"50 true"},
+			) {
 				t.Errorf("the sums are %v", got)
 			}
 		})
@@ -305,9 +438,15 @@ func TestEmailErrorStatsAtTheEdge(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`ALTER TABLE NmsEmailErrorStat ALTER iMessageErrors DROP NOT NULL;
-		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors, iTotalConnections, iMessageErrors) VALUES (1, 1, '2026-01-01', 30, -2147483648, NULL), (1, 1, '2026-01-02', 30, -2147483648, NULL)`)
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors, iTotalConnections, iMessageErrors)
+			VALUES (1, 1, '2026-01-01', 30, -2147483648, NULL), (1, 1, '2026-01-02', 30, -2147483648, NULL)`)
 	mustRun(t, db, nil, "email-error-stats")
-	if got := db.Strings("SELECT iTotalErrors || ' ' || iTotalConnections || ' ' || iMessageErrors FROM NmsEmailErrorStat"); !slices.Equal(got, []string{"60 -2147483648 0"}) {
+	if got := db.Strings(
+		"SELECT iTotalErrors || ' ' || iTotalConnections || ' ' || iMessageErrors FROM NmsEmailErrorStat",
+	); !slices.Equal(
+		got,
+		[]string{"60 -2147483648 0"},
+	) {
 		t.Errorf("the sums are %v", got)
 	}
 }
@@ -315,37 +454,49 @@ func TestEmailErrorStatsAtTheEdge(t *testing.T) {
 // Options that cannot be read do not fall back to their defaults, which might delete too much.
 func TestOptionsOutOfSight(t *testing.T) {
 	t.Parallel()
-	for _, hide := range []string{"ALTER TABLE XtkOption DROP iLongValue", "ALTER TABLE XtkOption DROP sName", "ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"} {
+	for _, hide := range []string{
+		"ALTER TABLE XtkOption DROP iLongValue",
+		"ALTER TABLE XtkOption DROP sName",
+		"ALTER TABLE " +
+			"XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+	} {
 		t.Run(hide, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do(`INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86400000);
-				INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2025-01-01'); ` + hide)
+			db.Do(
+				`INSERT INTO XtkOption (iOptionId, sName, iLongValue)
+					VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86400000);
+				INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2025-01-01'); ` + hide,
+			)
 			j := mustRun(t, db, nil, "visitors", "statistics")
-			if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || !j.said("WARNING", "NmsCleanup_VisitorPurgeDelay can not be read") || !j.said("WARNING", "XtkCleanup_NoStats can not be read") {
+			if db.Int("SELECT count(*) FROM NmsVisitor") != 1 ||
+				!j.said("WARNING", "NmsCleanup_VisitorPurgeDelay can not be read") ||
+				!j.said("WARNING", "XtkCleanup_NoStats can not be read") {
 				t.Errorf("%q", j.logs)
 			}
 		})
 	}
 }
 
-// The time of the last cleanup, and the time up to which statistics of errors are summed up, are not guessed if they may be
-// hidden.
+// The time of the last cleanup, and the time up to which statistics of errors are summed up, are not guessed if they
+// may be hidden.
 func TestMomentsOutOfSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01');
-		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 30), (1, 1, '2026-01-02', 30);
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors)
+			VALUES (1, 1, '2026-01-01', 30), (1, 1, '2026-01-02', 30);
 		ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY`)
 	j := mustRun(t, db, nil, "npai", "email-error-stats")
 	got := db.Strings("SELECT (SELECT count(*) FROM NmsAddress) || ' ' || (SELECT count(*) FROM NmsEmailErrorStat)")
-	if !slices.Equal(got, []string{"1 2"}) || !j.said("WARNING", "row security", "last cleanup") || !j.said("row security", "coalesced") {
+	if !slices.Equal(got, []string{"1 2"}) || !j.said("WARNING", "row security", "last cleanup") ||
+		!j.said("row security", "coalesced") {
 		t.Errorf("left %v; %q", got, j.logs)
 	}
 }
 
-// Without the column tsTimeStampValue delays apply, npai has no lower bound, and statistics of errors are not summed up, since
-// the time up to which they are cannot be stored.
+// Without the column tsTimeStampValue delays apply, npai has no lower bound, and statistics of errors are not summed
+// up, since the time up to which they are cannot be stored.
 func TestOptionsWithoutMoments(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -353,9 +504,13 @@ func TestOptionsWithoutMoments(t *testing.T) {
 		INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86400000);
 		INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2025-01-01');
 		INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01');
-		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 30), (1, 1, '2026-01-02', 30)`)
+		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors)
+			VALUES (1, 1, '2026-01-01', 30), (1, 1, '2026-01-02', 30)`)
 	j := mustRun(t, db, nil, "visitors", "npai", "email-error-stats")
-	got := db.Strings("SELECT (SELECT count(*) FROM NmsVisitor) || ' ' || (SELECT count(*) FROM NmsAddress) || ' ' || (SELECT count(*) FROM NmsEmailErrorStat)")
+	got := db.Strings(
+		"SELECT (SELECT count(*) FROM NmsVisitor) || ' ' || (SELECT count(*) FROM NmsAddress) || ' ' || (SELECT " +
+			"count(*) FROM NmsEmailErrorStat)",
+	)
 	if !slices.Equal(got, []string{"1 0 2"}) || j.states["email-error-stats"] != execute.Skipped {
 		t.Errorf("left %v; %q", got, j.logs)
 	}
@@ -386,8 +541,12 @@ func TestNoCampaignDatabase(t *testing.T) {
 func TestOtherSchemasAreNamed(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`CREATE SCHEMA other; CREATE TABLE other.NmsDelivery (LIKE NmsDelivery); CREATE SCHEMA archive; CREATE TABLE archive.XtkAudit (LIKE XtkAudit INCLUDING ALL); CREATE SCHEMA nothing; CREATE TABLE nothing.customer (i int);
-		INSERT INTO archive.XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')`)
+	db.Do(
+		`CREATE SCHEMA other; CREATE TABLE other.NmsDelivery (LIKE NmsDelivery); CREATE SCHEMA archive;
+			CREATE TABLE archive.XtkAudit (LIKE XtkAudit INCLUDING ALL); CREATE SCHEMA nothing;
+			CREATE TABLE nothing.customer (i int);
+		INSERT INTO archive.XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')`,
+	)
 	j := mustRun(t, db, nil, "audit-trail", "sessions", "deliveries")
 	said := 0
 	for _, line := range j.logs {
@@ -405,10 +564,13 @@ func TestOtherSchemas(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(`CREATE SCHEMA campaign; CREATE TABLE campaign.NmsDelivery (iDeliveryId integer PRIMARY KEY);
-		CREATE TABLE campaign.XtkSessionInfo (sKey text, tsExpiration timestamptz); INSERT INTO campaign.XtkSessionInfo VALUES ('x', '2000-01-01');
-		CREATE TABLE public.XtkSessionInfo (sKey text, tsExpiration timestamptz); INSERT INTO public.XtkSessionInfo VALUES ('x', '2000-01-01')`)
+		CREATE TABLE campaign.XtkSessionInfo (sKey text, tsExpiration timestamptz);
+			INSERT INTO campaign.XtkSessionInfo VALUES ('x', '2000-01-01');
+		CREATE TABLE public.XtkSessionInfo (sKey text, tsExpiration timestamptz); INSERT INTO public.XtkSessionInfo
+			VALUES ('x', '2000-01-01')`)
 	mustRun(t, db, nil, "sessions")
-	if db.Int("SELECT count(*) FROM campaign.XtkSessionInfo") != 0 || db.Int("SELECT count(*) FROM public.XtkSessionInfo") != 1 {
+	if db.Int("SELECT count(*) FROM campaign.XtkSessionInfo") != 0 ||
+		db.Int("SELECT count(*) FROM public.XtkSessionInfo") != 1 {
 		t.Error("the wrong schema was cleaned")
 	}
 	db.Do("CREATE SCHEMA other; CREATE TABLE other.NmsDelivery (iDeliveryId integer PRIMARY KEY)")
@@ -426,17 +588,23 @@ func TestOtherSchemas(t *testing.T) {
 func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO XtkSessionInfo VALUES ('x', 'x', '2000-01-01'); INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
+	db.Do(
+		"INSERT INTO XtkSessionInfo VALUES ('x', 'x', '2000-01-01'); INSERT INTO XtkAudit (iAuditId, tsChanged) " +
+			"VALUES (1, '2000-01-01')",
+	)
 	db.Do("REVOKE DELETE ON XtkAudit FROM CURRENT_USER; REVOKE SELECT ON XtkJob, NmsDeliveryMapping FROM CURRENT_USER")
 	_, err := run(t, db, nil)
-	if err == nil || !strings.Contains(err.Error(), `GRANT DELETE ON "public"."xtkaudit" TO "neolane"`) || !strings.Contains(err.Error(), `GRANT SELECT ON "public"."xtkjob"`) || !strings.Contains(err.Error(), `GRANT SELECT ON "public"."nmsdeliverymapping"`) {
+	if err == nil || !strings.Contains(err.Error(), `GRANT DELETE ON "public"."xtkaudit" TO "neolane"`) ||
+		!strings.Contains(err.Error(), `GRANT SELECT ON "public"."xtkjob"`) ||
+		!strings.Contains(err.Error(), `GRANT SELECT ON "public"."nmsdeliverymapping"`) {
 		t.Errorf("got %v", err)
 	}
 	if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
 		t.Error("a row went all the same")
 	}
 	j, err := run(t, db, func(c *execute.Config) { c.ContinueOnError = true })
-	if err == nil || j.states["audit-trail"] != execute.Failed || j.states["sessions"] != execute.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+	if err == nil || j.states["audit-trail"] != execute.Failed || j.states["sessions"] != execute.Succeeded ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("going on after errors: %v, %v", j.states, err)
 	}
 }
@@ -445,12 +613,22 @@ func TestMissingRights(t *testing.T) {
 func TestMissingRightsBeyondTheSteps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ task, rows, right, stays string }{
-		{"lists-to-delete", "INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (1, 1)", "DELETE ON NmsGroup", "NmsRcpGrpRel"},
-		{"lists-to-delete", "INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) VALUES (1, 1)", "UPDATE ON NmsGroup", "NmsRcpGrpRel"},
-		{"mirror-pages", `INSERT INTO NmsDelivery (iDeliveryId, iNeedMirrorPage, tsWebValidity) VALUES (1, 1, '2000-01-01');
+		{"lists-to-delete", "INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel " +
+			"(iGroupId, iRecipientId) VALUES (1, 1)", "DELETE ON NmsGroup", "NmsRcpGrpRel"},
+		{"lists-to-delete", "INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel " +
+			"(iGroupId, iRecipientId) VALUES (1, 1)", "UPDATE ON NmsGroup", "NmsRcpGrpRel"},
+		{"mirror-pages", `INSERT INTO NmsDelivery (iDeliveryId, iNeedMirrorPage, tsWebValidity)
+			VALUES (1, 1, '2000-01-01');
 			INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (1, 1)`, "INSERT ON XtkJobLog", "NmsMirrorPageInfo"},
-		{"email-error-stats", "INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 30)", "INSERT ON NmsEmailErrorStat", "NmsEmailErrorStat"},
-		{"npai", "INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01')", "INSERT ON XtkOption", "NmsAddress"},
+		{"email-error-stats", "INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, " +
+			"'2026-01-01', 30)", "INSERT ON " +
+			"NmsEmailErrorStat", "NmsEmailErrorStat"},
+		{
+			"npai",
+			"INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01')",
+			"INSERT ON XtkOption",
+			"NmsAddress",
+		},
 		{"workflow-instances", `INSERT INTO XtkWorkflow (iWorkflowId, iHistory) VALUES (1, 1);
 			INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (1, 1, '2000-01-01')`, "SELECT ON NmsGroup", "XtkWorkflowLog"},
 	} {
@@ -460,7 +638,11 @@ func TestMissingRightsBeyondTheSteps(t *testing.T) {
 			db.Do(c.rows + "; REVOKE " + c.right + " FROM CURRENT_USER")
 			before := db.Int("SELECT count(*) FROM " + c.stays)
 			j, err := run(t, db, func(c *execute.Config) { c.ContinueOnError = true }, c.task)
-			if right, table, _ := strings.Cut(c.right, " ON "); err == nil || !strings.Contains(j.problems[c.task], "GRANT "+right+` ON "public"."`+strings.ToLower(table)) {
+			if right, table, _ := strings.Cut(
+				c.right,
+				" ON ",
+			); err == nil ||
+				!strings.Contains(j.problems[c.task], "GRANT "+right+` ON "public"."`+strings.ToLower(table)) {
 				t.Errorf("%v: %s", err, j.problems[c.task])
 			}
 			if left := db.Int("SELECT count(*) FROM " + c.stays); before != 1 || left != 1 {
@@ -478,7 +660,10 @@ func TestListsGiveWay(t *testing.T) {
 	j := newJournal(db)
 	j.proceed = func() error { return execute.ErrStopped }
 	err := runWith(t, j, func(c *execute.Config) { c.Limits = purge.Limits{RowsPerSecond: 1} }, "lists-to-delete")
-	if left := db.Int("SELECT count(*) FROM NmsGroup WHERE iGroupId <> 0"); !errors.Is(err, execute.ErrStopped) || left != 19 {
+	if left := db.Int(
+		"SELECT count(*) FROM NmsGroup WHERE iGroupId <> 0",
+	); !errors.Is(err, execute.ErrStopped) ||
+		left != 19 {
 		t.Errorf("%d lists are left, %v", left, err)
 	}
 }
@@ -487,9 +672,11 @@ func TestAFailedTaskEndsTheRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
-		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'; CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
+		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
+			CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
 	j, err := run(t, db, nil, "visitors", "audit-trail", "sessions")
-	if err == nil || j.states["visitors"] == execute.Failed || j.states["audit-trail"] != execute.Failed || j.states["sessions"] != "" {
+	if err == nil || j.states["visitors"] == execute.Failed || j.states["audit-trail"] != execute.Failed ||
+		j.states["sessions"] != "" {
 		t.Errorf("states %v, error %v", j.states, err)
 	}
 }
@@ -521,10 +708,16 @@ func TestOtherCleaner(t *testing.T) {
 		warns bool
 	}{
 		"started": {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 11)", true},
-		"stopped": {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 20), (8, 'cleanup2', 11)", false},
+		"stopped": {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 20), (8, " +
+			"'cleanup2', 11)", false},
 		"no name": {"ALTER TABLE XtkWorkflow DROP sInternalName", false},
 		"missing": {"DROP TABLE XtkWorkflow", false},
-		"hidden":  {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 11); REVOKE ALL ON XtkWorkflow FROM CURRENT_USER; GRANT SELECT (iWorkflowId, iState) ON XtkWorkflow TO CURRENT_USER", false},
+		"hidden": {
+			"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 11); REVOKE " +
+				"ALL ON XtkWorkflow FROM CURRENT_USER; GRANT SELECT (iWorkflowId, iState) ON XtkWorkflow TO " +
+				"CURRENT_USER",
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -201,7 +201,12 @@ func (c *chaos) work() {
 func (c *chaos) clean(ctx context.Context) {
 	rng := c.random("runs")
 	for range 3 {
-		if stream, err := c.replica(rng).client.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{Detach: true}); err == nil {
+		if stream, err := c.replica(
+			rng,
+		).client.RunCleanup(
+			ctx,
+			&cleanupv1.RunCleanupRequest{Detach: true},
+		); err == nil {
 			_, _ = stream.Recv()
 		}
 		for c.active(ctx) > 0 {
@@ -358,7 +363,7 @@ func (c *chaos) randomHold(rng *rand.Rand) *cleanupv1.Hold {
 		table := c.m.db.Tables[rng.IntN(len(c.m.db.Tables))]
 		h.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: table.Name}}
 	}
-	if h.What == nil || len(idsOf(h)) == 0 && h.GetTable() == nil {
+	if h.What == nil || (len(idsOf(h)) == 0 && h.GetTable() == nil) {
 		h.What = &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}
 	}
 	return h
@@ -423,8 +428,8 @@ func (c *chaos) rowsOnHold(h *cleanupv1.Hold) map[string]int64 {
 	return out
 }
 
-// finish releases what is still on hold, waits for the last run and the erasures, and lets two runs delete what is left:
-// the second one deletes what the first one retained because of rows that a later task deleted.
+// finish releases what is still on hold, waits for the last run and the erasures, and lets two runs delete what is
+// left: the second one deletes what the first one retained because of rows that a later task deleted.
 func (c *chaos) finish() {
 	rng := c.random("end")
 	client := c.scene.replicas[0].client
@@ -489,7 +494,8 @@ func (c *chaos) checkCounts() {
 		WITH run AS (SELECT trim('"' FROM split_part(relation, '.', -1)) AS relation, sum(rows_deleted) AS n
 			FROM cleanupd.space GROUP BY 1),
 			log AS (SELECT relation, count(*) AS n FROM elsewhere.deletion GROUP BY 1)
-		SELECT format('%s: %s by the runs, %s by the log', relation, run.n, log.n) FROM run FULL JOIN log USING (relation)
+		SELECT format('%s: %s by the runs, %s by the log', relation, run.n, log.n) FROM run FULL
+			JOIN log USING (relation)
 		WHERE COALESCE(run.n, 0) <> COALESCE(log.n, 0) AND relation <> ALL ($1)`, cascaded) {
 		c.t.Errorf("deleted rows of %s", line)
 	}

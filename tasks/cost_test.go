@@ -12,15 +12,20 @@ func TestCouponsReadTheirOwnLogs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
-		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, 50) i;
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 50 + 1, '2000-01-01' FROM generate_series(1, 20000) i;
+		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01'
+			FROM generate_series(1, 50) i;
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 50 + 1, '2000-01-01'
+			FROM generate_series(1, 20000) i;
 		INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) SELECT 1, i, i FROM generate_series(1, 4000) i;
 		ANALYZE`)
 	j := mustRun(t, db, func(c *execute.Config) { c.MaxRows = 200 }, "deliveries")
 	if j.deleted["deliveries"] != 24_050 {
 		t.Errorf("%d rows were deleted", j.deleted["deliveries"])
 	}
-	if read := db.Int("SELECT COALESCE(seq_tup_read, 0) + COALESCE(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'nmsbroadlogrcp'"); read > 300_000 {
+	if read := db.Int(
+		"SELECT COALESCE(seq_tup_read, 0) + COALESCE(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = " +
+			"'nmsbroadlogrcp'",
+	); read > 300_000 {
 		t.Errorf("%d logs were read", read)
 	}
 }
@@ -30,14 +35,19 @@ func TestLogsReadTheirOwnDeliveries(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
-		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, 5000) i;
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 5000 + 1, '2000-01-01' FROM generate_series(1, 10000) i;
+		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01'
+			FROM generate_series(1, 5000) i;
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 5000 + 1, '2000-01-01'
+			FROM generate_series(1, 10000) i;
 		ANALYZE`)
 	j := mustRun(t, db, func(c *execute.Config) { c.MaxRows = 200 }, "deliveries")
 	if j.deleted["deliveries"] != 15_000 {
 		t.Errorf("%d rows were deleted", j.deleted["deliveries"])
 	}
-	if read := db.Int("SELECT COALESCE(seq_tup_read, 0) + COALESCE(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'nmsdelivery'"); read > 200_000 {
+	if read := db.Int(
+		"SELECT COALESCE(seq_tup_read, 0) + COALESCE(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = " +
+			"'nmsdelivery'",
+	); read > 200_000 {
 		t.Errorf("%d deliveries were read", read)
 	}
 }

@@ -7,12 +7,13 @@ import (
 
 var oldDeliveryLogs = plan.Rules{{plan.Older("tsLastModified", campaign.BroadLogPurge)}}
 
-// A log stays if it is of a delivery that the task deliveries had to leave in this run, and a coupon or proposition is known to be that
-// delivery's by this log alone: the next run must find it.
+// A log stays if it is of a delivery that the task deliveries had to leave in this run, and a coupon or proposition is
+// known to be that delivery's by this log alone: the next run must find it.
 var deliveryLogs = plan.Task{
-	Name:        "delivery-logs",
-	Title:       "Delivery logs",
-	Description: "Delivery and exclusion logs, and the message ids of providers (NmsProviderMsgId), older than the delay of delivery logs.",
+	Name:  "delivery-logs",
+	Title: "Delivery logs",
+	Description: "Delivery and exclusion logs, and the message ids of providers (NmsProviderMsgId), older than the " +
+		"delay of delivery logs.",
 	Steps: []plan.Step{
 		{On: plan.DeliveryAndExclusionLogs, Rules: oldDeliveryLogs, NeededBy: &deliveries},
 		{On: deliveryLogFamily.Included, Rules: oldDeliveryLogs},

@@ -16,7 +16,16 @@ import (
 )
 
 // logTables are tables that may outgrow one machine.
-var logTables = []string{"nmsbroadlogrcp", "nmsexcludelogrcp", "nmsbroadlogmid", "cusbroadlogstore", "nmstrackinglogrcp", "custrackinglogstore", "nmswebtrackinglog", "nmspropositionrcp"}
+var logTables = []string{
+	"nmsbroadlogrcp",
+	"nmsexcludelogrcp",
+	"nmsbroadlogmid",
+	"cusbroadlogstore",
+	"nmstrackinglogrcp",
+	"custrackinglogstore",
+	"nmswebtrackinglog",
+	"nmspropositionrcp",
+}
 
 // moveLogs moves about half of the log tables that a database has, each in one of some ways.
 func moveLogs(m *model, rng *rand.Rand, ways ...func(table, key string)) {
@@ -30,18 +39,26 @@ func moveLogs(m *model, rng *rand.Rand, ways ...func(table, key string)) {
 // toForeignTables moves log tables to another database: some as a whole, of some a partition.
 func toForeignTables(db *pgtest.DB, m *model, rng *rand.Rand) {
 	far := db.Far()
-	moveLogs(m, rng, func(table, _ string) { db.MoveAway(far, table) }, func(table, key string) { db.PartitionAway(far, table, key, 50) })
+	moveLogs(
+		m,
+		rng,
+		func(table, _ string) { db.MoveAway(far, table) },
+		func(table, key string) { db.PartitionAway(far, table, key, 50) },
+	)
 }
 
-// toShards distributes log tables by their keys, unless their dates have no time zone: Citus refuses to compare these with
-// moments.
+// toShards distributes log tables by their keys, unless their dates have no time zone: Citus refuses to compare these
+// with moments.
 func toShards(db *pgtest.DB, m *model, rng *rand.Rand) {
-	if db.Int("SELECT count(*) FROM pg_attribute WHERE attrelid = 'xtkoption'::regclass AND atttypid = 'timestamp'::regtype") == 0 {
+	if db.Int(
+		"SELECT count(*) FROM pg_attribute WHERE attrelid = 'xtkoption'::regclass AND atttypid = 'timestamp'::regtype",
+	) == 0 {
 		moveLogs(m, rng, db.Distribute)
 	}
 }
 
-// With logs in foreign tables or distributed ones a database is after a cleanup what the model says, and so is the account.
+// With logs in foreign tables or distributed ones a database is after a cleanup what the model says, and so is the
+// account.
 func TestRandomDatabasesWithLogsElsewhere(t *testing.T) {
 	t.Parallel()
 	for where, c := range map[string]struct {
@@ -84,8 +101,15 @@ func oldLogs(t *testing.T, n int) (here, far *pgtest.DB) {
 	t.Helper()
 	here = pgtest.Campaign(t)
 	here.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sTrackingLogSchema) VALUES (1, 'nms:trackingLogRcp')")
-	here.Do("INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) SELECT i, timestamptz '2000-01-01' FROM generate_series(0, $1::int) AS i UNION ALL SELECT $1 + 1, '2026-02-01'", n)
-	here.Do("INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT iTrackingLogId FROM NmsTrackingLogRcp WHERE iTrackingLogId % 2 = 0")
+	here.Do(
+		"INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) SELECT i, timestamptz '2000-01-01' FROM "+
+			"generate_series(0, $1::int) AS i UNION ALL SELECT $1 + 1, '2026-02-01'",
+		n,
+	)
+	here.Do(
+		"INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT iTrackingLogId FROM NmsTrackingLogRcp WHERE " +
+			"iTrackingLogId % 2 = 0",
+	)
 	far = here.Far()
 	here.MoveAway(far, "nmstrackinglogrcp")
 	return here, far
@@ -127,13 +151,20 @@ func TestPlanOfAForeignTable(t *testing.T) {
 	if rows[`"public"."nmstrackinglogrcp"`] != 4_000 || rows[`"public"."nmswebtrackinglog"`] != 2_000 {
 		t.Errorf("the plan has %v", rows)
 	}
-	if j, refused := refusal(t, here, planned, nil, "tracking-logs"); refused != nil || j.deleted["tracking-logs"] != 6_000 {
+	if j, refused := refusal(
+		t,
+		here,
+		planned,
+		nil,
+		"tracking-logs",
+	); refused != nil ||
+		j.deleted["tracking-logs"] != 6_000 {
 		t.Errorf("%d rows, refused: %v", j.deleted["tracking-logs"], refused)
 	}
 }
 
-// Where the other server has committed and this one has not, the rows that are gone are counted once: by the worker itself if
-// it goes on, else by its successor.
+// Where the other server has committed and this one has not, the rows that are gone are counted once: by the worker
+// itself if it goes on, else by its successor.
 func TestCommittedElsewhereAlone(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
@@ -141,8 +172,12 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 			t.Parallel()
 			here, far := oldLogs(t, 40)
 			other := pgtest.Empty(t)
-			other.Do(`CREATE TABLE fuse (i int); INSERT INTO fuse VALUES (1); CREATE FUNCTION blow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no commit''; END';
-				CREATE CONSTRAINT TRIGGER blow AFTER UPDATE ON fuse DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION blow()`)
+			other.Do(
+				`CREATE TABLE fuse (i int); INSERT INTO fuse VALUES (1); CREATE FUNCTION blow() RETURNS trigger
+					LANGUAGE plpgsql AS 'BEGIN RAISE ''no commit''; END';
+				CREATE CONSTRAINT TRIGGER blow AFTER UPDATE ON fuse DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+					EXECUTE FUNCTION blow()`,
+			)
 			far.Do("CREATE TABLE original AS SELECT * FROM NmsTrackingLogRcp")
 			here.Do("CREATE TABLE original AS SELECT * FROM NmsWebTrackingLog")
 			for alone := false; !alone; { // which server commits first depends on the ids of objects
@@ -162,7 +197,7 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 				}
 				err := runWith(t, j, nil, "tracking-logs")
 				alone = far.Int("SELECT count(*) FROM NmsTrackingLogRcp") == 2
-				if dies != errors.Is(err, execute.ErrLost) || !dies && alone != (err == nil) {
+				if dies != errors.Is(err, execute.ErrLost) || (!dies && alone != (err == nil)) {
 					t.Fatalf("the run ended with %v; committed elsewhere alone: %t", err, alone)
 				}
 				j.beforeCommit, j.onFailure = nil, nil
@@ -173,7 +208,12 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 				if j.deleted["tracking-logs"] != 60 || far.Strings(left)[0] != "0 41" {
-					t.Errorf("%d rows are accounted for, %v are left; committed elsewhere alone: %t", j.deleted["tracking-logs"], far.Strings(left), alone)
+					t.Errorf(
+						"%d rows are accounted for, %v are left; committed elsewhere alone: %t",
+						j.deleted["tracking-logs"],
+						far.Strings(left),
+						alone,
+					)
 				}
 			}
 		})
@@ -187,7 +227,10 @@ func TestLockedInForeignTable(t *testing.T) {
 	here.Superuser("ALTER SERVER far OPTIONS (options '-c lock_timeout=50')")
 	far.Hold("SELECT FROM NmsTrackingLogRcp WHERE iTrackingLogId IN (3, 4) FOR UPDATE")
 	j := mustRun(t, here, nil, "tracking-logs")
-	if got := far.Strings(left); got[0] != "0 3 4 21" || !j.said("WARNING", "nmstrackinglogrcp", "2 obsolete rows stayed locked") {
+	if got := far.Strings(
+		left,
+	); got[0] != "0 3 4 21" ||
+		!j.said("WARNING", "nmstrackinglogrcp", "2 obsolete rows stayed locked") {
 		t.Errorf("left %v; %q", got, j.logs)
 	}
 }
@@ -201,13 +244,17 @@ func TestRefusedElsewhere(t *testing.T) {
 		says    []string
 	}{
 		"no key": {func(here, far *pgtest.DB) {
-			here.Do("INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) VALUES (1, 1, 1), (1, 2, 0), (1, 3, 1)")
+			here.Do("INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) VALUES (1, 1, 1), (1, 2, " +
+				"0), (1, 3, 1)")
 			here.MoveAway(far, "nmssubscription")
-		}, "subscriptions", []string{"nmssubscription is in a foreign table", "no integer key", "2 obsolete rows are left"}},
+		}, "subscriptions", []string{"nmssubscription is in a foreign table", "no integer key", "2 obsolete rows are " +
+			"left"}},
 		"a trigger": {func(here, far *pgtest.DB) {
-			here.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01'); INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01'), (2, '2000-01-01')")
+			here.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01'); INSERT INTO " +
+				"NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01'), (2, '2000-01-01')")
 			here.MoveAway(far, "nmsvisitor")
-			far.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END'; CREATE TRIGGER no BEFORE DELETE ON NmsVisitor FOR EACH ROW EXECUTE FUNCTION no()`)
+			far.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END';
+				CREATE TRIGGER no BEFORE DELETE ON NmsVisitor FOR EACH ROW EXECUTE FUNCTION no()`)
 		}, "visitors", []string{"2 of 2 rows refuse", "not this one"}},
 		"the server is away": {func(here, far *pgtest.DB) {
 			here.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
@@ -224,7 +271,9 @@ func TestRefusedElsewhere(t *testing.T) {
 			here := pgtest.Campaign(t)
 			c.prepare(here, here.Far())
 			j, err := run(t, here, func(c *execute.Config) { c.ContinueOnError = true }, c.task, "sessions")
-			if err == nil || errors.Is(err, execute.ErrLost) || j.states[c.task] != execute.Failed || j.states["sessions"] != execute.Succeeded || j.deleted[c.task] != 0 {
+			if err == nil || errors.Is(err, execute.ErrLost) || j.states[c.task] != execute.Failed ||
+				j.states["sessions"] != execute.Succeeded ||
+				j.deleted[c.task] != 0 {
 				t.Errorf("the run ended with %v, %d rows deleted", err, j.deleted[c.task])
 			}
 			for _, part := range c.says {
@@ -241,19 +290,39 @@ func TestForeignRowsThatWouldMove(t *testing.T) {
 	t.Parallel()
 	here := pgtest.Campaign(t)
 	far := here.Far()
-	far.Do("CREATE TABLE old (iBroadLogId bigint, iDeliveryId integer, iRecipientId integer, iStatus smallint, iMsgId integer, sAddress varchar(255), tsEvent timestamptz, tsLastModified timestamptz)")
-	here.Do(`ALTER TABLE NmsBroadLogRcp RENAME TO logs; CREATE TABLE NmsBroadLogRcp (LIKE logs INCLUDING DEFAULTS) PARTITION BY RANGE (tsLastModified);
+	far.Do(
+		"CREATE TABLE old (iBroadLogId bigint, iDeliveryId integer, iRecipientId integer, iStatus smallint, iMsgId " +
+			"integer, sAddress varchar(255), tsEvent timestamptz, tsLastModified timestamptz)",
+	)
+	here.Do(
+		`ALTER TABLE NmsBroadLogRcp RENAME TO logs;
+			CREATE TABLE NmsBroadLogRcp (LIKE logs INCLUDING DEFAULTS) PARTITION BY RANGE (tsLastModified);
 		ALTER TABLE NmsBroadLogRcp ATTACH PARTITION logs FOR VALUES FROM ('2026-01-01') TO (MAXVALUE);
 		CREATE FOREIGN TABLE old PARTITION OF NmsBroadLogRcp FOR VALUES FROM (MINVALUE) TO ('2026-01-01') SERVER far;
 		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
-		INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity) VALUES (1, 1, 55, '2026-02-01'), (2, 1, 55, '2026-02-01');
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) VALUES (1, 1, 6, '2025-12-31'), (2, 1, 1, '2025-12-31'), (3, 2, 6, '2026-02-01')`)
+		INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity)
+			VALUES (1, 1, 55, '2026-02-01'), (2, 1, 55, '2026-02-01');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified)
+			VALUES (1, 1, 6, '2025-12-31'), (2, 1, 1, '2025-12-31'), (3, 2, 6, '2026-02-01')`,
+	)
 	j, err := run(t, here, nil, "expired-deliveries")
 	if err == nil || !strings.Contains(j.problems["expired-deliveries"], "old is in a foreign table") {
 		t.Errorf("the run ended with %v", err)
 	}
-	got := here.Strings("SELECT format('log %s: %s', iBroadLogId, iStatus) FROM NmsBroadLogRcp UNION ALL SELECT format('delivery %s: %s', iDeliveryId, iState) FROM NmsDelivery ORDER BY 1")
-	if want := []string{"delivery 1: 55", "delivery 2: 95", "log 1: 6", "log 2: 1", "log 3: 7"}; !slices.Equal(got, want) {
+	got := here.Strings(
+		"SELECT format('log %s: %s', iBroadLogId, iStatus) FROM NmsBroadLogRcp UNION ALL SELECT format('delivery %s: " +
+			"%s', iDeliveryId, iState) FROM NmsDelivery ORDER BY 1",
+	)
+	if want := []string{
+		"delivery 1: 55",
+		"delivery 2: 95",
+		"log 1: 6",
+		"log 2: 1",
+		"log 3: 7",
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("left %q, want %q", got, want)
 	}
 }
@@ -262,10 +331,17 @@ func TestForeignRowsThatWouldMove(t *testing.T) {
 func TestForeignTableWithExtremeKeys(t *testing.T) {
 	t.Parallel()
 	here := pgtest.Campaign(t)
-	here.Do(`INSERT INTO NmsEventHisto (biEventHistoId, tsLastModified) SELECT k, '2000-01-01' FROM unnest(ARRAY[-9223372036854775808, -9223372036854775807, -2147483648, -1, 0, 1, 2147483647, 9223372036854775806, 9223372036854775807]::bigint[]) AS k`)
+	here.Do(
+		`INSERT INTO NmsEventHisto (biEventHistoId, tsLastModified) SELECT k, '2000-01-01'
+			FROM unnest(ARRAY[-9223372036854775808, -9223372036854775807, -2147483648, -1, 0, 1, 2147483647,
+			9223372036854775806, 9223372036854775807]::bigint[]) AS k`,
+	)
 	here.MoveAway(here.Far(), "nmseventhisto")
 	j := mustRun(t, here, nil, "expired-events")
-	if got := here.Strings("SELECT biEventHistoId::text FROM NmsEventHisto"); !slices.Equal(got, []string{"0"}) || j.deleted["expired-events"] != 8 {
+	if got := here.Strings(
+		"SELECT biEventHistoId::text FROM NmsEventHisto",
+	); !slices.Equal(got, []string{"0"}) ||
+		j.deleted["expired-events"] != 8 {
 		t.Errorf("left %v, %d accounted for", got, j.deleted["expired-events"])
 	}
 }

@@ -6,15 +6,25 @@ import (
 )
 
 var emailErrorStats = plan.Task{
-	Name:        "email-error-stats",
-	Title:       "E-mail error statistics",
-	Description: "Statistics of e-mail errors (NmsEmailErrorStat) since the last time: replaced by one row a mail exchanger and sender, and none where there were fewer than 20 errors.",
+	Name:  "email-error-stats",
+	Title: "E-mail error statistics",
+	Description: "Statistics of e-mail errors (NmsEmailErrorStat) since the last time: replaced by one row a mail " +
+		"exchanger and sender, and none where there were fewer than 20 errors.",
 	Coalesce: &plan.Coalesce{
 		Table: "NmsEmailErrorStat",
 		By:    []string{"iMXIP", "iPublicId"},
 		Date:  "tsDate",
-		Sums:  []string{"iTotalErrors", "iTotalConnections", "iMessageErrors", "iAbortedConnections", "iFailedConnections", "iRefusedConnections", "iTimeoutConnections"},
-		Total: "iTotalErrors", Least: 20,
+		Sums: []string{
+			"iTotalErrors",
+			"iTotalConnections",
+			"iMessageErrors",
+			"iAbortedConnections",
+			"iFailedConnections",
+			"iRefusedConnections",
+			"iTimeoutConnections",
+		},
+		Total: "iTotalErrors",
+		Least: 20,
 		Since: campaign.LastErrorStatCoalesce,
 	},
 }

@@ -10,6 +10,6 @@ var emailErrors = plan.Task{
 	Steps:       []plan.Step{{On: plan.Table("NmsEmailError"), Rules: plan.Rules{{exchanger}}}},
 }
 
-// exchanger is the link to a mail exchanger's statistics. An empty table of them is trusted once the task email-error-stats
-// has coalesced them.
+// exchanger is the link to a mail exchanger's statistics. An empty table of them is trusted once the task
+// email-error-stats has coalesced them.
 var exchanger = plan.Orphan{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "email-error-stats"}

@@ -25,7 +25,11 @@ func TestEstimates(t *testing.T) {
 	}
 	j := newJournal(db)
 	for _, task := range tasks.Pipeline {
-		if slices.Contains([]string{"orphan-work-tables", "work-tables", "simulation-tables", "statistics"}, task.Name) { // they delete no rows
+		// they delete no rows
+		if slices.Contains(
+			[]string{"orphan-work-tables", "work-tables", "simulation-tables", "statistics"},
+			task.Name,
+		) {
 			continue
 		}
 		if err := runWith(t, j, nil, task.Name); err != nil {

@@ -10,7 +10,11 @@ import (
 var (
 	massDelivery = plan.Rule{plan.Is("iDeleteStatus", 0), plan.Is("iIsModel", 0), plan.Is("iDeliveryMode", 1)}
 	stopped      = plan.Rule{plan.Is("iState", 85), plan.Younger("tsLastModified", 15*campaign.Day), muchToDo}
-	midSourced   = plan.Rule{plan.Is("iDeliveryMode", 4), plan.Is("iState", 85, 95), plan.Younger("tsLastModified", 15*campaign.Day)}
+	midSourced   = plan.Rule{
+		plan.Is("iDeliveryMode", 4),
+		plan.Is("iState", 85, 95),
+		plan.Younger("tsLastModified", 15*campaign.Day),
+	}
 
 	muchToDo = plan.SQL{
 		Text:  "r.iToDeliver::bigint - r.iProcessed >= 10000",
@@ -18,7 +22,9 @@ var (
 		Words: "10,000 messages or more (iToDeliver less iProcessed) are not processed",
 	}
 	overAtPull = plan.SQL{
-		Text: "EXISTS (SELECT FROM {a} JOIN {o} ON o.sName = 'NmsMidSourcing_LastBroadLog_' || a.sName WHERE a.iExtAccountId = r.iDeliveryProviderId AND a.iExtAccountId <> 0 AND a.iActive <> 0 AND r.tsValidity < o.tsTimeStampValue)",
+		Text: "EXISTS (SELECT FROM {a} JOIN {o} ON o.sName = 'NmsMidSourcing_LastBroadLog_' || a.sName WHERE " +
+			"a.iExtAccountId = r.iDeliveryProviderId AND a.iExtAccountId <> 0 AND a.iActive <> 0 AND r.tsValidity < " +
+			"o.tsTimeStampValue)",
 		Reads: []plan.Source{
 			{Alias: "a", Table: "NmsExtAccount", Columns: []string{"iExtAccountId", "sName", "iActive"}},
 			{Alias: "o", Table: "XtkOption", Columns: []string{"sName", "tsTimeStampValue"}},
@@ -29,9 +35,10 @@ var (
 )
 
 var expiredDeliveries = plan.Task{
-	Name:        "expired-deliveries",
-	Title:       "Expired deliveries",
-	Description: "Deletes only parts of deliveries (NmsDeliveryPart); the pending logs of deliveries whose validity is over are cancelled, and these deliveries end.",
+	Name:  "expired-deliveries",
+	Title: "Expired deliveries",
+	Description: "Deletes only parts of deliveries (NmsDeliveryPart); the pending logs of deliveries whose validity " +
+		"is over are cancelled, and these deliveries end.",
 	Set: &plan.Set{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: plan.Rules{
 		massDelivery.And(plan.AtLeast("iState", 51), plan.Below("iState", 85), plan.Past("tsValidity")),
 		massDelivery.And(stopped...),
@@ -60,7 +67,15 @@ var expiredDeliveries = plan.Task{
 		{
 			On: plan.Table("NmsDeliveryPart"), Empties: true,
 			Rules: plan.Rules{
-				{plan.IsNot("iDeliveryId", 0), plan.Linked{Column: "iDeliveryId", To: "NmsDelivery", Key: "iDeliveryId", That: plan.Rule{plan.Is("iState", 85, 95)}}},
+				{
+					plan.IsNot("iDeliveryId", 0),
+					plan.Linked{
+						Column: "iDeliveryId",
+						To:     "NmsDelivery",
+						Key:    "iDeliveryId",
+						That:   plan.Rule{plan.Is("iState", 85, 95)},
+					},
+				},
 				{plan.Past("tsValidity")},
 			},
 		},

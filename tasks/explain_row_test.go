@@ -22,10 +22,15 @@ func anyKey() error { return nil }
 // keysOf are the rows of a table as keys, by each of its unique indexes on integers alone.
 func keysOf(t *testing.T, db *pgtest.DB, table string) (keys []string) {
 	t.Helper()
-	for _, columns := range db.Strings(`SELECT (SELECT string_agg(quote_literal(attname || '=') || ' || ' || quote_ident(attname), ' || '','' || ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = i.indrelid AND attnum = ANY (i.indkey))
+	for _, columns := range db.Strings(`SELECT (SELECT string_agg(quote_literal(attname || '=') || ' || ' ||
+		quote_ident(attname), ' || '','' || ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = i.indrelid
+		AND attnum = ANY (i.indkey))
 		FROM pg_index i WHERE indrelid = to_regclass($1) AND indisunique AND indpred IS NULL AND indexprs IS NULL
-		AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = i.indrelid AND attnum = ANY (i.indkey) AND atttypid NOT IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype))`, table) {
-		keys = append(keys, db.Strings("SELECT key FROM (SELECT "+columns+" AS key FROM "+table+") AS k WHERE key IS NOT NULL")...)
+		AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = i.indrelid AND attnum = ANY (i.indkey)
+			AND atttypid NOT IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype))`, table) {
+		keys = append(
+			keys,
+			db.Strings("SELECT key FROM (SELECT "+columns+" AS key FROM "+table+") AS k WHERE key IS NOT NULL")...)
 	}
 	return keys
 }
@@ -39,10 +44,14 @@ func TestExplainEveryRow(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			m := randomDatabase(t, db, seed, now)
-			db.Do("ALTER TABLE IF EXISTS NmsEmailErrorStat ADD iTestId integer GENERATED ALWAYS AS IDENTITY UNIQUE") // it has no key; sums get others
+			// it has no key; sums get others
+			db.Do("ALTER TABLE IF EXISTS NmsEmailErrorStat ADD iTestId integer GENERATED ALWAYS AS IDENTITY UNIQUE")
 			rng := rand.New(rand.NewPCG(seed, 5))
 			if rng.IntN(2) == 0 {
-				m.include = map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}, "tracking-logs": {"nmstrackinglogeventhisto"}}
+				m.include = map[string][]string{
+					"delivery-logs": {"nmsbroadlogeventhisto"},
+					"tracking-logs": {"nmstrackinglogeventhisto"},
+				}
 			}
 			var holds plan.Holds
 			if rng.IntN(3) == 0 {
@@ -50,10 +59,20 @@ func TestExplainEveryRow(t *testing.T) {
 			}
 			type row struct{ table, key string }
 			said := map[row]execute.RowExplanation{}
-			tables := db.Strings("SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace")
+			tables := db.Strings(
+				"SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND " +
+					"relnamespace = 'public'::regnamespace",
+			)
 			for _, table := range tables {
-				e, err := execute.NewExplainer(t.Context(), execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline, Include: m.include, Holds: holds}, strings.Trim(table, `"`))
-				if refused := (*execute.RefusedError)(nil); errors.As(err, &refused) && refused.Reason == execute.NotCovered {
+				e, err := execute.NewExplainer(
+					t.Context(),
+					execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline, Include: m.include, Holds: holds},
+					strings.Trim(table, `"`),
+				)
+				if refused := (*execute.RefusedError)(
+					nil,
+				); errors.As(err, &refused) &&
+					refused.Reason == execute.NotCovered {
 					continue
 				}
 				if err != nil {
@@ -61,7 +80,8 @@ func TestExplainEveryRow(t *testing.T) {
 				}
 				for _, key := range keysOf(t, db, table) {
 					x, err := e.Row(t.Context(), key, anyKey)
-					if errors.Is(err, execute.ErrKey) && strings.Contains(err.Error(), "several rows") { // an inheriting table has the same
+					// an inheriting table has the same
+					if errors.Is(err, execute.ErrKey) && strings.Contains(err.Error(), "several rows") {
 						continue
 					}
 					if err != nil {
@@ -87,17 +107,33 @@ func TestExplainEveryRow(t *testing.T) {
 			went := 0
 			for r, x := range said {
 				switch goes := x.Verdict == execute.Goes; {
-				case goes && left[r] && j.stays[x.Task].Rows() > 0: // a trigger or a foreign key refuses some, which no reading tells
-				case goes == left[r] || !x.Exists || x.Verdict == execute.Later && !x.Since.After(now):
-					t.Errorf("%s %s: %s by %s %v (it left %+v): %+v", r.table, r.key, x.Verdict, x.Task, x.Since, j.stays[x.Task], x.Steps)
+				case goes && left[r] && j.stays[x.Task].Rows() > 0:
+					// a trigger or a foreign key refuses some, which no reading tells
+				case goes == left[r] || !x.Exists || (x.Verdict == execute.Later && !x.Since.After(now)):
+					t.Errorf(
+						"%s %s: %s by %s %v (it left %+v): %+v",
+						r.table,
+						r.key,
+						x.Verdict,
+						x.Task,
+						x.Since,
+						j.stays[x.Task],
+						x.Steps,
+					)
 				case goes:
 					went++
 				}
 			}
-			if stats := m.db.Table("NmsEmailErrorStat"); stats != nil && len(stats.Rows) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(said)), func(r row) bool { return r.table == "nmsemailerrorstat" }) {
+			if stats := m.db.Table(
+				"NmsEmailErrorStat",
+			); stats != nil && len(stats.Rows) > 0 &&
+				!slices.ContainsFunc(
+					slices.Collect(maps.Keys(said)),
+					func(r row) bool { return r.table == "nmsemailerrorstat" },
+				) {
 				t.Error("no row of NmsEmailErrorStat was explained")
 			}
-			if len(said) < 50 || went == 0 && holds.Names == nil {
+			if len(said) < 50 || (went == 0 && holds.Names == nil) {
 				t.Errorf("%d rows were explained, %d of them went", len(said), went)
 			}
 		})

@@ -23,8 +23,11 @@ var (
 		Taken: plan.TrackingLogs, Looks: (*campaign.Table).IsTrackingLog,
 	}
 	propositionFamily = plan.Family{
-		Task: "propositions", What: "a table of propositions", How: "it has not the name of one",
-		Taken: propositionTables, Looks: func(t *campaign.Table) bool { return t.HasPropositions() && t.Has("tsLastModified") },
+		Task:  "propositions",
+		What:  "a table of propositions",
+		How:   "it has not the name of one",
+		Taken: propositionTables,
+		Looks: func(t *campaign.Table) bool { return t.HasPropositions() && t.Has("tsLastModified") },
 	}
 	appSubscriptionFamily = plan.Family{
 		Task: "app-subscriptions", What: "a table of mobile subscriptions", How: "it has not the name of one",
@@ -37,8 +40,8 @@ var (
 // ErrInclude says that a table cannot be included in a task.
 var ErrInclude = errors.New("can not be included")
 
-// CheckInclude fails if a task takes no further tables, or one of those to be included (by stored names) is missing or does not
-// look like the task's. It also fails if the database cannot be asked.
+// CheckInclude fails if a task takes no further tables, or one of those to be included (by stored names) is missing or
+// does not look like the task's. It also fails if the database cannot be asked.
 func CheckInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]string) error {
 	var known []string
 	for _, f := range families {
@@ -51,7 +54,12 @@ func CheckInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]
 	for task, names := range include {
 		i := slices.Index(known, task)
 		if i < 0 {
-			return fmt.Errorf("%w: %q is no task that takes further tables; these are %s", ErrInclude, task, strings.Join(known, ", "))
+			return fmt.Errorf(
+				"%w: %q is no task that takes further tables; these are %s",
+				ErrInclude,
+				task,
+				strings.Join(known, ", "),
+			)
 		}
 		for _, name := range names {
 			if t := catalog.Table(name); t == nil {

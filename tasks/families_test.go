@@ -9,21 +9,33 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-// lookAlikes are tables like those of the four tasks that take families, each with an old row, and the task that it is for.
+// lookAlikes are tables like those of the four tasks that take families, each with an old row, and the task that it is
+// for.
 var lookAlikes = map[string]string{
-	"nmsbroadlogeventhisto": "delivery-logs", "nmstrackinglogeventhisto": "tracking-logs", "nmspropositionrcp_2024": "propositions", "cuspropositionstore": "propositions", "cusappsubscriptionstore": "app-subscriptions",
+	"nmsbroadlogeventhisto":    "delivery-logs",
+	"nmstrackinglogeventhisto": "tracking-logs",
+	"nmspropositionrcp_2024":   "propositions",
+	"cuspropositionstore":      "propositions",
+	"cusappsubscriptionstore":  "app-subscriptions",
 }
 
-const makeLookAlikes = `INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastModified) VALUES (0, '2000-01-01'), (1, '2000-01-01');
-	INSERT INTO NmsTrackingLogEventHisto (iTrackingLogId, tsLog) VALUES (0, '2000-01-01'), (1, '2000-01-01'); INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1);
+const makeLookAlikes = `INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastModified)
+	VALUES (0, '2000-01-01'), (1, '2000-01-01');
+	INSERT INTO NmsTrackingLogEventHisto (iTrackingLogId, tsLog) VALUES (0, '2000-01-01'), (1, '2000-01-01');
+		INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1);
 	CREATE TABLE nmspropositionrcp_2024 AS SELECT 1 AS iPropositionId, '2000-01-01'::timestamptz AS tsLastModified;
-	CREATE TABLE CusPropositionStore AS SELECT 1::bigint AS biPropositionId, '2000-01-01'::timestamptz AS tsLastModified;
-	CREATE TABLE CusAppSubscriptionStore AS SELECT 1 AS iMobileAppId, 1 AS iDisabled, '2000-01-01'::timestamptz AS tsLastModified;
-	CREATE TABLE wkf1_5 AS SELECT * FROM CusPropositionStore; CREATE TABLE CusLogWithoutKey (LIKE NmsBroadLogRcp); CREATE TABLE CusOther (iPropositionId integer)`
+	CREATE TABLE CusPropositionStore AS
+		SELECT 1::bigint AS biPropositionId, '2000-01-01'::timestamptz AS tsLastModified;
+	CREATE TABLE CusAppSubscriptionStore AS
+		SELECT 1 AS iMobileAppId, 1 AS iDisabled, '2000-01-01'::timestamptz AS tsLastModified;
+	CREATE TABLE wkf1_5 AS SELECT * FROM CusPropositionStore; CREATE TABLE CusLogWithoutKey (LIKE NmsBroadLogRcp);
+		CREATE TABLE CusOther (iPropositionId integer)`
 
 // rowsLeft are the tables of lookAlikes that still have their row, except for zero records.
-const rowsLeft = `SELECT x FROM (SELECT 'nmsbroadlogeventhisto' AS x FROM NmsBroadLogEventHisto WHERE iBroadLogId <> 0 UNION ALL SELECT 'nmstrackinglogeventhisto' FROM NmsTrackingLogEventHisto WHERE iTrackingLogId <> 0
-	UNION ALL SELECT 'nmspropositionrcp_2024' FROM nmspropositionrcp_2024 UNION ALL SELECT 'cuspropositionstore' FROM CusPropositionStore UNION ALL SELECT 'cusappsubscriptionstore' FROM CusAppSubscriptionStore) q ORDER BY 1`
+const rowsLeft = `SELECT x FROM (SELECT 'nmsbroadlogeventhisto' AS x FROM NmsBroadLogEventHisto WHERE iBroadLogId <> 0
+	UNION ALL SELECT 'nmstrackinglogeventhisto' FROM NmsTrackingLogEventHisto WHERE iTrackingLogId <> 0
+	UNION ALL SELECT 'nmspropositionrcp_2024' FROM nmspropositionrcp_2024 UNION ALL SELECT 'cuspropositionstore'
+		FROM CusPropositionStore UNION ALL SELECT 'cusappsubscriptionstore' FROM CusAppSubscriptionStore) q ORDER BY 1`
 
 // Tables that look like those of a task, but are named nowhere, are told once and left alone.
 func TestLookAlikesAreTold(t *testing.T) {
@@ -45,7 +57,19 @@ func TestLookAlikesAreTold(t *testing.T) {
 			t.Errorf("%s is told %d times; %q", table, told, j.logs)
 		}
 	}
-	for _, other := range []string{"nmsbroadlogrcp", "nmsexcludelogrcp", "cusbroadlogstore", "nmsbroadlogmid", "nmstrackinglogrcp", "nmspropositionrcp", "nmsappsubscriptionrcp", "wkf1_5", "cuslogwithoutkey", "cusother", "nmsprovidermsgid"} {
+	for _, other := range []string{
+		"nmsbroadlogrcp",
+		"nmsexcludelogrcp",
+		"cusbroadlogstore",
+		"nmsbroadlogmid",
+		"nmstrackinglogrcp",
+		"nmspropositionrcp",
+		"nmsappsubscriptionrcp",
+		"wkf1_5",
+		"cuslogwithoutkey",
+		"cusother",
+		"nmsprovidermsgid",
+	} {
 		if j.said("table " + other + " looks like") {
 			t.Errorf("%s is told", other)
 		}
@@ -56,21 +80,35 @@ func TestLookAlikesAreTold(t *testing.T) {
 func TestIncludedTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + makeLookAlikes + `; INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (5, 1, '2000-01-01');
-		INSERT INTO NmsBroadLogEventHisto (iBroadLogId, iDeliveryId, tsLastModified) VALUES (2, 5, '2026-03-01')`)
-	include := map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto", "nmsbroadlogrcp"}, "propositions": {"cusgone"}}
+	db.Do(
+		mappings + makeLookAlikes + `; INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete)
+			VALUES (5, 1, '2000-01-01');
+		INSERT INTO NmsBroadLogEventHisto (iBroadLogId, iDeliveryId, tsLastModified) VALUES (2, 5, '2026-03-01')`,
+	)
+	include := map[string][]string{
+		"delivery-logs": {"nmsbroadlogeventhisto", "nmsbroadlogrcp"},
+		"propositions":  {"cusgone"},
+	}
 	for table, task := range lookAlikes {
 		include[task] = append(include[task], table)
 	}
 	with := func(c *execute.Config) { c.Include = include }
-	if j := mustRun(t, db, func(c *execute.Config) { c.Include, c.DryRun = include, true }, "delivery-logs"); j.deleted["delivery-logs"] != 1 {
+	if j := mustRun(
+		t,
+		db,
+		func(c *execute.Config) { c.Include, c.DryRun = include, true },
+		"delivery-logs",
+	); j.deleted["delivery-logs"] != 1 {
 		t.Errorf("a dry run counts %d rows", j.deleted["delivery-logs"])
 	}
 	j := mustRun(t, db, with, "deliveries", "tracking-logs", "delivery-logs", "propositions", "app-subscriptions")
 	if left := db.Strings(rowsLeft); !slices.Equal(left, []string{"nmsbroadlogeventhisto"}) { // the young one
 		t.Errorf("left %v; %q", left, j.logs)
 	}
-	if n := db.Int("SELECT count(*) FROM NmsWebTrackingLog"); n != 1 || db.Int("SELECT count(*) FROM NmsDelivery") != 0 || j.deleted["delivery-logs"] != 1 {
+	if n := db.Int(
+		"SELECT count(*) FROM NmsWebTrackingLog",
+	); n != 1 || db.Int("SELECT count(*) FROM NmsDelivery") != 0 ||
+		j.deleted["delivery-logs"] != 1 {
 		t.Errorf("%d web tracking logs are left; %v", n, j.deleted)
 	}
 	if j.said("table nmsbroadlogeventhisto looks like") || !j.said("WARNING", "cusgone", "missing") {

@@ -26,9 +26,17 @@ import (
 )
 
 var (
-	faultSeeds  = flag.Int("fault-seeds", 3, "how many random databases TestFaults makes; a third of it, rounded down, in each of some special settings")
-	faultsWhere = flag.String("faults-where", "", "only in this setting: here, with a standby, with poison rows, in foreign tables, on Citus")
-	onlyFault   = flag.String("only-fault", "", "this fault alone, again and again, by its name")
+	faultSeeds = flag.Int(
+		"fault-seeds",
+		3,
+		"how many random databases TestFaults makes; a third of it, rounded down, in each of some special settings",
+	)
+	faultsWhere = flag.String(
+		"faults-where",
+		"",
+		"only in this setting: here, with a standby, with poison rows, in foreign tables, on Citus",
+	)
+	onlyFault = flag.String("only-fault", "", "this fault alone, again and again, by its name")
 )
 
 // settings are the databases that are attacked, and on which server, if it may be restarted.
@@ -41,7 +49,11 @@ var settings = map[string]struct {
 	"with a standby":    {private, nil, true},
 	"in foreign tables": {private, toForeignTables, false},
 	"with poison rows":  {private, func(db *pgtest.DB, m *model, rng *rand.Rand) { plant(db, m, rng, 200) }, false},
-	"on Citus":          {func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Citus(t), nil }, toShards, false},
+	"on Citus": {
+		func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Citus(t), nil },
+		toShards,
+		false,
+	},
 }
 
 func private(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Private(t) }
@@ -133,7 +145,9 @@ func (s *scene) superuser(sql string) {
 
 // terminate ends some of the service's sessions.
 func (s *scene) terminate(int) {
-	s.superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cleanupd' AND random() < 0.5")
+	s.superuser(
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cleanupd' AND random() < 0.5",
+	)
 }
 
 func (s *scene) restart(fast bool) bool {
@@ -176,8 +190,8 @@ func (s *scene) fill() bool {
 	return true
 }
 
-// failOver promotes the standby, which lacks what the server has committed within a while. The application commits nothing
-// in that while, so that it is known what it wrote.
+// failOver promotes the standby, which lacks what the server has committed within a while. The application commits
+// nothing in that while, so that it is known what it wrote.
 func (s *scene) failOver(int) bool {
 	if s.standby == nil {
 		return false
@@ -196,8 +210,8 @@ func (s *scene) failOver(int) bool {
 }
 
 // Whatever happens to the replicas, their network and the database, a run ends; it has deleted what is obsolete by the
-// rules at its clock, and nothing else; its account is exact; and every watcher sees every event once, but for those that it is
-// told were lost.
+// rules at its clock, and nothing else; its account is exact; and every watcher sees every event once, but for those
+// that it is told were lost.
 func TestFaults(t *testing.T) {
 	suite.Only(t, suite.Faults)
 	t.Parallel()
@@ -257,7 +271,11 @@ func (s *scene) addStandby() {
 
 // underFaults makes a random database, attacks its run, and checks the result. It returns the faults that the run
 // encountered.
-func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest.DB, m *model, rng *rand.Rand)) map[string]int {
+func (s *scene) underFaults(
+	program string,
+	seed uint64,
+	prepare func(db *pgtest.DB, m *model, rng *rand.Rand),
+) map[string]int {
 	t := s.t
 	// The dates are relative to a moment shortly before the run, whose cutoffs are a little later.
 	m := randomDatabase(t, s.db, seed, time.Now().Add(30*time.Minute).Truncate(time.Microsecond))
@@ -278,7 +296,10 @@ func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest
 		}
 		s.replicas = append(s.replicas, newReplica(t, program, address))
 	}
-	stream, err := s.replicas[0].client.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Detach: true, ContinueOnError: m.poison != nil})
+	stream, err := s.replicas[0].client.RunCleanup(
+		t.Context(),
+		&cleanupv1.RunCleanupRequest{Detach: true, ContinueOnError: m.poison != nil},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,21 +346,35 @@ func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest
 	for _, e := range events {
 		places = append(places, fmt.Sprint(e.GetSequence(), " ", e.GetLogGeneration()))
 	}
-	if stored := s.db.Strings("SELECT concat_ws(' ', sequence, generation) FROM cleanupd.event ORDER BY sequence"); !slices.Equal(stored, places) {
+	if stored := s.db.Strings(
+		"SELECT concat_ws(' ', sequence, generation) FROM cleanupd.event ORDER BY sequence",
+	); !slices.Equal(
+		stored,
+		places,
+	) {
 		t.Errorf("%d events are stored, %d or others were seen", len(stored), len(places))
 	}
 	if len(events) == 0 {
 		return met
 	}
 	run := events[len(events)-1].GetRunFinished().GetRun()
-	if refused := strings.Contains(run.GetError(), "rows refuse"); run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED && (m.poison == nil || !refused) {
+	if refused := strings.Contains(
+		run.GetError(),
+		"rows refuse",
+	); run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED &&
+		(m.poison == nil || !refused) {
 		t.Errorf("the run ended %s: %s", run.GetState(), run.GetError())
 	}
 	m.now = run.GetReferenceTime().AsTime()
 	m.run()
 	app.adjust(t)
 	compare(t, "attacked", contents(t, s.db, m, original), m.contents(original))
-	compare(t, "attacked", s.db.Strings("SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery"), m.left)
+	compare(
+		t,
+		"attacked",
+		s.db.Strings("SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery"),
+		m.left,
+	)
 	var account, want [4]int64
 	left := int64(0)
 	for _, r := range run.GetResults() {
@@ -360,11 +395,21 @@ func (s *scene) underFaults(program string, seed uint64, prepare func(db *pgtest
 	if t.Failed() {
 		for _, e := range events {
 			if e.GetLog().GetLevel() == cleanupv1.LogLevel_LOG_LEVEL_WARNING {
-				t.Log(e.GetSequence(), e.GetTime().AsTime().Format("05.000"), e.GetLog().GetTask(), e.GetLog().GetMessage())
+				t.Log(
+					e.GetSequence(),
+					e.GetTime().AsTime().Format("05.000"),
+					e.GetLog().GetTask(),
+					e.GetLog().GetMessage(),
+				)
 			}
 		}
 	}
-	t.Logf("%d events, %d rows of the application, %s", len(events), len(app.done), strings.Join(slices.Sorted(maps.Keys(met)), ", "))
+	t.Logf(
+		"%d events, %d rows of the application, %s",
+		len(events),
+		len(app.done),
+		strings.Join(slices.Sorted(maps.Keys(met)), ", "),
+	)
 	return met
 }
 

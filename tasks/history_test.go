@@ -10,7 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// history is what happens to databases in the course of time, and how many it happens to. It changes no row but that of an option.
+// history is what happens to databases in the course of time, and how many it happens to. It changes no row but that of
+// an option.
 var history = []struct {
 	name   string
 	oneIn  int
@@ -32,7 +33,8 @@ func addHistory(rng *rand.Rand, db *pgtest.DB, m *model, but ...string) {
 	}
 }
 
-// localZone moves a database whose dates have no time zone to a server in another zone than that of the application, which its option names.
+// localZone moves a database whose dates have no time zone to a server in another zone than that of the application,
+// which its option names.
 func localZone(_ *rand.Rand, db *pgtest.DB, m *model) {
 	options := m.db.Table("XtkOption")
 	if m.db.Zone == nil || options == nil || options.Column("sStringValue") < 0 {
@@ -41,23 +43,52 @@ func localZone(_ *rand.Rand, db *pgtest.DB, m *model) {
 	m.zone = "America/Bogota"
 	inZone(db, "Asia/Tokyo")
 	r := rec{options, make(campaigndb.Row, len(options.Columns))}
-	for c, value := range map[string]any{"iOptionId": int64(200_000), "sName": "WdbcTimeZone", "iDataType": int64(6), "iLongValue": int64(0), "dDoubleValue": 0.0, "sStringValue": m.zone} {
+	for c, value := range map[string]any{
+		"iOptionId":    int64(200_000),
+		"sName":        "WdbcTimeZone",
+		"iDataType":    int64(6),
+		"iLongValue":   int64(0),
+		"dDoubleValue": 0.0,
+		"sStringValue": m.zone,
+	} {
 		r.set(c, value)
 	}
 	options.Rows = append(options.Rows, r.row)
-	db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue, dDoubleValue, sStringValue) VALUES (200000, 'WdbcTimeZone', 6, 0, 0, $1)", m.zone)
+	db.Do(
+		"INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue, dDoubleValue, sStringValue) VALUES (200000, "+
+			"'WdbcTimeZone', 6, 0, 0, $1)",
+		m.zone,
+	)
 }
 
-// partitionLogs partitions some logs by their dates. Their unique indexes are those of the partitions, as pg_partman makes them.
+// partitionLogs partitions some logs by their dates. Their unique indexes are those of the partitions, as pg_partman
+// makes them.
 func partitionLogs(rng *rand.Rand, db *pgtest.DB, m *model) {
-	for name, date := range map[string]string{"nmsbroadlogrcp": "tsLastModified", "nmsexcludelogrcp": "tsLastModified", "nmstrackinglogrcp": "tsLog", "cusbroadlogstore": "tsLastModified", "nmsrtevent": "tsLastModified"} {
+	for name, date := range map[string]string{
+		"nmsbroadlogrcp":    "tsLastModified",
+		"nmsexcludelogrcp":  "tsLastModified",
+		"nmstrackinglogrcp": "tsLog",
+		"cusbroadlogstore":  "tsLastModified",
+		"nmsrtevent":        "tsLastModified",
+	} {
 		t := m.db.Table(name)
 		if t == nil || t.Key == "" || rng.IntN(2) == 0 {
 			continue
 		}
-		db.Do(fmt.Sprintf(`ALTER TABLE %[1]s RENAME TO old_%[1]s; CREATE TABLE %[1]s (LIKE old_%[1]s INCLUDING DEFAULTS) PARTITION BY RANGE (%[2]s); ALTER TABLE %[1]s ALTER %[3]s SET NOT NULL;
-			CREATE TABLE %[1]s_old PARTITION OF %[1]s FOR VALUES FROM (MINVALUE) TO ('2025-06-01'); CREATE TABLE %[1]s_new PARTITION OF %[1]s FOR VALUES FROM ('2025-12-01') TO (MAXVALUE);
-			CREATE TABLE %[1]s_rest PARTITION OF %[1]s DEFAULT; INSERT INTO %[1]s SELECT * FROM old_%[1]s; DROP TABLE old_%[1]s`, name, date, t.Key))
+		db.Do(
+			fmt.Sprintf(
+				`ALTER TABLE %[1]s RENAME TO old_%[1]s;
+					CREATE TABLE %[1]s (LIKE old_%[1]s INCLUDING DEFAULTS) PARTITION BY RANGE (%[2]s);
+					ALTER TABLE %[1]s ALTER %[3]s SET NOT NULL;
+			CREATE TABLE %[1]s_old PARTITION OF %[1]s FOR VALUES FROM (MINVALUE) TO ('2025-06-01');
+				CREATE TABLE %[1]s_new PARTITION OF %[1]s FOR VALUES FROM ('2025-12-01') TO (MAXVALUE);
+			CREATE TABLE %[1]s_rest PARTITION OF %[1]s DEFAULT; INSERT INTO %[1]s SELECT *
+				FROM old_%[1]s; DROP TABLE old_%[1]s`,
+				name,
+				date,
+				t.Key,
+			),
+		)
 		for _, leaf := range []string{"_old", "_new", "_rest"} {
 			db.Do(fmt.Sprintf("CREATE UNIQUE INDEX ON %s%s (%s)", name, leaf, t.Key))
 		}
@@ -67,13 +98,26 @@ func partitionLogs(rng *rand.Rand, db *pgtest.DB, m *model) {
 // crmColumns gives some tables a unique column of the customer's own, whose index is older than that of the key.
 func crmColumns(rng *rand.Rand, db *pgtest.DB, m *model) {
 	for _, t := range m.db.Tables {
-		keys := db.Strings(`SELECT pg_get_indexdef(indexrelid) || '; ' || format('DROP INDEX %s', indexrelid::regclass) FROM pg_index JOIN pg_class c ON c.oid = indrelid
-			WHERE indrelid = $1::text::regclass AND indisunique AND NOT indisprimary AND indnatts = 1 AND c.relkind = 'r' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)`, t.Name)
+		keys := db.Strings(
+			`SELECT pg_get_indexdef(indexrelid) || '; ' || format('DROP INDEX %s', indexrelid::regclass) FROM pg_index
+				JOIN pg_class c ON c.oid = indrelid
+			WHERE indrelid = $1::text::regclass AND indisunique AND NOT indisprimary AND indnatts = 1
+				AND c.relkind = 'r' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)`,
+			t.Name,
+		)
 		if t.Key == "" || len(keys) != 1 || rng.IntN(3) > 0 {
 			continue
 		}
 		create, drop, _ := strings.Cut(keys[0], "; ")
-		db.Do(fmt.Sprintf("%s; ALTER TABLE %s ADD iCrmId integer NOT NULL UNIQUE GENERATED BY DEFAULT AS IDENTITY (MINVALUE 0); %s", drop, t.Name, create))
+		db.Do(
+			fmt.Sprintf(
+				"%s; ALTER TABLE %s ADD iCrmId integer NOT NULL UNIQUE GENERATED BY DEFAULT AS IDENTITY (MINVALUE "+
+					"0); %s",
+				drop,
+				t.Name,
+				create,
+			),
+		)
 	}
 }
 
@@ -83,7 +127,8 @@ func unloggedTables(rng *rand.Rand, db *pgtest.DB, m *model) {
 		bound := slices.ContainsFunc(m.references, func(r reference) bool {
 			return strings.EqualFold(r.table, t.Name) || strings.EqualFold(r.parent, t.Name)
 		})
-		if !bound && rng.IntN(4) == 0 && db.Int("SELECT count(*) FROM pg_class WHERE oid = $1::text::regclass AND relkind = 'r'", t.Name) == 1 {
+		if !bound && rng.IntN(4) == 0 &&
+			db.Int("SELECT count(*) FROM pg_class WHERE oid = $1::text::regclass AND relkind = 'r'", t.Name) == 1 {
 			db.Do("ALTER TABLE " + t.Name + " SET UNLOGGED")
 		}
 	}
@@ -91,8 +136,10 @@ func unloggedTables(rng *rand.Rand, db *pgtest.DB, m *model) {
 
 // publishAll publishes all tables. Those without a primary key get a replica identity, as they need to be deleted from.
 func publishAll(_ *rand.Rand, db *pgtest.DB, _ *model) {
-	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s REPLICA IDENTITY FULL', oid::regclass) FROM pg_class c
-		WHERE relnamespace IN ('public'::regnamespace, 'elsewhere'::regnamespace) AND relkind IN ('r', 'p') AND pg_get_userbyid(relowner) = current_user
+	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s REPLICA IDENTITY FULL', oid::regclass)
+		FROM pg_class c
+		WHERE relnamespace IN ('public'::regnamespace, 'elsewhere'::regnamespace) AND relkind IN ('r', 'p')
+			AND pg_get_userbyid(relowner) = current_user
 		AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary)`) {
 		db.Do(alter)
 	}

@@ -11,43 +11,88 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// A row is retained if foreign keys delete or change a row on hold with it, however many of them, wherever their tables are, and whatever is
-// partitioned; the others go.
+// A row is retained if foreign keys delete or change a row on hold with it, however many of them, wherever their tables
+// are, and whatever is partitioned; the others go.
 func TestHoldsThatKeysReach(t *testing.T) {
 	t.Parallel()
 	chain := func(length int) string {
-		sql := "CREATE TABLE k0 (id int PRIMARY KEY REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE, iRecipientId int); INSERT INTO k0 SELECT i, 0 FROM generate_series(1, 3) i;"
+		sql := "CREATE TABLE k0 (id int PRIMARY KEY REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE, " +
+			"iRecipientId int); INSERT INTO k0 SELECT i, 0 FROM generate_series(1, 3) i;"
 		for i := 1; i < length; i++ {
-			sql += fmt.Sprintf("CREATE TABLE k%d (id int PRIMARY KEY REFERENCES k%d ON DELETE CASCADE, iRecipientId int); INSERT INTO k%[1]d SELECT i, 0 FROM generate_series(1, 3) i;", i, i-1)
+			sql += fmt.Sprintf(
+				"CREATE TABLE k%d (id int PRIMARY KEY REFERENCES k%d ON DELETE CASCADE, iRecipientId int); INSERT "+
+					"INTO k%[1]d SELECT i, 0 FROM generate_series(1, 3) i;",
+				i,
+				i-1,
+			)
 		}
 		return sql + fmt.Sprintf("UPDATE k%d SET iRecipientId = 7 WHERE id = 2", length-1)
 	}
-	const order = " (id int, visitor int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE, iRecipientId int); INSERT INTO %[1]s VALUES (1, 1, 6), (2, 2, 7), (3, NULL, 7)"
+	const order = " (id int, visitor int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE, iRecipientId int); " +
+		"INSERT INTO %[1]s VALUES (1, 1, 6), (2, 2, 7), (3, NULL, 7)"
 	for name, c := range map[string]struct {
 		setup string
 		holds plan.Holds
 		stay  []int64 // of the visitors 1 to 3
 		note  string  // part of the log; empty: nothing is noted
 	}{
-		"five keys":                 {chain(5), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"nine keys":                 {chain(9), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"a table at an end":         {chain(6), plan.Holds{Tables: []string{"k5"}}, []int64{1, 2, 3}, ""},
-		"another schema":            {"CREATE SCHEMA ext; CREATE TABLE ext.orders" + fmt.Sprintf(order, "ext.orders"), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"a table of another schema": {"CREATE SCHEMA ext; CREATE TABLE ext.orders" + fmt.Sprintf(order, "ext.orders"), plan.Holds{Tables: []string{"orders"}}, []int64{1, 2}, ""},
-		"by way of another schema": {"CREATE SCHEMA ext; CREATE TABLE ext.middle (id int PRIMARY KEY REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE); INSERT INTO ext.middle VALUES (1), (2); CREATE TABLE last (id int REFERENCES ext.middle ON DELETE SET NULL, iRecipientId int); INSERT INTO last VALUES (1, 6), (2, 7)",
-			plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"a partitioned child": {"CREATE TABLE orders (id int, visitor int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE, iRecipientId int) PARTITION BY LIST (id); CREATE TABLE orders_p PARTITION OF orders DEFAULT; INSERT INTO orders VALUES (1, 1, 6), (2, 2, 7)",
-			plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"a key of one partition": {"CREATE TABLE orders (id int, visitor int, iRecipientId int) PARTITION BY LIST (id); CREATE TABLE orders_p PARTITION OF orders DEFAULT; ALTER TABLE orders_p ADD FOREIGN KEY (visitor) REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE; INSERT INTO orders VALUES (1, 1, 6), (2, 2, 7)",
-			plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
-		"a circle": {"ALTER TABLE NmsVisitor ADD parent int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE; UPDATE NmsVisitor SET parent = 1 WHERE iVisitorId = 2; CREATE TABLE orders" + fmt.Sprintf(order, "orders"),
-			plan.Holds{Recipients: []int64{7}}, []int64{1, 2}, "is not followed"},
-		"a key that nothing on hold has": {"CREATE SCHEMA ext; CREATE TABLE ext.note (visitor int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE); INSERT INTO ext.note VALUES (1); REVOKE ALL ON SCHEMA ext FROM PUBLIC", plan.Holds{Recipients: []int64{7}}, nil, ""},
+		"five keys":         {chain(5), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
+		"nine keys":         {chain(9), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
+		"a table at an end": {chain(6), plan.Holds{Tables: []string{"k5"}}, []int64{1, 2, 3}, ""},
+		"another schema": {
+			"CREATE SCHEMA ext; CREATE TABLE ext.orders" + fmt.Sprintf(order, "ext.orders"),
+			plan.Holds{Recipients: []int64{7}},
+			[]int64{2},
+			"",
+		},
+		"a table of another schema": {
+			"CREATE SCHEMA ext; CREATE TABLE ext.orders" + fmt.Sprintf(order, "ext.orders"),
+			plan.Holds{Tables: []string{"orders"}},
+			[]int64{1, 2},
+			"",
+		},
+		"by way of another schema": {
+			"CREATE SCHEMA ext; CREATE TABLE ext.middle (id int PRIMARY KEY REFERENCES NmsVisitor (iVisitorId) ON " +
+				"DELETE CASCADE); INSERT INTO ext.middle VALUES (1), (2); CREATE TABLE last (id int REFERENCES " +
+				"ext.middle ON DELETE SET NULL, iRecipientId int); INSERT INTO last VALUES (1, 6), (2, 7)",
+			plan.Holds{Recipients: []int64{7}},
+			[]int64{2},
+			"",
+		},
+		"a partitioned child": {
+			"CREATE TABLE orders (id int, visitor int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE, " +
+				"iRecipientId int) PARTITION BY LIST (id); CREATE TABLE orders_p PARTITION OF orders DEFAULT; INSERT " +
+				"INTO orders VALUES (1, 1, 6), (2, 2, 7)",
+			plan.Holds{Recipients: []int64{7}},
+			[]int64{2},
+			"",
+		},
+		"a key of one partition": {
+			"CREATE TABLE orders (id int, visitor int, iRecipientId int) PARTITION BY LIST (id); CREATE TABLE " +
+				"orders_p PARTITION OF orders DEFAULT; ALTER TABLE orders_p ADD FOREIGN KEY (visitor) REFERENCES " +
+				"NmsVisitor (iVisitorId) ON DELETE CASCADE; INSERT INTO orders VALUES (1, 1, 6), (2, 2, 7)",
+			plan.Holds{Recipients: []int64{7}},
+			[]int64{2},
+			"",
+		},
+		"a circle": {
+			"ALTER TABLE NmsVisitor ADD parent int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE; UPDATE " +
+				"NmsVisitor SET parent = 1 WHERE iVisitorId = 2; CREATE TABLE orders" + fmt.Sprintf(order, "orders"),
+			plan.Holds{Recipients: []int64{7}},
+			[]int64{1, 2},
+			"is not followed",
+		},
+		"a key that nothing on hold has": {"CREATE SCHEMA ext; CREATE TABLE ext.note (visitor int REFERENCES " +
+			"NmsVisitor (iVisitorId) ON DELETE CASCADE); INSERT INTO ext.note VALUES (1); REVOKE ALL ON SCHEMA ext " +
+			"FROM PUBLIC", plan.Holds{Recipients: []int64{7}}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT i, '2000-01-01' FROM generate_series(0, 3) i; " + c.setup)
+			db.Do(
+				"INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT i, '2000-01-01' FROM generate_series(0, " +
+					"3) i; " + c.setup,
+			)
 			c.holds.Names = []string{"a hold"}
 			for _, change := range []func(*execute.Config){dry, nil} {
 				j := newJournal(db)
@@ -55,33 +100,51 @@ func TestHoldsThatKeysReach(t *testing.T) {
 				if err := runWith(t, j, change, "visitors"); err != nil {
 					t.Fatal(err)
 				}
-				warned := slices.ContainsFunc(j.logs, func(line string) bool { return strings.Contains(line, "are retained while there are holds") })
-				if noted := warned == (c.note != "") && strings.Contains(fmt.Sprint(j.logs), c.note); j.stays["visitors"].Held != int64(len(c.stay)) || !noted {
+				warned := slices.ContainsFunc(
+					j.logs,
+					func(line string) bool { return strings.Contains(line, "are retained while there are holds") },
+				)
+				if noted := warned == (c.note != "") &&
+					strings.Contains(fmt.Sprint(j.logs), c.note); j.stays["visitors"].Held != int64(len(c.stay)) ||
+					!noted {
 					t.Errorf("%d rows are held, want %d; the log is %v", j.stays["visitors"].Held, len(c.stay), j.logs)
 				}
 			}
-			if got := db.Strings("SELECT iVisitorId::text FROM NmsVisitor WHERE iVisitorId <> 0 ORDER BY 1"); !slices.Equal(got, strings.Fields(strings.Trim(fmt.Sprint(c.stay), "[]"))) {
+			if got := db.Strings(
+				"SELECT iVisitorId::text FROM NmsVisitor WHERE iVisitorId <> 0 ORDER BY 1",
+			); !slices.Equal(
+				got,
+				strings.Fields(strings.Trim(fmt.Sprint(c.stay), "[]")),
+			) {
 				t.Errorf("visitors %v are left, want %v", got, c.stay)
 			}
 		})
 	}
 }
 
-// A row is retained if a foreign key leads to rows that the role cannot see, of which some may be on hold. The log says what helps.
+// A row is retained if a foreign key leads to rows that the role cannot see, of which some may be on hold. The log says
+// what helps.
 func TestHoldsThatKeysReachOutOfSight(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		hide, help string
 	}{
-		"a schema":     {"REVOKE ALL ON SCHEMA hidden FROM PUBLIC", "GRANT USAGE ON SCHEMA \"hidden\""},
-		"a table":      {"GRANT USAGE ON SCHEMA hidden TO PUBLIC", "GRANT SELECT ON \"hidden\".\"orders\""},
-		"row security": {"GRANT USAGE ON SCHEMA hidden TO PUBLIC; GRANT SELECT ON hidden.orders TO PUBLIC; ALTER TABLE hidden.orders ENABLE ROW LEVEL SECURITY", "BYPASSRLS"},
+		"a schema": {"REVOKE ALL ON SCHEMA hidden FROM PUBLIC", "GRANT USAGE ON SCHEMA \"hidden\""},
+		"a table":  {"GRANT USAGE ON SCHEMA hidden TO PUBLIC", "GRANT SELECT ON \"hidden\".\"orders\""},
+		"row security": {"GRANT USAGE ON SCHEMA hidden TO PUBLIC; GRANT SELECT ON hidden.orders TO PUBLIC; ALTER " +
+			"TABLE hidden.orders ENABLE ROW LEVEL SECURITY", "BYPASSRLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT i, '2000-01-01' FROM generate_series(0, 3) i")
-			db.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.orders (visitor int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE, iRecipientId int); INSERT INTO hidden.orders VALUES (2, 7); " + c.hide)
+			db.Do(
+				"INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT i, '2000-01-01' FROM generate_series(0, " +
+					"3) i",
+			)
+			db.Superuser(
+				"CREATE SCHEMA hidden; CREATE TABLE hidden.orders (visitor int REFERENCES NmsVisitor (iVisitorId) ON " +
+					"DELETE CASCADE, iRecipientId int); INSERT INTO hidden.orders VALUES (2, 7); " + c.hide,
+			)
 			for _, left := range []int64{3, 0} { // with the hold, and without
 				j := newJournal(db)
 				if left > 0 {
@@ -90,7 +153,10 @@ func TestHoldsThatKeysReachOutOfSight(t *testing.T) {
 				if err := runWith(t, j, nil, "visitors"); err != nil {
 					t.Fatal(err)
 				}
-				if n := db.Int("SELECT count(*) FROM NmsVisitor WHERE iVisitorId <> 0"); n != left || left > 0 && !strings.Contains(fmt.Sprint(j.logs), c.help) {
+				if n := db.Int(
+					"SELECT count(*) FROM NmsVisitor WHERE iVisitorId <> 0",
+				); n != left ||
+					(left > 0 && !strings.Contains(fmt.Sprint(j.logs), c.help)) {
 					t.Errorf("%d visitors are left, want %d; the log is %v", n, left, j.logs)
 				}
 			}
@@ -98,14 +164,22 @@ func TestHoldsThatKeysReachOutOfSight(t *testing.T) {
 	}
 }
 
-// Rows are retained, too, if the row that goes with them has rows on hold that refer to it, or the whole table is replaced by its sums.
+// Rows are retained, too, if the row that goes with them has rows on hold that refer to it, or the whole table is
+// replaced by its sums.
 func TestHoldsThatKeysReachByOthers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + `INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 3) i; INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1), (2), (3);
-		CREATE TABLE orders (log int REFERENCES NmsWebTrackingLog (iWebTrackingLogId) ON DELETE CASCADE, iRecipientId int); INSERT INTO orders VALUES (1, 6), (2, 7);
-		ALTER TABLE NmsEmailErrorStat ADD id serial UNIQUE; INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2001-01-01', 50), (1, 1, '2001-01-02', 50);
-		CREATE TABLE note (stat int REFERENCES NmsEmailErrorStat (id) ON DELETE CASCADE, iRecipientId int); INSERT INTO note VALUES (1, 7)`)
+	db.Do(
+		mappings + `INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) SELECT i, '2000-01-01'
+			FROM generate_series(1, 3) i; INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1), (2), (3);
+		CREATE TABLE orders (log int REFERENCES NmsWebTrackingLog (iWebTrackingLogId) ON DELETE CASCADE,
+			iRecipientId int); INSERT INTO orders VALUES (1, 6), (2, 7);
+		ALTER TABLE NmsEmailErrorStat ADD id serial UNIQUE;
+			INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors)
+			VALUES (1, 1, '2001-01-01', 50), (1, 1, '2001-01-02', 50);
+		CREATE TABLE note (stat int REFERENCES NmsEmailErrorStat (id) ON DELETE CASCADE, iRecipientId int);
+			INSERT INTO note VALUES (1, 7)`,
+	)
 	for _, c := range []struct {
 		holds plan.Holds
 		left  string
@@ -118,8 +192,12 @@ func TestHoldsThatKeysReachByOthers(t *testing.T) {
 		if err := runWith(t, j, nil, "tracking-logs", "email-error-stats"); err != nil {
 			t.Fatal(err)
 		}
-		left := db.Strings(`SELECT concat('logs ', COALESCE((SELECT string_agg(iTrackingLogId::text, ' ') FROM NmsTrackingLogRcp), 'NULL'), ', web ', COALESCE((SELECT string_agg(iWebTrackingLogId::text, ' ') FROM NmsWebTrackingLog), 'NULL'),
-			', orders ', COALESCE((SELECT string_agg(log::text, ' ') FROM orders), 'NULL'), ', stats ', (SELECT count(*) FROM NmsEmailErrorStat), ', notes ', (SELECT count(*) FROM note))`)[0]
+		left := db.Strings(`SELECT concat('logs ', COALESCE((SELECT string_agg(iTrackingLogId::text, ' ')
+			FROM NmsTrackingLogRcp), 'NULL'), ', web ', COALESCE((SELECT string_agg(iWebTrackingLogId::text, ' ')
+			FROM NmsWebTrackingLog), 'NULL'),
+			', orders ', COALESCE((SELECT string_agg(log::text, ' ')
+				FROM orders), 'NULL'), ', stats ', (SELECT count(*)
+				FROM NmsEmailErrorStat), ', notes ', (SELECT count(*) FROM note))`)[0]
 		if left != c.left {
 			t.Errorf("%+v: left are %s, want %s", c.holds, left, c.left)
 		}

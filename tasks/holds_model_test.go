@@ -21,10 +21,14 @@ func (m *model) whole(table string) bool {
 func (m *model) heldTable(name, owner string, id int64) bool {
 	h := m.holds
 	of := map[string][]int64{"NmsDelivery": h.Deliveries, "NmsGroup": h.Lists, "XtkWorkflow": h.Workflows}[owner]
-	if h.Everything || slices.Contains(h.Tables, name) || slices.ContainsFunc(of, func(held int64) bool { return unsigned(held) == unsigned(id) }) {
+	if h.Everything || slices.Contains(h.Tables, name) ||
+		slices.ContainsFunc(of, func(held int64) bool { return unsigned(held) == unsigned(id) }) {
 		return true
 	}
-	if slices.ContainsFunc(m.relations[name].recipients, func(id int64) bool { return slices.Contains(h.Recipients, id) }) {
+	if slices.ContainsFunc(
+		m.relations[name].recipients,
+		func(id int64) bool { return slices.Contains(h.Recipients, id) },
+	) {
 		return true
 	}
 	for rest := name; listPart.MatchString(rest); rest = rest[listPart.FindStringSubmatchIndex(rest)[3]:] {
@@ -43,11 +47,17 @@ func (m *model) itself(r rec, messages map[int64][]int64) bool {
 		return len(ids) > 0 && r.t.Column(column) >= 0 && slices.Contains(ids, r.int(column))
 	}
 	byMessage := func(column string) bool {
-		return slices.ContainsFunc(messages[r.int(column)], func(delivery int64) bool { return slices.Contains(m.holds.Deliveries, delivery) })
+		return slices.ContainsFunc(
+			messages[r.int(column)],
+			func(delivery int64) bool { return slices.Contains(m.holds.Deliveries, delivery) },
+		)
 	}
 	h, name := m.holds, r.t.Name
 	switch {
-	case h.Everything, slices.Contains(h.Tables, name), has("iRecipientId", h.Recipients), has("iWorkflowId", h.Workflows):
+	case h.Everything,
+		slices.Contains(h.Tables, name),
+		has("iRecipientId", h.Recipients),
+		has("iWorkflowId", h.Workflows):
 		return true
 	case name == "nmsgroup" || name == "nmsrcpgrprel" || name == "cuslistnote":
 		return has("iGroupId", h.Lists)
@@ -55,7 +65,10 @@ func (m *model) itself(r rec, messages map[int64][]int64) bool {
 		return has("iJobId", h.Deliveries)
 	case name == "nmscouponvalue":
 		return byMessage("iMessageId")
-	case slices.Contains(m.propositionTables(), name) && r.t.Column("iDeliveryId") < 0 && r.t.Column("iBroadLogId") >= 0:
+	case slices.Contains(
+		m.propositionTables(),
+		name,
+	) && r.t.Column("iDeliveryId") < 0 && r.t.Column("iBroadLogId") >= 0:
 		return byMessage("iBroadLogId")
 	}
 	return has("iDeliveryId", h.Deliveries)

@@ -17,13 +17,14 @@ import (
 // changes finds the statements that delete or update rows of the application.
 var changes = regexp.MustCompile(`(DELETE FROM|UPDATE) ONLY "public"`)
 
-// statementsWith returns the statements of a run with some holds on a new random database, by which rows are deleted or updated, each with how many
-// subplans for each row the holds add to its plan.
+// statementsWith returns the statements of a run with some holds on a new random database, by which rows are deleted or
+// updated, each with how many subplans for each row the holds add to its plan.
 func statementsWith(t *testing.T, h plan.Holds) map[string]int {
 	t.Helper()
 	db := pgtest.Campaign(t)
 	randomDatabase(t, db, 5, now)
-	for _, index := range db.Strings(`SELECT indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = indrelid WHERE relnamespace = 'public'::regnamespace AND NOT indisunique`) {
+	for _, index := range db.Strings(`SELECT indexrelid::regclass::text FROM pg_index i
+		JOIN pg_class c ON c.oid = indrelid WHERE relnamespace = 'public'::regnamespace AND NOT indisunique`) {
 		db.Do("DROP INDEX IF EXISTS " + index)
 	}
 	db.Do("ANALYZE")
@@ -39,17 +40,31 @@ func statementsWith(t *testing.T, h plan.Holds) map[string]int {
 		if !changes.MatchString(sql) {
 			continue
 		}
-		found[sql] = subplans(t, db, sql, args) - subplans(t, db, onHold.ReplaceAllStringFunc(sql, func(condition string) string {
-			return oneOf.ReplaceAllString(condition, "false")
-		}), args)
+		found[sql] = subplans(
+			t,
+			db,
+			sql,
+			args,
+		) - subplans(
+			t,
+			db,
+			onHold.ReplaceAllStringFunc(sql, func(condition string) string {
+				return oneOf.ReplaceAllString(condition, "false")
+			}),
+			args,
+		)
 	}
 	return found
 }
 
 // onHold finds the condition that a row is not on hold, and oneOf its parts.
 var (
-	onHold = regexp.MustCompile(` AND \((?:\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, '\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+(?: OR )?)+\) IS NOT TRUE`)
-	oneOf  = regexp.MustCompile(`\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, '\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+`)
+	onHold = regexp.MustCompile(
+		` AND \((?:\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, '\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+(?: OR )?)+\) IS NOT TRUE`,
+	)
+	oneOf = regexp.MustCompile(
+		`\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, '\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+`,
+	)
 )
 
 // subplans returns how many subplans the plan of a statement has that are executed for each row.
@@ -64,10 +79,12 @@ func subplans(t *testing.T, db *pgtest.DB, sql string, args []any) int {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	text := strings.Join(lines, "\n")
-	return strings.Count(text, "SubPlan") - 2*strings.Count(text, "hashed SubPlan") // where it is defined, and where it is used
+	// where it is defined, and where it is used
+	return strings.Count(text, "SubPlan") - 2*strings.Count(text, "hashed SubPlan")
 }
 
-// A hold that concerns no row leaves all statements as they were; one that concerns some has no subplan for each row, even where no index helps.
+// A hold that concerns no row leaves all statements as they were; one that concerns some has no subplan for each row,
+// even where no index helps.
 func TestStatementsWithHolds(t *testing.T) {
 	t.Parallel()
 	var all []int64
@@ -79,13 +96,25 @@ func TestStatementsWithHolds(t *testing.T) {
 		t.Fatalf("a run has %d statements", len(without))
 	}
 	nobody := []int64{1 << 40}
-	for sql := range statementsWith(t, plan.Holds{Names: []string{"x"}, Deliveries: nobody, Lists: nobody, Workflows: nobody, Recipients: nobody}) {
+	for sql := range statementsWith(t, plan.Holds{
+		Names:      []string{"x"},
+		Deliveries: nobody,
+		Lists:      nobody,
+		Workflows:  nobody,
+		Recipients: nobody,
+	}) {
 		if _, ok := without[sql]; !ok {
 			t.Errorf("with a hold that concerns no row: %s", sql)
 		}
 	}
 	held := 0
-	for sql, more := range statementsWith(t, plan.Holds{Names: []string{"x"}, Deliveries: all[1:4], Lists: all[1:4], Workflows: all[1:4], Recipients: all[:20]}) {
+	for sql, more := range statementsWith(t, plan.Holds{
+		Names:      []string{"x"},
+		Deliveries: all[1:4],
+		Lists:      all[1:4],
+		Workflows:  all[1:4],
+		Recipients: all[:20],
+	}) {
 		if onHold.MatchString(sql) {
 			held++
 		}
@@ -102,10 +131,22 @@ func TestStatementsWithHolds(t *testing.T) {
 func TestExplainRowWithHolds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + `INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iDeliveryId, tsLog) SELECT i, i, '2000-01-01' FROM generate_series(1, 2) i; INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1), (2)`)
+	db.Do(
+		mappings + `INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iDeliveryId, tsLog) SELECT i, i, '2000-01-01'
+			FROM generate_series(1, 2) i; INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1), (2)`,
+	)
 	var sent statements
 	for _, table := range []string{"NmsTrackingLogRcp", "NmsWebTrackingLog"} {
-		e, err := execute.NewExplainer(t.Context(), execute.Config{Pool: sent.trace(t, db), Now: now, Pipeline: tasks.Pipeline, Holds: plan.Holds{Names: []string{"x"}, Deliveries: []int64{1}}}, table)
+		e, err := execute.NewExplainer(
+			t.Context(),
+			execute.Config{
+				Pool:     sent.trace(t, db),
+				Now:      now,
+				Pipeline: tasks.Pipeline,
+				Holds:    plan.Holds{Names: []string{"x"}, Deliveries: []int64{1}},
+			},
+			table,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

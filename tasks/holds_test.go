@@ -23,8 +23,8 @@ import (
 
 var holdSeeds = flag.Int("hold-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestRandomHolds makes")
 
-// A random database with random holds is, after a cleanup, what the model says: what is held stays, every other obsolete row goes, and the dry run
-// and its plan say so. Released, the rest goes.
+// A random database with random holds is, after a cleanup, what the model says: what is held stays, every other
+// obsolete row goes, and the dry run and its plan say so. Released, the rest goes.
 func TestRandomHolds(t *testing.T) {
 	t.Parallel()
 	for i := range *holdSeeds {
@@ -50,7 +50,11 @@ func TestRandomHolds(t *testing.T) {
 			if seed%2 == 0 {
 				planned = foreseen.planned
 			}
-			if err := runWith(t, j, func(c *execute.Config) { c.MaxRows, c.Plan = []int{0, 50}[rng.IntN(2)], planned }); err != nil {
+			if err := runWith(
+				t,
+				j,
+				func(c *execute.Config) { c.MaxRows, c.Plan = []int{0, 50}[rng.IntN(2)], planned },
+			); err != nil {
 				t.Fatal(err)
 			}
 			compareForeseen(t, foreseen, j)
@@ -65,7 +69,13 @@ func TestRandomHolds(t *testing.T) {
 }
 
 // heldRows are those rows of a database, as lines, that a hold concerns by their own columns.
-func heldRows(t *testing.T, db *pgtest.DB, m *model, h plan.Holds, original map[string]map[string]bool) (lines []string) {
+func heldRows(
+	t *testing.T,
+	db *pgtest.DB,
+	m *model,
+	h plan.Holds,
+	original map[string]map[string]bool,
+) (lines []string) {
 	t.Helper()
 	m.hold(h)
 	for _, table := range m.db.Tables {
@@ -149,33 +159,80 @@ func TestHolds(t *testing.T) {
 	t.Parallel()
 	const obsolete = mappings + `
 INSERT INTO NmsDelivery (iDeliveryId) VALUES (9); INSERT INTO NmsGroup (iGroupId) VALUES (9);
-INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) SELECT i, 1, '2000-01-01', 95 FROM generate_series(1, 3) i;
-INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsLastModified) SELECT 10 * d + r, d, r, '2000-01-01' FROM generate_series(1, 3) d, generate_series(1, 3) r;
+INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) SELECT i, 1, '2000-01-01', 95
+  FROM generate_series(1, 3) i;
+INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, tsLastModified)
+  SELECT 10 * d + r, d, r, '2000-01-01' FROM generate_series(1, 3) d, generate_series(1, 3) r;
 INSERT INTO NmsCouponValue (iMessageId) SELECT iBroadLogId FROM NmsBroadLogRcp;
-INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iDeliveryId, iRecipientId, tsLog) SELECT iBroadLogId, iDeliveryId, iRecipientId, '2000-01-01' FROM NmsBroadLogRcp;
-INSERT INTO NmsWebTrackingLog (iWebTrackingLogId, iDeliveryId) SELECT iTrackingLogId, iDeliveryId FROM NmsTrackingLogRcp;
+INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iDeliveryId, iRecipientId, tsLog)
+  SELECT iBroadLogId, iDeliveryId, iRecipientId, '2000-01-01' FROM NmsBroadLogRcp;
+INSERT INTO NmsWebTrackingLog (iWebTrackingLogId, iDeliveryId) SELECT iTrackingLogId, iDeliveryId
+  FROM NmsTrackingLogRcp;
 INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) SELECT i, 1, 1 FROM generate_series(1, 3) i;
 INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) SELECT g, r FROM generate_series(1, 3) g, generate_series(1, 3) r;
 INSERT INTO XtkWorkflow (iWorkflowId, iHistory, iState) SELECT i, 1, 20 FROM generate_series(1, 3) i;
-INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) SELECT 10 * w + l, w, '2000-01-01' FROM generate_series(1, 3) w, generate_series(1, 3) l;
-CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i int); CREATE TABLE wkDlv_2 (i int); CREATE TABLE wkf1 (i int); CREATE TABLE wkf2_grp1 (i int);`
-	all := []string{"deliveries 3", "logs 9", "coupons 9", "tracking 9", "web 9", "lists 3", "members 9", "steps 9", "grp1", "grp2", "wkdlv_1", "wkdlv_2", "wkf1", "wkf2_grp1"}
+INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) SELECT 10 * w + l, w, '2000-01-01'
+  FROM generate_series(1, 3) w, generate_series(1, 3) l;
+CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i int); CREATE TABLE wkDlv_2 (i int);
+  CREATE TABLE wkf1 (i int); CREATE TABLE wkf2_grp1 (i int);`
+	all := []string{
+		"deliveries 3",
+		"logs 9",
+		"coupons 9",
+		"tracking 9",
+		"web 9",
+		"lists 3",
+		"members 9",
+		"steps 9",
+		"grp1",
+		"grp2",
+		"wkdlv_1",
+		"wkdlv_2",
+		"wkf1",
+		"wkf2_grp1",
+	}
 	for name, c := range map[string]struct {
 		holds plan.Holds
 		stay  []string
 		held  int64
 	}{
-		"none":             {plan.Holds{}, nil, 0},
-		"deliveries":       {plan.Holds{Deliveries: []int64{1, 77}}, []string{"deliveries 1", "logs 3", "coupons 3", "tracking 3", "web 3", "wkdlv_1"}, 13 + 3 + 6},
-		"lists":            {plan.Holds{Lists: []int64{1}}, []string{"lists 1", "members 3", "grp1", "wkf2_grp1"}, 4},
-		"workflows":        {plan.Holds{Workflows: []int64{1}}, []string{"steps 3", "wkf1"}, 3},
-		"recipients":       {plan.Holds{Recipients: []int64{1}}, []string{"deliveries 3", "logs 3", "tracking 3", "web 3", "lists 3", "members 3", "grp1", "grp2", "wkf2_grp1"}, 18 + 9},
-		"a table":          {plan.Holds{Tables: []string{"nmsbroadlogrcp"}}, []string{"deliveries 3", "logs 9"}, 12 + 9},
-		"a parent":         {plan.Holds{Tables: []string{"nmsdelivery"}}, []string{"deliveries 3"}, 3},
-		"a table of twins": {plan.Holds{Tables: []string{"nmswebtrackinglog"}}, []string{"deliveries 3", "tracking 9", "web 9"}, 21 + 18},
-		"a work table":     {plan.Holds{Tables: []string{"wkf2_grp1"}}, []string{"wkf2_grp1"}, 0},
-		"a list's table":   {plan.Holds{Tables: []string{"grp1"}}, []string{"lists 1", "grp1", "wkf2_grp1"}, 1},
-		"everything":       {plan.Holds{Everything: true}, all, -1},
+		"none": {plan.Holds{}, nil, 0},
+		"deliveries": {
+			plan.Holds{Deliveries: []int64{1, 77}},
+			[]string{"deliveries 1", "logs 3", "coupons 3", "tracking 3", "web 3", "wkdlv_1"},
+			13 + 3 + 6,
+		},
+		"lists":     {plan.Holds{Lists: []int64{1}}, []string{"lists 1", "members 3", "grp1", "wkf2_grp1"}, 4},
+		"workflows": {plan.Holds{Workflows: []int64{1}}, []string{"steps 3", "wkf1"}, 3},
+		"recipients": {
+			plan.Holds{Recipients: []int64{1}},
+			[]string{
+				"deliveries 3",
+				"logs 3",
+				"tracking 3",
+				"web 3",
+				"lists 3",
+				"members 3",
+				"grp1",
+				"grp2",
+				"wkf2_grp1",
+			},
+			18 + 9,
+		},
+		"a table": {
+			plan.Holds{Tables: []string{"nmsbroadlogrcp"}},
+			[]string{"deliveries 3", "logs 9"},
+			12 + 9,
+		},
+		"a parent": {plan.Holds{Tables: []string{"nmsdelivery"}}, []string{"deliveries 3"}, 3},
+		"a table of twins": {
+			plan.Holds{Tables: []string{"nmswebtrackinglog"}},
+			[]string{"deliveries 3", "tracking 9", "web 9"},
+			21 + 18,
+		},
+		"a work table":   {plan.Holds{Tables: []string{"wkf2_grp1"}}, []string{"wkf2_grp1"}, 0},
+		"a list's table": {plan.Holds{Tables: []string{"grp1"}}, []string{"lists 1", "grp1", "wkf2_grp1"}, 1},
+		"everything":     {plan.Holds{Everything: true}, all, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -198,14 +255,22 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 					}
 				}
 			}
-			stay := db.Strings(`SELECT name || ' ' || n FROM (VALUES (1, 'deliveries', (SELECT count(*) FROM NmsDelivery WHERE iDeliveryId < 9)), (2, 'logs', (SELECT count(*) FROM NmsBroadLogRcp)), (3, 'coupons', (SELECT count(*) FROM NmsCouponValue)),
-				(4, 'tracking', (SELECT count(*) FROM NmsTrackingLogRcp)), (5, 'web', (SELECT count(*) FROM NmsWebTrackingLog)), (6, 'lists', (SELECT count(*) FROM NmsGroup WHERE iGroupId < 9)), (7, 'members', (SELECT count(*) FROM NmsRcpGrpRel)),
-				(8, 'steps', (SELECT count(*) FROM XtkWorkflowLog))) AS v (i, name, n) WHERE n > 0 ORDER BY i`)
-			stay = append(stay, db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wk)' ORDER BY 1")...)
+			stay := db.Strings(
+				`SELECT name || ' ' || n FROM (VALUES (1, 'deliveries', (SELECT count(*) FROM NmsDelivery
+					WHERE iDeliveryId < 9)), (2, 'logs', (SELECT count(*)
+					FROM NmsBroadLogRcp)), (3, 'coupons', (SELECT count(*) FROM NmsCouponValue)),
+				(4, 'tracking', (SELECT count(*) FROM NmsTrackingLogRcp)), (5, 'web', (SELECT count(*)
+					FROM NmsWebTrackingLog)), (6, 'lists', (SELECT count(*) FROM NmsGroup
+					WHERE iGroupId < 9)), (7, 'members', (SELECT count(*) FROM NmsRcpGrpRel)),
+				(8, 'steps', (SELECT count(*) FROM XtkWorkflowLog))) AS v (i, name, n) WHERE n > 0 ORDER BY i`,
+			)
+			stay = append(
+				stay,
+				db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wk)' ORDER BY 1")...)
 			if !slices.Equal(stay, c.stay) {
 				t.Errorf("%q stay, want %q", stay, c.stay)
 			}
-			if held[0] != held[1] || c.held >= 0 && held[1] != c.held {
+			if held[0] != held[1] || (c.held >= 0 && held[1] != c.held) {
 				t.Errorf("%d rows are held, want %d", held, c.held)
 			}
 			if done[0] != done[1] {
@@ -215,7 +280,13 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 			if err := runWith(t, after, nil); err != nil {
 				t.Fatal(err)
 			}
-			if rest := db.Int("SELECT count(*) - 2 FROM (SELECT FROM NmsDelivery UNION ALL SELECT FROM NmsGroup) AS owners") + db.Int("SELECT count(*) FROM XtkWorkflowLog") + db.Int("SELECT count(*) FROM pg_class WHERE relname ~ '^(grp|wk)'"); rest > 0 {
+			if rest := db.Int(
+				"SELECT count(*) - 2 FROM (SELECT FROM NmsDelivery UNION ALL SELECT FROM NmsGroup) AS owners",
+			) + db.Int(
+				"SELECT count(*) FROM XtkWorkflowLog",
+			) + db.Int(
+				"SELECT count(*) FROM pg_class WHERE relname ~ '^(grp|wk)'",
+			); rest > 0 {
 				t.Errorf("%d rows and tables stay after the release", rest)
 			}
 		})
@@ -228,7 +299,8 @@ func TestHoldsOfPartitions(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do(mappings + `
 DROP TABLE NmsTrackingLogRcp;
-CREATE TABLE NmsTrackingLogRcp (iTrackingLogId bigint, iDeliveryId integer, iRecipientId integer, tsLog timestamptz, PRIMARY KEY (iTrackingLogId, tsLog)) PARTITION BY RANGE (tsLog);
+CREATE TABLE NmsTrackingLogRcp (iTrackingLogId bigint, iDeliveryId integer, iRecipientId integer, tsLog timestamptz,
+  PRIMARY KEY (iTrackingLogId, tsLog)) PARTITION BY RANGE (tsLog);
 CREATE TABLE tracking1 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM (MINVALUE) TO ('2001-01-01');
 CREATE TABLE tracking2 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM ('2001-01-01') TO ('2002-01-01');
 CREATE TABLE tracking3 PARTITION OF NmsTrackingLogRcp FOR VALUES FROM ('2002-01-01') TO (MAXVALUE);
@@ -240,7 +312,10 @@ INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) 
 	if err := runWith(t, j, nil, "tracking-logs"); err != nil {
 		t.Fatal(err)
 	}
-	if stay := db.Strings("SELECT tableoid::regclass || ' ' || count(*) FROM NmsTrackingLogRcp GROUP BY tableoid ORDER BY 1"); !slices.Equal(stay, []string{"tracking1 1", "tracking2 10"}) || j.stays["tracking-logs"].Held != 11 {
+	if stay := db.Strings(
+		"SELECT tableoid::regclass || ' ' || count(*) FROM NmsTrackingLogRcp GROUP BY tableoid ORDER BY 1",
+	); !slices.Equal(stay, []string{"tracking1 1", "tracking2 10"}) ||
+		j.stays["tracking-logs"].Held != 11 {
 		t.Errorf("%q stay, %d are held", stay, j.stays["tracking-logs"].Held)
 	}
 }
@@ -249,8 +324,11 @@ INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) 
 func TestHoldOfOptions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO XtkOption (iOptionId, sName, tsTimeStampValue) VALUES (1, 'NmsCleanup_LastCleanup', '2000-01-01'), (2, 'NmsLastErrorStatCoalesce', '2000-01-01');
-		INSERT INTO NmsEmailErrorStat (iMXIP, tsDate, iTotalErrors) VALUES (1, '2001-01-01', 50), (1, '2001-01-02', 50)`)
+	db.Do(
+		`INSERT INTO XtkOption (iOptionId, sName, tsTimeStampValue)
+			VALUES (1, 'NmsCleanup_LastCleanup', '2000-01-01'), (2, 'NmsLastErrorStatCoalesce', '2000-01-01');
+		INSERT INTO NmsEmailErrorStat (iMXIP, tsDate, iTotalErrors) VALUES (1, '2001-01-01', 50), (1, '2001-01-02', 50)`,
+	)
 	for _, held := range []bool{true, false} {
 		j := newJournal(db)
 		if held {
@@ -260,7 +338,10 @@ func TestHoldOfOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		changed := db.Int("SELECT count(*) FROM XtkOption WHERE tsTimeStampValue > '2000-01-01'")
-		if rows := db.Int("SELECT count(*) FROM NmsEmailErrorStat"); held != (changed == 0) || held != (rows == 2) || held != (j.stays["email-error-stats"].Held == 2) {
+		if rows := db.Int(
+			"SELECT count(*) FROM NmsEmailErrorStat",
+		); held != (changed == 0) || held != (rows == 2) ||
+			held != (j.stays["email-error-stats"].Held == 2) {
 			t.Errorf("held %v: %d options are changed, %d rows are left: %+v", held, changed, rows, j.stays)
 		}
 	}
@@ -270,34 +351,77 @@ func TestHoldOfOptions(t *testing.T) {
 func TestHoldsOfPartitionsOfWorkTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 20); INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (1, 95);
-		CREATE TABLE wkf1_1 (i integer) PARTITION BY LIST (i); CREATE TABLE middle PARTITION OF wkf1_1 FOR VALUES IN (1) PARTITION BY LIST (i); CREATE TABLE part PARTITION OF middle DEFAULT;
-		CREATE TABLE wkf1_2 (i integer) PARTITION BY LIST (i); CREATE TABLE rest PARTITION OF wkf1_2 DEFAULT`)
+	db.Do(
+		`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 20); INSERT INTO NmsDelivery (iDeliveryId, iState)
+			VALUES (1, 95);
+		CREATE TABLE wkf1_1 (i integer) PARTITION BY LIST (i); CREATE TABLE middle PARTITION OF wkf1_1 FOR
+			VALUES IN (1) PARTITION BY LIST (i); CREATE TABLE part PARTITION OF middle DEFAULT;
+		CREATE TABLE wkf1_2 (i integer) PARTITION BY LIST (i); CREATE TABLE rest PARTITION OF wkf1_2 DEFAULT`,
+	)
 	j := newJournal(db)
 	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a"}, Tables: []string{"part"}} }
 	if err := runWith(t, j, nil, "workflow-instances"); err != nil {
 		t.Fatal(err)
 	}
-	if left := db.Strings("SELECT relname::text FROM pg_class WHERE relname LIKE 'wkf%' OR relname IN ('middle', 'part', 'rest') ORDER BY 1"); !slices.Equal(left, []string{"middle", "part", "wkf1_1"}) {
+	if left := db.Strings(
+		"SELECT relname::text FROM pg_class WHERE relname LIKE 'wkf%' OR relname IN ('middle', 'part', 'rest') ORDER " +
+			"BY 1",
+	); !slices.Equal(
+		left,
+		[]string{"middle", "part", "wkf1_1"},
+	) {
 		t.Errorf("left: %q", left)
 	}
 }
 
-// A work table with a row of a held recipient is not dropped, nor is one that cannot be read; a list stays with such a table.
+// A work table with a row of a held recipient is not dropped, nor is one that cannot be read; a list stays with such a
+// table.
 func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (0, 0); INSERT INTO NmsSimulation (iSimulationId) VALUES (99);
-		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) SELECT i, 1, CASE WHEN i > 0 THEN 1 ELSE 0 END FROM generate_series(0, 5) i`)
-	prefixes, drops := []string{"grp", "grp1", "wkdlv_1", "wkf1", "wkfhisto1", "wksimu_1"}, []string{"lists-to-delete", "work-tables", "workflow-instances", "orphan-work-tables", "simulation-tables"}
-	for _, prefix := range prefixes {
-		db.Do(strings.ReplaceAll(`CREATE TABLE ?1 AS SELECT 7 AS iRecipientId; CREATE TABLE ?2 AS SELECT 8 AS iRecipientId; CREATE TABLE ?3 AS SELECT 7 AS iId, '7'::text AS sRecipientId;
-			CREATE TABLE ?4 (iRecipientId numeric) PARTITION BY LIST (iRecipientId); CREATE TABLE part_of_?4 PARTITION OF ?4 DEFAULT; INSERT INTO ?4 VALUES (9), (8);
-			CREATE TABLE ?5 (iRecipientId bigint); REVOKE SELECT ON ?5 FROM CURRENT_USER`, "?", prefix))
+	db.Do(
+		`INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO XtkWorkflow (iWorkflowId, iState)
+			VALUES (0, 0); INSERT INTO NmsSimulation (iSimulationId) VALUES (99);
+		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) SELECT i, 1, CASE WHEN i > 0 THEN 1 ELSE 0 END
+			FROM generate_series(0, 5) i`,
+	)
+	prefixes, drops := []string{
+		"grp",
+		"grp1",
+		"wkdlv_1",
+		"wkf1",
+		"wkfhisto1",
+		"wksimu_1",
+	}, []string{
+		"lists-to-delete",
+		"work-tables",
+		"workflow-instances",
+		"orphan-work-tables",
+		"simulation-tables",
 	}
-	db.Do("CREATE VIEW wkf11_v AS SELECT * FROM wkf11; CREATE TABLE wkf17 (iRecipientId text); INSERT INTO wkf17 VALUES ('8'), ('77'), ('none'), (NULL)")
+	for _, prefix := range prefixes {
+		db.Do(
+			strings.ReplaceAll(
+				`CREATE TABLE ?1 AS SELECT 7 AS iRecipientId; CREATE TABLE ?2 AS SELECT 8 AS iRecipientId;
+					CREATE TABLE ?3 AS SELECT 7 AS iId, '7'::text AS sRecipientId;
+			CREATE TABLE ?4 (iRecipientId numeric) PARTITION BY LIST (iRecipientId);
+				CREATE TABLE part_of_?4 PARTITION OF ?4 DEFAULT; INSERT INTO ?4 VALUES (9), (8);
+			CREATE TABLE ?5 (iRecipientId bigint); REVOKE SELECT ON ?5 FROM CURRENT_USER`,
+				"?",
+				prefix,
+			),
+		)
+	}
+	db.Do(
+		"CREATE VIEW wkf11_v AS SELECT * FROM wkf11; CREATE TABLE wkf17 (iRecipientId text); INSERT INTO wkf17 " +
+			"VALUES ('8'), ('77'), ('none'), (NULL)",
+	)
 	texts := []string{"wkf10_c", "wkf10_t", "wkf10_v"} // with the recipient 7 as a text
-	db.Do("CREATE TABLE wkf10_t (iRecipientId text); INSERT INTO wkf10_t VALUES (''), ('7'); CREATE TABLE wkf10_c (iRecipientId char(9)); INSERT INTO wkf10_c VALUES (' 7'); CREATE TABLE wkf10_v (iRecipientId varchar(9)); INSERT INTO wkf10_v VALUES ('7.0')")
+	db.Do(
+		"CREATE TABLE wkf10_t (iRecipientId text); INSERT INTO wkf10_t VALUES (''), ('7'); CREATE TABLE wkf10_c " +
+			"(iRecipientId char(9)); INSERT INTO wkf10_c VALUES (' 7'); CREATE TABLE wkf10_v (iRecipientId " +
+			"varchar(9)); INSERT INTO wkf10_v VALUES ('7.0')",
+	)
 	for _, c := range []struct {
 		holds plan.Holds
 		stay  []string
@@ -313,7 +437,14 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !maps.Equal(foreseen.deleted, j.deleted) || !maps.Equal(foreseen.stays, j.stays) {
-			t.Errorf("%+v: the dry run foresaw %v, %v; the run did %v, %v", c.holds, foreseen.deleted, foreseen.stays, j.deleted, j.stays)
+			t.Errorf(
+				"%+v: the dry run foresaw %v, %v; the run did %v, %v",
+				c.holds,
+				foreseen.deleted,
+				foreseen.stays,
+				j.deleted,
+				j.stays,
+			)
 		}
 		var stay []string
 		for _, prefix := range prefixes {
@@ -328,11 +459,15 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 		if left := db.Strings(relationsLeft); !slices.Equal(left, stay) {
 			t.Errorf("%+v: left %q, want %q", c.holds, left, stay)
 		}
-		if lists := db.Strings("SELECT iGroupId::text FROM NmsGroup WHERE iGroupId > 0 ORDER BY 1"); !slices.Equal(lists, c.stay) || j.stays["lists-to-delete"].Held != c.held {
+		if lists := db.Strings(
+			"SELECT iGroupId::text FROM NmsGroup WHERE iGroupId > 0 ORDER BY 1",
+		); !slices.Equal(lists, c.stay) ||
+			j.stays["lists-to-delete"].Held != c.held {
 			t.Errorf("%+v: the lists %q stay, %d are held", c.holds, lists, j.stays["lists-to-delete"].Held)
 		}
 		for _, of := range []*journal{foreseen, j} {
-			if held := c.held > 0; of.said("INFO", "6 tables wkf", "are held") != held || of.said("WARNING", "wkf15", "permission denied") != held {
+			if held := c.held > 0; of.said("INFO", "6 tables wkf", "are held") != held ||
+				of.said("WARNING", "wkf15", "permission denied") != held {
 				t.Errorf("%+v: the run says %q", c.holds, of.logs)
 			}
 		}
@@ -343,19 +478,33 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 func TestHoldsOnMidSourcingServers(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
-	here.Do("UPDATE NmsDelivery SET iDeliveryProviderId = 1 WHERE iDeliveryId = 2; UPDATE NmsBroadLogRcp SET iRecipientId = iDeliveryId")
+	here.Do(
+		"UPDATE NmsDelivery SET iDeliveryProviderId = 1 WHERE iDeliveryId = 2; UPDATE NmsBroadLogRcp SET " +
+			"iRecipientId = iDeliveryId",
+	)
 	there.Do("INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (199, 95)")
 	j := newJournal(here)
 	j.holds = func() plan.Holds {
 		return plan.Holds{Names: []string{"a", "b"}, Deliveries: []int64{1, 102}, Recipients: []int64{2}}
 	}
-	if err := runWith(t, j, func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }, "deliveries"); err != nil {
+	if err := runWith(
+		t,
+		j,
+		func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		"deliveries",
+	); err != nil {
 		t.Fatal(err)
 	}
-	if stay := here.Strings(deliveriesLeft); !slices.Equal(stay, []string{"1", "2", "4"}) || !slices.Equal(here.Strings(logsLeft), stay) {
+	if stay := here.Strings(
+		deliveriesLeft,
+	); !slices.Equal(stay, []string{"1", "2", "4"}) ||
+		!slices.Equal(here.Strings(logsLeft), stay) {
 		t.Errorf("here: %q", stay)
 	}
-	if stay := there.Strings(deliveriesLeft); !slices.Equal(stay, []string{"0", "1", "101", "102", "103", "104"}) || there.Int("SELECT iState FROM NmsDelivery WHERE iDeliveryId = 101") != 75 {
+	if stay := there.Strings(
+		deliveriesLeft,
+	); !slices.Equal(stay, []string{"0", "1", "101", "102", "103", "104"}) ||
+		there.Int("SELECT iState FROM NmsDelivery WHERE iDeliveryId = 101") != 75 {
 		t.Errorf("there: %q", stay)
 	}
 }
@@ -369,7 +518,13 @@ func TestPlanByOtherHolds(t *testing.T) {
 	j := newJournal(db)
 	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"its id"}, Deliveries: []int64{1}} }
 	var refused *execute.RefusedError
-	if err := runWith(t, j, func(c *execute.Config) { c.Plan = planned }, "sessions"); !errors.As(err, &refused) || refused.Reason != execute.PlanStale || strings.Contains(err.Error(), "its id") {
+	if err := runWith(
+		t,
+		j,
+		func(c *execute.Config) { c.Plan = planned },
+		"sessions",
+	); !errors.As(err, &refused) || refused.Reason != execute.PlanStale ||
+		strings.Contains(err.Error(), "its id") {
 		t.Errorf("refused: %v", err)
 	}
 }

@@ -19,10 +19,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-var injections = flag.Int("injections", suite.Size(suite.Faults, 3, 24), "how many statements of a run TestInjectedErrors has fail, evenly spread; 0: each")
+var injections = flag.Int(
+	"injections",
+	suite.Size(suite.Faults, 3, 24),
+	"how many statements of a run TestInjectedErrors has fail, evenly spread; 0: each",
+)
 
 // transientErrors are SQLSTATEs of errors that pass.
-var transientErrors = []string{pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable, pgerrcode.SerializationFailure, pgerrcode.QueryCanceled, pgerrcode.TooManyConnections, pgerrcode.OutOfMemory}
+var transientErrors = []string{
+	pgerrcode.DeadlockDetected,
+	pgerrcode.LockNotAvailable,
+	pgerrcode.SerializationFailure,
+	pgerrcode.QueryCanceled,
+	pgerrcode.TooManyConnections,
+	pgerrcode.OutOfMemory,
+}
 
 // injector forwards connections to a server, counts the statements that are executed on them, and has one fail.
 type injector struct {
@@ -38,7 +49,10 @@ type injector struct {
 // newInjector returns an injector before the server of a database, and a pool that connects through it.
 func newInjector(t *testing.T, db *pgtest.DB, at int, state string) (*injector, *pgxpool.Pool) {
 	t.Helper()
-	db.Do(`CREATE SCHEMA injected; CREATE FUNCTION injected.raise(state text) RETURNS void LANGUAGE plpgsql AS 'BEGIN RAISE ''injected'' USING ERRCODE = state; END'`)
+	db.Do(
+		`CREATE SCHEMA injected; CREATE FUNCTION injected.raise(state text) RETURNS void
+			LANGUAGE plpgsql AS 'BEGIN RAISE ''injected'' USING ERRCODE = state; END'`,
+	)
 	config, err := pgxpool.ParseConfig(db.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +64,9 @@ func newInjector(t *testing.T, db *pgtest.DB, at int, state string) (*injector, 
 	t.Cleanup(func() { _ = listener.Close() })
 	network, server := pgconn.NetworkAddress(config.ConnConfig.Host, config.ConnConfig.Port)
 	i := &injector{Listener: listener, network: network, server: server, at: at, state: state}
-	config.ConnConfig.Host, config.ConnConfig.Port, config.ConnConfig.TLSConfig = "127.0.0.1", uint16(listener.Addr().(*net.TCPAddr).Port), nil
+	config.ConnConfig.Host, config.ConnConfig.Port, config.ConnConfig.TLSConfig = "127.0.0.1", uint16(
+		listener.Addr().(*net.TCPAddr).Port,
+	), nil
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -141,8 +157,8 @@ func (i *injector) fails() bool {
 	return i.executed == i.at
 }
 
-// Whichever statement of a run fails with an error that passes, the run goes on, or a task fails with the error's name, and the next run does the
-// rest. No row is counted twice, or not at all.
+// Whichever statement of a run fails with an error that passes, the run goes on, or a task fails with the error's name,
+// and the next run does the rest. No row is counted twice, or not at all.
 func TestInjectedErrors(t *testing.T) {
 	t.Parallel()
 	injectedRun := func(t *testing.T, at int, state string) (db *pgtest.DB, m *model, executed int, rows int64) {

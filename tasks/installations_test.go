@@ -25,12 +25,14 @@ var installations = []struct {
 // version6 makes an older installation.
 func version6(db *pgtest.DB) {
 	db.Do(`DROP TABLE XtkAudit, XtkSessionInfo, NmsDeliveryLogStats, NmsMobileApp, NmsAppSubscriptionRcp;
-		ALTER TABLE NmsGroup DROP IF EXISTS tsExpirationDate; ALTER TABLE NmsPropositionRcp DROP iDeliveryId; ALTER TABLE NmsPropositionVisitor DROP iDeliveryId`)
+		ALTER TABLE NmsGroup DROP IF EXISTS tsExpirationDate; ALTER TABLE NmsPropositionRcp DROP iDeliveryId;
+			ALTER TABLE NmsPropositionVisitor DROP iDeliveryId`)
 }
 
 // primaryKeys makes the unique indexes of keys primary keys.
 func primaryKeys(db *pgtest.DB) {
-	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s ADD PRIMARY KEY USING INDEX %I', t.oid::regclass, c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s ADD PRIMARY KEY USING INDEX %I', t.oid::regclass,
+		c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
 		WHERE t.relnamespace = 'public'::regnamespace AND i.indisunique AND c.relname = t.relname || '_id'`) {
 		db.Do(alter)
 	}
@@ -38,21 +40,28 @@ func primaryKeys(db *pgtest.DB) {
 
 // wideIDs makes all ids 64 bits wide.
 func wideIDs(db *pgtest.DB) {
-	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s %s', attrelid::regclass, string_agg(format('ALTER COLUMN %I TYPE bigint', attname), ', ')) FROM pg_attribute
-		JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'integer'::regtype AND attname LIKE '%id' GROUP BY attrelid`) {
+	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s %s', attrelid::regclass,
+		string_agg(format('ALTER COLUMN %I TYPE bigint', attname), ', ')) FROM pg_attribute
+		JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+			AND atttypid = 'integer'::regtype AND attname LIKE '%id' GROUP BY attrelid`) {
 		db.Do(alter)
 	}
 }
 
 // fromStandard gives propositions the 64-bit keys of a database that came from Campaign Standard.
 func fromStandard(db *pgtest.DB) {
-	db.Do(`ALTER TABLE NmsPropositionRcp RENAME iPropositionId TO biPropositionId; ALTER TABLE NmsPropositionRcp ALTER biPropositionId TYPE bigint`)
+	db.Do(
+		`ALTER TABLE NmsPropositionRcp RENAME iPropositionId TO biPropositionId;
+			ALTER TABLE NmsPropositionRcp ALTER biPropositionId TYPE bigint`,
+	)
 }
 
 // withoutZone makes all dates those of an old installation.
 func withoutZone(db *pgtest.DB) {
-	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s %s', attrelid::regclass, string_agg(format('ALTER COLUMN %I TYPE timestamp', attname), ', ')) FROM pg_attribute
-		JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'timestamptz'::regtype GROUP BY attrelid`) {
+	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s %s', attrelid::regclass,
+		string_agg(format('ALTER COLUMN %I TYPE timestamp', attname), ', ')) FROM pg_attribute
+		JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+			AND atttypid = 'timestamptz'::regtype GROUP BY attrelid`) {
 		db.Do(alter)
 	}
 }
@@ -63,8 +72,8 @@ type reference struct {
 	cascade                    bool
 }
 
-// references are those that some installations have: to lists by iGroupId, whose rows go with the list, to lists by another
-// column, which keeps the list, and to deliveries.
+// references are those that some installations have: to lists by iGroupId, whose rows go with the list, to lists by
+// another column, which keeps the list, and to deliveries.
 var references = []reference{
 	{"CusListNote", "iGroupId", "NmsGroup", "iGroupId", false},
 	{"CusListOwner", "iOwnedList", "NmsGroup", "iGroupId", false},
@@ -75,7 +84,14 @@ var references = []reference{
 func someReferences(rng *rand.Rand, db *pgtest.DB) (some []reference) {
 	for _, f := range references {
 		if rng.IntN(4) == 0 {
-			db.Do(fmt.Sprintf("CREATE TABLE %[1]s (iNoteId integer NOT NULL DEFAULT 0, %[2]s integer NOT NULL DEFAULT 0); CREATE UNIQUE INDEX %[1]s_id ON %[1]s (iNoteId)", f.table, f.column))
+			db.Do(
+				fmt.Sprintf(
+					"CREATE TABLE %[1]s (iNoteId integer NOT NULL DEFAULT 0, %[2]s integer NOT NULL DEFAULT 0); "+
+						"CREATE UNIQUE INDEX %[1]s_id ON %[1]s (iNoteId)",
+					f.table,
+					f.column,
+				),
+			)
 			some = append(some, f)
 		}
 	}
@@ -94,5 +110,14 @@ func (f reference) add(db *pgtest.DB) {
 	if f.cascade {
 		action = " ON DELETE CASCADE"
 	}
-	db.Do(fmt.Sprintf("ALTER TABLE %s ADD FOREIGN KEY (%s) REFERENCES %s (%s)%s", f.table, f.column, f.parent, f.key, action))
+	db.Do(
+		fmt.Sprintf(
+			"ALTER TABLE %s ADD FOREIGN KEY (%s) REFERENCES %s (%s)%s",
+			f.table,
+			f.column,
+			f.parent,
+			f.key,
+			action,
+		),
+	)
 }

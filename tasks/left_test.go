@@ -16,8 +16,11 @@ import (
 func refusing(db *pgtest.DB, rows int, condition, message string) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, $1::int) i", rows)
 	db.Do("CREATE TABLE said AS SELECT $1::text AS what", message)
-	db.Do(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF ` + condition + ` THEN RAISE ''%'', (SELECT what FROM said); END IF; RETURN OLD; END';
-		CREATE TRIGGER refuse BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	db.Do(
+		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF ` + condition + ` THEN RAISE ''%'',
+			(SELECT what FROM said); END IF; RETURN OLD; END';
+		CREATE TRIGGER refuse BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION refuse()`,
+	)
 }
 
 // A task of which few rows refuse succeeds, and says so; it fails if a tenth does. What is named is at most 20 rows.
@@ -26,20 +29,39 @@ func TestFewRowsThatRefuse(t *testing.T) {
 	for _, c := range []struct {
 		rows, refuse int
 		state        execute.State
-	}{{10, 1, execute.Succeeded}, {10, 2, execute.Failed}, {1, 1, execute.Failed}, {500, 50, execute.Succeeded}, {500, 51, execute.Failed}, {20_000, 1_000, execute.Succeeded}, {20_000, 1_001, execute.Failed}} {
+	}{
+		{10, 1, execute.Succeeded},
+		{10, 2, execute.Failed},
+		{1, 1, execute.Failed},
+		{500, 50, execute.Succeeded},
+		{500, 51, execute.Failed},
+		{20_000, 1_000, execute.Succeeded},
+		{20_000, 1_001, execute.Failed},
+	} {
 		t.Run(fmt.Sprintf("%d of %d", c.refuse, c.rows), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			refusing(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")
 			j, err := run(t, db, nil, "audit-trail")
-			if (err == nil) != (c.state == execute.Succeeded) || j.states["audit-trail"] != c.state || j.stays["audit-trail"].Refused != int64(c.refuse) {
-				t.Errorf("the task is %s, the run ended with %v, %+v stay", j.states["audit-trail"], err, j.stays["audit-trail"])
+			if (err == nil) != (c.state == execute.Succeeded) || j.states["audit-trail"] != c.state ||
+				j.stays["audit-trail"].Refused != int64(c.refuse) {
+				t.Errorf(
+					"the task is %s, the run ended with %v, %+v stay",
+					j.states["audit-trail"],
+					err,
+					j.stays["audit-trail"],
+				)
 			}
 			left := db.Int("SELECT count(*) FROM XtkAudit")
-			if c.refuse <= purge.MostRefused && (left != int64(c.refuse) || j.deleted["audit-trail"] != int64(c.rows-c.refuse)) {
+			if c.refuse <= purge.MostRefused &&
+				(left != int64(c.refuse) || j.deleted["audit-trail"] != int64(c.rows-c.refuse)) {
 				t.Errorf("%d rows are left, %d were deleted", left, j.deleted["audit-trail"])
 			}
-			if c.state == execute.Failed && !strings.Contains(j.problems["audit-trail"], "dear to me (SQLSTATE P0001): a trigger or function of the application refuses") {
+			if c.state == execute.Failed &&
+				!strings.Contains(
+					j.problems["audit-trail"],
+					"dear to me (SQLSTATE P0001): a trigger or function of the application refuses",
+				) {
 				t.Errorf("the problem is %q", j.problems["audit-trail"])
 			}
 			if !strings.Contains(j.details["audit-trail"], "with an error") {
@@ -51,7 +73,8 @@ func TestFewRowsThatRefuse(t *testing.T) {
 					named++
 				}
 			}
-			if named != min(c.refuse, purge.RefusedShown) || !j.said("WARNING", fmt.Sprintf("xtkaudit: %d obsolete rows refuse", c.refuse)) {
+			if named != min(c.refuse, purge.RefusedShown) ||
+				!j.said("WARNING", fmt.Sprintf("xtkaudit: %d obsolete rows refuse", c.refuse)) {
 				t.Errorf("%d rows are named; %q", named, j.logs)
 			}
 		})
@@ -67,7 +90,8 @@ func TestHostileRefusal(t *testing.T) {
 	i := slices.IndexFunc(j.logs, func(line string) bool {
 		return strings.HasPrefix(line, "WARNING xtkaudit: row 7 refuses and stays: no WARNING forged ")
 	})
-	if i < 0 || len(j.logs[i]) > 1_000 || strings.ContainsFunc(j.logs[i], func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if i < 0 || len(j.logs[i]) > 1_000 ||
+		strings.ContainsFunc(j.logs[i], func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%.2000q", j.logs)
 	}
 }
@@ -79,8 +103,13 @@ func TestWhatStaysLocked(t *testing.T) {
 		lock, detail string
 		left         purge.Left
 	}{
-		"a row":   {"SELECT FROM XtkAudit WHERE iAuditId = 7 FOR UPDATE", "obsolete rows stay: 1 row was locked by others", purge.Left{Locked: 1}},
-		"a table": {"LOCK TABLE XtkAudit", "obsolete rows stay: 1 table could not be done to its end", purge.Left{Tables: 1}},
+		"a row": {"SELECT FROM XtkAudit WHERE iAuditId = 7 FOR UPDATE", "obsolete rows stay: 1 row was locked by " +
+			"others", purge.Left{Locked: 1}},
+		"a table": {
+			"LOCK TABLE XtkAudit",
+			"obsolete rows stay: 1 table could not be done to its end",
+			purge.Left{Tables: 1},
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -88,8 +117,14 @@ func TestWhatStaysLocked(t *testing.T) {
 			db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
 			db.Hold(c.lock)
 			j := mustRun(t, db, nil, "audit-trail")
-			if j.states["audit-trail"] != execute.Succeeded || j.stays["audit-trail"] != c.left || j.details["audit-trail"] != c.detail {
-				t.Errorf("the task is %s, %+v stay, %q", j.states["audit-trail"], j.stays["audit-trail"], j.details["audit-trail"])
+			if j.states["audit-trail"] != execute.Succeeded || j.stays["audit-trail"] != c.left ||
+				j.details["audit-trail"] != c.detail {
+				t.Errorf(
+					"the task is %s, %+v stay, %q",
+					j.states["audit-trail"],
+					j.stays["audit-trail"],
+					j.details["audit-trail"],
+				)
 			}
 		})
 	}
@@ -99,13 +134,23 @@ func TestWhatStaysLocked(t *testing.T) {
 func TestParentsStayWithRowsThatRefuse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, 20) i;
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, 1 + i % 20 FROM generate_series(1, 60) i; INSERT INTO NmsTrackingUrl (iTrackingUrlId, iDeliveryId) SELECT i, i FROM generate_series(1, 20) i;
-		INSERT INTO NmsGroup (iGroupId, iDeleteStatus) SELECT i, 1 FROM generate_series(1, 20) i; INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) SELECT i, 1 FROM generate_series(1, 20) i;
+	db.Do(
+		mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01'
+			FROM generate_series(1, 20) i;
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, 1 + i % 20 FROM generate_series(1, 60) i;
+			INSERT INTO NmsTrackingUrl (iTrackingUrlId, iDeliveryId) SELECT i, i FROM generate_series(1, 20) i;
+		INSERT INTO NmsGroup (iGroupId, iDeleteStatus) SELECT i, 1 FROM generate_series(1, 20) i;
+			INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) SELECT i, 1 FROM generate_series(1, 20) i;
 		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-		CREATE TRIGGER refuse BEFORE DELETE ON NmsBroadLogRcp FOR EACH ROW WHEN (OLD.iBroadLogId = 4) EXECUTE FUNCTION refuse(); CREATE TRIGGER refuse BEFORE DELETE ON NmsRcpGrpRel FOR EACH ROW WHEN (OLD.iGroupId = 5) EXECUTE FUNCTION refuse()`)
+		CREATE TRIGGER refuse BEFORE DELETE ON NmsBroadLogRcp FOR EACH ROW WHEN (OLD.iBroadLogId = 4)
+			EXECUTE FUNCTION refuse(); CREATE TRIGGER refuse BEFORE DELETE ON NmsRcpGrpRel FOR EACH ROW
+			WHEN (OLD.iGroupId = 5) EXECUTE FUNCTION refuse()`,
+	)
 	j := mustRun(t, db, nil, "lists-to-delete", "deliveries")
-	if got := db.Strings(deliveriesLeft); !slices.Equal(got, []string{"5"}) || db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 1 || db.Int("SELECT count(*) FROM NmsTrackingUrl") != 1 {
+	if got := db.Strings(
+		deliveriesLeft,
+	); !slices.Equal(got, []string{"5"}) || db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 1 ||
+		db.Int("SELECT count(*) FROM NmsTrackingUrl") != 1 {
 		t.Errorf("deliveries %v are left, with %d logs", got, db.Int("SELECT count(*) FROM NmsBroadLogRcp"))
 	}
 	if got := db.Strings("SELECT iGroupId::text FROM NmsGroup"); !slices.Equal(got, []string{"5"}) {

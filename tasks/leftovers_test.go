@@ -12,7 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-// leftThere are the databases of midSourced after a run that knew of no server: 101 and 199 of "far" are left there, and 102 of "lost".
+// leftThere are the databases of midSourced after a run that knew of no server: 101 and 199 of "far" are left there,
+// and 102 of "lost".
 func leftThere(t *testing.T) (here, there *pgtest.DB, knowing func(*execute.Config)) {
 	t.Helper()
 	here, there = midSourced(t)
@@ -32,14 +33,28 @@ func TestLeftoversArePurged(t *testing.T) {
 	here, there, knowing := leftThere(t)
 	before := leftovers(here)
 	j := mustRun(t, here, func(c *execute.Config) { knowing(c); dry(c) }, "deliveries")
-	if !slices.Equal(leftovers(here), before) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 || j.deleted["deliveries"]+j.left != 0 || !j.said("INFO", `"far"`, "would purge 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated") {
+	if !slices.Equal(leftovers(here), before) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 ||
+		j.deleted["deliveries"]+j.left != 0 ||
+		!j.said("INFO", `"far"`, "would purge 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated") {
 		t.Errorf("a dry run: %q; %q", leftovers(here), j.logs)
 	}
 	j = mustRun(t, here, knowing, "deliveries")
-	if got := leftovers(here); !slices.Equal(got, []string{leftOfLost}) || j.deleted["deliveries"]+j.updated["deliveries"]+j.left != 0 || !j.said("INFO", `"far"`, "purged 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated") {
+	if got := leftovers(
+		here,
+	); !slices.Equal(got, []string{leftOfLost}) || j.deleted["deliveries"]+j.updated["deliveries"]+j.left != 0 ||
+		!j.said("INFO", `"far"`, "purged 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated") {
 		t.Errorf("recorded after that: %q, %d rows by the account; %q", got, j.deleted["deliveries"], j.logs)
 	}
-	if got := there.Strings(deliveriesLeft); !slices.Equal(got, []string{"0", "1", "102", "103", "104"}) || there.Int("SELECT count(*) FROM NmsBroadLogMid") != 5 || there.Int("SELECT count(*) FROM NmsDeliveryPart") != 1 {
+	if got := there.Strings(
+		deliveriesLeft,
+	); !slices.Equal(got, []string{
+		"0",
+		"1",
+		"102",
+		"103",
+		"104",
+	}) || there.Int("SELECT count(*) FROM NmsBroadLogMid") != 5 ||
+		there.Int("SELECT count(*) FROM NmsDeliveryPart") != 1 {
 		t.Errorf("there: %v", got)
 	}
 	if j = mustRun(t, here, knowing, "deliveries"); j.said("deliveries") {
@@ -58,7 +73,10 @@ func TestLeftoversThatStay(t *testing.T) {
 		"row security": func(_, there *pgtest.DB, _ *execute.Config) {
 			there.Do("ALTER TABLE NmsDelivery ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
 		},
-		"no rights":         func(_, there *pgtest.DB, _ *execute.Config) { there.Do("REVOKE DELETE ON NmsDelivery FROM neolane") },
+		"no rights": func(_, there *pgtest.DB, _ *execute.Config) {
+			there.Do("REVOKE DELETE ON NmsDelivery " +
+				"FROM neolane")
+		},
 		"no deliveries":     func(_, there *pgtest.DB, _ *execute.Config) { there.Do("DROP TABLE NmsDelivery") },
 		"the main database": func(here, _ *pgtest.DB, c *execute.Config) { c.MidSourcing.Databases["far"] = here.Pool },
 	} {
@@ -66,12 +84,22 @@ func TestLeftoversThatStay(t *testing.T) {
 			t.Parallel()
 			here, there, knowing := leftThere(t)
 			before := leftovers(here)
-			here.Do(`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (7, 1, '2000-01-01', 4, 104, 1), (8, 1, '2000-01-01', 1, 0, 0)`)
+			here.Do(
+				`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
+					iDeliveryProviderId) VALUES (7, 1, '2000-01-01', 4, 104, 1), (8, 1, '2000-01-01', 1, 0, 0)`,
+			)
 			j, err := run(t, here, func(c *execute.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
-			if err == nil || j.states["deliveries"] != execute.Failed || !strings.Contains(j.problems["deliveries"], `"far", whose 1 deliveries stay here too, and 2 that were left there: `) {
+			if err == nil || j.states["deliveries"] != execute.Failed ||
+				!strings.Contains(
+					j.problems["deliveries"],
+					`"far", whose 1 deliveries stay here too, and 2 that were left there: `,
+				) {
 				t.Errorf("%s: %s; %v", j.states["deliveries"], j.problems["deliveries"], err)
 			}
-			if got := here.Strings(deliveriesLeft); !slices.Equal(got, []string{"4", "7"}) || !slices.Equal(leftovers(here), before) {
+			if got := here.Strings(
+				deliveriesLeft,
+			); !slices.Equal(got, []string{"4", "7"}) ||
+				!slices.Equal(leftovers(here), before) {
 				t.Errorf("here: %v, recorded: %q", got, leftovers(here))
 			}
 		})
@@ -84,7 +112,10 @@ func TestLeftoversThatAreHeldBack(t *testing.T) {
 	here, there, knowing := leftThere(t)
 	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
 	mustRun(t, here, knowing, "deliveries")
-	if got := leftovers(here); !slices.Equal(got, []string{"far 101 1 Sale 1", leftOfLost}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
+	if got := leftovers(
+		here,
+	); !slices.Equal(got, []string{"far 101 1 Sale 1", leftOfLost}) ||
+		there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
 		t.Errorf("recorded: %q", got)
 	}
 }
@@ -94,14 +125,24 @@ func TestLeftoversThatAreHereAgain(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := leftThere(t)
 	before := leftovers(here)
-	here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (1, 4, 101, 1), (9, 4, 102, 1), (10, 1, 199, 1)")
+	here.Do(
+		"INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (1, 4, 101, " +
+			"1), (9, 4, 102, 1), (10, 1, 199, 1)",
+	)
 	j := mustRun(t, here, knowing, "deliveries")
-	if got := leftovers(here); !slices.Equal(got, []string{before[0], leftOfLost}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 || !j.said("INFO", "1 deliveries", `"far"`, "here again") {
+	if got := leftovers(
+		here,
+	); !slices.Equal(got, []string{before[0], leftOfLost}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE "+
+		"iDeliveryId = 101") != 1 ||
+		!j.said("INFO", "1 deliveries", `"far"`, "here again") {
 		t.Errorf("recorded: %q; %q", got, j.logs)
 	}
 	here.Do("UPDATE NmsDelivery SET iDeleteStatus = 1, tsDelete = '2000-01-01' WHERE iDeliveryId = 1")
 	mustRun(t, here, knowing, "deliveries")
-	if got := leftovers(here); !slices.Equal(got, []string{leftOfLost}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 0 {
+	if got := leftovers(
+		here,
+	); !slices.Equal(got, []string{leftOfLost}) ||
+		there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 0 {
 		t.Errorf("recorded after it was deleted here, too: %q", got)
 	}
 }
@@ -110,8 +151,18 @@ func TestLeftoversThatAreHereAgain(t *testing.T) {
 func TestLeftoversOfAnInterruptedRun(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := leftThere(t)
-	here.Do(`CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''57P01''; END'; CREATE TRIGGER fail BEFORE DELETE ON kept.delivery EXECUTE FUNCTION fail()`)
-	if _, err := run(t, here, knowing, "deliveries"); !sqlstate.Lost(err) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 0 || len(leftovers(here)) != 3 {
+	here.Do(
+		`CREATE FUNCTION fail() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''57P01''; END';
+			CREATE TRIGGER fail BEFORE DELETE ON kept.delivery EXECUTE FUNCTION fail()`,
+	)
+	if _, err := run(
+		t,
+		here,
+		knowing,
+		"deliveries",
+	); !sqlstate.Lost(err) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 0 ||
+		len(leftovers(here)) != 3 {
 		t.Fatalf("the run ended with %v, recorded: %q", err, leftovers(here))
 	}
 	here.Do("DROP TRIGGER fail ON kept.delivery")
@@ -147,7 +198,8 @@ func TestLeftoversThatCanNotBeRecorded(t *testing.T) {
 	if err == nil || j.states["deliveries"] != execute.Failed {
 		t.Errorf("the task is %s", j.states["deliveries"])
 	}
-	if here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 2") != 1 || slices.Contains(leftovers(here), "lost 102 2 ") {
+	if here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 2") != 1 ||
+		slices.Contains(leftovers(here), "lost 102 2 ") {
 		t.Errorf("recorded %q", leftovers(here))
 	}
 }

@@ -20,7 +20,10 @@ import (
 func TestDropDoesNotQueueTheApplication(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0); CREATE TABLE grp7 (i int); CREATE TABLE grp8 (i int)")
+	db.Do(
+		"INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0); CREATE TABLE " +
+			"grp7 (i int); CREATE TABLE grp8 (i int)",
+	)
 	reader := db.Hold("SELECT FROM grp7")
 	others, done := make(chan error, 1), make(chan struct{})
 	go func() {
@@ -31,7 +34,10 @@ func TestDropDoesNotQueueTheApplication(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := db.Exec(t.Context(), "SET lock_timeout = '2s'; SELECT FROM grp7; RESET lock_timeout"); err != nil {
+			if _, err := db.Exec(
+				t.Context(),
+				"SET lock_timeout = '2s'; SELECT FROM grp7; RESET lock_timeout",
+			); err != nil {
 				others <- err
 				return
 			}
@@ -57,11 +63,18 @@ func TestDropDoesNotQueueTheApplication(t *testing.T) {
 func TestLockedLogKeepsItsDelivery(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, '2000-01-01');
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (1, 1), (2, 1), (3, 2); INSERT INTO NmsTrackingUrl (iTrackingUrlId, iDeliveryId) VALUES (1, 1), (2, 2)`)
+	db.Do(
+		mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete)
+			VALUES (1, 1, '2000-01-01'), (2, 1, '2000-01-01');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (1, 1), (2, 1), (3, 2);
+			INSERT INTO NmsTrackingUrl (iTrackingUrlId, iDeliveryId) VALUES (1, 1), (2, 2)`,
+	)
 	tx := db.Hold("SELECT FROM NmsBroadLogRcp WHERE iBroadLogId = 1 FOR UPDATE")
 	j := mustRun(t, db, nil, "deliveries")
-	if got := db.Strings(deliveriesLeft); !slices.Equal(got, []string{"1"}) || !j.said("WARNING", "nmsbroadlogrcp", "1 obsolete rows") || db.Int("SELECT count(*) FROM NmsTrackingUrl") != 1 {
+	if got := db.Strings(
+		deliveriesLeft,
+	); !slices.Equal(got, []string{"1"}) || !j.said("WARNING", "nmsbroadlogrcp", "1 obsolete rows") ||
+		db.Int("SELECT count(*) FROM NmsTrackingUrl") != 1 {
 		t.Errorf("left: %v; %q", got, j.logs)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -77,35 +90,54 @@ func TestLockedLogKeepsItsDelivery(t *testing.T) {
 func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, '2000-01-01'), (3, 0, '2000-01-01');
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (11, 1), (12, 2), (13, 3); INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) VALUES (1, 'a', 11), (1, 'b', 12), (1, 'c', 13)`)
+	db.Do(
+		mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete)
+			VALUES (1, 1, '2000-01-01'), (2, 1, '2000-01-01'), (3, 0, '2000-01-01');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (11, 1), (12, 2), (13, 3);
+			INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId)
+			VALUES (1, 'a', 11), (1, 'b', 12), (1, 'c', 13)`,
+	)
 	db.Hold("SELECT FROM NmsCouponValue WHERE iMessageId = 11 FOR UPDATE")
 	j := mustRun(t, db, nil, "deliveries")
-	if got := db.Strings(deliveriesLeft); !slices.Equal(got, []string{"1", "3"}) || !slices.Equal(db.Strings(logsLeft), got) || db.Int("SELECT count(*) FROM NmsCouponValue") != 2 || !j.said("WARNING", "1 rows of nmsdelivery stay") {
+	if got := db.Strings(
+		deliveriesLeft,
+	); !slices.Equal(got, []string{"1", "3"}) || !slices.Equal(db.Strings(logsLeft), got) || db.Int("SELECT count(*) "+
+		"FROM NmsCouponValue") != 2 ||
+		!j.said("WARNING", "1 rows of nmsdelivery stay") {
 		t.Errorf("left: %v; %q", got, j.logs)
 	}
 }
 
-// The next run takes a delivery that had to stay with all of its coupons, although their logs are old enough to go: by nothing else
-// are they known to be the delivery's. Its other logs go.
+// The next run takes a delivery that had to stay with all of its coupons, although their logs are old enough to go: by
+// nothing else are they known to be the delivery's. Its other logs go.
 func TestCouponsOutliveTheirLogs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 0, NULL);
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) VALUES (11, 1, '2000-01-01'), (12, 1, '2000-01-01'), (13, 1, '2000-01-01'), (21, 2, '2000-01-01');
-		INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) VALUES (1, 'a', 11), (1, 'b', 12), (1, 'c', 21)`)
+	db.Do(
+		mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete)
+			VALUES (1, 1, '2000-01-01'), (2, 0, NULL);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified)
+			VALUES (11, 1, '2000-01-01'), (12, 1, '2000-01-01'), (13, 1, '2000-01-01'), (21, 2, '2000-01-01');
+		INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) VALUES (1, 'a', 11), (1, 'b', 12), (1, 'c', 21)`,
+	)
 	locked := db.Hold("SELECT FROM NmsCouponValue WHERE iMessageId = 11 FOR UPDATE")
 	pipeline := []string{"deliveries", "delivery-logs"}
 	mustRun(t, db, nil, pipeline...)
 	const logsThere = "SELECT iBroadLogId::text FROM NmsBroadLogRcp WHERE iBroadLogId <> 0 ORDER BY 1"
-	if got := db.Strings(logsThere); !slices.Equal(got, []string{"11"}) || db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1") != 1 {
+	if got := db.Strings(
+		logsThere,
+	); !slices.Equal(got, []string{"11"}) ||
+		db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1") != 1 {
 		t.Errorf("left: logs %v, %d coupons", got, db.Int("SELECT count(*) FROM NmsCouponValue"))
 	}
 	if err := locked.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mustRun(t, db, nil, pipeline...)
-	if got := db.Strings("SELECT sCouponCode FROM NmsCouponValue"); !slices.Equal(got, []string{"c"}) || len(db.Strings(logsThere)) != 0 || db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1") != 0 {
+	if got := db.Strings(
+		"SELECT sCouponCode FROM NmsCouponValue",
+	); !slices.Equal(got, []string{"c"}) || len(db.Strings(logsThere)) != 0 ||
+		db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1") != 0 {
 		t.Errorf("left: %v", got)
 	}
 }
@@ -126,8 +158,16 @@ func TestDeliveriesGoInSets(t *testing.T) {
 	statements := func(deliveries int) int64 {
 		db := pgtest.Campaign(t)
 		db.Do(mappings)
-		db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) SELECT i, CASE WHEN i <= $1::int THEN 1 ELSE 0 END, '2000-01-01', 55 FROM generate_series(1, 1000) i", deliveries)
-		db.Do("INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, 1 + i % $1::int FROM generate_series(1, 200000) i", deliveries)
+		db.Do(
+			"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) SELECT i, CASE WHEN i <= $1::int "+
+				"THEN 1 ELSE 0 END, '2000-01-01', 55 FROM generate_series(1, 1000) i",
+			deliveries,
+		)
+		db.Do(
+			"INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, 1 + i % $1::int FROM generate_series(1, "+
+				"200000) i",
+			deliveries,
+		)
 		config, err := pgxpool.ParseConfig(db.URL())
 		if err != nil {
 			t.Fatal(err)
@@ -152,24 +192,39 @@ func TestDeliveriesGoInSets(t *testing.T) {
 	}
 }
 
-// Lists go together with their tables, many in a transaction; only one whose row is locked, one whose table is locked, one that a
-// trigger keeps, and one whose table is a stranger's stay.
+// Lists go together with their tables, many in a transaction; only one whose row is locked, one whose table is locked,
+// one that a trigger keeps, and one whose table is a stranger's stay.
 func TestListsGoInGroups(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	const n = 3_000
-	db.Do(`INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) SELECT i, i % 2, 1 FROM generate_series(1, 3000) i; INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (5000, 1);
-		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.iGroupId = 1003 THEN RETURN NULL; END IF; RETURN OLD; END'; CREATE TRIGGER keep BEFORE DELETE ON NmsGroup FOR EACH ROW EXECUTE FUNCTION keep();
-		DO $$ BEGIN FOR i IN 1 .. 1999 BY 2 LOOP EXECUTE format('CREATE TABLE grp%s (i int)', i); END LOOP; END $$`)
+	db.Do(
+		`INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) SELECT i, i % 2, 1 FROM generate_series(1, 3000) i;
+			INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (5000, 1);
+		CREATE FUNCTION keep() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN IF OLD.iGroupId = 1003 THEN RETURN NULL; END IF; RETURN OLD; END';
+			CREATE TRIGGER keep BEFORE DELETE ON NmsGroup FOR EACH ROW EXECUTE FUNCTION keep();
+		DO $$ BEGIN FOR i IN 1 .. 1999 BY 2 LOOP EXECUTE format('CREATE TABLE grp%s (i int)', i); END LOOP; END $$`,
+	)
 	db.Superuser("CREATE TABLE grp2001 (i int)")
 	db.Hold("SELECT FROM NmsGroup WHERE iGroupId = 500 FOR UPDATE")
 	db.Hold("LOCK TABLE grp1501")
 	j := mustRun(t, db, nil, "lists-to-delete")
 	stays := []string{"500", "1003", "1501", "2001", "5000"}
-	if left := db.Strings("SELECT iGroupId::text FROM NmsGroup WHERE iGroupId <> 0 ORDER BY NmsGroup.iGroupId"); !slices.Equal(left, stays) {
+	if left := db.Strings(
+		"SELECT iGroupId::text FROM NmsGroup WHERE iGroupId <> 0 ORDER BY NmsGroup.iGroupId",
+	); !slices.Equal(
+		left,
+		stays,
+	) {
 		t.Errorf("left %v", left)
 	}
-	if left := db.Strings("SELECT relname FROM pg_class WHERE relname ~ '^grp' ORDER BY oid"); !slices.Equal(left, []string{"grp1003", "grp1501", "grp2001"}) {
+	if left := db.Strings(
+		"SELECT relname FROM pg_class WHERE relname ~ '^grp' ORDER BY oid",
+	); !slices.Equal(
+		left,
+		[]string{"grp1003", "grp1501", "grp2001"},
+	) {
 		t.Errorf("left %v", left)
 	}
 	if deleted, transactions := j.rows["lists-to-delete"], len(j.batches); deleted != n-4 || transactions > n/5 {
@@ -184,18 +239,30 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	const n = 1_000
-	db.Do("INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (700, 1)")
+	db.Do(
+		"INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), " +
+			"(700, 1)",
+	)
 	for i := 0; i < n; i += 100 { // so that no transaction holds too many locks
-		db.Do(fmt.Sprintf("DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$", i+1, i+100))
+		db.Do(
+			fmt.Sprintf(
+				"DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$",
+				i+1,
+				i+100,
+			),
+		)
 	}
 	db.Do("CREATE VIEW report AS SELECT * FROM grp300")
 	db.Hold("SELECT FROM grp500")
-	if counted := mustRun(t, db, dry, "orphan-work-tables").deleted["orphan-work-tables"]; counted != n-2 { // the view keeps one; a lock may be gone by then
+	// the view keeps one; a lock may be gone by then
+	if counted := mustRun(t, db, dry, "orphan-work-tables").deleted["orphan-work-tables"]; counted != n-2 {
 		t.Errorf("a dry run counts %d tables", counted)
 	}
 	j := mustRun(t, db, nil, "orphan-work-tables")
 	left := db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^grp' ORDER BY 1")
-	if !slices.Equal(left, []string{"grp300", "grp500", "grp700"}) || j.deleted["orphan-work-tables"] != n-3 || !j.said("WARNING", "grp500") || !j.said("WARNING", "grp300") {
+	if !slices.Equal(left, []string{"grp300", "grp500", "grp700"}) || j.deleted["orphan-work-tables"] != n-3 ||
+		!j.said("WARNING", "grp500") ||
+		!j.said("WARNING", "grp300") {
 		t.Errorf("left: %v; %d are accounted for; %q", left, j.deleted["orphan-work-tables"], j.logs)
 	}
 	if len(j.batches) > n/4 {
@@ -212,7 +279,12 @@ func TestSquattedRun(t *testing.T) {
 	mallory := db.Role("mallory")
 	pid := db.For(mallory).Hold("SELECT pg_advisory_xact_lock(-7)").Conn().PgConn().PID()
 	j, err := run(t, db, func(c *execute.Config) { c.Lock = -7 }, "audit-trail")
-	if told := fmt.Sprintf("process %d of the role %q", pid, mallory); err == nil || !strings.Contains(j.problems["audit-trail"], told) || db.Int("SELECT count(*) FROM XtkAudit") != 1 {
+	if told := fmt.Sprintf(
+		"process %d of the role %q",
+		pid,
+		mallory,
+	); err == nil || !strings.Contains(j.problems["audit-trail"], told) ||
+		db.Int("SELECT count(*) FROM XtkAudit") != 1 {
 		t.Errorf("%v: %q, want %s", err, j.problems, told)
 	}
 }

@@ -54,7 +54,8 @@ type journal struct {
 	onFailure error
 	// history is what guards compare with; nil: nothing is judged.
 	history *execute.History
-	// holds are those in force; nil: none. creates is how many were created: a batch fails that began before the last of them.
+	// holds are those in force; nil: none. creates is how many were created: a batch fails that began before the last
+	// of them.
 	holds          func() plan.Holds
 	creates, known int
 	// proceed says whether the run may continue, when asked outside of a batch; nil: it may.
@@ -118,7 +119,8 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 }
 
 // recording makes a table of the test's own for deliveries that stay on mid-sourcing servers.
-const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there bigint, here bigint, label text)"
+const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there " +
+	"bigint, here bigint, label text)"
 
 // Gone implements execute.Journal: no test resumes the run of a plan in mid-task.
 func (j *journal) Gone(context.Context) ([]purge.Space, error) { return nil, nil }
@@ -203,7 +205,20 @@ func (j *journal) said(parts ...string) bool {
 }
 
 func newJournal(db *pgtest.DB) *journal {
-	return &journal{db: db, states: map[string]execute.State{}, problems: map[string]string{}, deleted: map[string]int64{}, rows: map[string]int64{}, updated: map[string]int64{}, stays: map[string]purge.Left{}, details: map[string]string{}, previews: map[string][]execute.TablePreview{}, planned: map[string]execute.Planned{}, expected: map[string]int64{}, emptied: map[string][]string{}}
+	return &journal{
+		db:       db,
+		states:   map[string]execute.State{},
+		problems: map[string]string{},
+		deleted:  map[string]int64{},
+		rows:     map[string]int64{},
+		updated:  map[string]int64{},
+		stays:    map[string]purge.Left{},
+		details:  map[string]string{},
+		previews: map[string][]execute.TablePreview{},
+		planned:  map[string]execute.Planned{},
+		expected: map[string]int64{},
+		emptied:  map[string][]string{},
+	}
 }
 
 // run executes the named tasks, or all if there are no names.
@@ -216,7 +231,12 @@ func run(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ...str
 func runWith(t testing.TB, j *journal, change func(*execute.Config), names ...string) error {
 	t.Helper()
 	db := j.db
-	c := execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline, Settings: purge.Settings{LockTimeout: lockTimeout}}
+	c := execute.Config{
+		Pool:     db.Pool,
+		Now:      now,
+		Pipeline: tasks.Pipeline,
+		Settings: purge.Settings{LockTimeout: lockTimeout},
+	}
 	for _, task := range tasks.Pipeline {
 		if len(names) == 0 || slices.Contains(names, task.Name) {
 			c.Todo = append(c.Todo, task)

@@ -6,12 +6,15 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Ten thousand work tables can be dropped with a server's default settings: in groups, since one transaction cannot lock so
-// many.
+// Ten thousand work tables can be dropped with a server's default settings: in groups, since one transaction cannot
+// lock so many.
 func TestTenThousandWorkTables(t *testing.T) {
 	t.Parallel()
 	db, _ := pgtest.Private(t)
-	db.Do(`DO $$ BEGIN FOR i IN 1..10000 LOOP EXECUTE format('CREATE TABLE wkf%s_1 (i int)', i); IF i % 500 = 0 THEN COMMIT; END IF; END LOOP; END $$`)
+	db.Do(
+		`DO
+			$$ BEGIN FOR i IN 1..10000 LOOP EXECUTE format('CREATE TABLE wkf%s_1 (i int)', i); IF i % 500 = 0 THEN COMMIT; END IF; END LOOP; END $$`,
+	)
 	db.Do("INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (77, 0)")
 	j := mustRun(t, db, nil, "workflow-instances")
 	dropped, groups := int64(0), 0
@@ -20,7 +23,10 @@ func TestTenThousandWorkTables(t *testing.T) {
 			groups++
 		}
 	}
-	if left := db.Strings("SELECT relname::text FROM pg_class WHERE relname LIKE 'wkf%'"); dropped != 9_999 || len(left) != 1 || left[0] != "wkf77_1" {
+	if left := db.Strings(
+		"SELECT relname::text FROM pg_class WHERE relname LIKE 'wkf%'",
+	); dropped != 9_999 || len(left) != 1 ||
+		left[0] != "wkf77_1" {
 		t.Errorf("dropped %d, left %.300q", dropped, left)
 	}
 	if groups > 1_000 {

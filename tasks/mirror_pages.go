@@ -2,7 +2,8 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/plan"
 
-// The flag that pages have been purged does not depend on the entry of the job log: one that cannot be written is reported.
+// The flag that pages have been purged does not depend on the entry of the job log: one that cannot be written is
+// reported.
 var mirrorPages = plan.Task{
 	Name:        "mirror-pages",
 	Title:       "Mirror pages",
@@ -12,8 +13,19 @@ var mirrorPages = plan.Task{
 	}},
 	Steps: []plan.Step{
 		{
-			On: plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"), Link: "iDeliveryId", Empties: true,
-			Rules: plan.Rules{{plan.Linked{Column: "iDeliveryId", To: "NmsDelivery", Key: "iDeliveryId", That: plan.Rule{plan.IsNot("iNeedMirrorPage", 0)}}}},
+			On:      plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"),
+			Link:    "iDeliveryId",
+			Empties: true,
+			Rules: plan.Rules{
+				{
+					plan.Linked{
+						Column: "iDeliveryId",
+						To:     "NmsDelivery",
+						Key:    "iDeliveryId",
+						That:   plan.Rule{plan.IsNot("iNeedMirrorPage", 0)},
+					},
+				},
+			},
 		},
 		{
 			On: plan.Table("NmsDelivery"), OfSet: true,

@@ -110,7 +110,7 @@ func (m *model) remove(table string, gone func(r rec) bool) (stay []rec) {
 	before := len(t.Rows)
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}
-		if t.Key != "" && r.int(t.Key) == 0 || !gone(r) || m.isHeld(r) {
+		if (t.Key != "" && r.int(t.Key) == 0) || !gone(r) || m.isHeld(r) {
 			return false
 		}
 		if m.refuses(r) {
@@ -133,7 +133,8 @@ func (m *model) removeLinked(table, link string, ids map[int64]bool) (stay []rec
 	return m.remove(table, func(r rec) bool { return r.t.Column(link) >= 0 && ids[r.int(link)] })
 }
 
-// step deletes the rows of some tables that a column links to ids. The ids to which rows that refuse are linked are spared.
+// step deletes the rows of some tables that a column links to ids. The ids to which rows that refuse are linked are
+// spared.
 func (m *model) step(link string, ids map[int64]bool, tables ...string) {
 	var stay []rec
 	for _, t := range tables {
@@ -203,7 +204,7 @@ func (m *model) old(table, column, option string, days int, extra time.Duration,
 // orphan reports whether a link is dangling; it never is if the parent has no rows.
 func (m *model) orphan(parent, key string, emptyIsTrue bool) func(id int64) bool {
 	t := m.db.Table(parent)
-	if t == nil || len(t.Rows) == 0 && !emptyIsTrue {
+	if t == nil || (len(t.Rows) == 0 && !emptyIsTrue) {
 		return func(int64) bool { return false }
 	}
 	ids := m.ids(parent, key)
@@ -221,7 +222,11 @@ func (m *model) family(column, key, builtIn string) []string {
 	}
 	if t := m.db.Table("NmsDeliveryMapping"); t != nil {
 		for _, row := range t.Rows {
-			if parts := strings.Split(rec{t, row}.text(column), ":"); len(parts) == 2 && parts[0] != "" && parts[1] != "" {
+			if parts := strings.Split(
+				rec{t, row}.text(column),
+				":",
+			); len(parts) == 2 && parts[0] != "" &&
+				parts[1] != "" {
 				add(strings.ToLower(parts[0] + parts[1]))
 			}
 		}
@@ -267,12 +272,19 @@ func (m *model) run() {
 	m.dropDelivery()
 	orphanJob := m.orphan("XtkJob", "iJobId", false)
 	rejects, ok := m.cutoff("NmsCleanup_RejectsPurgeDelay", 180, 0)
-	m.remove("XtkReject", func(r rec) bool { return ok && r.before("tsLog", rejects) || orphanJob(r.int("iJobId")) })
+	m.remove("XtkReject", func(r rec) bool { return (ok && r.before("tsLog", rejects)) || orphanJob(r.int("iJobId")) })
 	m.workflows()
 	orphanWorkflow := m.orphan("XtkWorkflow", "iWorkflowId", false)
 	m.remove("XtkWorkflowLogin", func(r rec) bool { return orphanWorkflow(r.int("iWorkflowId")) })
 	m.drop("grp", "NmsGroup", "iGroupId", func(r rec) bool { return r.int("iType") > 0 })
-	m.old("NmsVisitor", "tsLastModified", "NmsCleanup_VisitorPurgeDelay", 30, 0, func(r rec) bool { return r.int("iRecipientId") == 0 && r.int("iOrigin") == 0 })
+	m.old(
+		"NmsVisitor",
+		"tsLastModified",
+		"NmsCleanup_VisitorPurgeDelay",
+		30,
+		0,
+		func(r rec) bool { return r.int("iRecipientId") == 0 && r.int("iOrigin") == 0 },
+	)
 	m.npai()
 	m.remove("NmsSubscription", func(r rec) bool { return r.int("iDeleteStatus") != 0 })
 	m.tracking()
@@ -297,10 +309,19 @@ func (m *model) run() {
 	m.old("NmsAddress", "tsLastModified", "NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, 5*day, func(r rec) bool {
 		return r.int("iStatus") == 3 && (r.int("iType") == 41 || r.int("iType") == 42)
 	})
-	orphanService, orphanApp := m.orphan("NmsService", "iServiceId", false), m.orphan("NmsMobileApp", "iMobileAppId", false)
+	orphanService, orphanApp := m.orphan(
+		"NmsService",
+		"iServiceId",
+		false,
+	), m.orphan(
+		"NmsMobileApp",
+		"iMobileAppId",
+		false,
+	)
 	disabled, ok := m.cutoff("NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, 0)
 	m.remove("NmsAppSubscriptionRcp", func(r rec) bool {
-		return orphanService(r.int("iServiceId")) || orphanApp(r.int("iMobileAppId")) || ok && r.int("iDisabled") == 1 && r.before("tsLastModified", disabled)
+		return orphanService(r.int("iServiceId")) || orphanApp(r.int("iMobileAppId")) ||
+			(ok && r.int("iDisabled") == 1 && r.before("tsLastModified", disabled))
 	})
 	m.remove("XtkSessionInfo", func(r rec) bool { return r.before("tsExpiration", m.now) })
 	m.old("NmsRtEvent", "tsLastModified", "NmsCleanup_EventPurgeDelay", 30, 0, nil)
@@ -313,7 +334,10 @@ func (m *model) run() {
 func (m *model) lists() {
 	doomed := map[int64]bool{}
 	m.each("NmsGroup", func(r rec) {
-		if expires := r.date("tsExpirationDate"); r.int("iDeleteStatus") != 0 || expires != nil && !expires.After(m.now) {
+		if expires := r.date(
+			"tsExpirationDate",
+		); r.int("iDeleteStatus") != 0 ||
+			(expires != nil && !expires.After(m.now)) {
 			doomed[r.int("iGroupId")] = true
 		}
 	})
@@ -325,7 +349,8 @@ func (m *model) lists() {
 			return true
 		}
 		name := "grp" + strconv.FormatInt(unsigned(id), 10)
-		if !doomed[id] || own[id] || m.kept("NmsGroup", id) || m.heldTable(name, "NmsGroup", id) && r.int("iType") > 0 {
+		if !doomed[id] || own[id] || m.kept("NmsGroup", id) ||
+			(m.heldTable(name, "NmsGroup", id) && r.int("iType") > 0) {
 			return false
 		}
 		if _, there := m.relations[name]; !there || r.int("iType") <= 0 {
@@ -373,7 +398,8 @@ func (m *model) dueDeliveries() map[int64]bool {
 	return due
 }
 
-// neededLogs reports whether a log is of a delivery that had to stay, and by it alone something is known to be that delivery's.
+// neededLogs reports whether a log is of a delivery that had to stay, and by it alone something is known to be that
+// delivery's.
 func (m *model) neededLogs() func(r rec) bool {
 	due, messages := m.dueDeliveries(), map[int64]bool{}
 	delete(due, 0)
@@ -400,8 +426,28 @@ func (m *model) deliveries() {
 			m.spareByMessage(doomed, "iBroadLogId", t)
 		}
 	}
-	own := m.holdBack(doomed, "iDeliveryId", slices.Concat([]string{"NmsDelivery", "NmsDlvExclusion", "NmsWebTrackingLog", "NmsTrackingStats", "NmsDeliveryPart", "NmsMirrorPageInfo", "NmsMirrorPageSearch", "NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl"},
-		m.allLogs(), m.trackingLogs(), m.propositionTables())...)
+	own := m.holdBack(
+		doomed,
+		"iDeliveryId",
+		slices.Concat(
+			[]string{
+				"NmsDelivery",
+				"NmsDlvExclusion",
+				"NmsWebTrackingLog",
+				"NmsTrackingStats",
+				"NmsDeliveryPart",
+				"NmsMirrorPageInfo",
+				"NmsMirrorPageSearch",
+				"NmsAttachments",
+				"NmsProviderMsgId",
+				"NmsDeliveryStat",
+				"NmsDeliveryLogStats",
+				"NmsTrackingUrl",
+			},
+			m.allLogs(),
+			m.trackingLogs(),
+			m.propositionTables(),
+		)...)
 	maps.Copy(own, m.holdBack(doomed, "iJobId", "XtkJobLog"))
 	m.each("NmsDelivery", func(r rec) { // held on its mid-sourcing server with all that it has
 		if own[r.int("iDeliveryId")] && r.int("iDeliveryMode") == 4 && r.int("iMidRemoteId") != 0 {
@@ -409,7 +455,9 @@ func (m *model) deliveries() {
 		}
 	})
 	m.each("NmsDelivery", func(r rec) {
-		if doomed[r.int("iDeliveryId")] && !own[r.int("iDeliveryId")] && slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) { // stopped first
+		// stopped first
+		if doomed[r.int("iDeliveryId")] && !own[r.int("iDeliveryId")] &&
+			slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) {
 			if m.refuses(r) {
 				delete(doomed, r.int("iDeliveryId"))
 				return
@@ -428,22 +476,50 @@ func (m *model) deliveries() {
 		}
 	}
 	m.byMessage(doomed, "iBroadLogId", knowMessage...)
-	for _, tables := range [][]string{{"NmsDlvExclusion"}, m.allLogs(), knowDelivery, m.trackingLogs(), {"NmsWebTrackingLog", "NmsTrackingStats"}, {"NmsDeliveryPart"}, {"NmsMirrorPageInfo", "NmsMirrorPageSearch"}} {
+	for _, tables := range [][]string{
+		{"NmsDlvExclusion"},
+		m.allLogs(),
+		knowDelivery,
+		m.trackingLogs(),
+		{"NmsWebTrackingLog", "NmsTrackingStats"},
+		{"NmsDeliveryPart"},
+		{"NmsMirrorPageInfo", "NmsMirrorPageSearch"},
+	} {
 		m.step("iDeliveryId", doomed, tables...)
 	}
 	m.step("iJobId", doomed, "XtkJobLog")
-	m.step("iDeliveryId", doomed, "NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl")
+	m.step(
+		"iDeliveryId",
+		doomed,
+		"NmsAttachments",
+		"NmsProviderMsgId",
+		"NmsDeliveryStat",
+		"NmsDeliveryLogStats",
+		"NmsTrackingUrl",
+	)
 	m.each("NmsDelivery", func(r rec) {
-		if doomed[r.int("iDeliveryId")] && !m.poisonous(r) && r.int("iDeliveryMode") == 4 && r.int("iMidRemoteId") != 0 {
-			m.left = append(m.left, fmt.Sprint(accounts[r.int("iDeliveryProviderId")], " ", r.int("iMidRemoteId"), " ", r.int("iDeliveryId"), " ", r.text("sLabel")))
+		if doomed[r.int("iDeliveryId")] && !m.poisonous(r) && r.int("iDeliveryMode") == 4 &&
+			r.int("iMidRemoteId") != 0 {
+			m.left = append(
+				m.left,
+				fmt.Sprint(
+					accounts[r.int("iDeliveryProviderId")],
+					" ",
+					r.int("iMidRemoteId"),
+					" ",
+					r.int("iDeliveryId"),
+					" ",
+					r.text("sLabel"),
+				),
+			)
 		}
 	})
 	maps.DeleteFunc(doomed, func(id int64, _ bool) bool { return own[id] })
 	m.removeLinked("NmsDelivery", "iDeliveryId", doomed)
 }
 
-// byMessage deletes the rows of some tables that belong to messages of doomed deliveries. Deliveries with rows that refuse are
-// spared.
+// byMessage deletes the rows of some tables that belong to messages of doomed deliveries. Deliveries with rows that
+// refuse are spared.
 func (m *model) byMessage(doomed map[int64]bool, link string, tables ...string) {
 	deliveries, messages := map[int64][]int64{}, map[int64]bool{}
 	for _, log := range m.allLogs() {
@@ -469,7 +545,10 @@ func (m *model) expired() {
 	soon := m.now.Add(-15 * day)
 	pulled := map[int64]time.Time{}
 	m.each("NmsExtAccount", func(r rec) {
-		if o := m.option("NmsMidSourcing_LastBroadLog_" + r.text("sName")); o != nil && r.int("iActive") != 0 && o.date("tsTimeStampValue") != nil {
+		if o := m.option(
+			"NmsMidSourcing_LastBroadLog_" + r.text("sName"),
+		); o != nil && r.int("iActive") != 0 &&
+			o.date("tsTimeStampValue") != nil {
 			pulled[r.int("iExtAccountId")] = *o.date("tsTimeStampValue")
 		}
 	})
@@ -480,15 +559,22 @@ func (m *model) expired() {
 		switch r.int("iDeliveryMode") {
 		case 1:
 			doomed[r.int("iDeliveryId")] = r.int("iDeleteStatus") == 0 && r.int("iIsModel") == 0 &&
-				(state >= 51 && state < 85 && r.before("tsValidity", m.now) || state == 85 && recent(r) && r.int("iToDeliver")-r.int("iProcessed") >= 10_000)
+				((state >= 51 && state < 85 && r.before(
+					"tsValidity",
+					m.now,
+				)) || (state == 85 && recent(r) && r.int("iToDeliver")-r.int("iProcessed") >= 10_000))
 		case 4:
 			last, known := pulled[r.int("iDeliveryProviderId")]
-			doomed[r.int("iDeliveryId")] = (state == 85 || state == 95) && recent(r) && (r.before("tsValidity", soon) || known && r.before("tsValidity", last))
+			doomed[r.int("iDeliveryId")] = (state == 85 || state == 95) && recent(r) &&
+				(r.before("tsValidity", soon) || (known && r.before("tsValidity", last)))
 		}
 	})
 	cancelled := int64(0)
 	m.each("NmsBroadLogMsg", func(r rec) {
-		if id := r.int("iBroadLogMsgId"); r.text("sText") == "Delivery cancelled" && (cancelled == 0 || id < cancelled) {
+		if id := r.int(
+			"iBroadLogMsgId",
+		); r.text("sText") == "Delivery cancelled" &&
+			(cancelled == 0 || id < cancelled) {
 			cancelled = id
 		}
 	})
@@ -533,7 +619,10 @@ func (m *model) expired() {
 		}
 		ended[r.int("iDeliveryId")] = r.int("iState") == 95 || r.int("iState") == 85
 	})
-	m.remove("NmsDeliveryPart", func(r rec) bool { return ended[r.int("iDeliveryId")] || r.before("tsValidity", m.now) })
+	m.remove(
+		"NmsDeliveryPart",
+		func(r rec) bool { return ended[r.int("iDeliveryId")] || r.before("tsValidity", m.now) },
+	)
 }
 
 func (m *model) mirrorPages() {
@@ -593,7 +682,8 @@ func (m *model) workflows() {
 
 var workName = regexp.MustCompile(`^(wkdlv_|wkfhisto|wkf|grp|wksimu_)([1-9][0-9]*)(_.*)?$`)
 
-// listPart is the part of a name that says which list's data a work table holds; its end is the beginning of the next one.
+// listPart is the part of a name that says which list's data a work table holds; its end is the beginning of the next
+// one.
 var listPart = regexp.MustCompile(`_grp([1-9][0-9]*)(?:_|$)`)
 
 // drop drops the work tables of a kind whose id is not in use, views first.
@@ -612,7 +702,7 @@ func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
 	for _, views := range []bool{true, false} {
 		for name, r := range m.relations {
 			parts := workName.FindStringSubmatch(name)
-			if parts == nil || parts[1] != prefix || (r.on != "") != views || prefix == "grp" && parts[3] != "" {
+			if parts == nil || parts[1] != prefix || (r.on != "") != views || (prefix == "grp" && parts[3] != "") {
 				continue
 			}
 			id, err := strconv.ParseInt(parts[2], 10, 64)
@@ -625,7 +715,7 @@ func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
 				if list > math.MaxInt32 {
 					list -= math.MaxUint32 + 1
 				}
-				ofList = ofList || err == nil && strings.HasPrefix(prefix, "wkf") && (lists[list] || len(lists) == 0)
+				ofList = ofList || (err == nil && strings.HasPrefix(prefix, "wkf") && (lists[list] || len(lists) == 0))
 			}
 			if !ofList && !m.heldTable(name, owner, id) {
 				m.dropOne(name)
@@ -645,7 +735,7 @@ func (m *model) npai() {
 	held := false
 	stay := m.remove("NmsAddress", func(r rec) bool {
 		bad := r.int("iStatus") == 2 && r.before("tsLastModified", m.now) && !r.before("tsLastModified", last)
-		held = held || bad && m.isHeld(r)
+		held = held || (bad && m.isHeld(r))
 		return bad
 	})
 	if m.db.Table("NmsAddress") != nil && stay == nil && !held && !m.whole("xtkoption") {
@@ -680,7 +770,7 @@ func (m *model) tracking() {
 					m.refused++
 					return false
 				}
-				gone[id] = gone[id] || old && !m.poisonous(r) && !m.isHeld(r)
+				gone[id] = gone[id] || (old && !m.poisonous(r) && !m.isHeld(r))
 				return old
 			})
 		}
@@ -714,7 +804,15 @@ func (m *model) coalesce() {
 	}
 	sums := map[[2]int64]map[string]int64{}
 	before, refused := len(t.Rows), m.refused
-	columns := []string{"iTotalConnections", "iTotalErrors", "iMessageErrors", "iAbortedConnections", "iFailedConnections", "iRefusedConnections", "iTimeoutConnections"}
+	columns := []string{
+		"iTotalConnections",
+		"iTotalErrors",
+		"iMessageErrors",
+		"iAbortedConnections",
+		"iFailedConnections",
+		"iRefusedConnections",
+		"iTimeoutConnections",
+	}
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}
 		if r.before("tsDate", *start) || !r.before("tsDate", m.now) || m.refuses(r) {

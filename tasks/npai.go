@@ -5,8 +5,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// npai, "n'habite pas à l'adresse indiquée": addresses that became valid since the last cleanup. The lower bound for the next run
-// advances, unless entries had to be left.
+// npai, "n'habite pas à l'adresse indiquée": addresses that became valid since the last cleanup. The lower bound for
+// the next run advances, unless entries had to be left.
 var npai = plan.Task{
 	Name:        "npai",
 	Title:       "Addresses found valid",

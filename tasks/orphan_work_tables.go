@@ -6,7 +6,9 @@ var orphanWorkTables = plan.Task{
 	Name:        "orphan-work-tables",
 	Title:       "Tables of lists that are gone",
 	Description: "Tables of lists (grp…) whose list is gone, or is none that has a table: dropped.",
-	Drops:       []plan.WorkTables{{Prefix: "grp", Bare: true, Owner: "NmsGroup", Key: "iGroupId", InUse: plan.Rule{hasTable}}},
+	Drops: []plan.WorkTables{
+		{Prefix: "grp", Bare: true, Owner: "NmsGroup", Key: "iGroupId", InUse: plan.Rule{hasTable}},
+	},
 }
 
 // hasTable says that a list is one with a table of its own.

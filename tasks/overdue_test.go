@@ -11,22 +11,26 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-// Tables whose rule is a date alone are reported by their delay in force, partitions together; those that are locked, or whose
-// oldest row is unknown, are not.
+// Tables whose rule is a date alone are reported by their delay in force, partitions together; those that are locked,
+// or whose oldest row is unknown, are not.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
-		INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_BroadLogPurgeDelay', 10 * 86400), (2, 'NmsCleanup_PropositionPurgeDelay', 30);
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified) VALUES (0, '1970-01-01'), (1, now() - interval '13 days'), (2, now());
+		INSERT INTO XtkOption (iOptionId, sName, iLongValue)
+			VALUES (1, 'NmsCleanup_BroadLogPurgeDelay', 10 * 86400), (2, 'NmsCleanup_PropositionPurgeDelay', 30);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified)
+			VALUES (0, '1970-01-01'), (1, now() - interval '13 days'), (2, now());
 		INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastModified) VALUES (1, now() - interval '14 days');
 		INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (1, '2000-01-01');
 		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, now());
 		INSERT INTO NmsRtEvent (iRtEventId, tsLastModified) VALUES (1, '2000-01-01'), (2, '2000-01-01');
 		INSERT INTO XtkSessionInfo VALUES ('x', 'x', now() - interval '1 day');
 		DROP TABLE NmsBatchEvent;
-		CREATE TABLE NmsBatchEvent (iBatchEventId int, tsLastModified timestamptz) PARTITION BY RANGE (tsLastModified); CREATE INDEX ON NmsBatchEvent (tsLastModified);
-		CREATE TABLE b1 PARTITION OF NmsBatchEvent FOR VALUES FROM ('2000-01-01') TO ('2020-01-01'); CREATE TABLE b2 PARTITION OF NmsBatchEvent DEFAULT;
+		CREATE TABLE NmsBatchEvent (iBatchEventId int, tsLastModified timestamptz) PARTITION BY RANGE
+			(tsLastModified); CREATE INDEX ON NmsBatchEvent (tsLastModified);
+		CREATE TABLE b1 PARTITION OF NmsBatchEvent FOR VALUES FROM ('2000-01-01') TO ('2020-01-01');
+			CREATE TABLE b2 PARTITION OF NmsBatchEvent DEFAULT;
 		INSERT INTO NmsBatchEvent VALUES (1, now() - interval '32 days')`)
 	db.Do("ANALYZE NmsRtEvent; ANALYZE XtkAudit")
 	cleaned := map[string]time.Time{"expired-events": time.Now().Add(-time.Hour)}
@@ -36,7 +40,14 @@ func TestOverdue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ages, err := execute.Overdue(t.Context(), db.Pool, catalog, tasks.Pipeline, map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}}, cleaned)
+		ages, err := execute.Overdue(
+			t.Context(),
+			db.Pool,
+			catalog,
+			tasks.Pipeline,
+			map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}},
+			cleaned,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +55,12 @@ func TestOverdue(t *testing.T) {
 		return ages
 	}
 	const day = 24 * time.Hour
-	want := map[string]time.Duration{"nmsbroadlogrcp": 3 * day, "nmsrtevent": time.Hour, "nmsbatchevent": 2 * day, "nmsbroadlogeventhisto": 4 * day}
+	want := map[string]time.Duration{
+		"nmsbroadlogrcp":        3 * day,
+		"nmsrtevent":            time.Hour,
+		"nmsbatchevent":         2 * day,
+		"nmsbroadlogeventhisto": 4 * day,
+	}
 	got := ask()
 	for table, age := range want {
 		if (got[table] - age).Abs() > 10*time.Minute {

@@ -20,7 +20,10 @@ import (
 // A task that panics fails, wherever it does, and is logged with its stack; the run goes on as after any failed task.
 func TestTaskThatPanics(t *testing.T) {
 	t.Parallel()
-	rejects := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == "import-rejects" })]
+	rejects := tasks.Pipeline[slices.IndexFunc(
+		tasks.Pipeline,
+		func(t plan.Task) bool { return t.Name == "import-rejects" },
+	)]
 	inCommit := func(*pgx.Batch, purge.Delta) { panic("PLANTED") }
 	for name, c := range map[string]struct {
 		stumbling    func(plan.Task) plan.Task
@@ -57,13 +60,17 @@ func TestTaskThatPanics(t *testing.T) {
 					config.ContinueOnError, config.Log = goesOn, slog.New(slog.NewTextHandler(&out, nil))
 				}, "sessions")
 				problem := j.problems[rejects.Name]
-				if err == nil || j.states[rejects.Name] != execute.Failed || !strings.Contains(problem, "cleanupd itself") || strings.Contains(problem+err.Error(), "PLANTED") {
+				if err == nil || j.states[rejects.Name] != execute.Failed ||
+					!strings.Contains(problem, "cleanupd itself") ||
+					strings.Contains(problem+err.Error(), "PLANTED") {
 					t.Errorf("%v; %s: %s", err, j.states[rejects.Name], problem)
 				}
 				if _, ran := j.states["sessions"]; ran != goesOn {
 					t.Errorf("the next task ran: %t", ran)
 				}
-				if log := out.String(); !strings.Contains(log, "task import-rejects") || !strings.Contains(log, "panic_test.go") || strings.Count(log, "\n") != 1 {
+				if log := out.String(); !strings.Contains(log, "task import-rejects") ||
+					!strings.Contains(log, "panic_test.go") ||
+					strings.Count(log, "\n") != 1 {
 					t.Errorf("logged: %s", log)
 				}
 				if acquired := db.Stat().AcquiredConns(); acquired != 0 {

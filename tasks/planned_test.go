@@ -21,7 +21,13 @@ func planOf(t *testing.T, db *pgtest.DB, names ...string) map[string]execute.Pla
 }
 
 // refusal is why the run of a plan was refused.
-func refusal(t *testing.T, db *pgtest.DB, planned map[string]execute.Planned, change func(*execute.Config), names ...string) (*journal, *execute.RefusedError) {
+func refusal(
+	t *testing.T,
+	db *pgtest.DB,
+	planned map[string]execute.Planned,
+	change func(*execute.Config),
+	names ...string,
+) (*journal, *execute.RefusedError) {
 	t.Helper()
 	j, err := run(t, db, func(c *execute.Config) {
 		c.Plan = planned
@@ -42,7 +48,8 @@ func TestPlanNamesWhatGoes(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do(`
 INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 1, 1), (2, 1, 0), (3, 1, 1);
-INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) VALUES (1, 1, '2025-01-01', 0), (2, 0, '2025-01-01', 55);
+INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState)
+  VALUES (1, 1, '2025-01-01', 0), (2, 0, '2025-01-01', 55);
 CREATE TABLE grp1 (i int);
 CREATE TABLE wkDlv_9 (i int)`)
 	planned := planOf(t, db)
@@ -55,13 +62,24 @@ CREATE TABLE wkDlv_8 (i int)`)
 	if j, refused := refusal(t, db, planned, nil); refused != nil {
 		t.Fatal(refused, j.logs)
 	}
-	if lists := db.Strings("SELECT iGroupId::text FROM NmsGroup ORDER BY 1"); !slices.Equal(lists, []string{"2", "3"}) { // the table of 3 is not in the plan
+	// the table of 3 is not in the plan
+	if lists := db.Strings("SELECT iGroupId::text FROM NmsGroup ORDER BY 1"); !slices.Equal(lists, []string{"2", "3"}) {
 		t.Errorf("lists: %v", lists)
 	}
-	if deliveries := db.Strings("SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1"); !slices.Equal(deliveries, []string{"2"}) {
+	if deliveries := db.Strings(
+		"SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1",
+	); !slices.Equal(
+		deliveries,
+		[]string{"2"},
+	) {
 		t.Errorf("deliveries: %v", deliveries)
 	}
-	if tables := db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wkdlv)' ORDER BY 1"); !slices.Equal(tables, []string{"grp3", "grp99", "wkdlv_8"}) {
+	if tables := db.Strings(
+		"SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wkdlv)' ORDER BY 1",
+	); !slices.Equal(
+		tables,
+		[]string{"grp3", "grp99", "wkdlv_8"},
+	) {
 		t.Errorf("tables: %v", tables)
 	}
 }
@@ -73,8 +91,10 @@ func TestStalePlan(t *testing.T) {
 		sql    string
 		change func(*execute.Config)
 	}{
-		"option":       {sql: "INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86400, 3)"},
-		"mapping":      {sql: "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (77, 'cus:other')"},
+		"option": {sql: "INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, " +
+			"'NmsCleanup_VisitorPurgeDelay', 86400, 3)"},
+		"mapping": {sql: "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (77, " +
+			"'cus:other')"},
 		"related list": {change: func(c *execute.Config) { c.RelatedListTables = []string{"other"} }},
 		"include":      {change: func(c *execute.Config) { c.Include = map[string][]string{"delivery-logs": {"other"}} }},
 		"mid-sourcing": {change: func(c *execute.Config) { c.MidSourcing.Keep = []string{"other"} }},
@@ -88,7 +108,8 @@ func TestStalePlan(t *testing.T) {
 				db.Do(c.sql)
 			}
 			j, refused := refusal(t, db, planned, c.change, "sessions")
-			if refused == nil || refused.Reason != execute.PlanStale || refused.Metadata["changed"] == "" || j.states["sessions"] != execute.Failed {
+			if refused == nil || refused.Reason != execute.PlanStale || refused.Metadata["changed"] == "" ||
+				j.states["sessions"] != execute.Failed {
 				t.Errorf("refused: %v", refused)
 			}
 			if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
@@ -102,17 +123,24 @@ func TestStalePlan(t *testing.T) {
 func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2020-01-01'); INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (1, '2020-01-01')")
+	db.Do(
+		"INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2020-01-01'); INSERT INTO XtkSessionInfo " +
+			"(sKey, tsExpiration) VALUES (1, '2020-01-01')",
+	)
 	j := newJournal(db)
 	j.beforeCommit = func(b *pgx.Batch, _ purge.Delta) {
 		if j.task == "visitors" {
-			b.Queue("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86400, 3)")
+			b.Queue(
+				"INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, " +
+					"'NmsCleanup_VisitorPurgeDelay', 86400, 3)",
+			)
 		}
 	}
 	planned := planOf(t, db, "visitors", "sessions")
 	err := runWith(t, j, func(c *execute.Config) { c.Plan = planned }, "visitors", "sessions")
 	var refused *execute.RefusedError
-	if !errors.As(err, &refused) || refused.Reason != execute.PlanStale || j.states["visitors"] != execute.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
+	if !errors.As(err, &refused) || refused.Reason != execute.PlanStale || j.states["visitors"] != execute.Succeeded ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
 		t.Errorf("%v %v", err, j.states)
 	}
 }
@@ -125,7 +153,14 @@ func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
 		return func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
 	}
 	planned := mustRun(t, db, func(c *execute.Config) { dry(c); leadsTo(far)(c) }, "sessions").planned
-	if _, refused := refusal(t, db, planned, leadsTo(other), "sessions"); refused == nil || refused.Reason != execute.PlanStale || !strings.Contains(refused.Metadata["changed"], other.Name) {
+	if _, refused := refusal(
+		t,
+		db,
+		planned,
+		leadsTo(other),
+		"sessions",
+	); refused == nil || refused.Reason != execute.PlanStale ||
+		!strings.Contains(refused.Metadata["changed"], other.Name) {
 		t.Errorf("another database: %v", refused)
 	}
 	if _, refused := refusal(t, db, planned, leadsTo(far), "sessions"); refused != nil {
@@ -137,7 +172,8 @@ func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
 func TestExceededPlan(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	insert := "INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM generate_series($1::int, $2::int) i"
+	insert := "INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM " +
+		"generate_series($1::int, $2::int) i"
 	db.Do(insert, 1, 10_000)
 	planned := planOf(t, db, "sessions")
 	db.Do(insert, 10_001, 11_100)
@@ -151,12 +187,23 @@ func TestExceededPlan(t *testing.T) {
 	if refused == nil || refused.Reason != execute.PlanExceeded || refused.Metadata["planned"] != "10000" {
 		t.Errorf("refused: %v", refused)
 	}
-	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left < 101 || left > 101+8*700 { // as many statements may be in a batch
+	// as many statements may be in a batch
+	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left < 101 || left > 101+8*700 {
 		t.Errorf("%d rows are left", left)
 	}
 	planned = planOf(t, db, "expired-deliveries")
-	db.Do("INSERT INTO NmsDeliveryPart (iDeliveryPartId, tsValidity) SELECT i, '2020-01-01' FROM generate_series(1, 1001) i")
-	if _, refused := refusal(t, db, planned, nil, "expired-deliveries"); refused == nil || db.Int("SELECT count(*) FROM NmsDeliveryPart") != 1001 {
+	db.Do(
+		"INSERT INTO NmsDeliveryPart (iDeliveryPartId, tsValidity) SELECT i, '2020-01-01' FROM generate_series(1, " +
+			"1001) i",
+	)
+	if _, refused := refusal(
+		t,
+		db,
+		planned,
+		nil,
+		"expired-deliveries",
+	); refused == nil ||
+		db.Int("SELECT count(*) FROM NmsDeliveryPart") != 1001 {
 		t.Errorf("a table of which the plan has nothing: %v", refused)
 	}
 }

@@ -18,10 +18,13 @@ import (
 
 var poisonSeeds = flag.Int("poison-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestPoison makes")
 
-// plant makes random rows of all tables but options refuse to be deleted or updated; those without a key that are alike, all or
-// none of them. What a foreign key cascades to is left out.
+// plant makes random rows of all tables but options refuse to be deleted or updated; those without a key that are
+// alike, all or none of them. What a foreign key cascades to is left out.
 func plant(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
-	db.Do("CREATE FUNCTION elsewhere.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.poison THEN RAISE 'not this one'; END IF; RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END; END $$")
+	db.Do(
+		"CREATE FUNCTION elsewhere.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.poison THEN RAISE " +
+			"'not this one'; END IF; RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END; END $$",
+	)
 	all := 0
 	for _, t := range m.db.Tables {
 		all += len(t.Rows)
@@ -46,11 +49,22 @@ func plant(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
 		}
 		columns := t.Key
 		if columns == "" {
-			columns = strings.Join(slices.DeleteFunc(slices.Clone(t.Columns), func(c string) bool { return strings.HasPrefix(c, "ts") }), ", ")
+			columns = strings.Join(
+				slices.DeleteFunc(slices.Clone(t.Columns), func(c string) bool { return strings.HasPrefix(c, "ts") }),
+				", ",
+			)
 		}
 		db.Do(fmt.Sprintf("ALTER TABLE %s ADD poison boolean", t.Name))
-		db.Do(fmt.Sprintf("UPDATE %s SET poison = true WHERE concat_ws('|', %s) = ANY ($1::text[])", t.Name, columns), chosen)
-		db.Do(fmt.Sprintf("CREATE TRIGGER refuse BEFORE DELETE OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION elsewhere.refuse()", t.Name))
+		db.Do(
+			fmt.Sprintf("UPDATE %s SET poison = true WHERE concat_ws('|', %s) = ANY ($1::text[])", t.Name, columns),
+			chosen,
+		)
+		db.Do(
+			fmt.Sprintf(
+				"CREATE TRIGGER refuse BEFORE DELETE OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION elsewhere.refuse()",
+				t.Name,
+			),
+		)
 	}
 }
 
@@ -68,8 +82,8 @@ func identity(t *campaigndb.Table, row campaigndb.Row) string {
 	return strings.Join(parts, "|")
 }
 
-// A thousand rows that refuse, over all tables, leave themselves and what must stay with them, and no other obsolete row, in one
-// run, even if its worker dies; they are counted exactly, by that run and the next.
+// A thousand rows that refuse, over all tables, leave themselves and what must stay with them, and no other obsolete
+// row, in one run, even if its worker dies; they are counted exactly, by that run and the next.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for i := range *poisonSeeds {
@@ -100,7 +114,8 @@ func TestPoison(t *testing.T) {
 			for task, state := range j.states {
 				refused += j.stays[task].Refused
 				skipped := state == execute.NotRun && m.uncoalesced
-				if state != execute.Succeeded && state != execute.Skipped && !skipped && (state != execute.Failed || !strings.Contains(j.problems[task], "rows refuse")) {
+				if state != execute.Succeeded && state != execute.Skipped && !skipped &&
+					(state != execute.Failed || !strings.Contains(j.problems[task], "rows refuse")) {
 					t.Errorf("task %s is %s: %s; the run ended with %v", task, state, j.problems[task], err)
 				}
 			}
@@ -114,7 +129,12 @@ func TestPoison(t *testing.T) {
 				t.Errorf("deleted, updated and refused: %d, want %d", got, want)
 			}
 			if t.Failed() {
-				t.Log(strings.Join(slices.DeleteFunc(j.logs, func(l string) bool { return !strings.HasPrefix(l, "WARNING") }), "\n"))
+				t.Log(
+					strings.Join(
+						slices.DeleteFunc(j.logs, func(l string) bool { return !strings.HasPrefix(l, "WARNING") }),
+						"\n",
+					),
+				)
 			}
 			t.Logf("%d rows deleted, %d updated, %d refused", m.deleted, m.updated, m.refused)
 		})

@@ -23,7 +23,8 @@ func TestPreview(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do(`
 INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
-INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, iIsModel, iDeliveryMode, iState, tsDelete, tsValidity, tsLastModified) VALUES
+INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, iIsModel, iDeliveryMode, iState, tsDelete, tsValidity,
+  tsLastModified) VALUES
   (1, 1, 0, 1, 55, '2025-01-01', NULL, '2025-01-01'), -- goes
   (2, 0, 0, 1, 55, NULL, '2026-02-01', '2026-01-01'); -- ends
 INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) VALUES
@@ -33,7 +34,8 @@ INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) V
 CREATE TABLE wkDlv_1 (i int);
 CREATE TABLE wkDlv_2 (i int);
 CREATE VIEW wkDlv_1_v AS SELECT * FROM wkDlv_1;
-UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastModified = '2026-02-28' WHERE iDeliveryId = 2`)
+UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastModified = '2026-02-28'
+  WHERE iDeliveryId = 2`)
 	before := db.Int("SELECT count(*) + sum(iState) FROM NmsDelivery")
 	j := mustRun(t, db, dry)
 	if after := db.Int("SELECT count(*) + sum(iState) FROM NmsDelivery"); after != before {
@@ -50,22 +52,37 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	}
 	of := find("deliveries", `"nmsbroadlogrcp"`, execute.Delete)
 	slices.Sort(of.Sample)
-	if of.Rows != 2 || of.Oldest != nil || !slices.Equal(of.Sample, []int64{11, 12}) || !strings.Contains(of.Rule, "of a row of nmsdelivery: iDeleteStatus is not 0 and tsDelete (or tsLastModified) older than 7 days (2026-02-22 12:00 UTC)") {
+	if of.Rows != 2 || of.Oldest != nil || !slices.Equal(of.Sample, []int64{11, 12}) ||
+		!strings.Contains(
+			of.Rule,
+			"of a row of nmsdelivery: iDeleteStatus is not 0 and tsDelete (or tsLastModified) older than 7 days "+
+				"(2026-02-22 12:00 UTC)",
+		) {
 		t.Errorf("logs of the delivery: %+v", of)
 	}
-	if cancelled := find("expired-deliveries", `"nmsbroadlogrcp"`, execute.Update); cancelled.Rows != 1 || !slices.Equal(cancelled.Sample, []int64{21}) {
+	if cancelled := find(
+		"expired-deliveries",
+		`"nmsbroadlogrcp"`,
+		execute.Update,
+	); cancelled.Rows != 1 ||
+		!slices.Equal(cancelled.Sample, []int64{21}) {
 		t.Errorf("logs that are cancelled: %+v", cancelled)
 	}
 	old := find("delivery-logs", `"nmsbroadlogrcp"`, execute.Delete)
 	slices.Sort(old.Sample)
 	day := func(month time.Month) time.Time { return time.Date(2024, month, 1, 0, 0, 0, 0, time.UTC) }
-	if old.Rows != 2 || !slices.Equal(old.Sample, []int64{22, 23}) || old.Oldest == nil || !old.Oldest.Equal(day(time.March)) || !old.Newest.Equal(day(time.May)) ||
-		old.RowsTotal < old.Rows || old.Bytes == 0 || !strings.Contains(old.Rule, "tsLastModified older than 180 days (2025-09-02 12:00 UTC)") {
+	if old.Rows != 2 || !slices.Equal(old.Sample, []int64{22, 23}) || old.Oldest == nil ||
+		!old.Oldest.Equal(day(time.March)) ||
+		!old.Newest.Equal(day(time.May)) ||
+		old.RowsTotal < old.Rows ||
+		old.Bytes == 0 ||
+		!strings.Contains(old.Rule, "tsLastModified older than 180 days (2025-09-02 12:00 UTC)") {
 		t.Errorf("old logs: %+v", old)
 	}
 	tables := find("work-tables", `wkdlv\_%`, execute.Drop)
 	slices.Sort(tables.Names)
-	if tables.Tables != 2 || !slices.Equal(tables.Names, []string{"wkdlv_1", "wkdlv_1_v"}) { // that of an ended delivery stays
+	// that of an ended delivery stays
+	if tables.Tables != 2 || !slices.Equal(tables.Names, []string{"wkdlv_1", "wkdlv_1_v"}) {
 		t.Errorf("work tables: %+v", tables)
 	}
 	done := mustRun(t, db, nil)
@@ -81,13 +98,19 @@ DROP TABLE XtkAudit;
 CREATE TABLE XtkAudit (iAuditId integer, sEntity text, tsChanged timestamptz) PARTITION BY RANGE (tsChanged);
 CREATE TABLE audit1 PARTITION OF XtkAudit FOR VALUES FROM (MINVALUE) TO ('2024-01-01');
 CREATE TABLE audit2 PARTITION OF XtkAudit FOR VALUES FROM ('2024-01-01') TO (MAXVALUE);
-INSERT INTO XtkAudit SELECT i, '', CASE WHEN i <= 10 THEN timestamptz '2020-01-01' ELSE '2026-02-20' END FROM generate_series(1, 1000) i;
+INSERT INTO XtkAudit SELECT i, '', CASE WHEN i <= 10 THEN timestamptz '2020-01-01' ELSE '2026-02-20' END
+  FROM generate_series(1, 1000) i;
 ALTER TABLE NmsVisitor SET (autovacuum_enabled = off);
-INSERT INTO NmsVisitor (iVisitorId, tsLastModified, sExternalId) SELECT i, CASE WHEN i <= 10 THEN timestamptz '2020-01-01' ELSE '2026-02-28' END, repeat('x', 60) FROM generate_series(1, 100000) i`)
+INSERT INTO NmsVisitor (iVisitorId, tsLastModified, sExternalId) SELECT i, CASE
+  WHEN i <= 10 THEN timestamptz '2020-01-01' ELSE '2026-02-28' END, repeat('x', 60) FROM generate_series(1, 100000) i`)
 	j := mustRun(t, db, dry, "audit-trail", "visitors")
 	for task, about := range map[string]int64{"audit-trail": 1_000, "visitors": 100_000} {
 		p := j.previews[task][0]
-		size := db.Int("SELECT pg_total_relation_size($1::text::regclass) + COALESCE(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree($1::text::regclass)", p.Table)
+		size := db.Int(
+			"SELECT pg_total_relation_size($1::text::regclass) + COALESCE(sum(pg_total_relation_size(relid)), 0) "+
+				"FROM pg_partition_tree($1::text::regclass)",
+			p.Table,
+		)
 		if p.Rows != 10 || p.RowsTotal < about/2 || p.RowsTotal > about*2 || p.Bytes == 0 || p.Bytes > size/20 {
 			t.Errorf("%s: of about %d rows, %d bytes: %+v", task, about, size, p)
 		}
@@ -99,12 +122,16 @@ func TestPreviewTellsDates(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`
-INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus, tsExpirationDate) VALUES (1, 1, 0, '2026-01-01'), (2, 1, 1, NULL), (3, 0, 0, '2026-02-01'), (4, 0, 0, '-infinity');
-INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 5), (1, 1, '2026-02-01', 50)`)
+INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus, tsExpirationDate)
+  VALUES (1, 1, 0, '2026-01-01'), (2, 1, 1, NULL), (3, 0, 0, '2026-02-01'), (4, 0, 0, '-infinity');
+INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors)
+  VALUES (1, 1, '2026-01-01', 5), (1, 1, '2026-02-01', 50)`)
 	j := mustRun(t, db, dry, "lists-to-delete", "email-error-stats")
 	first := func(month time.Month) time.Time { return time.Date(2026, month, 1, 0, 0, 0, 0, time.UTC) }
 	for task, rows := range map[string]int64{"lists-to-delete": 4, "email-error-stats": 2} {
-		if p := j.previews[task][0]; p.Rows != rows || p.Oldest == nil || !p.Oldest.Equal(first(time.January)) || p.Newest == nil || !p.Newest.Equal(first(time.February)) {
+		if p := j.previews[task][0]; p.Rows != rows || p.Oldest == nil || !p.Oldest.Equal(first(time.January)) ||
+			p.Newest == nil ||
+			!p.Newest.Equal(first(time.February)) {
 			t.Errorf("%s: %+v", task, p)
 		}
 	}
@@ -126,7 +153,13 @@ func TestDryRunGoesOn(t *testing.T) {
 				}
 			})
 			for _, what := range tasks.Pipeline[at:] {
-				if got, want := [2]int64{j.deleted[what.Name], j.updated[what.Name]}, [2]int64{alone.deleted[what.Name], alone.updated[what.Name]}; got != want {
+				if got, want := [2]int64{
+					j.deleted[what.Name],
+					j.updated[what.Name],
+				}, [2]int64{
+					alone.deleted[what.Name],
+					alone.updated[what.Name],
+				}; got != want {
 					t.Errorf("seed %d, from %s on, %s: %d, not %d", seed+1, first.Name, what.Name, got, want)
 				}
 			}
@@ -141,15 +174,24 @@ func TestPreviewOfPairedRows(t *testing.T) {
 	db.Do(`
 INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sTrackingLogSchema) VALUES (1, 'nms:trackingLogRcp');
 INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) SELECT i, '2020-01-01' FROM generate_series(1, 40000) i;
-INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(2, 50000, 10000) i UNION ALL SELECT i FROM generate_series(5, 50000, 10000) i`)
+INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(2, 50000, 10000) i UNION ALL SELECT i
+  FROM generate_series(5, 50000, 10000) i`)
 	j := mustRun(t, db, dry, "tracking-logs")
-	i := slices.IndexFunc(j.previews["tracking-logs"], func(p execute.TablePreview) bool { return strings.Contains(p.Table, "web") })
+	i := slices.IndexFunc(
+		j.previews["tracking-logs"],
+		func(p execute.TablePreview) bool { return strings.Contains(p.Table, "web") },
+	)
 	if i < 0 {
 		t.Fatalf("%+v", j.previews)
 	}
 	p := j.previews["tracking-logs"][i]
 	slices.Sort(p.Sample)
-	if p.Rows != 8 || len(slices.Compact(p.Sample)) != purge.SampleSize || db.Int("SELECT count(*) FROM NmsWebTrackingLog WHERE iWebTrackingLogId <= 40000 AND iWebTrackingLogId = ANY ($1)", p.Sample) != purge.SampleSize || !strings.Contains(p.Rule, "tsLog older than 365 days (") {
+	if p.Rows != 8 || len(slices.Compact(p.Sample)) != purge.SampleSize ||
+		db.Int(
+			"SELECT count(*) FROM NmsWebTrackingLog WHERE iWebTrackingLogId <= 40000 AND iWebTrackingLogId = ANY ($1)",
+			p.Sample,
+		) != purge.SampleSize ||
+		!strings.Contains(p.Rule, "tsLog older than 365 days (") {
 		t.Errorf("%+v", p)
 	}
 }
@@ -170,7 +212,12 @@ CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD;
 CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothing()`)
 	db.MoveAway(db.Far(), "nmsbroadlogrcp")
 	j := mustRun(t, db, dry, "mirror-pages", "delivery-logs", "visitors", "import-rejects")
-	for task, remark := range map[string]string{"mirror-pages": "job log are inserted", "delivery-logs": "in a foreign table", "visitors": "foreign key deletes or changes rows of cusvisit", "import-rejects": "a trigger"} {
+	for task, remark := range map[string]string{
+		"mirror-pages":  "job log are inserted",
+		"delivery-logs": "in a foreign table",
+		"visitors": "foreign key deletes " +
+			"or changes rows of cusvisit", "import-rejects": "a trigger",
+	} {
 		p := j.previews[task]
 		if len(p) != 1 || len(p[0].Remarks) != 1 || !strings.Contains(p[0].Remarks[0], remark) {
 			t.Errorf("%s: %+v", task, p)
@@ -181,19 +228,24 @@ CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothin
 // What the server will refuse, since a published table has no replica identity, is remarked with what helps.
 func TestPreviewOfPublishedTables(t *testing.T) {
 	t.Parallel()
-	const help = "has no replica identity, so that the server refuses this: ALTER TABLE xtkreject REPLICA IDENTITY FULL helps"
+	const help = "has no replica identity, so that the server refuses this: ALTER TABLE xtkreject REPLICA IDENTITY " +
+		"FULL helps"
 	for name, c := range map[string]struct {
 		sql      string
 		remarked bool
 	}{
-		"all tables":                {"CREATE PUBLICATION p FOR ALL TABLES", true},
-		"this table":                {"CREATE PUBLICATION p FOR TABLE XtkReject", true},
-		"an identity":               {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject REPLICA IDENTITY FULL", false},
-		"a primary key":             {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId)", false},
-		"a primary key that is not": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId), REPLICA IDENTITY NOTHING", true},
-		"an index":                  {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ALTER iRejectId SET NOT NULL; CREATE UNIQUE INDEX identity ON XtkReject (iRejectId); ALTER TABLE XtkReject REPLICA IDENTITY USING INDEX identity", false},
-		"no deletes":                {"CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')", false},
-		"another table":             {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
+		"all tables":  {"CREATE PUBLICATION p FOR ALL TABLES", true},
+		"this table":  {"CREATE PUBLICATION p FOR TABLE XtkReject", true},
+		"an identity": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject REPLICA IDENTITY FULL", false},
+		"a primary key": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY " +
+			"(iRejectId)", false},
+		"a primary key that is not": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY " +
+			"(iRejectId), REPLICA IDENTITY NOTHING", true},
+		"an index": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ALTER iRejectId " +
+			"SET NOT NULL; CREATE UNIQUE INDEX identity ON XtkReject (iRejectId); ALTER TABLE XtkReject REPLICA " +
+			"IDENTITY USING INDEX identity", false},
+		"no deletes":    {"CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')", false},
+		"another table": {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,20 +266,29 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 
 var previewRows = flag.Int("preview-rows", 1_000_000, "how many rows the table of BenchmarkPreview has")
 
-// A preview reads a table once for all of its tasks. The results are the least time of several as a multiple of the least that counting the rows
-// takes: as PostgreSQL does it by itself, with several processes and by an index if that is quicker, with one process, and with one that reads the table.
+// A preview reads a table once for all of its tasks. The results are the least time of several as a multiple of the
+// least that counting the rows takes: as PostgreSQL does it by itself, with several processes and by an index if that
+// is quicker, with one process, and with one that reads the table.
 func BenchmarkPreview(b *testing.B) {
 	db := pgtest.Campaign(b)
 	db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp')")
 	db.Do(`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iIsModel, iDeliveryMode, iState, tsValidity)
-		SELECT i, (i % 10 = 0)::int, '2025-01-01', 0, 1, 55, CASE WHEN i % 10 = 1 THEN timestamptz '2026-02-01' END FROM generate_series(1, 1000) i`)
+		SELECT i, (i % 10 = 0)::int, '2025-01-01', 0, 1, 55, CASE WHEN i % 10 = 1 THEN timestamptz '2026-02-01' END
+			FROM generate_series(1, 1000) i`)
 	if _, err := db.Exec(b.Context(), `INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified)
-		SELECT i, i % 1000 + 1, i % 7, timestamptz '2026-03-01' - random() * interval '400 days' FROM generate_series(1, $1::int) i`, *previewRows); err != nil {
+		SELECT i, i % 1000 + 1, i % 7, timestamptz '2026-03-01' - random() * interval '400 days'
+			FROM generate_series(1, $1::int) i`, *previewRows); err != nil {
 		b.Fatal(err)
 	}
 	db.Do("VACUUM ANALYZE NmsBroadLogRcp")
-	want := int64(db.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE tsLastModified < '2025-09-02 12:00+00' AND iDeliveryId % 10 <> 0 AND (iStatus <> 6 OR iDeliveryId % 10 <> 1)"))
-	pool, err := pgxpool.New(b.Context(), db.URL()+"&pool_max_conns=8") // as many as serve has: with fewer, one reader reads
+	want := int64(
+		db.Int(
+			"SELECT count(*) FROM NmsBroadLogRcp WHERE tsLastModified < '2025-09-02 12:00+00' AND iDeliveryId % 10 " +
+				"<> 0 AND (iStatus <> 6 OR iDeliveryId % 10 <> 1)",
+		),
+	)
+	// as many as serve has: with fewer, one reader reads
+	pool, err := pgxpool.New(b.Context(), db.URL()+"&pool_max_conns=8")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -240,7 +301,11 @@ func BenchmarkPreview(b *testing.B) {
 			least[what] = took
 		}
 	}
-	counts := map[string]string{"x-count": "", "x-count-alone": "SET LOCAL max_parallel_workers_per_gather = 0", "x-count-heap": "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL enable_indexonlyscan = off"}
+	counts := map[string]string{
+		"x-count":       "",
+		"x-count-alone": "SET LOCAL max_parallel_workers_per_gather = 0",
+		"x-count-heap":  "SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL enable_indexonlyscan = off",
+	}
 	for b.Loop() {
 		for name, settings := range counts {
 			err := pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error {
@@ -250,7 +315,8 @@ func BenchmarkPreview(b *testing.B) {
 				var rows int
 				var err error
 				timed(name, func() { // planned anew, for the settings
-					err = tx.QueryRow(b.Context(), "SELECT count(*) FROM NmsBroadLogRcp", pgx.QueryExecModeExec).Scan(&rows)
+					err = tx.QueryRow(b.Context(), "SELECT count(*) FROM NmsBroadLogRcp", pgx.QueryExecModeExec).
+						Scan(&rows)
 				})
 				return err
 			})
@@ -273,8 +339,8 @@ func BenchmarkPreview(b *testing.B) {
 	}
 }
 
-// The state that a task gives to deliveries is what rows are judged by later in the same task, although their table is read for an earlier task: one
-// whose deliveries stay, since their mirror pages are on hold.
+// The state that a task gives to deliveries is what rows are judged by later in the same task, although their table is
+// read for an earlier task: one whose deliveries stay, since their mirror pages are on hold.
 func TestPreviewOfWhatATaskChanges(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -7,21 +7,31 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Propositions without a delivery's id, as in version 6, go with the delivery of their message, as long as its log is there.
+// Propositions without a delivery's id, as in version 6, go with the delivery of their message, as long as its log is
+// there.
 func TestPropositionsOfDeliveriesByMessage(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (0, 1, '2000-01-01'), (1, 1, '2000-01-01'), (2, 0, '2000-01-01');
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (0, 1), (11, 1), (12, 2), (13, 0); INSERT INTO NmsExcludeLogRcp (iBroadLogId, iDeliveryId) VALUES (21, 1);
+	db.Do(
+		mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete)
+			VALUES (0, 1, '2000-01-01'), (1, 1, '2000-01-01'), (2, 0, '2000-01-01');
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (0, 1), (11, 1), (12, 2), (13, 0);
+			INSERT INTO NmsExcludeLogRcp (iBroadLogId, iDeliveryId) VALUES (21, 1);
 		ALTER TABLE NmsPropositionRcp DROP iDeliveryId; ALTER TABLE NmsPropositionVisitor DROP iDeliveryId;
-		INSERT INTO NmsPropositionRcp (iPropositionId, iBroadLogId) VALUES (0, 11), (1, 11), (2, 12), (3, 0), (4, 13), (5, 21), (6, 99);
-		INSERT INTO NmsPropositionVisitor (iPropositionId) VALUES (1)`)
+		INSERT INTO NmsPropositionRcp (iPropositionId, iBroadLogId)
+			VALUES (0, 11), (1, 11), (2, 12), (3, 0), (4, 13), (5, 21), (6, 99);
+		INSERT INTO NmsPropositionVisitor (iPropositionId) VALUES (1)`,
+	)
 	expected := mustRun(t, db, dry, "deliveries").deleted["deliveries"]
 	j := mustRun(t, db, nil, "deliveries")
-	if left := db.Strings("SELECT iPropositionId::text FROM NmsPropositionRcp ORDER BY 1"); !slices.Equal(left, []string{"0", "2", "3", "4", "6"}) || j.deleted["deliveries"] != 5 || expected != 5 {
+	if left := db.Strings(
+		"SELECT iPropositionId::text FROM NmsPropositionRcp ORDER BY 1",
+	); !slices.Equal(left, []string{"0", "2", "3", "4", "6"}) || j.deleted["deliveries"] != 5 ||
+		expected != 5 {
 		t.Errorf("left %v; %d rows were deleted, a dry run expected %d", left, j.deleted["deliveries"], expected)
 	}
-	if db.Int("SELECT count(*) FROM NmsPropositionVisitor") != 1 || !j.said("nmspropositionvisitor has no column iDeliveryId") {
+	if db.Int("SELECT count(*) FROM NmsPropositionVisitor") != 1 ||
+		!j.said("nmspropositionvisitor has no column iDeliveryId") {
 		t.Errorf("said %q", j.logs)
 	}
 }

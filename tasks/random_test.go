@@ -23,11 +23,16 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", suite.Size(suite.Model, 3, 12), "how many random databases TestRandomDatabases makes; a third of it with logs elsewhere, in each of some ways")
+	seeds = flag.Int(
+		"seeds",
+		suite.Size(suite.Model, 3, 12),
+		"how many random databases TestRandomDatabases makes; a third of it with logs elsewhere, in each of some ways",
+	)
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
 )
 
-// A random database is, after a cleanup, what the model says, in every row of every table; and a second run changes nothing.
+// A random database is, after a cleanup, what the model says, in every row of every table; and a second run changes
+// nothing.
 func TestRandomDatabases(t *testing.T) {
 	t.Parallel()
 	for i := range *seeds {
@@ -43,7 +48,10 @@ func TestRandomDatabases(t *testing.T) {
 			addHistory(rng, db, m)
 			limit := []int{0, 7, 100}[rng.IntN(3)]
 			if rng.IntN(2) == 0 {
-				m.include = map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}, "tracking-logs": {"nmstrackinglogeventhisto"}}
+				m.include = map[string][]string{
+					"delivery-logs": {"nmsbroadlogeventhisto"},
+					"tracking-logs": {"nmstrackinglogeventhisto"},
+				}
 			}
 			original := m.keys()
 			m.run()
@@ -52,7 +60,11 @@ func TestRandomDatabases(t *testing.T) {
 				compareSupposed(t, db, m.include)
 			}
 			foreseen := newJournal(db)
-			if err := runWith(t, foreseen, func(c *execute.Config) { c.DryRun, c.Include = true, m.include }); err != nil {
+			if err := runWith(
+				t,
+				foreseen,
+				func(c *execute.Config) { c.DryRun, c.Include = true, m.include },
+			); err != nil {
 				t.Fatal(err)
 			}
 			for _, which := range []string{"first", "second"} {
@@ -64,10 +76,24 @@ func TestRandomDatabases(t *testing.T) {
 				if which == "first" && seed%2 == 0 {
 					planned = foreseen.planned
 				}
-				err := runWith(t, j, func(c *execute.Config) { c.MaxRows, c.Include, c.Plan = limit, m.include, planned })
+				err := runWith(
+					t,
+					j,
+					func(c *execute.Config) { c.MaxRows, c.Include, c.Plan = limit, m.include, planned },
+				)
 				if errors.Is(err, execute.ErrLost) {
 					j.loseAt = 0
-					err = runWith(t, j, func(c *execute.Config) { goOn(c, j); c.MaxRows, c.Include, c.Plan = limit, m.include, planned })
+					err = runWith(
+						t,
+						j,
+						func(c *execute.Config) {
+							goOn(
+								c,
+								j,
+							)
+							c.MaxRows, c.Include, c.Plan = limit, m.include, planned
+						},
+					)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -105,48 +131,91 @@ func compareForeseen(t *testing.T, foreseen, done *journal) {
 	t.Helper()
 	for _, what := range tasks.Pipeline {
 		name := what.Name
-		if done.stays["lists-to-delete"].Kept > 0 && slices.Contains([]string{"lists-to-delete", "workflow-instances", "orphan-work-tables"}, name) {
+		if done.stays["lists-to-delete"].Kept > 0 &&
+			slices.Contains([]string{"lists-to-delete", "workflow-instances", "orphan-work-tables"}, name) {
 			continue // a foreign key kept a list, which no reading tells
 		}
-		if got, want := [2]int64{foreseen.deleted[name], foreseen.updated[name]}, [2]int64{done.deleted[name], done.updated[name]}; got != want {
-			t.Errorf("%s: a dry run foresaw %d rows and relations deleted, and rows updated; the run did %d", name, got, want)
+		if got, want := [2]int64{
+			foreseen.deleted[name],
+			foreseen.updated[name],
+		}, [2]int64{
+			done.deleted[name],
+			done.updated[name],
+		}; got != want {
+			t.Errorf(
+				"%s: a dry run foresaw %d rows and relations deleted, and rows updated; the run did %d",
+				name,
+				got,
+				want,
+			)
 		}
 		var sums [3]int64
 		for _, p := range foreseen.previews[name] {
-			sums[0], sums[1], sums[2] = sums[0]+p.Tables, sums[1]+map[execute.Action]int64{execute.Delete: p.Rows}[p.Action], sums[2]+map[execute.Action]int64{execute.Update: p.Rows}[p.Action]
+			sums[0] += p.Tables
+			sums[1] += map[execute.Action]int64{execute.Delete: p.Rows}[p.Action]
+			sums[2] += map[execute.Action]int64{execute.Update: p.Rows}[p.Action]
 		}
-		if want := [2]int64{foreseen.deleted[name], foreseen.updated[name]}; [2]int64{sums[0] + sums[1], sums[2]} != want {
+		if want := [2]int64{
+			foreseen.deleted[name],
+			foreseen.updated[name],
+		}; [2]int64{
+			sums[0] + sums[1],
+			sums[2],
+		} != want {
 			t.Errorf("%s: the tables of its preview add up to %d, not %d", name, sums, want)
 		}
 	}
 }
 
-// compareSupposed compares a dry run that supposes options to be stored with one once they are, and puts the database back.
+// compareSupposed compares a dry run that supposes options to be stored with one once they are, and puts the database
+// back.
 func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 	t.Helper()
 	dryRun := func(whatIf map[string]int) *journal {
 		j := newJournal(db)
-		if err := runWith(t, j, func(c *execute.Config) { c.DryRun, c.Include, c.WhatIf = true, include, whatIf }); err != nil {
+		if err := runWith(
+			t,
+			j,
+			func(c *execute.Config) { c.DryRun, c.Include, c.WhatIf = true, include, whatIf },
+		); err != nil {
 			t.Fatal(err)
 		}
 		return j
 	}
 	now := dryRun(nil)
-	values := map[string]int{"NmsCleanup_BroadLogPurgeDelay": 20, "NmsCleanup_RecycledDeliveryPurgeDelay": 40, "NmsCleanup_TrackingLogPurgeDelay": 500}
+	values := map[string]int{
+		"NmsCleanup_BroadLogPurgeDelay":         20,
+		"NmsCleanup_RecycledDeliveryPurgeDelay": 40,
+		"NmsCleanup_TrackingLogPurgeDelay":      500,
+	}
 	supposed := dryRun(values)
 	db.Do("CREATE TABLE before AS SELECT * FROM XtkOption")
-	stores := db.Int("SELECT count(*) FROM pg_attribute WHERE attrelid = 'xtkoption'::regclass AND attname IN ('sname', 'ilongvalue', 'idatatype')") == 3
+	stores := db.Int(
+		"SELECT count(*) FROM pg_attribute WHERE attrelid = 'xtkoption'::regclass AND attname IN ('sname', "+
+			"'ilongvalue', 'idatatype')",
+	) == 3
 	for name, days := range values {
 		if stores {
 			db.Do("DELETE FROM XtkOption WHERE sName = $1", name)
-			db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) SELECT COALESCE(max(iOptionId), 0) + 1, $1, $2, 3 FROM XtkOption", name, days*86_400)
+			db.Do(
+				"INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) SELECT COALESCE(max(iOptionId), 0) "+
+					"+ 1, $1, $2, 3 FROM XtkOption",
+				name,
+				days*86_400,
+			)
 		}
 	}
 	if stores {
 		stored := dryRun(nil)
 		for _, what := range tasks.Pipeline {
 			name := what.Name
-			if got, want := [2]int64{supposed.deleted[name], supposed.updated[name]}, [2]int64{stored.deleted[name], stored.updated[name]}; got != want {
+			if got, want := [2]int64{
+				supposed.deleted[name],
+				supposed.updated[name],
+			}, [2]int64{
+				stored.deleted[name],
+				stored.updated[name],
+			}; got != want {
 				t.Errorf("%s: with supposed options %d rows and relations, once they are stored %d", name, got, want)
 			}
 			before := map[string]int64{}
@@ -171,19 +240,61 @@ func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 func goOn(c *execute.Config, j *journal) {
 	c.Succeeded, c.Failed = map[string]bool{}, map[string]bool{}
 	for task, state := range j.states {
-		c.Succeeded[task], c.Failed[task] = state == execute.Succeeded, state == execute.Failed || state == execute.NotRun
+		c.Succeeded[task], c.Failed[task] = state == execute.Succeeded, state == execute.Failed ||
+			state == execute.NotRun
 	}
 	c.Todo = slices.DeleteFunc(c.Todo, func(task plan.Task) bool { return j.states[task.Name] != "" })
 	c.Cursor = j.cursor
 }
 
 // modules are tables that a database may lack.
-var modules = []string{"NmsBroadLogMid", "NmsProviderMsgId", "NmsDeliveryLogStats", "NmsMobileApp", "NmsAppSubscriptionRcp", "NmsPropositionRcp", "NmsPropositionVisitor", "NmsSimulation", "NmsRtEvent",
-	"NmsBatchEvent", "NmsEventHisto", "NmsRemaHypothesis", "NmsRemaMatchRcp", "NmsEmailErrorStat", "NmsWebTrackingLog", "NmsExtAccount", "XtkJob", "NmsService", "XtkJobLog", "NmsCouponValue", "NmsAddress", "NmsBroadLogMsg"}
+var modules = []string{
+	"NmsBroadLogMid",
+	"NmsProviderMsgId",
+	"NmsDeliveryLogStats",
+	"NmsMobileApp",
+	"NmsAppSubscriptionRcp",
+	"NmsPropositionRcp",
+	"NmsPropositionVisitor",
+	"NmsSimulation",
+	"NmsRtEvent",
+	"NmsBatchEvent",
+	"NmsEventHisto",
+	"NmsRemaHypothesis",
+	"NmsRemaMatchRcp",
+	"NmsEmailErrorStat",
+	"NmsWebTrackingLog",
+	"NmsExtAccount",
+	"XtkJob",
+	"NmsService",
+	"XtkJobLog",
+	"NmsCouponValue",
+	"NmsAddress",
+	"NmsBroadLogMsg",
+}
 
 // hostile are names that a mapping may give.
-var hostile = []any{nil, "", "nms:broadLogRcp", "NMS:broadlogrcp", "cus:broadLogStore", "nms:excludeLogRcp", "nms:trackingLogRcp", "cus:trackingLogStore", "nms:delivery", "nms:broadLogMid", "xtk:option",
-	"nms:nothing", "a:b:c", ":", "nms:", "nms:broadLogRcp; DROP TABLE NmsDelivery", `nms:"broadLogRcp"`, "nms:broadLogRcp ", "elsewhere.nms:broadLogRcp"}
+var hostile = []any{
+	nil,
+	"",
+	"nms:broadLogRcp",
+	"NMS:broadlogrcp",
+	"cus:broadLogStore",
+	"nms:excludeLogRcp",
+	"nms:trackingLogRcp",
+	"cus:trackingLogStore",
+	"nms:delivery",
+	"nms:broadLogMid",
+	"xtk:option",
+	"nms:nothing",
+	"a:b:c",
+	":",
+	"nms:",
+	"nms:broadLogRcp; DROP TABLE NmsDelivery",
+	`nms:"broadLogRcp"`,
+	"nms:broadLogRcp ",
+	"elsewhere.nms:broadLogRcp",
+}
 
 // randomDatabase fills db, with dates around a moment, and returns it as the model's initial state.
 func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64, now time.Time) *model {
@@ -228,7 +339,10 @@ func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64, now time.Time) *mo
 	for _, f := range some {
 		f.add(db)
 	}
-	db.Do("CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.NmsVisitor (LIKE NmsVisitor INCLUDING ALL); CREATE TABLE elsewhere.wkDlv_999 (i int)")
+	db.Do(
+		"CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.NmsVisitor (LIKE NmsVisitor INCLUDING ALL); CREATE TABLE " +
+			"elsewhere.wkDlv_999 (i int)",
+	)
 	makeRelations(rng, db, m)
 	return m
 }
@@ -238,7 +352,14 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 	options := d.Table("XtkOption")
 	add := func(name string, seconds int64, when any) {
 		r := rec{options, make(campaigndb.Row, len(options.Columns))}
-		for c, value := range map[string]any{"iOptionId": int64(100_000 + len(options.Rows)), "sName": name, "iDataType": int64(12), "iLongValue": seconds, "dDoubleValue": 0.0, "tsTimeStampValue": when} {
+		for c, value := range map[string]any{
+			"iOptionId":        int64(100_000 + len(options.Rows)),
+			"sName":            name,
+			"iDataType":        int64(12),
+			"iLongValue":       seconds,
+			"dDoubleValue":     0.0,
+			"tsTimeStampValue": when,
+		} {
 			r.set(c, value)
 		}
 		options.Rows = append(options.Rows, r.row)
@@ -248,17 +369,36 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 		r.set("iDataType", int64(6))
 		r.set("sStringValue", text)
 	}
-	for _, name := range []string{"TrackingStat", "TrackingLog", "BroadLog", "RecycledDelivery", "Rejects", "Visitor", "Proposition", "Event", "EventHisto", "AppSubscriptionRcp"} {
+	for _, name := range []string{
+		"TrackingStat",
+		"TrackingLog",
+		"BroadLog",
+		"RecycledDelivery",
+		"Rejects",
+		"Visitor",
+		"Proposition",
+		"Event",
+		"EventHisto",
+		"AppSubscriptionRcp",
+	} {
 		if rng.IntN(3) == 0 {
 			seconds := []int64{30, 86_399, 86_400, 100_000, 40 * 86_400, 2_147_483_647}
 			add("NmsCleanup_"+name+"PurgeDelay", seconds[rng.IntN(6)], nil)
 			if rng.IntN(4) == 0 {
-				write([]string{"", "x", "30 days", " 100000 ", "86400", "3456000.0", "99999999999999999999"}[rng.IntN(7)])
+				write(
+					[]string{"", "x", "30 days", " 100000 ", "86400", "3456000.0", "99999999999999999999"}[rng.IntN(7)],
+				)
 			}
 		}
 	}
 	when := func() any { return now.Add(-time.Duration(rng.IntN(60*24)) * time.Hour) }
-	for _, name := range []string{"NmsCleanup_LastCleanup", "NmsLastErrorStatCoalesce", "NmsMidSourcing_LastBroadLog_name 1", "NmsMidSourcing_LastBroadLog_name 2"} {
+	for _, name := range []string{
+		"NmsCleanup_LastCleanup",
+		"NmsLastErrorStatCoalesce",
+		"NmsMidSourcing_LastBroadLog_name " +
+			"1", "NmsMidSourcing_LastBroadLog_name " +
+			"2",
+	} {
 		if rng.IntN(2) == 0 {
 			add(name, 0, when())
 			if rng.IntN(8) == 0 {
@@ -309,8 +449,24 @@ func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 		return fmt.Sprint(n)
 	}
 	for range 60 {
-		name := []string{"wkdlv_", "wkf", "wkfhisto", "grp", "wksimu_"}[rng.IntN(5)] + []string{"", "", "", "0"}[rng.IntN(4)] + id()
-		name += []string{"", "", "_1", "_x_y", "x", "_grp" + id(), "_grp" + id() + "_tmp", "_grp" + id() + "x", "_grp" + id() + "_tmp_grp" + id()}[rng.IntN(9)]
+		name := []string{
+			"wkdlv_",
+			"wkf",
+			"wkfhisto",
+			"grp",
+			"wksimu_",
+		}[rng.IntN(5)] + []string{"", "", "", "0"}[rng.IntN(4)] + id()
+		name += []string{
+			"",
+			"",
+			"_1",
+			"_x_y",
+			"x",
+			"_grp" + id(),
+			"_grp" + id() + "_tmp",
+			"_grp" + id() + "x",
+			"_grp" + id() + "_tmp_grp" + id(),
+		}[rng.IntN(9)]
 		if _, there := m.relations[name]; there {
 			continue
 		}
@@ -326,7 +482,15 @@ func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 				some = append(some, rec{logs, logs.Rows[rng.IntN(len(logs.Rows))]}.int("iRecipientId"))
 			}
 			m.relations[name] = relation{recipients: some}
-			db.Do(fmt.Sprintf("ALTER TABLE %s ADD iRecipientId %s; INSERT INTO %[1]s (iRecipientId) SELECT unnest('{%[3]s}'::bigint[])", name, []string{"integer", "bigint", "numeric"}[rng.IntN(3)], strings.Trim(strings.Join(strings.Fields(fmt.Sprint(some)), ","), "[]")))
+			db.Do(
+				fmt.Sprintf(
+					"ALTER TABLE %s ADD iRecipientId %s; INSERT INTO %[1]s (iRecipientId) SELECT "+
+						"unnest('{%[3]s}'::bigint[])",
+					name,
+					[]string{"integer", "bigint", "numeric"}[rng.IntN(3)],
+					strings.Trim(strings.Join(strings.Fields(fmt.Sprint(some)), ","), "[]"),
+				),
+			)
 		}
 		view := []string{"", "", "", name + "_v", "report_on_" + name}[rng.IntN(5)]
 		if _, there := m.relations[view]; view != "" && !there {
@@ -396,7 +560,10 @@ func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[str
 			}
 			columns = append(columns, c)
 		}
-		rows, err := db.Query(connection.InZone(t.Context(), m.zone), "SELECT "+strings.Join(columns, ", ")+" FROM "+table.Name)
+		rows, err := db.Query(
+			connection.InZone(t.Context(), m.zone),
+			"SELECT "+strings.Join(columns, ", ")+" FROM "+table.Name,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -411,7 +578,12 @@ func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[str
 			t.Fatal(rows.Err())
 		}
 	}
-	lines = append(lines, db.Strings(`SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v') AND relname ~ '^(wk|grp|report)'`)...)
+	lines = append(
+		lines,
+		db.Strings(
+			`SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v')
+				AND relname ~ '^(wk|grp|report)'`,
+		)...)
 	slices.Sort(lines)
 	return lines
 }

@@ -6,19 +6,29 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A whole run reads the deliveries once for each of the two sets that no index finds, and otherwise only rows of these sets:
-// NmsDelivery has wide rows, and in large installations millions of them.
+// A whole run reads the deliveries once for each of the two sets that no index finds, and otherwise only rows of these
+// sets: NmsDelivery has wide rows, and in large installations millions of them.
 func TestHowOftenDeliveriesAreRead(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO NmsDelivery (iDeliveryId, sInternalName, iState, iDeleteStatus, iDeliveryMode, tsDelete, tsValidity, tsWebValidity, tsLastModified, iNeedMirrorPage, mData)
-			SELECT i, i, CASE WHEN i % 500 = 1 THEN 55 ELSE 95 END, CASE WHEN i % 500 = 2 THEN 1 ELSE 0 END, 1, CASE WHEN i % 500 = 2 THEN timestamptz '2025-01-01' END, '2026-01-01',
-				CASE WHEN i % 500 = 3 THEN timestamptz '2026-01-01' END, timestamptz '2025-01-01' + i * interval '1 minute', 1, repeat('x', 300) FROM generate_series(1, 20000) AS i;
-		INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'XtkCleanup_NoStats', 3, 1)`)
+	db.Do(
+		`INSERT INTO NmsDelivery (iDeliveryId, sInternalName, iState, iDeleteStatus, iDeliveryMode, tsDelete,
+			tsValidity, tsWebValidity, tsLastModified, iNeedMirrorPage, mData)
+			SELECT i, i, CASE WHEN i % 500 = 1 THEN 55 ELSE 95 END, CASE WHEN i % 500 = 2 THEN 1 ELSE 0 END, 1, CASE
+				WHEN i % 500 = 2 THEN timestamptz '2025-01-01' END, '2026-01-01',
+				CASE
+					WHEN i % 500 = 3 THEN timestamptz '2026-01-01' END,
+					timestamptz '2025-01-01' + i * interval '1 minute', 1, repeat('x', 300)
+					FROM generate_series(1, 20000) AS i;
+		INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'XtkCleanup_NoStats', 3, 1)`,
+	)
 	db.Do("VACUUM ANALYZE NmsDelivery")
 	read := func() int64 { // what sessions have reported by their end
 		db.Reset()
-		db.Until("SELECT (count(*) = 1)::int FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'")
+		db.Until(
+			"SELECT (count(*) = 1)::int FROM pg_stat_activity WHERE datname = current_database() AND backend_type = " +
+				"'client backend'",
+		)
 		return db.Int("SELECT heap_blks_read + heap_blks_hit FROM pg_statio_user_tables WHERE relname = 'nmsdelivery'")
 	}
 	before := read()

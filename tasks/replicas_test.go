@@ -53,7 +53,11 @@ func newReplica(t *testing.T, program, url string, args ...string) *replica {
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(r.address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}))
+	conn, err := grpc.NewClient(
+		r.address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,15 +120,28 @@ func (r *replica) end(signal syscall.Signal) (ok bool, err error) {
 	return true, err
 }
 
-// follow collects the events of a run to its end, from whichever replica answers, each once, after those that were seen before.
-// It drops those that it is told were lost.
-func follow(ctx context.Context, t *testing.T, replicas []*replica, id string, events []*cleanupv1.RunEvent) []*cleanupv1.RunEvent {
+// follow collects the events of a run to its end, from whichever replica answers, each once, after those that were seen
+// before. It drops those that it is told were lost.
+func follow(
+	ctx context.Context,
+	t *testing.T,
+	replicas []*replica,
+	id string,
+	events []*cleanupv1.RunEvent,
+) []*cleanupv1.RunEvent {
 	var last *cleanupv1.RunEvent
 	for turn := 0; ctx.Err() == nil; turn++ {
 		if last = nil; len(events) > 0 {
 			last = events[len(events)-1]
 		}
-		stream, err := replicas[turn%len(replicas)].client.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: id, AfterSequence: last.GetSequence(), LogGeneration: last.GetLogGeneration()})
+		stream, err := replicas[turn%len(replicas)].client.WatchRun(
+			ctx,
+			&cleanupv1.WatchRunRequest{
+				RunId:         id,
+				AfterSequence: last.GetSequence(),
+				LogGeneration: last.GetLogGeneration(),
+			},
+		)
 		for err == nil {
 			var m *cleanupv1.WatchRunResponse
 			if m, err = stream.Recv(); err != nil {
@@ -139,13 +156,18 @@ func follow(ctx context.Context, t *testing.T, replicas []*replica, id string, e
 		}
 		switch {
 		case status.Code(err) == codes.DataLoss:
-			n, err := strconv.Atoi(status.Convert(err).Details()[0].(*errdetails.ErrorInfo).GetMetadata()["after_sequence"])
+			n, err := strconv.Atoi(
+				status.Convert(err).Details()[0].(*errdetails.ErrorInfo).GetMetadata()["after_sequence"],
+			)
 			if err != nil || n >= len(events) {
 				t.Errorf("after %d events: the first %d hold, %v", len(events), n, err)
 				return events
 			}
 			events = events[:n]
-		case errors.Is(err, io.EOF) || status.Code(err) != codes.Unavailable || last.GetRunFinished().GetRun().GetError() != "":
+		case errors.Is(
+			err,
+			io.EOF,
+		) || status.Code(err) != codes.Unavailable || last.GetRunFinished().GetRun().GetError() != "":
 			if last.GetRunFinished() == nil {
 				t.Errorf("after %d events: %v", len(events), err)
 			}

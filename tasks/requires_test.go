@@ -9,16 +9,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-// A task that needs another one is not run after that one failed, under whichever worker, however the run continues; every other
-// task is.
+// A task that needs another one is not run after that one failed, under whichever worker, however the run continues;
+// every other task is.
 func TestOnlyWhatNeedsAFailedTaskIsNotRun(t *testing.T) {
 	t.Parallel()
-	for name, before := range map[string]map[string]bool{"it fails": nil, "it failed under a previous worker": {"email-error-stats": true}} {
+	for name, before := range map[string]map[string]bool{
+		"it fails":                          nil,
+		"it failed under a previous worker": {"email-error-stats": true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do(`INSERT INTO NmsEmailErrorStat (iMXIP, tsDate) VALUES (1, '2000-01-01'); INSERT INTO NmsEmailError (iMXIP, iPublicId) VALUES (9, 1); INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (9, 'x');
-				INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); REVOKE DELETE ON NmsEmailErrorStat FROM neolane`)
+			db.Do(
+				`INSERT INTO NmsEmailErrorStat (iMXIP, tsDate) VALUES (1, '2000-01-01');
+					INSERT INTO NmsEmailError (iMXIP, iPublicId) VALUES (9, 1);
+					INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (9, 'x');
+				INSERT INTO XtkAudit (iAuditId, tsChanged)
+					VALUES (1, '2000-01-01'); REVOKE DELETE ON NmsEmailErrorStat FROM neolane`,
+			)
 			names := []string{"email-error-stats", "email-errors", "mx-domains", "audit-trail"}
 			if before != nil {
 				names = names[1:]
@@ -27,12 +35,17 @@ func TestOnlyWhatNeedsAFailedTaskIsNotRun(t *testing.T) {
 			if (err == nil) != (before != nil) {
 				t.Errorf("the run ended with %v", err)
 			}
-			for task, want := range map[string]execute.State{"email-errors": execute.NotRun, "mx-domains": execute.NotRun, "audit-trail": execute.Succeeded} {
+			for task, want := range map[string]execute.State{
+				"email-errors": execute.NotRun,
+				"mx-domains":   execute.NotRun,
+				"audit-trail":  execute.Succeeded,
+			} {
 				if j.states[task] != want {
 					t.Errorf("%s is %s, want %s", task, j.states[task], want)
 				}
 			}
-			if want := "it needs the task email-error-stats, which did not succeed"; j.details["mx-domains"] != want || db.Int("SELECT count(*) FROM NmsMxDomain") != 1 {
+			if want := "it needs the task email-error-stats, which did not succeed"; j.details["mx-domains"] != want ||
+				db.Int("SELECT count(*) FROM NmsMxDomain") != 1 {
 				t.Errorf("mx-domains says %q", j.details["mx-domains"])
 			}
 		})

@@ -8,17 +8,22 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// What row security may hide in a log keeps its deliveries, which would leave it orphaned. The rest of the log is cleaned, and the task does not
-// succeed plainly. A role that row security does not restrict sees all.
+// What row security may hide in a log keeps its deliveries, which would leave it orphaned. The rest of the log is
+// cleaned, and the task does not succeed plainly. A role that row security does not restrict sees all.
 func TestRowSecurityOfLogs(t *testing.T) {
 	t.Parallel()
 	for _, bypass := range []bool{false, true} {
 		t.Run(fmt.Sprint("bypass ", bypass), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState) VALUES (1, 1, '2000-01-01', 95), (2, 1, '2000-01-01', 95), (3, 0, NULL, 95);
-				INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) VALUES (1, 1, '2026-02-28'), (2, 2, '2026-02-28'), (3, 3, '2000-01-01'), (4, 3, '2000-01-01');
-				ALTER TABLE NmsBroadLogRcp ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY visible ON NmsBroadLogRcp USING (iBroadLogId IN (1, 3))`)
+			db.Do(
+				mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState)
+					VALUES (1, 1, '2000-01-01', 95), (2, 1, '2000-01-01', 95), (3, 0, NULL, 95);
+				INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified)
+					VALUES (1, 1, '2026-02-28'), (2, 2, '2026-02-28'), (3, 3, '2000-01-01'), (4, 3, '2000-01-01');
+				ALTER TABLE NmsBroadLogRcp ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+					CREATE POLICY visible ON NmsBroadLogRcp USING (iBroadLogId IN (1, 3))`,
+			)
 			if bypass {
 				all := db.Role("sees_all")
 				db.Superuser(fmt.Sprintf("ALTER ROLE %s BYPASSRLS; GRANT %s TO %[1]s", all, campaigndb.Role))
@@ -30,14 +35,27 @@ func TestRowSecurityOfLogs(t *testing.T) {
 			}
 			j := mustRun(t, db, nil, "deliveries", "delivery-logs")
 			left := map[bool]int64{false: 3, true: 1}[bypass]
-			if n := super.Int("SELECT count(*) FROM NmsDelivery"); n != left || super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iDeliveryId <> 3") != (left-1) {
-				t.Errorf("%d deliveries and %q are left", n, super.Strings("SELECT row_to_json(l)::text FROM NmsBroadLogRcp l"))
+			if n := super.Int(
+				"SELECT count(*) FROM NmsDelivery",
+			); n != left ||
+				super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iDeliveryId <> 3") != (left-1) {
+				t.Errorf(
+					"%d deliveries and %q are left",
+					n,
+					super.Strings("SELECT row_to_json(l)::text FROM NmsBroadLogRcp l"),
+				)
 			}
-			if super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 3") != 0 || (super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 4") == 0) != bypass {
+			if super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 3") != 0 ||
+				(super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 4") == 0) != bypass {
 				t.Errorf("of the old rows are left: %q", super.Strings("SELECT iBroadLogId::text FROM NmsBroadLogRcp"))
 			}
 			for _, task := range []string{"deliveries", "delivery-logs"} {
-				if said := j.said("WARNING", "row security may hide rows of nmsbroadlogrcp", "BYPASSRLS"); said == bypass || (j.stays[task].Tables > 0) == bypass {
+				if said := j.said(
+					"WARNING",
+					"row security may hide rows of nmsbroadlogrcp",
+					"BYPASSRLS",
+				); said == bypass ||
+					(j.stays[task].Tables > 0) == bypass {
 					t.Errorf("%s: %+v: %q", task, j.stays[task], j.logs)
 				}
 			}

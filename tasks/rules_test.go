@@ -23,7 +23,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-// The rules of a task are tried on the rows of testdata/rules/TASK.txtar: at least one on each side of every condition. Its sections are
+// The rules of a task are tried on the rows of testdata/rules/TASK.txtar: at least one on each side of every condition.
+// Its sections are
 //
 //	days        how far back the cutoff lies; without it, it is the run's clock
 //	setup.sql   what is executed first
@@ -31,9 +32,9 @@ import (
 //	relations   tables and views, with whether they are dropped; those that setup.sql does not create have no rows
 //	dry run     how many rows and relations a dry run expects to go, where it can not know what the run will do
 //
-// A row stays, goes, becomes COLUMN=VALUE …, or appears, which it does during the run. Values are numbers, words, 'texts', NULL, dates, and
-// the moments NOW, OLD (just older than the cutoff), EDGE (the cutoff) and YOUNG. Relations that are not named stay, and none appears; the rows of
-// other tables are not looked at.
+// A row stays, goes, becomes COLUMN=VALUE …, or appears, which it does during the run. Values are numbers, words,
+// 'texts', NULL, dates, and the moments NOW, OLD (just older than the cutoff), EDGE (the cutoff) and YOUNG. Relations
+// that are not named stay, and none appears; the rows of other tables are not looked at.
 type ruleTest struct {
 	task      string
 	days      int
@@ -62,9 +63,11 @@ type relationTest struct {
 	line string
 }
 
-const mappings = `INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBroadLogSchema, sBroadLogExclSchema, sTrackingLogSchema) VALUES
+const mappings = `INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBroadLogSchema, sBroadLogExclSchema,
+	sTrackingLogSchema) VALUES
 	(0, NULL, NULL, NULL, NULL), (1, 'recipients', 'nms:broadLogRcp', 'nms:excludeLogRcp', 'nms:trackingLogRcp'),
-	(-2, 'stores', 'cus:broadLogStore', NULL, 'cus:trackingLogStore'), (3, 'again', 'NMS:broadlogrcp', '', 'nms:trackingLogRcp'); `
+	(-2, 'stores', 'cus:broadLogStore', NULL, 'cus:trackingLogStore'), (3, 'again', 'NMS:broadlogrcp', '',
+		'nms:trackingLogRcp'); `
 
 // field is a value in a line, or an assignment.
 var field = regexp.MustCompile(`^\s*((?:\w+=)?(?:'[^']*'|[^\s']+))`)
@@ -143,7 +146,8 @@ func (r ruleTest) readTable(t *testing.T, name string, lines []string) tableTest
 			column, value, _ := strings.Cut(assignment, "=")
 			row.becomes = append(row.becomes, column+" = "+r.sql(value))
 		}
-		if !slices.Contains([]string{"stays", "goes", "becomes", "appears"}, row.verdict) || (row.verdict == "becomes") != (row.becomes != nil) {
+		if !slices.Contains([]string{"stays", "goes", "becomes", "appears"}, row.verdict) ||
+			(row.verdict == "becomes") != (row.becomes != nil) {
 			t.Fatalf("%s: %q has no verdict", name, line)
 		}
 		table.rows = append(table.rows, row)
@@ -159,7 +163,12 @@ var (
 // sql is a value as SQL.
 func (r ruleTest) sql(value string) string {
 	cutoff := now.Add(-time.Duration(r.days) * 24 * time.Hour)
-	moments := map[string]time.Time{"NOW": now, "OLD": cutoff.Add(-time.Microsecond), "EDGE": cutoff, "YOUNG": cutoff.Add(time.Microsecond)}
+	moments := map[string]time.Time{
+		"NOW":   now,
+		"OLD":   cutoff.Add(-time.Microsecond),
+		"EDGE":  cutoff,
+		"YOUNG": cutoff.Add(time.Microsecond),
+	}
 	switch moment, ok := moments[value]; {
 	case ok:
 		return "timestamptz '" + moment.Format(time.RFC3339Nano) + "'"
@@ -176,14 +185,19 @@ func (r ruleTest) insert(db *pgtest.DB) {
 	db.Do("CREATE SCHEMA expected")
 	for _, relation := range r.relations {
 		_, name, _ := strings.Cut(strings.ReplaceAll(relation.name, `"`, ""), ".")
-		if created := regexp.MustCompile(`(?i)CREATE (TABLE|VIEW|SEQUENCE) ` + regexp.QuoteMeta(name) + `\b`); !created.MatchString(r.setup) {
+		if created := regexp.MustCompile(
+			`(?i)CREATE (TABLE|VIEW|SEQUENCE) ` + regexp.QuoteMeta(name) + `\b`,
+		); !created.MatchString(
+			r.setup,
+		) {
 			db.Do("CREATE TABLE " + relation.name + " (i int)")
 		}
 	}
 	db.Do(mappings + r.setup)
 	for _, table := range r.tables {
 		if db.Int("SELECT count(*) FROM "+table.name) != 0 && table.name != "NmsDeliveryMapping" {
-			panic(r.task + ": setup.sql has rows of " + table.name + ", which have a section") // the lines would be counted wrongly
+			// the lines would be counted wrongly
+			panic(r.task + ": setup.sql has rows of " + table.name + ", which have a section")
 		}
 		columns := strings.Join(table.columns, ", ")
 		for _, row := range table.inserted() {
@@ -191,18 +205,38 @@ func (r ruleTest) insert(db *pgtest.DB) {
 		}
 	}
 	for _, table := range r.tables { // when triggers and views have their say no more
-		db.Do(fmt.Sprintf("CREATE TABLE expected.%[1]s AS SELECT *, row_number() OVER (ORDER BY ctid) AS line, false AS goes FROM %[1]s", table.name))
+		db.Do(
+			fmt.Sprintf(
+				"CREATE TABLE expected.%[1]s AS SELECT *, row_number() OVER (ORDER BY ctid) AS line, false AS goes "+
+					"FROM %[1]s",
+				table.name,
+			),
+		)
 		for i, row := range table.inserted() {
 			switch row.verdict {
 			case "goes":
 				db.Do(fmt.Sprintf("UPDATE expected.%s SET goes = true WHERE line = %d", table.name, i+1))
 			case "becomes":
-				db.Do(fmt.Sprintf("UPDATE expected.%s SET %s WHERE line = %d", table.name, strings.Join(row.becomes, ", "), i+1))
+				db.Do(
+					fmt.Sprintf(
+						"UPDATE expected.%s SET %s WHERE line = %d",
+						table.name,
+						strings.Join(row.becomes, ", "),
+						i+1,
+					),
+				)
 			}
 		}
 		for _, row := range table.rows {
 			if row.verdict == "appears" {
-				db.Do(fmt.Sprintf("INSERT INTO expected.%s (%s, goes) VALUES (%s, false)", table.name, strings.Join(table.columns, ", "), strings.Join(row.values, ", ")))
+				db.Do(
+					fmt.Sprintf(
+						"INSERT INTO expected.%s (%s, goes) VALUES (%s, false)",
+						table.name,
+						strings.Join(table.columns, ", "),
+						strings.Join(row.values, ", "),
+					),
+				)
 			}
 		}
 	}
@@ -243,17 +277,28 @@ func (r ruleTest) gone() (n int64) {
 	return n
 }
 
-const allRelations = `SELECT format('"%s"."%s"', n.nspname, relname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname NOT IN ('expected', 'kept', 'pg_toast') AND relkind IN ('r', 'p', 'v', 'm', 'S') AND NOT relispartition ORDER BY 1`
+const allRelations = `SELECT format('"%s"."%s"', n.nspname, relname) FROM pg_class c
+	JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname NOT IN ('expected', 'kept', 'pg_toast')
+	AND relkind IN ('r', 'p', 'v', 'm', 'S') AND NOT relispartition ORDER BY 1`
 
 // compare reports every row and relation that is not as expected.
 func (r ruleTest) compare(t *testing.T, db *pgtest.DB, before []string) {
 	t.Helper()
 	for _, table := range r.tables {
 		columns := strings.Join(table.columns, ", ")
-		if !slices.ContainsFunc(table.rows, func(row rowTest) bool { return row.verdict == "appears" }) { // of such rows not all columns are known
-			columns = strings.Join(db.Strings("SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped", strings.ToLower(table.name)), ", ")
+		// of such rows not all columns are known
+		if !slices.ContainsFunc(table.rows, func(row rowTest) bool { return row.verdict == "appears" }) {
+			columns = strings.Join(
+				db.Strings(
+					"SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > "+
+						"0 AND NOT attisdropped",
+					strings.ToLower(table.name),
+				),
+				", ",
+			)
 		}
-		const differ = `SELECT format('%%s %%s', (SELECT min(line) FROM (SELECT line, row(%[1]s) AS whole FROM expected.%[4]s) AS e WHERE whole IS NOT DISTINCT FROM row(d.*)), row_to_json(d))
+		const differ = `SELECT format('%%s %%s', (SELECT min(line) FROM (SELECT line, row(%[1]s) AS whole
+			FROM expected.%[4]s) AS e WHERE whole IS NOT DISTINCT FROM row(d.*)), row_to_json(d))
 			FROM (SELECT %[1]s FROM %[2]s EXCEPT ALL SELECT %[1]s FROM %[3]s) AS d`
 		stays := "(SELECT * FROM expected." + table.name + " WHERE NOT goes) AS stays"
 		for _, row := range db.Strings(fmt.Sprintf(differ, columns, table.name, stays, table.name)) {
@@ -278,7 +323,10 @@ func (r ruleTest) compare(t *testing.T, db *pgtest.DB, before []string) {
 	}
 	dropped := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
 	for _, name := range dropped {
-		if !slices.ContainsFunc(r.relations, func(relation relationTest) bool { return relation.goes && relation.name == name }) {
+		if !slices.ContainsFunc(
+			r.relations,
+			func(relation relationTest) bool { return relation.goes && relation.name == name },
+		) {
 			t.Errorf("%s was dropped, without a verdict", name)
 		}
 	}
@@ -295,7 +343,11 @@ func TestRules(t *testing.T) {
 				before := db.Strings(allRelations)
 				snapshot := func() (all []string) {
 					for _, table := range r.tables {
-						all = append(all, db.Strings(fmt.Sprintf("SELECT row_to_json(d)::text FROM %s AS d ORDER BY 1", table.name))...)
+						all = append(
+							all,
+							db.Strings(
+								fmt.Sprintf("SELECT row_to_json(d)::text FROM %s AS d ORDER BY 1", table.name),
+							)...)
 					}
 					return all
 				}
@@ -338,7 +390,10 @@ func TestEveryTaskHasRules(t *testing.T) {
 	t.Parallel()
 	tests := readRules(t)
 	for _, task := range tasks.Pipeline {
-		if has := slices.ContainsFunc(tests, func(r ruleTest) bool { return r.task == task.Name }); has == task.Vacuums {
+		if has := slices.ContainsFunc(
+			tests,
+			func(r ruleTest) bool { return r.task == task.Name },
+		); has == task.Vacuums {
 			t.Errorf("testdata/rules has %s: %t", task.Name, has)
 		}
 	}
@@ -351,15 +406,18 @@ func TestEveryTaskHasRules(t *testing.T) {
 func timestampsWithoutZone(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, campaigndb.Schema+`;
 		DO $$ DECLARE change text; BEGIN
-			FOR change IN SELECT format('ALTER TABLE %s %s', attrelid::regclass, string_agg(format('ALTER %I TYPE timestamp', attname), ', ')) FROM pg_attribute
-				JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'timestamptz'::regtype GROUP BY attrelid
+			FOR change IN
+				SELECT format('ALTER TABLE %s %s', attrelid::regclass, string_agg(format('ALTER %I TYPE timestamp', attname), ', '))
+				FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+				WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND atttypid = 'timestamptz'::regtype
+				GROUP BY attrelid
 			LOOP EXECUTE change; END LOOP;
 		END $$`)
 	return err
 }
 
-// Dates without a zone are read in the zone that the application's option names, or else in that of the database. Here a day begins five hours later
-// there.
+// Dates without a zone are read in the zone that the application's option names, or else in that of the database. Here
+// a day begins five hours later there.
 func TestRulesWithTimestampsWithoutZone(t *testing.T) {
 	t.Parallel()
 	for _, r := range readRules(t) {
@@ -371,9 +429,14 @@ func TestRulesWithTimestampsWithoutZone(t *testing.T) {
 				inZone(db, "America/Bogota")
 				r.insert(db)
 				if inZone(db, database); database == "Asia/Tokyo" {
-					db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (9999, 'WdbcTimeZone', 6, 'America/Bogota')")
+					db.Do(
+						"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (9999, " +
+							"'WdbcTimeZone', 6, 'America/Bogota')",
+					)
 					if slices.ContainsFunc(r.tables, func(table tableTest) bool { return table.name == "XtkOption" }) {
-						db.Do("INSERT INTO expected.XtkOption SELECT *, NULL, false FROM XtkOption WHERE iOptionId = 9999")
+						db.Do(
+							"INSERT INTO expected.XtkOption SELECT *, NULL, false FROM XtkOption WHERE iOptionId = 9999",
+						)
 					}
 				}
 				before := db.Strings(allRelations)

@@ -72,7 +72,8 @@ func asking(t *testing.T, db *pgtest.DB) (*pgxpool.Pool, *asked) {
 	return pool, a
 }
 
-// A dry run reads a standby, and not the primary, once that has replayed what was written before; and it finds the same.
+// A dry run reads a standby, and not the primary, once that has replayed what was written before; and it finds the
+// same.
 func TestPreviewOfAStandby(t *testing.T) {
 	t.Parallel()
 	db, primary, standby, there := withStandby(t, 11)
@@ -85,13 +86,18 @@ func TestPreviewOfAStandby(t *testing.T) {
 	j := newJournal(db)
 	catchUp := sync.OnceValue(func() error { return standby.CatchUp(t.Context(), primary) })
 	j.proceed = catchUp
-	if err := runWith(t, j, func(c *execute.Config) { c.Pool, c.DryRun, c.Standby.Pool = traced, true, there }); err != nil {
+	if err := runWith(
+		t,
+		j,
+		func(c *execute.Config) { c.Pool, c.DryRun, c.Standby.Pool = traced, true, there },
+	); err != nil {
 		t.Fatal(err)
 	}
 	if !j.said("waits for the standby", "bytes of WAL behind") {
 		t.Errorf("it did not wait: %q", j.logs)
 	}
-	if len(*asks) == 0 || slices.ContainsFunc(*asks, func(sql string) bool { return strings.Contains(sql, `"public".`) }) {
+	if len(*asks) == 0 ||
+		slices.ContainsFunc(*asks, func(sql string) bool { return strings.Contains(sql, `"public".`) }) {
 		t.Errorf("the primary was asked: %q", *asks)
 	}
 	compareForeseen(t, j, mustRun(t, db, nil))
@@ -123,7 +129,12 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 	fails(open(t, db.URL()), "not in recovery")
 	fails(open(t, standby.URL(campaigndb.Role, "postgres")), "its database is postgres")
 	strange := pgtest.Campaign(t)
-	if _, err := run(t, strange, func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there }); err == nil || !strings.Contains(err.Error(), "system identifier") {
+	if _, err := run(
+		t,
+		strange,
+		func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there },
+	); err == nil ||
+		!strings.Contains(err.Error(), "system identifier") {
 		t.Errorf("the standby of another server: %v", err)
 	}
 	if err := standby.FallBehind(t.Context(), primary); err != nil {
@@ -146,8 +157,12 @@ func TestConflictsWithRecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	db.Do("TRUNCATE XtkSessionInfo; INSERT INTO XtkSessionInfo (sKey, sLogin, tsExpiration) SELECT i::text, i::text, '2020-01-01' FROM generate_series(1, 100000) i")
-	// Another table: a row of XtkSessionInfo that an UPDATE moves between two windows may be counted twice, or not at all.
+	db.Do(
+		"TRUNCATE XtkSessionInfo; INSERT INTO XtkSessionInfo (sKey, sLogin, tsExpiration) SELECT i::text, i::text, " +
+			"'2020-01-01' FROM generate_series(1, 100000) i",
+	)
+	// Another table: a row of XtkSessionInfo that an UPDATE moves between two windows may be counted twice, or not at
+	// all.
 	db.Do("CREATE TABLE elsewhere.vacuumed AS SELECT i FROM generate_series(1, 1000) i")
 	config := there.Config()
 	var met atomic.Bool
@@ -172,7 +187,10 @@ func TestConflictsWithRecovery(t *testing.T) {
 				return err
 			}
 			for !replayed {
-				if err := super.QueryRow(t.Context(), "SELECT $1::text::pg_lsn <= pg_last_wal_replay_lsn()", written).Scan(&replayed); err != nil && !sqlstate.Is(err, pgerrcode.SerializationFailure) { // this query conflicts, too
+				// this query conflicts, too
+				if err := super.QueryRow(t.Context(), "SELECT $1::text::pg_lsn <= pg_last_wal_replay_lsn()", written).
+					Scan(&replayed); err != nil &&
+					!sqlstate.Is(err, pgerrcode.SerializationFailure) {
 					return err
 				}
 			}
@@ -206,12 +224,25 @@ func TestPreviewOfUnloggedTables(t *testing.T) {
 	}
 	t.Cleanup(standby.Stop)
 	db.Reset()
-	db.Do(`ALTER TABLE XtkAudit SET UNLOGGED; INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (5, 11); CREATE UNLOGGED TABLE wkf99000_1 AS SELECT generate_series(1, 1000) i;
-		DROP TABLE NmsRtEvent; CREATE TABLE NmsRtEvent (iRtEventId bigint, tsLastModified timestamptz) PARTITION BY RANGE (tsLastModified);
-		CREATE UNLOGGED TABLE rtevent_old PARTITION OF NmsRtEvent FOR VALUES FROM ('2000-01-01') TO ('2010-01-01'); CREATE TABLE rtevent_new PARTITION OF NmsRtEvent DEFAULT;
-		INSERT INTO NmsRtEvent VALUES (1, '2005-01-01'), (2, '2015-01-01')`)
+	db.Do(
+		`ALTER TABLE XtkAudit SET UNLOGGED; INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
+			INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (5, 11); CREATE UNLOGGED TABLE wkf99000_1 AS
+			SELECT generate_series(1, 1000) i;
+		DROP TABLE NmsRtEvent;
+			CREATE TABLE NmsRtEvent (iRtEventId bigint, tsLastModified timestamptz) PARTITION BY RANGE (tsLastModified);
+		CREATE UNLOGGED TABLE rtevent_old PARTITION OF NmsRtEvent FOR VALUES FROM ('2000-01-01') TO ('2010-01-01');
+			CREATE TABLE rtevent_new PARTITION OF NmsRtEvent DEFAULT;
+		INSERT INTO NmsRtEvent VALUES (1, '2005-01-01'), (2, '2015-01-01')`,
+	)
 	there := open(t, standby.URL(campaigndb.Role, db.Name))
-	j := mustRun(t, db, func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there }, "audit-trail", "expired-events", "workflow-instances")
+	j := mustRun(
+		t,
+		db,
+		func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there },
+		"audit-trail",
+		"expired-events",
+		"workflow-instances",
+	)
 	for task, table := range map[string]string{"audit-trail": "xtkaudit", "expired-events": "rtevent_old"} {
 		if !j.said("WARNING", table+" is unlogged", "not counted") || j.stays[task].Tables != 1 {
 			t.Errorf("%s: %+v: %q", task, j.stays[task], j.logs)
@@ -223,7 +254,10 @@ func TestPreviewOfUnloggedTables(t *testing.T) {
 	remarked := map[string]bool{}
 	for _, tables := range j.previews {
 		for _, p := range tables {
-			remarked[p.Table] = slices.ContainsFunc(p.Remarks, func(text string) bool { return strings.Contains(text, "unlogged") })
+			remarked[p.Table] = slices.ContainsFunc(
+				p.Remarks,
+				func(text string) bool { return strings.Contains(text, "unlogged") },
+			)
 		}
 	}
 	if !remarked[`"public"."xtkaudit"`] || !remarked[`wkf%`] {

@@ -69,7 +69,8 @@ func (s *statements) with(text string) (n int) {
 	return n
 }
 
-// What is known of a database is read once for tasks that follow each other at once, and the parents of each set once a run.
+// What is known of a database is read once for tasks that follow each other at once, and the parents of each set once a
+// run.
 func TestPlansAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

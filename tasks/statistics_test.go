@@ -30,7 +30,9 @@ func TestStatistics(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Superuser("CREATE TABLE owned_by_postgres ()")
 			if c.option != "" {
-				db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', " + c.option + ")")
+				db.Do(
+					"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', " + c.option + ")",
+				)
 			}
 			if j := mustRun(t, db, dry, "statistics"); j.said("INFO:  ") {
 				t.Error("a dry run did it")
@@ -49,8 +51,8 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// Partitioned parents are analyzed after their partitions, and materialized views are like tables. A parent of foreign tables,
-// which ANALYZE would read from their server, is left alone.
+// Partitioned parents are analyzed after their partitions, and materialized views are like tables. A parent of foreign
+// tables, which ANALYZE would read from their server, is left alone.
 func TestStatisticsOfParentsAndViews(t *testing.T) {
 	t.Parallel()
 	for mode := range 3 {
@@ -59,22 +61,59 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do(`CREATE TABLE a_log (id integer, day integer) PARTITION BY RANGE (id);
 				CREATE TABLE b_log PARTITION OF a_log FOR VALUES FROM (0) TO (100) PARTITION BY RANGE (day);
-				CREATE TABLE c_log PARTITION OF b_log FOR VALUES FROM (0) TO (10); CREATE TABLE d_log PARTITION OF b_log FOR VALUES FROM (10) TO (20);
+				CREATE TABLE c_log PARTITION OF b_log FOR VALUES FROM (0) TO (10);
+					CREATE TABLE d_log PARTITION OF b_log FOR VALUES FROM (10) TO (20);
 				CREATE TABLE e_log (id integer) PARTITION BY RANGE (id);
-				INSERT INTO a_log SELECT i, i % 20 FROM generate_series(0, 99) i; CREATE MATERIALIZED VIEW seen AS SELECT * FROM a_log;
+				INSERT INTO a_log SELECT i, i % 20 FROM generate_series(0, 99) i; CREATE MATERIALIZED VIEW seen AS
+					SELECT * FROM a_log;
 				INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', ` + fmt.Sprint(mode) + `)`)
-			db.Superuser(`CREATE FOREIGN DATA WRAPPER elsewhere; CREATE SERVER elsewhere FOREIGN DATA WRAPPER elsewhere; GRANT USAGE ON FOREIGN SERVER elsewhere TO neolane`)
+			db.Superuser(
+				`CREATE FOREIGN DATA WRAPPER elsewhere;
+				CREATE SERVER elsewhere FOREIGN DATA WRAPPER elsewhere;
+				GRANT USAGE ON FOREIGN SERVER elsewhere TO neolane`,
+			)
 			db.Do("CREATE FOREIGN TABLE f_log PARTITION OF e_log FOR VALUES FROM (0) TO (100) SERVER elsewhere")
 			j := mustRun(t, db, nil, "statistics")
-			want := map[int][]string{0: {"analyzed 100 a_log", "analyzed 100 b_log", "vacuumed 100 seen", "vacuumed 50 c_log", "vacuumed 50 d_log"}, 1: nil,
-				2: {"analyzed 100 a_log", "analyzed 100 b_log", "analyzed 100 seen", "analyzed 50 c_log", "analyzed 50 d_log"}}[mode]
-			if got := db.Strings(`SELECT concat_ws(' ', CASE WHEN pg_stat_get_vacuum_count(oid) > 0 THEN 'vacuumed' ELSE 'analyzed' END, reltuples, relname) FROM pg_class
-				WHERE relname ~ '^(._log|seen)$' AND reltuples >= 0 AND EXISTS (SELECT FROM pg_stats WHERE tablename = relname AND inherited = (relkind = 'p')) ORDER BY 1`); !slices.Equal(got, want) {
+			want := map[int][]string{
+				0: {
+					"analyzed 100 a_log",
+					"analyzed 100 b_log",
+					"vacuumed 100 seen",
+					"vacuumed 50 c_log",
+					"vacuumed 50 d_log",
+				},
+				1: nil,
+				2: {
+					"analyzed 100 a_log",
+					"analyzed 100 b_log",
+					"analyzed 100 seen",
+					"analyzed 50 c_log",
+					"analyzed 50 d_log",
+				},
+			}[mode]
+			if got := db.Strings(
+				`SELECT concat_ws(' ', CASE
+					WHEN pg_stat_get_vacuum_count(oid) > 0 THEN 'vacuumed' ELSE 'analyzed' END, reltuples, relname)
+					FROM pg_class
+				WHERE relname ~ '^(._log|seen)$' AND reltuples >= 0 AND EXISTS (SELECT FROM pg_stats
+					WHERE tablename = relname AND inherited = (relkind = 'p')) ORDER BY 1`,
+			); !slices.Equal(
+				got,
+				want,
+			) {
 				t.Errorf("got %q, want %q; %q", got, want, j.logs)
 			}
 			last, lines := -1, strings.Split(strings.Join(j.logs, "\n"), "\n")
 			for _, first := range []string{`c_log"`, `b_log" inheritance tree`, `a_log" inheritance tree`} {
-				at := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "analyzing") && strings.Contains(line, first) })
+				at := slices.IndexFunc(
+					lines,
+					func(line string) bool {
+						return strings.Contains(
+							line,
+							"analyzing",
+						) && strings.Contains(line, first)
+					},
+				)
 				if mode != 1 && at <= last {
 					t.Errorf("%s is analyzed too soon: %q", first, j.logs)
 				}
@@ -84,7 +123,8 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 	}
 }
 
-// What the tasks behind statistics empty is vacuumed by them, and its parents analyzed, if statistics has succeeded in this run.
+// What the tasks behind statistics empty is vacuumed by them, and its parents analyzed, if statistics has succeeded in
+// this run.
 func TestTheTasksBehindStatistics(t *testing.T) {
 	t.Parallel()
 	behind := []string{"app-subscriptions", "sessions", "expired-events", "reactions"}
@@ -94,7 +134,18 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 		change       func(*execute.Config)
 		want         []string
 	}{
-		{"vacuum", "0", after, []string{"vacuuming xtksessioninfo", "analyzing xtksessioninfo", "vacuuming rtevent_old", "analyzing rtevent_old", "analyzing nmsrtevent"}},
+		{
+			"vacuum",
+			"0",
+			after,
+			[]string{
+				"vacuuming xtksessioninfo",
+				"analyzing xtksessioninfo",
+				"vacuuming rtevent_old",
+				"analyzing " +
+					"rtevent_old", "analyzing nmsrtevent",
+			},
+		},
 		{"analyze", "2", after, []string{"analyzing xtksessioninfo", "analyzing rtevent_old", "analyzing nmsrtevent"}},
 		{"nothing", "1", after, nil},
 		{"without statistics", "0", nil, nil},
@@ -103,17 +154,28 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do(`DROP TABLE NmsRtEvent; CREATE TABLE NmsRtEvent (iRtEventId bigint, tsLastModified timestamptz) PARTITION BY RANGE (tsLastModified);
-				CREATE TABLE rtevent_old PARTITION OF NmsRtEvent FOR VALUES FROM ('2000-01-01') TO ('2026-02-15'); CREATE TABLE rtevent_new PARTITION OF NmsRtEvent FOR VALUES FROM ('2026-02-15') TO ('2100-01-01');
+			db.Do(
+				`DROP TABLE NmsRtEvent;
+					CREATE TABLE NmsRtEvent (iRtEventId bigint,
+					tsLastModified timestamptz) PARTITION BY RANGE (tsLastModified);
+				CREATE TABLE rtevent_old PARTITION OF NmsRtEvent FOR VALUES FROM ('2000-01-01') TO ('2026-02-15');
+					CREATE TABLE rtevent_new PARTITION OF NmsRtEvent FOR VALUES FROM ('2026-02-15') TO ('2100-01-01');
 				INSERT INTO NmsRtEvent VALUES (1, '2025-01-01'), (2, '2026-02-14'), (3, '2026-02-16');
 				INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('x', '2000-01-01');
-				INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', ` + c.option + ")")
+				INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', ` + c.option + ")",
+			)
 			j := mustRun(t, db, c.change, behind...)
 			if j.deleted["sessions"] != 1 || j.deleted["expired-events"] != 1 {
 				t.Fatalf("%v", j.deleted)
 			}
 			// Before version 18, ANALYZE of a parent does its partitions again, whatever they are.
-			if got := slices.DeleteFunc(j.vacuumed(), func(line string) bool { return line == "analyzing rtevent_new" }); !slices.Equal(got, c.want) {
+			if got := slices.DeleteFunc(
+				j.vacuumed(),
+				func(line string) bool { return line == "analyzing rtevent_new" },
+			); !slices.Equal(
+				got,
+				c.want,
+			) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -126,7 +188,10 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for at, died := 1, true; died; at++ {
 			db := pgtest.Campaign(t)
-			db.Do("INSERT INTO NmsRtEvent (iRtEventId, tsLastModified) VALUES (1, '2000-01-01'); INSERT INTO NmsBatchEvent (iBatchEventId, tsLastModified) VALUES (1, '2000-01-01')")
+			db.Do(
+				"INSERT INTO NmsRtEvent (iRtEventId, tsLastModified) VALUES (1, '2000-01-01'); INSERT INTO " +
+					"NmsBatchEvent (iBatchEventId, tsLastModified) VALUES (1, '2000-01-01')",
+			)
 			j := newJournal(db)
 			j.loseAt, j.after = at, after
 			succeeded := func(c *execute.Config) { c.Succeeded = map[string]bool{"statistics": true} }
@@ -135,8 +200,16 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 				j.loseAt = 0
 				err = runWith(t, j, func(c *execute.Config) { succeeded(c); c.Cursor = j.cursor }, "expired-events")
 			}
-			want := []string{"analyzing nmsbatchevent", "analyzing nmsrtevent", "vacuuming nmsbatchevent", "vacuuming nmsrtevent"}
-			if got := slices.Sorted(slices.Values(j.vacuumed())); err != nil || j.deleted["expired-events"] != 2 || !slices.Equal(got, want) {
+			want := []string{
+				"analyzing nmsbatchevent",
+				"analyzing nmsrtevent",
+				"vacuuming nmsbatchevent",
+				"vacuuming nmsrtevent",
+			}
+			if got := slices.Sorted(
+				slices.Values(j.vacuumed()),
+			); err != nil || j.deleted["expired-events"] != 2 ||
+				!slices.Equal(got, want) {
 				t.Errorf("batch %d: %v, %d deleted, %q", at, err, j.deleted["expired-events"], got)
 			}
 			if at > 20 {
@@ -149,22 +222,35 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 // A table whose index expression fails is reported; all others are vacuumed, and the task says how many failed.
 func TestStatisticsOfTablesThatFail(t *testing.T) {
 	t.Parallel()
-	for name, body := range map[string]string{"an error": "RAISE 'not today'", "no table": "PERFORM 1 FROM nowhere", "division by zero": "i := i / 0"} {
+	for name, body := range map[string]string{
+		"an error":         "RAISE 'not today'",
+		"no table":         "PERFORM 1 FROM nowhere",
+		"division by zero": "i := i / 0",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do(`CREATE FUNCTION fails(i integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF i > 0 THEN ` + body + `; END IF; RETURN i; END $$;
+			db.Do(
+				`CREATE FUNCTION fails(i integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF i > 0 THEN ` + body + `; END IF; RETURN i; END $$;
 				CREATE TABLE a_table (i integer); CREATE INDEX ON a_table (fails(i)); CREATE TABLE c_table (i integer); CREATE INDEX ON c_table (fails(i));
-				ALTER TABLE a_table DISABLE TRIGGER ALL; CREATE TABLE z_table (i integer)`)
+				ALTER TABLE a_table DISABLE TRIGGER ALL; CREATE TABLE z_table (i integer)`,
+			)
 			// The index has no entry: ANALYZE alone evaluates the expression.
-			db.Superuser("UPDATE pg_index SET indisready = false, indislive = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)")
+			db.Superuser(
+				"UPDATE pg_index SET indisready = false, indislive = true WHERE indrelid IN ('a_table'::regclass, " +
+					"'c_table'::regclass)",
+			)
 			db.Do("INSERT INTO a_table VALUES (1); INSERT INTO c_table VALUES (1)")
-			db.Superuser("UPDATE pg_index SET indisready = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)")
+			db.Superuser(
+				"UPDATE pg_index SET indisready = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)",
+			)
 			j := mustRun(t, db, nil, "statistics", "app-subscriptions")
-			if !slices.Contains(j.vacuumed(), "analyzing z_table") || j.states["statistics"] != execute.Succeeded || j.states["app-subscriptions"] == "" {
+			if !slices.Contains(j.vacuumed(), "analyzing z_table") || j.states["statistics"] != execute.Succeeded ||
+				j.states["app-subscriptions"] == "" {
 				t.Errorf("statistics is %s: %q", j.states["statistics"], j.vacuumed())
 			}
-			if !j.said("WARNING", `"public"."a_table"`, "failed") || !j.said("WARNING", `"public"."c_table"`, "failed") {
+			if !j.said("WARNING", `"public"."a_table"`, "failed") ||
+				!j.said("WARNING", `"public"."c_table"`, "failed") {
 				t.Errorf("%q", j.logs)
 			}
 			if j.stays["statistics"].Tables != 2 || j.details["statistics"] != "VACUUM or ANALYZE failed on 2 tables" {
@@ -179,7 +265,10 @@ func TestVacuumTruncate(t *testing.T) {
 	t.Parallel()
 	for _, truncate := range []bool{false, true} {
 		db := pgtest.Campaign(t)
-		db.Do("CREATE TABLE large (filler text); INSERT INTO large SELECT repeat('x', 1000) FROM generate_series(1, 10000)")
+		db.Do(
+			"CREATE TABLE large (filler text); INSERT INTO large SELECT repeat('x', 1000) FROM generate_series(1, " +
+				"10000)",
+		)
 		before := db.Int("SELECT pg_relation_size('large')")
 		db.Do("DELETE FROM large")
 		mustRun(t, db, func(c *execute.Config) { c.VacuumTruncate = truncate }, "statistics")

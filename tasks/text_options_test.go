@@ -11,15 +11,32 @@ import (
 // An option that is stored as a text is read from it, never from the number beside it; what is no number is not used.
 func TestDelayInAText(t *testing.T) {
 	t.Parallel()
-	for text, left := range map[string]int64{"'172800'": 1, "' 172800 '": 1, "'17280000'": 2, "'86399'": 2, "'2 days'": 2, "'172800.0'": 2, "''": 2, "NULL": 2, "'99999999999999999999'": 2} {
+	for text, left := range map[string]int64{
+		"'172800'":               1,
+		"' 172800 '":             1,
+		"'17280000'":             2,
+		"'86399'":                2,
+		"'2 days'":               2,
+		"'172800.0'":             2,
+		"''":                     2,
+		"NULL":                   2,
+		"'99999999999999999999'": 2,
+	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 6, " + text + `, 86400);
-				INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2026-02-26 12:00Z'), (2, '2026-02-28 11:00Z')`)
+			db.Do(
+				"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue, iLongValue) VALUES (1, " +
+					"'NmsCleanup_VisitorPurgeDelay', 6, " + text + `, 86400);
+				INSERT INTO NmsVisitor (iVisitorId, tsLastModified)
+					VALUES (1, '2026-02-26 12:00Z'), (2, '2026-02-28 11:00Z')`,
+			)
 			j := mustRun(t, db, nil, "visitors")
 			used := text == "'172800'" || text == "' 172800 '" || text == "'17280000'"
-			if n := db.Int("SELECT count(*) FROM NmsVisitor"); n != left || j.said("WARNING", "NmsCleanup_VisitorPurgeDelay", "not used") == used {
+			if n := db.Int(
+				"SELECT count(*) FROM NmsVisitor",
+			); n != left ||
+				j.said("WARNING", "NmsCleanup_VisitorPurgeDelay", "not used") == used {
 				t.Errorf("%d rows are left; %q", n, j.logs)
 			}
 		})
@@ -30,8 +47,13 @@ func TestDelayInAText(t *testing.T) {
 func TestMomentInAText(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue, tsTimeStampValue) VALUES (1, 'NmsCleanup_LastCleanup', 6, '2026-02-28', NULL), (2, 'NmsLastErrorStatCoalesce', 6, NULL, '2026-01-01');
-		INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (1, 2, '2020-01-01'); INSERT INTO NmsEmailErrorStat (iMXIP, tsDate) VALUES (1, '2026-02-01')`)
+	db.Do(
+		`INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue, tsTimeStampValue)
+			VALUES (1, 'NmsCleanup_LastCleanup', 6, '2026-02-28', NULL), (2, 'NmsLastErrorStatCoalesce', 6, NULL,
+			'2026-01-01');
+		INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (1, 2, '2020-01-01');
+			INSERT INTO NmsEmailErrorStat (iMXIP, tsDate) VALUES (1, '2026-02-01')`,
+	)
 	j := mustRun(t, db, nil, "npai", "email-error-stats")
 	for _, task := range []string{"npai", "email-error-stats"} {
 		if j.states[task] != execute.Skipped || j.deleted[task] != 0 {
@@ -48,8 +70,12 @@ func TestDelayInATextThatIsMissing(t *testing.T) {
 	t.Parallel()
 	for column, left := range map[string]int64{"sStringValue": 1, "iDataType": 0} {
 		db := pgtest.Campaign(t)
-		db.Do(`INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 6, 86400); INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2026-02-26 12:00Z');
-			ALTER TABLE XtkOption DROP ` + column)
+		db.Do(
+			`INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue)
+				VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 6, 86400);
+				INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2026-02-26 12:00Z');
+			ALTER TABLE XtkOption DROP ` + column,
+		)
 		j := mustRun(t, db, nil, "visitors")
 		if n := db.Int("SELECT count(*) FROM NmsVisitor"); n != left {
 			t.Errorf("without %s %d rows are left; %q", column, n, j.logs)
@@ -63,7 +89,13 @@ func TestOptionsThatTheRoleMayNotRead(t *testing.T) {
 	db := pgtest.Campaign(t)
 	role := db.Role("service")
 	db.Do("GRANT SELECT (sName, iLongValue, tsTimeStampValue) ON XtkOption TO " + role)
-	if _, err := run(t, db.For(role), nil, "visitors"); err == nil || !strings.Contains(err.Error(), `GRANT SELECT (idatatype, sstringvalue) ON "public"."xtkoption" TO "`+role) {
+	if _, err := run(
+		t,
+		db.For(role),
+		nil,
+		"visitors",
+	); err == nil ||
+		!strings.Contains(err.Error(), `GRANT SELECT (idatatype, sstringvalue) ON "public"."xtkoption" TO "`+role) {
 		t.Errorf("the run ended with %v", err)
 	}
 }

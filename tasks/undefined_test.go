@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// An error of a statement inside a trigger is that of the row, whatever the trigger lacks: the table of the row is not gone, and
-// neither is the server.
+// An error of a statement inside a trigger is that of the row, whatever the trigger lacks: the table of the row is not
+// gone, and neither is the server.
 func TestErrorsInsideTriggers(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
@@ -28,15 +28,29 @@ func TestErrorsInsideTriggers(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Superuser("CREATE TABLE forbidden ()")
-			db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, 20) i;
-				INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, 1 + i % 20 FROM generate_series(1, 60) i;
+			db.Do(
+				mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01'
+					FROM generate_series(1, 20) i;
+				INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, 1 + i % 20
+					FROM generate_series(1, 60) i;
 				CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ` + body + `; RETURN OLD; END $$;
-				CREATE TRIGGER audit BEFORE DELETE ON NmsBroadLogRcp FOR EACH ROW WHEN (OLD.iBroadLogId = 4) EXECUTE FUNCTION audit()`)
+				CREATE TRIGGER audit BEFORE DELETE ON NmsBroadLogRcp FOR EACH ROW WHEN (OLD.iBroadLogId = 4)
+					EXECUTE FUNCTION audit()`,
+			)
 			j := mustRun(t, db, nil, "deliveries")
-			if got := db.Strings(deliveriesLeft); !slices.Equal(got, []string{"5"}) || db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 1 {
-				t.Errorf("deliveries %v are left, with %d logs: %q", got, db.Int("SELECT count(*) FROM NmsBroadLogRcp"), j.logs)
+			if got := db.Strings(
+				deliveriesLeft,
+			); !slices.Equal(got, []string{"5"}) ||
+				db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 1 {
+				t.Errorf(
+					"deliveries %v are left, with %d logs: %q",
+					got,
+					db.Int("SELECT count(*) FROM NmsBroadLogRcp"),
+					j.logs,
+				)
 			}
-			if j.stays["deliveries"].Refused != 1 || j.deleted["deliveries"] != 59+19 || !j.said("WARNING", "row 4 refuses") {
+			if j.stays["deliveries"].Refused != 1 || j.deleted["deliveries"] != 59+19 ||
+				!j.said("WARNING", "row 4 refuses") {
 				t.Errorf("%+v, %d rows deleted: %q", j.stays["deliveries"], j.deleted["deliveries"], j.logs)
 			}
 		})
@@ -50,20 +64,31 @@ func TestTriggerThatAlwaysFails(t *testing.T) {
 		"a dependent table":       {"deliveries", "BEFORE DELETE ON NmsBroadLogRcp FOR EACH ROW", "NmsDelivery"},
 		"each statement":          {"deliveries", "BEFORE DELETE ON NmsBroadLogRcp FOR EACH STATEMENT", "NmsDelivery"},
 		"a table that is updated": {"expired-deliveries", "BEFORE UPDATE ON NmsDelivery FOR EACH ROW", "NmsDelivery"},
-		"a rolled up table":       {"email-error-stats", "BEFORE DELETE ON NmsEmailErrorStat FOR EACH ROW", "NmsEmailErrorStat"},
-		"a list":                  {"lists-to-delete", "BEFORE DELETE ON NmsGroup FOR EACH ROW", "NmsGroup"},
+		"a rolled up table": {
+			"email-error-stats",
+			"BEFORE DELETE ON NmsEmailErrorStat FOR EACH ROW",
+			"NmsEmailErrorStat",
+		},
+		"a list": {"lists-to-delete", "BEFORE DELETE ON NmsGroup FOR EACH ROW", "NmsGroup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do(mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iState, tsValidity) SELECT i, i % 2, '2000-01-01', 1, 51, '2000-01-01' FROM generate_series(1, 20) i;
-				INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, i FROM generate_series(1, 20) i; INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (7, 1);
-				INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) SELECT 1, 1, '2026-01-01', i FROM generate_series(1, 20) i;
-				CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO nowhere VALUES (1); RETURN OLD; END $$;
-				CREATE TRIGGER audit ` + c.trigger + " EXECUTE FUNCTION audit()")
+			db.Do(
+				mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iState,
+					tsValidity) SELECT i, i % 2, '2000-01-01', 1, 51, '2000-01-01' FROM generate_series(1, 20) i;
+				INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, i FROM generate_series(1, 20) i;
+					INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (7, 1);
+				INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) SELECT 1, 1, '2026-01-01', i
+					FROM generate_series(1, 20) i;
+				CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO nowhere
+					VALUES (1); RETURN OLD; END $$;
+				CREATE TRIGGER audit ` + c.trigger + " EXECUTE FUNCTION audit()",
+			)
 			before := db.Int("SELECT count(*) FROM " + c.table)
 			j, err := run(t, db, nil, c.task)
-			if err == nil || j.states[c.task] != execute.Failed || !strings.Contains(j.problems[c.task], `relation "nowhere" does not exist`) {
+			if err == nil || j.states[c.task] != execute.Failed ||
+				!strings.Contains(j.problems[c.task], `relation "nowhere" does not exist`) {
 				t.Errorf("%v: the task is %s: %q", err, j.states[c.task], j.problems[c.task])
 			}
 			if after := db.Int("SELECT count(*) FROM " + c.table); after != before || j.said("dropped meanwhile") {
@@ -79,10 +104,12 @@ func TestDropThatAnEventTriggerRefuses(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkWorkflow (iWorkflowId) VALUES (1); CREATE TABLE wkf12_3 (); CREATE TABLE wkf12_4 ()")
 	db.Superuser(`CREATE FUNCTION audit() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
-			IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects() WHERE object_name = 'wkf12_3') THEN INSERT INTO nowhere VALUES (1); END IF; END $$;
+			IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects() WHERE object_name = 'wkf12_3') THEN
+				INSERT INTO nowhere VALUES (1); END IF; END $$;
 		CREATE EVENT TRIGGER audit ON sql_drop EXECUTE FUNCTION audit()`)
 	j := mustRun(t, db, nil, "workflow-instances")
-	if db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('wkf12_3', 'wkf12_4')") != 1 || !j.said("WARNING", "wkf12_3 could not be dropped", "nowhere") {
+	if db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('wkf12_3', 'wkf12_4')") != 1 ||
+		!j.said("WARNING", "wkf12_3 could not be dropped", "nowhere") {
 		t.Errorf("%q", j.logs)
 	}
 	if j.stays["workflow-instances"] != (purge.Left{Tables: 1}) || j.details["workflow-instances"] == "" {
@@ -95,10 +122,18 @@ func TestPolicyThatFails(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01');
-		CREATE FUNCTION seen(id integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN EXISTS (SELECT FROM nowhere WHERE i = id); END $$;
-		ALTER TABLE XtkAudit ENABLE ROW LEVEL SECURITY; ALTER TABLE XtkAudit FORCE ROW LEVEL SECURITY; CREATE POLICY seen ON XtkAudit USING (seen(iAuditId))`)
+		CREATE FUNCTION seen(id integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN EXISTS (SELECT
+			FROM nowhere WHERE i = id); END $$;
+		ALTER TABLE XtkAudit ENABLE ROW LEVEL SECURITY; ALTER TABLE XtkAudit FORCE ROW LEVEL SECURITY;
+			CREATE POLICY seen ON XtkAudit USING (seen(iAuditId))`)
 	for _, change := range []func(*execute.Config){nil, dry} {
-		if j, err := run(t, db, change, "audit-trail"); err == nil || j.states["audit-trail"] != execute.Failed || !strings.Contains(j.problems["audit-trail"], "nowhere") {
+		if j, err := run(
+			t,
+			db,
+			change,
+			"audit-trail",
+		); err == nil || j.states["audit-trail"] != execute.Failed ||
+			!strings.Contains(j.problems["audit-trail"], "nowhere") {
 			t.Errorf("%v: the task is %s: %q", err, j.states["audit-trail"], j.problems["audit-trail"])
 		}
 	}

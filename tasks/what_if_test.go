@@ -14,8 +14,14 @@ func TestWhatIfReadsOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp')")
-	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iIsModel, iDeliveryMode, iState) SELECT i, 1, '2026-02-25 12:00+00'::timestamptz - i * interval '1 day', 0, 1, 55 FROM generate_series(1, 10) i")
-	db.Do("INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) SELECT i, i % 20 + 1, 1, '2026-03-01 12:00+00'::timestamptz - i * interval '1 day' FROM generate_series(1, 400) i")
+	db.Do(
+		"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iIsModel, iDeliveryMode, iState) SELECT i, " +
+			"1, '2026-02-25 12:00+00'::timestamptz - i * interval '1 day', 0, 1, 55 FROM generate_series(1, 10) i",
+	)
+	db.Do(
+		"INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) SELECT i, i % 20 + 1, 1, " +
+			"'2026-03-01 12:00+00'::timestamptz - i * interval '1 day' FROM generate_series(1, 400) i",
+	)
 	traced, asks := asking(t, db)
 	j := newJournal(db)
 	if err := runWith(t, j, func(c *execute.Config) {
@@ -25,7 +31,8 @@ func TestWhatIfReadsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	reads := slices.DeleteFunc(*asks, func(sql string) bool {
-		return !strings.HasPrefix(sql, "SELECT count(*) FILTER") || !strings.Contains(sql, `FROM ONLY "public"."nmsbroadlogrcp"`)
+		return !strings.HasPrefix(sql, "SELECT count(*) FILTER") ||
+			!strings.Contains(sql, `FROM ONLY "public"."nmsbroadlogrcp"`)
 	})
 	if len(reads) != 1 {
 		t.Errorf("it was read %d times: %q", len(reads), reads)
@@ -34,7 +41,10 @@ func TestWhatIfReadsOnce(t *testing.T) {
 		task      string
 		rows, now int64
 	}{{"deliveries", 5 * 20, 7 * 20}, {"delivery-logs", 380 - 95, 220 - 77}} {
-		i := slices.IndexFunc(j.previews[c.task], func(p execute.TablePreview) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") })
+		i := slices.IndexFunc(
+			j.previews[c.task],
+			func(p execute.TablePreview) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") },
+		)
 		if i < 0 {
 			t.Fatalf("%s: %+v", c.task, j.previews[c.task])
 		}

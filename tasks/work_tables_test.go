@@ -16,17 +16,26 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-const relationsLeft = "SELECT relname::text FROM pg_class WHERE relname ~ '^(wk|grp)' AND relkind IN ('r', 'p', 'v') AND NOT relispartition ORDER BY 1"
+const relationsLeft = "SELECT relname::text FROM pg_class WHERE relname ~ '^(wk|grp)' AND relkind IN ('r', 'p', 'v') " +
+	"AND NOT relispartition ORDER BY 1"
 
 // A list that a policy hides may exist: a table that may hold its data stays.
 func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20); INSERT INTO NmsGroup (iGroupId, iType) VALUES (1, 1), (22, 1);
-		INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int); CREATE TABLE wkf2_grp23 (i int);
-		ALTER TABLE NmsGroup ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY visible ON NmsGroup USING (iGroupId = 1)`)
+	db.Do(
+		`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20); INSERT INTO NmsGroup (iGroupId, iType)
+			VALUES (1, 1), (22, 1);
+		INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); CREATE TABLE wkf2_1 (i int);
+			CREATE TABLE wkf2_grp22 (i int); CREATE TABLE wkf2_grp23 (i int);
+		ALTER TABLE NmsGroup ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+			CREATE POLICY visible ON NmsGroup USING (iGroupId = 1)`,
+	)
 	j := mustRun(t, db, nil, "workflow-instances")
-	if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"wkf2_grp22", "wkf2_grp23"}) || !j.said("WARNING", "row security", "nmsgroup") {
+	if left := db.Strings(
+		relationsLeft,
+	); !slices.Equal(left, []string{"wkf2_grp22", "wkf2_grp23"}) ||
+		!j.said("WARNING", "row security", "nmsgroup") {
 		t.Errorf("left: %v; %q", left, j.logs)
 	}
 }
@@ -34,12 +43,20 @@ func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 // If no list is known, tables that may hold the data of one stay, which is reported.
 func TestWorkTablesWithoutAnyList(t *testing.T) {
 	t.Parallel()
-	for change, said := range map[string]string{"DELETE FROM NmsGroup": "nmsgroup is empty", "DROP TABLE NmsGroup CASCADE": "table NmsGroup is missing"} {
+	for change, said := range map[string]string{"DELETE FROM NmsGroup": "nmsgroup is empty", "DROP TABLE NmsGroup " +
+		"CASCADE": "table NmsGroup is " +
+		"missing"} {
 		db := pgtest.Campaign(t)
-		db.Do("INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int)")
+		db.Do(
+			"INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20); INSERT INTO NmsDelivery (iDeliveryId) " +
+				"VALUES (0); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int)",
+		)
 		db.Do(change)
 		j := mustRun(t, db, nil, "workflow-instances")
-		if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"wkf2_grp22"}) || !j.said("INFO", said, "_grp") {
+		if left := db.Strings(
+			relationsLeft,
+		); !slices.Equal(left, []string{"wkf2_grp22"}) ||
+			!j.said("INFO", said, "_grp") {
 			t.Errorf("%s: left %v; %q", change, left, j.logs)
 		}
 	}
@@ -49,27 +66,47 @@ func TestWorkTablesWithoutAnyList(t *testing.T) {
 func TestViewsOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 0); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0);
-		CREATE TABLE wkDlv_9 (i int); CREATE VIEW wkf9_v AS SELECT * FROM wkDlv_9; CREATE TABLE wkf8_1 (i int); CREATE VIEW wkfhisto8_v AS SELECT * FROM wkf8_1; CREATE TABLE wkf1_1 (i int)`)
+	db.Do(
+		`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 0); INSERT INTO NmsDelivery (iDeliveryId)
+			VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0);
+		CREATE TABLE wkDlv_9 (i int); CREATE VIEW wkf9_v AS SELECT * FROM wkDlv_9; CREATE TABLE wkf8_1 (i int);
+			CREATE VIEW wkfhisto8_v AS SELECT * FROM wkf8_1; CREATE TABLE wkf1_1 (i int)`,
+	)
 	j := mustRun(t, db, nil, "workflow-instances")
-	if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"wkf1_1"}) || j.deleted["workflow-instances"] != 4 {
+	if left := db.Strings(
+		relationsLeft,
+	); !slices.Equal(left, []string{"wkf1_1"}) ||
+		j.deleted["workflow-instances"] != 4 {
 		t.Errorf("left %v, dropped %d; %q", left, j.deleted["workflow-instances"], j.logs)
 	}
 }
 
-// Tables that depend on each other are dropped in one run; a table that an outside object depends on is kept, and reported
-// once.
+// Tables that depend on each other are dropped in one run; a table that an outside object depends on is kept, and
+// reported once.
 func TestWorkTablesOfEachOther(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 0); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0);
-		CREATE TABLE wkf9_a (i int PRIMARY KEY); CREATE TABLE wkf9_b (i int PRIMARY KEY REFERENCES wkf9_a); CREATE TABLE wkDlv_9 (i int REFERENCES wkf9_b);
-		CREATE TABLE wkf8_a (i int); CREATE TABLE wkf8_b () INHERITS (wkf8_a); CREATE TABLE wkf7_a (i int); CREATE VIEW kept AS SELECT * FROM wkf7_a`)
+	db.Do(
+		`INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 0); INSERT INTO NmsDelivery (iDeliveryId)
+			VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0);
+		CREATE TABLE wkf9_a (i int PRIMARY KEY); CREATE TABLE wkf9_b (i int PRIMARY KEY REFERENCES wkf9_a);
+			CREATE TABLE wkDlv_9 (i int REFERENCES wkf9_b);
+		CREATE TABLE wkf8_a (i int); CREATE TABLE wkf8_b () INHERITS (wkf8_a); CREATE TABLE wkf7_a (i int);
+			CREATE VIEW kept AS SELECT * FROM wkf7_a`,
+	)
 	j := mustRun(t, db, nil, "workflow-instances")
-	if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"wkf7_a"}) || j.deleted["workflow-instances"] != 5 {
+	if left := db.Strings(
+		relationsLeft,
+	); !slices.Equal(left, []string{"wkf7_a"}) ||
+		j.deleted["workflow-instances"] != 5 {
 		t.Errorf("left %v, dropped %d; %q", left, j.deleted["workflow-instances"], j.logs)
 	}
-	if told := slices.DeleteFunc(slices.Clone(j.logs), func(l string) bool { return !strings.Contains(l, "could not be dropped") }); len(told) != 1 {
+	if told := slices.DeleteFunc(
+		slices.Clone(j.logs),
+		func(l string) bool { return !strings.Contains(l, "could not be dropped") },
+	); len(
+		told,
+	) != 1 {
 		t.Errorf("told: %q", told)
 	}
 }
@@ -92,11 +129,21 @@ func (e *emptier) Write(ctx context.Context, b *pgx.Batch, d purge.Delta) (func(
 func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (1000, 1); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0)")
+	db.Do(
+		"INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (1000, 1); INSERT INTO NmsDelivery (iDeliveryId) " +
+			"VALUES (0)",
+	)
 	db.Do("DO $$ BEGIN FOR i IN 1..100 LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$")
 	j := &emptier{newJournal(db), "NmsGroup"}
-	task := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline, func(t plan.Task) bool { return t.Name == "orphan-work-tables" })]
-	if err := execute.Run(t.Context(), execute.Config{Pool: db.Pool, Now: now, Todo: []plan.Task{task}}, j); err != nil {
+	task := tasks.Pipeline[slices.IndexFunc(
+		tasks.Pipeline,
+		func(t plan.Task) bool { return t.Name == "orphan-work-tables" },
+	)]
+	if err := execute.Run(
+		t.Context(),
+		execute.Config{Pool: db.Pool, Now: now, Todo: []plan.Task{task}},
+		j,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if left := len(db.Strings(relationsLeft)); len(j.batches) != 1 || left != 100-int(j.batches[0].Dropped) {
@@ -108,34 +155,49 @@ func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 func TestDropWithoutRoomForItsLocks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (5, 1), (6, 1); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); UPDATE NmsGroup SET iDeleteStatus = 1 WHERE iGroupId = 5;
-		CREATE TABLE grp5 (i int); CREATE TABLE grp7 (i int); CREATE TABLE grp8 (i int)`)
+	db.Do(
+		`INSERT INTO NmsGroup (iGroupId, iType) VALUES (0, 0), (5, 1), (6, 1); INSERT INTO NmsDelivery (iDeliveryId)
+			VALUES (0); UPDATE NmsGroup SET iDeleteStatus = 1 WHERE iGroupId = 5;
+		CREATE TABLE grp5 (i int); CREATE TABLE grp7 (i int); CREATE TABLE grp8 (i int)`,
+	)
 	db.Superuser(`CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects() WHERE object_name IN ('grp5', 'grp7')) THEN
 			RAISE EXCEPTION 'out of shared memory' USING ERRCODE = '53200';
 		END IF; END $$;
 		CREATE EVENT TRIGGER refuse ON sql_drop EXECUTE FUNCTION refuse()`)
 	j := mustRun(t, db, nil, "lists-to-delete", "orphan-work-tables")
-	if left := db.Strings(relationsLeft); !slices.Equal(left, []string{"grp5", "grp7"}) || db.Int("SELECT count(*) FROM NmsGroup WHERE iGroupId = 5") != 1 {
+	if left := db.Strings(
+		relationsLeft,
+	); !slices.Equal(left, []string{"grp5", "grp7"}) ||
+		db.Int("SELECT count(*) FROM NmsGroup WHERE iGroupId = 5") != 1 {
 		t.Errorf("left: %v", left)
 	}
-	if !j.said("WARNING", "list 5 stays", "out of shared memory") || !j.said("WARNING", "grp7", "out of shared memory") {
+	if !j.said("WARNING", "list 5 stays", "out of shared memory") ||
+		!j.said("WARNING", "grp7", "out of shared memory") {
 		t.Errorf("the run says %q", j.logs)
 	}
 }
 
-// A list that a trigger keeps stays with its table, and is not counted; a sequence with the name of its table does not matter.
+// A list that a trigger keeps stays with its table, and is not counted; a sequence with the name of its table does not
+// matter.
 func TestListsAndWhatHasTheNameOfTheirTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (5, 1, 1), (6, 1, 1), (7, 1, 1); CREATE TABLE grp5 (i int); CREATE SEQUENCE grp6; CREATE MATERIALIZED VIEW grp7 AS SELECT 1;
+	db.Do(
+		`INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (5, 1, 1), (6, 1, 1), (7, 1, 1);
+			CREATE TABLE grp5 (i int); CREATE SEQUENCE grp6; CREATE MATERIALIZED VIEW grp7 AS SELECT 1;
 		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
-		CREATE TRIGGER keep BEFORE DELETE ON NmsGroup FOR EACH ROW WHEN (OLD.iGroupId = 5) EXECUTE FUNCTION keep()`)
+		CREATE TRIGGER keep BEFORE DELETE ON NmsGroup FOR EACH ROW WHEN (OLD.iGroupId = 5) EXECUTE FUNCTION keep()`,
+	)
 	j := mustRun(t, db, nil, "lists-to-delete")
-	if left := db.Strings("SELECT iGroupId::text FROM NmsGroup ORDER BY 1"); !slices.Equal(left, []string{"5", "7"}) || !slices.Equal(db.Strings(relationsLeft), []string{"grp5"}) {
+	if left := db.Strings(
+		"SELECT iGroupId::text FROM NmsGroup ORDER BY 1",
+	); !slices.Equal(left, []string{"5", "7"}) ||
+		!slices.Equal(db.Strings(relationsLeft), []string{"grp5"}) {
 		t.Errorf("left: lists %v, tables %v", left, db.Strings(relationsLeft))
 	}
-	if j.deleted["lists-to-delete"] != 1 || !j.said("WARNING", "list 5 stays", "trigger") || !j.said("WARNING", "list 7 stays", "grp7") {
+	if j.deleted["lists-to-delete"] != 1 || !j.said("WARNING", "list 5 stays", "trigger") ||
+		!j.said("WARNING", "list 7 stays", "grp7") {
 		t.Errorf("%d are accounted for; %q", j.deleted["lists-to-delete"], j.logs)
 	}
 }
@@ -148,25 +210,56 @@ func TestWorkTablesOfOthers(t *testing.T) {
 		left int64
 		says []string
 	}{
-		"another owner": {"CREATE TABLE wkf9_1 (i int); CREATE TABLE wkf9_2 (i int); CREATE TABLE wkf1_1 (i int)", 2,
-			[]string{"WARNING", "left alone: 2 with names of work tables, not in use, such as \"public\".\"wkf9_1\": of postgres, and NmsDelivery is of neolane", `ALTER TABLE … OWNER TO "neolane"`}},
-		"the superuser's, all of them": {"CREATE TABLE wkf9_1 (i int); ALTER TABLE NmsDelivery OWNER TO postgres; GRANT ALL ON NmsDelivery TO neolane", 1,
-			[]string{"WARNING", "1 with names of work tables, not in use", "of the superuser postgres, as NmsDelivery is", "a role of its own"}},
-		"a materialized view": {"CREATE MATERIALIZED VIEW wkf9_v AS SELECT 1 AS i", 0, []string{"INFO", "wkf9_v", "a materialized view"}},
-		"a foreign table": {`CREATE EXTENSION postgres_fdw; CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw; CREATE FOREIGN TABLE wkf9_1 (i int) SERVER other`, 0,
-			[]string{"INFO", "wkf9_1", "a foreign table"}},
-		"another schema":     {"CREATE SCHEMA old; CREATE TABLE old.wkf9_1 (i int)", 0, []string{"INFO", "\"old\".\"wkf9_1\": in the schema old, and NmsDelivery is in public"}},
+		"another owner": {
+			"CREATE TABLE wkf9_1 (i int); CREATE TABLE wkf9_2 (i int); CREATE TABLE wkf1_1 (i int)", 2,
+			[]string{
+				"WARNING",
+				"left alone: 2 with names of work tables, not in use, such as \"public\".\"wkf9_1\": of " +
+					"postgres, and NmsDelivery is of neolane", `ALTER TABLE … OWNER TO "neolane"`,
+			},
+		},
+		"the superuser's, all of them": {
+			"CREATE TABLE wkf9_1 (i int); ALTER TABLE NmsDelivery OWNER TO postgres; GRANT ALL ON NmsDelivery TO " +
+				"neolane", 1,
+			[]string{"WARNING", "1 with names of work tables, not in use", "of the superuser postgres, as " +
+				"NmsDelivery is", "a role of its own"},
+		},
+		"a materialized view": {
+			"CREATE MATERIALIZED VIEW wkf9_v AS SELECT 1 AS i",
+			0,
+			[]string{"INFO", "wkf9_v", "a materialized view"},
+		},
+		"a foreign table": {
+			`CREATE EXTENSION postgres_fdw; CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw; CREATE FOREIGN TABLE wkf9_1 (i int) SERVER other`,
+			0,
+			[]string{"INFO", "wkf9_1", "a foreign table"},
+		},
+		"another schema": {
+			"CREATE SCHEMA old; CREATE TABLE old.wkf9_1 (i int)",
+			0,
+			[]string{
+				"INFO",
+				"\"old\".\"wkf9_1\": in " +
+					"the schema old, and NmsDelivery is in public",
+			},
+		},
 		"in use":             {"CREATE TABLE wkf1_1 (i int)", 0, nil},
 		"no name of a table": {"CREATE TABLE wkf9a (i int); CREATE TABLE wkf0_1 (i int)", 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do("INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 0); INSERT INTO NmsDelivery (iDeliveryId) VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0)")
+			db.Do(
+				"INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (1, 0); INSERT INTO NmsDelivery (iDeliveryId) " +
+					"VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0)",
+			)
 			db.Superuser(c.sql)
 			for _, change := range []func(*execute.Config){dry, nil} {
 				j := mustRun(t, db, change, "workflow-instances")
-				if left := j.stays["workflow-instances"].Tables; left != c.left || j.deleted["workflow-instances"] != 0 || c.says != nil && !j.said(c.says...) || c.says == nil && j.said("names of work tables") {
+				if left := j.stays["workflow-instances"].Tables; left != c.left ||
+					j.deleted["workflow-instances"] != 0 ||
+					(c.says != nil && !j.said(c.says...)) ||
+					(c.says == nil && j.said("names of work tables")) {
 					t.Errorf("%d tables are left, want %d; %q", left, c.left, j.logs)
 				}
 			}

@@ -2,33 +2,53 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/plan"
 
-// pastHistory says that a date is older than the history of the row's workflow. That is kept for iHistory days, 0 means forever, and at
-// most for what fits in 32-bit seconds. The interval is in hours, since a day in a zone with daylight saving does not always have 24 hours.
+// pastHistory says that a date is older than the history of the row's workflow. That is kept for iHistory days, 0 means
+// forever, and at most for what fits in 32-bit seconds. The interval is in hours, since a day in a zone with daylight
+// saving does not always have 24 hours.
 func pastHistory(date string) plan.Part {
 	return plan.SQL{
-		Text: "EXISTS (SELECT FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 AND r." + date +
+		Text: "EXISTS (SELECT FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 " +
+			"AND r." + date +
 			" < {now} - least(w.iHistory, 24855) * interval '24 hours')",
-		Due:   "(SELECT " + plan.Soonest("r."+date) + " + least(w.iHistory, 24855) * interval '24 hours' FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0)",
-		Reads: []plan.Source{{Alias: "w", Table: "XtkWorkflow", Columns: []string{"iWorkflowId", "iHistory"}}, {Columns: []string{"iWorkflowId", date}}},
+		Due: "(SELECT " + plan.Soonest(
+			"r."+date,
+		) + " + least(w.iHistory, 24855) * interval '24 hours' FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND " +
+			"w.iWorkflowId <> 0 AND w.iHistory > 0)",
+		Reads: []plan.Source{
+			{Alias: "w", Table: "XtkWorkflow", Columns: []string{"iWorkflowId", "iHistory"}},
+			{Columns: []string{"iWorkflowId", date}},
+		},
 		Date:  date,
 		Words: date + " older than the history of its workflow (XtkWorkflow.iHistory days)",
 	}
 }
 
-// There are two exceptions, without which installations have lost the data of lists and the histories of incremental queries:
-// names with the id of a list, and histories of workflows that are stopped.
+// There are two exceptions, without which installations have lost the data of lists and the histories of incremental
+// queries: names with the id of a list, and histories of workflows that are stopped.
 var workflowInstances = plan.Task{
-	Name:        "workflow-instances",
-	Title:       "Workflow history and work tables",
-	Description: "Logs, tasks and events of workflows older than their history; work tables of deliveries not in progress, of workflows that are stopped or gone (wkf…), and of histories of workflows that are gone (wkfhisto…): dropped.",
+	Name:  "workflow-instances",
+	Title: "Workflow history and work tables",
+	Description: "Logs, tasks and events of workflows older than their history; work tables of deliveries not in " +
+		"progress, of workflows that are stopped or gone (wkf…), and of histories of workflows that are gone " +
+		"(wkfhisto…): dropped.",
 	Steps: []plan.Step{
 		{On: plan.Table("XtkWorkflowLog"), Rules: plan.Rules{{pastHistory("tsLog")}}},
 		{On: plan.Table("XtkWorkflowTask"), Rules: plan.Rules{{plan.IsNot("iStatus", 0), pastHistory("tsCompletion")}}},
-		{On: plan.Table("XtkWorkflowEvent"), Rules: plan.Rules{{plan.Above("iStatus", 2), pastHistory("tsProcessing")}}},
+		{
+			On:    plan.Table("XtkWorkflowEvent"),
+			Rules: plan.Rules{{plan.Above("iStatus", 2), pastHistory("tsProcessing")}},
+		},
 	},
 	Drops: []plan.WorkTables{
 		ofDeliveries,
-		{Prefix: "wkf", But: "wkfhisto", Owner: "XtkWorkflow", Key: "iWorkflowId", InUse: plan.Rule{plan.IsNot("iState", 20)}, Lists: true},
+		{
+			Prefix: "wkf",
+			But:    "wkfhisto",
+			Owner:  "XtkWorkflow",
+			Key:    "iWorkflowId",
+			InUse:  plan.Rule{plan.IsNot("iState", 20)},
+			Lists:  true,
+		},
 		{Prefix: "wkfhisto", Owner: "XtkWorkflow", Key: "iWorkflowId", Lists: true},
 	},
 }

@@ -18,10 +18,15 @@ func inZone(db *pgtest.DB, zone string) {
 	db.Reset()
 }
 
-// localAudits makes an audit entry for each hour around the moment from which on they are kept; its id is how many hours later it is in UTC.
+// localAudits makes an audit entry for each hour around the moment from which on they are kept; its id is how many
+// hours later it is in UTC.
 func localAudits(db *pgtest.DB) {
 	db.Do("ALTER TABLE XtkAudit ALTER tsChanged TYPE timestamp")
-	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT h + 100, $1::timestamptz AT TIME ZONE 'UTC' + h * interval '1 hour' FROM generate_series(-30, 30) h", now.Add(-180*24*time.Hour))
+	db.Do(
+		"INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT h + 100, $1::timestamptz AT TIME ZONE 'UTC' + h * "+
+			"interval '1 hour' FROM generate_series(-30, 30) h",
+		now.Add(-180*24*time.Hour),
+	)
 }
 
 // Where the application's zone is not known, what is obsolete in some zones only stays.
@@ -37,20 +42,38 @@ func TestZoneOption(t *testing.T) {
 		goes int64 // the last hour that is deleted
 		says string
 	}{
-		"named":                 {named("America/Bogota"), -6, "INFO dates without a time zone are read in the zone America/Bogota, which option WdbcTimeZone names"},
-		"named with blanks":     {named(" Europe/Paris "), 1, "INFO dates without a time zone are read in the zone Europe/Paris"}, // in summer
-		"named by offset":       {named("Etc/GMT+5"), -6, "INFO dates without a time zone are read in the zone Etc/GMT+5"},
-		"none":                  {"SELECT", 8, "INFO dates without a time zone are read in the database's zone, Asia/Tokyo"},
-		"no table":              {"DROP TABLE XtkOption", 8, "INFO dates without a time zone are read in the database's zone, Asia/Tokyo"},
-		"no text":               {"ALTER TABLE XtkOption DROP sStringValue", 8, "INFO dates without a time zone are read in the database's zone, Asia/Tokyo"},
-		"unknown":               {named("Nowhere/City"), -13, `WARNING the zone of dates without a time zone is not known: option WdbcTimeZone is "Nowhere/City", which is no IANA time zone`},
-		"unknown, with a digit": {named("Nowhere/City5"), -13, `option WdbcTimeZone is "Nowhere/City5", which is no IANA time zone`}, // PostgreSQL takes it
-		"empty":                 {named(""), -13, `option WdbcTimeZone is "", which`},
-		"NULL":                  {stored("(1, 'WdbcTimeZone', 6, NULL)"), -13, `option WdbcTimeZone is "", which`},
-		"injected":              {named("UTC''; DROP TABLE XtkAudit; --"), -13, "which is no IANA time zone"},
-		"two":                   {stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/London')"), -13, `has several values: "Europe/London, Europe/Paris"`},
-		"twice":                 {stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/Paris')"), 1, "zone Europe/Paris"},
-		"another option's":      {stored("(1, 'WdbcTimeZones', 6, 'Europe/Paris')"), 8, "database's zone"},
+		"named": {named("America/Bogota"), -6, "INFO dates without a time zone are read in the zone America/Bogota, " +
+			"which option WdbcTimeZone names"},
+		// in summer
+		"named with blanks": {named(" Europe/Paris "), 1, "INFO dates without a time zone are read in the zone " +
+			"Europe/Paris"},
+		"named by offset": {named("Etc/GMT+5"), -6, "INFO dates without a time zone are read in the zone " +
+			"Etc/GMT+5"},
+		"none": {"SELECT", 8, "INFO dates without a time zone are read in the database's zone, " +
+			"Asia/Tokyo"},
+		"no table": {"DROP TABLE XtkOption", 8, "INFO dates without a time zone are read in the " +
+			"database's zone, Asia/Tokyo"},
+		"no text": {"ALTER TABLE XtkOption DROP sStringValue", 8, "INFO dates without a time zone are " +
+			"read in the database's zone, Asia/Tokyo"},
+		"unknown": {
+			named("Nowhere/City"),
+			-13,
+			`WARNING the zone of dates without a time zone is not known: option WdbcTimeZone is "Nowhere/City", which is no IANA time zone`,
+		},
+		// PostgreSQL takes it
+		"unknown, with a digit": {
+			named("Nowhere/City5"),
+			-13,
+			`option WdbcTimeZone is "Nowhere/City5", which is no IANA time zone`,
+		},
+		"empty":    {named(""), -13, `option WdbcTimeZone is "", which`},
+		"NULL":     {stored("(1, 'WdbcTimeZone', 6, NULL)"), -13, `option WdbcTimeZone is "", which`},
+		"injected": {named("UTC''; DROP TABLE XtkAudit; --"), -13, "which is no IANA time zone"},
+		"two": {stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, " +
+			"'Europe/London')"), -13, `has several values: "Europe/London, Europe/Paris"`},
+		"twice": {stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, " +
+			"'Europe/Paris')"), 1, "zone Europe/Paris"},
+		"another option's": {stored("(1, 'WdbcTimeZones', 6, 'Europe/Paris')"), 8, "database's zone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +84,13 @@ func TestZoneOption(t *testing.T) {
 			counted := mustRun(t, db, dry, "audit-trail").deleted["audit-trail"]
 			j := mustRun(t, db, nil, "audit-trail")
 			if j.deleted["audit-trail"] != counted || db.Int("SELECT min(iAuditId) FROM XtkAudit") != c.goes+101 {
-				t.Errorf("a dry run counts %d, %d are deleted, the first hour that is left is %d: %q", counted, j.deleted["audit-trail"], db.Int("SELECT min(iAuditId) - 100 FROM XtkAudit"), j.logs)
+				t.Errorf(
+					"a dry run counts %d, %d are deleted, the first hour that is left is %d: %q",
+					counted,
+					j.deleted["audit-trail"],
+					db.Int("SELECT min(iAuditId) - 100 FROM XtkAudit"),
+					j.logs,
+				)
 			}
 			zones := 0
 			for _, line := range j.logs {
@@ -83,14 +112,21 @@ func TestZoneOption(t *testing.T) {
 func TestZoneOptionHidden(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, 'Nowhere/City')")
+	db.Do(
+		"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, " +
+			"'Nowhere/City')",
+	)
 	if j := mustRun(t, db, nil, "audit-trail"); strings.Contains(strings.Join(j.logs, "\n"), "zone") {
 		t.Errorf("all dates have a zone: %q", j.logs)
 	}
 	localAudits(db)
 	db.Do("ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
 	j, _ := run(t, db, nil, "audit-trail")
-	if said := strings.Join(j.logs, "\n"); !strings.Contains(said, "option WdbcTimeZone cannot be read: row security may hide it") || db.Int("SELECT count(*) FROM XtkAudit") != 61 {
+	if said := strings.Join(
+		j.logs,
+		"\n",
+	); !strings.Contains(said, "option WdbcTimeZone cannot be read: row security may hide it") ||
+		db.Int("SELECT count(*) FROM XtkAudit") != 61 {
 		t.Errorf("it is hidden: %q", j.logs)
 	}
 }
@@ -100,7 +136,10 @@ func TestZoneOfExplanations(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	localAudits(db)
-	db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, 'America/Bogota')")
+	db.Do(
+		"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, " +
+			"'America/Bogota')",
+	)
 	c := execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}
 	e, err := execute.NewExplainer(t.Context(), c, "XtkAudit")
 	if err != nil {
@@ -121,7 +160,10 @@ func TestZoneOfExplanations(t *testing.T) {
 	}
 
 	db.Do("DELETE FROM XtkAudit WHERE iAuditId <> 0")
-	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, (now() - interval '182 days') AT TIME ZONE 'America/Bogota')")
+	db.Do(
+		"INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, (now() - interval '182 days') AT TIME ZONE " +
+			"'America/Bogota')",
+	)
 	db.Do("CREATE INDEX ON XtkAudit (tsChanged)")
 	catalog, err := campaign.LoadCatalog(t.Context(), db.Pool)
 	if err != nil {

@@ -38,8 +38,8 @@ func (f *faultError) Error() string {
 	return fmt.Sprintf("it answered with a fault: %s (%s)", f.Reason, f.Code)
 }
 
-// judge returns nil if an answer is one envelope with one body, which holds the wanted element and nothing else; a *faultError if
-// the body holds just that; or what is wrong with the answer.
+// judge returns nil if an answer is one envelope with one body, which holds the wanted element and nothing else; a
+// *faultError if the body holds just that; or what is wrong with the answer.
 func judge(answer []byte, want xml.Name) error {
 	if !utf8.Valid(answer) { // not all of which the decoder notices
 		return errors.New("its answer is not UTF-8")
@@ -54,12 +54,20 @@ func judge(answer []byte, want xml.Name) error {
 		return fmt.Errorf("its answer is no SOAP message: %w", err)
 	}
 	if len(e.Bodies) != 1 || len(e.Headers) > 1 || len(e.Others) > 0 || !blank(e.Text) {
-		return fmt.Errorf("its answer is not an envelope with one body: it has %d, and beside them %v", len(e.Bodies), e.Others)
+		return fmt.Errorf(
+			"its answer is not an envelope with one body: it has %d, and beside them %v",
+			len(e.Bodies),
+			e.Others,
+		)
 	}
 	b := e.Bodies[0]
 	switch {
 	case !blank(b.Text) || len(b.Faults)+len(b.Others) != 1:
-		return fmt.Errorf("its answer's body does not hold one element: it has %d, and %d faults", len(b.Others), len(b.Faults))
+		return fmt.Errorf(
+			"its answer's body does not hold one element: it has %d, and %d faults",
+			len(b.Others),
+			len(b.Faults),
+		)
 	case len(b.Faults) == 1:
 		return &b.Faults[0]
 	case b.Others[0].XMLName != want:

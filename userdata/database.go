@@ -66,7 +66,13 @@ func New(c Config) *Database {
 }
 
 // collect reads the rows of a query.
-func collect[T any](ctx context.Context, db outside.Querier, to pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+func collect[T any](
+	ctx context.Context,
+	db outside.Querier,
+	to pgx.RowToFunc[T],
+	sql string,
+	args ...any,
+) ([]T, error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err

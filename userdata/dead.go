@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// deadAfter is how long the task or form data of a session must have been missing for a sweep: a Forms server stores documents before the
-// transaction that stores their task is committed.
+// deadAfter is how long the task or form data of a session must have been missing for a sweep: a Forms server stores
+// documents before the transaction that stores their task is committed.
 const deadAfter = time.Hour
 
 // owner is the task or form data that a session belongs to.
@@ -60,7 +60,13 @@ func withoutOwner(ctx context.Context, tx *transaction, sessions []string) (map[
 	for table, ids := range ids {
 		for some := range slices.Chunk(slices.Sorted(maps.Keys(ids)), idsAtOnce) {
 			var id int64
-			if err := tx.each(ctx, "SELECT id FROM "+table+" WHERE id IN (@ids)", args{"ids": some}, []any{&id}, func() { there[owner{table, id}] = true }); err != nil {
+			if err := tx.each(
+				ctx,
+				"SELECT id FROM "+table+" WHERE id IN (@ids)",
+				args{"ids": some},
+				[]any{&id},
+				func() { there[owner{table, id}] = true },
+			); err != nil {
 				return nil, err
 			}
 		}
@@ -80,7 +86,13 @@ func lookAt(ctx context.Context, tx *transaction, sessions []string) (l look, er
 	l.highest = map[string]int64{}
 	for _, table := range []string{"tb_task", "tb_form_data"} {
 		var id int64
-		if err := tx.each(ctx, "SELECT COALESCE(MAX(id), 0) FROM "+table, nil, []any{&id}, func() { l.highest[table] = id }); err != nil {
+		if err := tx.each(
+			ctx,
+			"SELECT COALESCE(MAX(id), 0) FROM "+table,
+			nil,
+			[]any{&id},
+			func() { l.highest[table] = id },
+		); err != nil {
 			return l, err
 		}
 	}
@@ -120,10 +132,21 @@ func (e *erasure) confirm(ctx context.Context, l look) (confirmed map[string]boo
 			l.highest[table] = id
 		}
 		below := slices.DeleteFunc(slices.Sorted(maps.Keys(l.dead)), l.above)
-		if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.dead_session WHERE forms = $1 AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS dead (id) WHERE dead.id = session_id)", e.Forms.identity, below); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"DELETE FROM cleanupd.dead_session WHERE forms = $1 AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS "+
+				"dead (id) WHERE dead.id = session_id)",
+			e.Forms.identity,
+			below,
+		); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.dead_session (forms, session_id) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING", e.Forms.identity, below); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"INSERT INTO cleanupd.dead_session (forms, session_id) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING",
+			e.Forms.identity,
+			below,
+		); err != nil {
 			return err
 		}
 		var events []Event
@@ -135,13 +158,25 @@ func (e *erasure) confirm(ctx context.Context, l look) (confirmed map[string]boo
 	return confirmed, err
 }
 
-// confirmed returns the dead sessions of a look that were dead in another one, an hour ago or earlier, and reports how many are not.
-func (d *Database) confirmed(ctx context.Context, db outside.Querier, l look) (confirmed map[string]bool, events []Event, err error) {
+// confirmed returns the dead sessions of a look that were dead in another one, an hour ago or earlier, and reports how
+// many are not.
+func (d *Database) confirmed(
+	ctx context.Context,
+	db outside.Querier,
+	l look,
+) (confirmed map[string]bool, events []Event, err error) {
 	if err := l.raise(ctx, db, d.Forms.identity); err != nil {
 		return nil, nil, err
 	}
-	sessions, err := collect(ctx, db, pgx.RowTo[string], "SELECT session_id FROM cleanupd.dead_session WHERE forms = $1 AND found_time <= clock_timestamp() - $2::bigint * interval '1 microsecond'",
-		d.Forms.identity, deadAfter.Microseconds())
+	sessions, err := collect(
+		ctx,
+		db,
+		pgx.RowTo[string],
+		"SELECT session_id FROM cleanupd.dead_session WHERE forms = $1 AND found_time <= clock_timestamp() - "+
+			"$2::bigint * interval '1 microsecond'",
+		d.Forms.identity,
+		deadAfter.Microseconds(),
+	)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,10 +189,31 @@ func (d *Database) confirmed(ctx context.Context, db outside.Querier, l look) (c
 		}
 	}
 	if recent := len(l.dead) - len(confirmed) - above; recent > 0 {
-		events = append(events, logged(severity.Warning, fmt.Sprintf("%d sessions name a task or form data that does not exist, but may be about to be stored: their documents are retained until a sweep that follows another one, not a dry run, by an hour or more", recent)))
+		events = append(
+			events,
+			logged(
+				severity.Warning,
+				fmt.Sprintf(
+					"%d sessions name a task or form data that does not exist, but may be about to be stored: their "+
+						"documents are retained until a sweep that follows another one, not a dry run, by an hour or "+
+						"more",
+					recent,
+				),
+			),
+		)
 	}
 	if above > 0 {
-		events = append(events, logged(severity.Warning, fmt.Sprintf("%d sessions name a task or form data with an id that is higher than all that were ever seen: their documents are retained", above)))
+		events = append(
+			events,
+			logged(
+				severity.Warning,
+				fmt.Sprintf(
+					"%d sessions name a task or form data with an id that is higher than all that were ever seen: "+
+						"their documents are retained",
+					above,
+				),
+			),
+		)
 	}
 	return confirmed, events, nil
 }

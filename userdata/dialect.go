@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// dialect is what differs between the databases that a Forms server may have. A further one, such as Oracle, is a further file: it
-// says how to compare a text exactly, how to delete rows and learn which, what to lock so that nobody adds a reference to a document,
-// and which tables and columns there are.
+// dialect is what differs between the databases that a Forms server may have. A further one, such as Oracle, is a
+// further file: it says how to compare a text exactly, how to delete rows and learn which, what to lock so that nobody
+// adds a reference to a document, and which tables and columns there are.
 type dialect interface {
 	// parameter is the nth parameter of a statement, from 1.
 	parameter(n int) string
@@ -24,17 +24,18 @@ type dialect interface {
 	// schema are the statements that create the service's own tables, where these do not exist.
 	schema() []string
 
-	// among is the condition that a column of texts holds one of a list, exactly, and same that two columns hold the same.
+	// among is the condition that a column of texts holds one of a list, exactly, and same that two columns hold the
+	// same.
 	among(column, list string) string
 	same(a, b string) string
 	// ids is the condition that a column, of whatever type, holds one of some ids.
 	ids(c column, ids []int64) string
-	// holds is the condition that a column may hold @user, by its type, and the value to compare once more; ok reports whether it can be
-	// searched.
+	// holds is the condition that a column may hold @user, by its type, and the value to compare once more; ok reports
+	// whether it can be searched.
 	holds(c column) (condition, value string, ok bool)
 
-	// before is the condition that a column of dates of r is before @cutoff, in seconds since 1970, and not before then: such a date is none.
-	// seconds is its value as such.
+	// before is the condition that a column of dates of r is before @cutoff, in seconds since 1970, and not before
+	// then: such a date is none. seconds is its value as such.
 	before(c column) string
 	seconds(c column) string
 
@@ -48,13 +49,13 @@ type dialect interface {
 	isolation() sql.IsolationLevel
 	// remove deletes rows, and returns how many had each key.
 	remove(ctx context.Context, tx *transaction, m doomed, a args) (map[string]int64, error)
-	// locking is how a statement ends that reads what decides what is deleted, so that nobody adds to it until the transaction ends, and
-	// lockReferences does the same for the references to documents where that is not enough.
+	// locking is how a statement ends that reads what decides what is deleted, so that nobody adds to it until the
+	// transaction ends, and lockReferences does the same for the references to documents where that is not enough.
 	locking() string
 	lockReferences(ctx context.Context, tx *transaction) error
 
-	// transient reports whether a transaction may succeed when it is tried again, and lost whether an error means that a database, this
-	// or that of the record, is currently unusable.
+	// transient reports whether a transaction may succeed when it is tried again, and lost whether an error means that
+	// a database, this or that of the record, is currently unusable.
 	transient(err error) bool
 	lost(err error) bool
 	// duplicate reports whether another session has just created or inserted the same.

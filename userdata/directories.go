@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Bounds of a walk through the folder: how deep folders may be nested, how long it may take, and how many entries of a folder
-// are read at once.
+// Bounds of a walk through the folder: how deep folders may be nested, how long it may take, and how many entries of a
+// folder are read at once.
 const (
 	mostDepth     = 64
 	mostTime      = 30 * time.Minute
@@ -26,8 +26,8 @@ var (
 	errSlow = fmt.Errorf("going through it takes longer than %s", mostTime)
 )
 
-// directories opens the directories below a root, until a context ends. A pipe that has replaced one is refused; opening it would
-// block.
+// directories opens the directories below a root, until a context ends. A pipe that has replaced one is refused;
+// opening it would block.
 type directories struct {
 	ctx  context.Context
 	root *os.Root

@@ -11,10 +11,17 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// documents deletes the documents of the sessions that the erasure has recorded, its own or those that earlier ones left, from
-// wherever the document storage is. What cannot be deleted is reported, and its sessions are kept for the next attempt.
+// documents deletes the documents of the sessions that the erasure has recorded, its own or those that earlier ones
+// left, from wherever the document storage is. What cannot be deleted is reported, and its sessions are kept for the
+// next attempt.
 func (e *erasure) documents(ctx context.Context) error {
-	sessions, err := collect(ctx, e.Record, pgx.RowTo[string], "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id", e.id)
+	sessions, err := collect(
+		ctx,
+		e.Record,
+		pgx.RowTo[string],
+		"SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id",
+		e.id,
+	)
 	switch {
 	case err != nil || len(sessions) == 0:
 		return err
@@ -33,7 +40,14 @@ func unknown(sessions []string) Event {
 	if more := len(sessions) - most; more > 0 {
 		list += fmt.Sprintf(", and %d more", more)
 	}
-	return logged(severity.Error, fmt.Sprintf("the documents of these sessions stay, if they have any: %s; the document storage (GDS) is not known here: erase again with --forms-gds-dir or --forms-gds-in-database", list))
+	return logged(
+		severity.Error,
+		fmt.Sprintf(
+			"the documents of these sessions stay, if they have any: %s; the document storage (GDS) is not known "+
+				"here: erase again with --forms-gds-dir or --forms-gds-in-database",
+			list,
+		),
+	)
 }
 
 // rowsOf deletes the documents of sessions from the database. Those of the erasure's own items went with these.
@@ -46,7 +60,13 @@ func (e *erasure) rowsOf(ctx context.Context, sessions []string) error {
 	if problem == nil || e.endsWork(ctx, problem) {
 		return problem
 	}
-	return e.tell(ctx, logged(severity.Error, "documents that an earlier erasure left could not be deleted: "+sqlstate.Explain(problem)))
+	return e.tell(
+		ctx,
+		logged(
+			severity.Error,
+			"documents that an earlier erasure left could not be deleted: "+sqlstate.Explain(problem),
+		),
+	)
 }
 
 // ofNone are sessions whose process instances or tasks are gone already.
@@ -59,7 +79,14 @@ func ofNone(ids []string) (sessions []session) {
 
 // forget removes sessions from the record, but for some.
 func (e *erasure) forget(ctx context.Context, tx pgx.Tx, sessions, but []string) error {
-	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid AND session_id = ANY ($2) AND session_id <> ALL ($3)", e.id, sessions, append([]string{}, but...))
+	_, err := tx.Exec(
+		ctx,
+		"DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid AND session_id = ANY ($2) AND "+
+			"session_id <> ALL ($3)",
+		e.id,
+		sessions,
+		append([]string{}, but...),
+	)
 	return err
 }
 

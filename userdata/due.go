@@ -11,7 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// rule is a purge with the moment before which the dates of its process instances are: in seconds since 1970, which mean the same to every engine.
+// rule is a purge with the moment before which the dates of its process instances are: in seconds since 1970, which
+// mean the same to every engine.
 type rule struct {
 	Purge
 	Cutoff int64
@@ -24,7 +25,13 @@ func (p Purge) at(now time.Time) rule {
 
 // inWords says which process instances a rule takes.
 func (r rule) inWords() string {
-	return fmt.Sprintf("of %s, complete or terminated, %s older than %d days (%s)", r.what(), r.DateColumn, r.Days, time.Unix(r.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"))
+	return fmt.Sprintf(
+		"of %s, complete or terminated, %s older than %d days (%s)",
+		r.what(),
+		r.DateColumn,
+		r.Days,
+		time.Unix(r.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"),
+	)
 }
 
 // dates are the columns of tb_process_instance that hold dates.
@@ -48,7 +55,8 @@ func named(columns []column, name string) (c column, ok bool, all string) {
 type search struct {
 	rule
 	tx *transaction
-	// date is the column that it goes by, and tables are the columns that say of which process instance a row of its workflows' tables is.
+	// date is the column that it goes by, and tables are the columns that say of which process instance a row of its
+	// workflows' tables is.
 	date   column
 	tables []column
 	// notes say what is left aside, and why.
@@ -65,7 +73,12 @@ func (r rule) search(ctx context.Context, tx *transaction) (*search, error) {
 	var ok bool
 	var names string
 	if s.date, ok, names = named(columns, r.DateColumn); !ok {
-		return nil, fmt.Errorf("%s has no column %q for dates by now; those that it has: %s", instancesTable, r.DateColumn, names)
+		return nil, fmt.Errorf(
+			"%s has no column %q for dates by now; those that it has: %s",
+			instancesTable,
+			r.DateColumn,
+			names,
+		)
 	}
 	own, known, err := workflowColumns(ctx, tx, r.covers)
 	if err != nil {
@@ -82,7 +95,15 @@ func (r rule) search(ctx context.Context, tx *transaction) (*search, error) {
 		switch {
 		case c.Name != instanceColumn:
 		case slices.ContainsFunc(others, func(o column) bool { return o.Table == c.Table }):
-			s.notes = append(s.notes, fmt.Sprintf("%s is the table of other workflows, too: which of its process instances are of %s can not be told, and they stay", c.Table, r.what()))
+			s.notes = append(
+				s.notes,
+				fmt.Sprintf(
+					"%s is the table of other workflows, too: which of its process instances are of %s can not be "+
+						"told, and they stay",
+					c.Table,
+					r.what(),
+				),
+			)
 		default:
 			s.tables = append(s.tables, c)
 		}
@@ -90,9 +111,17 @@ func (r rule) search(ctx context.Context, tx *transaction) (*search, error) {
 	return s, nil
 }
 
-// statement finds process instances that have ended and are old enough, of whatever workflow, by a condition, and ends with tail.
+// statement finds process instances that have ended and are old enough, of whatever workflow, by a condition, and ends
+// with tail.
 func (s *search) statement(condition, tail string) string {
-	return fmt.Sprintf("SELECT r.id, %s FROM %s AS r WHERE r.id > 0 AND r.status IN (@ended) AND %s AND %s ORDER BY r.id%s", s.tx.seconds(s.date), instancesTable, s.tx.before(s.date), condition, tail)
+	return fmt.Sprintf(
+		"SELECT r.id, %s FROM %s AS r WHERE r.id > 0 AND r.status IN (@ended) AND %s AND %s ORDER BY r.id%s",
+		s.tx.seconds(s.date),
+		instancesTable,
+		s.tx.before(s.date),
+		condition,
+		tail,
+	)
 }
 
 // ofWorkflow finds which of some process instances are of the workflow of a table.
@@ -118,11 +147,24 @@ func (s *search) all(ctx context.Context, found func(id int64, date time.Time)) 
 	return nil
 }
 
-// among are those process instances that the rule takes of some, by a condition, in order, and the dates of all that are old enough.
-func (s *search) among(ctx context.Context, condition string, a args, tail string) (ours []int64, old map[int64]time.Time, err error) {
+// among are those process instances that the rule takes of some, by a condition, in order, and the dates of all that
+// are old enough.
+func (s *search) among(
+	ctx context.Context,
+	condition string,
+	a args,
+	tail string,
+) (ours []int64, old map[int64]time.Time, err error) {
 	a["ended"], a["cutoff"], old = []int64{complete, terminated}, s.Cutoff, map[int64]time.Time{}
 	var id, seconds int64
-	if err := s.tx.each(ctx, s.statement(condition, tail), a, []any{&id, &seconds}, func() { old[id] = time.Unix(seconds, 0) }); err != nil || len(old) == 0 {
+	if err := s.tx.each(
+		ctx,
+		s.statement(condition, tail),
+		a,
+		[]any{&id, &seconds},
+		func() { old[id] = time.Unix(seconds, 0) },
+	); err != nil ||
+		len(old) == 0 {
 		return nil, nil, err
 	}
 	ids := slices.Sorted(maps.Keys(old))
@@ -136,8 +178,14 @@ func (s *search) among(ctx context.Context, condition string, a args, tail strin
 	return slices.DeleteFunc(ids, func(id int64) bool { return !is[id] }), old, nil
 }
 
-// stillDue are those of some process instances that are due by the purge's rule, and those that no longer are. The statement ends with lock.
-func (e *erasure) stillDue(ctx context.Context, tx *transaction, ids []int64, lock string) (due, passed []int64, err error) {
+// stillDue are those of some process instances that are due by the purge's rule, and those that no longer are. The
+// statement ends with lock.
+func (e *erasure) stillDue(
+	ctx context.Context,
+	tx *transaction,
+	ids []int64,
+	lock string,
+) (due, passed []int64, err error) {
 	if e.purge == nil {
 		return ids, nil, nil
 	}
@@ -154,7 +202,13 @@ func (e *erasure) stillDue(ctx context.Context, tx *transaction, ids []int64, lo
 // notDue are the events about process instances that stay since they are not due any longer.
 func notDue(ids []int64) (events []Event) {
 	for _, id := range ids {
-		events = append(events, logged(severity.Info, fmt.Sprintf("process instance %d is gone, or is not due any longer: it is left alone", id)))
+		events = append(
+			events,
+			logged(
+				severity.Info,
+				fmt.Sprintf("process instance %d is gone, or is not due any longer: it is left alone", id),
+			),
+		)
 	}
 	return events
 }

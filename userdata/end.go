@@ -17,10 +17,22 @@ func (e *erasure) finish(ctx context.Context, failed bool) error {
 // abandon ends the erasure, as failed, before it is through.
 func (e *erasure) abandon(ctx context.Context, problem error) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND state IN ('PENDING', 'PURGING')", e.id); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND state IN "+
+				"('PENDING', 'PURGING')",
+			e.id,
+		); err != nil {
 			return err
 		}
-		if err := e.append(ctx, tx, logged(severity.Error, "the erasure ended early; what is not reported as erased stays, or its end is not known: "+problem.Error())); err != nil {
+		if err := e.append(
+			ctx,
+			tx,
+			logged(
+				severity.Error,
+				"the erasure ended early; what is not reported as erased stays, or its end is not known: "+problem.Error(),
+			),
+		); err != nil {
 			return err
 		}
 		return e.end(ctx, tx, true)
@@ -30,11 +42,22 @@ func (e *erasure) abandon(ctx context.Context, problem error) error {
 // dismiss forgets the items that were not begun before the erasure was told to stop.
 func (e *erasure) dismiss(ctx context.Context) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, "DELETE FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND state = 'PENDING'", e.id)
+		tag, err := tx.Exec(
+			ctx,
+			"DELETE FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND state = 'PENDING'",
+			e.id,
+		)
 		if err != nil {
 			return err
 		}
-		return e.append(ctx, tx, logged(severity.Info, fmt.Sprintf("%s: %d process instances were not begun, and stay", e.stop, tag.RowsAffected())))
+		return e.append(
+			ctx,
+			tx,
+			logged(
+				severity.Info,
+				fmt.Sprintf("%s: %d process instances were not begun, and stay", e.stop, tag.RowsAffected()),
+			),
+		)
 	})
 }
 

@@ -20,13 +20,16 @@ import (
 // erasure is an erasure in progress.
 type erasure struct {
 	*Database
-	id    string
-	conn  *pgxpool.Conn // of the record; holds the advisory locks of the replica that works on it, and does the work: it ends when they are lost
-	epoch int64         // of the replica that works on it, in the Forms database
+	id string
+	// of the record; holds the advisory locks of the replica that works on it, and does the work: it ends when they are
+	// lost
+	conn  *pgxpool.Conn
+	epoch int64 // of the replica that works on it, in the Forms database
 
 	isSweep bool  // of documents, not of items
 	purge   *rule // that the items must still be due by; nil: none
-	// told is called after each transaction about items. If it fails, that is why the others stay. nil: it is never called.
+	// told is called after each transaction about items. If it fails, that is why the others stay. nil: it is never
+	// called.
 	told func(ctx context.Context) error
 	stop *stopError // why no more process instances are begun; nil: they are
 }
@@ -34,8 +37,8 @@ type erasure struct {
 // stopError is why an erasure is to stop.
 type stopError struct{ error }
 
-// atOnce is how many process instances, or orphan tasks, are erased in one transaction: where an index is missing, each transaction
-// reads the whole table.
+// atOnce is how many process instances, or orphan tasks, are erased in one transaction: where an index is missing, each
+// transaction reads the whole table.
 const atOnce = 100
 
 // lockTimeout is how long a statement waits for what the Forms server has locked.
@@ -48,7 +51,9 @@ var passing = []string{pgerrcode.SerializationFailure, pgerrcode.DeadlockDetecte
 func (e *erasure) transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return retry(ctx, maxTries, func(err error) bool { return sqlstate.Is(err, passing...) }, func() error {
 		return pgx.BeginTxFunc(ctx, e.conn, pgx.TxOptions{BeginQuery: fmt.Sprintf(
-			"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'", lockTimeout.Milliseconds())}, fn)
+			"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'",
+			lockTimeout.Milliseconds(),
+		)}, fn)
 	})
 }
 
@@ -85,8 +90,21 @@ func (e *erasure) run(ctx context.Context) error {
 }
 
 // items erases the items of a kind that are not settled yet, some of them together.
-func (e *erasure) items(ctx context.Context, kind string, together int, erase func(ctx context.Context, ids []int64) error) error {
-	ids, err := collect(ctx, e.Record, pgx.RowTo[int64], "SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id", e.id, kind)
+func (e *erasure) items(
+	ctx context.Context,
+	kind string,
+	together int,
+	erase func(ctx context.Context, ids []int64) error,
+) error {
+	ids, err := collect(
+		ctx,
+		e.Record,
+		pgx.RowTo[int64],
+		"SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN "+
+			"('PENDING', 'PURGING') ORDER BY item_id",
+		e.id,
+		kind,
+	)
 	if err != nil {
 		return err
 	}
@@ -107,18 +125,25 @@ func (e *erasure) items(ctx context.Context, kind string, together int, erase fu
 	return nil
 }
 
-// errTaken says that another replica works on the erasure. It guards what it deletes and reports: the connection that does the
-// work holds the erasure's lock.
+// errTaken says that another replica works on the erasure. It guards what it deletes and reports: the connection that
+// does the work holds the erasure's lock.
 var errTaken = errors.New("another replica is at work on the same")
 
-// endsWork reports whether a problem is not that of an item but ends the work: a lost database, another replica, or a hold of everything.
+// endsWork reports whether a problem is not that of an item but ends the work: a lost database, another replica, or a
+// hold of everything.
 func (e *erasure) endsWork(ctx context.Context, problem error) bool {
-	return ctx.Err() != nil || e.Forms.lost(problem) || errors.Is(problem, errTaken) || errors.As(problem, new(*heldError))
+	return ctx.Err() != nil || e.Forms.lost(problem) || errors.Is(problem, errTaken) ||
+		errors.As(problem, new(*heldError))
 }
 
-// orFail erases items together or, if one of them cannot be erased, in halves, so that the others are, and records which failed. It
-// fails only by what ends the work.
-func (e *erasure) orFail(ctx context.Context, kind string, ids []int64, erase func(ctx context.Context, ids []int64) error) error {
+// orFail erases items together or, if one of them cannot be erased, in halves, so that the others are, and records
+// which failed. It fails only by what ends the work.
+func (e *erasure) orFail(
+	ctx context.Context,
+	kind string,
+	ids []int64,
+	erase func(ctx context.Context, ids []int64) error,
+) error {
 	problem := erase(ctx, ids)
 	if problem == nil || e.endsWork(ctx, problem) {
 		return problem
@@ -139,7 +164,15 @@ func (e *erasure) orFail(ctx context.Context, kind string, ids []int64, erase fu
 
 // mark sets the state of items that are not settled yet; errTaken: one of them is.
 func (e *erasure) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ...int64) error {
-	tag, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_item SET state = $4 WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')", e.id, kind, ids, state)
+	tag, err := tx.Exec(
+		ctx,
+		"UPDATE cleanupd.erasure_item SET state = $4 WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = "+
+			"ANY ($3) AND state IN ('PENDING', 'PURGING')",
+		e.id,
+		kind,
+		ids,
+		state,
+	)
 	if err == nil && tag.RowsAffected() != int64(len(ids)) {
 		err = errTaken
 	}
@@ -157,12 +190,19 @@ func failed(kind string, id int64, problem error) Event {
 
 // count records how many rows were deleted.
 func (e *erasure) count(ctx context.Context, tx pgx.Tx, counts Rows) error {
-	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
-		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`, e.id, counts)
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint
+			FROM jsonb_each_text($2)
+		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`,
+		e.id,
+		counts,
+	)
 	return err
 }
 
-// settle records what a transaction did: items are done, rows were deleted, and sessions have documents that must be deleted afterwards.
+// settle records what a transaction did: items are done, rows were deleted, and sessions have documents that must be
+// deleted afterwards.
 func (e *erasure) settle(ctx context.Context, tx pgx.Tx, done *entry) error {
 	if len(done.Items) > 0 {
 		if err := e.mark(ctx, tx, "DONE", done.Kind, done.Items...); err != nil {
@@ -182,8 +222,17 @@ func (e *erasure) settle(ctx context.Context, tx pgx.Tx, done *entry) error {
 	for _, s := range done.Sessions {
 		sessions, items = append(sessions, s.ID), append(items, s.Item)
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms) SELECT s, $1::text::uuid, $2, i, $5 FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
-		ON CONFLICT (forms, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, e.id, done.Kind, sessions, items, e.Forms.identity); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms)
+			SELECT s, $1::text::uuid, $2, i, $5 FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
+		ON CONFLICT (forms, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`,
+		e.id,
+		done.Kind,
+		sessions,
+		items,
+		e.Forms.identity,
+	); err != nil {
 		return err
 	}
 	if err := e.forget(ctx, tx, done.Settled, nil); err != nil {
@@ -201,8 +250,8 @@ func (e *erasure) done(kind string, ids []int64, gone *removal, events []Event) 
 	return done
 }
 
-// attempts is how often a transaction about some items is tried, and how it locks their rows: several do not wait for one that is
-// locked.
+// attempts is how often a transaction about some items is tried, and how it locks their rows: several do not wait for
+// one that is locked.
 func attempts(ids []int64) (tries uint, lock string) {
 	if len(ids) > 1 {
 		return 1, " FOR UPDATE NOWAIT"
@@ -222,8 +271,12 @@ func (e *erasure) instances(ctx context.Context, ids []int64) error {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := tx.exec(ctx, "UPDATE tb_process_instance SET status = @terminated WHERE id IN (@ids) AND (status IN (@ended)) IS NOT TRUE",
-			args{"ids": ids, "terminated": terminated, "ended": []int64{complete, terminated}}); err != nil {
+		if _, err := tx.exec(
+			ctx,
+			"UPDATE tb_process_instance SET status = @terminated WHERE id IN (@ids) AND (status IN (@ended)) IS NOT "+
+				"TRUE",
+			args{"ids": ids, "terminated": terminated, "ended": []int64{complete, terminated}},
+		); err != nil {
 			return nil, err
 		}
 		gone, err := newRemover(tx, false).instances(ctx, ids, e.InDatabase)
@@ -241,19 +294,33 @@ func (e *erasure) instances(ctx context.Context, ids []int64) error {
 	})
 }
 
-// erased are the events about a process instance whose rows were deleted, or would be. It may be gone itself (nil): the Forms
-// server cannot purge it then, although other rows of it are left.
+// erased are the events about a process instance whose rows were deleted, or would be. It may be gone itself (nil): the
+// Forms server cannot purge it then, although other rows of it are left.
 func (d *Database) erased(id int64, in *Instance, counts Rows) []Event {
 	switch {
 	case in != nil:
-		return []Event{{Instance: &InstanceErased{ID: id, Invocation: in.Invocation, Terminated: !ended(in.Status), Rows: counts}}}
+		return []Event{
+			{Instance: &InstanceErased{ID: id, Invocation: in.Invocation, Terminated: !ended(in.Status), Rows: counts}},
+		}
 	case len(counts) == 0:
 		return []Event{logged(severity.Info, fmt.Sprintf("there is no process instance %d", id))}
 	case d.Manager != nil:
-		return []Event{logged(severity.Error, fmt.Sprintf("process instance %d is gone, but rows of it stay, in %s: the Forms server purges only what it knows; erase it again with the database alone, while the Forms server is switched off",
-			id, strings.Join(slices.Sorted(maps.Keys(counts)), ", ")))}
+		return []Event{
+			logged(
+				severity.Error,
+				fmt.Sprintf(
+					"process instance %d is gone, but rows of it stay, in %s: the Forms server purges only what it "+
+						"knows; erase it again with the database alone, while the Forms server is switched off",
+					id,
+					strings.Join(slices.Sorted(maps.Keys(counts)), ", "),
+				),
+			),
+		}
 	}
-	return []Event{logged(severity.Info, fmt.Sprintf("process instance %d is gone itself; the rows that are left of it go", id)), {Instance: &InstanceErased{ID: id, Rows: counts}}}
+	return []Event{
+		logged(severity.Info, fmt.Sprintf("process instance %d is gone itself; the rows that are left of it go", id)),
+		{Instance: &InstanceErased{ID: id, Rows: counts}},
+	}
 }
 
 // errKept says that a row was not deleted.
@@ -278,7 +345,12 @@ func (e *erasure) orphans(ctx context.Context, ids []int64) error {
 			}
 			events = append(events, Event{Task: &TaskErased{ID: o.id, Rows: gone.rows[o.id]}})
 		}
-		done := e.done(aTask, slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(kept, id) }), gone, events)
+		done := e.done(
+			aTask,
+			slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(kept, id) }),
+			gone,
+			events,
+		)
 		done.Kept = kept
 		return done, nil
 	})

@@ -23,7 +23,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// bareForms is a Forms database of PostgreSQL without rows, and, if files are given, with a folder in which they are created.
+// bareForms is a Forms database of PostgreSQL without rows, and, if files are given, with a folder in which they are
+// created.
 func bareForms(t *testing.T, files ...string) *forms {
 	t.Helper()
 	return bareFormsOn(t, onPostgres, files...)
@@ -44,7 +45,10 @@ func bareFormsOn(t *testing.T, on engine, files ...string) *forms {
 			t.Fatal(err)
 		}
 		path := filepath.Join(f.folder, name)
-		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, time.Time{}, time.Now().Add(-48*time.Hour))); err != nil {
+		if err := errors.Join(
+			os.WriteFile(path, nil, 0o600),
+			os.Chtimes(path, time.Time{}, time.Now().Add(-48*time.Hour)),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,37 +58,93 @@ func bareFormsOn(t *testing.T, on engine, files ...string) *forms {
 // problems are the messages of an erasure above the level of information.
 func (f *forms) said(events []userdata.Event, parts ...string) bool {
 	return slices.ContainsFunc(events, func(e userdata.Event) bool {
-		return e.Log != nil && !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(e.Log.Message, p) })
+		return e.Log != nil &&
+			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(e.Log.Message, p) })
 	})
 }
 
-// A task's marker is not that of another task whose number begins with it, a document that another session refers to stays,
-// and no link is followed. A document or a marker that is no regular file fails the erasure, until it is gone.
+// A task's marker is not that of another task whose number begins with it, a document that another session refers to
+// stays, and no link is followed. A document or a marker that is no regular file fails the erasure, until it is gone.
 func TestFolder(t *testing.T) { onBoth(t, testFolder) }
 
 func testFolder(t *testing.T, on engine) {
-	f := bareFormsOn(t, on, "one", "one.session_wfattach12", "two", "two.session_wfattach123", "three", "three.session_wftask7", "three.session_other",
-		"sub/dir/four", "sub/dir/four.session_wftaskformid7", "four", "five.session_wfattach12", "six.session_wfattach12.bak", ".session_wfattach12",
-		"nine.session_other", "nine.session_other.session_wfattach12", "...session_wfattach12", "sub/...session_wfattach12", "ten/inside", "ten.session_wfattach12")
+	f := bareFormsOn(
+		t,
+		on,
+		"one",
+		"one.session_wfattach12",
+		"two",
+		"two.session_wfattach123",
+		"three",
+		"three.session_wftask7",
+		"three.session_other",
+		"sub/dir/four",
+		"sub/dir/four.session_wftaskformid7",
+		"four",
+		"five.session_wfattach12",
+		"six.session_wfattach12.bak",
+		".session_wfattach12",
+		"nine.session_other",
+		"nine.session_other.session_wfattach12",
+		"...session_wfattach12",
+		"sub/...session_wfattach12",
+		"ten/inside",
+		"ten.session_wfattach12",
+	)
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.WriteFile(outside, []byte("stays"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.WriteFile(outside+".session_wfattach12", nil, 0o600), os.Symlink(outside, filepath.Join(f.folder, "seven")),
-		os.WriteFile(filepath.Join(f.folder, "seven.session_wfattach12"), nil, 0o600), os.Symlink(filepath.Dir(outside), filepath.Join(f.folder, "link")),
-		os.Symlink(outside, filepath.Join(f.folder, "eight.session_wfattach12")), os.WriteFile(filepath.Join(f.folder, "eight"), nil, 0o600)); err != nil {
+	if err := errors.Join(
+		os.WriteFile(outside+".session_wfattach12", nil, 0o600),
+		os.Symlink(outside, filepath.Join(f.folder, "seven")),
+		os.WriteFile(
+			filepath.Join(f.folder, "seven.session_wfattach12"),
+			nil,
+			0o600,
+		),
+		os.Symlink(filepath.Dir(outside), filepath.Join(f.folder, "link")),
+		os.Symlink(
+			outside,
+			filepath.Join(f.folder, "eight.session_wfattach12"),
+		),
+		os.WriteFile(filepath.Join(f.folder, "eight"), nil, 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
-	f.db.Do("INSERT INTO tb_task VALUES (12, 1, 'P0', 0), (123, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 12), (8, 123)")
+	f.db.Do(
+		"INSERT INTO tb_task VALUES (12, 1, 'P0', 0), (123, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 12), " +
+			"(8, 123)",
+	)
 	f.work()
 	request := userdata.Request{Tasks: []int64{12}}
 	events, receipt := f.erase(request)
 	if !f.said(events, "9 documents are of erased tasks") {
 		t.Errorf("%+v", *events[1].Log)
 	}
-	others := []string{".session_wfattach12", "four", "link", "nine.session_other", "nine.session_other.session_wfattach12", "six.session_wfattach12.bak", "three", "three.session_other", "two", "two.session_wfattach123"}
-	strange := []string{"eight", "eight.session_wfattach12", "seven", "seven.session_wfattach12", "ten.session_wfattach12", "ten/inside"}
-	if got := f.files(); !slices.Equal(got, slices.Sorted(slices.Values(slices.Concat(others, strange)))) || receipt.Succeeded || len(receipt.Problems) != 3 {
+	others := []string{
+		".session_wfattach12",
+		"four",
+		"link",
+		"nine.session_other",
+		"nine.session_other.session_wfattach12",
+		"six.session_wfattach12.bak",
+		"three",
+		"three.session_other",
+		"two",
+		"two.session_wfattach123",
+	}
+	strange := []string{
+		"eight",
+		"eight.session_wfattach12",
+		"seven",
+		"seven.session_wfattach12",
+		"ten.session_wfattach12",
+		"ten/inside",
+	}
+	if got := f.files(); !slices.Equal(got, slices.Sorted(slices.Values(slices.Concat(others, strange)))) ||
+		receipt.Succeeded ||
+		len(receipt.Problems) != 3 {
 		t.Errorf("%+v; left %v", receipt, got)
 	}
 	for i, name := range []string{"eight", "seven", "ten"} {
@@ -92,10 +152,18 @@ func testFolder(t *testing.T, on engine) {
 			t.Errorf("%s is not told: %s", name, receipt.Problems[i])
 		}
 	}
-	if foretold := f.preview(request); foretold.Succeeded || !slices.Equal(foretold.Problems, receipt.Problems) || len(foretold.Files) != 0 {
+	if foretold := f.preview(
+		request,
+	); foretold.Succeeded || !slices.Equal(foretold.Problems, receipt.Problems) ||
+		len(foretold.Files) != 0 {
 		t.Errorf("a second attempt is foretold: %+v", foretold)
 	}
-	if err := errors.Join(os.Remove(filepath.Join(f.folder, "seven")), os.Remove(filepath.Join(f.folder, "eight.session_wfattach12")), os.Remove(filepath.Join(f.folder, "eight")), os.RemoveAll(filepath.Join(f.folder, "ten"))); err != nil {
+	if err := errors.Join(
+		os.Remove(filepath.Join(f.folder, "seven")),
+		os.Remove(filepath.Join(f.folder, "eight.session_wfattach12")),
+		os.Remove(filepath.Join(f.folder, "eight")),
+		os.RemoveAll(filepath.Join(f.folder, "ten")),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if _, receipt := f.erase(request); !receipt.Succeeded || !slices.Equal(f.files(), others) {
@@ -109,8 +177,9 @@ func testFolder(t *testing.T, on engine) {
 	}
 }
 
-// While a folder cannot be read no document is deleted, since a marker in it may keep it; the file system's own folders do not
-// belong to the storage. The folder's name is not UTF-8, so that it cannot be opened: missing rights would not stop root.
+// While a folder cannot be read no document is deleted, since a marker in it may keep it; the file system's own folders
+// do not belong to the storage. The folder's name is not UTF-8, so that it cannot be opened: missing rights would not
+// stop root.
 func TestFolderThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	const unreadable = "b\xff/two"
@@ -123,7 +192,9 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 			if foretold := f.preview(request); len(foretold.Files) != 2 {
 				t.Errorf("%q: a dry run: %+v", name, foretold)
 			}
-		} else if foretold := f.preview(request); foretold.Succeeded || len(foretold.Problems) != 1 || !strings.Contains(foretold.Problems[0], "could not be worked on") {
+		} else if foretold := f.preview(request); foretold.Succeeded || len(foretold.Problems) != 1 ||
+			!strings.Contains(foretold.Problems[0], "could not be worked "+
+				"on") {
 			t.Errorf("%q: a dry run: %+v", name, foretold)
 		}
 		_, receipt := f.erase(request)
@@ -133,17 +204,25 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 	}
 }
 
-// Folders that are nested too deep end the walk, since a marker in them may keep a document: nothing is deleted until they are gone.
+// Folders that are nested too deep end the walk, since a marker in them may keep a document: nothing is deleted until
+// they are gone.
 func TestDeepFolders(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach1", strings.Repeat("a/", 64)+"two", strings.Repeat("b/", 65)+"three")
 	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1)")
 	f.work()
 	request := userdata.Request{Tasks: []int64{1}}
-	if foretold := f.preview(request); foretold.Succeeded || len(foretold.Problems) != 1 || !strings.Contains(foretold.Problems[0], "nested more than 64 deep") {
+	if foretold := f.preview(
+		request,
+	); foretold.Succeeded || len(foretold.Problems) != 1 ||
+		!strings.Contains(foretold.Problems[0], "nested more than 64 deep") {
 		t.Errorf("%+v", foretold)
 	}
-	if _, receipt := f.erase(request); receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "nested more than 64 deep") || len(f.files()) != 4 {
+	if _, receipt := f.erase(
+		request,
+	); receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "nested more than 64 "+
+		"deep") ||
+		len(f.files()) != 4 {
 		t.Errorf("%+v; left %v", receipt, f.files())
 	}
 	if err := os.RemoveAll(filepath.Join(f.folder, "b")); err != nil {
@@ -154,8 +233,8 @@ func TestDeepFolders(t *testing.T) {
 	}
 }
 
-// A file that cannot be deleted fails the erasure; the next attempt finds nothing in the database, and still deletes the file.
-// It may be requested by ids or by the user.
+// A file that cannot be deleted fails the erasure; the next attempt finds nothing in the database, and still deletes
+// the file. It may be requested by ids or by the user.
 func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 	onBoth(t, testFilesThatStayAreDeletedNextTime)
 }
@@ -176,7 +255,8 @@ func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
 				request = userdata.Request{Query: &userdata.Query{UserID: "ann"}}
 			}
 			events, receipt := f.erase(request)
-			if receipt.Succeeded || len(receipt.Problems) == 0 || !f.said(events, "could not be worked on") || f.db.Int("SELECT count(*) FROM tb_task") != 0 {
+			if receipt.Succeeded || len(receipt.Problems) == 0 || !f.said(events, "could not be worked on") ||
+				f.db.Int("SELECT count(*) FROM tb_task") != 0 {
 				t.Errorf("%+v", receipt)
 			}
 			if err := os.Rename(away, f.folder); err != nil {
@@ -200,15 +280,23 @@ func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
 	}
 }
 
-// sharedDocuments is a folder with a number of documents that two orphan tasks refer to, and the erasures of these, stored.
+// sharedDocuments is a folder with a number of documents that two orphan tasks refer to, and the erasures of these,
+// stored.
 func sharedDocuments(t *testing.T, on engine, documents int) (f *forms, ids []string) {
 	t.Helper()
 	var files []string
 	for i := range documents {
-		files = append(files, fmt.Sprintf("d%d", i), fmt.Sprintf("d%d.session_wfattach1", i), fmt.Sprintf("d%d.session_wfattach2", i))
+		files = append(
+			files,
+			fmt.Sprintf("d%d", i),
+			fmt.Sprintf("d%d.session_wfattach1", i),
+			fmt.Sprintf("d%d.session_wfattach2", i),
+		)
 	}
 	f = bareFormsOn(t, on, files...)
-	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1), (2, 2)")
+	f.db.Do(
+		"INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1), (2, 2)",
+	)
 	for _, task := range []int64{1, 2} {
 		id, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{task}})
 		if err != nil {
@@ -247,7 +335,8 @@ func TestMarkerThatComes(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach1", "two", "two.session_wfattach1")
 	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1);
-		CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
+		CREATE FUNCTION wait() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
 		CREATE TRIGGER wait BEFORE INSERT ON cleanupd.erasure_file FOR EACH ROW EXECUTE FUNCTION wait()`)
 	conn, err := f.record.Acquire(t.Context())
 	if err != nil {
@@ -262,7 +351,10 @@ func TestMarkerThatComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.work()
-	f.record.Until("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+	f.record.Until(
+		"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM " +
+			"pg_database WHERE datname = current_database())",
+	)
 	if err := os.WriteFile(filepath.Join(f.folder, "one.session_other"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +362,8 @@ func TestMarkerThatComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, receipt := f.watch(id)
-	if left := f.files(); !receipt.Succeeded || len(receipt.Files) != 3 || !slices.Equal(left, []string{"one", "one.session_other"}) {
+	if left := f.files(); !receipt.Succeeded || len(receipt.Files) != 3 ||
+		!slices.Equal(left, []string{"one", "one.session_other"}) {
 		t.Errorf("%+v; left %v", receipt, left)
 	}
 }
@@ -282,14 +375,20 @@ func testPreviewCountsOnce(t *testing.T, on engine) {
 	f := newFormsOn(t, on, 0, 0, false)
 	f.clear("tb_task", "tb_assignment", "tb_form_data", "tb_process_instance", "tb_dm_chunk", "tb_dm_session_reference")
 	f.db.Do(`INSERT INTO tb_process_instance VALUES (1, 'one', 2), (2, 'two', 2);
-		INSERT INTO tb_task VALUES (11, 1, 'P0', 1), (12, 1, 'P0', 2), (13, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 11), (2, 12), (3, 13);
+		INSERT INTO tb_task VALUES (11, 1, 'P0', 1), (12, 1, 'P0', 2), (13, 1, 'P0', 0); INSERT INTO tb_form_data
+			VALUES (1, 11), (2, 12), (3, 13);
 		INSERT INTO tb_assignment VALUES (1, 12, 1, 1), (2, 11, 1, 2), (3, 13, 1, 2);
-		INSERT INTO tb_dm_session_reference VALUES ('a', '_wftask1'), ('a', '_wftask2'), ('b', '_wftask2'), ('b', '_wftask3'), ('c', '_wftask3'), ('c', 'other');
+		INSERT INTO tb_dm_session_reference
+			VALUES ('a', '_wftask1'), ('a', '_wftask2'), ('b', '_wftask2'), ('b', '_wftask3'), ('c', '_wftask3'),
+			('c', 'other');
 		INSERT INTO tb_dm_chunk VALUES ('a', 0, ''), ('b', 0, ''), ('c', 0, '')`)
 	f.work()
 	request := userdata.Request{Instances: []int64{1, 2}, Tasks: []int64{13}}
 	foretold := f.preview(request)
-	if _, receipt := f.erase(request); !maps.Equal(foretold.Rows, receipt.Rows) || receipt.Rows["tb_dm_chunk"] != 2 || receipt.Rows["tb_assignment"] != 3 {
+	if _, receipt := f.erase(
+		request,
+	); !maps.Equal(foretold.Rows, receipt.Rows) || receipt.Rows["tb_dm_chunk"] != 2 ||
+		receipt.Rows["tb_assignment"] != 3 {
 		t.Errorf("foretold: %v; done: %v", foretold.Rows, receipt.Rows)
 	}
 }
@@ -303,7 +402,10 @@ func testPreviewOfATaskTwice(t *testing.T, on engine) {
 	f.work()
 	request := userdata.Request{Instances: []int64{1}, Tasks: []int64{7}}
 	foretold := f.preview(request)
-	if _, receipt := f.erase(request); len(foretold.Problems) != 0 || len(receipt.Problems) != 0 || !maps.Equal(foretold.Rows, receipt.Rows) {
+	if _, receipt := f.erase(
+		request,
+	); len(foretold.Problems) != 0 || len(receipt.Problems) != 0 ||
+		!maps.Equal(foretold.Rows, receipt.Rows) {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
 }
@@ -320,7 +422,10 @@ func TestPreviewWaitsForWhoIsTold(t *testing.T) {
 		if told == 1 || suite.Long.Requested() {
 			time.Sleep(300 * time.Millisecond)
 		}
-		if n := f.record.Int("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'"); n > 0 {
+		if n := f.record.Int(
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in " +
+				"transaction%'",
+		); n > 0 {
 			t.Errorf("%d transactions are idle at event %d", n, told)
 		}
 		return nil
@@ -334,15 +439,25 @@ func TestIdsThatAreNone(t *testing.T) { onBoth(t, testIdsThatAreNone) }
 
 func testIdsThatAreNone(t *testing.T, on engine) {
 	f := bareFormsOn(t, on, "one", "one.session_wfattach5")
-	f.db.Do("INSERT INTO tb_process_instance VALUES (3, 'i3', 1); INSERT INTO tb_task VALUES (5, 1, 'P0', 3), (6, 1, 'P0', NULL); INSERT INTO tb_form_data VALUES (1, 5)")
+	f.db.Do(
+		"INSERT INTO tb_process_instance VALUES (3, 'i3', 1); INSERT INTO tb_task VALUES (5, 1, 'P0', 3), (6, 1, " +
+			"'P0', NULL); INSERT INTO tb_form_data VALUES (1, 5)",
+	)
 	f.work()
 	events, receipt := f.erase(userdata.Request{Instances: []int64{77}, Tasks: []int64{5, 6, 88, 88}})
-	for _, part := range []string{"there is no process instance 77", "task 5 stays: it belongs to process instance 3", "task 6 stays", "there is no task 88"} {
+	for _, part := range []string{
+		"there is no process instance 77",
+		"task 5 stays: it belongs to process instance 3",
+		"task 6 stays",
+		"there is no task 88",
+	} {
 		if !f.said(events, part) {
 			t.Errorf("not said: %s", part)
 		}
 	}
-	if receipt.Succeeded || len(receipt.Problems) != 2 || len(receipt.Rows) != 0 || f.db.Int("SELECT count(*) FROM tb_task") != 2 || len(f.files()) != 2 {
+	if receipt.Succeeded || len(receipt.Problems) != 2 || len(receipt.Rows) != 0 ||
+		f.db.Int("SELECT count(*) FROM tb_task") != 2 ||
+		len(f.files()) != 2 {
 		t.Errorf("%+v", receipt)
 	}
 	// A running instance is terminated first.
@@ -357,36 +472,45 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 	}
 }
 
-// An orphan task that cannot be erased fails alone: the others of its transaction are erased one by one. A table that its trigger lacks is no table of
-// Forms that is gone.
+// An orphan task that cannot be erased fails alone: the others of its transaction are erased one by one. A table that
+// its trigger lacks is no table of Forms that is gone.
 func TestTaskThatCanNotGo(t *testing.T) { onBoth(t, testTaskThatCanNotGo) }
 
 func testTaskThatCanNotGo(t *testing.T, on engine) {
 	for problem, refuse := range map[string]map[engine]string{
-		"not this one": {onPostgres: "RAISE ''not this one''", onMySQL: "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'"},
-		"nowhere":      {onPostgres: "INSERT INTO nowhere VALUES (1)", onMySQL: "INSERT INTO nowhere VALUES (1)"},
+		"not this one": {onPostgres: "RAISE ''not this one''", onMySQL: "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = " +
+			"'not this one'"},
+		"nowhere": {onPostgres: "INSERT INTO nowhere VALUES (1)", onMySQL: "INSERT INTO nowhere VALUES (1)"},
 	} {
 		t.Run(problem, func(t *testing.T) {
 			t.Parallel()
 			f := bareFormsOn(t, on)
 			f.db.Do("INSERT INTO tb_task SELECT i, 1, 'P0', 0 FROM " + f.numbers(9))
-			f.db.Do(map[engine]string{onPostgres: "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 5 THEN " + refuse[on] + `; END IF; RETURN OLD; END';
+			f.db.Do(map[engine]string{
+				onPostgres: `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+				IF OLD.id = 5 THEN ` + refuse[on] + `; END IF; RETURN OLD; END';
 				CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION refuse()`,
-				onMySQL: "CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW IF OLD.id = 5 THEN " + refuse[on] + "; END IF"}[on])
+				onMySQL: "CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW IF OLD.id = 5 THEN " + refuse[on] + "; END IF",
+			}[on])
 			f.work()
 			_, receipt := f.erase(userdata.Request{Tasks: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}})
-			if left := f.db.Strings("SELECT id||'' FROM tb_task"); !slices.Equal(left, []string{"5"}) || receipt.Rows["tb_task"] != 8 {
+			if left := f.db.Strings(
+				"SELECT id||'' FROM tb_task",
+			); !slices.Equal(left, []string{"5"}) ||
+				receipt.Rows["tb_task"] != 8 {
 				t.Errorf("left %v; %+v", left, receipt)
 			}
-			if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "orphan task 5 could not be erased") || !strings.Contains(receipt.Problems[0], problem) {
+			if receipt.Succeeded || len(receipt.Problems) != 1 ||
+				!strings.Contains(receipt.Problems[0], "orphan task 5 could not be erased") ||
+				!strings.Contains(receipt.Problems[0], problem) {
 				t.Errorf("%+v", receipt)
 			}
 		})
 	}
 }
 
-// While it is not known where documents are, an erasure fails that leaves some, and says whose; it is told beforehand. Once that is
-// known, the next one deletes them, from wherever they are.
+// While it is not known where documents are, an erasure fails that leaves some, and says whose; it is told beforehand.
+// Once that is known, the next one deletes them, from wherever they are.
 func TestDocumentsOfAnUnknownStorage(t *testing.T) { onBoth(t, testDocumentsOfAnUnknownStorage) }
 
 func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
@@ -397,8 +521,14 @@ func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := bareFormsOn(t, on, "one", "one.session_wfattach1", "one.session_wftask12")
-			f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 7), (2, 1, 'P0', 0), (3, 1, 'P0', 0); INSERT INTO tb_process_instance VALUES (7, 'seven', 2), (8, 'eight', 2); INSERT INTO tb_form_data VALUES (12, 1), (13, 2);
-				DELETE FROM tb_dm_chunk; DELETE FROM tb_dm_session_reference; INSERT INTO tb_dm_chunk VALUES ('a', 0, ''), ('b', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('a', '_wftask12'), ('a', '_wfattach1'), ('b', 'other')`)
+			f.db.Do(
+				`INSERT INTO tb_task VALUES (1, 1, 'P0', 7), (2, 1, 'P0', 0), (3, 1, 'P0', 0);
+					INSERT INTO tb_process_instance VALUES (7, 'seven', 2), (8, 'eight', 2); INSERT INTO tb_form_data
+					VALUES (12, 1), (13, 2);
+				DELETE FROM tb_dm_chunk; DELETE FROM tb_dm_session_reference; INSERT INTO tb_dm_chunk
+					VALUES ('a', 0, ''), ('b', 0, ''); INSERT INTO tb_dm_session_reference
+					VALUES ('a', '_wftask12'), ('a', '_wfattach1'), ('b', 'other')`,
+			)
 			unknown := f.config
 			unknown.Folder, unknown.InDatabase = "", false
 			blind := &forms{Database: userdata.New(unknown), t: t, db: f.db, record: f.record, config: unknown}
@@ -406,13 +536,22 @@ func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 			if _, receipt := blind.erase(userdata.Request{Instances: []int64{8}}); !receipt.Succeeded {
 				t.Errorf("without tasks: %+v", receipt)
 			}
-			if _, receipt := blind.erase(userdata.Request{Tasks: []int64{3}}); receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "_wfattach3;") { // an attachment needs no form data
+			// an attachment needs no form data
+			if _, receipt := blind.erase(
+				userdata.Request{Tasks: []int64{3}},
+			); receipt.Succeeded || len(receipt.Problems) != 1 ||
+				!strings.Contains(receipt.Problems[0], "_wfattach3;") {
 				t.Errorf("a task without form data: %+v", receipt)
 			}
 			request := userdata.Request{Instances: []int64{7}, Tasks: []int64{2}}
 			foretold := blind.preview(request)
 			_, receipt := blind.erase(request)
-			if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 1 || !slices.Equal(foretold.Problems, receipt.Problems) || !strings.Contains(receipt.Problems[0], "_wfattach1, _wfattach2, _wftask12, _wftask13, _wftaskformid12, _wftaskformid13;") {
+			if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 1 ||
+				!slices.Equal(foretold.Problems, receipt.Problems) ||
+				!strings.Contains(
+					receipt.Problems[0],
+					"_wfattach1, _wfattach2, _wftask12, _wftask13, _wftaskformid12, _wftaskformid13;",
+				) {
 				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 			}
 			stop()
@@ -422,18 +561,22 @@ func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 			seeing.work()
 			foretold = seeing.preview(request)
 			_, receipt = seeing.erase(request)
-			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) || !maps.Equal(foretold.Rows, receipt.Rows) || f.record.Int("SELECT count(*) FROM cleanupd.erasure_session WHERE item_id <> 3") != 0 {
+			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) ||
+				!maps.Equal(foretold.Rows, receipt.Rows) ||
+				f.record.Int("SELECT count(*) FROM cleanupd.erasure_session WHERE item_id <> 3") != 0 {
 				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 			}
-			if c.InDatabase && (receipt.Rows["tb_dm_chunk"] != 1 || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != 1) || !c.InDatabase && len(f.files()) != 0 {
+			if (c.InDatabase &&
+				(receipt.Rows["tb_dm_chunk"] != 1 || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != 1)) ||
+				(!c.InDatabase && len(f.files()) != 0) {
 				t.Errorf("%+v; left %v", receipt, f.files())
 			}
 		})
 	}
 }
 
-// A task's attachments go with it whether or not it has form data: of an orphan and of a process instance, from a folder and from
-// the database.
+// A task's attachments go with it whether or not it has form data: of an orphan and of a process instance, from a
+// folder and from the database.
 func TestAttachmentsWithoutFormData(t *testing.T) { onBoth(t, testAttachmentsWithoutFormData) }
 
 func testAttachmentsWithoutFormData(t *testing.T, on engine) {
@@ -443,22 +586,43 @@ func testAttachmentsWithoutFormData(t *testing.T, on engine) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := bareFormsOn(t, on, "one", "one.session_wfattach1", "two", "two.session_wfattach2", "other", "other.session_wfattach22")
-			f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 7), (2, 1, 'P0', 0); INSERT INTO tb_process_instance VALUES (7, 'seven', 2);
-				DELETE FROM tb_dm_chunk; DELETE FROM tb_dm_session_reference; INSERT INTO tb_dm_chunk VALUES ('one', 0, ''), ('two', 0, ''), ('other', 0, '');
-				INSERT INTO tb_dm_session_reference VALUES ('one', '_wfattach1'), ('two', '_wfattach2'), ('other', '_wfattach22')`)
+			f := bareFormsOn(
+				t,
+				on,
+				"one",
+				"one.session_wfattach1",
+				"two",
+				"two.session_wfattach2",
+				"other",
+				"other.session_wfattach22",
+			)
+			f.db.Do(
+				`INSERT INTO tb_task VALUES (1, 1, 'P0', 7), (2, 1, 'P0', 0); INSERT INTO tb_process_instance
+					VALUES (7, 'seven', 2);
+				DELETE FROM tb_dm_chunk; DELETE FROM tb_dm_session_reference; INSERT INTO tb_dm_chunk
+					VALUES ('one', 0, ''), ('two', 0, ''), ('other', 0, '');
+				INSERT INTO tb_dm_session_reference
+					VALUES ('one', '_wfattach1'), ('two', '_wfattach2'), ('other', '_wfattach22')`,
+			)
 			known(&f.config)
 			f.Database = userdata.New(f.config)
 			f.work()
 			request := userdata.Request{Instances: []int64{7}, Tasks: []int64{2}}
 			foretold := f.preview(request)
 			_, receipt := f.erase(request)
-			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) || !maps.Equal(foretold.Rows, receipt.Rows) {
+			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) ||
+				!maps.Equal(foretold.Rows, receipt.Rows) {
 				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 			}
 			want := []string{"other", "other.session_wfattach22"}
 			if f.config.InDatabase {
-				if left := f.db.Strings("SELECT documentid FROM tb_dm_chunk UNION ALL SELECT documentid || '.session' || sessionid FROM tb_dm_session_reference"); !slices.Equal(left, want) {
+				if left := f.db.Strings(
+					"SELECT documentid FROM tb_dm_chunk UNION ALL SELECT documentid || '.session' || sessionid FROM " +
+						"tb_dm_session_reference",
+				); !slices.Equal(
+					left,
+					want,
+				) {
 					t.Errorf("left %v", left)
 				}
 			} else if left := f.files(); !slices.Equal(left, want) {
@@ -468,40 +632,65 @@ func testAttachmentsWithoutFormData(t *testing.T, on engine) {
 	}
 }
 
-// What is left of an orphan task that is gone itself is erased, unless it belongs to a process instance, or that is not known.
+// What is left of an orphan task that is gone itself is erased, unless it belongs to a process instance, or that is not
+// known.
 func TestOrphanThatIsGone(t *testing.T) { onBoth(t, testOrphanThatIsGone) }
 
 func testOrphanThatIsGone(t *testing.T, on engine) {
 	f := bareFormsOn(t, on, "one", "one.session_wftask5")
-	f.db.Do(`INSERT INTO tb_assignment VALUES (1, 1, 1, 0), (2, 1, 1, 0), (3, 2, 1, 7), (4, 3, 1, NULL), (5, 3, 1, 0), (6, 5, 1, 0); INSERT INTO tb_form_data VALUES (5, 1), (6, 4); INSERT INTO tb_task_acl VALUES (1), (2), (3)`)
+	f.db.Do(
+		`INSERT INTO tb_assignment
+			VALUES (1, 1, 1, 0), (2, 1, 1, 0), (3, 2, 1, 7), (4, 3, 1, NULL), (5, 3, 1, 0), (6, 5, 1, 0);
+			INSERT INTO tb_form_data VALUES (5, 1), (6, 4); INSERT INTO tb_task_acl VALUES (1), (2), (3)`,
+	)
 	f.work()
 	request := userdata.Request{Tasks: []int64{1, 2, 3, 4, 6}}
 	foretold := f.preview(request)
 	events, receipt := f.erase(request)
-	if receipt.Succeeded || foretold.Succeeded || !maps.Equal(foretold.Rows, receipt.Rows) || !slices.Equal(foretold.Files, receipt.Files) || len(receipt.Files) != 2 || !slices.Equal(foretold.Problems, receipt.Problems) || len(receipt.Problems) != 2 ||
+	if receipt.Succeeded || foretold.Succeeded || !maps.Equal(foretold.Rows, receipt.Rows) ||
+		!slices.Equal(foretold.Files, receipt.Files) ||
+		len(receipt.Files) != 2 ||
+		!slices.Equal(foretold.Problems, receipt.Problems) ||
+		len(receipt.Problems) != 2 ||
 		!maps.Equal(receipt.Rows, userdata.Rows{"tb_assignment": 2, "tb_form_data": 2, "tb_task_acl": 1}) {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
-	for _, said := range []string{"task 1 is gone itself", "task 2 stays: it belongs to process instance 7", "task 3 stays: it is not known", "task 4 is gone itself", "there is no task 6"} {
+	for _, said := range []string{
+		"task 1 is gone itself",
+		"task 2 stays: it belongs to process instance 7",
+		"task 3 stays: it is " +
+			"not known", "task 4 is gone " +
+			"itself", "there is no task 6",
+	} {
 		if !f.said(events, said) {
 			t.Errorf("not said: %s", said)
 		}
 	}
-	if left := f.db.Strings("SELECT id||'' FROM tb_assignment ORDER BY id"); !slices.Equal(left, []string{"3", "4", "5", "6"}) || f.db.Int("SELECT count(*) FROM tb_task_acl") != 2 {
+	if left := f.db.Strings(
+		"SELECT id||'' FROM tb_assignment ORDER BY id",
+	); !slices.Equal(left, []string{"3", "4", "5", "6"}) ||
+		f.db.Int("SELECT count(*) FROM tb_task_acl") != 2 {
 		t.Errorf("left %v", left)
 	}
 }
 
-// Many process instances are erased with few statements, each of which reads a table without an index once; one that cannot go
-// stays alone.
+// Many process instances are erased with few statements, each of which reads a table without an index once; one that
+// cannot go stays alone.
 func TestManyInstances(t *testing.T) {
 	t.Parallel()
 	n := suite.Size[int64](suite.Long, 1_000, 5_000)
 	f := bareForms(t)
-	f.db.Do(fmt.Sprintf(`INSERT INTO tb_process_instance SELECT i, 'i' || i, i %% 5 FROM generate_series(1, %[1]d) i; INSERT INTO tb_101 (process_instance_id) SELECT i %% %[1]d + 1 FROM generate_series(1, 10 * %[1]d) i;
+	f.db.Do(
+		fmt.Sprintf(
+			`INSERT INTO tb_process_instance SELECT i, 'i' || i, i %% 5 FROM generate_series(1, %[1]d) i;
+				INSERT INTO tb_101 (process_instance_id) SELECT i %% %[1]d + 1 FROM generate_series(1, 10 * %[1]d) i;
 		INSERT INTO tb_task SELECT i, 1, 'P0', i %% %[1]d + 1 FROM generate_series(1, 2 * %[1]d) i; ANALYZE;
-		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 321 THEN RAISE ''not this one''; END IF; RETURN OLD; END';
-		CREATE TRIGGER refuse BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION refuse()`, n))
+		CREATE FUNCTION refuse() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 321 THEN RAISE ''not this one''; END IF; RETURN OLD; END';
+		CREATE TRIGGER refuse BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION refuse()`,
+			n,
+		),
+	)
 	config, err := pgxpool.ParseConfig(f.record.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -525,10 +714,17 @@ func TestManyInstances(t *testing.T) {
 	} else {
 		t.Logf("%d statements", sent)
 	}
-	if told := slices.DeleteFunc(slices.Clone(events), func(e userdata.Event) bool { return e.Instance == nil }); int64(len(told)) != n-1 || receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "process instance 321 could not be erased") {
+	if told := slices.DeleteFunc(
+		slices.Clone(events),
+		func(e userdata.Event) bool { return e.Instance == nil },
+	); int64(len(told)) != n-1 || receipt.Succeeded || len(receipt.Problems) != 1 ||
+		!strings.Contains(receipt.Problems[0], "process instance 321 could not be erased") {
 		t.Errorf("%d process instances were told of; %+v", len(told), receipt.Problems)
 	}
-	if left := f.db.Strings("SELECT DISTINCT process_instance_id::text FROM tb_101"); !slices.Equal(left, []string{"321"}) || receipt.Rows["tb_101"] != 10*n-10 || receipt.Rows["tb_task"] != 2*n-2 {
+	if left := f.db.Strings(
+		"SELECT DISTINCT process_instance_id::text FROM tb_101",
+	); !slices.Equal(left, []string{"321"}) || receipt.Rows["tb_101"] != 10*n-10 ||
+		receipt.Rows["tb_task"] != 2*n-2 {
 		t.Errorf("left %v; %+v", left, receipt.Rows)
 	}
 }
@@ -537,12 +733,19 @@ func TestManyInstances(t *testing.T) {
 func TestDocumentThatATriggerKeeps(t *testing.T) {
 	t.Parallel()
 	f := newForms(t, 0, 0, false)
-	f.db.Do(`TRUNCATE tb_task, tb_form_data, tb_dm_chunk, tb_dm_session_reference; INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1);
+	f.db.Do(
+		`TRUNCATE tb_task, tb_form_data, tb_dm_chunk, tb_dm_session_reference; INSERT INTO tb_task
+			VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1);
 		INSERT INTO tb_dm_chunk VALUES ('a', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('a', '_wftask1');
-		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER keep BEFORE DELETE ON tb_dm_chunk FOR EACH ROW EXECUTE FUNCTION keep()`)
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+			CREATE TRIGGER keep BEFORE DELETE ON tb_dm_chunk FOR EACH ROW EXECUTE FUNCTION keep()`,
+	)
 	f.work()
 	_, receipt := f.erase(userdata.Request{Tasks: []int64{1}})
-	if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "tb_dm_chunk: a trigger") || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != 1 || f.db.Int("SELECT count(*) FROM tb_task") != 1 {
+	if receipt.Succeeded || len(receipt.Problems) != 1 ||
+		!strings.Contains(receipt.Problems[0], "tb_dm_chunk: a trigger") ||
+		f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != 1 ||
+		f.db.Int("SELECT count(*) FROM tb_task") != 1 {
 		t.Errorf("%+v", receipt)
 	}
 }
@@ -551,15 +754,26 @@ func TestDocumentThatATriggerKeeps(t *testing.T) {
 func TestWhatATriggerKeeps(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
-	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_process_instance VALUES (1, 'one', 2), (2, 'two', 2);
-		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 1 THEN RETURN NULL; END IF; RETURN OLD; END';
-		CREATE TRIGGER keep BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION keep(); CREATE TRIGGER keep BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION keep()`)
+	f.db.Do(
+		`INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_process_instance
+			VALUES (1, 'one', 2), (2, 'two', 2);
+		CREATE FUNCTION keep() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN IF OLD.id = 1 THEN RETURN NULL; END IF; RETURN OLD; END';
+		CREATE TRIGGER keep BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION keep();
+			CREATE TRIGGER keep BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION keep()`,
+	)
 	f.work()
 	_, receipt := f.erase(userdata.Request{Instances: []int64{1, 2}, Tasks: []int64{1, 2}})
-	if left := f.db.Strings("SELECT 't' || id FROM tb_task UNION ALL SELECT 'i' || id FROM tb_process_instance"); !slices.Equal(left, []string{"t1", "i1"}) {
+	if left := f.db.Strings(
+		"SELECT 't' || id FROM tb_task UNION ALL SELECT 'i' || id FROM tb_process_instance",
+	); !slices.Equal(
+		left,
+		[]string{"t1", "i1"},
+	) {
 		t.Errorf("left %v", left)
 	}
-	if receipt.Succeeded || len(receipt.Problems) != 2 || receipt.Rows["tb_task"] != 1 || receipt.Rows["tb_process_instance"] != 1 {
+	if receipt.Succeeded || len(receipt.Problems) != 2 || receipt.Rows["tb_task"] != 1 ||
+		receipt.Rows["tb_process_instance"] != 1 {
 		t.Errorf("%+v", receipt)
 	}
 }
@@ -593,7 +807,8 @@ func TestErasureThatIsStuck(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
 	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0);
-		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.item_id = 1 THEN RAISE ''stuck''; END IF; RETURN NEW; END';
+		CREATE FUNCTION refuse() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN IF OLD.item_id = 1 THEN RAISE ''stuck''; END IF; RETURN NEW; END';
 		CREATE TRIGGER refuse BEFORE UPDATE ON cleanupd.erasure_item FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	stuck, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{1}})
 	if err != nil {
@@ -618,41 +833,67 @@ func TestFormDataThatComes(t *testing.T) { onBoth(t, testFormDataThatComes) }
 
 func testFormDataThatComes(t *testing.T, on engine) {
 	f := bareFormsOn(t, on, "new", "new.session_wftask8", "new.session_wfattach1")
-	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 1); INSERT INTO tb_task_acl VALUES (1)`)
-	f.db.Do(map[engine]string{onPostgres: `CREATE FUNCTION come() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO tb_form_data VALUES (8, 1); RETURN OLD; END';
+	f.db.Do(
+		`INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (7, 1); INSERT INTO tb_task_acl
+			VALUES (1)`,
+	)
+	f.db.Do(map[engine]string{
+		onPostgres: `CREATE FUNCTION come() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO tb_form_data
+			VALUES (8, 1); RETURN OLD; END';
 		CREATE TRIGGER come BEFORE DELETE ON tb_task_acl FOR EACH ROW EXECUTE FUNCTION come()`,
-		onMySQL: "CREATE TRIGGER come BEFORE DELETE ON tb_task_acl FOR EACH ROW INSERT INTO tb_form_data VALUES (8, 1)"}[on])
+		onMySQL: "CREATE TRIGGER come BEFORE DELETE ON tb_task_acl FOR EACH ROW INSERT INTO tb_form_data VALUES (8, 1)",
+	}[on])
 	f.work()
-	if _, receipt := f.erase(userdata.Request{Tasks: []int64{1}}); !receipt.Succeeded || receipt.Rows["tb_form_data"] != 2 || len(f.files()) != 0 {
+	if _, receipt := f.erase(
+		userdata.Request{Tasks: []int64{1}},
+	); !receipt.Succeeded || receipt.Rows["tb_form_data"] != 2 ||
+		len(f.files()) != 0 {
 		t.Errorf("%+v; left %v", receipt, f.files())
 	}
 }
 
-// Whatever type a workflow's table has for the ids of process instances, no id is truncated, nor too large to be compared.
+// Whatever type a workflow's table has for the ids of process instances, no id is truncated, nor too large to be
+// compared.
 func TestIDsOfOtherTypes(t *testing.T) { onBoth(t, testIDsOfOtherTypes) }
 
 func testIDsOfOtherTypes(t *testing.T, on engine) {
 	f := bareFormsOn(t, on)
 	for i, kind := range []string{"smallint", "integer", "numeric(5)", "varchar(3)", "char(3)", "text"} {
-		f.db.Do(fmt.Sprintf("CREATE TABLE tb_90%[1]d (process_instance_id %[2]s); INSERT INTO tb_90%[1]d VALUES ('123'), ('7'); INSERT INTO omd_object_type VALUES ('pt_Types/t%[1]d', 'tb_90%[1]d')", i, kind))
+		f.db.Do(
+			fmt.Sprintf(
+				"CREATE TABLE tb_90%[1]d (process_instance_id %[2]s); INSERT INTO tb_90%[1]d VALUES ('123'), ('7'); "+
+					"INSERT INTO omd_object_type VALUES ('pt_Types/t%[1]d', 'tb_90%[1]d')",
+				i,
+				kind,
+			),
+		)
 	}
-	f.db.Do("INSERT INTO tb_process_instance VALUES (7, '7', 2), (123, '123', 2), (1234, '1234', 2), (3000000000, '3000000000', 2)")
+	f.db.Do(
+		"INSERT INTO tb_process_instance VALUES (7, '7', 2), (123, '123', 2), (1234, '1234', 2), (3000000000, " +
+			"'3000000000', 2)",
+	)
 	f.work()
 	for id, want := range map[int64]int{7: 7, 1234: 1, 3_000_000_000: 1} {
-		if _, receipt := f.erase(userdata.Request{Instances: []int64{id}}); !receipt.Succeeded || len(receipt.Rows) != want {
+		if _, receipt := f.erase(
+			userdata.Request{Instances: []int64{id}},
+		); !receipt.Succeeded ||
+			len(receipt.Rows) != want {
 			t.Errorf("%d: %+v", id, receipt)
 		}
 	}
 }
 
-// What is left of a process instance that is gone itself is erased in the database; a Forms server cannot do that, which is
-// reported.
+// What is left of a process instance that is gone itself is erased in the database; a Forms server cannot do that,
+// which is reported.
 func TestInstanceThatIsGone(t *testing.T) { onBoth(t, testInstanceThatIsGone) }
 
 func testInstanceThatIsGone(t *testing.T, on engine) {
 	f := bareFormsOn(t, on, "one", "one.session_wftask1")
-	f.db.Do(`INSERT INTO tb_task VALUES (1, 1, 'P0', 7); INSERT INTO tb_form_data VALUES (1, 1); INSERT INTO tb_assignment VALUES (1, 1, 1, 7), (2, 99, 1, 7);
-		INSERT INTO tb_101 (process_instance_id, applicant) VALUES (7, 'ann')`)
+	f.db.Do(
+		`INSERT INTO tb_task VALUES (1, 1, 'P0', 7); INSERT INTO tb_form_data VALUES (1, 1); INSERT INTO tb_assignment
+			VALUES (1, 1, 1, 7), (2, 99, 1, 7);
+		INSERT INTO tb_101 (process_instance_id, applicant) VALUES (7, 'ann')`,
+	)
 	config := f.config
 	config.Manager = userdata.NewServer(userdata.ServerConfig{URL: "http://127.0.0.1:1"})
 	request := userdata.Request{Instances: []int64{7}}
@@ -661,17 +902,30 @@ func testInstanceThatIsGone(t *testing.T, on engine) {
 	foretold := server.preview(request)
 	_, receipt := server.erase(request)
 	stop()
-	if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "process instance 7 is gone, but rows of it stay, in tb_101, tb_assignment, tb_form_data, tb_task") || len(receipt.Rows) != 0 ||
-		!slices.Equal(foretold.Problems, receipt.Problems) || len(foretold.Rows)+len(foretold.Files) != 0 || f.db.Int("SELECT count(*) FROM tb_task") != 1 {
+	if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 1 ||
+		!strings.Contains(
+			receipt.Problems[0],
+			"process instance 7 is gone, but rows of it stay, in tb_101, tb_assignment, tb_form_data, tb_task",
+		) ||
+		len(receipt.Rows) != 0 ||
+		!slices.Equal(foretold.Problems, receipt.Problems) ||
+		len(foretold.Rows)+len(foretold.Files) != 0 ||
+		f.db.Int("SELECT count(*) FROM tb_task") != 1 {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
 	f.work()
 	foretold = f.preview(request)
 	events, receipt := f.erase(request)
-	if !receipt.Succeeded || !f.said(events, "process instance 7 is gone itself") || !maps.Equal(foretold.Rows, receipt.Rows) || !slices.Equal(foretold.Files, receipt.Files) || len(receipt.Files) != 2 {
+	if !receipt.Succeeded || !f.said(events, "process instance 7 is gone itself") ||
+		!maps.Equal(foretold.Rows, receipt.Rows) ||
+		!slices.Equal(foretold.Files, receipt.Files) ||
+		len(receipt.Files) != 2 {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
-	if left := f.db.Int("SELECT (SELECT count(*) FROM tb_task) + (SELECT count(*) FROM tb_assignment) + (SELECT count(*) FROM tb_form_data) + (SELECT count(*) FROM tb_101)"); left != 0 {
+	if left := f.db.Int(
+		"SELECT (SELECT count(*) FROM tb_task) + (SELECT count(*) FROM tb_assignment) + (SELECT count(*) FROM " +
+			"tb_form_data) + (SELECT count(*) FROM tb_101)",
+	); left != 0 {
 		t.Errorf("%d rows are left", left)
 	}
 }
@@ -700,7 +954,10 @@ func testErasureGoesOn(t *testing.T, on engine) {
 		stop := f.work()
 		f.record.Until("SELECT (last_sequence > $1 OR state <> 'RUNNING')::int FROM cleanupd.erasure", done+20)
 		if stops%2 == 0 {
-			f.record.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+			f.record.Superuser(
+				"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid " +
+					"<> pg_backend_pid()",
+			)
 			f.record.Reset()
 		}
 		stop()
@@ -730,14 +987,26 @@ func TestManyTasks(t *testing.T) {
 	documents := int(tasks) * 5 / 2
 	var files []string
 	for i := range documents { // the documents of the even tasks have a marker of another session, too
-		files = append(files, fmt.Sprintf("%d/d%d", i%100, i), fmt.Sprintf("%d/d%d.session_wftask%d", i%100, i, i), fmt.Sprintf("%d/d%d.session_wfattach%d", i%100, i, i))
+		files = append(
+			files,
+			fmt.Sprintf("%d/d%d", i%100, i),
+			fmt.Sprintf("%d/d%d.session_wftask%d", i%100, i, i),
+			fmt.Sprintf("%d/d%d.session_wfattach%d", i%100, i, i),
+		)
 		if i%2 == 0 {
 			files = append(files, fmt.Sprintf("%d/d%d.session_other", i%100, i), fmt.Sprintf("%d/x%d", i%100, i))
 		}
 	}
 	f := bareForms(t, files...)
-	f.db.Do(fmt.Sprintf(`INSERT INTO tb_task SELECT i, 1, 'P0', CASE WHEN i %% 2 = 0 THEN 1 ELSE 0 END FROM generate_series(1, %[1]d) i; INSERT INTO tb_process_instance VALUES (1, 'i1', 2);
-		INSERT INTO tb_form_data SELECT i, i FROM generate_series(1, %[1]d) i; INSERT INTO tb_assignment SELECT i, i, 1, 0 FROM generate_series(1, %[1]d) i; ANALYZE`, tasks))
+	f.db.Do(
+		fmt.Sprintf(
+			`INSERT INTO tb_task SELECT i, 1, 'P0', CASE WHEN i %% 2 = 0 THEN 1 ELSE 0 END
+				FROM generate_series(1, %[1]d) i; INSERT INTO tb_process_instance VALUES (1, 'i1', 2);
+		INSERT INTO tb_form_data SELECT i, i FROM generate_series(1, %[1]d) i; INSERT INTO tb_assignment
+			SELECT i, i, 1, 0 FROM generate_series(1, %[1]d) i; ANALYZE`,
+			tasks,
+		),
+	)
 	config, err := pgxpool.ParseConfig(f.record.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -756,7 +1025,11 @@ func TestManyTasks(t *testing.T) {
 		orphans = append(orphans, i)
 	}
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1}, Tasks: orphans})
-	if said := slices.DeleteFunc(events, func(e userdata.Event) bool { return e.Log == nil }); len(said) != 1 || !f.said(said, fmt.Sprintf("looked through the %d files", 4*documents), fmt.Sprintf("%d documents", tasks)) {
+	if said := slices.DeleteFunc(
+		events,
+		func(e userdata.Event) bool { return e.Log == nil },
+	); len(said) != 1 ||
+		!f.said(said, fmt.Sprintf("looked through the %d files", 4*documents), fmt.Sprintf("%d documents", tasks)) {
 		t.Errorf("said %+v", said)
 	}
 	if left := len(f.files()); len(receipt.Files) != documents || left != 3*documents {
@@ -783,8 +1056,16 @@ func testErrors(t *testing.T, on engine) {
 	}{
 		{"several principals", userdata.Query{UserID: "bob"}, userdata.ErrManyPrincipals},
 		{"another's principal", userdata.Query{UserID: "bob", PrincipalIDs: []string{"P0"}}, userdata.ErrNotPrincipal},
-		{"no such workflow", userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "review", ""}}}, userdata.ErrNoVariable},
-		{"no such variable", userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "apply", "x"}}}, userdata.ErrNoVariable},
+		{
+			"no such workflow",
+			userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "review", ""}}},
+			userdata.ErrNoVariable,
+		},
+		{
+			"no such variable",
+			userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "apply", "x"}}},
+			userdata.ErrNoVariable,
+		},
 	} {
 		if _, err := f.Start(t.Context(), userdata.Request{Query: &c.query}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
@@ -796,7 +1077,10 @@ func testErrors(t *testing.T, on engine) {
 			t.Errorf("%s: %v", workflow, found.NotSearched)
 		}
 	}
-	if found := f.find(userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "apply", ""}}}); len(found.NotSearched) != 1 || !strings.Contains(found.NotSearched[0], "photo") {
+	if found := f.find(
+		userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "apply", ""}}},
+	); len(found.NotSearched) != 1 ||
+		!strings.Contains(found.NotSearched[0], "photo") {
 		t.Errorf("not searched: %v", found.NotSearched)
 	}
 	other := onPools(t, userdata.Config{}, f.record.Pool, pgtest.Empty(t).Pool)
@@ -814,10 +1098,23 @@ func TestNumbers(t *testing.T) { onBoth(t, testNumbers) }
 func testNumbers(t *testing.T, on engine) {
 	f := newFormsOn(t, on, 0, 0, false)
 	for i, c := range []struct{ kind, stored, user string }{
-		{"smallint", "32767", "32767"}, {"integer", "2147483647", "2147483647"}, {"bigint", "9223372036854775807", "9223372036854775807"},
-		{"numeric", "12345678901234567890.5", "12345678901234567890.50"}, {"numeric(12,2)", "4711", "4711"}, {"numeric", "NaN", "1"},
-		{"real", "16777215", "16777215"}, {"real", "1234567", "1234567"}, {"real", "0.1", "0.1"}, {"real", "4711", "4711.0"}, {"real", "-4711", "-4711"}, {"real", "Infinity", "1"}, {"real", "NaN", "1"},
-		{"double precision", "9007199254740991", "9007199254740991"}, {"double precision", "1e20", "100000000000000000000"}, {"double precision", "0.1", "0.1"}, {"double precision", "-Infinity", "1"},
+		{"smallint", "32767", "32767"},
+		{"integer", "2147483647", "2147483647"},
+		{"bigint", "9223372036854775807", "9223372036854775807"},
+		{"numeric", "12345678901234567890.5", "12345678901234567890.50"},
+		{"numeric(12,2)", "4711", "4711"},
+		{"numeric", "NaN", "1"},
+		{"real", "16777215", "16777215"},
+		{"real", "1234567", "1234567"},
+		{"real", "0.1", "0.1"},
+		{"real", "4711", "4711.0"},
+		{"real", "-4711", "-4711"},
+		{"real", "Infinity", "1"},
+		{"real", "NaN", "1"},
+		{"double precision", "9007199254740991", "9007199254740991"},
+		{"double precision", "1e20", "100000000000000000000"},
+		{"double precision", "0.1", "0.1"},
+		{"double precision", "-Infinity", "1"},
 		{"text", "9007199254740991", "9007199254740991"},
 	} {
 		column, kind := fmt.Sprintf("c%d", i), c.kind
@@ -831,9 +1128,21 @@ func testNumbers(t *testing.T, on engine) {
 				kind = "float"
 			}
 		}
-		f.db.Do(fmt.Sprintf("ALTER TABLE tb_102 ADD %[1]s %[2]s; INSERT INTO tb_102 (process_instance_id, %[1]s) VALUES (1, '%[3]s'), (2, '1000')", column, kind, c.stored))
-		found := f.find(userdata.Query{UserID: c.user, Variables: []userdata.Variable{{"Loans", "folder/sub/review", column}}})
-		if len(found.Instances) == 1 != (c.user != "1") || len(found.Instances) > 0 && (found.Instances[0].ID != 1 || found.Instances[0].Reasons[0].Match != userdata.Whole) {
+		f.db.Do(
+			fmt.Sprintf(
+				"ALTER TABLE tb_102 ADD %[1]s %[2]s; INSERT INTO tb_102 (process_instance_id, %[1]s) VALUES (1, "+
+					"'%[3]s'), (2, '1000')",
+				column,
+				kind,
+				c.stored,
+			),
+		)
+		found := f.find(
+			userdata.Query{UserID: c.user, Variables: []userdata.Variable{{"Loans", "folder/sub/review", column}}},
+		)
+		if len(found.Instances) == 1 != (c.user != "1") ||
+			(len(found.Instances) > 0 &&
+				(found.Instances[0].ID != 1 || found.Instances[0].Reasons[0].Match != userdata.Whole)) {
 			t.Errorf("%s in %s %s: %+v", c.user, c.kind, c.stored, found.Instances)
 		}
 	}
@@ -845,28 +1154,47 @@ func TestInstancesByOtherNumbers(t *testing.T) { onBoth(t, testInstancesByOtherN
 func testInstancesByOtherNumbers(t *testing.T, on engine) {
 	f := newFormsOn(t, on, 0, 0, false)
 	tables := 0
-	for kind, ids := range map[string]string{"text": "('12'), ('zz'), (''), (NULL), ('-12'), ('99999999999999999999')", "numeric(10,2)": "(12), (-12), (NULL)", "numeric": "(12.0), (9223372036854775807), (9223372036854775808), (99999999999999999999)"} {
+	for kind, ids := range map[string]string{
+		"text":          "('12'), ('zz'), (''), (NULL), ('-12'), ('99999999999999999999')",
+		"numeric(10,2)": "(12), (-12), (NULL)",
+		"numeric": "(12.0), " +
+			"(9223372036854775807), (9223372036854775808), (99999999999999999999)",
+	} {
 		column := kind
 		if on == onMySQL && kind == "numeric" {
 			column = "decimal(40, 2)"
 		}
 		tables++
-		f.db.Do(fmt.Sprintf(`CREATE TABLE tb_90%[1]d (process_instance_id %[2]s, who varchar(10) DEFAULT 'ann', what integer DEFAULT 7); INSERT INTO tb_90%[1]d (process_instance_id) VALUES %[3]s;
-			UPDATE omd_object_type SET database_table = 'tb_90%[1]d' WHERE name = 'pt_Loans/folder/sub/review'`, tables, column, ids))
+		f.db.Do(
+			fmt.Sprintf(
+				`CREATE TABLE tb_90%[1]d (process_instance_id %[2]s, who varchar(10) DEFAULT 'ann',
+					what integer DEFAULT 7); INSERT INTO tb_90%[1]d (process_instance_id) VALUES %[3]s;
+			UPDATE omd_object_type SET database_table = 'tb_90%[1]d' WHERE name = 'pt_Loans/folder/sub/review'`,
+				tables,
+				column,
+				ids,
+			),
+		)
 		for _, user := range []string{"ann", "7"} {
-			found := f.find(userdata.Query{UserID: user, Variables: []userdata.Variable{{Application: "Loans", Workflow: "folder/sub/review"}}})
+			found := f.find(
+				userdata.Query{
+					UserID:    user,
+					Variables: []userdata.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
+				},
+			)
 			if !slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == 12 }) {
 				t.Errorf("%s: %s: %+v", kind, user, found.Instances)
 			}
-			if kind == "numeric" && !slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == math.MaxInt64 }) {
+			if kind == "numeric" &&
+				!slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == math.MaxInt64 }) {
 				t.Errorf("%s: the largest id there is: %+v", user, found.Instances)
 			}
 		}
 	}
 }
 
-// Replicas that take an erasure from each other, since the one at work has lost the connection with its lock, do each thing
-// once.
+// Replicas that take an erasure from each other, since the one at work has lost the connection with its lock, do each
+// thing once.
 func TestReplicasAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newForms(t, 5, 100, true)
@@ -875,17 +1203,27 @@ func TestReplicasAtOnce(t *testing.T) {
 	for _, row := range m.Table("tb_process_instance").Rows {
 		instances = append(instances, row[0].(int64))
 	}
-	f.db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.005); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`)
+	f.db.Do(
+		`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.005); RETURN OLD; END';
+			CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`,
+	)
 	id, err := f.Start(t.Context(), userdata.Request{Instances: instances})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 { // of the replicas' own: the test's connections survive
-		(&forms{Database: onPools(t, f.config, f.record.For(campaigndb.Role).Pool, f.record.For(campaigndb.Role).Pool), t: t}).work()
+		(&forms{
+			Database: onPools(t, f.config, f.record.For(campaigndb.Role).Pool, f.record.For(campaigndb.Role).Pool),
+			t:        t,
+		}).work()
 	}
-	for f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") > 0 { // whoever holds it loses that connection
+	// whoever holds it loses that connection
+	for f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") > 0 {
 		done := f.record.Int("SELECT last_sequence FROM cleanupd.erasure")
-		f.record.Superuser("SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND a.datname = current_database()")
+		f.record.Superuser(
+			"SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype " +
+				"= 'advisory' AND a.datname = current_database()",
+		)
 		f.record.Until("SELECT (last_sequence > $1 OR state <> 'RUNNING')::int FROM cleanupd.erasure", done+20)
 	}
 	_, receipt := f.watch(id)
@@ -894,7 +1232,11 @@ func TestReplicasAtOnce(t *testing.T) {
 	if !receipt.Succeeded || !maps.Equal(receipt.Rows, m.rows) {
 		t.Errorf("the receipt is %+v, want %v", receipt, m.rows)
 	}
-	if n := f.record.Int("SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Ended' OR body ? 'Instance'"); n != int64(len(instances))+1 {
+	if n := f.record.Int(
+		"SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Ended' OR body ? 'Instance'",
+	); n != int64(
+		len(instances),
+	)+1 {
 		t.Errorf("%d events", n)
 	}
 }

@@ -75,8 +75,8 @@ func clean(message string) string {
 	return string(text)
 }
 
-// printable replaces what cannot be printed, or would change how the rest is: control characters, also those that turn the
-// direction of writing, and what is not UTF-8.
+// printable replaces what cannot be printed, or would change how the rest is: control characters, also those that turn
+// the direction of writing, and what is not UTF-8.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -95,15 +95,22 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
-// append writes events to an erasure's log. The erasure's row stays locked until the transaction ends, so that sequences
-// are committed in order.
+// append writes events to an erasure's log. The erasure's row stays locked until the transaction ends, so that
+// sequences are committed in order.
 func (e *erasure) append(ctx context.Context, tx pgx.Tx, events ...Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	_, err := tx.Exec(ctx, `WITH last AS (UPDATE cleanupd.erasure SET last_sequence = last_sequence + cardinality($2::jsonb[]) WHERE id = $1::text::uuid RETURNING last_sequence)
+	_, err := tx.Exec(
+		ctx,
+		`WITH last AS (UPDATE cleanupd.erasure SET last_sequence = last_sequence + cardinality($2::jsonb[])
+			WHERE id = $1::text::uuid RETURNING last_sequence)
 		INSERT INTO cleanupd.erasure_event (erasure_id, sequence, body)
-		SELECT $1::text::uuid, last_sequence - cardinality($2::jsonb[]) + n, body FROM last, unnest($2::jsonb[]) WITH ORDINALITY AS b (body, n)`, e.id, events)
+		SELECT $1::text::uuid, last_sequence - cardinality($2::jsonb[]) + n, body
+			FROM last, unnest($2::jsonb[]) WITH ORDINALITY AS b (body, n)`,
+		e.id,
+		events,
+	)
 	return err
 }
 
@@ -122,7 +129,8 @@ func (d *Database) events(ctx context.Context, id string, after int64) ([]Event,
 		err := json.Unmarshal(body, &e)
 		e.Erasure, e.Sequence, e.Time = id, sequence, when
 		return e, err
-	}, "SELECT sequence, time, body FROM cleanupd.erasure_event WHERE erasure_id = $1::text::uuid AND sequence > $2 ORDER BY sequence LIMIT 1000", id, after)
+	}, "SELECT sequence, time, body FROM cleanupd.erasure_event WHERE erasure_id = $1::text::uuid AND sequence > $2 "+
+		"ORDER BY sequence LIMIT 1000", id, after)
 }
 
 // watchEvery is how often a watcher polls for new events.

@@ -65,7 +65,10 @@ func (d *Database) BlindSpots() []string {
 		"process instances that an e-mail started: the sender stands in an opaque column of tb_job_instance",
 	}
 	if d.Manager == nil {
-		spots = append(spots, "documents of process variables in the document storage (GDS): only the Forms server knows which they are")
+		spots = append(
+			spots,
+			"documents of process variables in the document storage (GDS): only the Forms server knows which they are",
+		)
 	}
 	return append(spots, "what stands inside documents")
 }
@@ -88,12 +91,14 @@ func (d *Database) Find(ctx context.Context, q Query) (f *Found, err error) {
 	return f, err
 }
 
-// The statements may find more than is sought, where a collation takes texts for the same that are not: each ends with the text to
-// compare.
+// The statements may find more than is sought, where a collation takes texts for the same that are not: each ends with
+// the text to compare.
 const (
-	principals   = "SELECT id, canonicalname FROM edcprincipalentity WHERE canonicalname = @user"
-	initiated    = "SELECT process_instance_id, id, create_user_id FROM tb_task WHERE start_task = 1 AND create_user_id IN (@principals)"
-	participated = `SELECT DISTINCT a.process_instance_id, CASE WHEN a.process_instance_id = 0 THEN a.task_id ELSE 0 END, q.workflow_user_id
+	principals = "SELECT id, canonicalname FROM edcprincipalentity WHERE canonicalname = @user"
+	initiated  = "SELECT process_instance_id, id, create_user_id FROM tb_task WHERE start_task = 1 AND " +
+		"create_user_id IN (@principals)"
+	participated = `SELECT DISTINCT a.process_instance_id, CASE
+		WHEN a.process_instance_id = 0 THEN a.task_id ELSE 0 END, q.workflow_user_id
 		FROM tb_assignment a JOIN tb_queue q ON a.queue_id = q.id WHERE q.workflow_user_id IN (@principals)`
 )
 

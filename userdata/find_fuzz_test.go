@@ -10,11 +10,29 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// Whatever a user is called and a variable holds: a search for the user never fails, and finds the variable if and only if it
-// holds the user id.
+// Whatever a user is called and a variable holds: a search for the user never fails, and finds the variable if and only
+// if it holds the user id.
 func FuzzFind(f *testing.F) {
-	for _, c := range [][2]string{{"ann", "joanna"}, {"ann", "<name>ann</name>"}, {"%", "100 %"}, {"_", "x"}, {`\`, `\\`}, {"'", "o'neil"}, {"4711", "4711.0"}, {"1e3", "1000"}, {"-0", "0"}, {"0x10", "16"}, {"NaN", "NaN"}, {"4711", "04711"},
-		{strings.Repeat("9", 140_000), "9"}, {"0." + strings.Repeat("1", 17_000), "9"}, {"Ä", "ä"}, {"e\u0301", "é"}, {"$1", "$1"}, {" ", "  "}} {
+	for _, c := range [][2]string{
+		{"ann", "joanna"},
+		{"ann", "<name>ann</name>"},
+		{"%", "100 %"},
+		{"_", "x"},
+		{`\`, `\\`},
+		{"'", "o'neil"},
+		{"4711", "4711.0"},
+		{"1e3", "1000"},
+		{"-0", "0"},
+		{"0x10", "16"},
+		{"NaN", "NaN"},
+		{"4711", "04711"},
+		{strings.Repeat("9", 140_000), "9"},
+		{"0." + strings.Repeat("1", 17_000), "9"},
+		{"Ä", "ä"},
+		{"e\u0301", "é"},
+		{"$1", "$1"},
+		{" ", "  "},
+	} {
 		f.Add(c[0], c[1])
 	}
 	forms := newForms(f, 1, 0, false)
@@ -28,7 +46,10 @@ func FuzzFind(f *testing.F) {
 			t.Skip(err) // too long for the column
 		}
 		var amount bool
-		if err := forms.record.QueryRow(t.Context(), "UPDATE tb_101 SET amount = CASE WHEN $1 ~ '^[0-9]{1,9}$' THEN $1::text::numeric ELSE 0 END RETURNING $2::text ~ '^-?[0-9]{1,30}([.][0-9]{1,30})?$' AND amount::text = $2", value, user).Scan(&amount); err != nil {
+		if err := forms.record.QueryRow(t.Context(), "UPDATE tb_101 SET amount = CASE WHEN $1 ~ '^[0-9]{1,9}$' THEN "+
+			"$1::text::numeric ELSE 0 END RETURNING $2::text ~ '^-?[0-9]{1,30}([.][0-9]{1,30})?$' AND amount::text = "+
+			"$2", value, user).
+			Scan(&amount); err != nil {
 			t.Fatal(err)
 		}
 		found, err := forms.Find(t.Context(), userdata.Query{UserID: user, Variables: []userdata.Variable{in}})
@@ -45,7 +66,15 @@ func FuzzFind(f *testing.F) {
 		if held != strings.Contains(value, user) {
 			t.Errorf("%q in %q: %v", user, value, reasons)
 		}
-		if amount && !slices.Contains(reasons, userdata.Reason{Kind: userdata.InVariable, Variable: userdata.Variable{Application: "Loans", Workflow: "apply", Name: "amount"}, Match: userdata.Whole}) {
+		if amount &&
+			!slices.Contains(
+				reasons,
+				userdata.Reason{
+					Kind:     userdata.InVariable,
+					Variable: userdata.Variable{Application: "Loans", Workflow: "apply", Name: "amount"},
+					Match:    userdata.Whole,
+				},
+			) {
 			t.Errorf("the number %q is not found: %v", user, reasons)
 		}
 	})
@@ -56,7 +85,18 @@ func text(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s
 
 // Names of workflows and variables are only ever looked up.
 func FuzzVariable(f *testing.F) {
-	for _, v := range [][3]string{{"Loans", "apply", "applicant"}, {"Loans", "apply", ""}, {"Claims", "apply", `Note "1"`}, {"Loans", "hostile", ""}, {"Loans", "none", ""}, {"Loans", "gone", "x"}, {"Loans/apply", "", ""}, {"'", `"; DROP TABLE tb_task; --`, "%"}, {"Loans", "apply", "process_instance_id"}, {"Loans", "apply", "ctid"}} {
+	for _, v := range [][3]string{
+		{"Loans", "apply", "applicant"},
+		{"Loans", "apply", ""},
+		{"Claims", "apply", `Note "1"`},
+		{"Loans", "hostile", ""},
+		{"Loans", "none", ""},
+		{"Loans", "gone", "x"},
+		{"Loans/apply", "", ""},
+		{"'", `"; DROP TABLE tb_task; --`, "%"},
+		{"Loans", "apply", "process_instance_id"},
+		{"Loans", "apply", "ctid"},
+	} {
 		f.Add(v[0], v[1], v[2])
 	}
 	forms := newForms(f, 1, 20, false)
@@ -72,12 +112,17 @@ func FuzzVariable(f *testing.F) {
 			}
 			return
 		}
-		if name := application + "/" + workflow; !slices.ContainsFunc(forms.data.Table("omd_object_type").Rows, func(row []any) bool { return row[0] == "pt_"+name }) {
+		if name := application + "/" + workflow; !slices.ContainsFunc(
+			forms.data.Table("omd_object_type").Rows,
+			func(row []any) bool { return row[0] == "pt_"+name },
+		) {
 			t.Errorf("workflow %q is known: %v", name, found)
 		}
 		for _, instance := range found.Instances {
 			for _, r := range instance.Reasons {
-				if r.Kind == userdata.InVariable && (r.Variable.Application != application || r.Variable.Workflow != workflow || variable != "" && r.Variable.Name != variable) {
+				if r.Kind == userdata.InVariable &&
+					(r.Variable.Application != application || r.Variable.Workflow != workflow ||
+						(variable != "" && r.Variable.Name != variable)) {
 					t.Errorf("%v was looked into for %v", r.Variable, v)
 				}
 			}

@@ -22,17 +22,24 @@ const documentsAtOnce = 100
 // would each leave a document that both refer to to the other.
 const folderLock = 0x666f6c646572
 
-// lockFolder waits until no other erasure works in the folder, unless it is another role's session that is in the way. The lock is released with the erasure's own.
+// lockFolder waits until no other erasure works in the folder, unless it is another role's session that is in the way.
+// The lock is released with the erasure's own.
 func (e *erasure) lockFolder(ctx context.Context) error {
 	if err := advisory.Squatted(ctx, e.conn, folderLock, false); err != nil {
 		return err
 	}
-	_, err := e.conn.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_lock(%d)", folderLock))
+	_, err := e.conn.Exec(
+		ctx,
+		fmt.Sprintf(
+			"SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_lock(%d)",
+			folderLock,
+		),
+	)
 	return err
 }
 
-// openFolder opens the document storage's folder for this erasure alone, and reports what a previous attempt did in it. It returns nil if
-// the folder cannot be opened, which it reports.
+// openFolder opens the document storage's folder for this erasure alone, and reports what a previous attempt did in it.
+// It returns nil if the folder cannot be opened, which it reports.
 func (e *erasure) openFolder(ctx context.Context) (*os.Root, error) {
 	root, err := os.OpenRoot(e.Folder)
 	if err != nil {
@@ -48,8 +55,8 @@ func (e *erasure) openFolder(ctx context.Context) (*os.Root, error) {
 	return root, nil
 }
 
-// files deletes the files of sessions, walking through the folder once. What cannot be deleted is reported, and its sessions are
-// kept for the next attempt.
+// files deletes the files of sessions, walking through the folder once. What cannot be deleted is reported, and its
+// sessions are kept for the next attempt.
 func (e *erasure) files(ctx context.Context, sessions []string) error {
 	root, err := e.openFolder(ctx)
 	if err != nil || root == nil {
@@ -93,8 +100,8 @@ func (e *erasure) tellUnreadable(ctx context.Context, problem error) error {
 	return e.tell(ctx, unreadable(problem))
 }
 
-// recall reports the files that a previous attempt deleted without having reported them. Whether the others must be deleted is
-// determined anew.
+// recall reports the files that a previous attempt deleted without having reported them. Whether the others must be
+// deleted is determined anew.
 func (e *erasure) recall(ctx context.Context, root *os.Root) error {
 	return e.transact(ctx, func(tx pgx.Tx) error {
 		names, err := e.intended(ctx, tx)
@@ -122,7 +129,12 @@ func (e *erasure) intended(ctx context.Context, tx pgx.Tx) ([]string, error) {
 
 // settled reports what happened to files that were about to be deleted.
 func (e *erasure) settled(ctx context.Context, tx pgx.Tx, names []string, events []Event) error {
-	if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)", e.id, inBytes(names)); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)",
+		e.id,
+		inBytes(names),
+	); err != nil {
 		return err
 	}
 	return e.append(ctx, tx, events...)
@@ -137,8 +149,8 @@ func inBytes(names []string) [][]byte {
 	return list
 }
 
-// removeFiles deletes the files of documents. They are recorded beforehand, so that each is reported once, even after a crash
-// in between. It returns the sessions of what cannot be deleted.
+// removeFiles deletes the files of documents. They are recorded beforehand, so that each is reported once, even after a
+// crash in between. It returns the sessions of what cannot be deleted.
 func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []document) (failed []string, err error) {
 	var names []string
 	err = e.transact(ctx, func(tx pgx.Tx) error {
@@ -153,15 +165,22 @@ func (e *erasure) removeFiles(ctx context.Context, root *os.Root, documents []do
 				}
 			}
 		}
-		_, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure_file (erasure_id, name) SELECT $1::text::uuid, unnest($2::bytea[])", e.id, inBytes(names))
+		_, err := tx.Exec(
+			ctx,
+			"INSERT INTO cleanupd.erasure_file (erasure_id, name) SELECT $1::text::uuid, unnest($2::bytea[])",
+			e.id,
+			inBytes(names),
+		)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	marked, unread := marks(ctx, root, documents) // outside of a transaction, which must not be idle while large folders are read
+	// outside of a transaction, which must not be idle while large folders are read
+	marked, unread := marks(ctx, root, documents)
 	err = e.transact(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '5min'"); err != nil { // the file system may be slow
+		// the file system may be slow
+		if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '5min'"); err != nil {
 			return err
 		}
 		list, err := e.intended(ctx, tx)

@@ -32,7 +32,15 @@ var ErrNotForms = errors.New("this is no AEM Forms database")
 
 // needed are the tables without which nothing can be found; stored are those of a document storage in the database.
 var (
-	needed = []string{"edcprincipalentity", "tb_task", "tb_assignment", "tb_queue", "tb_process_instance", "omd_object_type", "tb_form_data"}
+	needed = []string{
+		"edcprincipalentity",
+		"tb_task",
+		"tb_assignment",
+		"tb_queue",
+		"tb_process_instance",
+		"omd_object_type",
+		"tb_form_data",
+	}
 	stored = []string{"tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion"}
 )
 
@@ -47,7 +55,11 @@ func (d *Database) check(ctx context.Context, tx *transaction) error {
 		return err
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: it lacks %s; check its name, and on PostgreSQL the role's search_path", ErrNotForms, strings.Join(missing, ", "))
+		return fmt.Errorf(
+			"%w: it lacks %s; check its name, and on PostgreSQL the role's search_path",
+			ErrNotForms,
+			strings.Join(missing, ", "),
+		)
 	}
 	return nil
 }
@@ -62,7 +74,12 @@ func (f *Forms) change(ctx context.Context, fn func(tx *transaction) error) erro
 	return f.begin(ctx, &sql.TxOptions{Isolation: f.isolation()}, f.settings(), fn)
 }
 
-func (f *Forms) begin(ctx context.Context, options *sql.TxOptions, settings []string, fn func(tx *transaction) error) error {
+func (f *Forms) begin(
+	ctx context.Context,
+	options *sql.TxOptions,
+	settings []string,
+	fn func(tx *transaction) error,
+) error {
 	tx, err := f.db.BeginTx(ctx, options)
 	if err != nil {
 		return err
@@ -98,16 +115,30 @@ func retry(ctx context.Context, tries uint, passes func(error) bool, fn func() e
 func ownTables(d dialect, id, text string) []string {
 	return []string{
 		// The one row says which database this is.
-		fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (only_row smallint PRIMARY KEY, identity %s NOT NULL)", d.own("identity"), id),
+		fmt.Sprintf(
+			"CREATE TABLE IF NOT EXISTS %s (only_row smallint PRIMARY KEY, identity %s NOT NULL)",
+			d.own("identity"),
+			id,
+		),
 		// Which replica works on an erasure, by the number of the takeover, and how many entries the journal has of it.
-		fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (erasure_id %s PRIMARY KEY, epoch bigint NOT NULL, entries bigint NOT NULL)", d.own("erasure"), id),
+		fmt.Sprintf(
+			"CREATE TABLE IF NOT EXISTS %s (erasure_id %s PRIMARY KEY, epoch bigint NOT NULL, entries bigint NOT NULL)",
+			d.own("erasure"),
+			id,
+		),
 		// What each transaction of an erasure has deleted: written by that transaction.
-		fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (erasure_id %s, entry bigint, written bigint NOT NULL, body %s NOT NULL, PRIMARY KEY (erasure_id, entry))", d.own("journal"), id, text),
+		fmt.Sprintf(
+			"CREATE TABLE IF NOT EXISTS %s (erasure_id %s, entry bigint, written bigint NOT NULL, body %s NOT NULL, "+
+				"PRIMARY KEY (erasure_id, entry))",
+			d.own("journal"),
+			id,
+			text,
+		),
 	}
 }
 
-// Migrate creates the service's own tables where they do not exist: in the schema cleanupd of PostgreSQL, with the prefix cleanupd_ in
-// MySQL. If there is nothing to do it needs no right to create anything.
+// Migrate creates the service's own tables where they do not exist: in the schema cleanupd of PostgreSQL, with the
+// prefix cleanupd_ in MySQL. If there is nothing to do it needs no right to create anything.
 func (f *Forms) Migrate(ctx context.Context) error {
 	if err := f.db.PingContext(ctx); err != nil {
 		return fmt.Errorf("cannot connect: %w", err)
@@ -125,7 +156,11 @@ func (f *Forms) Migrate(ctx context.Context) error {
 				return err
 			}
 		}
-		text, values := expand(f.dialect, "INSERT INTO "+f.own("identity")+" VALUES (1, @identity)", args{"identity": uuid.NewString()})
+		text, values := expand(
+			f.dialect,
+			"INSERT INTO "+f.own("identity")+" VALUES (1, @identity)",
+			args{"identity": uuid.NewString()},
+		)
 		_, err := f.db.ExecContext(ctx, text, values...)
 		return err
 	}
@@ -138,17 +173,25 @@ func (f *Forms) Migrate(ctx context.Context) error {
 		return identify()
 	})
 	if err != nil {
-		return fmt.Errorf("the service's own tables in the Forms database, %s, cannot be read or created (%w): run `cleanupd migrate --forms-database-url` as a role that may create them, and grant this one SELECT on the first and SELECT, INSERT, UPDATE, DELETE on the others (on PostgreSQL also USAGE on the schema)",
-			strings.Join([]string{f.own("identity"), f.own("erasure"), f.own("journal")}, ", "), err)
+		return fmt.Errorf(
+			"the service's own tables in the Forms database, %s, cannot be read or created (%w): run `cleanupd "+
+				"migrate --forms-database-url` as a role that may create them, and grant this one SELECT on the "+
+				"first and SELECT, INSERT, UPDATE, DELETE on the others (on PostgreSQL also USAGE on the schema)",
+			strings.Join([]string{f.own("identity"), f.own("erasure"), f.own("journal")}, ", "),
+			err,
+		)
 	}
 	return nil
 }
 
 // identify reads which database this is, and that the other tables are there.
 func (f *Forms) identify(ctx context.Context) (identity string, err error) {
-	err = f.db.QueryRowContext(ctx, fmt.Sprintf("SELECT i.identity FROM %s i LEFT JOIN %s e ON e.erasure_id = i.identity LEFT JOIN %s j ON j.erasure_id = i.identity", f.own("identity"), f.own("erasure"), f.own("journal"))).Scan(&identity)
+	err = f.db.QueryRowContext(ctx, fmt.Sprintf("SELECT i.identity FROM %s i LEFT JOIN %s e ON e.erasure_id = "+
+		"i.identity LEFT JOIN %s j ON j.erasure_id = i.identity", f.own("identity"), f.own("erasure"), f.own("journal"))).
+		Scan(&identity)
 	return identity, err
 }
 
-// journalKept is how long the journal is kept: the record may have lost its last seconds in a failover, and is told again.
+// journalKept is how long the journal is kept: the record may have lost its last seconds in a failover, and is told
+// again.
 const journalKept = 30 * 24 * time.Hour

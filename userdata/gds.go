@@ -28,18 +28,27 @@ type file struct {
 type document struct {
 	name  string // its path, which is that of its markers without their suffixes
 	files []file // to delete: the document first, unless it stays, since it could not be found without its markers
-	// strange says that it, or one of its markers, is no regular file. Then nothing of it is deleted: what it is, is not known.
+	// strange says that it, or one of its markers, is no regular file. Then nothing of it is deleted: what it is, is
+	// not known.
 	strange bool
 	kept    bool // another marker refers to it
 }
 
 // stays is the event about a strange document.
 func (d document) stays() Event {
-	return logged(severity.Error, fmt.Sprintf("document %s stays: it, or a marker of it, is no regular file; find out what it is, remove it, and erase again", d.name))
+	return logged(
+		severity.Error,
+		fmt.Sprintf(
+			"document %s stays: it, or a marker of it, is no regular file; find out what it is, remove it, and erase "+
+				"again",
+			d.name,
+		),
+	)
 }
 
-// eachFile calls fn for everything in a folder and its subfolders that is no folder. Links are not followed. A subfolder that cannot be
-// read, or is nested too deep, ends it; one that has vanished had nothing, nor has the file system's own lost+found.
+// eachFile calls fn for everything in a folder and its subfolders that is no folder. Links are not followed. A
+// subfolder that cannot be read, or is nested too deep, ends it; one that has vanished had nothing, nor has the file
+// system's own lost+found.
 func eachFile(ctx context.Context, root *os.Root, fn func(name string, entry fs.DirEntry)) error {
 	return fs.WalkDir(directories{ctx, root}, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -58,9 +67,9 @@ func eachFile(ctx context.Context, root *os.Root, fn func(name string, entry fs.
 	})
 }
 
-// walk searches the folder once for the documents that sessions refer to, and reports what it has searched. A
-// document stays if another marker keeps it: markers are named by its guid, whatever folder they are in. A subfolder that cannot be
-// read ends the walk, since a marker in it may keep a document, and so does a walk beyond its bounds.
+// walk searches the folder once for the documents that sessions refer to, and reports what it has searched. A document
+// stays if another marker keeps it: markers are named by its guid, whatever folder they are in. A subfolder that cannot
+// be read ends the walk, since a marker in it may keep a document, and so does a walk beyond its bounds.
 func walk(ctx context.Context, root *os.Root, sessions []string) (documents []document, told Event, err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, mostTime, errSlow)
 	defer stop()
@@ -108,7 +117,14 @@ func walk(ctx context.Context, root *os.Root, sessions []string) (documents []do
 		} // what cannot be read cannot be deleted either, which will be reported
 		documents[i].files = append([]file{{at, sessionsOfFiles(found[at])}}, found[at]...)
 	}
-	return documents, logged(severity.Info, fmt.Sprintf("looked through the %d files of the document storage: %d documents are of erased tasks", looked, len(documents))), nil
+	return documents, logged(
+		severity.Info,
+		fmt.Sprintf(
+			"looked through the %d files of the document storage: %d documents are of erased tasks",
+			looked,
+			len(documents),
+		),
+	), nil
 }
 
 // marks reads the markers beside documents again, just before deletion, since the Forms server may have added some: the

@@ -41,7 +41,10 @@ func TestWalkThatTakesTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = root.Close() }()
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "one"), nil, 0o600), os.WriteFile(filepath.Join(dir, "one.session_wfattach1"), nil, 0o600)); err != nil {
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "one"), nil, 0o600),
+		os.WriteFile(filepath.Join(dir, "one.session_wfattach1"), nil, 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	sessions := []string{"_wfattach1"}

@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// A hold of everything that is created during an erasure or a sweep waits for what has begun. Nothing more is deleted until it is released, and
-// the rest after that.
+// A hold of everything that is created during an erasure or a sweep waits for what has begun. Nothing more is deleted
+// until it is released, and the rest after that.
 func TestHoldOfEverything(t *testing.T) { onBoth(t, testHoldOfEverything) }
 
 func testHoldOfEverything(t *testing.T, on engine) {
@@ -27,9 +27,18 @@ func testHoldOfEverything(t *testing.T, on engine) {
 		blocked string // the work waits for this once it has begun; empty: for the advisory lock 1 of the record
 		left    string // counts what is left to delete; empty: the files are
 	}{
-		"process instances":     {userdata.Request{Instances: instances}, "SELECT id FROM tb_process_instance WHERE id = 150 FOR UPDATE", "SELECT count(*) FROM tb_process_instance"},
-		"orphan tasks":          {userdata.Request{Tasks: tasks}, "SELECT id FROM tb_task WHERE id = 1150 FOR UPDATE", "SELECT count(*) FROM tb_task"},
-		"sweep":                 {userdata.Request{Sweep: true}, "SELECT documentid FROM tb_dm_chunk WHERE documentid = 'dead150' FOR UPDATE", "SELECT count(*) FROM tb_dm_chunk"},
+		"process instances": {userdata.Request{Instances: instances}, "SELECT id FROM tb_process_instance WHERE " +
+			"id = 150 FOR UPDATE", "SELECT count(*) " +
+			"FROM tb_process_instance"},
+		"orphan tasks": {
+			userdata.Request{Tasks: tasks},
+			"SELECT id FROM tb_task WHERE id = 1150 FOR UPDATE",
+			"SELECT count(*) " +
+				"FROM tb_task",
+		},
+		"sweep": {userdata.Request{Sweep: true}, "SELECT documentid FROM tb_dm_chunk WHERE " +
+			"documentid = 'dead150' FOR UPDATE", "SELECT count(*) " +
+			"FROM tb_dm_chunk"},
 		"documents in a folder": {userdata.Request{Tasks: tasks}, "", ""},
 		"sweep of a folder":     {userdata.Request{Sweep: true}, "", ""},
 	} {
@@ -56,8 +65,8 @@ func testHoldOfEverything(t *testing.T, on engine) {
 	}
 }
 
-// heldForms is a Forms database with 250 process instances, and 250 orphan tasks with documents. Files are only deleted while nobody has the
-// advisory lock 1 of the record.
+// heldForms is a Forms database with 250 process instances, and 250 orphan tasks with documents. Files are only deleted
+// while nobody has the advisory lock 1 of the record.
 func heldForms(t *testing.T, on engine, inFiles bool) *forms {
 	t.Helper()
 	var files []string
@@ -73,8 +82,11 @@ func heldForms(t *testing.T, on engine, inFiles bool) *forms {
 	f.db.Do("INSERT INTO tb_task SELECT i + 1000, 1, 'P0', 0 FROM " + n)
 	f.db.Do("INSERT INTO tb_dm_chunk SELECT CONCAT('dead', i), 0, 'x' FROM " + n)
 	f.db.Do("INSERT INTO tb_dm_session_reference SELECT CONCAT('dead', i), CONCAT('_wfattach', i) FROM " + n)
-	f.record.Do(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
-		CREATE TRIGGER wait BEFORE INSERT ON cleanupd.erasure_file FOR EACH ROW EXECUTE FUNCTION wait()`)
+	f.record.Do(
+		`CREATE FUNCTION wait() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
+		CREATE TRIGGER wait BEFORE INSERT ON cleanupd.erasure_file FOR EACH ROW EXECUTE FUNCTION wait()`,
+	)
 	if !inFiles {
 		f.config.Folder, f.config.InDatabase = "", true
 		f.open()
@@ -100,11 +112,16 @@ func holdEverything(t *testing.T, f *forms, request userdata.Request, left func(
 		t.Fatal(err)
 	}
 	f.work()
-	waiting, in := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, database(f.record)
+	waiting, in := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+		AND wait_event_type = 'Lock'`, database(
+		f.record,
+	)
 	if f.on == onMySQL && f.config.InDatabase {
-		waiting, in = "SELECT count(*) FROM information_schema.innodb_trx JOIN information_schema.processlist ON processlist.id = trx_mysql_thread_id WHERE db = DATABASE() AND trx_state = 'LOCK WAIT'", f.db
+		waiting, in = "SELECT count(*) FROM information_schema.innodb_trx JOIN information_schema.processlist ON "+
+			"processlist.id = trx_mysql_thread_id WHERE db = DATABASE() AND trx_state = 'LOCK WAIT'", f.db
 	}
-	for end := time.Now().Add(time.Minute); in.Int(waiting) == 0; time.Sleep(150 * time.Millisecond) { // InnoDB caches its transactions for 100 ms
+	// InnoDB caches its transactions for 100 ms
+	for end := time.Now().Add(time.Minute); in.Int(waiting) == 0; time.Sleep(150 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the work does not wait")
 		}
@@ -117,7 +134,10 @@ func holdEverything(t *testing.T, f *forms, request userdata.Request, left func(
 	defer conn.Release()
 	released := make(chan struct{})
 	time.AfterFunc(100*time.Millisecond, func() { release(); close(released) })
-	if _, err := conn.Exec(t.Context(), fmt.Sprintf("SELECT pg_advisory_lock(%[1]d), pg_advisory_unlock(%[1]d)", advisory.Erasing)); err != nil {
+	if _, err := conn.Exec(
+		t.Context(),
+		fmt.Sprintf("SELECT pg_advisory_lock(%[1]d), pg_advisory_unlock(%[1]d)", advisory.Erasing),
+	); err != nil {
 		t.Fatal(err)
 	}
 	<-released

@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// A record that lost what it was told, as in a failover to a standby that lagged, is told again, from the journal: its receipt is as exact as
-// if nothing had been lost.
+// A record that lost what it was told, as in a failover to a standby that lagged, is told again, from the journal: its
+// receipt is as exact as if nothing had been lost.
 func TestRecordThatIsBehind(t *testing.T) {
 	onBoth(t, func(t *testing.T, on engine) {
 		f := newFormsOn(t, on, 3, 250, false)
@@ -21,12 +21,19 @@ func TestRecordThatIsBehind(t *testing.T) {
 		_, before := f.erase(userdata.Request{Instances: instances})
 		stop()
 		f.record.Do(`UPDATE cleanupd.erasure SET state = 'RUNNING', end_time = NULL, applied = 1, last_sequence = 100`)
-		f.record.Do(`DELETE FROM cleanupd.erasure_event WHERE sequence > 100; UPDATE cleanupd.erasure_item SET state = 'PENDING' WHERE item_id > 100`)
-		f.record.Do(`UPDATE cleanupd.erasure_rows SET rows = (SELECT sum((e.body->'Instance'->'Rows'->>relation)::bigint) FROM cleanupd.erasure_event e)`)
+		f.record.Do(
+			`DELETE FROM cleanupd.erasure_event WHERE sequence > 100; UPDATE cleanupd.erasure_item
+				SET state = 'PENDING' WHERE item_id > 100`,
+		)
+		f.record.Do(
+			`UPDATE cleanupd.erasure_rows SET rows = (SELECT sum((e.body->'Instance'->'Rows'->>relation)::bigint)
+				FROM cleanupd.erasure_event e)`,
+		)
 		f.record.Do(`DELETE FROM cleanupd.erasure_rows WHERE rows IS NULL`)
 		f.work()
 		_, after := f.watch(before.ID)
-		if !before.Succeeded || !after.Succeeded || !slices.Equal(before.Instances, after.Instances) || before.Rows["tb_task"] == 0 {
+		if !before.Succeeded || !after.Succeeded || !slices.Equal(before.Instances, after.Instances) ||
+			before.Rows["tb_task"] == 0 {
 			t.Fatalf("before %+v, after %+v", before, after)
 		}
 		if !maps.Equal(before.Rows, after.Rows) {
@@ -50,14 +57,23 @@ func TestErasureOfAnotherDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		both.work()
-		if _, receipt := both.erase(userdata.Request{Tasks: []int64{2}}); !receipt.Succeeded || receipt.Rows["tb_task"] != 1 {
+		if _, receipt := both.erase(
+			userdata.Request{Tasks: []int64{2}},
+		); !receipt.Succeeded ||
+			receipt.Rows["tb_task"] != 1 {
 			t.Errorf("%+v", receipt)
 		}
-		if left := other.db.Int("SELECT count(*) FROM tb_task"); left != 1 || one.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") != 1 {
+		if left := other.db.Int(
+			"SELECT count(*) FROM tb_task",
+		); left != 1 ||
+			one.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") != 1 {
 			t.Errorf("%d tasks are left in the other database", left)
 		}
 		one.work()
-		if _, receipt := one.watch(id); !receipt.Succeeded || receipt.Rows["tb_task"] != 1 || one.db.Int("SELECT count(*) FROM tb_task") != 1 {
+		if _, receipt := one.watch(
+			id,
+		); !receipt.Succeeded || receipt.Rows["tb_task"] != 1 ||
+			one.db.Int("SELECT count(*) FROM tb_task") != 1 {
 			t.Errorf("%+v", receipt)
 		}
 	})

@@ -10,17 +10,21 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// A replica that loses the connection with its locks stops working in the folder: another one that works there must not take
-// its stale markers for references. Otherwise each would leave the documents to the other.
+// A replica that loses the connection with its locks stops working in the folder: another one that works there must not
+// take its stale markers for references. Otherwise each would leave the documents to the other.
 func TestLostFolderLock(t *testing.T) {
 	t.Parallel()
 	f, ids := sharedDocuments(t, onPostgres, 400)
 	f.db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END';
 		CREATE TRIGGER slow AFTER INSERT ON cleanupd.erasure_file FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
 	replica := func() {
-		(&forms{Database: onPools(t, f.config, f.record.For(campaigndb.Role).Pool, f.record.For(campaigndb.Role).Pool), t: t}).work()
+		(&forms{
+			Database: onPools(t, f.config, f.record.For(campaigndb.Role).Pool, f.record.For(campaigndb.Role).Pool),
+			t:        t,
+		}).work()
 	}
-	const locks = " FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = x'666f'::int AND objid = x'6c646572'::int::oid"
+	const locks = " FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE " +
+		"datname = current_database()) AND classid = x'666f'::int AND objid = x'6c646572'::int::oid"
 	replica()
 	f.record.Until("SELECT count(*) FROM cleanupd.erasure_event WHERE body->'Log'->>'Message' LIKE 'looked through%'")
 	replica()
@@ -47,7 +51,10 @@ func TestLostAnswer(t *testing.T) {
 	f.config.Manager = deaf{f.record}
 	f.Database = userdata.New(f.config)
 	f.work()
-	if events, receipt := f.erase(userdata.Request{Instances: []int64{1}}); !receipt.Succeeded || events[0].Instance == nil {
+	if events, receipt := f.erase(
+		userdata.Request{Instances: []int64{1}},
+	); !receipt.Succeeded ||
+		events[0].Instance == nil {
 		t.Errorf("%+v %+v", events, receipt)
 	}
 }
@@ -56,8 +63,13 @@ func TestLostAnswer(t *testing.T) {
 func TestManyFailedErasures(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach1")
-	f.record.Do(`WITH e AS (INSERT INTO cleanupd.erasure (id, state, requested_by, end_time, user_id_hash, salt) SELECT gen_random_uuid(), 'FAILED', 'x', now(), repeat('ab', 32), md5(i::text) FROM generate_series(1, 20) i RETURNING id)
-		INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id) SELECT '_wftask' || id, id, 'task', 5 FROM e`)
+	f.record.Do(
+		`WITH e AS (INSERT INTO cleanupd.erasure (id, state, requested_by, end_time, user_id_hash, salt)
+			SELECT gen_random_uuid(), 'FAILED', 'x', now(), repeat('ab', 32), md5(i::text)
+			FROM generate_series(1, 20) i RETURNING id)
+		INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id)
+			SELECT '_wftask' || id, id, 'task', 5 FROM e`,
+	)
 	f.record.Superuser("ALTER DATABASE " + f.record.Name + " SET idle_in_transaction_session_timeout = '200ms'")
 	f.record.Reset()
 	if _, err := f.Start(t.Context(), userdata.Request{Query: &userdata.Query{UserID: "nobody"}}); err != nil {

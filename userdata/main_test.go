@@ -74,7 +74,12 @@ func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *forms {
 // newFormsOn makes a database with a number of process instances.
 func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles bool) *forms {
 	t.Helper()
-	f := &forms{t: t, on: on, record: record(t, on), data: formsdb.Generate(rand.New(rand.NewPCG(seed, 0)), instances, inFiles)}
+	f := &forms{
+		t:      t,
+		on:     on,
+		record: record(t, on),
+		data:   formsdb.Generate(rand.New(rand.NewPCG(seed, 0)), instances, inFiles),
+	}
 	if inFiles {
 		f.folder = t.TempDir()
 	}
@@ -122,7 +127,10 @@ func (f *forms) open() {
 		f.t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := errors.Join(userdata.Migrate(f.t.Context(), conn.Conn()), f.config.Forms.Migrate(f.t.Context())); err != nil {
+	if err := errors.Join(
+		userdata.Migrate(f.t.Context(), conn.Conn()),
+		f.config.Forms.Migrate(f.t.Context()),
+	); err != nil {
 		f.t.Fatal(err)
 	}
 	f.Database = userdata.New(f.config)

@@ -10,10 +10,11 @@ import (
 
 // ProcessManager is what the Forms server can do to its process instances.
 type ProcessManager interface {
-	// TerminateProcess terminates a running process instance, by its long-lived invocation id. It may end some time later.
+	// TerminateProcess terminates a running process instance, by its long-lived invocation id. It may end some time
+	// later.
 	TerminateProcess(ctx context.Context, invocation string) error
-	// PurgeProcessInstance deletes everything that a process instance that has ended has in the database and in the document
-	// storage.
+	// PurgeProcessInstance deletes everything that a process instance that has ended has in the database and in the
+	// document storage.
 	PurgeProcessInstance(ctx context.Context, invocation string) error
 }
 
@@ -32,7 +33,10 @@ const (
 )
 
 // errNoInvocation says that the Forms server cannot purge a process instance: without an id it might purge another one.
-var errNoInvocation = errors.New("it has no long-lived invocation id, by which the Forms server knows it; erase it with the database alone, while the Forms server is switched off")
+var errNoInvocation = errors.New(
+	"it has no long-lived invocation id, by which the Forms server knows it; erase it with the database alone, while " +
+		"the Forms server is switched off",
+)
 
 // errStillRuns says that a process instance did not end.
 var errStillRuns = errors.New("it was told to terminate, and still ran five minutes later")
@@ -41,11 +45,17 @@ var errStillRuns = errors.New("it was told to terminate, and still ran five minu
 func readInstances(ctx context.Context, tx *transaction, ids []int64, lock string) (map[int64]*Instance, error) {
 	there := map[int64]*Instance{}
 	var in Instance
-	err := tx.each(ctx, "SELECT id, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0) FROM tb_process_instance WHERE id IN (@ids) ORDER BY id"+lock, args{"ids": ids},
-		[]any{&in.ID, &in.Invocation, &in.Status}, func() {
+	err := tx.each(
+		ctx,
+		"SELECT id, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0) FROM tb_process_instance WHERE id IN "+
+			"(@ids) ORDER BY id"+lock,
+		args{"ids": ids},
+		[]any{&in.ID, &in.Invocation, &in.Status},
+		func() {
 			found := in
 			there[in.ID] = &found
-		})
+		},
+	)
 	return there, err
 }
 
@@ -59,15 +69,24 @@ func (f *Forms) readInstance(ctx context.Context, id int64) (in *Instance, err e
 	return in, err
 }
 
-// byServer has the Forms server carry out an operation on a process instance, unless everything is on hold. The request is recorded first, so that
-// an instance that is gone after a crash counts as erased.
-func (e *erasure) byServer(ctx context.Context, in *Instance, operation string, call func(ctx context.Context, invocation string) error) error {
+// byServer has the Forms server carry out an operation on a process instance, unless everything is on hold. The request
+// is recorded first, so that an instance that is gone after a crash counts as erased.
+func (e *erasure) byServer(
+	ctx context.Context,
+	in *Instance,
+	operation string,
+	call func(ctx context.Context, invocation string) error,
+) error {
 	return e.unlessHeld(ctx, func() error {
-		if err := e.transact(ctx, func(tx pgx.Tx) error { return e.mark(ctx, tx, "PURGING", anInstance, in.ID) }); err != nil {
+		if err := e.transact(
+			ctx,
+			func(tx pgx.Tx) error { return e.mark(ctx, tx, "PURGING", anInstance, in.ID) },
+		); err != nil {
 			return err
 		}
 		if err := call(ctx, in.Invocation); err != nil {
-			return errors.New("the Forms server, " + operation + ": " + err.Error()) // not wrapped: the database has not failed
+			// not wrapped: the database has not failed
+			return errors.New("the Forms server, " + operation + ": " + err.Error())
 		}
 		return nil
 	})
@@ -109,7 +128,9 @@ func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
 func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
 	id := ids[0]
 	var state string
-	if err := e.Record.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = $3", e.id, anInstance, id).Scan(&state); err != nil {
+	if err := e.Record.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND "+
+		"kind = $2 AND item_id = $3", e.id, anInstance, id).
+		Scan(&state); err != nil {
 		return err
 	}
 	in, err := e.Forms.readInstance(ctx, id)

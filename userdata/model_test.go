@@ -142,7 +142,13 @@ func (m *model) tasks(ids []int64) {
 		m.drop("tb_dm_session_reference", func(row []any) bool { return sessions[row[1].(string)] })
 		m.drop("tb_dm_deletion", func(row []any) bool { return sessions[row[0].(string)] })
 	}
-	for table, column := range map[string]int{"tb_task_acl": 0, "tb_task_attachment": 0, "tb_form_data": 1, "tb_assignment": 1, "tb_task": 0} {
+	for table, column := range map[string]int{
+		"tb_task_acl":        0,
+		"tb_task_attachment": 0,
+		"tb_form_data":       1,
+		"tb_assignment":      1,
+		"tb_task":            0,
+	} {
 		m.drop(table, func(row []any) bool { return slices.Contains(ids, row[column].(int64)) })
 	}
 }
@@ -152,7 +158,7 @@ func (m *model) erase(instances, orphans []int64) {
 	var tasks []int64
 	for _, task := range m.Table("tb_task").Rows {
 		id, instance := task[0].(int64), task[3].(int64)
-		if slices.Contains(instances, instance) || instance == 0 && slices.Contains(orphans, id) {
+		if slices.Contains(instances, instance) || (instance == 0 && slices.Contains(orphans, id)) {
 			tasks = append(tasks, id)
 		}
 	}
@@ -178,6 +184,6 @@ func (m *model) erase(instances, orphans []int64) {
 	}
 	m.Files = slices.DeleteFunc(slices.Clone(m.Files), func(name string) bool {
 		_, session, marks := strings.Cut(path.Base(name), ".session")
-		return marks && sessions[session] || gone[name] && !kept[path.Base(name)]
+		return (marks && sessions[session]) || (gone[name] && !kept[path.Base(name)])
 	})
 }

@@ -68,7 +68,8 @@ func (d mysqlDialect) schema() []string {
 	return list
 }
 
-// binary is a column of texts as bytes: collations take texts for the same that are not, and ignore blanks at their ends.
+// binary is a column of texts as bytes: collations take texts for the same that are not, and ignore blanks at their
+// ends.
 func binary(column string) string { return "CAST(CONVERT(" + column + " USING utf8mb4) AS BINARY)" }
 
 // among implements dialect: the first condition can be answered by an index, the second is exact.
@@ -80,8 +81,8 @@ func (mysqlDialect) same(a, b string) string {
 	return fmt.Sprintf("%s = %s AND %s = %s", a, b, binary(a), binary(b))
 }
 
-// ids implements dialect. A text is not compared with a number, since '12 apples' is 12 then; a floating-point number is
-// compared as a decimal one, since neighbours are the same otherwise.
+// ids implements dialect. A text is not compared with a number, since '12 apples' is 12 then; a floating-point number
+// is compared as a decimal one, since neighbours are the same otherwise.
 func (d mysqlDialect) ids(c column, ids []int64) string {
 	name := "r." + d.quote(c.Name)
 	var numbers, texts []string
@@ -101,7 +102,18 @@ func (d mysqlDialect) ids(c column, ids []int64) string {
 var (
 	mysqlNumbers = []string{"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"}
 	mysqlFloats  = []string{"float", "double"}
-	mysqlTexts   = []string{"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "enum", "set", "uuid"}
+	mysqlTexts   = []string{
+		"char",
+		"varchar",
+		"tinytext",
+		"text",
+		"mediumtext",
+		"longtext",
+		"json",
+		"enum",
+		"set",
+		"uuid",
+	}
 )
 
 func (d mysqlDialect) holds(c column) (condition, value string, ok bool) {
@@ -120,8 +132,8 @@ func (d mysqlDialect) holds(c column) (condition, value string, ok bool) {
 
 var mysqlDates = []string{"date", "datetime", "timestamp"}
 
-// before implements dialect. A date without a zone is one of the server's. A timestamp is compared as it is stored: in local time, the hour
-// that autumn repeats would be one.
+// before implements dialect. A date without a zone is one of the server's. A timestamp is compared as it is stored: in
+// local time, the hour that autumn repeats would be one.
 func (d mysqlDialect) before(c column) string {
 	name := "r." + d.quote(c.Name)
 	if c.Type == "timestamp" {
@@ -134,47 +146,77 @@ func (d mysqlDialect) seconds(c column) string {
 	return "CAST(FLOOR(UNIX_TIMESTAMP(r." + d.quote(c.Name) + ")) AS SIGNED)"
 }
 
-// lacking implements dialect. It fails if a user may not see whether there is a table, or if it will not do: what is in it would stay, or
-// could not be rolled back.
+// lacking implements dialect. It fails if a user may not see whether there is a table, or if it will not do: what is in
+// it would stay, or could not be rolled back.
 func (d mysqlDialect) lacking(ctx context.Context, tx *transaction, tables []string) (missing []string, err error) {
 	engines := map[string]string{}
 	var name string
 	var engine sql.NullString
-	if err := tx.each(ctx, "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND table_name IN (@tables)",
-		args{"tables": tables}, []any{&name, &engine}, func() { engines[name] = engine.String }); err != nil {
+	if err := tx.each(
+		ctx,
+		"SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = "+
+			"'BASE TABLE' AND table_name IN (@tables)",
+		args{"tables": tables},
+		[]any{&name, &engine},
+		func() { engines[name] = engine.String },
+	); err != nil {
 		return nil, err
 	}
 	for _, name := range tables {
 		switch engine, there := engines[name]; {
 		case there && engine != "InnoDB":
-			return nil, fmt.Errorf("%w that can be worked on: %s is not InnoDB, and what is deleted of %s cannot be rolled back", ErrNotForms, name, engine)
+			return nil, fmt.Errorf(
+				"%w that can be worked on: %s is not InnoDB, and what is deleted of %s cannot be rolled back",
+				ErrNotForms,
+				name,
+				engine,
+			)
 		case there:
 			continue
 		}
 		_, err := tx.exec(ctx, "SELECT 1 FROM "+d.quote(name)+" LIMIT 0", nil)
 		switch {
 		case err == nil:
-			return nil, fmt.Errorf("%w that can be worked on: %s is a view, and what is in it would stay", ErrNotForms, name)
+			return nil, fmt.Errorf(
+				"%w that can be worked on: %s is a view, and what is in it would stay",
+				ErrNotForms,
+				name,
+			)
 		case !isMySQL(err, mysqlNoTable):
-			return nil, fmt.Errorf("whether there is a table %s cannot be told, and what is in it would stay: %w", name, err)
+			return nil, fmt.Errorf(
+				"whether there is a table %s cannot be told, and what is in it would stay: %w",
+				name,
+				err,
+			)
 		}
 		missing = append(missing, name)
 	}
 	return missing, otherCase(ctx, tx, missing)
 }
 
-// otherCase fails if a table that is missing has a name in upper case, which a server with lower_case_table_names = 0 takes for another one.
+// otherCase fails if a table that is missing has a name in upper case, which a server with lower_case_table_names = 0
+// takes for another one.
 func otherCase(ctx context.Context, tx *transaction, missing []string) error {
 	var name string
 	var names []string
 	if len(missing) == 0 {
 		return nil
 	}
-	err := tx.each(ctx, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND LOWER(table_name) IN (@tables) ORDER BY table_name",
-		args{"tables": missing}, []any{&name}, func() { names = append(names, name) })
+	err := tx.each(
+		ctx,
+		"SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND LOWER(table_name) IN "+
+			"(@tables) ORDER BY table_name",
+		args{"tables": missing},
+		[]any{&name},
+		func() { names = append(names, name) },
+	)
 	if err == nil && len(names) > 0 {
-		err = fmt.Errorf("%w that can be worked on: the names of its tables are in lower case, and those of %s are not, which this server distinguishes (lower_case_table_names = 0): RENAME TABLE helps",
-			ErrNotForms, strings.Join(names, ", "))
+		err = fmt.Errorf(
+			"%w that can be worked on: the names of its tables are in lower case, and those of %s are not, which "+
+				"this server distinguishes (lower_case_table_names = 0): RENAME TABLE helps",
+			ErrNotForms,
+			strings.Join(names, ", "),
+		)
 	}
 	return err
 }
@@ -185,8 +227,13 @@ func (d mysqlDialect) columns(ctx context.Context, tx *transaction, tables []str
 		return nil, err
 	}
 	var c column
-	err = tx.each(ctx, "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name IN (@tables) ORDER BY table_name, ordinal_position",
-		args{"tables": tables}, []any{&c.Table, &c.Name, &c.Type}, func() {
+	err = tx.each(
+		ctx,
+		"SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = DATABASE() "+
+			"AND table_name IN (@tables) ORDER BY table_name, ordinal_position",
+		args{"tables": tables},
+		[]any{&c.Table, &c.Name, &c.Type},
+		func() {
 			c.Quoted, c.Type = d.quote(c.Table), strings.ToLower(c.Type)
 			c.Number = slices.Contains(mysqlNumbers, c.Type) || slices.Contains(mysqlFloats, c.Type)
 			c.Date = slices.Contains(mysqlDates, c.Type)
@@ -194,13 +241,15 @@ func (d mysqlDialect) columns(ctx context.Context, tx *transaction, tables []str
 				c.Name = instanceColumn
 			}
 			list = append(list, c)
-		})
+		},
+	)
 	return list, err
 }
 
 func (mysqlDialect) settings() []string { return nil }
 
-// isolation implements dialect: a reading statement that locks also locks the gaps, so that nobody adds what it has not seen.
+// isolation implements dialect: a reading statement that locks also locks the gaps, so that nobody adds what it has not
+// seen.
 func (mysqlDialect) isolation() sql.IsolationLevel { return sql.LevelRepeatableRead }
 
 // remove implements dialect. What it has read it has locked, so that it deletes just that.
@@ -208,10 +257,17 @@ func (mysqlDialect) remove(ctx context.Context, tx *transaction, m doomed, a arg
 	counts := map[string]int64{}
 	var key any
 	var seen int64
-	if err := tx.each(ctx, fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s FOR UPDATE", m.key, m.table, m.where), a, []any{&key}, func() {
-		counts[textOf(key)]++
-		seen++
-	}); err != nil || seen == 0 {
+	if err := tx.each(
+		ctx,
+		fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s FOR UPDATE", m.key, m.table, m.where),
+		a,
+		[]any{&key},
+		func() {
+			counts[textOf(key)]++
+			seen++
+		},
+	); err != nil ||
+		seen == 0 {
 		return counts, err
 	}
 	gone, err := tx.exec(ctx, fmt.Sprintf("DELETE r FROM %s AS r WHERE %s", m.table, m.where), a)
@@ -227,8 +283,9 @@ func (mysqlDialect) lockReferences(context.Context, *transaction) error { return
 
 // Numbers of errors of the server, by what they mean.
 var (
-	mysqlTransient = []uint16{1205, 1213, 3572}                         // lock wait timeout, deadlock, NOWAIT
-	mysqlLost      = []uint16{1021, 1040, 1053, 1114, 1290, 1317, 1927} // disk full, too many connections, shutdown, table full, read-only, killed
+	mysqlTransient = []uint16{1205, 1213, 3572} // lock wait timeout, deadlock, NOWAIT
+	// disk full, too many connections, shutdown, table full, read-only, killed
+	mysqlLost      = []uint16{1021, 1040, 1053, 1114, 1290, 1317, 1927}
 	mysqlDenied    = []uint16{1044, 1045, 1142, 1143, 1227}
 	mysqlNoTable   = []uint16{1146}
 	mysqlDuplicate = []uint16{1050, 1062} // a table, an entry
@@ -248,7 +305,8 @@ func Denied(err error) bool { return isMySQL(err, mysqlDenied) }
 func (mysqlDialect) transient(err error) bool { return isMySQL(err, mysqlTransient) }
 
 func (mysqlDialect) lost(err error) bool {
-	return isMySQL(err, mysqlLost) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) || sqlstate.Lost(err)
+	return isMySQL(err, mysqlLost) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) ||
+		sqlstate.Lost(err)
 }
 
 func (mysqlDialect) duplicate(err error) bool { return isMySQL(err, mysqlDuplicate) }

@@ -9,7 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// Where the record is another instance's, or everything is held, no erasure is requested, and none that waits is taken up.
+// Where the record is another instance's, or everything is held, no erasure is requested, and none that waits is taken
+// up.
 func TestErasureThatMayNotBe(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(*userdata.Config) *func(context.Context) error{

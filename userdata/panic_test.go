@@ -32,23 +32,35 @@ func (s stumbler) PurgeProcessInstance(ctx context.Context, invocation string) e
 func TestErasureThatPanics(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
-	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'a', 2), (2, 'b', 2), (3, 'c', 2); INSERT INTO tb_task VALUES (7, 1, 'P0', 0)")
+	f.db.Do(
+		"INSERT INTO tb_process_instance VALUES (1, 'a', 2), (2, 'b', 2), (3, 'c', 2); INSERT INTO tb_task VALUES " +
+			"(7, 1, 'P0', 0)",
+	)
 	f.config.Manager = stumbler{deaf{f.record}, "a"}
 	f.Database = userdata.New(f.config)
 	var log bytes.Buffer
 	stop := f.workAnd(slog.New(slog.NewTextHandler(&log, nil)))
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1, 2, 3}})
-	if receipt.Succeeded || receipt.EndTime == nil || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "ended early") || strings.Contains(receipt.Problems[0], "PLANTED") || events[0].Instance == nil {
+	if receipt.Succeeded || receipt.EndTime == nil || len(receipt.Problems) != 1 ||
+		!strings.Contains(receipt.Problems[0], "ended early") ||
+		strings.Contains(receipt.Problems[0], "PLANTED") ||
+		events[0].Instance == nil {
 		t.Errorf("%+v", receipt)
 	}
-	if states := f.record.Strings("SELECT state FROM cleanupd.erasure_item ORDER BY item_id"); !slices.Equal(states, []string{"DONE", "FAILED", "FAILED"}) {
+	if states := f.record.Strings(
+		"SELECT state FROM cleanupd.erasure_item ORDER BY item_id",
+	); !slices.Equal(
+		states,
+		[]string{"DONE", "FAILED", "FAILED"},
+	) {
 		t.Errorf("its items are %v", states)
 	}
 	if _, receipt := f.erase(userdata.Request{Tasks: []int64{7}}); !receipt.Succeeded || receipt.Rows["tb_task"] != 1 {
 		t.Errorf("the next one: %+v", receipt)
 	}
 	stop()
-	if strings.Count(log.String(), "panic=PLANTED") != 1 || !strings.Contains(log.String(), "stumbler.PurgeProcessInstance") {
+	if strings.Count(log.String(), "panic=PLANTED") != 1 ||
+		!strings.Contains(log.String(), "stumbler.PurgeProcessInstance") {
 		t.Errorf("logged: %s", log.String())
 	}
 }
@@ -72,7 +84,8 @@ func (s *stumble) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDat
 // A panic in an erasure's transaction rolls it back; one beside an erasure does not stop the replica.
 func TestPanicsInTransactions(t *testing.T) {
 	t.Parallel()
-	for on, ok := range map[string]bool{"SET end_time": false, "SELECT pg_try_advisory_lock": false, "SELECT pg_advisory_unlock_all": true} {
+	for on, ok := range map[string]bool{"SET end_time": false, "SELECT pg_try_advisory_lock": false, "SELECT " +
+		"pg_advisory_unlock_all": true} {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()
 			f := bareForms(t)

@@ -51,8 +51,8 @@ func (d postgres) ids(c column, ids []int64) string {
 	return fmt.Sprintf("r.%s IN (%s)", d.quote(c.Name), strings.Join(list, ", "))
 }
 
-// Types that are searched, as numbers and as text; numbers of floats are exact only as text: a cast to numeric rounds them to 6 and 15
-// digits.
+// Types that are searched, as numbers and as text; numbers of floats are exact only as text: a cast to numeric rounds
+// them to 6 and 15 digits.
 var (
 	pgNumbers = []string{"smallint", "integer", "bigint", "numeric"}
 	pgFloats  = []string{"real", "double precision"}
@@ -89,33 +89,60 @@ func (postgres) lacking(ctx context.Context, tx *transaction, tables []string) (
 	for i, t := range tables {
 		list[i] = "(" + tx.literal(t) + ")"
 	}
-	return tx.texts(ctx, "SELECT name FROM (VALUES "+strings.Join(list, ", ")+") AS t (name) WHERE to_regclass(name) IS NULL", nil)
+	return tx.texts(
+		ctx,
+		"SELECT name FROM (VALUES "+strings.Join(list, ", ")+") AS t (name) WHERE to_regclass(name) IS NULL",
+		nil,
+	)
 }
 
-// columns implements dialect. An id is compared in the type of its column, but without its length, so that a cast does not truncate it,
-// and in bigint if that type is narrower.
+// columns implements dialect. An id is compared in the type of its column, but without its length, so that a cast does
+// not truncate it, and in bigint if that type is narrower.
 func (postgres) columns(ctx context.Context, tx *transaction, tables []string) (list []column, err error) {
 	var c column
-	err = tx.each(ctx, `SELECT c.relname::text, format('%I.%I', n.nspname, c.relname), a.attname::text, format_type(a.atttypid, NULL),
-		CASE WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype) THEN 'int8' ELSE (SELECT format('%I.%I', tn.nspname, t.typname) FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace WHERE t.oid = a.atttypid) END
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-		WHERE c.relname IN (@tables) AND c.relkind IN ('r', 'p') AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('tb_process_instance'))
-		ORDER BY c.relname, a.attnum`, args{"tables": tables}, []any{&c.Table, &c.Quoted, &c.Name, &c.Type, &c.Cast}, func() {
-		c.Number = slices.Contains(pgNumbers, c.Type) || slices.Contains(pgFloats, c.Type)
-		c.Date = slices.Contains(pgDates, c.Type)
-		list = append(list, c)
-	})
+	err = tx.each(
+		ctx,
+		`SELECT c.relname::text, format('%I.%I', n.nspname, c.relname), a.attname::text, format_type(a.atttypid, NULL),
+		CASE
+			WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype) THEN 'int8' ELSE (SELECT format('%I.%I', tn.nspname,
+			t.typname) FROM pg_type t JOIN pg_namespace tn ON tn.oid = t.typnamespace WHERE t.oid = a.atttypid) END
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+			AND a.attnum > 0 AND NOT a.attisdropped
+		WHERE c.relname IN (@tables) AND c.relkind IN ('r', 'p') AND c.relnamespace = (SELECT relnamespace
+			FROM pg_class WHERE oid = to_regclass('tb_process_instance'))
+		ORDER BY c.relname, a.attnum`,
+		args{"tables": tables},
+		[]any{&c.Table, &c.Quoted, &c.Name, &c.Type, &c.Cast},
+		func() {
+			c.Number = slices.Contains(pgNumbers, c.Type) || slices.Contains(pgFloats, c.Type)
+			c.Date = slices.Contains(pgDates, c.Type)
+			list = append(list, c)
+		},
+	)
 	return list, err
 }
 
 func (postgres) settings() []string {
-	return []string{fmt.Sprintf("SET LOCAL lock_timeout = %d", lockTimeout.Milliseconds()), "SET LOCAL statement_timeout = '10min'"}
+	return []string{
+		fmt.Sprintf("SET LOCAL lock_timeout = %d", lockTimeout.Milliseconds()),
+		"SET LOCAL statement_timeout = '10min'",
+	}
 }
 
 func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
 
 func (postgres) remove(ctx context.Context, tx *transaction, m doomed, a args) (map[string]int64, error) {
-	return tx.counts(ctx, fmt.Sprintf("WITH gone AS (DELETE FROM %s AS r WHERE %s RETURNING %s AS key) SELECT key, count(*) FROM gone GROUP BY key", m.table, m.where, m.key), a)
+	return tx.counts(
+		ctx,
+		fmt.Sprintf(
+			"WITH gone AS (DELETE FROM %s AS r WHERE %s RETURNING %s AS key) SELECT key, count(*) FROM gone GROUP BY "+
+				"key",
+			m.table,
+			m.where,
+			m.key,
+		),
+		a,
+	)
 }
 
 func (postgres) locking() string { return "" }

@@ -9,14 +9,23 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// Preview calls tell for each event of what an erasure would do, by one snapshot, and changes nothing. The last event is the
-// receipt. tell may be slow: the snapshot has ended by then.
+// Preview calls tell for each event of what an erasure would do, by one snapshot, and changes nothing. The last event
+// is the receipt. tell may be slow: the snapshot has ended by then.
 func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) error) error {
 	said, err := d.settle(ctx, &r)
 	if err != nil {
 		return err
 	}
-	out := &Receipt{RequestedBy: r.RequestedBy, CreateTime: time.Now(), DryRun: true, Sweep: r.Sweep, Succeeded: true, Instances: r.Instances, Tasks: r.Tasks, Rows: Rows{}}
+	out := &Receipt{
+		RequestedBy: r.RequestedBy,
+		CreateTime:  time.Now(),
+		DryRun:      true,
+		Sweep:       r.Sweep,
+		Succeeded:   true,
+		Instances:   r.Instances,
+		Tasks:       r.Tasks,
+		Rows:        Rows{},
+	}
 	sequence := int64(0)
 	emit := func(events ...Event) error {
 		for _, e := range events {
@@ -89,7 +98,8 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 				return err
 			}
 			for _, s := range gone.sessions {
-				if d.Manager == nil || there[s.Item] != nil && d.Folder != "" { // the Forms server deletes its documents itself
+				// the Forms server deletes its documents itself
+				if d.Manager == nil || (there[s.Item] != nil && d.Folder != "") {
 					sessions = append(sessions, s.ID)
 				}
 			}

@@ -21,8 +21,8 @@ type Purge struct {
 	// Application and Workflow are those of the process instances; an empty Workflow means all of the application.
 	Application string `json:"Application"`
 	Workflow    string `json:"Workflow"`
-	// DateColumn is the column of tb_process_instance by which they go that are strictly older than Days. Which one there is, and what it means,
-	// is published for no release.
+	// DateColumn is the column of tb_process_instance by which they go that are strictly older than Days. Which one
+	// there is, and what it means, is published for no release.
 	DateColumn string `json:"DateColumn"`
 	Days       int    `json:"Days"`
 	// Enabled says that runs do it.
@@ -31,7 +31,9 @@ type Purge struct {
 
 // Etag changes with the rule.
 func (p Purge) Etag() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []any{p.Name, p.Application, p.Workflow, p.DateColumn, p.Days, p.Enabled}))
+	sum := sha256.Sum256(
+		fmt.Appendf(nil, "%q", []any{p.Name, p.Application, p.Workflow, p.DateColumn, p.Days, p.Enabled}),
+	)
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -46,7 +48,7 @@ func (p Purge) what() string {
 // covers reports whether a name in omd_object_type is that of a workflow of its.
 func (p Purge) covers(name string) bool {
 	of := "pt_" + p.Application + "/"
-	return p.Workflow == "" && strings.HasPrefix(name, of) || name == of+p.Workflow
+	return (p.Workflow == "" && strings.HasPrefix(name, of)) || name == of+p.Workflow
 }
 
 // ErrNoPurge says that there is no purge of a name.
@@ -92,7 +94,11 @@ func (d *Database) checkPurge(ctx context.Context, p Purge) error {
 		required     bool
 	}{{"application", p.Application, true}, {"workflow", p.Workflow, false}, {"date_column", p.DateColumn, true}} {
 		say(text.required && text.value == "", text.field, "is missing")
-		say(len(text.value) > longestName || strings.ContainsRune(text.value, 0) || !utf8.ValidString(text.value), text.field, "is longer than 255 bytes, or no text that a database can store")
+		say(
+			len(text.value) > longestName || strings.ContainsRune(text.value, 0) || !utf8.ValidString(text.value),
+			text.field,
+			"is longer than 255 bytes, or no text that a database can store",
+		)
 	}
 	say(p.Days < 1 || p.Days > mostDays, "days", "must be 1 to 24855")
 	if wrong != nil {
@@ -118,7 +124,8 @@ func (d *Database) checkPurge(ctx context.Context, p Purge) error {
 	return wrong
 }
 
-const selectPurge = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge WHERE forms = $1 "
+const selectPurge = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge WHERE " +
+	"forms = $1 "
 
 // Purges returns the purges of this Forms database, by their names.
 func (d *Database) Purges(ctx context.Context) ([]Purge, error) { return d.purges(ctx, d.Record) }
@@ -129,10 +136,18 @@ func (d *Database) purges(ctx context.Context, db outside.Querier) ([]Purge, err
 
 // purge reads one for a change; nil: there is none.
 func (d *Database) purge(ctx context.Context, tx pgx.Tx, name, etag string) (*Purge, error) {
-	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.forms_purge IN SHARE ROW EXCLUSIVE MODE"); err != nil { // one that is not there cannot be locked
+	// one that is not there cannot be locked
+	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.forms_purge IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 		return nil, err
 	}
-	list, err := collect(ctx, tx, pgx.RowToAddrOfStructByPos[Purge], selectPurge+"AND name = $2", d.Forms.identity, name)
+	list, err := collect(
+		ctx,
+		tx,
+		pgx.RowToAddrOfStructByPos[Purge],
+		selectPurge+"AND name = $2",
+		d.Forms.identity,
+		name,
+	)
 	switch {
 	case err != nil:
 		return nil, err
@@ -144,9 +159,14 @@ func (d *Database) purge(ctx context.Context, tx pgx.Tx, name, etag string) (*Pu
 	return list[0], nil
 }
 
-// SetPurge creates or replaces a purge, and calls noted with what was before (nil: none) in the transaction of the change. It fails with WrongError,
-// or with ErrStalePurge if an etag is given that is not that of the purge as it is.
-func (d *Database) SetPurge(ctx context.Context, p Purge, etag string, noted func(ctx context.Context, tx pgx.Tx, before *Purge) error) error {
+// SetPurge creates or replaces a purge, and calls noted with what was before (nil: none) in the transaction of the
+// change. It fails with WrongError, or with ErrStalePurge if an etag is given that is not that of the purge as it is.
+func (d *Database) SetPurge(
+	ctx context.Context,
+	p Purge,
+	etag string,
+	noted func(ctx context.Context, tx pgx.Tx, before *Purge) error,
+) error {
 	if err := d.Own(ctx); err != nil {
 		return err
 	}
@@ -158,9 +178,19 @@ func (d *Database) SetPurge(ctx context.Context, p Purge, etag string, noted fun
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.forms_purge VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (forms, name) DO UPDATE
-			SET application = excluded.application, workflow = excluded.workflow, date_column = excluded.date_column, days = excluded.days, enabled = excluded.enabled`,
-			d.Forms.identity, p.Name, p.Application, p.Workflow, p.DateColumn, p.Days, p.Enabled); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			`INSERT INTO cleanupd.forms_purge VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (forms, name) DO UPDATE
+			SET application = excluded.application, workflow = excluded.workflow, date_column = excluded.date_column,
+				days = excluded.days, enabled = excluded.enabled`,
+			d.Forms.identity,
+			p.Name,
+			p.Application,
+			p.Workflow,
+			p.DateColumn,
+			p.Days,
+			p.Enabled,
+		); err != nil {
 			return err
 		}
 		return noted(ctx, tx, before)
@@ -168,7 +198,11 @@ func (d *Database) SetPurge(ctx context.Context, p Purge, etag string, noted fun
 }
 
 // DeletePurge removes a purge, and calls noted with it in the transaction of the change. It fails with ErrNoPurge.
-func (d *Database) DeletePurge(ctx context.Context, name string, noted func(ctx context.Context, tx pgx.Tx, before *Purge) error) error {
+func (d *Database) DeletePurge(
+	ctx context.Context,
+	name string,
+	noted func(ctx context.Context, tx pgx.Tx, before *Purge) error,
+) error {
 	if err := d.Own(ctx); err != nil {
 		return err
 	}
@@ -180,7 +214,12 @@ func (d *Database) DeletePurge(ctx context.Context, name string, noted func(ctx 
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.forms_purge WHERE forms = $1 AND name = $2", d.Forms.identity, name); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"DELETE FROM cleanupd.forms_purge WHERE forms = $1 AND name = $2",
+			d.Forms.identity,
+			name,
+		); err != nil {
 			return err
 		}
 		return noted(ctx, tx, before)

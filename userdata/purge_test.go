@@ -24,8 +24,8 @@ import (
 // noted forgets what a purge was before.
 func noted(context.Context, pgx.Tx, *userdata.Purge) error { return nil }
 
-// purges is a Forms database whose process instances have a date, and of which the workflows alone are there. Its documents are in the database,
-// unless there are files.
+// purges is a Forms database whose process instances have a date, and of which the workflows alone are there. Its
+// documents are in the database, unless there are files.
 func purges(t *testing.T, on engine, files ...string) *forms {
 	t.Helper()
 	f := bareFormsOn(t, on, files...)
@@ -61,11 +61,32 @@ func (f *forms) instance(id int64, status any, ended time.Time, table string) {
 	f.t.Helper()
 	date := "NULL"
 	if !ended.IsZero() {
-		date = fmt.Sprintf(map[engine]string{onPostgres: "to_timestamp(%f)", onMySQL: "FROM_UNIXTIME(%f)"}[f.on], float64(ended.UnixMicro())/1e6)
+		date = fmt.Sprintf(
+			map[engine]string{onPostgres: "to_timestamp(%f)", onMySQL: "FROM_UNIXTIME(%f)"}[f.on],
+			float64(ended.UnixMicro())/1e6,
+		)
 	}
-	f.db.Do(fmt.Sprintf("INSERT INTO tb_process_instance VALUES (%d, 'invocation', %v, %s); INSERT INTO tb_task VALUES (%d, 1, 'P0', %d)", id, status, date, id+1000, id))
+	f.db.Do(
+		fmt.Sprintf(
+			"INSERT INTO tb_process_instance VALUES (%d, 'invocation', %v, %s); INSERT INTO tb_task VALUES (%d, 1, "+
+				"'P0', %d)",
+			id,
+			status,
+			date,
+			id+1000,
+			id,
+		),
+	)
 	if f.folder == "" {
-		f.db.Do(fmt.Sprintf("INSERT INTO tb_dm_chunk VALUES ('d%d', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('d%d', '_wfattach%d')", id, id, id+1000))
+		f.db.Do(
+			fmt.Sprintf(
+				"INSERT INTO tb_dm_chunk VALUES ('d%d', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('d%d', "+
+					"'_wfattach%d')",
+				id,
+				id,
+				id+1000,
+			),
+		)
 	}
 	if table != "" {
 		f.db.Do(fmt.Sprintf("INSERT INTO %s (process_instance_id) VALUES (%d)", table, id))
@@ -96,7 +117,8 @@ func ids(due *outside.Due) (list []int64) {
 	return list
 }
 
-// A purge takes process instances that have ended, are strictly older than its delay, and are of its workflows, with all that belongs to them.
+// A purge takes process instances that have ended, are strictly older than its delay, and are of its workflows, with
+// all that belongs to them.
 func TestPurge(t *testing.T) { onBoth(t, testPurge) }
 
 func testPurge(t *testing.T, on engine) {
@@ -116,10 +138,24 @@ func testPurge(t *testing.T, on engine) {
 	f.instance(11, 2, old, "")                   // of no workflow that is known
 	f.instance(-12, 2, old, "tb_101")
 	f.instance(13, 2, old.AddDate(-2, 0, 0), "tb_101")
-	all := map[string][]int64{"Loans/apply": {1, 2, 13}, "Loans/folder/sub/review": {10}, "Claims/apply": {9}, "Loans/": {1, 2, 10, 13}}
+	all := map[string][]int64{
+		"Loans/apply":             {1, 2, 13},
+		"Loans/folder/sub/review": {10},
+		"Claims/apply":            {9},
+		"Loans/":                  {1, 2, 10, 13},
+	}
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		application, workflow, _ := strings.Cut(path, "/")
-		task := f.task(userdata.Purge{Name: "p", Application: application, Workflow: workflow, DateColumn: "ended", Days: 30, Enabled: true})
+		task := f.task(
+			userdata.Purge{
+				Name:        "p",
+				Application: application,
+				Workflow:    workflow,
+				DateColumn:  "ended",
+				Days:        30,
+				Enabled:     true,
+			},
+		)
 		due, err := task.Due(t.Context(), now)
 		if err != nil || !slices.Equal(ids(due), all[path]) || due.Total != 13 || !due.Cutoff.Equal(cutoff) {
 			t.Errorf("%s: %v of %d, %v", path, ids(due), due.Total, err)
@@ -143,7 +179,9 @@ func testPurge(t *testing.T, on engine) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if f.db.Int("SELECT count(*) FROM tb_process_instance") != 13 || foreseen["tb_process_instance"] != 4 || foreseen["tb_dm_chunk"] != 4 || foreseen["tb_102"] != 1 {
+	if f.db.Int("SELECT count(*) FROM tb_process_instance") != 13 || foreseen["tb_process_instance"] != 4 ||
+		foreseen["tb_dm_chunk"] != 4 ||
+		foreseen["tb_102"] != 1 {
 		t.Errorf("foreseen: %v", foreseen)
 	}
 	run := uuid.NewString()
@@ -160,10 +198,15 @@ func testPurge(t *testing.T, on engine) {
 		}
 	}
 	list, _, err := f.Receipts(t.Context(), 10, "")
-	if err != nil || len(list) != 1 || list[0].Purge != "p" || list[0].RunID != run || !list[0].Succeeded || len(list[0].Instances) != 0 {
+	if err != nil || len(list) != 1 || list[0].Purge != "p" || list[0].RunID != run || !list[0].Succeeded ||
+		len(list[0].Instances) != 0 {
 		t.Fatalf("%+v %v", list, err)
 	}
-	if receipt, err := f.Receipt(t.Context(), list[0].ID); err != nil || !slices.Equal(receipt.Instances, []int64{1, 2, 10, 13}) || !maps.Equal(receipt.Rows, foreseen) {
+	if receipt, err := f.Receipt(
+		t.Context(),
+		list[0].ID,
+	); err != nil || !slices.Equal(receipt.Instances, []int64{1, 2, 10, 13}) ||
+		!maps.Equal(receipt.Rows, foreseen) {
 		t.Errorf("%+v %v, foreseen %v", receipt, err, foreseen)
 	}
 	if rows, err := f.purged(task, uuid.NewString(), nil); rows != 0 || err != nil {
@@ -186,7 +229,8 @@ func testPurgeOfASharedTable(t *testing.T, on engine) {
 	f.db.Do("INSERT INTO omd_object_type VALUES ('pt_Claims/other', 'tb_101')")
 	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	due, err := task.Due(t.Context(), now)
-	if err != nil || !slices.Equal(ids(due), []int64{2}) || len(due.Notes) != 1 || !strings.Contains(due.Notes[0], "tb_101") {
+	if err != nil || !slices.Equal(ids(due), []int64{2}) || len(due.Notes) != 1 ||
+		!strings.Contains(due.Notes[0], "tb_101") {
 		t.Errorf("%+v %v", due, err)
 	}
 }
@@ -199,21 +243,44 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 	for id := int64(1); id <= 4; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
-	task := f.task(userdata.Purge{Name: "p", Application: "Loans", Workflow: "apply", DateColumn: "ended", Days: 30, Enabled: true})
+	task := f.task(
+		userdata.Purge{
+			Name:        "p",
+			Application: "Loans",
+			Workflow:    "apply",
+			DateColumn:  "ended",
+			Days:        30,
+			Enabled:     true,
+		},
+	)
 	due, err := task.Due(t.Context(), now)
 	if err != nil || len(due.Items) != 4 {
 		t.Fatal(due, err)
 	}
-	f.db.Do("UPDATE tb_process_instance SET status = 1 WHERE id = 1; UPDATE tb_process_instance SET ended = NULL WHERE id = 2; DELETE FROM tb_101 WHERE process_instance_id = 3")
-	if err := task.Purge(t.Context(), uuid.NewString(), due, func(context.Context, int64) error { return nil }); err != nil {
+	f.db.Do(
+		"UPDATE tb_process_instance SET status = 1 WHERE id = 1; UPDATE tb_process_instance SET ended = NULL WHERE " +
+			"id = 2; DELETE FROM tb_101 WHERE process_instance_id = 3",
+	)
+	if err := task.Purge(
+		t.Context(),
+		uuid.NewString(),
+		due,
+		func(context.Context, int64) error { return nil },
+	); err != nil {
 		t.Error(err)
 	}
-	if left := f.db.Strings("SELECT id FROM tb_process_instance ORDER BY id"); !slices.Equal(left, []string{"1", "2", "3"}) {
+	if left := f.db.Strings(
+		"SELECT id FROM tb_process_instance ORDER BY id",
+	); !slices.Equal(
+		left,
+		[]string{"1", "2", "3"},
+	) {
 		t.Errorf("left: %v", left)
 	}
 }
 
-// A purge that is told to stop has deleted what it says, documents in the folder included, and a later one does the rest.
+// A purge that is told to stop has deleted what it says, documents in the folder included, and a later one does the
+// rest.
 func TestPurgeStops(t *testing.T) { onBoth(t, testPurgeStops) }
 
 func testPurgeStops(t *testing.T, on engine) {
@@ -224,17 +291,27 @@ func testPurgeStops(t *testing.T, on engine) {
 	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	errEnough := errors.New("enough")
 	rows, err := f.purged(task, uuid.NewString(), func(int64) error { return errEnough })
-	if !errors.Is(err, errEnough) || rows != 300 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 || !slices.Equal(f.files(), []string{"kept", "kept.session_wfattach1250"}) {
+	if !errors.Is(err, errEnough) || rows != 300 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 ||
+		!slices.Equal(f.files(), []string{"kept", "kept.session_wfattach1250"}) {
 		t.Errorf("%d rows, %v, %v", rows, err, f.files())
 	}
 	list, _, err := f.Receipts(t.Context(), 10, "")
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	if receipt, err := f.Receipt(t.Context(), list[0].ID); err != nil || !receipt.Succeeded || len(receipt.Instances) != 100 || receipt.EndTime == nil {
+	if receipt, err := f.Receipt(
+		t.Context(),
+		list[0].ID,
+	); err != nil || !receipt.Succeeded || len(receipt.Instances) != 100 ||
+		receipt.EndTime == nil {
 		t.Errorf("%+v %v", receipt, err)
 	}
-	if rows, err := f.purged(task, uuid.NewString(), nil); err != nil || rows != 450 || f.db.Int("SELECT count(*) FROM tb_task") != 0 || len(f.files()) != 0 {
+	if rows, err := f.purged(
+		task,
+		uuid.NewString(),
+		nil,
+	); err != nil || rows != 450 || f.db.Int("SELECT count(*) FROM tb_task") != 0 ||
+		len(f.files()) != 0 {
 		t.Errorf("%d rows, %v, %v", rows, err, f.files())
 	}
 }
@@ -254,14 +331,27 @@ func testPurgeGoesOn(t *testing.T, on engine) {
 	}
 	run := uuid.NewString()
 	ctx, kill := context.WithCancel(t.Context())
-	if err := task.Purge(ctx, run, due, func(context.Context, int64) error { kill(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
+	if err := task.Purge(
+		ctx,
+		run,
+		due,
+		func(context.Context, int64) error { kill(); return ctx.Err() },
+	); !errors.Is(
+		err,
+		context.Canceled,
+	) {
 		t.Error(err)
 	}
 	if n := f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'PURGING'"); n != 1 {
 		t.Errorf("%d erasures are left to the next worker", n)
 	}
 	f.work() // which leaves it to the run
-	if rows, err := f.purged(task, run, nil); err != nil || rows != 1250 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 0 {
+	if rows, err := f.purged(
+		task,
+		run,
+		nil,
+	); err != nil || rows != 1250 ||
+		f.db.Int("SELECT count(*) FROM tb_process_instance") != 0 {
 		t.Errorf("%d rows, %v", rows, err)
 	}
 	if n := f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'"); n != 1 {
@@ -284,13 +374,26 @@ func TestForsakenPurge(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, kill := context.WithCancel(t.Context())
-	if err := task.Purge(ctx, uuid.NewString(), due, func(context.Context, int64) error { kill(); return ctx.Err() }); !errors.Is(err, context.Canceled) {
+	if err := task.Purge(
+		ctx,
+		uuid.NewString(),
+		due,
+		func(context.Context, int64) error { kill(); return ctx.Err() },
+	); !errors.Is(
+		err,
+		context.Canceled,
+	) {
 		t.Error(err)
 	}
 	f.work()
 	_, receipt := f.watch(f.record.Strings("SELECT id::text FROM cleanupd.erasure")[0])
-	if !receipt.Succeeded || len(receipt.Instances) != 100 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 {
-		t.Errorf("%d of the receipt, %d left", len(receipt.Instances), f.db.Int("SELECT count(*) FROM tb_process_instance"))
+	if !receipt.Succeeded || len(receipt.Instances) != 100 ||
+		f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 {
+		t.Errorf(
+			"%d of the receipt, %d left",
+			len(receipt.Instances),
+			f.db.Int("SELECT count(*) FROM tb_process_instance"),
+		)
 	}
 }
 
@@ -299,7 +402,13 @@ func TestSetPurge(t *testing.T) { onBoth(t, testSetPurge) }
 
 func testSetPurge(t *testing.T, on engine) {
 	f := purges(t, on)
-	good := userdata.Purge{Name: "a-1", Application: "Loans", Workflow: "folder/sub/review", DateColumn: "ended", Days: 1}
+	good := userdata.Purge{
+		Name:        "a-1",
+		Application: "Loans",
+		Workflow:    "folder/sub/review",
+		DateColumn:  "ended",
+		Days:        1,
+	}
 	for _, c := range []struct {
 		change func(p *userdata.Purge)
 		fields []string
@@ -343,14 +452,28 @@ func testSetPurge(t *testing.T, on engine) {
 	next := good
 	next.Days = 2
 	var before *userdata.Purge
-	if err := f.SetPurge(t.Context(), next, good.Etag(), func(_ context.Context, _ pgx.Tx, b *userdata.Purge) error { before = b; return nil }); err != nil || before == nil || *before != good {
+	if err := f.SetPurge(
+		t.Context(),
+		next,
+		good.Etag(),
+		func(_ context.Context, _ pgx.Tx, b *userdata.Purge) error { before = b; return nil },
+	); err != nil || before == nil ||
+		*before != good {
 		t.Errorf("%+v %v", before, err)
 	}
 	if err := f.SetPurge(t.Context(), good, good.Etag(), noted); !errors.Is(err, userdata.ErrStalePurge) {
 		t.Errorf("a stale etag: %v", err)
 	}
 	errUnseen := errors.New("unseen")
-	if err := f.SetPurge(t.Context(), good, "", func(context.Context, pgx.Tx, *userdata.Purge) error { return errUnseen }); !errors.Is(err, errUnseen) {
+	if err := f.SetPurge(
+		t.Context(),
+		good,
+		"",
+		func(context.Context, pgx.Tx, *userdata.Purge) error { return errUnseen },
+	); !errors.Is(
+		err,
+		errUnseen,
+	) {
 		t.Error(err)
 	}
 	if list, err := f.Purges(t.Context()); err != nil || len(list) != 1 || list[0] != next {
@@ -364,7 +487,8 @@ func testSetPurge(t *testing.T, on engine) {
 	}
 }
 
-// Where the Forms server purges, process instances alone are foreseen and counted, and one that it refuses fails the task.
+// Where the Forms server purges, process instances alone are foreseen and counted, and one that it refuses fails the
+// task.
 func TestPurgeByTheFormsServer(t *testing.T) {
 	t.Parallel()
 	f := purges(t, onPostgres)
@@ -377,7 +501,9 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 	server := &standIn{db: f.record, refuses: "refused"}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
-	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"})
+	f.config.Manager = userdata.NewServer(
+		userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"},
+	)
 	f.Database = userdata.New(f.config)
 	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	due, err := task.Due(t.Context(), now)
@@ -392,10 +518,22 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if rows, err := f.purged(task, uuid.NewString(), nil); rows != 2 || err == nil || !strings.Contains(err.Error(), "could not be erased: 1,") {
+	if rows, err := f.purged(
+		task,
+		uuid.NewString(),
+		nil,
+	); rows != 2 || err == nil ||
+		!strings.Contains(err.Error(), "could not be erased: 1,") {
 		t.Errorf("%d rows, %v", rows, err)
 	}
-	if want := []string{"purgeProcessInstance one", "purgeProcessInstance refused", "purgeProcessInstance three"}; !slices.Equal(server.calls, want) {
+	if want := []string{
+		"purgeProcessInstance one",
+		"purgeProcessInstance refused",
+		"purgeProcessInstance three",
+	}; !slices.Equal(
+		server.calls,
+		want,
+	) {
 		t.Errorf("it was told %q", server.calls)
 	}
 }
@@ -416,7 +554,12 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 	}
 	f.config.Record = record.Pool
 	f.Database = userdata.New(f.config)
-	if err := f.SetPurge(t.Context(), userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true}, "", noted); err != nil {
+	if err := f.SetPurge(
+		t.Context(),
+		userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true},
+		"",
+		noted,
+	); err != nil {
 		t.Fatal(err)
 	}
 	list, err := f.Tasks().Tasks(t.Context(), record)
@@ -443,17 +586,39 @@ func TestPurgeInARepeatedHour(t *testing.T) {
 	f := purges(t, onMySQL)
 	autumn := now.AddDate(0, 0, -30).Add(-30 * time.Minute) // when the clocks are set back by an hour
 	zone := "cleanupd/" + uuid.NewString()[:8]
-	f.db.Do(fmt.Sprintf(`INSERT INTO mysql.time_zone (Use_leap_seconds) VALUES ('N'); SET @zone = LAST_INSERT_ID(); INSERT INTO mysql.time_zone_name VALUES ('%s', @zone);
+	f.db.Do(
+		fmt.Sprintf(
+			`INSERT INTO mysql.time_zone (Use_leap_seconds) VALUES ('N'); SET @zone = LAST_INSERT_ID();
+				INSERT INTO mysql.time_zone_name VALUES ('%s', @zone);
 		INSERT INTO mysql.time_zone_transition_type VALUES (@zone, 0, 7200, 1, 'S'), (@zone, 1, 3600, 0, 'W');
-		INSERT INTO mysql.time_zone_transition VALUES (@zone, %d, 0), (@zone, %d, 1)`, zone, autumn.AddDate(-1, 0, 0).Unix(), autumn.Unix()))
+		INSERT INTO mysql.time_zone_transition VALUES (@zone, %d, 0), (@zone, %d, 1)`,
+			zone,
+			autumn.AddDate(-1, 0, 0).Unix(),
+			autumn.Unix(),
+		),
+	)
 	f.db.Do("ALTER TABLE tb_process_instance MODIFY ended timestamp NULL")
-	f.db.Do(fmt.Sprintf("SET time_zone = '+00:00'; INSERT INTO tb_process_instance VALUES (1, 'i', 2, FROM_UNIXTIME(%d)), (2, 'i', 2, FROM_UNIXTIME(%d)); INSERT INTO tb_101 (process_instance_id) VALUES (1), (2)",
-		autumn.Add(-10*time.Minute).Unix(), autumn.Add(50*time.Minute).Unix())) // both are 50 minutes past
+	f.db.Do(
+		fmt.Sprintf(
+			"SET time_zone = '+00:00'; INSERT INTO tb_process_instance VALUES (1, 'i', 2, FROM_UNIXTIME(%d)), (2, "+
+				"'i', 2, FROM_UNIXTIME(%d)); INSERT INTO tb_101 (process_instance_id) VALUES (1), (2)",
+			autumn.Add(-10*time.Minute).Unix(),
+			autumn.Add(50*time.Minute).Unix(),
+		),
+	) // both are 50 minutes past
 	config := f.db.(*mysqltest.DB).Config("root")
 	config.Params = map[string]string{"time_zone": "'" + zone + "'"}
 	f.config.Forms = openMySQL(t, config)
 	f.open()
-	due, err := f.task(userdata.Purge{Name: "repeated", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true}).Due(t.Context(), now) // 30 minutes after
+	// 30 minutes after
+	due, err := f.task(userdata.Purge{
+		Name:        "repeated",
+		Application: "Loans",
+		DateColumn:  "ended",
+		Days:        30,
+		Enabled:     true,
+	}).
+		Due(t.Context(), now)
 	if err != nil || !slices.Equal(ids(due), []int64{1}) {
 		t.Errorf("%v are due: %v", ids(due), err)
 	}

@@ -15,7 +15,11 @@ import (
 )
 
 var (
-	seeds     = flag.Uint64("seeds", suite.Size[uint64](suite.Model, 2, 8), "how many random databases TestRandomDatabases makes, on each engine and for each document storage")
+	seeds = flag.Uint64(
+		"seeds",
+		suite.Size[uint64](suite.Model, 2, 8),
+		"how many random databases TestRandomDatabases makes, on each engine and for each document storage",
+	)
 	firstSeed = flag.Uint64("first-seed", 0, "the first of them")
 )
 
@@ -23,7 +27,11 @@ var (
 var all = []userdata.Variable{{"Loans", "apply", ""}, {"Loans", "folder/sub/review", ""}, {"Claims", "apply", ""}}
 
 // workflows are the tables of the workflows, named as in Variable.
-var workflows = map[string]string{"Loans/apply": "tb_101", "Loans/folder/sub/review": "tb_102", "Claims/apply": "tb_103"}
+var workflows = map[string]string{
+	"Loans/apply":             "tb_101",
+	"Loans/folder/sub/review": "tb_102",
+	"Claims/apply":            "tb_103",
+}
 
 // contents are the rows of the database and the files of the folder, as texts.
 func (f *forms) contents() map[string][]string {
@@ -45,7 +53,10 @@ func (f *forms) rows(t *formsdb.Table) []string {
 		case f.on == onMySQL && (c == "amount" || c == "process_instance_id"):
 			quoted = "CAST(" + quoted + " AS signed)"
 		}
-		texts = append(texts, "COALESCE(CAST("+quoted+" AS "+map[engine]string{onPostgres: "text", onMySQL: "char"}[f.on]+"), 'NULL')")
+		texts = append(
+			texts,
+			"COALESCE(CAST("+quoted+" AS "+map[engine]string{onPostgres: "text", onMySQL: "char"}[f.on]+"), 'NULL')",
+		)
 	}
 	return f.db.Strings("SELECT concat_ws('|', " + strings.Join(texts, ", ") + ") FROM " + t.Name)
 }
@@ -92,7 +103,12 @@ func reasonsOf(found *userdata.Found) map[int64][]string {
 		for _, r := range in.Reasons {
 			text := string(r.Kind)
 			if r.Kind == userdata.InVariable {
-				text = fmt.Sprintf("%s.%s %s", workflows[r.Variable.Application+"/"+r.Variable.Workflow], r.Variable.Name, r.Match)
+				text = fmt.Sprintf(
+					"%s.%s %s",
+					workflows[r.Variable.Application+"/"+r.Variable.Workflow],
+					r.Variable.Name,
+					r.Match,
+				)
 			}
 			out[in.ID] = append(out[in.ID], text)
 		}
@@ -135,7 +151,10 @@ func testRandomDatabases(t *testing.T, on engine) {
 				for _, list := range reasons {
 					slices.Sort(list)
 				}
-				if got := reasonsOf(found); !maps.EqualFunc(got, reasons, slices.Equal) || !slices.Equal(found.OrphanTasks, orphans) {
+				if got := reasonsOf(
+					found,
+				); !maps.EqualFunc(got, reasons, slices.Equal) ||
+					!slices.Equal(found.OrphanTasks, orphans) {
 					t.Fatalf("%s: found %v and %v, want %v and %v", user, got, found.OrphanTasks, reasons, orphans)
 				}
 				var sure []int64
@@ -153,10 +172,16 @@ func testRandomDatabases(t *testing.T, on engine) {
 				events, receipt := f.erase(userdata.Request{Query: &query, RequestedBy: "test"})
 				m.erase(sure, orphans)
 				f.compare(m)
-				if !receipt.Succeeded || !slices.Equal(receipt.Instances, sure) || !slices.Equal(receipt.Tasks, orphans) || !maps.Equal(receipt.Rows, m.rows) {
+				if !receipt.Succeeded || !slices.Equal(receipt.Instances, sure) ||
+					!slices.Equal(receipt.Tasks, orphans) ||
+					!maps.Equal(receipt.Rows, m.rows) {
 					t.Errorf("the receipt is %+v, want rows %v", receipt, m.rows)
 				}
-				if !maps.Equal(preview.Rows, receipt.Rows) || !slices.Equal(slices.Sorted(slices.Values(preview.Files)), slices.Sorted(slices.Values(receipt.Files))) {
+				if !maps.Equal(preview.Rows, receipt.Rows) ||
+					!slices.Equal(
+						slices.Sorted(slices.Values(preview.Files)),
+						slices.Sorted(slices.Values(receipt.Files)),
+					) {
 					t.Errorf("foretold: %v, %v; done: %v, %v", preview.Rows, preview.Files, receipt.Rows, receipt.Files)
 				}
 				told := map[string]int{}
@@ -171,12 +196,22 @@ func testRandomDatabases(t *testing.T, on engine) {
 				if told["instances"] != len(sure) || told["tasks"] != len(orphans) {
 					t.Errorf("told of %v, want %d and %d", told, len(sure), len(orphans))
 				}
-				if left := f.find(query); len(left.OrphanTasks) > 0 || slices.ContainsFunc(left.Instances, func(in userdata.Instance) bool {
-					return slices.ContainsFunc(in.Reasons, func(r userdata.Reason) bool { return r.Match != userdata.Part })
-				}) {
+				if left := f.find(
+					query,
+				); len(left.OrphanTasks) > 0 ||
+					slices.ContainsFunc(left.Instances, func(in userdata.Instance) bool {
+						return slices.ContainsFunc(
+							in.Reasons,
+							func(r userdata.Reason) bool { return r.Match != userdata.Part },
+						)
+					}) {
 					t.Errorf("found after the erasure: %+v", left)
 				}
-				if stored := f.record.Strings("SELECT concat(e.*, (SELECT string_agg(v.body::text, '') FROM cleanupd.erasure_event v)) FROM cleanupd.erasure e"); strings.Contains(stored[0], user) && len(user) > 4 {
+				if stored := f.record.Strings(
+					"SELECT concat(e.*, (SELECT string_agg(v.body::text, '') FROM cleanupd.erasure_event v)) FROM " +
+						"cleanupd.erasure e",
+				); strings.Contains(stored[0], user) &&
+					len(user) > 4 {
 					t.Errorf("the record holds the user id: %s", stored[0])
 				}
 			})

@@ -12,7 +12,16 @@ import (
 // A page token is one that ListReceipts gives, or is refused.
 func FuzzReceiptsToken(f *testing.F) {
 	const id = "01a1fde2-f3f9-7404-bf12-c82939b07280"
-	for _, plain := range []string{"", "x", id, strings.ToUpper(id), "urn:uuid:" + id, strings.Repeat("x", 36), "{" + id[:34] + "}", id[:35] + "\x00"} {
+	for _, plain := range []string{
+		"",
+		"x",
+		id,
+		strings.ToUpper(id),
+		"urn:uuid:" + id,
+		strings.Repeat("x", 36),
+		"{" + id[:34] + "}",
+		id[:35] + "\x00",
+	} {
 		f.Add(base64.RawURLEncoding.EncodeToString([]byte(plain)))
 		f.Add(base64.URLEncoding.EncodeToString([]byte(plain)) + "\n")
 	}
@@ -22,7 +31,10 @@ func FuzzReceiptsToken(f *testing.F) {
 		if err != nil && !errors.Is(err, userdata.ErrPageToken) {
 			t.Errorf("%q: %v", token, err)
 		}
-		if id, decoded := base64.RawURLEncoding.DecodeString(token); err == nil && (decoded != nil || base64.RawURLEncoding.EncodeToString(id) != token) {
+		if id, decoded := base64.RawURLEncoding.DecodeString(
+			token,
+		); err == nil &&
+			(decoded != nil || base64.RawURLEncoding.EncodeToString(id) != token) {
 			t.Errorf("%q is taken for a token", token)
 		}
 	})

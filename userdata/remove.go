@@ -69,7 +69,11 @@ type doomed struct{ table, where, key string }
 // remove deletes the rows that it says, and counts them by their key.
 func (r *remover) remove(ctx context.Context, m doomed, a args) (counts map[string]int64, err error) {
 	if r.dry {
-		counts, err = r.tx.counts(ctx, fmt.Sprintf("SELECT %[1]s, count(*) FROM %[2]s AS r WHERE %[3]s GROUP BY %[1]s", m.key, m.table, m.where), a)
+		counts, err = r.tx.counts(
+			ctx,
+			fmt.Sprintf("SELECT %[1]s, count(*) FROM %[2]s AS r WHERE %[3]s GROUP BY %[1]s", m.key, m.table, m.where),
+			a,
+		)
 	} else {
 		counts, err = r.tx.remove(ctx, r.tx, m, a)
 	}
@@ -100,8 +104,8 @@ func there(ctx context.Context, tx *transaction, tables []string) ([]string, err
 	return slices.DeleteFunc(slices.Clone(tables), func(t string) bool { return slices.Contains(missing, t) }), err
 }
 
-// tasks removes locked tasks with everything that depends on them. items says of which process instance each task is, or that it is
-// an orphan, by its own id; instances are what tb_task says.
+// tasks removes locked tasks with everything that depends on them. items says of which process instance each task is,
+// or that it is an orphan, by its own id; instances are what tb_task says.
 func (r *remover) tasks(ctx context.Context, g *removal, items map[int64]int64, instances []int64) error {
 	ids := slices.Sorted(maps.Keys(items))
 	of := func(task int64) int64 { return items[task] }
@@ -110,27 +114,53 @@ func (r *remover) tasks(ctx context.Context, g *removal, items map[int64]int64, 
 		return err
 	}
 	for _, table := range tables {
-		if err := r.removeFor(ctx, g, of, doomed{table, "r.task_id IN (@ids)", "r.task_id"}, args{"ids": ids}); err != nil {
+		if err := r.removeFor(
+			ctx,
+			g,
+			of,
+			doomed{table, "r.task_id IN (@ids)", "r.task_id"},
+			args{"ids": ids},
+		); err != nil {
 			return err
 		}
 	}
 	if err := r.formData(ctx, g, items); err != nil {
 		return err
 	}
-	if err := r.removeFor(ctx, g, of, doomed{"tb_assignment", "r.task_id IN (@ids) AND (r.process_instance_id IN (@counted)) IS NOT TRUE", "r.task_id"},
-		args{"ids": ids, "counted": r.counted.instances}); err != nil {
+	if err := r.removeFor(
+		ctx,
+		g,
+		of,
+		doomed{
+			"tb_assignment",
+			"r.task_id IN (@ids) AND (r.process_instance_id IN (@counted)) IS NOT TRUE",
+			"r.task_id",
+		},
+		args{"ids": ids, "counted": r.counted.instances},
+	); err != nil {
 		return err
 	}
 	if r.dry {
 		r.counted.tasks = append(r.counted.tasks, ids...)
 	}
-	return r.removeFor(ctx, g, of, doomed{"tb_task", "r.id IN (@ids) AND r.process_instance_id IN (@instances)", "r.id"}, args{"ids": ids, "instances": instances})
+	return r.removeFor(
+		ctx,
+		g,
+		of,
+		doomed{"tb_task", "r.id IN (@ids) AND r.process_instance_id IN (@instances)", "r.id"},
+		args{"ids": ids, "instances": instances},
+	)
 }
 
-// formData removes the form data of tasks, and adds the sessions of the documents of just that, whatever came a moment before.
+// formData removes the form data of tasks, and adds the sessions of the documents of just that, whatever came a moment
+// before.
 func (r *remover) formData(ctx context.Context, g *removal, items map[int64]int64) error {
 	ids := slices.Sorted(maps.Keys(items))
-	counts, err := r.remove(ctx, doomed{"tb_form_data", "r.task_id IN (@ids)", "concat(r.id, ' ', r.task_id)"}, args{"ids": ids})
+	counts, err := r.remove(
+		ctx,
+		doomed{"tb_form_data", "r.task_id IN (@ids)", "concat(r.id, ' ', r.task_id)"},
+		args{"ids": ids},
+	)
 	if err != nil {
 		return err
 	}
@@ -182,14 +212,33 @@ func (r *remover) documentsOf(ctx context.Context, g *removal, sessions []sessio
 	}
 	docs := map[string]int64{} // the documents, with the item that they are counted with
 	var document, id string
-	if err := r.tx.each(ctx, "SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+r.tx.among("r.sessionid", "@ids")+" AND r.documentid IS NOT NULL"+r.locking(), args{"ids": ids},
-		[]any{&document, &id}, func() { docs[document] = max(docs[document], of[id]) }); err != nil {
+	if err := r.tx.each(
+		ctx,
+		"SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+r.tx.among(
+			"r.sessionid",
+			"@ids",
+		)+" AND r.documentid IS NOT NULL"+r.locking(),
+		args{"ids": ids},
+		[]any{&document, &id},
+		func() { docs[document] = max(docs[document], of[id]) },
+	); err != nil {
 		return fmt.Errorf("tb_dm_session_reference: %w", err)
 	}
 	var other sql.NullString
 	kept := map[string]bool{} // by sessions that stay
-	if err := r.tx.each(ctx, "SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+r.tx.among("r.documentid", "@docs")+r.locking(), args{"docs": slices.Sorted(maps.Keys(docs))},
-		[]any{&document, &other}, func() { kept[document] = kept[document] || !other.Valid || !r.sessions[other.String] }); err != nil {
+	if err := r.tx.each(
+		ctx,
+		"SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+r.tx.among(
+			"r.documentid",
+			"@docs",
+		)+r.locking(),
+		args{"docs": slices.Sorted(maps.Keys(docs))},
+		[]any{
+			&document,
+			&other,
+		},
+		func() { kept[document] = kept[document] || !other.Valid || !r.sessions[other.String] },
+	); err != nil {
 		return fmt.Errorf("tb_dm_session_reference: %w", err)
 	}
 	free := slices.DeleteFunc(slices.Sorted(maps.Keys(docs)), func(doc string) bool { return kept[doc] })
@@ -200,7 +249,11 @@ func (r *remover) documentsOf(ctx context.Context, g *removal, sessions []sessio
 		}
 		return err
 	}
-	if err := remove(doomed{"tb_dm_session_reference", r.tx.among("r.sessionid", "@list"), "r.sessionid"}, ids, of); err != nil {
+	if err := remove(
+		doomed{"tb_dm_session_reference", r.tx.among("r.sessionid", "@list"), "r.sessionid"},
+		ids,
+		of,
+	); err != nil {
 		return err
 	}
 	counts, err := r.unreferenced(ctx, free)
@@ -213,12 +266,16 @@ func (r *remover) documentsOf(ctx context.Context, g *removal, sessions []sessio
 	return remove(doomed{"tb_dm_deletion", r.tx.among("r.sessionid", "@list"), "r.sessionid"}, ids, of)
 }
 
-// unreferenced removes the chunks of documents whose references were removed, unless there are others by now, and counts them by document.
+// unreferenced removes the chunks of documents whose references were removed, unless there are others by now, and
+// counts them by document.
 func (r *remover) unreferenced(ctx context.Context, documents []string) (map[string]int64, error) {
 	const table = "tb_dm_chunk"
 	where, a := r.tx.among("r.documentid", "@documents"), args{"documents": documents}
 	if !r.dry {
-		where += " AND NOT EXISTS (SELECT 1 FROM tb_dm_session_reference AS o WHERE " + r.tx.same("o.documentid", "r.documentid") + ")"
+		where += " AND NOT EXISTS (SELECT 1 FROM tb_dm_session_reference AS o WHERE " + r.tx.same(
+			"o.documentid",
+			"r.documentid",
+		) + ")"
 	}
 	counts, err := r.remove(ctx, doomed{table, where, "r.documentid"}, a)
 	if err != nil || r.dry {
@@ -237,18 +294,28 @@ func (r *remover) unreferenced(ctx context.Context, documents []string) (map[str
 // workflowTable is what the names of workflows' tables look like. No other one is touched, whatever the data says.
 var workflowTable = regexp.MustCompile(`^tb_[0-9]+$`)
 
-// workflowColumns are the columns of the tables of workflows whose names match, in a database that has them: no name from data is used that is
-// not in the catalog. known reports whether a name does.
-func workflowColumns(ctx context.Context, tx *transaction, match func(name string) bool) (columns []column, known bool, err error) {
+// workflowColumns are the columns of the tables of workflows whose names match, in a database that has them: no name
+// from data is used that is not in the catalog. known reports whether a name does.
+func workflowColumns(
+	ctx context.Context,
+	tx *transaction,
+	match func(name string) bool,
+) (columns []column, known bool, err error) {
 	var name, table string
 	var tables []string
-	if err := tx.each(ctx, "SELECT name, database_table FROM omd_object_type WHERE name IS NOT NULL AND database_table IS NOT NULL", nil, []any{&name, &table}, func() {
-		matches := match(name)
-		known = known || matches
-		if matches && workflowTable.MatchString(table) && !slices.Contains(tables, table) {
-			tables = append(tables, table)
-		}
-	}); err != nil {
+	if err := tx.each(
+		ctx,
+		"SELECT name, database_table FROM omd_object_type WHERE name IS NOT NULL AND database_table IS NOT NULL",
+		nil,
+		[]any{&name, &table},
+		func() {
+			matches := match(name)
+			known = known || matches
+			if matches && workflowTable.MatchString(table) && !slices.Contains(tables, table) {
+				tables = append(tables, table)
+			}
+		},
+	); err != nil {
 		return nil, false, err
 	}
 	columns, err = tx.columns(ctx, tx, tables)
@@ -259,8 +326,8 @@ func workflowColumns(ctx context.Context, tx *transaction, match func(name strin
 	return slices.DeleteFunc(columns, func(c column) bool { return !has[c.Table] }), known, err
 }
 
-// instances removes process instances that have ended and are locked: their rows in the workflows' tables, their tasks, and
-// themselves.
+// instances removes process instances that have ended and are locked: their rows in the workflows' tables, their tasks,
+// and themselves.
 func (r *remover) instances(ctx context.Context, ids []int64, inDatabase bool) (*removal, error) {
 	g := &removal{rows: map[int64]Rows{}}
 	if len(ids) == 0 {
@@ -288,9 +355,15 @@ func (r *remover) instances(ctx context.Context, ids []int64, inDatabase bool) (
 	if r.dry {
 		lock = ""
 	}
-	if err := r.tx.each(ctx, "SELECT id, process_instance_id FROM tb_task WHERE process_instance_id IN (@ids) ORDER BY id"+lock, args{"ids": ids}, []any{&task, &instance}, func() {
-		items[task] = instance
-	}); err != nil {
+	if err := r.tx.each(
+		ctx,
+		"SELECT id, process_instance_id FROM tb_task WHERE process_instance_id IN (@ids) ORDER BY id"+lock,
+		args{"ids": ids},
+		[]any{&task, &instance},
+		func() {
+			items[task] = instance
+		},
+	); err != nil {
 		return nil, err
 	}
 	if err := r.tasks(ctx, g, items, ids); err != nil {
@@ -301,11 +374,26 @@ func (r *remover) instances(ctx context.Context, ids []int64, inDatabase bool) (
 			return nil, err
 		}
 	}
-	if err := r.removeFor(ctx, g, itself, doomed{"tb_assignment", "r.process_instance_id IN (@ids) AND (r.task_id IN (@tasks)) IS NOT TRUE", "r.process_instance_id"},
-		args{"ids": ids, "tasks": r.counted.tasks}); err != nil {
+	if err := r.removeFor(
+		ctx,
+		g,
+		itself,
+		doomed{
+			"tb_assignment",
+			"r.process_instance_id IN (@ids) AND (r.task_id IN (@tasks)) IS NOT TRUE",
+			"r.process_instance_id",
+		},
+		args{"ids": ids, "tasks": r.counted.tasks},
+	); err != nil {
 		return nil, err
 	}
-	if err := r.removeFor(ctx, g, itself, doomed{"tb_process_instance", "r.id IN (@ids)", "r.id"}, args{"ids": ids}); err != nil {
+	if err := r.removeFor(
+		ctx,
+		g,
+		itself,
+		doomed{"tb_process_instance", "r.id IN (@ids)", "r.id"},
+		args{"ids": ids},
+	); err != nil {
 		return nil, err
 	}
 	if r.dry {

@@ -57,7 +57,17 @@ func (d *Database) settle(ctx context.Context, r *Request) (said []Event, err er
 		if in.certain() {
 			r.Instances = append(r.Instances, in.ID)
 		} else {
-			said = append(said, logged(severity.Warning, fmt.Sprintf("process instance %d stays: a variable holds the user id only as a part of something longer; erase it by its id if it is the person's", in.ID)))
+			said = append(
+				said,
+				logged(
+					severity.Warning,
+					fmt.Sprintf(
+						"process instance %d stays: a variable holds the user id only as a part of something longer; "+
+							"erase it by its id if it is the person's",
+						in.ID,
+					),
+				),
+			)
 		}
 	}
 	for _, what := range found.NotSearched {
@@ -107,8 +117,17 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 	}
 	e := &erasure{Database: d, id: key.String()}
 	err = pgx.BeginFunc(ctx, d.Record, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.erasure (id, forms, requested_by, user_id_hash, salt, sweep) VALUES ($1::text::uuid, $2, $3, $4, $5, $6)",
-			e.id, d.Forms.identity, connection.Text(r.RequestedBy), hashed, hex.EncodeToString(salt), r.Sweep); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"INSERT INTO cleanupd.erasure (id, forms, requested_by, user_id_hash, salt, sweep) VALUES "+
+				"($1::text::uuid, $2, $3, $4, $5, $6)",
+			e.id,
+			d.Forms.identity,
+			connection.Text(r.RequestedBy),
+			hashed,
+			hex.EncodeToString(salt),
+			r.Sweep,
+		); err != nil {
 			return err
 		}
 		if err := e.insertItems(ctx, tx, r.Instances, r.Tasks); err != nil {
@@ -134,16 +153,24 @@ func (d *Database) Start(ctx context.Context, r Request) (id string, err error) 
 
 // insertItems stores the items of the erasure.
 func (e *erasure) insertItems(ctx context.Context, tx pgx.Tx, instances, tasks []int64) error {
-	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id) SELECT $1::text::uuid, $2, unnest($3::bigint[]) UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
-		e.id, anInstance, instances, aTask, tasks)
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id) SELECT $1::text::uuid, $2, unnest($3::bigint[])
+			UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
+		e.id,
+		anInstance,
+		instances,
+		aTask,
+		tasks,
+	)
 	return err
 }
 
 // leftover is a session id of an earlier erasure that ended before its files were deleted.
 type leftover struct{ Session, Erasure string }
 
-// sameUser are the earlier erasures of the same user as a request that have leftovers. Many take long to compare, longer than
-// a transaction may be idle.
+// sameUser are the earlier erasures of the same user as a request that have leftovers. Many take long to compare,
+// longer than a transaction may be idle.
 func (d *Database) sameUser(ctx context.Context, r Request) ([]string, error) {
 	if r.Query == nil {
 		return nil, nil
@@ -158,15 +185,34 @@ func (d *Database) sameUser(ctx context.Context, r Request) ([]string, error) {
 			return "", err
 		}
 		return id, nil
-	}, "SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE forms = $1 AND state = 'FAILED' AND user_id_hash <> '' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)", d.Forms.identity)
+	}, "SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE forms = $1 AND state = 'FAILED' AND "+
+		"user_id_hash <> '' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)", d.Forms.identity)
 	return slices.DeleteFunc(same, func(id string) bool { return id == "" }), err
 }
 
 // leftovers are those of the same items as a request, or of earlier erasures of the same user.
-func (d *Database) leftovers(ctx context.Context, db outside.Querier, r Request, earlier []string, lock string) ([]leftover, error) {
-	return collect(ctx, db, pgx.RowToStructByPos[leftover], `SELECT s.session_id, e.id::text FROM cleanupd.erasure_session AS s JOIN cleanupd.erasure AS e ON e.id = s.erasure_id
-		WHERE e.forms = $6 AND e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3) OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
-		earlier, anInstance, r.Instances, aTask, r.Tasks, d.Forms.identity)
+func (d *Database) leftovers(
+	ctx context.Context,
+	db outside.Querier,
+	r Request,
+	earlier []string,
+	lock string,
+) ([]leftover, error) {
+	return collect(
+		ctx,
+		db,
+		pgx.RowToStructByPos[leftover],
+		`SELECT s.session_id, e.id::text FROM cleanupd.erasure_session AS s
+			JOIN cleanupd.erasure AS e ON e.id = s.erasure_id
+		WHERE e.forms = $6 AND e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3)
+			OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
+		earlier,
+		anInstance,
+		r.Instances,
+		aTask,
+		r.Tasks,
+		d.Forms.identity,
+	)
 }
 
 // inherit takes over what earlier erasures left, and the files that they could not report.
@@ -179,9 +225,20 @@ func (e *erasure) inherit(ctx context.Context, tx pgx.Tx, r Request, earlier []s
 	for _, l := range list {
 		sessions, erasures = append(sessions, l.Session), append(erasures, l.Erasure)
 	}
-	if _, err := tx.Exec(ctx, "UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid WHERE forms = $3 AND session_id = ANY ($2)", e.id, sessions, e.Forms.identity); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid WHERE forms = $3 AND session_id = ANY ($2)",
+		e.id,
+		sessions,
+		e.Forms.identity,
+	); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid WHERE erasure_id::text = ANY ($2)", e.id, erasures)
+	_, err = tx.Exec(
+		ctx,
+		"UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid WHERE erasure_id::text = ANY ($2)",
+		e.id,
+		erasures,
+	)
 	return err
 }

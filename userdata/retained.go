@@ -53,16 +53,28 @@ func retainedEvent(sizes map[string]int64, sessions map[string][]string) Event {
 	return logged(severity.Info, "documents retained: "+strings.Join(parts, ", "))
 }
 
-// retainedInDatabase reports the documents in the database, by the sessions of all of them, without those that a sweep would delete.
-func retainedInDatabase(ctx context.Context, tx *transaction, sessions map[string][]string, stale []string) (Event, error) {
+// retainedInDatabase reports the documents in the database, by the sessions of all of them, without those that a sweep
+// would delete.
+func retainedInDatabase(
+	ctx context.Context,
+	tx *transaction,
+	sessions map[string][]string,
+	stale []string,
+) (Event, error) {
 	deleted, sizes := set(stale), map[string]int64{}
 	var document string
 	var size int64
-	err := tx.each(ctx, "SELECT documentid, COALESCE(OCTET_LENGTH(content), 0) FROM tb_dm_chunk WHERE documentid IS NOT NULL", nil, []any{&document, &size}, func() {
-		if !deleted[document] {
-			sizes[document] += size
-		}
-	})
+	err := tx.each(
+		ctx,
+		"SELECT documentid, COALESCE(OCTET_LENGTH(content), 0) FROM tb_dm_chunk WHERE documentid IS NOT NULL",
+		nil,
+		[]any{&document, &size},
+		func() {
+			if !deleted[document] {
+				sizes[document] += size
+			}
+		},
+	)
 	return retainedEvent(sizes, sessions), err
 }
 

@@ -31,7 +31,10 @@ func asGranted(t *testing.T, on engine, without string) *forms {
 	case onPostgres:
 		role := f.record.Role("forms")
 		f.db.Do("REVOKE ALL ON SCHEMA public FROM public")
-		granted := slices.DeleteFunc(grants(t, "forms-postgres.sql"), func(grant string) bool { return grant == without })
+		granted := slices.DeleteFunc(
+			grants(t, "forms-postgres.sql"),
+			func(grant string) bool { return grant == without },
+		)
 		f.record.Superuser(strings.ReplaceAll(strings.Join(granted, "\n"), " TO cleanupd;", " TO "+role+";"))
 		f.config.Forms = openPostgres(t, f.record.For(role).Pool)
 	case onMySQL:
@@ -120,7 +123,10 @@ func (f *forms) allWorks() string {
 		if !receipt.Succeeded {
 			return strings.Join(receipt.Problems, "; ")
 		}
-		if left := f.db.Int("SELECT count(*) FROM tb_task"); left > 0 || receipt.Rows["tb_task"] != foretold.Rows["tb_task"] || !slices.Equal(receipt.Instances, instances) {
+		if left := f.db.Int(
+			"SELECT count(*) FROM tb_task",
+		); left > 0 || receipt.Rows["tb_task"] != foretold.Rows["tb_task"] ||
+			!slices.Equal(receipt.Instances, instances) {
 			return "rows are left"
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Server is a client of a Forms server's web service, by SOAP 1.1 over HTTP. It trusts no answer: none is followed elsewhere, read
-// beyond a limit, or taken for success unless it is just that.
+// Server is a client of a Forms server's web service, by SOAP 1.1 over HTTP. It trusts no answer: none is followed
+// elsewhere, read beyond a limit, or taken for success unless it is just that.
 type Server struct {
 	config ServerConfig
 	client *http.Client
@@ -41,8 +41,13 @@ const (
 // NewServer returns a client of a Forms server. It does not connect.
 func NewServer(c ServerConfig) *Server {
 	return &Server{c, &http.Client{
-		Timeout:       serverTimeout,
-		Transport:     &http.Transport{TLSClientConfig: c.TLS, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: mostHeaders},
+		Timeout: serverTimeout,
+		Transport: &http.Transport{
+			TLSClientConfig:        c.TLS,
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: mostHeaders,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

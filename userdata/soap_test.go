@@ -66,39 +66,77 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/xml")
 	if id == s.refuses {
 		w.WriteHeader(http.StatusInternalServerError)
-		_, _ = io.WriteString(w, `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><soap:Body><soap:Fault><faultcode>soap:Server</faultcode><faultstring>no such process</faultstring></soap:Fault></soap:Body></soap:Envelope>`)
+		_, _ = io.WriteString(
+			w,
+			`<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><soap:Body><soap:Fault>`+
+				`<faultcode>soap:Server</faultcode><faultstring>no such process</faultstring>`+
+				`</soap:Fault></soap:Body></soap:Envelope>`,
+		)
 		return
 	}
-	_, _ = fmt.Fprintf(w, `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><soap:Body><%[1]sResponse xmlns="http://adobe.com/idp/services"/></soap:Body></soap:Envelope>`, operation)
+	_, _ = fmt.Fprintf(
+		w,
+		`<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><soap:Body>`+
+			`<%[1]sResponse xmlns="http://adobe.com/idp/services"/></soap:Body></soap:Envelope>`,
+		operation,
+	)
 }
 
 // A Forms server is told to terminate and to purge; what it refuses is reported, and the rest continues.
 func TestFormsServer(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
-	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'running', 1), (2, 'complete', 2), (3, 'refused', 2), (4, 'ignored', 4), (5, 'other', 2), (6, 'forgotten', 1)")
+	f.db.Do(
+		"INSERT INTO tb_process_instance VALUES (1, 'running', 1), (2, 'complete', 2), (3, 'refused', 2), (4, " +
+			"'ignored', 4), (5, 'other', 2), (6, 'forgotten', 1)",
+	)
 	server := &standIn{db: f.record, refuses: "refused", ignores: "ignored", forgets: "forgotten"}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
-	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"})
+	f.config.Manager = userdata.NewServer(
+		userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"},
+	)
 	f.Database = userdata.New(f.config)
 	f.work()
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1, 2, 3, 4, 6, 9}})
-	if want := []string{"terminateProcess running", "purgeProcessInstance running", "purgeProcessInstance complete", "purgeProcessInstance refused", "purgeProcessInstance ignored", "terminateProcess forgotten"}; !slices.Equal(server.calls, want) {
+	if want := []string{
+		"terminateProcess running",
+		"purgeProcessInstance running",
+		"purgeProcessInstance complete",
+		"purgeProcessInstance refused",
+		"purgeProcessInstance ignored",
+		"terminateProcess forgotten",
+	}; !slices.Equal(
+		server.calls,
+		want,
+	) {
 		t.Errorf("it was told %q", server.calls)
 	}
-	if receipt.Succeeded || len(receipt.Problems) != 2 || !strings.Contains(receipt.Problems[0], "no such process") || !strings.Contains(receipt.Problems[1], "still there") || !f.said(events, "there is no process instance 9") {
+	if receipt.Succeeded || len(receipt.Problems) != 2 || !strings.Contains(receipt.Problems[0], "no such process") ||
+		!strings.Contains(receipt.Problems[1], "still there") ||
+		!f.said(events, "there is no process instance 9") {
 		t.Errorf("%+v", receipt)
 	}
-	if left := f.db.Strings("SELECT long_lived_invocation_id FROM tb_process_instance ORDER BY id"); !slices.Equal(left, []string{"refused", "ignored", "other"}) {
+	if left := f.db.Strings(
+		"SELECT long_lived_invocation_id FROM tb_process_instance ORDER BY id",
+	); !slices.Equal(
+		left,
+		[]string{"refused", "ignored", "other"},
+	) {
 		t.Errorf("left %q", left)
 	}
 	// One that refuses our credentials, and one that does not exist.
-	for _, c := range []userdata.ServerConfig{{URL: web.URL, User: "administrator", Password: "wrong"}, {URL: "http://127.0.0.1:1"}} {
+	for _, c := range []userdata.ServerConfig{
+		{URL: web.URL, User: "administrator", Password: "wrong"},
+		{URL: "http://127.0.0.1:1"},
+	} {
 		f.config.Manager = userdata.NewServer(c)
 		other := &forms{Database: userdata.New(f.config), t: t, db: f.db, record: f.record, config: f.config}
 		stop := other.work()
-		if _, receipt := other.erase(userdata.Request{Instances: []int64{5}}); receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "purgeProcessInstance") {
+		if _, receipt := other.erase(
+			userdata.Request{Instances: []int64{5}},
+		); receipt.Succeeded || len(receipt.Problems) != 1 ||
+			!strings.Contains(receipt.Problems[0], "purgeProcessInstance") {
 			t.Errorf("%+v", receipt)
 		}
 		stop()
@@ -113,13 +151,18 @@ func TestInstanceWithoutAnInvocation(t *testing.T) {
 	server := &standIn{db: f.record}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
-	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"})
+	f.config.Manager = userdata.NewServer(
+		userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"},
+	)
 	f.Database = userdata.New(f.config)
 	f.work()
 	request := userdata.Request{Instances: []int64{1, 2}}
 	foretold := f.preview(request)
 	_, receipt := f.erase(request)
-	if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 2 || !slices.Equal(receipt.Problems, foretold.Problems) || f.db.Int("SELECT count(*) FROM tb_process_instance") != 3 || len(server.calls) > 0 {
+	if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 2 ||
+		!slices.Equal(receipt.Problems, foretold.Problems) ||
+		f.db.Int("SELECT count(*) FROM tb_process_instance") != 3 ||
+		len(server.calls) > 0 {
 		t.Errorf("foretold: %+v; done: %+v; calls %q", foretold, receipt, server.calls)
 	}
 }
@@ -155,7 +198,8 @@ func TestAnswerThatIsNoText(t *testing.T) {
 	f.Database = userdata.New(f.config)
 	f.work()
 	_, receipt := f.erase(userdata.Request{Instances: []int64{1}})
-	if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "a b  c\uFFFDlong") || utf8.RuneCountInString(receipt.Problems[0]) != 1000 {
+	if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "a b  c\uFFFDlong") ||
+		utf8.RuneCountInString(receipt.Problems[0]) != 1000 {
 		t.Errorf("%+v", receipt)
 	}
 }

@@ -28,7 +28,11 @@ func TestSquattedFolder(t *testing.T) {
 	}()
 	line := make([]byte, 4096)
 	n, err := told.Read(line)
-	if want := fmt.Sprintf("process %d of the role", squatter.Conn().PgConn().PID()); err != nil || !strings.Contains(string(line[:n]), want) || !strings.Contains(string(line[:n]), mallory) {
+	if want := fmt.Sprintf(
+		"process %d of the role",
+		squatter.Conn().PgConn().PID(),
+	); err != nil || !strings.Contains(string(line[:n]), want) ||
+		!strings.Contains(string(line[:n]), mallory) {
 		t.Errorf("%v %s", err, line[:n])
 	}
 	go func() { _, _ = io.Copy(io.Discard, told) }()

@@ -12,7 +12,9 @@ import (
 )
 
 // ErrNoStorage says that the document storage is not known, so that there is nothing to sweep.
-var ErrNoStorage = errors.New("the document storage (GDS) is not known here: start the server with --forms-gds-dir or --forms-gds-in-database")
+var ErrNoStorage = errors.New(
+	"the document storage (GDS) is not known here: start the server with --forms-gds-dir or --forms-gds-in-database",
+)
 
 // DocumentErased says that a stale document in the database was deleted, or would be.
 type DocumentErased struct {
@@ -30,21 +32,34 @@ func onlyOf[V any](documents map[string][]string, some map[string]V) map[string]
 	return only
 }
 
-// onlyDead returns those of some documents whose every session is dead, with their sessions: the sessions are confirmed, and what they name
-// does not exist in this transaction.
-func onlyDead(ctx context.Context, tx *transaction, documents map[string][]string, confirmed map[string]bool) (map[string][]string, error) {
+// onlyDead returns those of some documents whose every session is dead, with their sessions: the sessions are
+// confirmed, and what they name does not exist in this transaction.
+func onlyDead(
+	ctx context.Context,
+	tx *transaction,
+	documents map[string][]string,
+	confirmed map[string]bool,
+) (map[string][]string, error) {
 	stale := onlyOf(documents, confirmed)
 	dead, err := withoutOwner(ctx, tx, slices.Concat(slices.Collect(maps.Values(stale))...))
 	return onlyOf(stale, dead), err
 }
 
-// references are the sessions of documents in the database, by document: of all documents, or of some. An unknown session is an empty one.
+// references are the sessions of documents in the database, by document: of all documents, or of some. An unknown
+// session is an empty one.
 func references(ctx context.Context, tx *transaction, condition string, a args) (map[string][]string, error) {
 	documents := map[string][]string{}
 	var document, session string
-	err := tx.each(ctx, "SELECT r.documentid, COALESCE(r.sessionid, '') FROM tb_dm_session_reference AS r WHERE r.documentid IS NOT NULL"+condition, a, []any{&document, &session}, func() {
-		documents[document] = append(documents[document], session)
-	})
+	err := tx.each(
+		ctx,
+		"SELECT r.documentid, COALESCE(r.sessionid, '') FROM tb_dm_session_reference AS r WHERE r.documentid IS NOT "+
+			"NULL"+condition,
+		a,
+		[]any{&document, &session},
+		func() {
+			documents[document] = append(documents[document], session)
+		},
+	)
 	return documents, err
 }
 
@@ -73,7 +88,15 @@ func (r *remover) sweep(ctx context.Context, ids []string, confirmed map[string]
 	}
 	list := slices.Sorted(maps.Keys(documents))
 	a := args{"documents": list, "sessions": slices.Concat(slices.Collect(maps.Values(documents))...)}
-	references, err := r.remove(ctx, doomed{"tb_dm_session_reference", r.tx.among("r.documentid", "@documents") + " AND " + r.tx.among("r.sessionid", "@sessions"), "r.documentid"}, a)
+	references, err := r.remove(
+		ctx,
+		doomed{
+			"tb_dm_session_reference",
+			r.tx.among("r.documentid", "@documents") + " AND " + r.tx.among("r.sessionid", "@sessions"),
+			"r.documentid",
+		},
+		a,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +142,11 @@ func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 	}
 	ids := slices.Sorted(maps.Keys(onlyOf(documents, confirmed)))
 	for some := range slices.Chunk(ids, documentsAtOnce) {
-		problem := e.change(ctx, maxTries, func(tx *transaction) (*entry, error) { return newRemover(tx, false).sweep(ctx, some, confirmed) })
+		problem := e.change(
+			ctx,
+			maxTries,
+			func(tx *transaction) (*entry, error) { return newRemover(tx, false).sweep(ctx, some, confirmed) },
+		)
 		if problem == nil {
 			continue
 		}
@@ -127,7 +154,18 @@ func (e *erasure) sweepDatabase(ctx context.Context) (failed bool, err error) {
 			return false, problem
 		}
 		failed = true
-		if err := e.tell(ctx, logged(severity.Error, fmt.Sprintf("the documents from %s to %s stay: %s", some[0], some[len(some)-1], sqlstate.Explain(problem)))); err != nil {
+		if err := e.tell(
+			ctx,
+			logged(
+				severity.Error,
+				fmt.Sprintf(
+					"the documents from %s to %s stay: %s",
+					some[0],
+					some[len(some)-1],
+					sqlstate.Explain(problem),
+				),
+			),
+		); err != nil {
 			return false, err
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// youngestFile is how old the files of a document must be for a sweep: a younger document may belong to a task that is not stored yet.
+// youngestFile is how old the files of a document must be for a sweep: a younger document may belong to a task that is
+// not stored yet.
 const youngestFile = 24 * time.Hour
 
 func (e *erasure) sweepFolder(ctx context.Context) (failed bool, err error) {
@@ -68,8 +69,13 @@ func (d *Database) lookAtFolder(ctx context.Context, root *os.Root) (l look, err
 	return l, err
 }
 
-// staleFiles returns the documents in a folder whose sessions are all confirmed, and reports those that are too young; nil if none is.
-func staleFiles(ctx context.Context, root *os.Root, confirmed map[string]bool) (list []document, young *Event, err error) {
+// staleFiles returns the documents in a folder whose sessions are all confirmed, and reports those that are too young;
+// nil if none is.
+func staleFiles(
+	ctx context.Context,
+	root *os.Root,
+	confirmed map[string]bool,
+) (list []document, young *Event, err error) {
 	documents, _, err := walk(ctx, root, slices.Collect(maps.Keys(confirmed)))
 	if err != nil {
 		return nil, nil, err
@@ -85,7 +91,15 @@ func staleFiles(ctx context.Context, root *os.Root, confirmed map[string]bool) (
 		}
 	}
 	if retained > 0 {
-		young = new(logged(severity.Warning, fmt.Sprintf("%d documents without a task or form data are retained: a file of theirs is younger than a day", retained)))
+		young = new(
+			logged(
+				severity.Warning,
+				fmt.Sprintf(
+					"%d documents without a task or form data are retained: a file of theirs is younger than a day",
+					retained,
+				),
+			),
+		)
 	}
 	return list, young, nil
 }

@@ -14,14 +14,32 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// A sweep deletes the documents whose every session names a task or form data that does not exist, and no other, from wherever they are.
+// A sweep deletes the documents whose every session names a task or form data that does not exist, and no other, from
+// wherever they are.
 func TestSweep(t *testing.T) { onBoth(t, testSweep) }
 
 func testSweep(t *testing.T, on engine) {
 	sessions := map[string][]string{ // by document
-		"gone1": {"_wfattach99"}, "gone2": {"_wftask98", "_wftaskformid98", "_wfattach99"}, "gone3": {"_wftask97"},
-		"kept1": {"_wfattach1"}, "kept2": {"_wftask7", "_wfattach99"}, "kept3": {"_wftaskformid7"}, "kept4": {"other", "_wfattach99"}, "kept5": {"_wfattach099"},
-		"kept6": {"_wfattach99x"}, "kept7": {"_wfattach0"}, "kept8": {"_wftask9223372036854775808"}, "kept9": {"x_wfattach99"}, "kept10": {"_WFATTACH99"}, "kept11": {"_wfattach-5"}, "kept13": {"-1"}, "kept14": {"_wftask9223372036854775807"},
+		"gone1": {"_wfattach99"},
+		"gone2": {"_wftask98", "_wftaskformid98", "_wfattach99"},
+		"gone3": {"_wftask97"},
+		"kept1": {
+			"_wfattach1",
+		},
+		"kept2": {"_wftask7", "_wfattach99"},
+		"kept3": {"_wftaskformid7"},
+		"kept4": {"other", "_wfattach99"},
+		"kept5": {"_wfattach099"},
+		"kept6": {
+			"_wfattach99x",
+		},
+		"kept7":  {"_wfattach0"},
+		"kept8":  {"_wftask9223372036854775808"},
+		"kept9":  {"x_wfattach99"},
+		"kept10": {"_WFATTACH99"},
+		"kept11": {"_wfattach-5"},
+		"kept13": {"-1"},
+		"kept14": {"_wftask9223372036854775807"},
 	}
 	var files []string
 	for document, list := range sessions {
@@ -30,9 +48,16 @@ func testSweep(t *testing.T, on engine) {
 			files = append(files, "a/"+document+".session"+s)
 		}
 	}
-	f := bareFormsOn(t, on, append(files, "b/kept12", "kept12.session_wfattach99", "b/kept12.session_wfattach1", "loose")...)
+	f := bareFormsOn(
+		t,
+		on,
+		append(files, "b/kept12", "kept12.session_wfattach99", "b/kept12.session_wfattach1", "loose")...)
 	f.clear("tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion")
-	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 5), (2, 1, 'P0', 0), (100, 1, 'P0', 5); INSERT INTO tb_form_data VALUES (7, 2), (100, 100); INSERT INTO tb_dm_chunk VALUES ('loose', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('kept1', NULL), ('gone1', '_wfattach99')")
+	f.db.Do(
+		"INSERT INTO tb_task VALUES (1, 1, 'P0', 5), (2, 1, 'P0', 0), (100, 1, 'P0', 5); INSERT INTO tb_form_data " +
+			"VALUES (7, 2), (100, 100); INSERT INTO tb_dm_chunk VALUES ('loose', 0, ''); INSERT INTO " +
+			"tb_dm_session_reference VALUES ('kept1', NULL), ('gone1', '_wfattach99')",
+	)
 	for document, list := range sessions {
 		f.db.Do("INSERT INTO tb_dm_chunk VALUES ('" + document + "', 0, 'abc'), ('" + document + "', 1, 'de')")
 		for _, s := range list {
@@ -44,15 +69,30 @@ func testSweep(t *testing.T, on engine) {
 	stop := f.work()
 	f.lookFirst(request)
 	foretold, retained := f.preview(request), f.retained(request)
-	if want := "7 of tasks and form data, 1 of the session \"-1\", 6 of other sessions, 1 without a session"; !strings.HasPrefix(regexp.MustCompile(` \(\d+ bytes\)`).ReplaceAllString(retained, ""), "documents retained: "+want) {
+	if want := "7 of tasks and form data, 1 of the session \"-1\", 6 of other sessions, 1 without a session"; !strings.HasPrefix(
+		regexp.MustCompile(` \(\d+ bytes\)`).ReplaceAllString(retained, ""),
+		"documents retained: "+want,
+	) {
 		t.Errorf("in the folder: %s", retained)
 	}
 	if !slices.Equal(f.files(), before) {
 		t.Error("a dry run deleted something")
 	}
 	_, receipt := f.erase(request)
-	gone := []string{"a/gone1", "a/gone1.session_wfattach99", "a/gone2", "a/gone2.session_wfattach99", "a/gone2.session_wftask98", "a/gone2.session_wftaskformid98", "a/gone3", "a/gone3.session_wftask97"}
-	if got := slices.Sorted(slices.Values(receipt.Files)); !receipt.Succeeded || !receipt.Sweep || !slices.Equal(got, gone) || !slices.Equal(slices.Sorted(slices.Values(foretold.Files)), gone) {
+	gone := []string{
+		"a/gone1",
+		"a/gone1.session_wfattach99",
+		"a/gone2",
+		"a/gone2.session_wfattach99",
+		"a/gone2.session_wftask98",
+		"a/gone2.session_wftaskformid98",
+		"a/gone3",
+		"a/gone3.session_wftask97",
+	}
+	if got := slices.Sorted(
+		slices.Values(receipt.Files),
+	); !receipt.Succeeded || !receipt.Sweep || !slices.Equal(got, gone) ||
+		!slices.Equal(slices.Sorted(slices.Values(foretold.Files)), gone) {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
 	if left := f.files(); len(left) != len(before)-len(gone) {
@@ -68,23 +108,31 @@ func testSweep(t *testing.T, on engine) {
 	f.record.Do("TRUNCATE cleanupd.dead_session")
 	f.work()
 	f.lookFirst(request)
-	chunks, refs := f.db.Int("SELECT count(*) FROM tb_dm_chunk"), f.db.Int("SELECT count(*) FROM tb_dm_session_reference")
+	chunks, refs := f.db.Int(
+		"SELECT count(*) FROM tb_dm_chunk",
+	), f.db.Int(
+		"SELECT count(*) FROM tb_dm_session_reference",
+	)
 	foretold, retained = f.preview(request), f.retained(request)
-	if retained != "documents retained: 6 of tasks and form data (30 bytes), 1 of the session \"-1\" (5 bytes), 6 of other sessions (30 bytes), 1 without a session (0 bytes)" {
+	if retained != "documents retained: 6 of tasks and form data (30 bytes), 1 of the session \"-1\" (5 bytes), 6 of "+
+		"other sessions (30 bytes), 1 without a session (0 bytes)" {
 		t.Errorf("in the database: %s", retained)
 	}
 	events, receipt := f.erase(request)
 	if !slices.ContainsFunc(events, func(e userdata.Event) bool { return e.Log != nil && e.Log.Message == retained }) {
 		t.Errorf("the sweep does not say %s", retained)
 	}
-	if want := (userdata.Rows{"tb_dm_chunk": 6, "tb_dm_session_reference": 6}); !receipt.Succeeded || !maps.Equal(receipt.Rows, want) || !maps.Equal(foretold.Rows, want) {
+	if want := (userdata.Rows{"tb_dm_chunk": 6, "tb_dm_session_reference": 6}); !receipt.Succeeded ||
+		!maps.Equal(receipt.Rows, want) ||
+		!maps.Equal(foretold.Rows, want) {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
 	var told []string
 	for _, e := range events {
 		if e.Document != nil {
 			told = append(told, e.Document.ID)
-			if e.Document.ID == "gone2" && !slices.Equal(e.Document.Sessions, []string{"_wfattach99", "_wftask98", "_wftaskformid98"}) {
+			if e.Document.ID == "gone2" &&
+				!slices.Equal(e.Document.Sessions, []string{"_wfattach99", "_wftask98", "_wftaskformid98"}) {
 				t.Errorf("%+v", e.Document)
 			}
 		}
@@ -92,7 +140,9 @@ func testSweep(t *testing.T, on engine) {
 	if !slices.Equal(told, []string{"gone1", "gone2", "gone3"}) {
 		t.Errorf("told of %v", told)
 	}
-	if f.db.Int("SELECT count(*) FROM tb_dm_chunk") != chunks-6 || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != refs-6 || f.db.Int("SELECT count(*) FROM tb_task") != 3 {
+	if f.db.Int("SELECT count(*) FROM tb_dm_chunk") != chunks-6 ||
+		f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != refs-6 ||
+		f.db.Int("SELECT count(*) FROM tb_task") != 3 {
 		t.Errorf("left %v", f.db.Strings("SELECT documentid FROM tb_dm_chunk"))
 	}
 }
@@ -120,7 +170,8 @@ func (f *forms) retained(r userdata.Request) (text string) {
 	return text
 }
 
-// What an erasure left, whose server did not know the document storage then, a sweep finds, although the task's rows are gone.
+// What an erasure left, whose server did not know the document storage then, a sweep finds, although the task's rows
+// are gone.
 func TestSweepAfterAnErasure(t *testing.T) {
 	onBoth(t, func(t *testing.T, on engine) {
 		f := bareFormsOn(t, on, "one", "one.session_wfattach1", "two", "two.session_wftask3")
@@ -128,7 +179,11 @@ func TestSweepAfterAnErasure(t *testing.T) {
 		blind := f.config
 		blind.Folder = ""
 		stop := (&forms{Database: userdata.New(blind), t: t}).work()
-		if _, err := userdata.New(blind).Start(t.Context(), userdata.Request{Sweep: true}); !errors.Is(err, userdata.ErrNoStorage) {
+		if _, err := userdata.New(blind).
+			Start(t.Context(), userdata.Request{Sweep: true}); !errors.Is(
+			err,
+			userdata.ErrNoStorage,
+		) {
 			t.Error(err)
 		}
 		if _, receipt := f.erase(userdata.Request{Tasks: []int64{1}}); receipt.Succeeded || len(f.files()) != 4 {
@@ -138,7 +193,10 @@ func TestSweepAfterAnErasure(t *testing.T) {
 		f.db.Do("INSERT INTO tb_task VALUES (10, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (10, 10)")
 		f.work()
 		f.lookFirst(userdata.Request{Sweep: true})
-		if _, receipt := f.erase(userdata.Request{Sweep: true}); !receipt.Succeeded || len(receipt.Files) != 4 || len(f.files()) != 0 {
+		if _, receipt := f.erase(
+			userdata.Request{Sweep: true},
+		); !receipt.Succeeded || len(receipt.Files) != 4 ||
+			len(f.files()) != 0 {
 			t.Errorf("%+v; left %v", receipt, f.files())
 		}
 	})
@@ -151,24 +209,45 @@ func TestSweepThatFails(t *testing.T) {
 	f.db.Do("INSERT INTO tb_task VALUES (20, 1, 'P0', 0)")
 	f.work()
 	f.lookFirst(userdata.Request{Sweep: true})
-	if _, receipt := f.erase(userdata.Request{Sweep: true}); receipt.Succeeded || len(receipt.Problems) != 1 || len(f.files()) != 2 {
+	if _, receipt := f.erase(
+		userdata.Request{Sweep: true},
+	); receipt.Succeeded || len(receipt.Problems) != 1 ||
+		len(f.files()) != 2 {
 		t.Errorf("%+v", receipt)
 	}
 }
 
-// A document is swept after two looks, an hour apart, that do not find its task, and only if that can have existed: the Forms server stores
-// documents before the transaction that stores their task is committed.
+// A document is swept after two looks, an hour apart, that do not find its task, and only if that can have existed: the
+// Forms server stores documents before the transaction that stores their task is committed.
 func TestSweepOfWhatIsBeingStored(t *testing.T) { onBoth(t, testSweepOfWhatIsBeingStored) }
 
 func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
 	for _, inFiles := range []bool{false, true} {
-		f := bareFormsOn(t, on, "old", "old.session_wfattach1", "new", "new.session_wfattach11", "stored", "stored.session_wfattach2", "young", "young.session_wfattach3")
+		f := bareFormsOn(
+			t,
+			on,
+			"old",
+			"old.session_wfattach1",
+			"new",
+			"new.session_wfattach11",
+			"stored",
+			"stored.session_wfattach2",
+			"young",
+			"young.session_wfattach3",
+		)
 		f.clear("tb_dm_chunk", "tb_dm_session_reference")
-		f.db.Do("INSERT INTO tb_task VALUES (10, 1, 'P0', 0); INSERT INTO tb_dm_session_reference VALUES ('old', '_wfattach1'), ('new', '_wfattach11'), ('stored', '_wfattach2')")
+		f.db.Do(
+			"INSERT INTO tb_task VALUES (10, 1, 'P0', 0); INSERT INTO tb_dm_session_reference VALUES ('old', " +
+				"'_wfattach1'), ('new', '_wfattach11'), ('stored', '_wfattach2')",
+		)
 		if !inFiles {
 			f.config.Folder, f.config.InDatabase = "", true
 			f.open()
-		} else if err := os.Chtimes(filepath.Join(f.folder, "young.session_wfattach3"), time.Time{}, time.Now().Add(-23*time.Hour)); err != nil {
+		} else if err := os.Chtimes(
+			filepath.Join(f.folder, "young.session_wfattach3"),
+			time.Time{},
+			time.Now().Add(-23*time.Hour),
+		); err != nil {
 			t.Fatal(err)
 		}
 		sweep := func(what string, retained int, problems ...string) {
@@ -203,7 +282,10 @@ func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
 		f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 minute'")
 		young := []string{}
 		if inFiles {
-			young = append(young, "1 documents without a task or form data are retained: a file of theirs is younger than a day")
+			young = append(
+				young,
+				"1 documents without a task or form data are retained: a file of theirs is younger than a day",
+			)
 		}
 		sweep("an hour later", all-1, append([]string{"1 sessions name", above}, young...)...)
 		f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")

@@ -8,7 +8,22 @@ import (
 
 // A marker's name consists of a document and a session, and nothing else.
 func FuzzMarker(f *testing.F) {
-	for _, name := range []string{"", "doc", ".session", "doc.session", "doc.session_wftask12", "doc.session_wftask123", "a.session1.session2", ".session1.session2", "doc.Session1", "doc.sessio", "a/b.session1", "..session1", "doc.session\n", "doc.session.session"} {
+	for _, name := range []string{
+		"",
+		"doc",
+		".session",
+		"doc.session",
+		"doc.session_wftask12",
+		"doc.session_wftask123",
+		"a.session1.session2",
+		".session1.session2",
+		"doc.Session1",
+		"doc.sessio",
+		"a/b.session1",
+		"..session1",
+		"doc.session\n",
+		"doc.session.session",
+	} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -25,8 +40,25 @@ func FuzzMarker(f *testing.F) {
 
 // The match is the most certain of all places where the text holds the user id.
 func FuzzMatch(f *testing.F) {
-	for _, c := range [][2]string{{"ann", "ann"}, {"joanna", "ann"}, {"joanna ann", "ann"}, {"<name>ann</name>", "ann"}, {"<ann/>", "ann"}, {`a="ann"`, "ann"}, {"&ann;", "ann"}, {"ann.smith@example.com", "ann"},
-		{"aaaa", "aa"}, {"-aa aa", "aa"}, {" . ", "."}, {"..", "."}, {"éann", "ann"}, {"\xffann\xff", "ann"}, {"日本 本", "本"}, {"x ann", " ann"}, {"a\u0301nn", "a"}} {
+	for _, c := range [][2]string{
+		{"ann", "ann"},
+		{"joanna", "ann"},
+		{"joanna ann", "ann"},
+		{"<name>ann</name>", "ann"},
+		{"<ann/>", "ann"},
+		{`a="ann"`, "ann"},
+		{"&ann;", "ann"},
+		{"ann.smith@example.com", "ann"},
+		{"aaaa", "aa"},
+		{"-aa aa", "aa"},
+		{" . ", "."},
+		{"..", "."},
+		{"éann", "ann"},
+		{"\xffann\xff", "ann"},
+		{"日本 本", "本"},
+		{"x ann", " ann"},
+		{"a\u0301nn", "a"},
+	} {
 		f.Add(c[0], c[1])
 	}
 	f.Fuzz(func(t *testing.T, text, user string) {
@@ -36,7 +68,8 @@ func FuzzMatch(f *testing.F) {
 		want := Part
 		runes, sought := []rune(text), []rune(user)
 		for i := range len(runes) - len(sought) + 1 {
-			if string(runes[i:i+len(sought)]) == string(sought) && bounded(runes, i-1) && bounded(runes, i+len(sought)) {
+			if string(runes[i:i+len(sought)]) == string(sought) && bounded(runes, i-1) &&
+				bounded(runes, i+len(sought)) {
 				want = Word
 			}
 		}
@@ -54,5 +87,6 @@ func FuzzMatch(f *testing.F) {
 
 // bounded reports whether a word may end before or after this position of a text.
 func bounded(text []rune, i int) bool {
-	return i < 0 || i >= len(text) || !unicode.IsLetter(text[i]) && !unicode.IsDigit(text[i]) && !strings.ContainsRune("_.-@", text[i])
+	return i < 0 || i >= len(text) ||
+		(!unicode.IsLetter(text[i]) && !unicode.IsDigit(text[i]) && !strings.ContainsRune("_.-@", text[i]))
 }

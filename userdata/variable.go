@@ -28,7 +28,11 @@ var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)
 
 // search looks for a user id in a workflow's variables, and returns which it could not search.
 func (f *finding) search(ctx context.Context, tx *transaction, v Variable, user string) (skipped []string, err error) {
-	columns, known, err := workflowColumns(ctx, tx, func(name string) bool { return name == "pt_"+v.Application+"/"+v.Workflow })
+	columns, known, err := workflowColumns(
+		ctx,
+		tx,
+		func(name string) bool { return name == "pt_"+v.Application+"/"+v.Workflow },
+	)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("find the variables: %w", err)
@@ -37,7 +41,10 @@ func (f *finding) search(ctx context.Context, tx *transaction, v Variable, user 
 	case len(columns) == 0:
 		return []string{fmt.Sprintf("%s: the table that it names is none of a workflow", v)}, nil
 	}
-	columns = slices.DeleteFunc(columns, func(c column) bool { return c.Name == instanceColumn || v.Name != "" && c.Name != v.Name })
+	columns = slices.DeleteFunc(
+		columns,
+		func(c column) bool { return c.Name == instanceColumn || (v.Name != "" && c.Name != v.Name) },
+	)
 	if v.Name != "" && len(columns) == 0 {
 		return nil, fmt.Errorf("%w variable: %s", ErrNoVariable, v)
 	}
@@ -51,7 +58,14 @@ func (f *finding) search(ctx context.Context, tx *transaction, v Variable, user 
 		case c.Number && !number.MatchString(user):
 			continue // the user id is not a number
 		}
-		if err := f.hits(ctx, tx, c, one, fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s", tx.quote(instanceColumn), value, c.Quoted, condition), user); err != nil {
+		if err := f.hits(
+			ctx,
+			tx,
+			c,
+			one,
+			fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s", tx.quote(instanceColumn), value, c.Quoted, condition),
+			user,
+		); err != nil {
 			return nil, fmt.Errorf("search %s: %w", one, err)
 		}
 	}
@@ -64,7 +78,7 @@ func (f *finding) hits(ctx context.Context, tx *transaction, c column, v Variabl
 	var instance, value any
 	if err := tx.each(ctx, statement, args{"user": user}, []any{&instance, &value}, func() {
 		id, text := idOf(instance), textOf(value)
-		if id == 0 || c.Number && !equal(text, user) {
+		if id == 0 || (c.Number && !equal(text, user)) {
 			return
 		}
 		how := Whole

@@ -26,8 +26,8 @@ type Verification struct {
 	Time time.Time `json:"Time"`
 	// Clean says that nothing was found, but for what may be a coincidence.
 	Clean bool `json:"Clean"`
-	// Instances and Tasks are what was found, by the ids of the erasure or by the user; Possible are the process instances with a variable
-	// that holds the user id as a part of something longer.
+	// Instances and Tasks are what was found, by the ids of the erasure or by the user; Possible are the process
+	// instances with a variable that holds the user id as a part of something longer.
 	Instances   []int64  `json:"Instances"`
 	Tasks       []int64  `json:"Tasks"`
 	Possible    []int64  `json:"Possible"`
@@ -46,8 +46,8 @@ func (d *Database) Receipt(ctx context.Context, id string) (*Receipt, error) {
 	return r, err
 }
 
-// Verify searches again for what an erasure was about, attaches the result to its receipt, and returns that. The query is that of the
-// erasure, whose user id only the caller knows; nil: the erasure was by ids.
+// Verify searches again for what an erasure was about, attaches the result to its receipt, and returns that. The query
+// is that of the erasure, whose user id only the caller knows; nil: the erasure was by ids.
 func (d *Database) Verify(ctx context.Context, id string, q *Query) (*Receipt, error) {
 	r, err := d.Receipt(ctx, id)
 	if err != nil {
@@ -60,7 +60,7 @@ func (d *Database) Verify(ctx context.Context, id string, q *Query) (*Receipt, e
 	if err != nil {
 		return nil, err
 	}
-	if byUser := r.UserIDHash != ""; byUser != (q != nil) || byUser && hash(q.UserID, salt) != r.UserIDHash {
+	if byUser := r.UserIDHash != ""; byUser != (q != nil) || (byUser && hash(q.UserID, salt) != r.UserIDHash) {
 		return nil, ErrNotUser
 	}
 	v := &Verification{Time: time.Now().UTC()}
@@ -103,7 +103,12 @@ func (d *Database) Verify(ctx context.Context, id string, q *Query) (*Receipt, e
 	}
 	v.Instances, v.Tasks = unique(v.Instances), unique(v.Tasks)
 	v.Clean = len(v.Instances)+len(v.Tasks) == 0
-	if _, err := d.Record.Exec(ctx, "UPDATE cleanupd.erasure SET verification = $2 WHERE id = $1::text::uuid", id, v); err != nil {
+	if _, err := d.Record.Exec(
+		ctx,
+		"UPDATE cleanupd.erasure SET verification = $2 WHERE id = $1::text::uuid",
+		id,
+		v,
+	); err != nil {
 		return nil, err
 	}
 	r.Verification = v

@@ -13,8 +13,11 @@ func TestVerify(t *testing.T) { onBoth(t, testVerify) }
 
 func testVerify(t *testing.T, on engine) {
 	f := bareFormsOn(t, on)
-	f.db.Do(`INSERT INTO tb_process_instance VALUES (1, 'one', 2), (2, 'two', 2), (3, 'three', 2); INSERT INTO tb_task VALUES (11, 1, 'P0', 1), (12, 1, 'P0', 0), (13, 1, 'P1', 2);
-		INSERT INTO tb_102 VALUES (3, 'joanna', 1)`)
+	f.db.Do(
+		`INSERT INTO tb_process_instance VALUES (1, 'one', 2), (2, 'two', 2), (3, 'three', 2); INSERT INTO tb_task
+			VALUES (11, 1, 'P0', 1), (12, 1, 'P0', 0), (13, 1, 'P1', 2);
+		INSERT INTO tb_102 VALUES (3, 'joanna', 1)`,
+	)
 	query := userdata.Query{UserID: "ann", Variables: all}
 	id, err := f.Start(t.Context(), userdata.Request{Query: &query})
 	if err != nil {
@@ -28,15 +31,21 @@ func testVerify(t *testing.T, on engine) {
 		t.Fatalf("%+v", receipt)
 	}
 	r, err := f.Verify(t.Context(), id, &query)
-	if err != nil || !r.Verification.Clean || !slices.Equal(r.Verification.Possible, []int64{3}) || len(r.Verification.NotSearched) != 1 {
+	if err != nil || !r.Verification.Clean || !slices.Equal(r.Verification.Possible, []int64{3}) ||
+		len(r.Verification.NotSearched) != 1 {
 		t.Fatalf("%+v %v", r, err)
 	}
 	f.db.Do("INSERT INTO tb_task VALUES (14, 1, 'P0', 2), (15, 1, 'P0', 0), (12, 1, 'P1', 0)")
 	r, err = f.Verify(t.Context(), id, &query)
-	if err != nil || r.Verification.Clean || !slices.Equal(r.Verification.Instances, []int64{2}) || !slices.Equal(r.Verification.Tasks, []int64{12, 15}) {
+	if err != nil || r.Verification.Clean || !slices.Equal(r.Verification.Instances, []int64{2}) ||
+		!slices.Equal(r.Verification.Tasks, []int64{12, 15}) {
 		t.Errorf("%+v %v", r.Verification, err)
 	}
-	if again, err := f.Receipt(t.Context(), id); err != nil || again.Verification == nil || again.Verification.Clean || !again.Succeeded {
+	if again, err := f.Receipt(
+		t.Context(),
+		id,
+	); err != nil || again.Verification == nil || again.Verification.Clean ||
+		!again.Succeeded {
 		t.Errorf("%+v %v", again, err)
 	}
 	for name, q := range map[string]*userdata.Query{"no user": nil, "another user": {UserID: "joanna"}} {
@@ -53,7 +62,12 @@ func testVerify(t *testing.T, on engine) {
 		t.Errorf("%v", err)
 	}
 	f.db.Do("INSERT INTO tb_assignment VALUES (1, 77, 1, 2)")
-	if r, err := f.Verify(t.Context(), byID.ID, nil); err != nil || !slices.Equal(r.Verification.Instances, []int64{2}) {
+	if r, err := f.Verify(
+		t.Context(),
+		byID.ID,
+		nil,
+	); err != nil ||
+		!slices.Equal(r.Verification.Instances, []int64{2}) {
 		t.Errorf("%+v %v", r.Verification, err)
 	}
 	for _, none := range []string{"", "x", "01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111"} {

@@ -43,14 +43,21 @@ func (d *Database) Work(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// workOnce carries out each erasure that has not ended and that no other replica works on, which would hold a lock as long as
-// its connection lives. An erasure that is interrupted does not hold up the next ones.
+// workOnce carries out each erasure that has not ended and that no other replica works on, which would hold a lock as
+// long as its connection lives. An erasure that is interrupted does not hold up the next ones.
 func (d *Database) workOnce(ctx context.Context, log *slog.Logger) error {
 	if err := d.Own(ctx); err != nil {
 		return err
 	}
-	ids, err := collect(ctx, d.Record, pgx.RowTo[string], `SELECT id::text FROM cleanupd.erasure WHERE forms = $1 AND (state = 'RUNNING'
-		OR state = 'PURGING' AND heartbeat < clock_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY id`, d.Forms.identity, (forsaken * d.Lease).Microseconds())
+	ids, err := collect(
+		ctx,
+		d.Record,
+		pgx.RowTo[string],
+		`SELECT id::text FROM cleanupd.erasure WHERE forms = $1 AND (state = 'RUNNING'
+		OR state = 'PURGING' AND heartbeat < clock_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY id`,
+		d.Forms.identity,
+		(forsaken * d.Lease).Microseconds(),
+	)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -66,8 +73,8 @@ func (d *Database) workOnce(ctx context.Context, log *slog.Logger) error {
 	return problems
 }
 
-// carryOut does what an erasure has left to do. If that panics the erasure fails, so that it does not panic again at every
-// replica.
+// carryOut does what an erasure has left to do. If that panics the erasure fails, so that it does not panic again at
+// every replica.
 func (d *Database) carryOut(ctx context.Context, id string, log *slog.Logger) error {
 	err := rescue.Call(func() error { return d.hold(ctx, id, (*erasure).alone) })
 	var panicked *rescue.Panic
@@ -78,7 +85,8 @@ func (d *Database) carryOut(ctx context.Context, id string, log *slog.Logger) er
 	return d.hold(ctx, id, func(e *erasure, ctx context.Context) error { return e.abandon(ctx, panicked) })
 }
 
-// forsaken is how many leases the erasure of a run may be silent before it is ended, if another worker does not take the run up.
+// forsaken is how many leases the erasure of a run may be silent before it is ended, if another worker does not take
+// the run up.
 const forsaken = 20
 
 // errForsaken is why such an erasure stops.
@@ -110,7 +118,10 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 		return err
 	}
 	if !mine {
-		return errors.Join(advisory.Squatted(ctx, conn, int64(key.Sum64()), false), d.depose(ctx, conn, id, int64(key.Sum64())))
+		return errors.Join(
+			advisory.Squatted(ctx, conn, int64(key.Sum64()), false),
+			d.depose(ctx, conn, id, int64(key.Sum64())),
+		)
 	}
 	defer func() {
 		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock_all()")
@@ -121,7 +132,10 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 	}()
 	e := &erasure{Database: d, id: id, conn: conn}
 	var ended bool
-	if err := conn.QueryRow(ctx, "SELECT state NOT IN ('RUNNING', 'PURGING'), sweep, purge FROM cleanupd.erasure WHERE id = $1::text::uuid", id).Scan(&ended, &e.isSweep, &e.purge); err != nil || ended {
+	if err := conn.QueryRow(ctx, "SELECT state NOT IN ('RUNNING', 'PURGING'), sweep, purge FROM cleanupd.erasure "+
+		"WHERE id = $1::text::uuid", id).
+		Scan(&ended, &e.isSweep, &e.purge); err != nil ||
+		ended {
 		return err
 	}
 	if _, err := conn.Exec(ctx, heartbeat, id); err != nil {
@@ -140,8 +154,8 @@ func (d *Database) hold(ctx context.Context, id string, work func(*erasure, cont
 
 const heartbeat = "UPDATE cleanupd.erasure SET heartbeat = clock_timestamp() WHERE id = $1::text::uuid"
 
-// beat says that this replica is alive while it works on an erasure, whatever statement is running. If that cannot be written, the
-// next beat may be, or another replica takes over.
+// beat says that this replica is alive while it works on an erasure, whatever statement is running. If that cannot be
+// written, the next beat may be, or another replica takes over.
 func (d *Database) beat(ctx context.Context, id string) {
 	ticker := time.NewTicker(d.Lease / 3)
 	defer ticker.Stop()
@@ -155,10 +169,11 @@ func (d *Database) beat(ctx context.Context, id string) {
 	}
 }
 
-// depose ends the session that holds an erasure's lock if its replica has been silent for longer than a lease: a frozen one keeps its
-// connection. What it had begun there is rolled back, and its next statement fails.
+// depose ends the session that holds an erasure's lock if its replica has been silent for longer than a lease: a frozen
+// one keeps its connection. What it had begun there is rolled back, and its next statement fails.
 func (d *Database) depose(ctx context.Context, conn *pgxpool.Conn, id string, lock int64) error {
 	_, err := conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+`) AS h
-		WHERE EXISTS (SELECT FROM cleanupd.erasure WHERE id = $2::text::uuid AND heartbeat < clock_timestamp() - $3::bigint * interval '1 microsecond')`, lock, id, d.Lease.Microseconds())
+		WHERE EXISTS (SELECT FROM cleanupd.erasure WHERE id = $2::text::uuid
+			AND heartbeat < clock_timestamp() - $3::bigint * interval '1 microsecond')`, lock, id, d.Lease.Microseconds())
 	return err
 }

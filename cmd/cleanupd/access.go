@@ -19,18 +19,73 @@ type accessConfig struct {
 }
 
 func (c *accessConfig) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.certificate, "tls-cert", "", "the certificate of both listeners, with its chain: a PEM file, reloaded when it changes; without it they speak plain text")
+	f.StringVar(
+		&c.certificate,
+		"tls-cert",
+		"",
+		"the certificate of both listeners, with its chain: a PEM file, reloaded when it changes; without it they "+
+			"speak plain text",
+	)
 	f.StringVar(&c.key, "tls-key", "", "the key of --tls-cert: a PEM file, reloaded when it changes")
-	f.StringVar(&c.ClientCA, "tls-client-ca", "", "the authorities of client certificates: a PEM file, reloaded when it changes; without it none are accepted")
-	f.StringVar(&c.ClientCRL, "tls-client-crl", "", "what the authorities of --tls-client-ca have revoked: a PEM file of CRLs, reloaded when it changes; with it, a client certificate whose issuer has no CRL in force there is refused, too")
-	f.StringArrayVar(&c.ClientRoles, "tls-client-role", nil, "NAME=ROLE: the role of the client certificates with this common name or subject alternative name: viewer, operator or admin; may be repeated (default: the names viewer, operator and admin have the role of that name)")
-	f.StringVar(&c.TokenFile, "token-file", "", `static tokens: a file with a line "ROLE NAME SHA256-OF-TOKEN" each, reloaded when it changes; callers send authorization: Bearer TOKEN`)
-	f.StringVar(&c.Issuer, "oidc-issuer", "", "the URL of an OpenID Connect issuer, whose JWTs are accepted: authorization: Bearer JWT")
+	f.StringVar(
+		&c.ClientCA,
+		"tls-client-ca",
+		"",
+		"the authorities of client certificates: a PEM file, reloaded when it changes; without it none are accepted",
+	)
+	f.StringVar(
+		&c.ClientCRL,
+		"tls-client-crl",
+		"",
+		"what the authorities of --tls-client-ca have revoked: a PEM file of CRLs, reloaded when it changes; with "+
+			"it, a client certificate whose issuer has no CRL in force there is refused, too",
+	)
+	f.StringArrayVar(
+		&c.ClientRoles,
+		"tls-client-role",
+		nil,
+		"NAME=ROLE: the role of the client certificates with this common name or subject alternative name: viewer, "+
+			"operator or admin; may be repeated (default: the names viewer, operator and admin have the role of that "+
+			"name)",
+	)
+	f.StringVar(
+		&c.TokenFile,
+		"token-file",
+		"",
+		`static tokens: a file with a line "ROLE NAME SHA256-OF-TOKEN" each, reloaded when it changes; callers send authorization: Bearer TOKEN`,
+	)
+	f.StringVar(
+		&c.Issuer,
+		"oidc-issuer",
+		"",
+		"the URL of an OpenID Connect issuer, whose JWTs are accepted: authorization: Bearer JWT",
+	)
 	f.StringVar(&c.Audience, "oidc-audience", "", "the audience that a JWT must name")
-	f.StringVar(&c.RolesClaim, "oidc-roles-claim", "roles", "the claim of a JWT that holds the role, or a list of roles: its name, or its path with dots")
-	f.StringVar(&c.ClientID, "oidc-client-id", "", "what the issuer knows the console as, so that people sign in there with it (authorization code with PKCE); without it they paste a token")
-	f.StringVar(&c.ClientSecretFile, "oidc-client-secret-file", "", "the file with the client's secret, if the issuer wants one; it is read at each sign-in")
-	f.BoolVar(&c.insecure, "insecure", false, "listen on addresses other than loopback without TLS or client authentication")
+	f.StringVar(
+		&c.RolesClaim,
+		"oidc-roles-claim",
+		"roles",
+		"the claim of a JWT that holds the role, or a list of roles: its name, or its path with dots",
+	)
+	f.StringVar(
+		&c.ClientID,
+		"oidc-client-id",
+		"",
+		"what the issuer knows the console as, so that people sign in there with it (authorization code with PKCE); "+
+			"without it they paste a token",
+	)
+	f.StringVar(
+		&c.ClientSecretFile,
+		"oidc-client-secret-file",
+		"",
+		"the file with the client's secret, if the issuer wants one; it is read at each sign-in",
+	)
+	f.BoolVar(
+		&c.insecure,
+		"insecure",
+		false,
+		"listen on addresses other than loopback without TLS or client authentication",
+	)
 }
 
 // check refuses flags that need others.
@@ -45,7 +100,11 @@ func (c *accessConfig) check() error {
 }
 
 // open returns who is served on the listeners, or fails if that would be insecure.
-func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http net.Listener) (out service.ServerConfig, err error) {
+func (c *accessConfig) open(
+	ctx context.Context,
+	log *slog.Logger,
+	grpc, http net.Listener,
+) (out service.ServerConfig, err error) {
 	c.Log = log
 	if c.ClientID != "" && c.Issuer == "" {
 		return out, usagef("--oidc-client-id needs --oidc-issuer")
@@ -55,19 +114,28 @@ func (c *accessConfig) open(ctx context.Context, log *slog.Logger, grpc, http ne
 	}
 	out = service.ServerConfig{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}
 	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
-		return out, usagef("--tls-client-ca, --tls-client-crl, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w", err)
+		return out, usagef(
+			"--tls-client-ca, --tls-client-crl, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w",
+			err,
+		)
 	}
 	if c.certificate != "" {
 		if out.TLS, err = access.ServerTLS(log, c.certificate, c.key); err != nil {
 			return out, usagef("--tls-cert, --tls-key: %w", err)
 		}
 	}
-	if c.insecure || out.TLS != nil && out.Guard.Asks() {
+	if c.insecure || (out.TLS != nil && out.Guard.Asks()) {
 		return out, nil
 	}
 	for flag, l := range map[string]net.Listener{"--grpc-listen": grpc, "--http-listen": http} {
 		if !access.IsLoopback(l.Addr().String()) {
-			return out, usagef("%s %s is not loopback: it takes TLS (--tls-cert, --tls-key) and callers who show who they are (--tls-client-ca, --token-file or --oidc-issuer), or --insecure, where everyone on the network may delete", flag, l.Addr())
+			return out, usagef(
+				"%s %s is not loopback: it takes TLS (--tls-cert, --tls-key) and callers who show who they are "+
+					"(--tls-client-ca, --token-file or --oidc-issuer), or --insecure, where everyone on the network "+
+					"may delete",
+				flag,
+				l.Addr(),
+			)
 		}
 	}
 	return out, nil

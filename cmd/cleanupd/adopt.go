@@ -26,8 +26,10 @@ func newAdopt() *cobra.Command {
 		Use:   "adopt --database-url URL --instance NAME",
 		Short: "Make a database that of this service",
 		Long: "Make a database that of this service: a restored or copied one, or one that was moved.\n" +
-			"A database keeps the name of the service that cleans it, the server's system identifier and its own oid. A service that finds\n" +
-			"others serves reads and dry runs, and changes nothing. This stores what is now, ends active runs, and disables the schedule.\n" +
+			"A database keeps the name of the service that cleans it, the server's system identifier and its own " +
+			"oid. A service that finds\n" +
+			"others serves reads and dry runs, and changes nothing. This stores what is now, ends active runs, and " +
+			"disables the schedule.\n" +
 			"Restart the service afterwards if it is to reach mid-sourcing and Forms servers.",
 		Example: "  cleanupd adopt --database-url postgres://neolane@test.example/campaign --instance test",
 		Args:    noArguments,
@@ -63,7 +65,8 @@ func newAdopt() *cobra.Command {
 			if !yes && !confirmed(cmd, "Adopt this database?") {
 				return errors.New("nothing was changed")
 			}
-			if err := runs.New(runs.Config{Pool: pool, Instance: instance, Log: slog.New(slog.DiscardHandler)}).Adopt(ctx); err != nil {
+			if err := runs.New(runs.Config{Pool: pool, Instance: instance, Log: slog.New(slog.DiscardHandler)}).
+				Adopt(ctx); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(w, "Adopted.")
@@ -71,7 +74,13 @@ func newAdopt() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&url, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that ?passfile= or PGPASSFILE names")
+	f.StringVar(
+		&url,
+		"database-url",
+		"",
+		"the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that "+
+			"?passfile= or PGPASSFILE names",
+	)
 	f.StringVar(&instance, "instance", "", "the name of this service, up to 64 characters; empty: it has none")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
@@ -80,7 +89,10 @@ func newAdopt() *cobra.Command {
 // checkInstance refuses what is no name of an instance.
 func checkInstance(name string) error {
 	if len([]rune(name)) > longestInstance || strings.TrimSpace(name) != name || printable(name) != name {
-		return usagef("--instance must be %d characters at most that can be printed, without blanks around them", longestInstance)
+		return usagef(
+			"--instance must be %d characters at most that can be printed, without blanks around them",
+			longestInstance,
+		)
 	}
 	return nil
 }

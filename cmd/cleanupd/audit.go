@@ -24,10 +24,13 @@ func newAudit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit --database-url URL",
 		Short: "List who did what, from the database that is cleaned",
-		Long: "List the calls that changed something, or tried to, and those that searched for a person: who made them, with\n" +
-			"which role, from where, and how they ended. The service appends them to cleanupd.audit and never deletes them.",
-		Example: "  cleanupd audit --database-url postgres://neolane@db.example/campaign --since 24h\n  cleanupd audit -o json | jq 'select(.result != \"OK\")'",
-		Args:    noArguments,
+		Long: "List the calls that changed something, or tried to, and those that searched for a person: who made " +
+			"them, with\n" +
+			"which role, from where, and how they ended. The service appends them to cleanupd.audit and never " +
+			"deletes them.",
+		Example: "  cleanupd audit --database-url postgres://neolane@db.example/campaign --since 24h\n  cleanupd " +
+			"audit -o json | jq 'select(.result != \"OK\")'",
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := parseDatabaseURL("--database-url", url)
 			if err != nil {
@@ -44,7 +47,9 @@ func newAudit() *cobra.Command {
 			if asJSON {
 				output = "json"
 			}
-			rows, listed, out := []row{{"TIME", "WHO", "ROLE", "FROM", "WHAT", "RESULT", "DETAILS"}}, 0, cmd.OutOrStdout()
+			rows, listed, out := []row{
+				{"TIME", "WHO", "ROLE", "FROM", "WHAT", "RESULT", "DETAILS"},
+			}, 0, cmd.OutOrStdout()
 			err = audit.List(cmd.Context(), conn, time.Now().Add(-since), int(limit), func(e audit.Entry) error {
 				listed++
 				if output != asTable {
@@ -52,7 +57,18 @@ func newAudit() *cobra.Command {
 					return errors.Join(err, output.line(out, []byte(printableJSON(line))))
 				}
 				details, err := json.Marshal(e.Details)
-				rows = append(rows, row{e.Time.UTC().Format(time.RFC3339), e.Subject, e.Role, e.Address, e.RPC, e.Result, string(details)})
+				rows = append(
+					rows,
+					row{
+						e.Time.UTC().Format(time.RFC3339),
+						e.Subject,
+						e.Role,
+						e.Address,
+						e.RPC,
+						e.Result,
+						string(details),
+					},
+				)
 				return err
 			})
 			if err == nil && output == asTable {
@@ -65,7 +81,13 @@ func newAudit() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&url, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that ?passfile= or PGPASSFILE names")
+	f.StringVar(
+		&url,
+		"database-url",
+		"",
+		"the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that "+
+			"?passfile= or PGPASSFILE names",
+	)
 	f.DurationVar(&since, "since", 30*24*time.Hour, "how far to look back; 30 days by default")
 	f.Int32Var(&limit, "limit", 1000, "how many of the newest to list at most, 1 or more")
 	f.BoolVar(&asJSON, "json", false, "the same as --output json")

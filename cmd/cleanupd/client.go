@@ -17,7 +17,10 @@ import (
 )
 
 // withConn turns a function that needs a connection to the server into that of a command.
-func withConn(server *target, do func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error) func(*cobra.Command, []string) error {
+func withConn(
+	server *target,
+	do func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		conn, err := server.dial()
 		if err != nil {
@@ -28,16 +31,23 @@ func withConn(server *target, do func(cmd *cobra.Command, conn *grpc.ClientConn,
 	}
 }
 
-// explained is an error of a call. If another run is active, it says how to watch that; if no server answered, which one, and what may
-// be wrong with the address.
+// explained is an error of a call. If another run is active, it says how to watch that; if no server answered, which
+// one, and what may be wrong with the address.
 func (t *target) explained(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
 		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == service.RunActive {
-			return status.Errorf(s.Code(), "%s; %s shows it", s.Message(), t.command("runs watch", info.GetMetadata()["run_id"]))
+			return status.Errorf(
+				s.Code(),
+				"%s; %s shows it",
+				s.Message(),
+				t.command("runs watch", info.GetMetadata()["run_id"]),
+			)
 		}
 	}
-	if !ok || s.Code() != codes.Unavailable || !strings.HasPrefix(s.Message(), "connection error: ") && !strings.HasPrefix(s.Message(), "name resolver error: ") {
+	if !ok || s.Code() != codes.Unavailable ||
+		(!strings.HasPrefix(s.Message(), "connection error: ") &&
+			!strings.HasPrefix(s.Message(), "name resolver error: ")) {
 		return err
 	}
 	hint := ""
@@ -48,7 +58,10 @@ func (t *target) explained(err error) error {
 }
 
 // withClient is withConn for a function that needs a client of CleanupService.
-func withClient(server *target, do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error) func(*cobra.Command, []string) error {
+func withClient(
+	server *target,
+	do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error,
+) func(*cobra.Command, []string) error {
 	return withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 		return do(cmd, cleanupv1.NewCleanupServiceClient(conn), args)
 	})

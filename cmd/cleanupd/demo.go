@@ -43,21 +43,25 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show it all: a private PostgreSQL, a Campaign database, a run, a summary",
-		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve it, run the\n" +
+		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve it, " +
+			"run the\n" +
 			"cleanup, and print what was deleted and what stayed. With --keep serve it as it is, and say what to try.\n" +
-			"With --forms use an AEM Forms database and its document storage instead, and find and erase one person's data;\n" +
+			"With --forms use an AEM Forms database and its document storage instead, and find and erase one " +
+			"person's data;\n" +
 			"with --forms-engine mysql on a private MariaDB, which must be installed.\n" +
 			"It leaves nothing behind. Where there is no PostgreSQL it is downloaded, into the user's cache.",
-		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms --keep\n  cleanupd demo --forms --forms-engine mysql",
-		Args:    noArguments,
+		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms " +
+			"--keep\n  cleanupd demo --forms --forms-engine mysql",
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.rows < 0 {
 				return usagef("--rows must not be negative, not %d", c.rows)
 			}
-			if engine := c.formsEngine; engine != "" && (!c.forms || engine != onPostgres && engine != onMySQL) {
+			if engine := c.formsEngine; engine != "" && (!c.forms || (engine != onPostgres && engine != onMySQL)) {
 				return usagef("--forms-engine is %s or %s, beside --forms", onPostgres, onMySQL)
 			}
-			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write that nobody reads fails, and the demo cleans up
+			// a write that nobody reads fails, and the demo cleans up
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			ctx, leave := context.WithCancel(cmd.Context())
 			defer leave()
 			out := screenOf(cmd.OutOrStdout())
@@ -68,10 +72,25 @@ func newDemo() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&c.rows, "rows", 200_000, "roughly how many rows to make")
 	f.BoolVar(&c.forms, "forms", false, "find and erase user data in AEM Forms instead")
-	f.StringVar(&c.formsEngine, "forms-engine", "", "what the Forms database is in: "+onPostgres+" or "+onMySQL+" (default "+onPostgres+")")
+	f.StringVar(
+		&c.formsEngine,
+		"forms-engine",
+		"",
+		"what the Forms database is in: "+onPostgres+" or "+onMySQL+" (default "+onPostgres+")",
+	)
 	f.BoolVar(&c.keep, "keep", false, "delete nothing; serve until Enter or Ctrl-C")
-	f.StringVar(&c.grpcListen, "grpc-listen", "", "the address for gRPC; port 0 picks a free one (default with --keep 127.0.0.1:9090, if it is free)")
-	f.StringVar(&c.httpListen, "http-listen", "", "the address for REST; port 0 picks a free one (default with --keep 127.0.0.1:8080, if it is free)")
+	f.StringVar(
+		&c.grpcListen,
+		"grpc-listen",
+		"",
+		"the address for gRPC; port 0 picks a free one (default with --keep 127.0.0.1:9090, if it is free)",
+	)
+	f.StringVar(
+		&c.httpListen,
+		"http-listen",
+		"",
+		"the address for REST; port 0 picks a free one (default with --keep 127.0.0.1:8080, if it is free)",
+	)
 	return cmd
 }
 
@@ -113,7 +132,10 @@ func (a *audience) Write(p []byte) (int, error) {
 }
 
 func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
-	mistakes := errors.Join(checkAddress("--grpc-listen", cmp.Or(c.grpcListen, "127.0.0.1:0")), checkAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")))
+	mistakes := errors.Join(
+		checkAddress("--grpc-listen", cmp.Or(c.grpcListen, "127.0.0.1:0")),
+		checkAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")),
+	)
 	if mistakes != nil {
 		return mistakes
 	}
@@ -150,7 +172,11 @@ func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 				return fillFormsInMySQL(ctx, server, folder)
 			}
 		}
-		fmt.Fprintf(w, "Making an AEM Forms database of %d process instances, and its document storage …\n", formsInstances)
+		fmt.Fprintf(
+			w,
+			"Making an AEM Forms database of %d process instances, and its document storage …\n",
+			formsInstances,
+		)
 		if config.forms, err = fill(ctx, pg, folder); err != nil {
 			return err
 		}
@@ -202,7 +228,15 @@ func tellToTry(w io.Writer, s *server, url string, forms bool) {
 			"curl -X POST " + rest + "/v1/userdata:find -H 'content-type: application/json' -d '{\"userId\": \"" + formsUser + "\"}'",
 		}
 	}
-	fmt.Fprintf(w, "\nServing gRPC on %s and REST on %s. Nothing is deleted until you say so. Open the console in a browser:\n\n  %s/\n\nOr try, in another terminal:\n\n  %s\n\nEnter or Ctrl-C ends the demo.\n", server, rest, rest, strings.Join(try, "\n  "))
+	fmt.Fprintf(
+		w,
+		"\nServing gRPC on %s and REST on %s. Nothing is deleted until you say so. Open the console in a browser:\n\n  "+
+			"%s/\n\nOr try, in another terminal:\n\n  %s\n\nEnter or Ctrl-C ends the demo.\n",
+		server,
+		rest,
+		rest,
+		strings.Join(try, "\n  "),
+	)
 }
 
 // programName is what this program was called as, for commands to be pasted.
@@ -261,7 +295,10 @@ func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
 	if err != nil {
 		return plain(err)
 	}
-	if err := show(&view{screen: screenOf(w)}, &following{ctx: ctx, client: client, receive: received(stream)}); err != nil {
+	if err := show(
+		&view{screen: screenOf(w)},
+		&following{ctx: ctx, client: client, receive: received(stream)},
+	); err != nil {
 		return plain(err)
 	}
 	after, err := campaigndb.CountAll(ctx, conn)

@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// discreetProvider makes tracers whose spans say that something failed, but not with which error: those of statements about user
-// data may quote it.
+// discreetProvider makes tracers whose spans say that something failed, but not with which error: those of statements
+// about user data may quote it.
 type discreetProvider struct{ trace.TracerProvider }
 
 // Tracer implements trace.TracerProvider.
@@ -19,7 +19,11 @@ func (p discreetProvider) Tracer(name string, options ...trace.TracerOption) tra
 type discreetTracer struct{ trace.Tracer }
 
 // Start implements trace.Tracer.
-func (t discreetTracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (t discreetTracer) Start(
+	ctx context.Context,
+	name string,
+	options ...trace.SpanStartOption,
+) (context.Context, trace.Span) {
 	ctx, span := t.Tracer.Start(ctx, name, options...)
 	span = discreetSpan{span}
 	return trace.ContextWithSpan(ctx, span), span

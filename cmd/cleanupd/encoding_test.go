@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// Databases in any encoding are cleaned, whatever characters their names, the texts of callers, and the service's own messages have.
+// Databases in any encoding are cleaned, whatever characters their names, the texts of callers, and the service's own
+// messages have.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	for encoding, c := range map[string]struct {
@@ -32,17 +33,39 @@ func TestEncodings(t *testing.T) {
 				INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (5, 11);
 				INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')`)
 			r := serve(t, "--database-url", db.URL())
-			db.Do(`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, state, requested_by) VALUES ('6f1c5d6e-0000-4000-8000-000000000000', 0, false, false, 'SUCCEEDED', '');
-				INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id) VALUES ('mid', 7, 7, ` + c.letter + `, '6f1c5d6e-0000-4000-8000-000000000000')`)
-			if code, out, errs := cleanupd(t, "mid-sourcing", "leftovers", "--server", r.grpc); code != 0 || !strings.Contains(out, c.shown) {
+			db.Do(
+				`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, state, requested_by)
+					VALUES ('6f1c5d6e-0000-4000-8000-000000000000', 0, false, false, 'SUCCEEDED', '');
+				INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
+					VALUES ('mid', 7, 7, ` + c.letter + `, '6f1c5d6e-0000-4000-8000-000000000000')`,
+			)
+			if code, out, errs := cleanupd(
+				t,
+				"mid-sourcing",
+				"leftovers",
+				"--server",
+				r.grpc,
+			); code != 0 ||
+				!strings.Contains(out, c.shown) {
 				t.Errorf("leftovers: %d %s %s", code, out, errs)
 			}
-			if code, out, errs := cleanupd(t, "holds", "create", "--reason", "é 日 ї …", "--deliveries", "5", "--server", r.grpc); code != 0 || !strings.Contains(out, c.reason) {
+			if code, out, errs := cleanupd(
+				t,
+				"holds",
+				"create",
+				"--reason",
+				"é 日 ї …",
+				"--deliveries",
+				"5",
+				"--server",
+				r.grpc,
+			); code != 0 ||
+				!strings.Contains(out, c.reason) {
 				t.Errorf("a hold: %d %s %s", code, out, errs)
 			}
 			for _, args := range [][]string{{"run", "--dry-run"}, {"run"}} {
 				code, out, errs := cleanupd(t, append(args, "--server", r.grpc, "-o", "json")...)
-				if code != 0 || len(args) > 1 && !strings.Contains(out, "wkf99000_"+c.shown) {
+				if code != 0 || (len(args) > 1 && !strings.Contains(out, "wkf99000_"+c.shown)) {
 					t.Errorf("%v: %d %.500s %s", args, code, out, errs)
 				}
 			}

@@ -29,13 +29,23 @@ func newErase(server *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "erase [USER]",
 		Short: "Erase what is found for a user id, or process instances and orphan tasks by their ids",
-		Long: "Show what would be erased, ask, and erase it: process instances and orphan tasks, with the documents that nothing\n" +
-			"else refers to. What holds the user id only as part of something longer must be given by its own id (--process-instance).\n" +
-			"Interrupting this program does not stop an erasure that has begun. The exit status is 1 if anything was kept.",
-		Example: "  cleanupd userdata erase bob.smith@example.com --dry-run\n  cleanupd userdata erase bob.smith@example.com --variable Claims/apply --yes\n  cleanupd userdata erase --process-instance 30 --orphan-task 86",
+		Long: "Show what would be erased, ask, and erase it: process instances and orphan tasks, with the documents " +
+			"that nothing\n" +
+			"else refers to. What holds the user id only as part of something longer must be given by its own id " +
+			"(--process-instance).\n" +
+			"Interrupting this program does not stop an erasure that has begun. The exit status is 1 if anything was " +
+			"kept.",
+		Example: "  cleanupd userdata erase bob.smith@example.com --dry-run\n  cleanupd userdata erase " +
+			"bob.smith@example.com --variable Claims/apply --yes\n  cleanupd userdata erase --process-instance 30 " +
+			"--orphan-task 86",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef("%s takes one user id, not %d; see %s --help", cmd.CommandPath(), len(args), cmd.CommandPath())
+				return usagef(
+					"%s takes one user id, not %d; see %s --help",
+					cmd.CommandPath(),
+					len(args),
+					cmd.CommandPath(),
+				)
 			}
 			return nil
 		},
@@ -47,7 +57,10 @@ func newErase(server *target) *cobra.Command {
 				return err
 			}
 			if byID := len(req.GetProcessInstanceIds())+len(req.GetTaskIds()) > 0; byID == (req.GetUserId() != "") {
-				return usagef("give either a user id, or ids of process instances and orphan tasks (--process-instance, --orphan-task)")
+				return usagef(
+					"give either a user id, or ids of process instances and orphan tasks (--process-instance, " +
+						"--orphan-task)",
+				)
 			}
 			client := cleanupv1.NewUserDataServiceClient(conn)
 			return preview(cmd, yes, req.DryRun, "Erase this?", func(dryRun bool) (bool, error) {
@@ -65,7 +78,8 @@ func newErase(server *target) *cobra.Command {
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, show what would be erased")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		switch name { // their names before; but $CLEANUPD_TASK is a task of the pipeline, and $CLEANUPD_INSTANCE the service
+		// their names before; but $CLEANUPD_TASK is a task of the pipeline, and $CLEANUPD_INSTANCE the service
+		switch name {
 		case "task":
 			name = "orphan-task"
 		case "instance":
@@ -76,10 +90,18 @@ func newErase(server *target) *cobra.Command {
 	return cmd
 }
 
-// preview shows what would be erased, asks unless the answer is known to be yes, and erases it. erase reports whether there was anything.
-func preview(cmd *cobra.Command, yes, dryRun bool, question string, erase func(dryRun bool) (some bool, err error)) error {
+// preview shows what would be erased, asks unless the answer is known to be yes, and erases it. erase reports whether
+// there was anything.
+func preview(
+	cmd *cobra.Command,
+	yes, dryRun bool,
+	question string,
+	erase func(dryRun bool) (some bool, err error),
+) error {
 	if !yes && !dryRun && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usagef("there is nobody to ask whether to erase: give --yes, or --dry-run to be told what would be erased")
+		return usagef(
+			"there is nobody to ask whether to erase: give --yes, or --dry-run to be told what would be erased",
+		)
 	}
 	if !yes || dryRun {
 		some, err := erase(true)
@@ -117,7 +139,13 @@ func answer(ctx context.Context, in io.Reader) string {
 }
 
 // erase requests an erasure, or a dry run, prints its events, and reports whether there was something to erase.
-func erase(ctx context.Context, w io.Writer, output format, client cleanupv1.UserDataServiceClient, req *cleanupv1.EraseUserDataRequest) (some bool, err error) {
+func erase(
+	ctx context.Context,
+	w io.Writer,
+	output format,
+	client cleanupv1.UserDataServiceClient,
+	req *cleanupv1.EraseUserDataRequest,
+) (some bool, err error) {
 	stream, err := client.EraseUserData(ctx, req)
 	return watchErasure(w, output, req.GetDryRun(), stream, err)
 }
@@ -128,8 +156,15 @@ type eraseMessage interface {
 	GetEvent() *cleanupv1.EraseEvent
 }
 
-// watchErasure prints the events of a stream that was opened, unless that failed, and reports whether there was something to erase.
-func watchErasure[M eraseMessage](w io.Writer, output format, dryRun bool, stream interface{ Recv() (M, error) }, err error) (some bool, _ error) {
+// watchErasure prints the events of a stream that was opened, unless that failed, and reports whether there was
+// something to erase.
+func watchErasure[M eraseMessage](
+	w io.Writer,
+	output format,
+	dryRun bool,
+	stream interface{ Recv() (M, error) },
+	err error,
+) (some bool, _ error) {
 	v := &eraseView{w: w, done: "erased"}
 	if dryRun {
 		v.done = "would be erased"
@@ -170,20 +205,41 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 		if e.GetInstanceErased().GetTerminated() {
 			first = "terminated and "
 		}
-		_, err = fmt.Fprintf(w, "process instance %s %s%s%s\n", e.GetInstanceErased().GetId(), first, done, rowsText(e.GetInstanceErased().GetRows()))
+		_, err = fmt.Fprintf(
+			w,
+			"process instance %s %s%s%s\n",
+			e.GetInstanceErased().GetId(),
+			first,
+			done,
+			rowsText(e.GetInstanceErased().GetRows()),
+		)
 	case e.GetTaskErased() != nil:
 		v.tasks++
-		_, err = fmt.Fprintf(w, "orphan task %s %s%s\n", e.GetTaskErased().GetId(), done, rowsText(e.GetTaskErased().GetRows()))
+		_, err = fmt.Fprintf(
+			w,
+			"orphan task %s %s%s\n",
+			e.GetTaskErased().GetId(),
+			done,
+			rowsText(e.GetTaskErased().GetRows()),
+		)
 	case e.GetDocumentErased() != nil:
 		v.documents++
-		_, err = fmt.Fprintf(w, "document %s of %s %s%s\n", e.GetDocumentErased().GetDocumentId(), strings.Join(e.GetDocumentErased().GetSessionIds(), ", "), done, rowsText(e.GetDocumentErased().GetRows()))
+		_, err = fmt.Fprintf(
+			w,
+			"document %s of %s %s%s\n",
+			e.GetDocumentErased().GetDocumentId(),
+			strings.Join(e.GetDocumentErased().GetSessionIds(), ", "),
+			done,
+			rowsText(e.GetDocumentErased().GetRows()),
+		)
 	case e.GetFileDeleted() != nil:
 		_, err = fmt.Fprintf(w, "file %s %s\n", e.GetFileDeleted().GetPath(), done)
 	case e.GetLog() != nil:
 		_, err = fmt.Fprintf(w, "%s: %s\n", word(e.GetLog().GetLevel()), e.GetLog().GetMessage())
 	case e.GetReceipt() != nil:
 		r := e.GetReceipt()
-		v.some = v.instances+v.tasks+v.documents+len(r.GetFiles()) > 0 || r.GetSweep() && len(r.GetProblems()) > 0 // which the next sweep depends on
+		// which the next sweep depends on
+		v.some = v.instances+v.tasks+v.documents+len(r.GetFiles()) > 0 || (r.GetSweep() && len(r.GetProblems()) > 0)
 		what := fmt.Sprintf("%d process instances, %d orphan tasks", v.instances, v.tasks)
 		if r.GetSweep() {
 			what = fmt.Sprintf("%d documents in the database", v.documents)

@@ -21,10 +21,13 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain TASK | TABLE KEY",
 		Short: "Show what a task would do here and now, or why a row is, or is not, deleted",
-		Long: "Show what a task would do here and now: the SQL with its parameters, how rows are found, and what is skipped and\n" +
+		Long: "Show what a task would do here and now: the SQL with its parameters, how rows are found, and what is " +
+			"skipped and\n" +
 			"why. What the tasks before it would change is not taken into account: run --dry-run does.\n" +
-			"Or show what the next run would do with a row, and why: by each step that concerns its table, part by part. KEY is\n" +
-			"the value of the table's integer key, or COLUMN=VALUE, several of them with commas, for all columns of one of its unique\n" +
+			"Or show what the next run would do with a row, and why: by each step that concerns its table, part by " +
+			"part. KEY is\n" +
+			"the value of the table's integer key, or COLUMN=VALUE, several of them with commas, for all columns of " +
+			"one of its unique\n" +
 			"keys; moments as 2026-02-28T12:00:00Z. A text may only be the whole key, and needs the role admin.\n" +
 			"Of a row that is not there, show which runs took rows of its table. Nothing is changed or locked.",
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
@@ -58,12 +61,17 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-// withNegativeKey are the arguments of the program, in which the key of a row that is below 0 has a space before it: ids often are, and would be
-// taken for flags.
+// withNegativeKey are the arguments of the program, in which the key of a row that is below 0 has a space before it:
+// ids often are, and would be taken for flags.
 func withNegativeKey(args []string) []string {
 	args = slices.Clone(args)
 	for i := range args {
-		if n, err := strconv.ParseInt(args[i], 10, 64); err == nil && n < 0 && args[0] == "explain" && !slices.Contains(args[:i], "--") {
+		if n, err := strconv.ParseInt(
+			args[i],
+			10,
+			64,
+		); err == nil && n < 0 && args[0] == "explain" &&
+			!slices.Contains(args[:i], "--") {
 			args[i] = " " + args[i]
 		}
 	}
@@ -73,7 +81,11 @@ func withNegativeKey(args []string) []string {
 // taskOrRow accepts the name of a task, or a table and a key.
 func taskOrRow(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 && len(args) != 2 {
-		return usagef("%s takes the name of one task, as in cleanupd tasks, or a table and a key; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+		return usagef(
+			"%s takes the name of one task, as in cleanupd tasks, or a table and a key; see %s --help",
+			cmd.CommandPath(),
+			cmd.CommandPath(),
+		)
 	}
 	return nil
 }
@@ -88,21 +100,49 @@ func (s *screen) printRow(key string, x *cleanupv1.ExplainRowResponse) error {
 		}
 		rows := []row{{"RUN", "BEGAN", "ROWS OF THE TABLE", "TASKS"}}
 		for _, r := range x.GetRuns() {
-			rows = append(rows, row{r.GetRunId(), r.GetStartTime().AsTime().Format(time.RFC3339), humanize.Comma(r.GetRowsDeleted()), strings.Join(r.GetTasks(), ", ")})
+			rows = append(
+				rows,
+				row{
+					r.GetRunId(),
+					r.GetStartTime().AsTime().Format(time.RFC3339),
+					humanize.Comma(r.GetRowsDeleted()),
+					strings.Join(r.GetTasks(), ", "),
+				},
+			)
 		}
 		return s.printTable(rows)
 	}
-	fmt.Fprintf(s, "%s %s: %s\n", printable(x.GetTable()), printable(key), verdictText(x.GetVerdict(), x.GetTask(), x.GetSince().AsTime(), x.GetWhy()))
+	fmt.Fprintf(
+		s,
+		"%s %s: %s\n",
+		printable(x.GetTable()),
+		printable(key),
+		verdictText(x.GetVerdict(), x.GetTask(), x.GetSince().AsTime(), x.GetWhy()),
+	)
 	fmt.Fprintf(s, "by the clock %s\n", x.GetReferenceTime().AsTime().Format(time.RFC3339))
 	for _, step := range x.GetSteps() {
-		fmt.Fprintf(s, "\n%s, %s: %s\n", step.GetTask(), word(step.GetAction()), verdictText(step.GetVerdict(), "", step.GetSince().AsTime(), step.GetWhy()))
+		fmt.Fprintf(
+			s,
+			"\n%s, %s: %s\n",
+			step.GetTask(),
+			word(step.GetAction()),
+			verdictText(step.GetVerdict(), "", step.GetSince().AsTime(), step.GetWhy()),
+		)
 		fmt.Fprintln(s, "  rule: "+printable(step.GetRule()))
 		for _, p := range step.GetParts() {
 			of := ""
 			if p.GetOf() != "" {
 				of = p.GetOf() + ": "
 			}
-			fmt.Fprintf(s, "  %d. %-7s %s%s (%s)\n", p.GetAlternative(), word(p.GetTruth()), printable(of), printable(p.GetText()), printable(strings.Join(p.GetValues(), ", ")))
+			fmt.Fprintf(
+				s,
+				"  %d. %-7s %s%s (%s)\n",
+				p.GetAlternative(),
+				word(p.GetTruth()),
+				printable(of),
+				printable(p.GetText()),
+				printable(strings.Join(p.GetValues(), ", ")),
+			)
 		}
 	}
 	return nil

@@ -14,9 +14,23 @@ func TestExplain(t *testing.T) {
 	db.Do("DROP TABLE NmsSimulation")
 	r := serve(t, "--database-url", db.URL())
 	for task, says := range map[string][]string{
-		"sessions":          {"sessions, by the clock 2", "\ndelete \"public\".\"xtksessioninfo\": tsExpiration before ", "\n  DELETE FROM ONLY ", "\n  $1 = 2", "\n  found by table\n"},
-		"deliveries":        {"It begins with 0 rows of \"public\".\"nmsdelivery\": ", "\n  SELECT r.iDeliveryId FROM ", "\nupdate \"public\".\"nmsdelivery\""},
-		"work-tables":       {"\ndrop wkdlv\\_%: the id in the name is that of no row of nmsdelivery", "\nSkipped:\n  table NmsDelivery is empty"},
+		"sessions": {
+			"sessions, by the clock 2",
+			"\ndelete \"public\".\"xtksessioninfo\": tsExpiration before ",
+			"\n  DELETE FROM ONLY " +
+				"", "\n  $1 = 2", "\n  found by table\n",
+		},
+		"deliveries": {
+			"It begins with 0 rows of \"public\".\"nmsdelivery\": ",
+			"\n  SELECT r.iDeliveryId FROM ",
+			"\nupdate " +
+				"\"public\".\"nmsdelivery\"",
+		},
+		"work-tables": {
+			"\ndrop wkdlv\\_%: the id in the name is that of no row of nmsdelivery",
+			"\nSkipped:\n  table " +
+				"NmsDelivery is empty",
+		},
 		"email-error-stats": {"\n  WITH gone AS (DELETE FROM ", "\n  $1 = NULL\n  $2 = 2", "\n  $3 = []\n"},
 		"statistics":        {" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \""},
 		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty, so nothing is without one"},
@@ -29,16 +43,38 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	}
-	if code, out, _ := cleanupd(t, "explain", "sessions", "-o", "json", "--server", r.grpc); code != 0 || !strings.Contains(out, `"statements"`) {
+	if code, out, _ := cleanupd(
+		t,
+		"explain",
+		"sessions",
+		"-o",
+		"json",
+		"--server",
+		r.grpc,
+	); code != 0 ||
+		!strings.Contains(out, `"statements"`) {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, _, errs := cleanupd(t, "explain", "no-such", "--server", r.grpc); code == 0 || !strings.Contains(errs, "no such task") {
+	if code, _, errs := cleanupd(
+		t,
+		"explain",
+		"no-such",
+		"--server",
+		r.grpc,
+	); code == 0 ||
+		!strings.Contains(errs, "no such task") {
 		t.Errorf("%d %s", code, errs)
 	}
-	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2020-01-01'), (2, 1, '2999-01-01'), (-2147483648, 1, '2020-01-01')")
+	db.Do(
+		"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2020-01-01'), (2, 1, " +
+			"'2999-01-01'), (-2147483648, 1, '2020-01-01')",
+	)
 	for key, says := range map[string][]string{
-		"1":           {"\"public\".\"nmsdelivery\" 1: GOES by the task deliveries\nby the clock 2", "\ndeliveries, delete: GOES\n  rule: iDeleteStatus is not 0 and", "\n  1. true    nmsdelivery 1: iDeleteStatus is not 0 (iDeleteStatus = 1)\n"},
-		"2":           {"2: LATER from 2999-01-08T00:00:00Z by the task deliveries\n", "\n  1. false   nmsdelivery 2: tsDelete"},
+		"1": {"\"public\".\"nmsdelivery\" 1: GOES by the task deliveries\nby the clock 2", "\ndeliveries, " +
+			"delete: GOES\n  rule: iDeleteStatus is not 0 and", "\n  1. true    " +
+			"nmsdelivery 1: iDeleteStatus is not 0 (iDeleteStatus = 1)\n"},
+		"2": {"2: LATER from 2999-01-08T00:00:00Z by the task deliveries\n", "\n  1. false   nmsdelivery 2: " +
+			"tsDelete"},
 		"-2147483648": {"\"public\".\"nmsdelivery\" -2147483648: GOES by the task deliveries\n"},
 		"3":           {"3: there is no such row\nNo run is known"},
 	} {
@@ -52,13 +88,35 @@ func TestExplain(t *testing.T) {
 	if code, _, errs := cleanupd(t, "run", "--task", "deliveries", "--server", r.grpc); code != 0 {
 		t.Fatal(errs)
 	}
-	if code, out, _ := cleanupd(t, "explain", "nmsdelivery", "1", "--server", r.grpc); code != 0 || !strings.Contains(out, "ROWS OF THE TABLE") || !strings.Contains(out, " deliveries") {
+	if code, out, _ := cleanupd(
+		t,
+		"explain",
+		"nmsdelivery",
+		"1",
+		"--server",
+		r.grpc,
+	); code != 0 || !strings.Contains(out, "ROWS OF THE TABLE") ||
+		!strings.Contains(out, " deliveries") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out, errs := cleanupd(t, "explain", "nmsdelivery", "x", "--server", r.grpc); code != 2 || out != "" || strings.Count(errs, "\n") != 1 {
+	if code, out, errs := cleanupd(
+		t,
+		"explain",
+		"nmsdelivery",
+		"x",
+		"--server",
+		r.grpc,
+	); code != 2 || out != "" ||
+		strings.Count(errs, "\n") != 1 {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
-	if code, _, errs := cleanupd(t, "explain", "--server", r.grpc); code != 2 || !strings.Contains(errs, "the name of one task") {
+	if code, _, errs := cleanupd(
+		t,
+		"explain",
+		"--server",
+		r.grpc,
+	); code != 2 ||
+		!strings.Contains(errs, "the name of one task") {
 		t.Errorf("%d %s", code, errs)
 	}
 }

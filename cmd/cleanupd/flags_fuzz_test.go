@@ -9,8 +9,28 @@ import (
 // A URL that is not a database's is a usage error, and whatever the password is, it is not shown.
 func FuzzDatabaseURL(f *testing.F) {
 	const secret = "hunter2x"
-	for _, c := range [][3]string{{"", "", ""}, {"", "", "/d"}, {"", "/", ":x/d"}, {"#", "", "/d"}, {"?", "", "/d"}, {"", "?", ":x"}, {"%zz", "", "/d"}, {" ", "", "/d"}, {"", "", "/d?sslmode=x"}, {"", "", "/d?timezone=UTC&TimeZone=x"}, {"", "", "/d?pool_max_conns=x"},
-		{"[", "]", "/d"}, {"", ":", "[::1/d"}, {"", "", ",h2:1,2/d"}, {"\x7f", "", "/d"}, {"", "'", "/d?connect_timeout=-1"}, {"//", "", ""}, {"/", " ", ""}, {"0/", "\x1b", ":x"}, {"`", "\n", ":0/d"}} {
+	for _, c := range [][3]string{
+		{"", "", ""},
+		{"", "", "/d"},
+		{"", "/", ":x/d"},
+		{"#", "", "/d"},
+		{"?", "", "/d"},
+		{"", "?", ":x"},
+		{"%zz", "", "/d"},
+		{" ", "", "/d"},
+		{"", "", "/d?sslmode=x"},
+		{"", "", "/d?timezone=UTC&TimeZone=x"},
+		{"", "", "/d?pool_max_conns=x"},
+		{"[", "]", "/d"},
+		{"", ":", "[::1/d"},
+		{"", "", ",h2:1,2/d"},
+		{"\x7f", "", "/d"},
+		{"", "'", "/d?connect_timeout=-1"},
+		{"//", "", ""},
+		{"/", " ", ""},
+		{"0/", "\x1b", ":x"},
+		{"`", "\n", ":0/d"},
+	} {
 		f.Add(c[0], c[1], c[2])
 	}
 	f.Fuzz(func(t *testing.T, before, after, rest string) {
@@ -37,7 +57,20 @@ func FuzzDatabaseURL(f *testing.F) {
 
 // A variable's flag is taken apart where it was put together.
 func FuzzVariableFlag(f *testing.F) {
-	for _, text := range []string{"", "/", "a/", "/b", "a/b", "a/b:", "a/b:c", "a/b/c:d:e", "a:b/c", ":", "a/b:c/d", "a/:c"} {
+	for _, text := range []string{
+		"",
+		"/",
+		"a/",
+		"/b",
+		"a/b",
+		"a/b:",
+		"a/b:c",
+		"a/b/c:d:e",
+		"a:b/c",
+		":",
+		"a/b:c/d",
+		"a/:c",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -50,7 +83,8 @@ func FuzzVariableFlag(f *testing.F) {
 		if v.GetVariable() != "" {
 			whole += ":" + v.GetVariable()
 		}
-		if v.GetApplication() == "" || v.GetWorkflow() == "" || whole != strings.TrimSuffix(text, ":") && whole != text {
+		if v.GetApplication() == "" || v.GetWorkflow() == "" ||
+			(whole != strings.TrimSuffix(text, ":") && whole != text) {
 			t.Errorf("%q is %v", text, v)
 		}
 	})

@@ -56,7 +56,13 @@ func (r *replica) as(t *testing.T, role string) (cleanupv1.CleanupServiceClient,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return cleanupv1.NewCleanupServiceClient(conn), metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+role+"-secret")
+	return cleanupv1.NewCleanupServiceClient(
+			conn,
+		), metadata.AppendToOutgoingContext(
+			t.Context(),
+			"authorization",
+			"Bearer "+role+"-secret",
+		)
 }
 
 // peakMemory is the most memory that a process has had, in bytes.
@@ -95,8 +101,8 @@ var message = func() string {
 	return string(begin)
 }()
 
-// Thousands of streams and connections of nobody in particular, or of a viewer, cost little memory, and leave the server to
-// those who show who they are.
+// Thousands of streams and connections of nobody in particular, or of a viewer, cost little memory, and leave the
+// server to those who show who they are.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "cleanupd") // as it is deployed: the race detector takes memory of its own
@@ -116,7 +122,8 @@ func TestFlood(t *testing.T) {
 			for range suite.Size(suite.Flood, 10, 50) {
 				begun := time.Now()
 				_, err := admin.GetOptions(ctx, &cleanupv1.GetOptionsRequest{}, grpc.WaitForReady(true))
-				if took = append(took, time.Since(begun)); err != nil { // before it is authenticated, its connection may have to give way, too
+				// before it is authenticated, its connection may have to give way, too
+				if took = append(took, time.Since(begun)); err != nil {
 					t.Log(err)
 					took[len(took)-1] = time.Hour
 				}
@@ -124,7 +131,13 @@ func TestFlood(t *testing.T) {
 			}
 			slices.Sort(took)
 			after := peakMemory(t, r.cmd.Process.Pid)
-			t.Logf("%d MiB before, %d MiB at most; an admin's call took %s, %s at most", before>>20, after>>20, took[len(took)/2], took[len(took)-1])
+			t.Logf(
+				"%d MiB before, %d MiB at most; an admin's call took %s, %s at most",
+				before>>20,
+				after>>20,
+				took[len(took)/2],
+				took[len(took)-1],
+			)
 			if after > 200<<20 {
 				t.Errorf("%d MiB", after>>20)
 			}
@@ -135,14 +148,20 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// flood begins 2,000 requests (200 outside of its suite) that do not end: over one connection and over many, until calm is called.
+// flood begins 2,000 requests (200 outside of its suite) that do not end: over one connection and over many, until calm
+// is called.
 func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	over2 := &http.Transport{Protocols: &http.Protocols{}}
 	over2.Protocols.SetUnencryptedHTTP2(true)
 	call := func(method string) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+r.grpc+method, withheld{strings.NewReader(message), ctx})
+		req, err := http.NewRequestWithContext(
+			ctx,
+			http.MethodPost,
+			"http://"+r.grpc+method,
+			withheld{strings.NewReader(message), ctx},
+		)
 		if err != nil {
 			t.Error(err)
 			return
@@ -165,12 +184,20 @@ func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 	}
 	var wg sync.WaitGroup
 	for range suite.Size(suite.Flood, 40, 400) {
-		for _, method := range []string{cleanupv1.CleanupService_GetOptions_FullMethodName, cleanupv1.CleanupService_RunCleanup_FullMethodName, healthv1.Health_Check_FullMethodName} {
+		for _, method := range []string{
+			cleanupv1.CleanupService_GetOptions_FullMethodName,
+			cleanupv1.CleanupService_RunCleanup_FullMethodName,
+			healthv1.Health_Check_FullMethodName,
+		} {
 			wg.Go(func() { call(method) })
 		}
 		wg.Go(func() { connect(r.grpc, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00") })
 		wg.Go(func() {
-			connect(strings.TrimPrefix(r.http, "http://"), "PATCH /v1/options HTTP/1.1\r\nHost: localhost\r\nAuthorization: "+authorization+"\r\nContent-Length: 1000000\r\n\r\n"+message[:999_999])
+			connect(
+				strings.TrimPrefix(r.http, "http://"),
+				"PATCH /v1/options HTTP/1.1\r\nHost: localhost\r\nAuthorization: "+authorization+"\r\nContent-Length: "+
+					"1000000\r\n\r\n"+message[:999_999],
+			)
 		})
 	}
 	return func() {
@@ -196,9 +223,14 @@ func TestFloodOfReaders(t *testing.T) {
 		}
 		conn.Release()
 		r := serve(t, "--database-url", db.URL(), "--token-file", tokens(t), "--lease", "2s")
-		db.Do(`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, error) SELECT gen_random_uuid(), 0, 'FAILED', false, false, 'x', '2000-01-01', repeat('x', 200) FROM generate_series(1, 1000);
-			INSERT INTO cleanupd.task (run_id, position, name, chosen, state) SELECT id, i, 'task-' || i, true, 'SUCCEEDED' FROM cleanupd.run, generate_series(1, 26) i;
-			INSERT INTO cleanupd.space SELECT run_id, name, 'table-' || position, 1, 2, 2, 1, 1 FROM cleanupd.task`)
+		db.Do(
+			`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, error)
+				SELECT gen_random_uuid(), 0, 'FAILED', false, false, 'x', '2000-01-01', repeat('x', 200)
+				FROM generate_series(1, 1000);
+			INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
+				SELECT id, i, 'task-' || i, true, 'SUCCEEDED' FROM cleanupd.run, generate_series(1, 26) i;
+			INSERT INTO cleanupd.space SELECT run_id, name, 'table-' || position, 1, 2, 2, 1, 1 FROM cleanupd.task`,
+		)
 		viewer, viewing := r.as(t, "viewer")
 		admin, ctx := r.as(t, "admin")
 		viewing, calm := context.WithCancel(viewing)
@@ -224,9 +256,17 @@ func TestFloodOfReaders(t *testing.T) {
 		if !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
-		took[flooded] = time.Duration(db.Int("SELECT (extract(epoch FROM end_time - start_time) * 1000000)::bigint FROM cleanupd.run WHERE state = 'SUCCEEDED'")) * time.Microsecond
+		took[flooded] = time.Duration(
+			db.Int(
+				"SELECT (extract(epoch FROM end_time - start_time) * 1000000)::bigint FROM cleanupd.run WHERE state "+
+					"= 'SUCCEEDED'",
+			),
+		) * time.Microsecond
 		t.Logf("the run took %s beside %d lists", took[flooded], lists.Load())
-		if got := db.Strings("SELECT concat_ws(' ', (SELECT count(DISTINCT generation) FROM cleanupd.event WHERE run_id = id), setbacks) FROM cleanupd.run WHERE state = 'SUCCEEDED'"); got[0] != "1 0" {
+		if got := db.Strings(
+			"SELECT concat_ws(' ', (SELECT count(DISTINCT generation) FROM cleanupd.event WHERE run_id = id), " +
+				"setbacks) FROM cleanupd.run WHERE state = 'SUCCEEDED'",
+		); got[0] != "1 0" {
 			t.Errorf("epochs and setbacks: %s", got[0])
 		}
 	}
@@ -252,7 +292,16 @@ func TestSlowReads(t *testing.T) {
 		})
 	}
 	db.Until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--token", "operator-secret", "--task", "audit-trail"); code != 0 {
+	if code, out, errs := cleanupd(
+		t,
+		"run",
+		"--server",
+		r.grpc,
+		"--token",
+		"operator-secret",
+		"--task",
+		"audit-trail",
+	); code != 0 {
 		t.Errorf("a run: %d %s %s", code, out, errs)
 	}
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(r.http + "/readyz")

@@ -31,24 +31,39 @@ type following struct {
 	gone       bool  // the run is
 }
 
-// follow shows a run to its end. If the user interrupts it, or the server is lost, the error says that the run goes on, or may.
+// follow shows a run to its end. If the user interrupts it, or the server is lost, the error says that the run goes on,
+// or may.
 func follow(v viewer, f *following) error {
 	err := show(v, f)
 	switch {
 	case f.runID == "" || f.ended:
 		return err
 	case f.gone:
-		return fmt.Errorf("run %s is gone: the database lost it, as in a failover to a standby that lagged, or it was deleted", f.runID)
+		return fmt.Errorf(
+			"run %s is gone: the database lost it, as in a failover to a standby that lagged, or it was deleted",
+			f.runID,
+		)
 	case f.ctx.Err() != nil:
-		return fmt.Errorf("run %s goes on: %s shows it, %s stops it", f.runID, f.server.command("runs watch", f.runID), f.server.command("runs cancel", f.runID))
+		return fmt.Errorf(
+			"run %s goes on: %s shows it, %s stops it",
+			f.runID,
+			f.server.command("runs watch", f.runID),
+			f.server.command("runs cancel", f.runID),
+		)
 	case err != nil:
-		return fmt.Errorf("%w; run %[2]s may go on: cleanupd runs watch %[2]s --server OTHER shows it by another replica", plain(err), f.runID)
+		return fmt.Errorf(
+			"%w; run %[2]s may go on: cleanupd runs watch %[2]s --server OTHER shows it by another replica",
+			plain(err),
+			f.runID,
+		)
 	}
 	return nil
 }
 
 // received turns a stream of either kind into one of events.
-func received[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ Recv() (M, error) }) func() (*cleanupv1.RunEvent, error) {
+func received[M interface{ GetEvent() *cleanupv1.RunEvent }](
+	stream interface{ Recv() (M, error) },
+) func() (*cleanupv1.RunEvent, error) {
 	return func() (*cleanupv1.RunEvent, error) {
 		m, err := stream.Recv()
 		if err != nil {
@@ -81,20 +96,26 @@ func (f *following) again(err error) string {
 			after, err := strconv.ParseInt(info.GetMetadata()["after_sequence"], 10, 64)
 			if err == nil && info.GetReason() == service.LogReplaced {
 				f.last, f.generation = after, 0
-				return fmt.Sprintf("the database lost the events after the first %d, as in a failover: going on from there", after)
+				return fmt.Sprintf(
+					"the database lost the events after the first %d, as in a failover: going on from there",
+					after,
+				)
 			}
 		}
 	}
 	return ""
 }
 
-// comeBack watches the run from the event after the last one that holds, as soon as a server answers; lost is the error that made that
-// necessary.
+// comeBack watches the run from the event after the last one that holds, as soon as a server answers; lost is the error
+// that made that necessary.
 func (f *following) comeBack(lost error) (*cleanupv1.RunEvent, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
 	return backoff.Retry(f.ctx, func() (*cleanupv1.RunEvent, error) {
-		stream, err := f.client.WatchRun(f.ctx, &cleanupv1.WatchRunRequest{RunId: f.runID, AfterSequence: f.last, LogGeneration: f.generation})
+		stream, err := f.client.WatchRun(
+			f.ctx,
+			&cleanupv1.WatchRunRequest{RunId: f.runID, AfterSequence: f.last, LogGeneration: f.generation},
+		)
 		if err != nil {
 			return nil, lost
 		}

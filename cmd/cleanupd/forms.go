@@ -34,16 +34,41 @@ type formsConfig struct {
 }
 
 func (c *formsConfig) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.databaseURL, "forms-database-url", "", "the database of an AEM Forms server, in which user data is found and erased: mysql://USER@HOST:3306/DATABASE?tls=true&password-file=FILE (MySQL 8, MariaDB) or postgres://USER@HOST/DATABASE; without it UserDataService refuses every call")
+	f.StringVar(
+		&c.databaseURL,
+		"forms-database-url",
+		"",
+		"the database of an AEM Forms server, in which user data is found and erased: "+
+			"mysql://USER@HOST:3306/DATABASE?tls=true&password-file=FILE (MySQL 8, MariaDB) or "+
+			"postgres://USER@HOST/DATABASE; without it UserDataService refuses every call",
+	)
 	f.StringVar(&c.folder, "forms-gds-dir", "", "the folder of its document storage (GDS)")
 	f.BoolVar(&c.inDatabase, "forms-gds-in-database", false, "its document storage is in the database")
-	f.StringVar(&c.serverURL, "forms-server-url", "", "the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager (http only without a password, or on this machine; redirects are not followed), which terminates and purges process instances; without it only the database is changed: do that only while the Forms server is shut down")
+	f.StringVar(
+		&c.serverURL,
+		"forms-server-url",
+		"",
+		"the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager (http only without "+
+			"a password, or on this machine; redirects are not followed), which terminates and purges process "+
+			"instances; without it only the database is changed: do that only while the Forms server is shut down",
+	)
 	f.StringVar(&c.serverUser, "forms-server-user", "", "the user of the web service")
-	f.StringVar(&c.serverPassword, "forms-server-password", "", "the user's password; better set by the environment variable")
-	f.StringVar(&c.serverCA, "forms-server-ca", "", "a file with the certificate authorities of the web service (default those of the system)")
+	f.StringVar(
+		&c.serverPassword,
+		"forms-server-password",
+		"",
+		"the user's password; better set by the environment variable",
+	)
+	f.StringVar(
+		&c.serverCA,
+		"forms-server-ca",
+		"",
+		"a file with the certificate authorities of the web service (default those of the system)",
+	)
 }
 
-// formsSetup is a checked configuration: how to connect, either to PostgreSQL or to MySQL, and what else is known about the database.
+// formsSetup is a checked configuration: how to connect, either to PostgreSQL or to MySQL, and what else is known about
+// the database.
 type formsSetup struct {
 	postgres *pgxpool.Config
 	mysql    *mysql.Config
@@ -84,9 +109,13 @@ func (c *formsConfig) check() (s *formsSetup, err error) {
 // formsConns is how many connections erasures may use in the service's own database, and as many in the Forms database.
 const formsConns = 8
 
-// open connects, with a tracer unless it is nil, and creates the service's own tables in the Forms database if they are missing. Erasures are
-// recorded in the database of another configuration.
-func (s *formsSetup) open(ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer) (_ *userdata.Database, err error) {
+// open connects, with a tracer unless it is nil, and creates the service's own tables in the Forms database if they are
+// missing. Erasures are recorded in the database of another configuration.
+func (s *formsSetup) open(
+	ctx context.Context,
+	record *pgxpool.Config,
+	tracer pgx.QueryTracer,
+) (_ *userdata.Database, err error) {
 	if s.mysql != nil {
 		s.Forms, err = userdata.MySQL(s.mysql)
 	} else {
@@ -113,7 +142,8 @@ func (s *formsSetup) open(ctx context.Context, record *pgxpool.Config, tracer pg
 
 // openPostgres connects to a Forms database of PostgreSQL.
 func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Forms, error) {
-	connection.Set(s.postgres.ConnConfig, map[string]string{"row_security": "off"}) // rows that a policy hides would silently not be erased
+	// rows that a policy hides would silently not be erased
+	connection.Set(s.postgres.ConnConfig, map[string]string{"row_security": "off"})
 	conn, err := connection.Connect(ctx, s.postgres)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the Forms database: %w", err)
@@ -123,15 +153,17 @@ func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (
 		return nil, fmt.Errorf("the Forms database: %w", err)
 	}
 	s.postgres.ConnConfig.Tracer = tracer
-	s.postgres.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec // statements hold their lists: none is worth keeping
+	// statements hold their lists: none is worth keeping
+	s.postgres.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
 	if s.pool, err = pgxpool.NewWithConfig(ctx, s.postgres); err != nil {
 		return nil, err
 	}
 	return userdata.PostgreSQL(s.pool), nil
 }
 
-// parseMySQLURL parses the URL of a flag without connecting: mysql://USER:PASSWORD@HOST:PORT/DATABASE. What is wrong is told without
-// quoting it, since it may hold a password. The files that it names are read again for each connection, since they may have changed.
+// parseMySQLURL parses the URL of a flag without connecting: mysql://USER:PASSWORD@HOST:PORT/DATABASE. What is wrong is
+// told without quoting it, since it may hold a password. The files that it names are read again for each connection,
+// since they may have changed.
 func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 	config, err := readMySQLURL(flag, address)
 	if err != nil {
@@ -154,7 +186,11 @@ func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 func readMySQLURL(flag, address string) (*mysql.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Opaque != "" {
-		return nil, usagef("%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a port is a number", flag)
+		return nil, usagef(
+			"%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a "+
+				"port is a number",
+			flag,
+		)
 	}
 	c := mysql.NewConfig()
 	c.Logger = &mysql.NopLogger{} // errors are returned, too
@@ -182,11 +218,15 @@ func readMySQLURL(flag, address string) (*mysql.Config, error) {
 			}
 			c.TLSConfig = value
 		default:
-			return nil, usagef("%s: there is no parameter %.32q: socket, tls, ssl-ca and password-file are known", flag, name)
+			return nil, usagef(
+				"%s: there is no parameter %.32q: socket, tls, ssl-ca and password-file are known",
+				flag,
+				name,
+			)
 		}
 	}
 	switch {
-	case c.User == "" || c.DBName == "" || strings.Contains(c.DBName, "/") || c.Net == "tcp" && u.Hostname() == "":
+	case c.User == "" || c.DBName == "" || strings.Contains(c.DBName, "/") || (c.Net == "tcp" && u.Hostname() == ""):
 		return nil, usagef("%s is mysql://USER@HOST/DATABASE", flag)
 	case authority == "":
 		return c, nil
@@ -208,7 +248,9 @@ const formsReadTimeout = 10 * time.Minute
 func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {
-			return nil, usagef("--forms-server-user, --forms-server-password and --forms-server-ca need --forms-server-url")
+			return nil, usagef(
+				"--forms-server-user, --forms-server-password and --forms-server-ca need --forms-server-url",
+			)
 		}
 		return nil, nil
 	}
@@ -216,11 +258,16 @@ func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 	if err == nil && u.Port() != "" {
 		_, err = net.LookupPort("tcp", u.Port())
 	}
-	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usagef("--forms-server-url is no http or https address: http[s]://HOST[:PORT]/PATH") // it may hold a password
+	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		// it may hold a password
+		return nil, usagef("--forms-server-url is no http or https address: http[s]://HOST[:PORT]/PATH")
 	}
-	if _, within := u.User.Password(); u.Scheme == "http" && (within || c.serverPassword != "") && !access.IsLoopback(u.Host) {
-		return nil, usagef("--forms-server-url: a password goes over https only, or to this machine: https://%s", u.Host)
+	if _, within := u.User.Password(); u.Scheme == "http" && (within || c.serverPassword != "") &&
+		!access.IsLoopback(u.Host) {
+		return nil, usagef(
+			"--forms-server-url: a password goes over https only, or to this machine: https://%s",
+			u.Host,
+		)
 	}
 	server := userdata.ServerConfig{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
 	if c.serverCA != "" {

@@ -19,7 +19,9 @@ func TestMySQLThatIsAway(t *testing.T) {
 	t.Parallel()
 	const away = "mysql://forms:PLANTED@127.0.0.1:1/forms"
 	code, _, errs := cleanupd(t, "migrate", "--forms-database-url", away)
-	if code != 1 || !strings.Contains(errs, "the Forms database: cannot connect: dial tcp 127.0.0.1:1") || strings.Contains(errs, "own tables") || strings.Contains(errs, "PLANTED") {
+	if code != 1 || !strings.Contains(errs, "the Forms database: cannot connect: dial tcp 127.0.0.1:1") ||
+		strings.Contains(errs, "own tables") ||
+		strings.Contains(errs, "PLANTED") {
 		t.Errorf("%d %s", code, errs)
 	}
 	var log logged
@@ -63,7 +65,10 @@ func TestMySQLURL(t *testing.T) {
 		switch {
 		case want == "" && (err != nil || setup.mysql == nil):
 			t.Errorf("%s: %v", url, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "NTED")):
+		case want != "" && (err == nil || !strings.Contains(
+			err.Error(),
+			want,
+		) || strings.Contains(err.Error(), "NTED")):
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -71,11 +76,14 @@ func TestMySQLURL(t *testing.T) {
 	if err := os.WriteFile(file, []byte("from a file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if setup, err := (&formsConfig{databaseURL: "mysql://forms@db.example/forms?password-file=" + file}).check(); err != nil || setup.mysql.Passwd != "from a file" {
+	if setup, err := (&formsConfig{databaseURL: "mysql://forms@db.example/forms?password-file=" + file}).check(); err != nil ||
+		setup.mysql.Passwd != "from a file" {
 		t.Errorf("%+v %v", setup, err)
 	}
 	setup, err := (&formsConfig{databaseURL: "mysql://forms:s%2Fcret@db.example/forms?tls=true"}).check()
-	if err != nil || setup.mysql.Passwd != "s/cret" || setup.mysql.Addr != "db.example:3306" || setup.mysql.DBName != "forms" || setup.mysql.TLSConfig != "true" {
+	if err != nil || setup.mysql.Passwd != "s/cret" || setup.mysql.Addr != "db.example:3306" ||
+		setup.mysql.DBName != "forms" ||
+		setup.mysql.TLSConfig != "true" {
 		t.Errorf("%+v %v", setup, err)
 	}
 }

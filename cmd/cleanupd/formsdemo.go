@@ -51,13 +51,20 @@ func fillFormsInMySQL(ctx context.Context, server *localmysql.Server, folder str
 	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1) // for USE
-	if _, err := db.ExecContext(ctx, "CREATE DATABASE "+formsDatabase+" CHARACTER SET utf8mb4; USE "+formsDatabase+"; "+formsdb.MySQLSchema); err != nil {
+	if _, err := db.ExecContext(
+		ctx,
+		"CREATE DATABASE "+formsDatabase+" CHARACTER SET utf8mb4; USE "+formsDatabase+"; "+formsdb.MySQLSchema,
+	); err != nil {
 		return c, err
 	}
 	if err := generateForms().LoadMySQL(ctx, db, folder); err != nil {
 		return c, err
 	}
-	_, err = db.ExecContext(ctx, "ALTER TABLE tb_process_instance ADD complete_time datetime; UPDATE tb_process_instance SET complete_time = now() - INTERVAL id * 20 DAY")
+	_, err = db.ExecContext(
+		ctx,
+		"ALTER TABLE tb_process_instance ADD complete_time datetime; UPDATE tb_process_instance SET complete_time = "+
+			"now() - INTERVAL id * 20 DAY",
+	)
 	return c, err
 }
 
@@ -72,7 +79,11 @@ func fillForms(ctx context.Context, pg *localpg.Server, folder string) (formsCon
 	if err := generateForms().Load(ctx, conn, folder); err != nil {
 		return c, err
 	}
-	_, err = conn.Exec(ctx, "ALTER TABLE tb_process_instance ADD complete_time timestamp; UPDATE tb_process_instance SET complete_time = now() - id * interval '20 days'")
+	_, err = conn.Exec(
+		ctx,
+		"ALTER TABLE tb_process_instance ADD complete_time timestamp; UPDATE tb_process_instance SET complete_time = "+
+			"now() - id * interval '20 days'",
+	)
 	return c, err
 }
 
@@ -84,7 +95,10 @@ func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
 	}
 	defer func() { _ = conn.Close() }()
 	client := cleanupv1.NewUserDataServiceClient(conn)
-	variables := []*cleanupv1.WorkflowVariable{{Application: "Loans", Workflow: "folder/sub/review"}, {Application: "Claims", Workflow: "apply"}}
+	variables := []*cleanupv1.WorkflowVariable{
+		{Application: "Loans", Workflow: "folder/sub/review"},
+		{Application: "Claims", Workflow: "apply"},
+	}
 	find := func() error {
 		fmt.Fprintf(w, "\n$ cleanupd userdata find %s%s --server %s\n", formsUser, formsVariables, s.grpc.Addr())
 		found, err := client.FindUserData(ctx, &cleanupv1.FindUserDataRequest{UserId: formsUser, Variables: variables})
@@ -97,7 +111,13 @@ func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
 		return err
 	}
 	fmt.Fprintf(w, "\n$ cleanupd userdata erase %s%s --yes --server %s\n", formsUser, formsVariables, s.grpc.Addr())
-	if _, err := erase(ctx, w, asTable, client, &cleanupv1.EraseUserDataRequest{UserId: formsUser, Variables: variables}); err != nil {
+	if _, err := erase(
+		ctx,
+		w,
+		asTable,
+		client,
+		&cleanupv1.EraseUserDataRequest{UserId: formsUser, Variables: variables},
+	); err != nil {
 		return plain(err)
 	}
 	return find()

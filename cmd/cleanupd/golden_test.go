@@ -31,12 +31,18 @@ var volatile = []struct {
 	what *regexp.Regexp
 	by   string
 }{
-	{regexp.MustCompile(`(?m)^([^\n]*\n[^\n]*?\x1b\[K\x1b\[A\x1b\[K)+`), ""}, // progress that was drawn, and erased, as often as the machine is slow
+	{
+		regexp.MustCompile(`(?m)^([^\n]*\n[^\n]*?\x1b\[K\x1b\[A\x1b\[K)+`),
+		"",
+	}, // progress that was drawn, and erased, as often as the machine is slow
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]*…`), "ID…"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(` +\d[\d.]* (ms|s)\b`), "  DURATION"},
-	{regexp.MustCompile(`( 12,345 .*  DURATION) +\d+`), "$1 BATCHES"}, // how many are made of so many rows depends on the machine
+	{
+		regexp.MustCompile(`( 12,345 .*  DURATION) +\d+`),
+		"$1 BATCHES",
+	}, // how many are made of so many rows depends on the machine
 	{regexp.MustCompile(` +TOOK`), "  TOOK"},
 	{regexp.MustCompile(` +\d[\d.]* [KM]?i?B`), "  SIZE"},
 	{regexp.MustCompile(` +(BEFORE|AFTER|DEAD|FREE)`), "  $1"},
@@ -48,7 +54,8 @@ var volatile = []struct {
 	{regexp.MustCompile(`\x1b`), `\e`},
 }
 
-// onScreen runs the program on a terminal of a width, 0 for a pipe, and returns what it prints, without what is volatile.
+// onScreen runs the program on a terminal of a width, 0 for a pipe, and returns what it prints, without what is
+// volatile.
 func onScreen(t *testing.T, width int, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -78,8 +85,8 @@ func onScreen(t *testing.T, width int, env []string, args ...string) string {
 	return out
 }
 
-// Each command prints what its file in testdata/golden shows: to a pipe, on a narrow terminal and on a wide one. As JSON and YAML it
-// says the same.
+// Each command prints what its file in testdata/golden shows: to a pipe, on a narrow terminal and on a wide one. As
+// JSON and YAML it says the same.
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -99,14 +106,20 @@ func TestScreens(t *testing.T) {
 	if code != 0 || id == nil {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	db.Do("INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id) VALUES ('mid1', 5000000007, 7, 'spring sale', '" + id[1] + "')")
+	db.Do(
+		"INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id) VALUES ('mid1', " +
+			"5000000007, 7, 'spring sale', '" + id[1] + "')",
+	)
 	code, out, errs = cleanupd(t, "userdata", "erase", "--orphan-task", "99998", "--yes", "--server", s.grpc)
 	receipt := regexp.MustCompile(`Receipt (\S+)`).FindStringSubmatch(out)
 	if code != 0 || receipt == nil {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	forms.Do("ALTER TABLE tb_process_instance ADD ended date")
-	forms.Do("INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach99998')")
+	forms.Do(
+		"INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', " +
+			"'_wfattach99998')",
+	)
 	for _, c := range []struct {
 		name, args string
 		before     func()
@@ -121,8 +134,16 @@ func TestScreens(t *testing.T) {
 		{"options-reset", "options reset broadLogPurgeDelayDays", nothing},
 		{"schedule", "schedule", nothing},
 		{"schedule-set", "schedule set --cron 30§3§*§*§1-6 --time-zone Europe/Berlin --max-duration 2h", nothing},
-		{"run-dry", "run --dry-run --task audit-trail --task sessions", func() { db.Do("DELETE FROM XtkAudit; DELETE FROM XtkSessionInfo"); obsolete() }},
-		{"run", "run --task audit-trail --task sessions --task import-rejects", func() { db.Do("DELETE FROM XtkAudit; DELETE FROM XtkSessionInfo"); obsolete() }},
+		{"run-dry", "run --dry-run --task audit-trail --task sessions", func() {
+			db.Do("DELETE FROM XtkAudit; DELETE " +
+				"FROM XtkSessionInfo")
+			obsolete()
+		}},
+		{"run", "run --task audit-trail --task sessions --task import-rejects", func() {
+			db.Do("DELETE FROM " +
+				"XtkAudit; DELETE FROM XtkSessionInfo")
+			obsolete()
+		}},
 		{"runs", "runs --limit 2", nothing},
 		{"runs-watch", "runs watch " + id[1], nothing},
 		{"runs-cancel", "runs cancel " + id[1], nothing},
@@ -152,7 +173,11 @@ func TestScreens(t *testing.T) {
 			default:
 				args = append(args, "--server", s.grpc)
 			}
-			got := &txtar.Archive{Comment: []byte("cleanupd " + strings.NewReplacer("§", " ", id[1], "ID", receipt[1], "ID").Replace(c.args) + "\n\n")}
+			got := &txtar.Archive{
+				Comment: []byte(
+					"cleanupd " + strings.NewReplacer("§", " ", id[1], "ID", receipt[1], "ID").Replace(c.args) + "\n\n",
+				),
+			}
 			for _, width := range widths {
 				c.before()
 				name := strconv.Itoa(width)
@@ -171,9 +196,15 @@ func TestScreens(t *testing.T) {
 			want := txtar.Parse(text)
 			want.Files = want.Files[:min(len(want.Files), len(widths))]
 			if err != nil || !bytes.Equal(txtar.Format(want), txtar.Format(got)) {
-				t.Errorf("%v; want (go test ./cmd/cleanupd -run TestScreens -update writes it)\n%s\ngot\n%s", err, txtar.Format(want), txtar.Format(got))
+				t.Errorf(
+					"%v; want (go test ./cmd/cleanupd -run TestScreens -update writes it)\n%s\ngot\n%s",
+					err,
+					txtar.Format(want),
+					txtar.Format(got),
+				)
 			}
-			if cmd, _, err := newRoot().Find(args); err != nil || cmd.Flag("output") == nil || slices.Contains(args, "--help") {
+			if cmd, _, err := newRoot().Find(args); err != nil || cmd.Flag("output") == nil ||
+				slices.Contains(args, "--help") {
 				return
 			}
 			c.before()
@@ -222,7 +253,8 @@ func keys(value map[string]any) (list []string) {
 	return list
 }
 
-// A terminal that can't move its cursor gets no escape sequence, and one whose user wants no colour no colour; the words are the same.
+// A terminal that can't move its cursor gets no escape sequence, and one whose user wants no colour no colour; the
+// words are the same.
 func TestPlainTerminals(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

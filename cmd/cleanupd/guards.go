@@ -34,42 +34,66 @@ func newGuards() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guards [get | set NAME=VALUE …]",
 		Short: "Show and change what is unusual and needs somebody's word, and show what is refused",
-		Long: "Show and change what is unusual and needs somebody's word. A task that would do it is refused before it has changed anything,\n" +
-			"at every run, until a plan that accepts it has run (cleanupd run --preview), or an option of the task or the guard is changed.",
-		Example: "  cleanupd guards\n  cleanupd guards set maxSharePercent=70 maxIdle=90d\n  cleanupd guards set maxGrowth=off",
-		Args:    noCommand,
-		RunE:    get,
+		Long: "Show and change what is unusual and needs somebody's word. A task that would do it is refused before " +
+			"it has changed anything,\n" +
+			"at every run, until a plan that accepts it has run (cleanupd run --preview), or an option of the task " +
+			"or the guard is changed.",
+		Example: "  cleanupd guards\n  cleanupd guards set maxSharePercent=70 maxIdle=90d\n  cleanupd guards set " +
+			"maxGrowth=off",
+		Args: noCommand,
+		RunE: get,
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "get", Short: "Show the guards, and what they refuse", Example: "  cleanupd guards get -o yaml", Args: noArguments, RunE: get},
+		&cobra.Command{
+			Use:     "get",
+			Short:   "Show the guards, and what they refuse",
+			Example: "  cleanupd guards get -o yaml",
+			Args:    noArguments,
+			RunE:    get,
+		},
 		&cobra.Command{
 			Use:   "set NAME=VALUE …",
 			Short: "Change guards; those that are not named stay as they are",
-			Long: "Change guards; those that are not named stay as they are. A value is a number, a time such as 5m or 90d, off, or default.\n" +
+			Long: "Change guards; those that are not named stay as they are. A value is a number, a time such as 5m " +
+				"or 90d, off, or default.\n" +
 				"What a guard refused before it was changed is judged again at the next run.",
-			Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off maxDropPercent=default",
-			Args:    someOptions,
-			RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				change, cleared, err := changedGuards(args)
-				if err != nil {
-					return err
-				}
-				now, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
-				if err != nil {
-					return err
-				}
-				settings := now.GetGuards()
-				proto.Merge(settings, change)
-				for _, f := range cleared {
-					settings.ProtoReflect().Clear(f)
-				}
-				out, err := client.SetGuards(cmd.Context(), &cleanupv1.SetGuardsRequest{Guards: settings})
-				if err != nil {
-					return err
-				}
-				return printGuards(cmd, &output, out, &cleanupv1.GetGuardsResponse{Guards: out.GetGuards(), Defaults: now.GetDefaults(), Latched: out.GetLatched()})
-			}),
-		})
+			Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
+				"maxDropPercent=default",
+			Args: someOptions,
+			RunE: withClient(
+				&server,
+				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+					change, cleared, err := changedGuards(args)
+					if err != nil {
+						return err
+					}
+					now, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
+					if err != nil {
+						return err
+					}
+					settings := now.GetGuards()
+					proto.Merge(settings, change)
+					for _, f := range cleared {
+						settings.ProtoReflect().Clear(f)
+					}
+					out, err := client.SetGuards(cmd.Context(), &cleanupv1.SetGuardsRequest{Guards: settings})
+					if err != nil {
+						return err
+					}
+					return printGuards(
+						cmd,
+						&output,
+						out,
+						&cleanupv1.GetGuardsResponse{
+							Guards:   out.GetGuards(),
+							Defaults: now.GetDefaults(),
+							Latched:  out.GetLatched(),
+						},
+					)
+				},
+			),
+		},
+	)
 	server.flags(cmd)
 	output.flag(cmd)
 	return cmd
@@ -112,7 +136,12 @@ func changedGuards(args []string) (change *cleanupv1.Guards, cleared []protorefl
 func guardJSON(f protoreflect.FieldDescriptor, value string) (string, error) {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
-		if on, known := map[string]string{"on": "true", "true": "true", "off": "false", "false": "false"}[value]; known {
+		if on, known := map[string]string{
+			"on":    "true",
+			"true":  "true",
+			"off":   "false",
+			"false": "false",
+		}[value]; known {
 			return on, nil
 		}
 		return "", fmt.Errorf("on")
@@ -147,12 +176,28 @@ func printGuards(cmd *cobra.Command, output *format, answer proto.Message, g *cl
 		f := guardFields.Get(i)
 		table = append(table, row{f.JSONName(), guardValue(g.GetGuards(), f), guardValue(g.GetDefaults(), f)})
 	}
-	if err := output.print(cmd.OutOrStdout(), answer, table); err != nil || *output != asTable || len(g.GetLatched()) == 0 {
+	if err := output.print(
+		cmd.OutOrStdout(),
+		answer,
+		table,
+	); err != nil || *output != asTable ||
+		len(g.GetLatched()) == 0 {
 		return err
 	}
 	table = []row{{"REFUSED", "GUARD", "TABLE", "WOULD", "MAY", "SINCE", "RUN"}}
 	for _, l := range g.GetLatched() {
-		table = append(table, row{l.GetTask(), l.GetGuard().GetGuard(), l.GetGuard().GetTable(), humanize.Comma(l.GetGuard().GetNumber()), humanize.Comma(l.GetGuard().GetMost()), l.GetTripTime().AsTime().Format(time.RFC3339), l.GetRunId()})
+		table = append(
+			table,
+			row{
+				l.GetTask(),
+				l.GetGuard().GetGuard(),
+				l.GetGuard().GetTable(),
+				humanize.Comma(l.GetGuard().GetNumber()),
+				humanize.Comma(l.GetGuard().GetMost()),
+				l.GetTripTime().AsTime().Format(time.RFC3339),
+				l.GetRunId(),
+			},
+		)
 	}
 	fmt.Fprintln(cmd.OutOrStdout())
 	return screenOf(cmd.OutOrStdout()).printTable(table)
@@ -230,5 +275,11 @@ func acceptGuards(cmd *cobra.Command, trips []*cleanupv1.TrippedGuard) (ok bool)
 
 // tripText says what is unusual.
 func tripText(t *cleanupv1.TrippedGuard) string {
-	return fmt.Sprintf("The guard %s refuses this for %s: %d would go, and %d may.", t.GetGuard(), t.GetTable(), t.GetNumber(), t.GetMost())
+	return fmt.Sprintf(
+		"The guard %s refuses this for %s: %d would go, and %d may.",
+		t.GetGuard(),
+		t.GetTable(),
+		t.GetNumber(),
+		t.GetMost(),
+	)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Guards are shown and set by their names; a mistake sets none. What one refuses goes by a plan that accepts it, which --yes does not.
+// Guards are shown and set by their names; a mistake sets none. What one refuses goes by a plan that accepts it, which
+// --yes does not.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -21,27 +22,70 @@ func TestGuards(t *testing.T) {
 		return cleanupd(t, append(args, "--server", r.grpc)...)
 	}
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId > 0") }
-	for _, args := range [][]string{{}, {"minRows"}, {"minRows=x"}, {"minRows=1.5"}, {"noSuch=1"}, {"cutoff=1"}, {"maxIdle=tomorrow"}, {"maxSharePercent=101"}} {
-		if code, out, errs := do(append([]string{"guards", "set"}, args...)...); code != 2 || out != "" || strings.Count(errs, "\n") != 1 {
+	for _, args := range [][]string{
+		{},
+		{"minRows"},
+		{"minRows=x"},
+		{"minRows=1.5"},
+		{"noSuch=1"},
+		{"cutoff=1"},
+		{"maxIdle=tomorrow"},
+		{"maxSharePercent=101"},
+	} {
+		if code, out, errs := do(
+			append([]string{"guards", "set"}, args...)...); code != 2 || out != "" ||
+			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%q: %d %q %q", args, code, out, errs)
 		}
 	}
-	if code, out, errs := do("guards", "set", "minRows=10", "maxIdle=90d", "cutoff=off", "maxGrowth=off", "max_clock_difference=1m30s"); code != 0 || errs != "" {
+	if code, out, errs := do(
+		"guards",
+		"set",
+		"minRows=10",
+		"maxIdle=90d",
+		"cutoff=off",
+		"maxGrowth=off",
+		"max_clock_difference=1m30s",
+	); code != 0 ||
+		errs != "" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
 	code, out, _ := do("guards")
-	for _, line := range []string{"minRows 10 100,000", "maxIdle 90 days 45 days", "cutoff off on", "maxGrowth off 10", "maxClockDifference 1m30s 5m0s", "maxTables 5,000 5,000"} {
+	for _, line := range []string{
+		"minRows 10 100,000",
+		"maxIdle 90 days 45 days",
+		"cutoff off on",
+		"maxGrowth off 10",
+		"maxClockDifference " +
+			"1m30s 5m0s", "maxTables 5,000 " +
+			"5,000",
+	} {
 		if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), line) {
 			t.Errorf("%d, %q is not in %s", code, line, out)
 		}
 	}
-	if code, out, _ := do("guards", "set", "cutoff=default", "-o", "json"); code != 0 || !strings.Contains(strings.Join(strings.Fields(out), ""), `"cutoff":true`) {
+	if code, out, _ := do(
+		"guards",
+		"set",
+		"cutoff=default",
+		"-o",
+		"json",
+	); code != 0 ||
+		!strings.Contains(strings.Join(strings.Fields(out), ""), `"cutoff":true`) {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, _, errs := do("run", "--task", "audit-trail"); code != 1 || !strings.Contains(errs, "this is unusual") || left() != 20 {
+	if code, _, errs := do(
+		"run",
+		"--task",
+		"audit-trail",
+	); code != 1 || !strings.Contains(errs, "this is unusual") ||
+		left() != 20 {
 		t.Errorf("%d %q", code, errs)
 	}
-	if code, out, _ := do("guards"); code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), `audit-trail share "public"."xtkaudit" 11 10 `) {
+	if code, out, _ := do(
+		"guards",
+	); code != 0 ||
+		!strings.Contains(strings.Join(strings.Fields(out), " "), `audit-trail share "public"."xtkaudit" 11 10 `) {
 		t.Errorf("%d %s", code, out)
 	}
 	code, out, errs := do("run", "--preview", "--yes", "--task", "audit-trail")
@@ -49,10 +93,19 @@ func TestGuards(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "The guard share refuses this") || left() != 20 || command == "" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
-	if code, _, errs := do("run", "--plan", strings.Fields(command)[1], "--accept-guard", "share"); code != 2 || !strings.Contains(errs, "GUARD,TABLE,NUMBER") || left() != 20 {
+	if code, _, errs := do(
+		"run",
+		"--plan",
+		strings.Fields(command)[1],
+		"--accept-guard",
+		"share",
+	); code != 2 || !strings.Contains(errs, "GUARD,TABLE,NUMBER") ||
+		left() != 20 {
 		t.Errorf("%d %q", code, errs)
 	}
-	if code, out, errs := do(append([]string{"run"}, strings.Fields(strings.ReplaceAll(command, "'", ""))...)...); code != 0 || left() != 0 {
+	if code, out, errs := do(
+		append([]string{"run"}, strings.Fields(strings.ReplaceAll(command, "'", ""))...)...); code != 0 ||
+		left() != 0 {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 }
@@ -60,14 +113,27 @@ func TestGuards(t *testing.T) {
 // A guard is passed only if its number is typed.
 func TestNumbersAreTyped(t *testing.T) {
 	t.Parallel()
-	trips := []*cleanupv1.TrippedGuard{{Guard: "share", Table: "a", Number: 20, Most: 10}, {Guard: "growth", Table: "b", Number: 30}}
-	for typed, want := range map[string]bool{"20\n30\n": true, "20\ny\n": false, "y\n30\n": false, "": false, "\n\n": false} {
+	trips := []*cleanupv1.TrippedGuard{
+		{Guard: "share", Table: "a", Number: 20, Most: 10},
+		{Guard: "growth", Table: "b", Number: 30},
+	}
+	for typed, want := range map[string]bool{
+		"20\n30\n": true,
+		"20\ny\n":  false,
+		"y\n30\n":  false,
+		"":         false,
+		"\n\n":     false,
+	} {
 		cmd := &cobra.Command{}
 		cmd.SetContext(t.Context())
 		cmd.SetIn(iotest.OneByteReader(strings.NewReader(typed)))
 		asked := &strings.Builder{}
 		cmd.SetErr(asked)
-		if got := acceptGuards(cmd, trips); got != want || !strings.Contains(asked.String(), "share refuses this for a: 20 would go, and 10 may") {
+		if got := acceptGuards(
+			cmd,
+			trips,
+		); got != want ||
+			!strings.Contains(asked.String(), "share refuses this for a: 20 would go, and 10 may") {
 			t.Errorf("%q: %v, asked %q", typed, got, asked)
 		}
 	}

@@ -31,8 +31,10 @@ func newHealth() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask the server on this machine whether it is alive, for the health checks of containers",
-		Long: "Ask the server on this machine whether it is alive, or with --ready whether it can write to its database, too.\n" +
-			"It needs no credentials, and where a server is configured by the environment no flag. The exit status is 1 if not.",
+		Long: "Ask the server on this machine whether it is alive, or with --ready whether it can write to its " +
+			"database, too.\n" +
+			"It needs no credentials, and where a server is configured by the environment no flag. The exit status " +
+			"is 1 if not.",
 		Example: "  cleanupd health\n  cleanupd health --ready --http-listen :8080 --tls-cert cert.pem",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,7 +49,12 @@ func newHealth() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "http-listen", defaults().httpListen, "the address for REST; that of the server")
-	f.StringVar(&certificate, "tls-cert", "", "the certificate of both listeners, with its chain: a PEM file; no other one is trusted")
+	f.StringVar(
+		&certificate,
+		"tls-cert",
+		"",
+		"the certificate of both listeners, with its chain: a PEM file; no other one is trusted",
+	)
 	f.BoolVar(&ready, "ready", false, "ask whether it can write to its database, too")
 	return cmd
 }
@@ -71,13 +78,16 @@ func askHealth(ctx context.Context, listen, certificate string, ready bool) (str
 			return "", err
 		}
 		scheme = "https"
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, //nolint:gosec // it is compared with the one that is expected
+		transport.TLSClientConfig = &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			InsecureSkipVerify: true, //nolint:gosec // it is compared with the one that is expected
 			VerifyConnection: func(state tls.ConnectionState) error {
 				if !bytes.Equal(state.PeerCertificates[0].Raw, own.Raw) {
 					return errors.New("it has another certificate than --tls-cert")
 				}
 				return nil
-			}}
+			},
+		}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(host, port)+path, nil)
 	if err != nil {

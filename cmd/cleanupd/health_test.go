@@ -13,7 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// Health asks the server with the same configuration: whether it is alive, and whether it can write. It trusts its certificate alone.
+// Health asks the server with the same configuration: whether it is alive, and whether it can write. It trusts its
+// certificate alone.
 func TestHealthCommand(t *testing.T) {
 	t.Parallel()
 	db, ca := pgtest.Campaign(t), testca.New(t)
@@ -45,14 +46,21 @@ func TestHealthCommand(t *testing.T) {
 		{[]string{"--http-listen", "127.0.0.1:1"}, 1, "does not answer"},
 		{[]string{"--http-listen", "nowhere"}, 2, "--http-listen"},
 	} {
-		if code, out, errs := health(c.args...); code != c.code || out != "" || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 {
+		if code, out, errs := health(
+			c.args...); code != c.code || out != "" || !strings.Contains(errs, c.says) ||
+			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%v: %d %s %s", c.args, code, out, errs)
 		}
 	}
 	db.Superuser("ALTER DATABASE " + db.Name + " SET default_transaction_read_only = on")
 	db.Cut()
 	code, out, errs := health("--ready", "--tls-cert", cert)
-	for deadline := time.Now().Add(time.Minute); code == 0 && time.Now().Before(deadline); code, out, errs = health("--ready", "--tls-cert", cert) { // it's asked now and then
+	// it's asked now and then
+	for deadline := time.Now().Add(time.Minute); code == 0 && time.Now().Before(deadline); code, out, errs = health(
+		"--ready",
+		"--tls-cert",
+		cert,
+	) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if code != 1 || !strings.HasPrefix(errs, "cleanupd: ") || !strings.Contains(errs, " database ") {
@@ -63,7 +71,8 @@ func TestHealthCommand(t *testing.T) {
 	}
 }
 
-// A server waits for a database that isn't there yet, says so once, and serves once it is. It does not wait for one that refuses it.
+// A server waits for a database that isn't there yet, says so once, and serves once it is. It does not wait for one
+// that refuses it.
 func TestWaitForDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -71,7 +80,19 @@ func TestWaitForDatabase(t *testing.T) {
 	url := strings.Replace(db.URL(), "/"+db.Name, "/"+later, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0], "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--database-url", url, "--wait-for-database", "1m")
+	cmd := exec.CommandContext(
+		ctx,
+		os.Args[0],
+		"serve",
+		"--grpc-listen",
+		"127.0.0.1:0",
+		"--http-listen",
+		"127.0.0.1:0",
+		"--database-url",
+		url,
+		"--wait-for-database",
+		"1m",
+	)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	log := &logged{more: make(chan struct{})}
 	cmd.Stderr = log
@@ -86,18 +107,40 @@ func TestWaitForDatabase(t *testing.T) {
 	db.Superuser("CREATE DATABASE " + later + " OWNER " + campaigndb.Role)
 	t.Cleanup(func() { db.Superuser("DROP DATABASE " + later + " WITH (FORCE)") })
 	log.wait(t.Context(), `msg=serving`)
-	if said := log.text.String(); strings.Count(said, "waiting for a database") != 1 || !strings.Contains(said, "msg=serving") {
+	if said := log.text.String(); strings.Count(said, "waiting for a database") != 1 ||
+		!strings.Contains(said, "msg=serving") {
 		t.Error(said)
 	}
-	if code, _, errs := cleanupd(t, "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--database-url", "postgres://127.0.0.1:1/d"); code != 1 || strings.Count(errs, "refused") != 1 {
+	if code, _, errs := cleanupd(
+		t,
+		"serve",
+		"--grpc-listen",
+		"127.0.0.1:0",
+		"--http-listen",
+		"127.0.0.1:0",
+		"--database-url",
+		"postgres://127.0.0.1:1/d",
+	); code != 1 ||
+		strings.Count(errs, "refused") != 1 {
 		t.Errorf("each try is told: %d %s", code, errs)
 	}
 	for args, says := range map[string]string{
-		"--wait-for-database 100ms --database-url " + strings.Replace(db.URL(), "/"+db.Name, "/"+db.Name+"_never", 1): "does not exist",
-		"--wait-for-database 1h --database-url " + db.As("nobody_of_that_name"):                                       "does not exist",
+		"--wait-for-database 100ms --database-url " + strings.Replace(
+			db.URL(),
+			"/"+db.Name,
+			"/"+db.Name+"_never",
+			1,
+		): "does not exist",
+		"--wait-for-database 1h --database-url " + db.As("nobody_of_that_name"): "does not exist",
 	} {
-		code, out, errs := cleanupd(t, append(strings.Fields("serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0"), strings.Fields(args)...)...)
-		if last := errs[strings.LastIndex(strings.TrimSpace(errs), "\n")+1:]; code != 1 || out != "" || !strings.HasPrefix(last, "cleanupd: ") || !strings.Contains(last, says) {
+		code, out, errs := cleanupd(
+			t,
+			append(
+				strings.Fields("serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0"),
+				strings.Fields(args)...)...)
+		if last := errs[strings.LastIndex(strings.TrimSpace(errs), "\n")+1:]; code != 1 || out != "" ||
+			!strings.HasPrefix(last, "cleanupd: ") ||
+			!strings.Contains(last, says) {
 			t.Errorf("%s: %d %s %s", args, code, out, errs)
 		}
 	}

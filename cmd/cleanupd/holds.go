@@ -20,7 +20,8 @@ func newHolds() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "holds [list | create | release | export]",
 		Short: "Show and change what stays, whatever the rules say",
-		Long: "Show and change what stays, whatever the rules say: what a hold is about is not deleted, updated or dropped until it\n" +
+		Long: "Show and change what stays, whatever the rules say: what a hold is about is not deleted, updated or " +
+			"dropped until it\n" +
 			"is released or expires. Holds bind this service, not the application itself.",
 		Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
 		Args:    noCommand,
@@ -28,7 +29,12 @@ func newHolds() *cobra.Command {
 	inForce := newListHolds(&server, &output)
 	cmd.RunE = inForce.RunE
 	cmd.Flags().AddFlagSet(inForce.Flags())
-	cmd.AddCommand(inForce, newCreateHold(&server, &output), newReleaseHold(&server, &output), newExportHolds(&server, &output))
+	cmd.AddCommand(
+		inForce,
+		newCreateHold(&server, &output),
+		newReleaseHold(&server, &output),
+		newExportHolds(&server, &output),
+	)
 	server.flags(cmd)
 	output.flag(cmd)
 	return cmd
@@ -57,9 +63,17 @@ func newListHolds(server *target, output *format) *cobra.Command {
 }
 
 // holds are those that there are, up to a limit.
-func holds(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, limit int32, ended bool) (*cleanupv1.ListHoldsResponse, error) {
+func holds(
+	cmd *cobra.Command,
+	client cleanupv1.CleanupServiceClient,
+	limit int32,
+	ended bool,
+) (*cleanupv1.ListHoldsResponse, error) {
 	return list(limit, service.MaxHolds, func(size int32, token string) (*cleanupv1.ListHoldsResponse, int, error) {
-		page, err := client.ListHolds(cmd.Context(), &cleanupv1.ListHoldsRequest{PageSize: size, PageToken: token, IncludeEnded: ended})
+		page, err := client.ListHolds(
+			cmd.Context(),
+			&cleanupv1.ListHoldsRequest{PageSize: size, PageToken: token, IncludeEnded: ended},
+		)
 		return page, len(page.GetHolds()), err
 	})
 }
@@ -74,9 +88,11 @@ type newHold struct {
 func newCreateHold(server *target, output *format) *cobra.Command {
 	var given newHold
 	cmd := &cobra.Command{
-		Use:   "create --reason TEXT (--deliveries IDS | --lists IDS | --workflows IDS | --table NAME | --recipients IDS | --everything)",
+		Use: "create --reason TEXT (--deliveries IDS | --lists IDS | --workflows IDS | --table NAME | --recipients " +
+			"IDS | --everything)",
 		Short: "Create a hold, and wait until it is in force",
-		Example: "  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'\n  cleanupd holds create --everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
+		Example: "  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'\n  cleanupd holds create " +
+			"--everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
 			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'",
 		Args: noArguments,
 		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
@@ -89,20 +105,46 @@ func newCreateHold(server *target, output *format) *cobra.Command {
 				return err
 			}
 			if tables := out.GetHold().GetNotCovered(); len(tables) > 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "Not covered, since they reach a recipient otherwise than by iRecipientId: "+strings.Join(tables, ", "))
+				fmt.Fprintln(
+					cmd.ErrOrStderr(),
+					"Not covered, since they reach a recipient otherwise than by iRecipientId: "+strings.Join(
+						tables,
+						", ",
+					),
+				)
 			}
 			return output.print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
 		}),
 	}
 	f := cmd.Flags()
-	f.Int64SliceVar(&given.deliveries, "deliveries", nil, "the ids of deliveries: they stay with all that belongs to them")
+	f.Int64SliceVar(
+		&given.deliveries,
+		"deliveries",
+		nil,
+		"the ids of deliveries: they stay with all that belongs to them",
+	)
 	f.Int64SliceVar(&given.lists, "lists", nil, "the ids of lists: they stay with their members and tables")
-	f.Int64SliceVar(&given.workflows, "workflows", nil, "the ids of workflows: their logs, tasks, events and work tables stay")
-	f.Int64SliceVar(&given.recipients, "recipients", nil, "the ids of recipients: rows that have one in iRecipientId stay")
+	f.Int64SliceVar(
+		&given.workflows,
+		"workflows",
+		nil,
+		"the ids of workflows: their logs, tasks, events and work tables stay",
+	)
+	f.Int64SliceVar(
+		&given.recipients,
+		"recipients",
+		nil,
+		"the ids of recipients: rows that have one in iRecipientId stay",
+	)
 	f.StringVar(&given.table, "table", "", "the name of a table: it stays with all of its rows")
 	f.BoolVar(&given.everything, "everything", false, "nothing is deleted until the hold is released")
 	f.StringVar(&given.reason, "reason", "", "why, for whoever finds the hold years later (required)")
-	f.StringVar(&given.expires, "expire-time", "", "when it ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released")
+	f.StringVar(
+		&given.expires,
+		"expire-time",
+		"",
+		"when it ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released",
+	)
 	return cmd
 }
 
@@ -197,7 +239,17 @@ func holdsTable(list []*cleanupv1.Hold) []row {
 		case h.GetExpireTime() != nil:
 			ends = h.GetExpireTime().AsTime().Format(time.RFC3339)
 		}
-		rows = append(rows, row{h.GetId(), heldWhat(h), h.GetCreateTime().AsTime().Format(time.RFC3339), h.GetCreatedBy(), ends, h.GetReason()})
+		rows = append(
+			rows,
+			row{
+				h.GetId(),
+				heldWhat(h),
+				h.GetCreateTime().AsTime().Format(time.RFC3339),
+				h.GetCreatedBy(),
+				ends,
+				h.GetReason(),
+			},
+		)
 	}
 	return rows
 }

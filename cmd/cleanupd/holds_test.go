@@ -11,27 +11,54 @@ import (
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, '2000-01-01')")
+	db.Do(
+		"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, " +
+			"'2000-01-01')",
+	)
 	r := serve(t, "--database-url", db.URL())
 	do := func(args ...string) (int, string, string) {
 		return cleanupd(t, append(args, "--server", r.grpc)...)
 	}
 	for _, args := range [][]string{
-		{"--reason", "a"}, {"--reason", "a", "--deliveries", "1", "--everything"}, {"--deliveries", "1"}, {"--deliveries", "x", "--reason", "a"}, {"--deliveries", "1", "--reason", "a", "--expire-time", "tomorrow"},
-		{"--deliveries", "0", "--reason", "a"}, {"--table", "no_such_table", "--reason", "a"},
+		{"--reason", "a"},
+		{"--reason", "a", "--deliveries", "1", "--everything"},
+		{"--deliveries", "1"},
+		{"--deliveries", "x", "--reason", "a"},
+		{"--deliveries", "1", "--reason", "a", "--expire-time", "tomorrow"},
+		{"--deliveries", "0", "--reason", "a"},
+		{"--table", "no_such_table", "--reason", "a"},
 	} {
-		if code, out, errs := do(append([]string{"holds", "create"}, args...)...); code != 2 || out != "" || strings.Count(errs, "\n") != 1 {
+		if code, out, errs := do(
+			append([]string{"holds", "create"}, args...)...); code != 2 || out != "" ||
+			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%q: %d %q %q", args, code, out, errs)
 		}
 	}
 	code, out, errs := do("holds", "create", "--deliveries", "1,3,4,5,6,7", "--reason", "lawsuit \x1b[31m12")
-	if code != 0 || !strings.Contains(out, "deliveries 1, 3, 4, 5, 6, and 1 more") || !strings.Contains(out, `lawsuit \x1b[31m12`) || errs != "" {
+	if code != 0 || !strings.Contains(out, "deliveries 1, 3, 4, 5, 6, and 1 more") ||
+		!strings.Contains(out, `lawsuit \x1b[31m12`) ||
+		errs != "" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
-	if code, _, errs := do("holds", "create", "--recipients", "1", "--reason", "a person", "--expire-time", "2999-01-31T00:00:00Z"); code != 0 || !strings.Contains(errs, "Not covered") || !strings.Contains(errs, "nmscouponvalue") {
+	if code, _, errs := do(
+		"holds",
+		"create",
+		"--recipients",
+		"1",
+		"--reason",
+		"a person",
+		"--expire-time",
+		"2999-01-31T00:00:00Z",
+	); code != 0 || !strings.Contains(errs, "Not covered") ||
+		!strings.Contains(errs, "nmscouponvalue") {
 		t.Errorf("%d %q", code, errs)
 	}
-	if code, out, _ := do("run", "--task", "deliveries"); code != 0 || db.Int("SELECT iDeliveryId FROM NmsDelivery WHERE iDeliveryId > 0") != 1 || !strings.Contains(out, "1 row is held") {
+	if code, out, _ := do(
+		"run",
+		"--task",
+		"deliveries",
+	); code != 0 || db.Int("SELECT iDeliveryId FROM NmsDelivery WHERE iDeliveryId > 0") != 1 ||
+		!strings.Contains(out, "1 row is held") {
 		t.Errorf("%d %s", code, out)
 	}
 	code, out, errs = do("holds")
@@ -42,13 +69,25 @@ func TestHolds(t *testing.T) {
 	if code, out, _ := do("holds", "release", id); code != 0 || !strings.Contains(out, "released 2") {
 		t.Errorf("%d %q", code, out)
 	}
-	if code, out, _ := do("holds", "list", "--limit", "1", "-o", "json"); code != 0 || strings.Contains(out, id) || !strings.Contains(out, `"recipients"`) {
+	if code, out, _ := do(
+		"holds",
+		"list",
+		"--limit",
+		"1",
+		"-o",
+		"json",
+	); code != 0 || strings.Contains(out, id) ||
+		!strings.Contains(out, `"recipients"`) {
 		t.Errorf("%d %q", code, out)
 	}
 	if code, out, _ := do("holds", "list", "--include-ended"); code != 0 || !strings.Contains(out, id) {
 		t.Errorf("%d %q", code, out)
 	}
-	if code, out, _ := do("holds", "export"); code != 0 || strings.Count(out, "\n") != 2 || !strings.HasPrefix(out, "{") || !strings.Contains(strings.Split(out, "\n")[0], id) {
+	if code, out, _ := do(
+		"holds",
+		"export",
+	); code != 0 || strings.Count(out, "\n") != 2 || !strings.HasPrefix(out, "{") ||
+		!strings.Contains(strings.Split(out, "\n")[0], id) {
 		t.Errorf("%d %q", code, out)
 	}
 	if code, _, errs := do("holds", "release", "x"); code == 0 || !strings.Contains(errs, "no such hold") {

@@ -34,21 +34,28 @@ func newLeftovers(server *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leftovers",
 		Short: "List the deliveries that were deleted here and stay on mid-sourcing servers",
-		Long: "List the deliveries that were deleted here alone, since no database was configured for their mid-sourcing\n" +
-			"server, by the names of their accounts and their ids there. The next run deletes them there once serve has\n" +
+		Long: "List the deliveries that were deleted here alone, since no database was configured for their " +
+			"mid-sourcing\n" +
+			"server, by the names of their accounts and their ids there. The next run deletes them there once serve " +
+			"has\n" +
 			"--mid-sourcing ACCOUNT=URL; or hand the list to whoever runs that server.",
-		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 -o json | jq -r '.deliveries[].remoteId'",
-		Args:    noArguments,
+		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 " +
+			"-o json | jq -r '.deliveries[].remoteId'",
+		Args: noArguments,
 		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			in := &cleanupv1.ListRemoteDeliveriesRequest{}
 			if cmd.Flags().Changed("account") {
 				in.Account = &account
 			}
-			out, err := list(limit, service.MaxRemoteDeliveries, func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
-				in.PageSize, in.PageToken = size, token
-				page, err := client.ListRemoteDeliveries(cmd.Context(), in)
-				return page, len(page.GetDeliveries()), err
-			})
+			out, err := list(
+				limit,
+				service.MaxRemoteDeliveries,
+				func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
+					in.PageSize, in.PageToken = size, token
+					page, err := client.ListRemoteDeliveries(cmd.Context(), in)
+					return page, len(page.GetDeliveries()), err
+				},
+			)
 			if err != nil {
 				return err
 			}
@@ -57,7 +64,13 @@ func newLeftovers(server *target) *cobra.Command {
 		}),
 	}
 	output.flag(cmd)
-	cmd.Flags().StringVar(&account, "account", "", "only the deliveries of this account; empty: those without one (default all)")
+	cmd.Flags().
+		StringVar(
+			&account,
+			"account",
+			"",
+			"only the deliveries of this account; empty: those without one (default all)",
+		)
 	limitFlag(cmd.Flags(), &limit)
 	return cmd
 }
@@ -65,8 +78,17 @@ func newLeftovers(server *target) *cobra.Command {
 func leftoversTable(list []*cleanupv1.RemoteDelivery) []row {
 	rows := []row{{"ACCOUNT", "ID THERE", "ID HERE", "DELETED HERE", "RUN", "LABEL"}}
 	for _, d := range list {
-		rows = append(rows, row{cmp.Or(d.GetAccount(), "(none)"), strconv.FormatInt(d.GetRemoteId(), 10), strconv.FormatInt(d.GetDeliveryId(), 10),
-			d.GetLeaveTime().AsTime().Format(time.RFC3339), d.GetRunId(), d.GetLabel()})
+		rows = append(rows, row{
+			cmp.Or(
+				d.GetAccount(),
+				"(none)",
+			),
+			strconv.FormatInt(d.GetRemoteId(), 10),
+			strconv.FormatInt(d.GetDeliveryId(), 10),
+			d.GetLeaveTime().AsTime().Format(time.RFC3339),
+			d.GetRunId(),
+			d.GetLabel(),
+		})
 	}
 	return rows
 }

@@ -7,14 +7,27 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// What a run leaves on mid-sourcing servers is told with it, and listed, a printable line each; those of an account that is kept stay.
+// What a run leaves on mid-sourcing servers is told with it, and listed, a printable line each; those of an account
+// that is kept stay.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(`INSERT INTO NmsExtAccount (iExtAccountId, sName) VALUES (1, 'far'), (2, E'e\x1b[31m'), (4, 'ours'); INSERT INTO NmsDelivery (iDeliveryId, sLabel, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId)
-		SELECT i, E'Sale\x1b]0;fake\x07\tof\n' || i, 1, '2000-01-01', 4, 100 + i, i FROM generate_series(1, 4) i`)
+	db.Do(
+		`INSERT INTO NmsExtAccount (iExtAccountId, sName) VALUES (1, 'far'), (2, E'e\x1b[31m'), (4, 'ours');
+			INSERT INTO NmsDelivery (iDeliveryId, sLabel, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
+			iDeliveryProviderId)
+		SELECT i, E'Sale\x1b]0;fake\x07\tof\n' || i, 1, '2000-01-01', 4, 100 + i, i FROM generate_series(1, 4) i`,
+	)
 	r := serve(t, "--database-url", db.URL(), "--mid-sourcing", "ours=keep")
-	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "deliveries"); code != 0 || !strings.Contains(out, "succeeded, 3 rows deleted, 3 deliveries left on mid-sourcing servers\n") || !strings.Contains(out, `account "far"`) {
+	if code, out, errs := cleanupd(
+		t,
+		"run",
+		"--server",
+		r.grpc,
+		"--task",
+		"deliveries",
+	); code != 0 || !strings.Contains(out, "succeeded, 3 rows deleted, 3 deliveries left on mid-sourcing servers\n") ||
+		!strings.Contains(out, `account "far"`) {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	if db.Int("SELECT iDeliveryId FROM NmsDelivery") != 4 {
@@ -26,14 +39,21 @@ func TestLeftovers(t *testing.T) {
 		says  []string
 		more  bool
 	}{
-		{"mid-sourcing leftovers", 4, []string{"ACCOUNT ", "\n(none) ", "\ne\\x1b[31m       102 ", "\nfar  ", ` Sale\x1b]0;fake\a of 1` + "\n"}, false},
+		{
+			"mid-sourcing leftovers",
+			4,
+			[]string{"ACCOUNT ", "\n(none) ", "\ne\\x1b[31m       102 ", "\nfar  ", ` Sale\x1b]0;fake\a of 1` + "\n"},
+			false,
+		},
 		{"mid-sourcing leftovers --limit 1", 2, []string{"\n(none)  "}, true},
 		{"mid-sourcing leftovers --account far", 2, []string{"\nfar  ", " 101 "}, false},
 		{"mid-sourcing leftovers --account=", 2, []string{"\n(none)  ", " 103 "}, false},
 		{"mid-sourcing leftovers --account near", 1, []string{"ACCOUNT "}, false},
 	} {
 		code, out, errs := cleanupd(t, append(strings.Fields(c.args), "--server", r.grpc)...)
-		if code != 0 || strings.Count(out, "\n") != c.lines || strings.Contains(errs, "--limit") != c.more || !c.more && errs != "" || strings.ContainsAny(out, "\x1b\x07\t") {
+		if code != 0 || strings.Count(out, "\n") != c.lines || strings.Contains(errs, "--limit") != c.more ||
+			(!c.more && errs != "") ||
+			strings.ContainsAny(out, "\x1b\x07\t") {
 			t.Errorf("%s: %d %q %s", c.args, code, out, errs)
 		}
 		for _, part := range c.says {

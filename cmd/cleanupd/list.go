@@ -21,9 +21,12 @@ type listing interface {
 	GetNextPageToken() string
 }
 
-// list returns the first entries, up to limit, of as many pages as that takes; ask asks for a page, of most entries at most, and says
-// how many it has.
-func list[M listing](limit, most int32, ask func(size int32, token string) (page M, entries int, err error)) (all M, err error) {
+// list returns the first entries, up to limit, of as many pages as that takes; ask asks for a page, of most entries at
+// most, and says how many it has.
+func list[M listing](
+	limit, most int32,
+	ask func(size int32, token string) (page M, entries int, err error),
+) (all M, err error) {
 	if limit < 1 {
 		return all, usagef("--limit must be 1 or more, not %d", limit)
 	}

@@ -12,7 +12,12 @@ type logConfig struct{ format, level string }
 
 func (c *logConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.format, "log-format", "text", "how the log is written: text or json, one event per line, to stderr")
-	f.StringVar(&c.level, "log-level", "info", "the lowest level that is logged: debug (every call), info, warn or error")
+	f.StringVar(
+		&c.level,
+		"log-level",
+		"info",
+		"the lowest level that is logged: debug (every call), info, warn or error",
+	)
 }
 
 // open returns the log.

@@ -15,7 +15,8 @@ import (
 )
 
 func main() {
-	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) // what becomes of each call is in the service's own log
+	// what becomes of each call is in the service's own log
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
 		ends = append(ends, syscall.SIGHUP)
@@ -29,14 +30,20 @@ func main() {
 // interrupted is the exit status of a command that was interrupted, as by Ctrl-C: as shells have it.
 const interrupted = 130
 
-// run is the whole program. It returns the exit status: 0 for success, 2 for a mistake on the command line, 130 for a command that was
-// interrupted, otherwise 1.
+// run is the whole program. It returns the exit status: 0 for success, 2 for a mistake on the command line, 130 for a
+// command that was interrupted, otherwise 1.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(withNegativeKey(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", screenOf(stdout).width())))
+	root.SetUsageTemplate(
+		strings.ReplaceAll(
+			root.UsageTemplate(),
+			"FlagUsages",
+			fmt.Sprintf("FlagUsagesWrapped %d", screenOf(stdout).width()),
+		),
+	)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

@@ -24,7 +24,11 @@ func newMan() *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			return doc.GenManTree(root, &doc.GenManHeader{Title: "CLEANUPD", Section: "1", Source: "cleanupd", Manual: "Database cleanup"}, args[0])
+			return doc.GenManTree(
+				root,
+				&doc.GenManHeader{Title: "CLEANUPD", Section: "1", Source: "cleanupd", Manual: "Database cleanup"},
+				args[0],
+			)
 		},
 	}
 }

@@ -37,8 +37,8 @@ func parseMidSourcing(given []string) (others map[string]*pgxpool.Config, keep [
 	return others, keep, errors.Join(mistakes...)
 }
 
-// connectOthers creates the pools of the mid-sourcing databases. One that does not answer now may do so during a run; one
-// that is the main database is a usage error.
+// connectOthers creates the pools of the mid-sourcing databases. One that does not answer now may do so during a run;
+// one that is the main database is a usage error.
 func (s *server) connectOthers(ctx context.Context, others map[string]*pgxpool.Config, tracer pgx.QueryTracer) error {
 	s.others = map[string]*pgxpool.Pool{}
 	for name, config := range others {
@@ -53,7 +53,13 @@ func (s *server) connectOthers(ctx context.Context, others map[string]*pgxpool.C
 			return usagef("--mid-sourcing %s: %w", name, err)
 		}
 		if err != nil {
-			s.log.Warn("a mid-sourcing database does not answer; its deliveries stay until it does", "name", name, "error", err)
+			s.log.Warn(
+				"a mid-sourcing database does not answer; its deliveries stay until it does",
+				"name",
+				name,
+				"error",
+				err,
+			)
 		}
 	}
 	return nil

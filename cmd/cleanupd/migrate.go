@@ -14,7 +14,8 @@ func newMigrate() *cobra.Command {
 		Long: "Create or update the service's own schema cleanupd in the database that it cleans.\n" +
 			"serve does so itself if its role may; otherwise run this as the database's owner,\n" +
 			"then grant serve's role USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables.\n" +
-			"With --forms-database-url create the service's own tables in an AEM Forms database, alone or in addition:\n" +
+			"With --forms-database-url create the service's own tables in an AEM Forms database, alone or in " +
+			"addition:\n" +
 			"in the schema cleanupd of PostgreSQL, with the prefix cleanupd_ in MySQL.",
 		Example: "  cleanupd migrate --database-url postgres://neolane@db.example/campaign",
 		Args:    noArguments,
@@ -43,7 +44,11 @@ func newMigrate() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&url, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required without --forms-database-url); the password is in it, or in the file that ?passfile= or PGPASSFILE names")
-	cmd.Flags().StringVar(&forms, "forms-database-url", "", "the database of an AEM Forms server, in which user data is found and erased: mysql://USER@HOST/DATABASE or postgres://USER@HOST/DATABASE")
+	cmd.Flags().
+		StringVar(&url, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required without "+
+			"--forms-database-url); the password is in it, or in the file that ?passfile= or PGPASSFILE names")
+	cmd.Flags().
+		StringVar(&forms, "forms-database-url", "", "the database of an AEM Forms server, in which user data is "+
+			"found and erased: mysql://USER@HOST/DATABASE or postgres://USER@HOST/DATABASE")
 	return cmd
 }

@@ -37,38 +37,54 @@ func newOptions() *cobra.Command {
 		return printOptions(cmd, &output, out, out)
 	})
 	set := func(change func(args []string) (*cleanupv1.SetOptionsRequest, error)) func(*cobra.Command, []string) error {
-		return withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-			in, err := change(args)
-			if err != nil {
-				return err
-			}
-			in.Etag = etag
-			if cmd.Name() == "set" && !yes && term.IsTerminal(int(os.Stdin.Fd())) {
-				if err := confirmOptions(cmd, &server, client, in.GetOptions()); err != nil {
+		return withClient(
+			&server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+				in, err := change(args)
+				if err != nil {
 					return err
 				}
-			}
-			out, err := client.SetOptions(cmd.Context(), in)
-			if err != nil {
-				return err
-			}
-			return printOptions(cmd, &output, out, &cleanupv1.GetOptionsResponse{Options: out.GetOptions(), Defaults: out.GetDefaults(), Customized: out.GetCustomized(), Invalid: out.GetInvalid()})
-		})
+				in.Etag = etag
+				if cmd.Name() == "set" && !yes && term.IsTerminal(int(os.Stdin.Fd())) {
+					if err := confirmOptions(cmd, &server, client, in.GetOptions()); err != nil {
+						return err
+					}
+				}
+				out, err := client.SetOptions(cmd.Context(), in)
+				if err != nil {
+					return err
+				}
+				return printOptions(
+					cmd,
+					&output,
+					out,
+					&cleanupv1.GetOptionsResponse{
+						Options:    out.GetOptions(),
+						Defaults:   out.GetDefaults(),
+						Customized: out.GetCustomized(),
+						Invalid:    out.GetInvalid(),
+					},
+				)
+			},
+		)
 	}
 	cmd := &cobra.Command{
-		Use:     "options [get | set NAME=VALUE … | reset NAME …]",
-		Short:   "Show and change the retention options, which are kept in XtkOption",
-		Example: "  cleanupd options\n  cleanupd options set broadLogPurgeDelayDays=120\n  cleanupd options reset broadLogPurgeDelayDays",
-		Args:    noCommand,
-		RunE:    get,
+		Use:   "options [get | set NAME=VALUE … | reset NAME …]",
+		Short: "Show and change the retention options, which are kept in XtkOption",
+		Example: "  cleanupd options\n  cleanupd options set broadLogPurgeDelayDays=120\n  cleanupd options reset " +
+			"broadLogPurgeDelayDays",
+		Args: noCommand,
+		RunE: get,
 	}
 	changing := []*cobra.Command{
 		{
-			Use:     "set NAME=VALUE …",
-			Short:   "Change options; those that are not named stay as they are",
-			Long:    "Change options; those that are not named stay as they are.\nOn a terminal it shows what a run would do by the new options and by the old ones, and asks.",
-			Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options set storageOptimization=ANALYZE",
-			RunE:    set(changedOptions),
+			Use:   "set NAME=VALUE …",
+			Short: "Change options; those that are not named stay as they are",
+			Long: "Change options; those that are not named stay as they are.\nOn a terminal it shows what a run " +
+				"would do by the new options and by the old ones, and asks.",
+			Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options " +
+				"set storageOptimization=ANALYZE",
+			RunE: set(changedOptions),
 		},
 		{
 			Use:     "reset NAME …",
@@ -77,7 +93,15 @@ func newOptions() *cobra.Command {
 			RunE:    set(resetOptions),
 		},
 	}
-	cmd.AddCommand(&cobra.Command{Use: "get", Short: "Show the options in force", Example: "  cleanupd options get -o yaml", Args: noArguments, RunE: get})
+	cmd.AddCommand(
+		&cobra.Command{
+			Use:     "get",
+			Short:   "Show the options in force",
+			Example: "  cleanupd options get -o yaml",
+			Args:    noArguments,
+			RunE:    get,
+		},
+	)
 	changing[0].Flags().BoolVar(&yes, "yes", false, "do not ask")
 	for _, c := range changing {
 		c.Args = someOptions
@@ -90,12 +114,20 @@ func newOptions() *cobra.Command {
 }
 
 // confirmOptions shows what a run would do by new options, and by those that are stored, and asks.
-func confirmOptions(cmd *cobra.Command, server *target, client cleanupv1.CleanupServiceClient, o *cleanupv1.Options) error {
+func confirmOptions(
+	cmd *cobra.Command,
+	server *target,
+	client cleanupv1.CleanupServiceClient,
+	o *cleanupv1.Options,
+) error {
 	stream, err := client.RunCleanup(cmd.Context(), &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: o})
 	if err != nil {
 		return err
 	}
-	if err := follow(&view{screen: screenOf(cmd.ErrOrStderr())}, &following{ctx: cmd.Context(), server: server, client: client, receive: received(stream)}); err != nil {
+	if err := follow(
+		&view{screen: screenOf(cmd.ErrOrStderr())},
+		&following{ctx: cmd.Context(), server: server, client: client, receive: received(stream)},
+	); err != nil {
 		return err
 	}
 	if !confirmed(cmd, "Set these options?") {
@@ -140,7 +172,10 @@ func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 		}
 		values[f.JSONName()] = json.RawMessage(strconv.Quote(value))
 		if f.Kind() == protoreflect.EnumKind {
-			values[f.JSONName()] = "STORAGE_OPTIMIZATION_" + strings.TrimPrefix(strings.ToUpper(value), "STORAGE_OPTIMIZATION_")
+			values[f.JSONName()] = "STORAGE_OPTIMIZATION_" + strings.TrimPrefix(
+				strings.ToUpper(value),
+				"STORAGE_OPTIMIZATION_",
+			)
 		}
 		in.UpdateMask.Paths = append(in.UpdateMask.Paths, string(f.Name()))
 	}
@@ -149,7 +184,10 @@ func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 		return nil, err
 	}
 	if err := protojson.Unmarshal(text, in.GetOptions()); err != nil {
-		return nil, usagef("%s: a delay is a number of days, storageOptimization is VACUUM_ANALYZE, ANALYZE or NONE", strings.Join(args, " "))
+		return nil, usagef(
+			"%s: a delay is a number of days, storageOptimization is VACUUM_ANALYZE, ANALYZE or NONE",
+			strings.Join(args, " "),
+		)
 	}
 	return in, nil
 }
@@ -176,7 +214,10 @@ func printOptions(cmd *cobra.Command, output *format, answer proto.Message, o *c
 		if slices.Contains(o.GetCustomized().GetPaths(), string(f.Name())) {
 			stored = "yes"
 		}
-		table = append(table, row{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored})
+		table = append(
+			table,
+			row{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored},
+		)
 	}
 	for _, invalid := range o.GetInvalid() {
 		name := invalid.GetField()

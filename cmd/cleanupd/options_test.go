@@ -12,7 +12,10 @@ import (
 func TestTasksOptionsAndSchedule(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 3, 60)")
+	db.Do(
+		"INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', " +
+			"3, 60)",
+	)
 	r := serve(t, "--database-url", db.URL(), "--schedule")
 	for _, c := range []struct {
 		args string
@@ -22,8 +25,25 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 	}{
 		{"tasks", 0, []string{" #  TASK ", "\n 1  lists-to-delete ", "\n26  reactions "}, ""},
 		{"tasks -o yaml", 0, []string{"tasks:\n- description: "}, ""},
-		{"options", 0, []string{"OPTION ", "\nbroadLogPurgeDelayDays  ", "180 days", "\nstorageOptimization ", "VACUUM_ANALYZE"}, "visitorPurgeDelayDays: option "},
-		{"options set broadLogPurgeDelayDays=90 storage_optimization=analyze visitorPurgeDelayDays=14", 0, []string{"  90 days  ", "  ANALYZE  ", "  14 days  ", "  yes\n"}, ""},
+		{
+			"options",
+			0,
+			[]string{
+				"OPTION ",
+				"\nbroadLogPurgeDelayDays  ",
+				"180 days",
+				"\nstorageOptimization ",
+				"VACUUM_ANALYZE",
+			},
+			"visitorPurgeDelayDays: " +
+				"option ",
+		},
+		{
+			"options set broadLogPurgeDelayDays=90 storage_optimization=analyze visitorPurgeDelayDays=14",
+			0,
+			[]string{"  90 days  ", "  ANALYZE  ", "  14 days  ", "  yes\n"},
+			"",
+		},
 		{"options set broadLogPurgeDelayDays=0", 2, nil, "between 1 and 24855 days"},
 		{"options set broadLogPurgeDelayDays=many", 2, nil, "number of days"},
 		{"options set broadLogPurgeDelayDays", 2, nil, "NAME=VALUE"},
@@ -36,13 +56,28 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		{"options nonsense", 2, nil, "no command"},
 		{"options -o xml", 2, nil, "table, json, yaml"},
 		{"schedule", 0, []string{"enabled", "0 4 * * *", "next run        20"}, ""},
-		{"schedule set --enabled --cron 5_3_*_*_* --cron 0_22_*_*_0 --time-zone Europe/Berlin --max-duration 2h", 0, []string{"enabled", "5 3 * * *; 0 22 * * 0", "Europe/Berlin", "2h0m0s", "next run        20"}, ""},
-		{"schedule set --continue-on-error=false --max-duration 0", 0, []string{"enabled", "5 3 * * *; 0 22 * * 0", "none", "ends"}, ""},
+		{
+			"schedule set --enabled --cron 5_3_*_*_* --cron 0_22_*_*_0 --time-zone Europe/Berlin --max-duration 2h",
+			0,
+			[]string{
+				"enabled",
+				"5 3 * * *; 0 22 * * " +
+					"0", "Europe/Berlin", "2h0m0s", "next run        20",
+			},
+			"",
+		},
+		{
+			"schedule set --continue-on-error=false --max-duration 0",
+			0,
+			[]string{"enabled", "5 3 * * *; 0 22 * * 0", "none", "ends"},
+			"",
+		},
 		{"schedule set --cron nonsense", 2, nil, "cron"},
 		{"schedule set --once tomorrow", 2, nil, "--once"},
 		{"schedule set --once 2001-01-01T00:00:00Z --enabled", 2, nil, "once"},
 		{"schedule set --once 2999-01-01T00:00:00Z --cron 0_4_*_*_*", 2, nil, "either"},
-		{"schedule set --once 2999-01-01T00:00:00Z", 0, []string{"once, 2999-01-01T00:00:00Z", "next run        2999-01-01T00:00:00Z"}, ""},
+		{"schedule set --once 2999-01-01T00:00:00Z", 0, []string{"once, 2999-01-01T00:00:00Z", "next run        " +
+			"2999-01-01T00:00:00Z"}, ""},
 		{"schedule set --enabled=false", 0, []string{"disabled", "once, 2999", "none is due"}, ""},
 		{"schedule nonsense", 2, nil, "no command"},
 	} {
@@ -54,7 +89,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 			}
 		}
 		code, out, errs := cleanupd(t, args...)
-		if code != c.code || !strings.Contains(errs, c.errs) || c.errs == "" && errs != "" {
+		if code != c.code || !strings.Contains(errs, c.errs) || (c.errs == "" && errs != "") {
 			t.Errorf("%s: status %d, %q", c.args, code, errs)
 		}
 		for _, part := range c.out {
@@ -68,7 +103,12 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		Options, Defaults map[string]any
 		Customized, Etag  string
 	}
-	if err := json.Unmarshal([]byte(out), &answer); err != nil || answer.Options["visitorPurgeDelayDays"] != 14.0 || answer.Defaults["visitorPurgeDelayDays"] != 30.0 || answer.Etag == "" {
+	if err := json.Unmarshal(
+		[]byte(out),
+		&answer,
+	); err != nil || answer.Options["visitorPurgeDelayDays"] != 14.0 ||
+		answer.Defaults["visitorPurgeDelayDays"] != 30.0 ||
+		answer.Etag == "" {
 		t.Errorf("%v: %s", err, out)
 	}
 }

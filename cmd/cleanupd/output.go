@@ -25,8 +25,11 @@ var formats = []string{string(asTable), "json", "yaml"}
 // flag adds --output to a command.
 func (f *format) flag(cmd *cobra.Command) {
 	*f = asTable
-	cmd.PersistentFlags().VarP(f, "output", "o", "how the answer is printed: table, json (the API's; of a stream a message a line) or yaml (the same)")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag alone
+	cmd.PersistentFlags().
+		VarP(f, "output", "o", "how the answer is printed: table, json (the API's; of a stream a message a line) or "+
+			"yaml (the same)")
+	// it fails for an unknown flag alone
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // String implements pflag.Value.

@@ -11,23 +11,39 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// The password of each database may be in a file, which a URL or PGPASSFILE names, instead of in the URL. It may be changed
-// while the service is running.
+// The password of each database may be in a file, which a URL or PGPASSFILE names, instead of in the URL. It may be
+// changed while the service is running.
 func TestPasswordFile(t *testing.T) {
 	t.Parallel()
 	db, _ := pgtest.Private(t)
 	db.Superuser(`ALTER ROLE neolane PASSWORD 'open sesame';
-		DO $$ BEGIN EXECUTE format('COPY (VALUES (''local all postgres trust''), (''local all all scram-sha-256'')) TO %L', current_setting('hba_file')); END $$;
+		DO $$ BEGIN
+			EXECUTE format('COPY (VALUES (''local all postgres trust''), (''local all all scram-sha-256'')) TO %L',
+				current_setting('hba_file'));
+		END $$;
 		SELECT pg_reload_conf()`)
 	for end := time.Now().Add(time.Minute); ; { // until the server has reloaded it
-		if code, _, errs := cleanupd(t, "migrate", "--database-url", db.URL()); code == 1 && strings.Contains(errs, "password") {
+		if code, _, errs := cleanupd(
+			t,
+			"migrate",
+			"--database-url",
+			db.URL(),
+		); code == 1 &&
+			strings.Contains(errs, "password") {
 			break
-		} else if time.Now().After(end) {
+		} else if time.Now().
+			After(end) {
 			t.Fatalf("%d %s", code, errs)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "pgpass")
-	if err := os.WriteFile(file, []byte("# host:port:database:user:password\n*:*:other:neolane:wrong\nlocalhost:*:campaign:neolane:open sesame\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		file,
+		[]byte(
+			"# host:port:database:user:password\n*:*:other:neolane:wrong\nlocalhost:*:campaign:neolane:open sesame\n",
+		),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	program := func(passfile string, args ...string) (string, error) {
@@ -36,19 +52,32 @@ func TestPasswordFile(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	for _, args := range [][]string{{"migrate", "--database-url"}, {"migrate", "--forms-database-url"}, {"audit", "--database-url"}} {
+	for _, args := range [][]string{
+		{"migrate", "--database-url"},
+		{"migrate", "--forms-database-url"},
+		{"audit", "--database-url"},
+	} {
 		if code, out, errs := cleanupd(t, append(args, db.URL()+"&passfile="+file)...); code != 0 {
 			t.Errorf("%v: %d %s %s", args, code, out, errs)
 		}
 		if out, err := program(file, append(args, db.URL())...); err != nil {
 			t.Errorf("%v with PGPASSFILE: %v %s", args, err, out)
 		}
-		if out, err := program("/nowhere", append(args, db.URL())...); err == nil || !strings.Contains(out, args[1]+": the password file: open /nowhere") || strings.Count(out, "\n") != 1 {
+		if out, err := program(
+			"/nowhere",
+			append(
+				args,
+				db.URL(),
+			)...); err == nil || !strings.Contains(out, args[1]+": the password file: open /nowhere") ||
+			strings.Count(out, "\n") != 1 {
 			t.Errorf("%v with a file that is not there: %v %s", args, err, out)
 		}
 	}
 	r := serve(t, "--database-url", db.URL()+"&passfile="+file)
-	db.Superuser("ALTER ROLE neolane PASSWORD 'rotated'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'neolane'")
+	db.Superuser(
+		"ALTER ROLE neolane PASSWORD 'rotated'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename " +
+			"= 'neolane'",
+	)
 	if err := os.WriteFile(file, []byte("*:*:campaign:neolane:rotated\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Who may create objects where the role looks for its own is warned of, with what ends it; not itself, superusers, and the
-// application.
+// Who may create objects where the role looks for its own is warned of, with what ends it; not itself, superusers, and
+// the application.
 func TestOpenSchemaIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -21,9 +21,17 @@ func TestOpenSchemaIsWarnedOf(t *testing.T) {
 	for _, test := range []struct{ sql, remedy string }{
 		{"", ""},
 		{"GRANT CREATE ON SCHEMA cleanupd TO " + clerk, "REVOKE CREATE ON SCHEMA cleanupd FROM " + clerk},
-		{"REVOKE CREATE ON SCHEMA cleanupd FROM " + clerk + "; GRANT CREATE ON SCHEMA public TO " + clerk, "REVOKE CREATE ON SCHEMA public FROM " + clerk},
+		{
+			"REVOKE CREATE ON SCHEMA cleanupd FROM " + clerk + "; GRANT CREATE ON SCHEMA public TO " + clerk,
+			"REVOKE CREATE ON " +
+				"SCHEMA public FROM " + clerk,
+		},
 		{"GRANT CREATE ON SCHEMA public TO PUBLIC", "REVOKE CREATE ON SCHEMA public FROM PUBLIC"},
-		{"REVOKE CREATE ON SCHEMA public FROM PUBLIC, " + clerk + "; ALTER SCHEMA public OWNER TO " + clerk, "ALTER SCHEMA public OWNER TO NEW_OWNER"},
+		{
+			"REVOKE CREATE ON SCHEMA public FROM PUBLIC, " + clerk + "; ALTER SCHEMA public OWNER TO " + clerk,
+			"ALTER SCHEMA public " +
+				"OWNER TO NEW_OWNER",
+		},
 		{"ALTER SCHEMA public OWNER TO postgres; GRANT neolane TO " + clerk, ""}, // it may do everything anyway
 	} {
 		db.Superuser(test.sql)
@@ -37,7 +45,11 @@ func TestOpenSchemaIsWarnedOf(t *testing.T) {
 		if err := s.serve(stopped); err != nil {
 			t.Error(err)
 		}
-		if n := strings.Count(log.String(), "could run code"); test.remedy == "" && n > 0 || test.remedy != "" && (n != 1 || !strings.Contains(log.String(), `remedy="`+test.remedy+`"`)) {
+		if n := strings.Count(
+			log.String(),
+			"could run code",
+		); (test.remedy == "" && n > 0) ||
+			(test.remedy != "" && (n != 1 || !strings.Contains(log.String(), `remedy="`+test.remedy+`"`))) {
 			t.Errorf("%q: %s", test.sql, &log)
 		}
 	}
@@ -51,7 +63,10 @@ func TestSuperuserIsWarnedOf(t *testing.T) {
 		warned int
 	}{{"postgres", 1}, {"neolane", 0}} {
 		db := pgtest.Campaign(t)
-		db.Do("CREATE FUNCTION same(name, name) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE ''planted''; END'; CREATE OPERATOR = (FUNCTION = same, LEFTARG = name, RIGHTARG = name)")
+		db.Do(
+			"CREATE FUNCTION same(name, name) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE ''planted''; END'; " +
+				"CREATE OPERATOR = (FUNCTION = same, LEFTARG = name, RIGHTARG = name)",
+		)
 		pool := db.For(c.role).Pool
 		if _, err := pool.Exec(t.Context(), "SET search_path = public, pg_catalog"); err != nil {
 			t.Fatal(err)
@@ -73,7 +88,13 @@ func TestSquattedSchema(t *testing.T) {
 	mallory := db.Role("mallory")
 	pid := db.For(mallory).Hold("SELECT pg_advisory_xact_lock(x'636c65616e757064'::bigint)").Conn().PgConn().PID()
 	told := fmt.Sprintf("process %d of the role %q", pid, mallory)
-	if code, out, errs := cleanupd(t, "migrate", "--database-url", db.URL()+"&lock_timeout=100ms"); code != 1 || !strings.Contains(errs, told) {
+	if code, out, errs := cleanupd(
+		t,
+		"migrate",
+		"--database-url",
+		db.URL()+"&lock_timeout=100ms",
+	); code != 1 ||
+		!strings.Contains(errs, told) {
 		t.Errorf("%d %s %s, want %s", code, out, errs, told)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// throughPool runs the whole pipeline on a replica that has a database at this URL, and returns what it printed and logged.
+// throughPool runs the whole pipeline on a replica that has a database at this URL, and returns what it printed and
+// logged.
 func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logged string) {
 	t.Helper()
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, 5000) i")
@@ -37,11 +38,18 @@ func TestAPoolInSessionMode(t *testing.T) {
 func TestFewConnections(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]func(t *testing.T, db *pgtest.DB) string{
-		"two of a pool":  func(t *testing.T, db *pgtest.DB) string { return pgtest.Bouncer(t, db, "default_pool_size = 2") },
-		"four of a pool": func(t *testing.T, db *pgtest.DB) string { return pgtest.Bouncer(t, db, "default_pool_size = 4") },
+		"two of a pool": func(t *testing.T, db *pgtest.DB) string {
+			return pgtest.Bouncer(t, db, "default_pool_size = "+
+				"2")
+		},
+		"four of a pool": func(t *testing.T, db *pgtest.DB) string {
+			return pgtest.Bouncer(t, db, "default_pool_size = "+
+				"4")
+		},
 		"two of a role": func(t *testing.T, db *pgtest.DB) string {
 			role := db.Role("few")
-			db.Superuser(fmt.Sprintf("GRANT neolane TO %[1]s; GRANT CREATE ON DATABASE %[2]s TO %[1]s; ALTER ROLE %[1]s CONNECTION LIMIT 2", role, db.Name))
+			db.Superuser(fmt.Sprintf("GRANT neolane TO %[1]s; GRANT CREATE ON DATABASE %[2]s TO %[1]s; ALTER ROLE "+
+				"%[1]s CONNECTION LIMIT 2", role, db.Name))
 			return db.As(role)
 		},
 		"pool_max_conns": func(_ *testing.T, db *pgtest.DB) string { return db.URL() + "&pool_max_conns=2" },
@@ -82,7 +90,16 @@ func TestPoolsThatWillNotDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "transaction mode", "one connection", "options", "exec")
 			t.Parallel()
-			code, _, stderr := cleanupd(t, "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--database-url", pgtest.Bouncer(t, pgtest.Empty(t), c.settings...)+c.more)
+			code, _, stderr := cleanupd(
+				t,
+				"serve",
+				"--grpc-listen",
+				"127.0.0.1:0",
+				"--http-listen",
+				"127.0.0.1:0",
+				"--database-url",
+				pgtest.Bouncer(t, pgtest.Empty(t), c.settings...)+c.more,
+			)
 			if code != c.code || !strings.Contains(stderr, c.problem) {
 				t.Errorf("%d: %s", code, stderr)
 			}
@@ -104,7 +121,17 @@ func TestReadOnlyServers(t *testing.T) {
 	for address, problem := range map[string]string{
 		db.URL(): "default_transaction_read_only is on", standby.URL("postgres", db.Name): "is a standby",
 	} {
-		if code, _, stderr := cleanupd(t, "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--database-url", address); code != 1 || !strings.Contains(stderr, problem) {
+		if code, _, stderr := cleanupd(
+			t,
+			"serve",
+			"--grpc-listen",
+			"127.0.0.1:0",
+			"--http-listen",
+			"127.0.0.1:0",
+			"--database-url",
+			address,
+		); code != 1 ||
+			!strings.Contains(stderr, problem) {
 			t.Errorf("%d: %s", code, stderr)
 		}
 	}

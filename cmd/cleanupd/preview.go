@@ -24,7 +24,8 @@ func (s *screen) printPreview(r *cleanupv1.Run) error {
 		return nil
 	}
 	slices.SortStableFunc(list, func(a, b *cleanupv1.TablePreview) int { return int(min(max(many(b)-many(a), -1), 1)) })
-	rows := []row{{"TABLE", "WOULD", "HOW MANY", "NOW", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}} // a column without a cell is left out
+	// a column without a cell is left out
+	rows := []row{{"TABLE", "WOULD", "HOW MANY", "NOW", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}}
 	for _, p := range list[:min(len(list), previewed)] {
 		of, now := "", ""
 		if p.RowsNow != nil {
@@ -33,7 +34,20 @@ func (s *screen) printPreview(r *cleanupv1.Run) error {
 		if p.GetRowsTotal() > 0 {
 			of = humanize.Comma(p.GetRowsTotal())
 		}
-		rows = append(rows, row{p.GetTable(), word(p.GetAction()), humanize.Comma(many(p)), now, of, size(p.GetBytes()), day(p.GetOldest()), day(p.GetNewest()), strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but ")})
+		rows = append(
+			rows,
+			row{
+				p.GetTable(),
+				word(p.GetAction()),
+				humanize.Comma(many(p)),
+				now,
+				of,
+				size(p.GetBytes()),
+				day(p.GetOldest()),
+				day(p.GetNewest()),
+				strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but "),
+			},
+		)
 	}
 	fmt.Fprintln(s)
 	err := s.printTable(rows)

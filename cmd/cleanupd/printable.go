@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// printable makes a text one line without control characters, which a terminal only displays: anyone may have chosen the names
-// of tables, files and variables.
+// printable makes a text one line without control characters, which a terminal only displays: anyone may have chosen
+// the names of tables, files and variables.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -72,14 +72,28 @@ func makePrintable(message any) {
 }
 
 // printableAnswers makes the responses of calls printable.
-func printableAnswers(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func printableAnswers(
+	ctx context.Context,
+	method string,
+	req, reply any,
+	conn *grpc.ClientConn,
+	call grpc.UnaryInvoker,
+	options ...grpc.CallOption,
+) error {
 	err := call(ctx, method, req, reply, conn, options...)
 	makePrintable(reply)
 	return err
 }
 
 // printableStreams makes the messages of streams printable.
-func printableStreams(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+func printableStreams(
+	ctx context.Context,
+	desc *grpc.StreamDesc,
+	conn *grpc.ClientConn,
+	method string,
+	open grpc.Streamer,
+	options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	stream, err := open(ctx, desc, conn, method, options...)
 	return printableStream{stream}, err
 }

@@ -49,7 +49,16 @@ func TestSIGTERMBeforeServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = silent.Close() }()
-	cmd := exec.Command(os.Args[0], "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--database-url", "postgres://"+silent.Addr().String()+"/d")
+	cmd := exec.Command(
+		os.Args[0],
+		"serve",
+		"--grpc-listen",
+		"127.0.0.1:0",
+		"--http-listen",
+		"127.0.0.1:0",
+		"--database-url",
+		"postgres://"+silent.Addr().String()+"/d",
+	)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -75,19 +84,50 @@ func TestRunAndRuns(t *testing.T) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
 	r := serve(t, "--database-url", db.URL())
 	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--dry-run")
-	if code != 0 || !regexp.MustCompile(`\[\d+/\d+\] audit-trail +succeeded, 30 rows would be deleted\n`).MatchString(out) || !strings.Contains(out, "nothing was changed") {
+	if code != 0 ||
+		!regexp.MustCompile(`\[\d+/\d+\] audit-trail +succeeded, 30 rows would be deleted\n`).MatchString(out) ||
+		!strings.Contains(out, "nothing was changed") {
 		t.Errorf("a dry run: %d %s %s", code, out, errs)
 	}
-	code, out, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "audit-trail", "--task", "sessions", "--skip-task", "sessions")
-	if code != 0 || !regexp.MustCompile(`\[ 1/1\] audit-trail +succeeded, 30 rows deleted\n`).MatchString(out) || !regexp.MustCompile(`\naudit-trail +succeeded +30 `).MatchString(out) {
+	code, out, errs = cleanupd(
+		t,
+		"run",
+		"--server",
+		r.grpc,
+		"--task",
+		"audit-trail",
+		"--task",
+		"sessions",
+		"--skip-task",
+		"sessions",
+	)
+	if code != 0 || !regexp.MustCompile(`\[ 1/1\] audit-trail +succeeded, 30 rows deleted\n`).MatchString(out) ||
+		!regexp.MustCompile(`\naudit-trail +succeeded +30 `).MatchString(out) {
 		t.Errorf("a run: %d %s %s", code, out, errs)
 	}
-	if code, _, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "nonsense"); code != 2 || !strings.Contains(errs, "nonsense") || strings.Count(errs, "\n") != 1 {
+	if code, _, errs = cleanupd(
+		t,
+		"run",
+		"--server",
+		r.grpc,
+		"--task",
+		"nonsense",
+	); code != 2 || !strings.Contains(errs, "nonsense") ||
+		strings.Count(errs, "\n") != 1 {
 		t.Errorf("an unknown task: %d %s", code, errs)
 	}
-	db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END';
-		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
-	if code, out, errs = cleanupd(t, "run", "--server", r.grpc); code != 1 || !strings.Contains(errs, "not this one") || !strings.Contains(out, "failed") {
+	db.Do(
+		`INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); CREATE FUNCTION no() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END';
+		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`,
+	)
+	if code, out, errs = cleanupd(
+		t,
+		"run",
+		"--server",
+		r.grpc,
+	); code != 1 || !strings.Contains(errs, "not this one") ||
+		!strings.Contains(out, "failed") {
 		t.Errorf("a failed run: %d %s %s", code, out, errs)
 	}
 	code, out, _ = cleanupd(t, "run", "--server", r.grpc, "--detach", "--task", "sessions")
@@ -95,20 +135,48 @@ func TestRunAndRuns(t *testing.T) {
 	if code != 0 || id == nil {
 		t.Fatalf("detached: %d %s", code, out)
 	}
-	if code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", r.grpc); code != 0 || !strings.Contains(out, "Run "+id[1]+" succeeded") {
+	if code, out, errs = cleanupd(
+		t,
+		"runs",
+		"watch",
+		id[1],
+		"--server",
+		r.grpc,
+	); code != 0 ||
+		!strings.Contains(out, "Run "+id[1]+" succeeded") {
 		t.Errorf("watch: %d %s %s", code, out, errs)
 	}
-	if code, out, errs = cleanupd(t, "runs", "cancel", id[1], "--server", r.grpc); code != 0 || !strings.Contains(out, "succeeded") {
+	if code, out, errs = cleanupd(
+		t,
+		"runs",
+		"cancel",
+		id[1],
+		"--server",
+		r.grpc,
+	); code != 0 ||
+		!strings.Contains(out, "succeeded") {
 		t.Errorf("cancel: %d %s %s", code, out, errs)
 	}
 	for _, list := range [][]string{{"runs", "list"}, {"runs"}} {
 		code, out, errs = cleanupd(t, append(list, "--server", r.grpc)...)
-		if lines := strings.Split(out, "\n"); code != 0 || len(lines) != 6 || !strings.HasPrefix(lines[1], id[1]) || !strings.Contains(out, "(dry)") {
+		if lines := strings.Split(
+			out,
+			"\n",
+		); code != 0 || len(lines) != 6 || !strings.HasPrefix(lines[1], id[1]) ||
+			!strings.Contains(out, "(dry)") {
 			t.Errorf("%v: %d %s %s", list, code, out, errs)
 		}
 	}
 	for _, command := range []string{"watch", "cancel"} {
-		if code, _, errs = cleanupd(t, "runs", command, "nonsense", "--server", r.grpc); code != 1 || !strings.Contains(errs, "no such run") {
+		if code, _, errs = cleanupd(
+			t,
+			"runs",
+			command,
+			"nonsense",
+			"--server",
+			r.grpc,
+		); code != 1 ||
+			!strings.Contains(errs, "no such run") {
 			t.Errorf("%s of an unknown run: %d %s", command, code, errs)
 		}
 	}
@@ -127,22 +195,37 @@ func TestInterruptedClient(t *testing.T) {
 	go func() { ended <- run(ctx, []string{"run", "--server", r.grpc, "--task", "audit-trail"}, out, errs) }()
 	id := out.wait(ctx, `Run (\S+) began`)[1]
 	interrupt()
-	if code := <-ended; code != 130 || errs.wait(t.Context(), "run "+id+" goes on: cleanupd runs watch "+id+" --server "+r.grpc) == nil {
+	if code := <-ended; code != 130 ||
+		errs.wait(t.Context(), "run "+id+" goes on: cleanupd runs watch "+id+" --server "+r.grpc) == nil {
 		t.Errorf("%d", code)
 	}
-	if code, _, errs := cleanupd(t, "run", "--server", r.grpc); code != 1 || !strings.Contains(errs, "; cleanupd runs watch "+id+" --server "+r.grpc+" shows it\n") {
+	if code, _, errs := cleanupd(
+		t,
+		"run",
+		"--server",
+		r.grpc,
+	); code != 1 ||
+		!strings.Contains(errs, "; cleanupd runs watch "+id+" --server "+r.grpc+" shows it\n") {
 		t.Errorf("a second run: %d %s", code, errs)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := cleanupd(t, "runs", "watch", id, "--server", r.grpc); code != 0 || !strings.Contains(out, "succeeded") {
+	if code, out, errs := cleanupd(
+		t,
+		"runs",
+		"watch",
+		id,
+		"--server",
+		r.grpc,
+	); code != 0 ||
+		!strings.Contains(out, "succeeded") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
 
-// A client that was sent events which the database lost says so, and goes on from where the log still holds; it ends when the run
-// itself is lost.
+// A client that was sent events which the database lost says so, and goes on from where the log still holds; it ends
+// when the run itself is lost.
 func TestClientOfALogThatIsReplaced(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -168,8 +251,14 @@ func TestClientOfALogThatIsReplaced(t *testing.T) {
 		return code, stdout.text.String(), stderr.text.String()
 	}
 	code, out, errs := losing(`WITH lost AS (DELETE FROM cleanupd.event WHERE sequence > 2)
-		UPDATE cleanupd.run SET last_sequence = 2, epoch = epoch + 1, lease_until = clock_timestamp() WHERE state = 'RUNNING'`, true)
-	if code != 0 || strings.Count(out, "the database lost the events after the first 2, as in a failover: going on from there\n") != 1 || !regexp.MustCompile(`\naudit-trail +succeeded +3 `).MatchString(out) {
+		UPDATE cleanupd.run SET last_sequence = 2, epoch = epoch + 1, lease_until = clock_timestamp()
+			WHERE state = 'RUNNING'`, true)
+	if code != 0 ||
+		strings.Count(
+			out,
+			"the database lost the events after the first 2, as in a failover: going on from there\n",
+		) != 1 ||
+		!regexp.MustCompile(`\naudit-trail +succeeded +3 `).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	code, out, errs = losing("DELETE FROM cleanupd.run WHERE state = 'RUNNING'", false)
@@ -182,7 +271,8 @@ func TestClientOfALogThatIsReplaced(t *testing.T) {
 func TestDemoThatIsLeft(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
-	// Where SIGHUP is ignored, as by nohup, child processes would ignore it, too. They do not inherit that it is handled.
+	// Where SIGHUP is ignored, as by nohup, child processes would ignore it, too. They do not inherit that it is
+	// handled.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	for _, hangsUp := range suite.Size(suite.Long, []bool{true}, []bool{true, false}) {
 		temp, err := os.MkdirTemp("", "cleanupd-left-")
@@ -202,7 +292,8 @@ func TestDemoThatIsLeft(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for lines := bufio.NewScanner(out); lines.Scan() && !strings.HasPrefix(lines.Text(), "Making a Campaign database"); {
+		for lines := bufio.NewScanner(out); lines.Scan() && !strings.HasPrefix(lines.Text(), "Making a Campaign "+
+			"database"); {
 		}
 		if hangsUp {
 			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -234,9 +325,16 @@ func TestListOfRuns(t *testing.T) {
 		args string
 		runs int
 		more bool
-	}{{"runs --limit 1", 1, true}, {"runs list --limit 1", 1, true}, {"runs list --limit 2", 2, false}, {"runs", 2, false}} {
+	}{
+		{"runs --limit 1", 1, true},
+		{"runs list --limit 1", 1, true},
+		{"runs list --limit 2", 2, false},
+		{"runs", 2, false},
+	} {
 		code, out, errs := cleanupd(t, append(strings.Fields(c.args), "--server", r.grpc)...)
-		if code != 0 || strings.Count(out, "\n") != c.runs+1 || strings.Count(out, " one two\n") != c.runs || strings.Contains(errs, "--limit") != c.more || !c.more && errs != "" {
+		if code != 0 || strings.Count(out, "\n") != c.runs+1 || strings.Count(out, " one two\n") != c.runs ||
+			strings.Contains(errs, "--limit") != c.more ||
+			(!c.more && errs != "") {
 			t.Errorf("%s: %d %s %s", c.args, code, out, errs)
 		}
 	}
@@ -246,12 +344,14 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t) // skips where there is no PostgreSQL
 	code, out, errs := cleanupd(t, "demo", "--rows", "3000")
-	if code != 0 || !regexp.MustCompile(`\nTotal: [1-9][\d,]* rows deleted, `).MatchString(out) || !regexp.MustCompile(`\nnmsvisitor +[1-9]\d* +[1-9]\d*\n`).MatchString(out) {
+	if code != 0 || !regexp.MustCompile(`\nTotal: [1-9][\d,]* rows deleted, `).MatchString(out) ||
+		!regexp.MustCompile(`\nnmsvisitor +[1-9]\d* +[1-9]\d*\n`).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
 
-// With --keep the demo deletes nothing, says what to try, and goes on whatever becomes of a run or a client, until Enter or an interrupt.
+// With --keep the demo deletes nothing, says what to try, and goes on whatever becomes of a run or a client, until
+// Enter or an interrupt.
 func TestDemoKeepsServing(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
@@ -261,23 +361,51 @@ func TestDemoKeepsServing(t *testing.T) {
 		root := newRoot()
 		out := &logged{more: make(chan struct{})}
 		input, keys := io.Pipe()
-		root.SetArgs([]string{"demo", "--rows", "1000", "--keep", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"})
+		root.SetArgs(
+			[]string{
+				"demo",
+				"--rows",
+				"1000",
+				"--keep",
+				"--grpc-listen",
+				"127.0.0.1:0",
+				"--http-listen",
+				"127.0.0.1:0",
+			},
+		)
 		root.SetOut(out)
 		root.SetIn(input)
 		ended := make(chan error, 1)
 		go func() { ended <- root.ExecuteContext(ctx) }()
 		says := out.wait(ctx, `run --server (\S+)\n[^§]*curl -N -X POST (\S+)/v1/runs [^§]*Enter or Ctrl-C`)
 		code, list, errs := cleanupd(t, "runs", "--server", says[1])
-		if resp, err := http.Get(says[2] + "/readyz"); err != nil || resp.StatusCode != 200 || resp.Body.Close() != nil || code != 0 || strings.Count(list, "\n") != 1 {
+		if resp, err := http.Get(
+			says[2] + "/readyz",
+		); err != nil || resp.StatusCode != 200 || resp.Body.Close() != nil || code != 0 ||
+			strings.Count(list, "\n") != 1 {
 			t.Fatalf("%v %v %d %s %s", resp, err, code, list, errs)
 		}
 		if err := syscall.Kill(os.Getpid(), syscall.SIGPIPE); err != nil { // as of a client that hung up
 			t.Fatal(err)
 		}
-		if code, out, errs := cleanupd(t, "run", "--max-duration", "1us", "--server", says[1]); code != 1 || !strings.Contains(out, "cancelled") {
+		if code, out, errs := cleanupd(
+			t,
+			"run",
+			"--max-duration",
+			"1us",
+			"--server",
+			says[1],
+		); code != 1 ||
+			!strings.Contains(out, "cancelled") {
 			t.Errorf("a run that is cancelled: %d %s %s", code, out, errs)
 		}
-		if code, out, errs := cleanupd(t, "run", "--server", says[1]); code != 0 || !strings.Contains(out, " rows deleted") {
+		if code, out, errs := cleanupd(
+			t,
+			"run",
+			"--server",
+			says[1],
+		); code != 0 ||
+			!strings.Contains(out, " rows deleted") {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
 		if byEnter {
@@ -318,7 +446,8 @@ func TestRunSurvivesADeploy(t *testing.T) {
 		t.Fatal("the run was through before its server was stopped")
 	}
 	serve(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
-	if code := <-ended; code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out.String()) || strings.Count(out.String(), "began") != 1 {
+	if code := <-ended; code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out.String()) ||
+		strings.Count(out.String(), "began") != 1 {
 		t.Errorf("%d %s", code, out.String())
 	}
 }
@@ -331,11 +460,25 @@ func TestWatchOfALostRun(t *testing.T) {
 	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "sessions"); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
-	db.Do(`UPDATE cleanupd.event SET body = jsonb_set(body, '{Run}', body -> 'Run' || '{"State": "FAILED", "Cause": "UNAVAILABLE", "Error": "given up"}') WHERE body ->> 'Kind' = 'run_finished';
-		UPDATE cleanupd.run SET state = 'FAILED', cause = 'UNAVAILABLE', error = 'given up'`)
+	db.Do(
+		`UPDATE cleanupd.event
+			SET body = jsonb_set(body, '{Run}', body -> 'Run' ||
+			'{"State": "FAILED", "Cause": "UNAVAILABLE", "Error": "given up"}') WHERE body ->> 'Kind' = 'run_finished';
+		UPDATE cleanupd.run SET state = 'FAILED', cause = 'UNAVAILABLE', error = 'given up'`,
+	)
 	began := time.Now()
-	code, out, errs := cleanupd(t, "runs", "watch", db.Strings("SELECT id::text FROM cleanupd.run")[0], "--server", r.grpc)
-	if took := time.Since(began); code != 1 || !strings.Contains(out, "failed") || !strings.Contains(errs, "given up") || took > 30*time.Second {
+	code, out, errs := cleanupd(
+		t,
+		"runs",
+		"watch",
+		db.Strings("SELECT id::text FROM cleanupd.run")[0],
+		"--server",
+		r.grpc,
+	)
+	if took := time.Since(
+		began,
+	); code != 1 || !strings.Contains(out, "failed") || !strings.Contains(errs, "given up") ||
+		took > 30*time.Second {
 		t.Errorf("after %s: %d %s %s", took, code, out, errs)
 	}
 }
@@ -345,7 +488,8 @@ func TestWatchOfALostRun(t *testing.T) {
 func slowSessions(db *pgtest.DB) {
 	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
 		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 2000) i;
-		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
+		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN OLD; END';
+			CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
 }
 
 // detach starts a run of some tasks on a server, and returns its id.
@@ -365,11 +509,14 @@ func detach(t *testing.T, server *replica, tasks ...string) (id string) {
 
 // untilDeleting waits until a run has deleted something.
 func untilDeleting(db *pgtest.DB) {
-	db.Until("SELECT CASE WHEN to_regclass('cleanupd.task') IS NULL THEN 0 ELSE (SELECT COALESCE(sum(rows_deleted), 0) FROM cleanupd.task) END::bigint")
+	db.Until(
+		"SELECT CASE WHEN to_regclass('cleanupd.task') IS NULL THEN 0 ELSE (SELECT COALESCE(sum(rows_deleted), 0) " +
+			"FROM cleanupd.task) END::bigint",
+	)
 }
 
-// The working replica is killed mid-task; another one has its run within 20 seconds, with the default lease, and finishes it;
-// the counts are those of the deleted rows.
+// The working replica is killed mid-task; another one has its run within 20 seconds, with the default lease, and
+// finishes it; the counts are those of the deleted rows.
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -379,7 +526,8 @@ func TestKilledReplica(t *testing.T) {
 	id := detach(t, replicas[0], "sessions", "audit-trail")
 	untilDeleting(db)
 	working, other := 0, 1
-	if !regexp.MustCompile(`/` + strconv.Itoa(replicas[0].cmd.Process.Pid) + `$`).MatchString(db.Strings("SELECT holder FROM cleanupd.run")[0]) {
+	if !regexp.MustCompile(`/` + strconv.Itoa(replicas[0].cmd.Process.Pid) + `$`).
+		MatchString(db.Strings("SELECT holder FROM cleanupd.run")[0]) {
 		working, other = 1, 0
 	}
 	if err := replicas[working].cmd.Process.Kill(); err != nil {
@@ -391,7 +539,8 @@ func TestKilledReplica(t *testing.T) {
 	}
 	db.Until("SELECT count(DISTINCT generation) - 1 FROM cleanupd.event") // the other replica has taken the run over
 	code, out, errs := cleanupd(t, "runs", "watch", id, "--server", replicas[other].grpc)
-	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+	if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out) ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if gaps := db.Int("SELECT max(sequence) - count(*) FROM cleanupd.event"); gaps != 0 {
@@ -409,7 +558,12 @@ func TestScheduleOfReplicas(t *testing.T) {
 	const once, cron = `{"once": "2999-01-01T00:00:00Z", "enabled": true}`, `{"cron": "0 4 * * *", "timeZone": "Europe/Berlin", "enabled": true}`
 	for i, schedule := range suite.Size(suite.Long, []string{cron}, []string{once, cron}) {
 		r := serve(t, args...)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.http+"/v1/schedule", strings.NewReader(schedule))
+		req, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodPut,
+			r.http+"/v1/schedule",
+			strings.NewReader(schedule),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -434,7 +588,10 @@ func TestScheduleOfReplicas(t *testing.T) {
 			replicas = append(replicas, serve(t, args...))
 		}
 		db.Until("SELECT (count(end_time) > $1)::int FROM cleanupd.run", i)
-		if n := db.Int("SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED' AND requested_by = 'schedule'"); n != int64(i)+1 || n != db.Int("SELECT count(*) FROM cleanupd.run") {
+		if n := db.Int(
+			"SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED' AND requested_by = 'schedule'",
+		); n != int64(i)+1 ||
+			n != db.Int("SELECT count(*) FROM cleanupd.run") {
 			t.Errorf("%s: %d runs", schedule, n)
 		}
 		for _, r := range replicas {
@@ -463,7 +620,9 @@ func TestSessions(t *testing.T) {
 		}
 		defer func() { _ = conn.Close(t.Context()) }()
 		var all string
-		if err := conn.QueryRow(t.Context(), "SELECT concat_ws(' ', current_setting('lock_timeout'), current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'))").Scan(&all); err != nil {
+		if err := conn.QueryRow(t.Context(), "SELECT concat_ws(' ', current_setting('lock_timeout'), "+
+			"current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'))").
+			Scan(&all); err != nil {
 			t.Fatal(err)
 		}
 		return all

@@ -15,10 +15,13 @@ func newPurges(server *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purges [list | set | delete]",
 		Short: "Show and change which process instances go that have ended long ago",
-		Long: "Show and change the rules by which process instances of AEM Forms go that are complete or terminated, with their tasks,\n" +
-			"data and documents. Each is a task of runs, forms/NAME: preview it with `cleanupd run --dry-run --task forms/NAME`.",
-		Example: "  cleanupd userdata purges\n  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365",
-		Args:    noCommand,
+		Long: "Show and change the rules by which process instances of AEM Forms go that are complete or terminated, " +
+			"with their tasks,\n" +
+			"data and documents. Each is a task of runs, forms/NAME: preview it with `cleanupd run --dry-run --task " +
+			"forms/NAME`.",
+		Example: "  cleanupd userdata purges\n  cleanupd userdata purges set old-loans --application Loans " +
+			"--date-column complete_time --days 365",
+		Args: noCommand,
 	}
 	all := newListPurges(server, &output)
 	cmd.RunE = all.RunE
@@ -34,7 +37,8 @@ func newListPurges(server *target, output *format) *cobra.Command {
 		Example: "  cleanupd userdata purges list -o yaml",
 		Args:    noArguments,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
-			out, err := cleanupv1.NewUserDataServiceClient(conn).ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
+			out, err := cleanupv1.NewUserDataServiceClient(conn).
+				ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
 			if err != nil {
 				return err
 			}
@@ -48,15 +52,18 @@ func newSetPurge(server *target, output *format) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --application NAME [--workflow PATH] --date-column COLUMN --days N [--enable]",
 		Short: "Create or replace a rule",
-		Long: "Create or replace a rule. Without --enable no run does it, and a dry run that names the task forms/NAME shows what it\n" +
+		Long: "Create or replace a rule. Without --enable no run does it, and a dry run that names the task " +
+			"forms/NAME shows what it\n" +
 			"would do: set it again with --enable when that is right.",
 		Example: "  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365\n" +
 			"  cleanupd run --dry-run --task forms/old-loans\n" +
-			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 --enable",
+			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +
+			"--enable",
 		Args: one("the name of the rule"),
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			p.Name = args[0]
-			out, err := cleanupv1.NewUserDataServiceClient(conn).SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
+			out, err := cleanupv1.NewUserDataServiceClient(conn).
+				SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
 			if err != nil {
 				return err
 			}
@@ -65,7 +72,12 @@ func newSetPurge(server *target, output *format) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.Application, "application", "", "the application of the workflows (required)")
-	f.StringVar(&p.Workflow, "workflow", "", "the workflow, its full path inside the application: FOLDER/WORKFLOW; empty: all of the application")
+	f.StringVar(
+		&p.Workflow,
+		"workflow",
+		"",
+		"the workflow, its full path inside the application: FOLDER/WORKFLOW; empty: all of the application",
+	)
 	f.StringVar(&p.DateColumn, "date-column", "", "the column of tb_process_instance whose date must be old (required)")
 	f.Int32Var(&p.Days, "days", 0, "how many days old, 1 to 24855 (required)")
 	f.BoolVar(&p.Enabled, "enable", false, "runs do it from now on")
@@ -79,7 +91,8 @@ func newDeletePurge(server *target) *cobra.Command {
 		Example: "  cleanupd userdata purges delete old-loans",
 		Args:    one("the name of the rule, as in cleanupd userdata purges"),
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
-			if _, err := cleanupv1.NewUserDataServiceClient(conn).DeleteFormsPurge(cmd.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: args[0]}); err != nil {
+			if _, err := cleanupv1.NewUserDataServiceClient(conn).
+				DeleteFormsPurge(cmd.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: args[0]}); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "The rule %s is deleted.\n", args[0])
@@ -98,7 +111,17 @@ func purgesTable(list ...*cleanupv1.FormsPurge) []row {
 		if p.GetEnabled() {
 			enabled = "yes"
 		}
-		rows = append(rows, row{userdata.TaskPrefix + p.GetName(), enabled, fmt.Sprintf("%d days", p.GetDays()), p.GetDateColumn(), p.GetApplication(), workflow})
+		rows = append(
+			rows,
+			row{
+				userdata.TaskPrefix + p.GetName(),
+				enabled,
+				fmt.Sprintf("%d days", p.GetDays()),
+				p.GetDateColumn(),
+				p.GetApplication(),
+				workflow,
+			},
+		)
 	}
 	return rows
 }

@@ -24,7 +24,9 @@ import (
 var receiptHTML string
 
 // receiptPage is a receipt as a page, for the person's file.
-var receiptPage = template.Must(template.New("receipt").Funcs(template.FuncMap{"ids": orNone, "time": receiptTime}).Parse(receiptHTML))
+var receiptPage = template.Must(
+	template.New("receipt").Funcs(template.FuncMap{"ids": orNone, "time": receiptTime}).Parse(receiptHTML),
+)
 
 // receiptTime is a moment on a receipt.
 func receiptTime(t *timestamppb.Timestamp) string {
@@ -40,12 +42,14 @@ func newReceipt(server *target) *cobra.Command {
 		output format
 	)
 	cmd := &cobra.Command{
-		Use:     "receipt RECEIPT",
-		Short:   "Show the receipt of an erasure, or write it as a page for the person's file",
-		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
-		Args:    one("the id of a receipt, as in cleanupd userdata receipts"),
+		Use:   "receipt RECEIPT",
+		Short: "Show the receipt of an erasure, or write it as a page for the person's file",
+		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt " +
+			"01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
+		Args: one("the id of a receipt, as in cleanupd userdata receipts"),
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
-			answer, err := cleanupv1.NewUserDataServiceClient(conn).GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
+			answer, err := cleanupv1.NewUserDataServiceClient(conn).
+				GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
 			if err != nil {
 				return err
 			}
@@ -56,7 +60,9 @@ func newReceipt(server *target) *cobra.Command {
 		}),
 	}
 	output.flag(cmd)
-	cmd.Flags().StringVar(&page, "html", "", "write it as a page of HTML to this new file, which a browser prints or saves as PDF")
+	cmd.Flags().
+		StringVar(&page, "html", "", "write it as a page of HTML to this new file, which a browser prints or saves "+
+			"as PDF")
 	return cmd
 }
 
@@ -79,13 +85,25 @@ func (f *format) receipt(w io.Writer, r *cleanupv1.Receipt) error {
 		return f.print(w, r, nil)
 	}
 	rows := []row{
-		{"RECEIPT", r.GetId()}, {"requested by", r.GetRequestedBy()}, {"requested at", receiptTime(r.GetCreateTime())}, {"ended at", receiptTime(r.GetEndTime())},
-		{"all erased", fmt.Sprint(r.GetSucceeded())}, {"process instances", orNone(r.GetProcessInstanceIds())}, {"orphan tasks", orNone(r.GetTaskIds())},
-		{"rows", cmp.Or(strings.TrimSuffix(strings.TrimPrefix(rowsText(r.GetRows()), " (rows: "), ")"), "none")}, {"files", humanize.Comma(int64(len(r.GetFiles())))}, {"what stayed", orNone(r.GetProblems())},
+		{"RECEIPT", r.GetId()},
+		{"requested by", r.GetRequestedBy()},
+		{"requested at", receiptTime(r.GetCreateTime())},
+		{"ended at", receiptTime(r.GetEndTime())},
+		{"all erased", fmt.Sprint(r.GetSucceeded())},
+		{"process instances", orNone(r.GetProcessInstanceIds())},
+		{"orphan tasks", orNone(r.GetTaskIds())},
+		{"rows", cmp.Or(strings.TrimSuffix(strings.TrimPrefix(rowsText(r.GetRows()), " (rows: "), ")"), "none")},
+		{"files", humanize.Comma(int64(len(r.GetFiles())))},
+		{"what stayed", orNone(r.GetProblems())},
 	}
 	if v := r.GetVerification(); v != nil {
-		rows = append(rows, row{"verified at", receiptTime(v.GetTime())}, row{"process instances left", orNone(v.GetProcessInstanceIds())}, row{"tasks left", orNone(v.GetTaskIds())},
-			row{"possible process instances", orNone(v.GetPossibleProcessInstanceIds())})
+		rows = append(
+			rows,
+			row{"verified at", receiptTime(v.GetTime())},
+			row{"process instances left", orNone(v.GetProcessInstanceIds())},
+			row{"tasks left", orNone(v.GetTaskIds())},
+			row{"possible process instances", orNone(v.GetPossibleProcessInstanceIds())},
+		)
 	}
 	return screenOf(w).printTable(rows)
 }
@@ -99,9 +117,11 @@ func newVerify(server *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify RECEIPT [USER]",
 		Short: "Search again for what an erasure was about, and attach the result to its receipt",
-		Long: "Search again for what an erasure was about, and attach the result to its receipt. An erasure by a user id is verified by the same\n" +
+		Long: "Search again for what an erasure was about, and attach the result to its receipt. An erasure by a " +
+			"user id is verified by the same\n" +
 			"user id and variables: the receipt holds only a hash of it. The exit status is 1 if something is left.",
-		Example: "  cleanupd userdata verify 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 bob.smith@example.com --variable Claims/apply",
+		Example: "  cleanupd userdata verify 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 bob.smith@example.com --variable " +
+			"Claims/apply",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				return nil
@@ -124,14 +144,19 @@ func newVerify(server *target) *cobra.Command {
 				return err
 			}
 			if v := answer.GetReceipt().GetVerification(); !v.GetClean() {
-				return fmt.Errorf("%d process instances and %d tasks are left", len(v.GetProcessInstanceIds()), len(v.GetTaskIds()))
+				return fmt.Errorf(
+					"%d process instances and %d tasks are left",
+					len(v.GetProcessInstanceIds()),
+					len(v.GetTaskIds()),
+				)
 			}
 			return nil
 		}),
 	}
 	output.flag(cmd)
 	variablesFlag(cmd.Flags(), &variables)
-	cmd.Flags().StringArrayVar(&req.PrincipalIds, "principal", nil, "which principal of the user id is meant; may be repeated")
+	cmd.Flags().
+		StringArrayVar(&req.PrincipalIds, "principal", nil, "which principal of the user id is meant; may be repeated")
 	return cmd
 }
 
@@ -147,18 +172,34 @@ func newReceipts(server *target) *cobra.Command {
 		Args:    noArguments,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
 			client := cleanupv1.NewUserDataServiceClient(conn)
-			out, err := list(limit, service.MaxReceipts, func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
-				page, err := client.ListReceipts(cmd.Context(), &cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token})
-				return page, len(page.GetReceipts()), err
-			})
+			out, err := list(
+				limit,
+				service.MaxReceipts,
+				func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
+					page, err := client.ListReceipts(
+						cmd.Context(),
+						&cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token},
+					)
+					return page, len(page.GetReceipts()), err
+				},
+			)
 			if err != nil {
 				return err
 			}
 			defer tellOfMore(cmd.ErrOrStderr(), out)
 			rows := []row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
 			for _, r := range out.GetReceipts() {
-				rows = append(rows, row{r.GetId(), r.GetCreateTime().AsTime().Format(time.RFC3339), r.GetRequestedBy(), strconv.Itoa(len(r.GetProcessInstanceIds())),
-					strconv.Itoa(len(r.GetTaskIds())), strconv.Itoa(len(r.GetFiles())), strconv.FormatBool(r.GetSucceeded())})
+				rows = append(rows, row{
+					r.GetId(),
+					r.GetCreateTime().AsTime().Format(time.RFC3339),
+					r.GetRequestedBy(),
+					strconv.Itoa(len(r.GetProcessInstanceIds())),
+					strconv.Itoa(
+						len(r.GetTaskIds()),
+					),
+					strconv.Itoa(len(r.GetFiles())),
+					strconv.FormatBool(r.GetSucceeded()),
+				})
 			}
 			return output.print(cmd.OutOrStdout(), out, rows)
 		}),

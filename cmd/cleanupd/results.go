@@ -29,8 +29,10 @@ func (s *screen) printResults(r *cleanupv1.Run) error {
 		if t.GetEndTime() != nil && t.GetStartTime() != nil {
 			took = duration(t.GetEndTime().AsTime().Sub(t.GetStartTime().AsTime()))
 		}
-		rows = append(rows, row{t.GetTask(), word(t.GetState()), humanize.Comma(t.GetRowsDeleted()), humanize.Comma(t.GetRowsUpdated()),
-			humanize.Comma(t.GetTablesDropped()), left(t), took, humanize.Comma(t.GetBatches())})
+		rows = append(rows, row{
+			t.GetTask(), word(t.GetState()), humanize.Comma(t.GetRowsDeleted()), humanize.Comma(t.GetRowsUpdated()),
+			humanize.Comma(t.GetTablesDropped()), left(t), took, humanize.Comma(t.GetBatches()),
+		})
 	}
 	fmt.Fprintln(s)
 	space := spaces(r)
@@ -56,7 +58,9 @@ func left(tasks ...*cleanupv1.TaskResult) string {
 func total(r *cleanupv1.Run, space []*cleanupv1.TableSpace) string {
 	var sum cleanupv1.TaskResult
 	for _, t := range r.GetResults() {
-		sum.RowsDeleted, sum.RowsUpdated, sum.TablesDropped = sum.GetRowsDeleted()+t.GetRowsDeleted(), sum.GetRowsUpdated()+t.GetRowsUpdated(), sum.GetTablesDropped()+t.GetTablesDropped()
+		sum.RowsDeleted += t.GetRowsDeleted()
+		sum.RowsUpdated += t.GetRowsUpdated()
+		sum.TablesDropped += t.GetTablesDropped()
 	}
 	text := cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun()), ", "), "nothing to delete")
 	if r.GetEndTime() != nil && r.GetStartTime() != nil {
@@ -72,7 +76,8 @@ func total(r *cleanupv1.Run, space []*cleanupv1.TableSpace) string {
 	return "Total: " + text
 }
 
-// spaces are the sizes of the tables of a run, before its first task on them and after its last, those first that lost most rows.
+// spaces are the sizes of the tables of a run, before its first task on them and after its last, those first that lost
+// most rows.
 func spaces(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 	sums := map[string]*cleanupv1.TableSpace{}
 	for _, t := range r.GetResults() {
@@ -87,7 +92,10 @@ func spaces(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 			sum.TableBytesAfter, sum.IndexBytesAfter, sum.DeadBytes, sum.FreeBytes = s.GetTableBytesAfter(), s.GetIndexBytesAfter(), s.DeadBytes, s.FreeBytes
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *cleanupv1.TableSpace) int { return cmp.Compare(b.GetRowsDeleted(), a.GetRowsDeleted()) })
+	slices.SortStableFunc(
+		list,
+		func(a, b *cleanupv1.TableSpace) int { return cmp.Compare(b.GetRowsDeleted(), a.GetRowsDeleted()) },
+	)
 	return list
 }
 
@@ -101,8 +109,10 @@ func (s *screen) printSpace(space []*cleanupv1.TableSpace) error {
 	}
 	rows := []row{{"TABLE", "DELETED", "BEFORE", "AFTER", "DEAD", "FREE"}}
 	for _, t := range space[:min(len(space), tablesShown)] {
-		rows = append(rows, row{t.GetTable(), humanize.Comma(t.GetRowsDeleted()), size(t.GetTableBytesBefore() + t.GetIndexBytesBefore()),
-			size(t.GetTableBytesAfter() + t.GetIndexBytesAfter()), unknown(t.DeadBytes), unknown(t.FreeBytes)})
+		rows = append(rows, row{
+			t.GetTable(), humanize.Comma(t.GetRowsDeleted()), size(t.GetTableBytesBefore() + t.GetIndexBytesBefore()),
+			size(t.GetTableBytesAfter() + t.GetIndexBytesAfter()), unknown(t.DeadBytes), unknown(t.FreeBytes),
+		})
 	}
 	fmt.Fprintln(s)
 	err := s.printTable(rows)

@@ -21,7 +21,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// leastRole creates the role by the scripts, as operators do; in the suite twice, since the second time must change nothing.
+// leastRole creates the role by the scripts, as operators do; in the suite twice, since the second time must change
+// nothing.
 func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 	t.Helper()
 	role = db.Name + "_least"
@@ -37,7 +38,16 @@ func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 // runRoleScripts runs both scripts of deploy that create a role.
 func runRoleScripts(t *testing.T, db *pgtest.DB, role string, more ...string) {
 	t.Helper()
-	args := append([]string{"-v", "role=" + role, "-v", "list_tables=CusListNote NmsNotThere", "-v", "included_tables=NmsBroadLogEventHisto"}, more...)
+	args := append(
+		[]string{
+			"-v",
+			"role=" + role,
+			"-v",
+			"list_tables=CusListNote NmsNotThere",
+			"-v",
+			"included_tables=NmsBroadLogEventHisto",
+		},
+		more...)
 	for _, script := range []struct{ name, as string }{{"role.sql", "postgres"}, {"rights.sql", campaigndb.Role}} {
 		if out, err := psql(t, db, script.name, script.as, args...); err != nil {
 			t.Fatalf("%s: %v\n%s", script.name, err, out)
@@ -51,7 +61,15 @@ func psql(t *testing.T, db *pgtest.DB, script, as string, args ...string) (out s
 	if _, err := exec.LookPath("psql"); err != nil && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
-	said, err := exec.CommandContext(t.Context(), "psql", append([]string{"-X", "-q", "-d", db.As(as), "-f", "../../deploy/" + script}, args...)...).CombinedOutput()
+	said, err := exec.CommandContext(t.Context(), "psql", append([]string{
+		"-X",
+		"-q",
+		"-d",
+		db.As(as),
+		"-f",
+		"../../deploy/" + script,
+	}, args...)...).
+		CombinedOutput()
 	return string(said), err
 }
 
@@ -75,9 +93,14 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 		t.Fatal(err)
 	}
 	db.Do("UPDATE NmsDelivery SET iDeliveryMode = 4, iMidRemoteId = iDeliveryId WHERE iDeleteStatus <> 0")
-	db.Do(`INSERT INTO NmsDeliveryMapping VALUES (3, 'mapPart', 'cus:broadLogPart', NULL, NULL), (4, 'mapStrange', 'nms:recipient', NULL, 'nms:nowhere');
-		CREATE TABLE CusListMember AS SELECT iGroupId, iGroupId * 2 AS iMember FROM NmsGroup; CREATE INDEX ON CusListMember (iGroupId);
-		ALTER TABLE CusListMember ADD FOREIGN KEY (iGroupId) REFERENCES NmsGroup (iGroupId)`)
+	db.Do(
+		`INSERT INTO NmsDeliveryMapping
+			VALUES (3, 'mapPart', 'cus:broadLogPart', NULL, NULL), (4, 'mapStrange', 'nms:recipient', NULL,
+			'nms:nowhere');
+		CREATE TABLE CusListMember AS SELECT iGroupId, iGroupId * 2 AS iMember FROM NmsGroup;
+			CREATE INDEX ON CusListMember (iGroupId);
+		ALTER TABLE CusListMember ADD FOREIGN KEY (iGroupId) REFERENCES NmsGroup (iGroupId)`,
+	)
 	return db
 }
 
@@ -89,7 +112,15 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	now := time.Now().Add(30 * time.Minute) // no row becomes obsolete between the two runs
 	run := func(url string) *replica {
 		t.Helper()
-		r := serve(t, "--database-url", url, "--related-list-table", "CusListNote", "--include", "delivery-logs=NmsBroadLogEventHisto")
+		r := serve(
+			t,
+			"--database-url",
+			url,
+			"--related-list-table",
+			"CusListNote",
+			"--include",
+			"delivery-logs=NmsBroadLogEventHisto",
+		)
 		if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
@@ -114,23 +145,47 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	}
 	least := ours.For(role)
 	for what, sql := range map[string]string{
-		"tasks":    "SELECT concat_ws(' ', name, state, rows_deleted, rows_updated, tables_dropped, remote_deliveries_left) FROM cleanupd.task ORDER BY position",
-		"left":     "SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery ORDER BY 1",
+		"tasks": "SELECT concat_ws(' ', name, state, rows_deleted, rows_updated, tables_dropped, " +
+			"remote_deliveries_left) FROM cleanupd.task ORDER BY position",
+		"left": "SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery " +
+			"ORDER BY 1",
 		"warnings": "SELECT body->>'Message' FROM cleanupd.event WHERE body->>'Level' = 'WARNING' ORDER BY 1",
 	} {
 		if theirs, ours := theirs.Strings(sql), least.Strings(sql); !slices.Equal(theirs, ours) || len(ours) == 0 {
-			t.Errorf("%s of the owner and of the role:\n%s\n\n%s", what, strings.Join(theirs, "\n"), strings.Join(ours, "\n"))
+			t.Errorf(
+				"%s of the owner and of the role:\n%s\n\n%s",
+				what,
+				strings.Join(theirs, "\n"),
+				strings.Join(ours, "\n"),
+			)
 		}
 	}
-	if states := least.Strings("SELECT state || ' ' || count(*) FROM cleanupd.task GROUP BY state"); !slices.Equal(states, []string{fmt.Sprintf("SUCCEEDED %d", len(tasks.Pipeline))}) {
+	if states := least.Strings(
+		"SELECT state || ' ' || count(*) FROM cleanupd.task GROUP BY state",
+	); !slices.Equal(
+		states,
+		[]string{fmt.Sprintf("SUCCEEDED %d", len(tasks.Pipeline))},
+	) {
 		t.Errorf("the tasks ended %v", states)
 	}
-	if n := least.Int("SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '% left to autovacuum'"); n != 1 {
+	if n := least.Int(
+		"SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '% left to autovacuum'",
+	); n != 1 {
 		t.Errorf("%d lines say what was not vacuumed", n)
 	}
 
-	for _, body := range []string{`{"visitorPurgeDelayDays": 60}`, `{"visitorPurgeDelayDays": 61}`, `{"visitorPurgeDelayDays": null}`} { // inserted, updated, deleted
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, r.http+"/v1/options", strings.NewReader(body))
+	// inserted, updated, deleted
+	for _, body := range []string{
+		`{"visitorPurgeDelayDays": 60}`,
+		`{"visitorPurgeDelayDays": 61}`,
+		`{"visitorPurgeDelayDays": null}`,
+	} {
+		req, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodPatch,
+			r.http+"/v1/options",
+			strings.NewReader(body),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,12 +198,14 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	}
 }
 
-// contents is a fingerprint of each table and view of the application, without dates, which depend on the run, and the ids of
-// new entries of the job log, which are in any order.
+// contents is a fingerprint of each table and view of the application, without dates, which depend on the run, and the
+// ids of new entries of the job log, which are in any order.
 func contents(db *pgtest.DB) map[string]string {
 	found := map[string]string{}
-	for _, line := range db.Strings(`SELECT c.relname || ' ' || COALESCE((xpath('/row/f/text()', query_to_xml(format('SELECT md5(string_agg(t::text, '','' ORDER BY t::text)) AS f FROM (SELECT %s FROM %s) t',
-			(SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND atttypid <> 'timestamptz'::regtype AND attname <> 'ijoblogid'),
+	for _, line := range db.Strings(`SELECT c.relname || ' ' || COALESCE((xpath('/row/f/text()',
+		query_to_xml(format('SELECT md5(string_agg(t::text, '','' ORDER BY t::text)) AS f FROM (SELECT %s FROM %s) t',
+			(SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid
+				AND attnum > 0 AND atttypid <> 'timestamptz'::regtype AND attname <> 'ijoblogid'),
 			c.oid::regclass), false, true, '')))[1]::text, '')
 		FROM pg_class c WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v')`) {
 		name, fingerprint, _ := strings.Cut(line, " ")
@@ -185,21 +242,69 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 		}
 	}
 	for _, sql := range []string{
-		"SELECT FROM NmsRecipient", "DELETE FROM NmsRecipient", "SELECT FROM NmsRecipient FOR UPDATE", "COPY NmsRecipient TO STDOUT", // a mapping names it
-		"SELECT FROM XtkOperatorGroup", "DELETE FROM XtkOperatorGroup", "SELECT sPassword FROM NmsExtAccount", "SELECT a FROM NmsExtAccount a",
-		"SELECT mMemoValue FROM XtkOption", "UPDATE XtkOption SET iDataType = 6", "UPDATE XtkOption SET mMemoValue = ''", "UPDATE XtkOption SET sName = ''",
+		// a mapping names it
+		"SELECT FROM NmsRecipient",
+		"DELETE FROM NmsRecipient",
+		"SELECT FROM NmsRecipient FOR UPDATE",
+		"COPY NmsRecipient " +
+			"TO STDOUT",
+		"SELECT FROM XtkOperatorGroup",
+		"DELETE FROM XtkOperatorGroup",
+		"SELECT sPassword FROM NmsExtAccount",
+		"SELECT a FROM " +
+			"NmsExtAccount a",
+		"SELECT mMemoValue FROM XtkOption",
+		"UPDATE XtkOption SET iDataType = 6",
+		"UPDATE XtkOption SET mMemoValue = ''",
+		"UPDATE XtkOption " +
+			"SET sName = ''",
 		"SELECT FROM grp500002", "SELECT FROM wkf99001_1", "DELETE FROM wkf12_3",
-		"DELETE FROM XtkJob", "DELETE FROM XtkWorkflow", "UPDATE NmsExtAccount SET iActive = 1", "UPDATE NmsDeliveryMapping SET sBroadLogSchema = 'nms:recipient'",
-		"UPDATE NmsVisitor SET sExternalId = ''", "INSERT INTO NmsVisitor DEFAULT VALUES", "INSERT INTO NmsDelivery DEFAULT VALUES", "UPDATE XtkAudit SET tsChanged = now()",
-		"TRUNCATE XtkAudit", "DROP TABLE XtkAudit", "DROP TABLE wkf99001_1", "ALTER TABLE XtkAudit ADD x int", "CREATE INDEX ON XtkAudit (tsChanged)",
-		"CREATE TRIGGER x BEFORE DELETE ON XtkAudit EXECUTE FUNCTION suppress_redundant_updates_trigger()", "CREATE RULE x AS ON DELETE TO XtkAudit DO INSTEAD NOTHING",
-		"SELECT setval('XtkNewId', 1)", "SELECT setval('XtkJobLogId', 1)", "SELECT nextval('NmsBroadLogId')", "ALTER TABLE XtkAudit OWNER TO " + role,
-		"CREATE TABLE public.x ()", "CREATE FUNCTION public.x() RETURNS void LANGUAGE sql AS ''", "CREATE SCHEMA x", "CREATE EXTENSION pg_trgm", "CREATE EXTENSION file_fdw",
-		"SET ROLE neolane", "SET ROLE postgres", "SET SESSION AUTHORIZATION neolane", "GRANT neolane TO " + role, "CREATE ROLE x", "ALTER ROLE " + role + " SUPERUSER", "CREATE DATABASE x", "ALTER SYSTEM SET fsync = off",
-		"SELECT FROM pg_authid", "SELECT pg_read_file('/etc/passwd')", "COPY (SELECT 1) TO PROGRAM 'true'", "SELECT lo_import('/etc/passwd')", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'neolane'",
-		"SELECT cleanupd.drop_work_tables('{XtkAudit}')", "SELECT cleanupd.drop_work_tables('{wkf99001_1, NmsRecipient}')", "SELECT cleanupd.drop_work_tables('{pg_class}')",
-		"CREATE TEMPORARY TABLE wkf1 (); SELECT cleanupd.drop_work_tables('{wkf1}')", "CREATE TABLE cleanupd.grp1 (); SELECT cleanupd.drop_work_tables('{cleanupd.grp1}')",
-		"CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(regclass[]) RETURNS void LANGUAGE sql AS ''", "ALTER FUNCTION cleanupd.drop_work_tables RESET ALL", "ALTER FUNCTION cleanupd.drop_work_tables OWNER TO " + role,
+		"DELETE FROM XtkJob", "DELETE FROM XtkWorkflow", "UPDATE NmsExtAccount SET iActive = 1", "UPDATE " +
+			"NmsDeliveryMapping SET sBroadLogSchema = 'nms:recipient'",
+		"UPDATE NmsVisitor SET sExternalId = ''", "INSERT INTO NmsVisitor DEFAULT VALUES", "INSERT INTO NmsDelivery " +
+			"DEFAULT VALUES", "UPDATE XtkAudit SET " +
+			"tsChanged = now()",
+		"TRUNCATE XtkAudit",
+		"DROP TABLE XtkAudit",
+		"DROP TABLE wkf99001_1",
+		"ALTER TABLE XtkAudit ADD x int",
+		"CREATE INDEX ON " +
+			"XtkAudit (tsChanged)",
+		"CREATE TRIGGER x BEFORE DELETE ON XtkAudit EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+		"CREATE RULE x AS ON " +
+			"DELETE TO XtkAudit DO INSTEAD NOTHING",
+		"SELECT setval('XtkNewId', 1)",
+		"SELECT setval('XtkJobLogId', 1)",
+		"SELECT nextval('NmsBroadLogId')",
+		"ALTER TABLE " +
+			"XtkAudit OWNER TO " + role,
+		"CREATE TABLE public.x ()",
+		"CREATE FUNCTION public.x() RETURNS void LANGUAGE sql AS ''",
+		"CREATE SCHEMA x",
+		"CREATE EXTENSION " +
+			"pg_trgm", "CREATE EXTENSION " +
+			"file_fdw",
+		"SET ROLE neolane",
+		"SET ROLE postgres",
+		"SET SESSION AUTHORIZATION neolane",
+		"GRANT neolane TO " + role,
+		"CREATE ROLE x",
+		"ALTER ROLE " + role + " SUPERUSER",
+		"CREATE DATABASE x",
+		"ALTER SYSTEM SET " +
+			"fsync = off",
+		"SELECT FROM pg_authid", "SELECT pg_read_file('/etc/passwd')", "COPY (SELECT 1) TO PROGRAM 'true'", "SELECT " +
+			"lo_import('/etc/passwd')", "SELECT " +
+			"pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'neolane'",
+		"SELECT cleanupd.drop_work_tables('{XtkAudit}')", "SELECT cleanupd.drop_work_tables('{wkf99001_1, " +
+			"NmsRecipient}')", "SELECT " +
+			"cleanupd.drop_work_tables('{pg_class}')",
+		"CREATE TEMPORARY TABLE wkf1 (); SELECT cleanupd.drop_work_tables('{wkf1}')", "CREATE TABLE cleanupd.grp1 " +
+			"(); SELECT cleanupd.drop_work_tables('{cleanupd.grp1}')",
+		"CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(regclass[]) RETURNS void LANGUAGE sql AS ''",
+		"ALTER FUNCTION " +
+			"cleanupd.drop_work_tables RESET ALL", "ALTER FUNCTION " +
+			"cleanupd.drop_work_tables OWNER TO " + role,
 	} {
 		refused(least, sql)
 	}
@@ -208,7 +313,8 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	refused(clerk, "SELECT cleanupd.drop_work_tables('{wkf99001_1}')")
 
 	// But it may lock rows wherever it may delete, and sees what others do.
-	for _, table := range least.Strings("SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND has_table_privilege(oid, 'DELETE')") {
+	for _, table := range least.Strings("SELECT oid::regclass::text FROM pg_class WHERE relnamespace = " +
+		"'public'::regnamespace AND relkind IN ('r', 'p') AND has_table_privilege(oid, 'DELETE')") {
 		least.Do("SELECT FROM " + table + " FOR UPDATE SKIP LOCKED")
 	}
 	if least.Int("SELECT count(*) FROM pg_stat_activity WHERE usename = 'neolane' AND state IS NOT NULL") == 0 {
@@ -217,8 +323,8 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	least.Do("SELECT cleanupd.drop_work_tables('{wkf99001_1, wkf99001_1_view}')")
 }
 
-// A role that is granted what the service asks for, one error after another, finally has what the script grants, except for
-// what the service cannot know beforehand, which is listed here.
+// A role that is granted what the service asks for, one error after another, finally has what the script grants, except
+// for what the service cannot know beforehand, which is listed here.
 func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	db := campaignForRoles(t, time.Now())
@@ -226,15 +332,33 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	if code, _, errs := cleanupd(t, "migrate", "--database-url", db.As(role)); code != 0 {
 		t.Fatalf("%d %s", code, errs)
 	}
-	db.Superuser("GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO " + clerk +
-		"; GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO " + clerk)
+	db.Superuser(
+		"GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN " +
+			"SCHEMA cleanupd TO " + clerk +
+			"; GRANT EXECUTE ON FUNCTION cleanupd.drop_work_tables TO " + clerk,
+	)
 	for _, grant := range []string{
-		"SELECT (iOptionId, sName, iDataType, iLongValue, sStringValue, tsTimeStampValue), UPDATE (iLongValue, sStringValue, tsTimeStampValue), INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), DELETE ON XtkOption",
-		"SELECT (iExtAccountId, sName, iActive) ON NmsExtAccount", "SELECT, INSERT, DELETE ON NmsEmailErrorStat", "INSERT ON XtkJobLog", "USAGE ON SEQUENCE XtkNewId, XtkJobLogId", "SELECT, UPDATE, DELETE ON CusBroadLogPart_rest",
+		"SELECT (iOptionId, sName, iDataType, iLongValue, sStringValue, tsTimeStampValue), UPDATE (iLongValue, " +
+			"sStringValue, tsTimeStampValue), INSERT (iOptionId, sName, iDataType, iLongValue, tsTimeStampValue), " +
+			"DELETE ON XtkOption",
+		"SELECT (iExtAccountId, sName, iActive) ON NmsExtAccount",
+		"SELECT, INSERT, DELETE ON NmsEmailErrorStat",
+		"INSERT ON XtkJobLog",
+		"USAGE ON SEQUENCE " +
+			"XtkNewId, XtkJobLogId", "SELECT, UPDATE, " +
+			"DELETE ON CusBroadLogPart_rest",
 	} {
 		db.Do("GRANT " + grant + " TO " + clerk)
 	}
-	r := serve(t, "--database-url", db.As(clerk), "--related-list-table", "CusListNote", "--include", "delivery-logs=NmsBroadLogEventHisto")
+	r := serve(
+		t,
+		"--database-url",
+		db.As(clerk),
+		"--related-list-table",
+		"CusListNote",
+		"--include",
+		"delivery-logs=NmsBroadLogEventHisto",
+	)
 	for {
 		code, out, errs := cleanupd(t, "run", "--server", r.grpc)
 		grants := regexp.MustCompile(`GRANT [A-Z, ]+ ON "public"\."\w+" TO "\w+"`).FindAllString(errs, -1)
@@ -247,8 +371,11 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 		db.Do(strings.Join(grants, ";"))
 	}
 	rights := func(role string) []string {
-		return db.Strings(`SELECT concat_ws(' ', c.oid::regclass, a.privilege_type) FROM pg_class c, aclexplode(c.relacl) a
-			WHERE relnamespace = 'public'::regnamespace AND a.grantee = $1::text::regrole ORDER BY 1`, role)
+		return db.Strings(
+			`SELECT concat_ws(' ', c.oid::regclass, a.privilege_type) FROM pg_class c, aclexplode(c.relacl) a
+			WHERE relnamespace = 'public'::regnamespace AND a.grantee = $1::text::regrole ORDER BY 1`,
+			role,
+		)
 	}
 	if given, asked := rights(role), rights(clerk); !slices.Equal(given, asked) {
 		t.Errorf("given:\n%s\n\nasked:\n%s", strings.Join(given, "\n"), strings.Join(asked, "\n"))
@@ -259,21 +386,45 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); CREATE TABLE wkDlv_1_1 (); INSERT INTO NmsDelivery (iDeliveryId) VALUES (2)")
+	db.Do(
+		"INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); CREATE TABLE wkDlv_1_1 (); INSERT INTO " +
+			"NmsDelivery (iDeliveryId) VALUES (2)",
+	)
 	db.Superuser(`ALTER SCHEMA public RENAME TO "The Campaign"`)
 	role := leastRole(t, db, "-v", "schema=The Campaign")
 	r := serve(t, "--database-url", db.As(role))
-	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "audit-trail", "--task", "work-tables", "--task", "statistics")
-	if code != 0 || !strings.Contains(out, "succeeded, 1 row deleted") || !strings.Contains(out, "succeeded, 1 table dropped") {
+	code, out, errs := cleanupd(
+		t,
+		"run",
+		"--server",
+		r.grpc,
+		"--task",
+		"audit-trail",
+		"--task",
+		"work-tables",
+		"--task",
+		"statistics",
+	)
+	if code != 0 || !strings.Contains(out, "succeeded, 1 row deleted") ||
+		!strings.Contains(out, "succeeded, 1 table dropped") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	const vacuumed = `SELECT count(*) FROM cleanupd.space WHERE task = 'statistics' AND relation = '"The Campaign"."xtkaudit"'`
+	const vacuumed = `SELECT count(*) FROM cleanupd.space WHERE task = 'statistics'
+		AND relation = '"The Campaign"."xtkaudit"'`
 	least := db.For(role)
 	if least.Int(vacuumed) != 0 {
 		t.Error("it vacuums a table of the application's")
 	}
 	db.Superuser("GRANT neolane TO " + role)
-	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "statistics"); code != 0 || least.Int(vacuumed) != 1 {
+	if code, out, errs := cleanupd(
+		t,
+		"run",
+		"--server",
+		r.grpc,
+		"--task",
+		"statistics",
+	); code != 0 ||
+		least.Int(vacuumed) != 1 {
 		t.Errorf("as the owner's member: %d %s %s", code, out, errs)
 	}
 }
@@ -283,11 +434,25 @@ func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	for _, role := range []string{"neolane", "postgres"} {
-		if out, err := psql(t, db, "role.sql", "postgres", "-v", "role="+role); err == nil || !strings.Contains(out, "must have another one") {
+		if out, err := psql(
+			t,
+			db,
+			"role.sql",
+			"postgres",
+			"-v",
+			"role="+role,
+		); err == nil ||
+			!strings.Contains(out, "must have another one") {
 			t.Errorf("%s: %v %s", role, err, out)
 		}
 	}
-	if out, err := psql(t, pgtest.Empty(t), "role.sql", "postgres"); err == nil || !strings.Contains(out, "no table NmsDelivery") {
+	if out, err := psql(
+		t,
+		pgtest.Empty(t),
+		"role.sql",
+		"postgres",
+	); err == nil ||
+		!strings.Contains(out, "no table NmsDelivery") {
 		t.Errorf("an empty database: %v %s", err, out)
 	}
 	db.Do("DELETE FROM XtkAudit")

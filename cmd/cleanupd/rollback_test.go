@@ -28,7 +28,11 @@ func nextVersion(t *testing.T, migration string) (program string) {
 	}
 	dir := t.TempDir()
 	file, overlay := filepath.Join(dir, "next.sql"), filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(folder, fmt.Sprintf("%03d_next.sql", len(known)+1)): file}})
+	replace, err := json.Marshal(
+		map[string]any{
+			"Replace": map[string]string{filepath.Join(folder, fmt.Sprintf("%03d_next.sql", len(known)+1)): file},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +48,15 @@ func nextVersion(t *testing.T, migration string) (program string) {
 	return program
 }
 
-// A version and the next one share a database: a run that one has begun is finished by the other, with exact counts, when the program
-// is updated and when it is rolled back. Only a schema that lacks what a version needs is refused by it.
+// A version and the next one share a database: a run that one has begun is finished by the other, with exact counts,
+// when the program is updated and when it is rolled back. Only a schema that lacks what a version needs is refused by
+// it.
 func TestRollingUpdateAndRollback(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
 	pgtest.Empty(t) // skips where there is no PostgreSQL
-	const adds = "ALTER TABLE cleanupd.run ADD note text NOT NULL DEFAULT ''; ALTER TABLE cleanupd.task ADD note text; CREATE TABLE cleanupd.note (run_id uuid REFERENCES cleanupd.run)"
+	const adds = "ALTER TABLE cleanupd.run ADD note text NOT NULL DEFAULT ''; ALTER TABLE cleanupd.task ADD note " +
+		"text; CREATE TABLE cleanupd.note (run_id uuid REFERENCES cleanupd.run)"
 	this := os.Args[0]
 	next := nextVersion(t, adds)
 	for name, programs := range map[string][2]string{"update": {this, next}, "rollback": {next, this}} {
@@ -72,7 +78,8 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 				t.Fatal("the run was through before its server was stopped")
 			}
 			code, out, errs := cleanupd(t, "runs", "watch", id, "--server", second.grpc)
-			if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out) || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+			if code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out) ||
+				db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 				t.Errorf("%d %s %s", code, out, errs)
 			}
 		})
@@ -80,12 +87,18 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 	t.Run("too old", func(t *testing.T) {
 		t.Parallel()
 		db := pgtest.Campaign(t)
-		removes := nextVersion(t, "ALTER TABLE cleanupd.run DROP trace_parent; UPDATE cleanupd.schema_version SET oldest = version + 1")
+		removes := nextVersion(
+			t,
+			"ALTER TABLE cleanupd.run DROP trace_parent; UPDATE cleanupd.schema_version SET oldest = version + 1",
+		)
 		if out, err := exec.Command(removes, "migrate", "--database-url", db.URL()).CombinedOutput(); err != nil {
 			t.Fatalf("%v %s", err, out)
 		}
 		for _, command := range []string{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0", "migrate"} {
-			if code, out, errs := cleanupd(t, append(strings.Fields(command), "--database-url", db.URL())...); code != 1 || !strings.Contains(errs, "use a newer one") {
+			if code, out, errs := cleanupd(
+				t,
+				append(strings.Fields(command), "--database-url", db.URL())...); code != 1 ||
+				!strings.Contains(errs, "use a newer one") {
 				t.Errorf("%s: %d %s %s", command, code, out, errs)
 			}
 		}

@@ -32,7 +32,26 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newServe(), newMigrate(), newAdopt(), newRun(), newRuns(), newTasks(), newExplain(), newOptions(), newSchedule(), newMidSourcing(), newHolds(), newGuards(), newUserData(), newAudit(), newHealth(), newDemo(), newMan(), newVersion())
+	root.AddCommand(
+		newServe(),
+		newMigrate(),
+		newAdopt(),
+		newRun(),
+		newRuns(),
+		newTasks(),
+		newExplain(),
+		newOptions(),
+		newSchedule(),
+		newMidSourcing(),
+		newHolds(),
+		newGuards(),
+		newUserData(),
+		newAudit(),
+		newHealth(),
+		newDemo(),
+		newMan(),
+		newVersion(),
+	)
 	for _, cmd := range root.Commands() {
 		offerEnvironment(cmd)
 	}
@@ -113,7 +132,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneLine returns a text as one printable line, in which each of its lines is once: the driver tells of every try to connect.
+// oneLine returns a text as one printable line, in which each of its lines is once: the driver tells of every try to
+// connect.
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {

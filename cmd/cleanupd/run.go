@@ -15,11 +15,26 @@ import (
 )
 
 // runPreviewed shows what a dry run finds, asks, and does exactly that.
-func runPreviewed(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, req *cleanupv1.RunCleanupRequest, yes bool, do func(*cleanupv1.RunCleanupRequest) (id string, err error)) error {
+func runPreviewed(
+	cmd *cobra.Command,
+	client cleanupv1.CleanupServiceClient,
+	req *cleanupv1.RunCleanupRequest,
+	yes bool,
+	do func(*cleanupv1.RunCleanupRequest) (id string, err error),
+) error {
 	if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usagef("there is nobody to ask whether to run it: give --yes, or --dry-run to be told what a run would do")
+		return usagef(
+			"there is nobody to ask whether to run it: give --yes, or --dry-run to be told what a run would do",
+		)
 	}
-	id, err := do(&cleanupv1.RunCleanupRequest{Tasks: req.GetTasks(), SkipTasks: req.GetSkipTasks(), ContinueOnError: req.GetContinueOnError(), DryRun: true})
+	id, err := do(
+		&cleanupv1.RunCleanupRequest{
+			Tasks:           req.GetTasks(),
+			SkipTasks:       req.GetSkipTasks(),
+			ContinueOnError: req.GetContinueOnError(),
+			DryRun:          true,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -29,7 +44,15 @@ func runPreviewed(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, req
 	}
 	trips := trippedGuards(found.GetRun())
 	if yes && len(trips) > 0 {
-		return fmt.Errorf("%s Nothing was run: that needs the number, which --yes does not give: cleanupd run --plan %s --accept-guard '%s,%s,%d'", tripText(trips[0]), id, trips[0].GetGuard(), trips[0].GetTable(), trips[0].GetNumber())
+		return fmt.Errorf(
+			"%s Nothing was run: that needs the number, which --yes does not give: cleanupd run --plan %s "+
+				"--accept-guard '%s,%s,%d'",
+			tripText(trips[0]),
+			id,
+			trips[0].GetGuard(),
+			trips[0].GetTable(),
+			trips[0].GetNumber(),
+		)
 	}
 	if !yes {
 		if !acceptGuards(cmd, trips) {
@@ -39,7 +62,15 @@ func runPreviewed(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, req
 			return errors.New("nothing was run")
 		}
 	}
-	_, err = do(&cleanupv1.RunCleanupRequest{Plan: id, AcceptGuards: trips, ContinueOnError: req.GetContinueOnError(), MaxDuration: req.GetMaxDuration(), Detach: req.GetDetach()})
+	_, err = do(
+		&cleanupv1.RunCleanupRequest{
+			Plan:            id,
+			AcceptGuards:    trips,
+			ContinueOnError: req.GetContinueOnError(),
+			MaxDuration:     req.GetMaxDuration(),
+			Detach:          req.GetDetach(),
+		},
+	)
 	return err
 }
 
@@ -55,9 +86,12 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Start a run on a server and show its progress",
-		Example: "  cleanupd run --preview\n  cleanupd run --dry-run\n  cleanupd run --task delivery-logs --task tracking-logs --max-duration 2h\n" +
-			"  cleanupd run --continue-on-error -o json | jq -c '.event.taskFinished.result | select(.) | [.task, .rowsDeleted]'",
-		Long: "Start a run on a server and show its progress: a line per task, bars for the task and the run with the time left if\n" +
+		Example: "  cleanupd run --preview\n  cleanupd run --dry-run\n  cleanupd run --task delivery-logs --task " +
+			"tracking-logs --max-duration 2h\n" +
+			"  cleanupd run --continue-on-error -o json | jq -c '.event.taskFinished.result | select(.) | [.task, " +
+			".rowsDeleted]'",
+		Long: "Start a run on a server and show its progress: a line per task, bars for the task and the run with " +
+			"the time left if\n" +
 			"the number of rows is known, and a table at the end. On a narrow screen tables lose their last columns.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
@@ -69,7 +103,14 @@ func newRun() *cobra.Command {
 				}
 				req.MaxDuration = durationpb.New(limit)
 			}
-			for _, pair := range [][2]string{{"preview", "plan"}, {"preview", "dry-run"}, {"plan", "dry-run"}, {"plan", "task"}, {"plan", "skip-task"}, {"preview", "accept-guard"}} {
+			for _, pair := range [][2]string{
+				{"preview", "plan"},
+				{"preview", "dry-run"},
+				{"plan", "dry-run"},
+				{"plan", "task"},
+				{"plan", "skip-task"},
+				{"preview", "accept-guard"},
+			} {
 				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
 					return usagef("give either --%s or --%s", pair[0], pair[1])
 				}
@@ -99,10 +140,27 @@ func newRun() *cobra.Command {
 	f.BoolVar(&previews, "preview", false, "show what a dry run finds, ask, and do exactly that")
 	f.BoolVar(&yes, "yes", false, "do not ask; for --preview")
 	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id has found, and no more")
-	f.Var((*acceptances)(&req.AcceptGuards), "accept-guard", "with --plan: a guard that the run may pass, and the number that the dry run showed; may be repeated")
-	f.BoolVar(&req.ContinueOnError, "continue-on-error", false, "continue after a failed task, with those that do not need it")
-	f.DurationVar(&limit, "max-duration", 0, "stop a run after the batch during which this time has passed (default no limit)")
-	_ = cmd.RegisterFlagCompletionFunc("task", cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp))
+	f.Var(
+		(*acceptances)(&req.AcceptGuards),
+		"accept-guard",
+		"with --plan: a guard that the run may pass, and the number that the dry run showed; may be repeated",
+	)
+	f.BoolVar(
+		&req.ContinueOnError,
+		"continue-on-error",
+		false,
+		"continue after a failed task, with those that do not need it",
+	)
+	f.DurationVar(
+		&limit,
+		"max-duration",
+		0,
+		"stop a run after the batch during which this time has passed (default no limit)",
+	)
+	_ = cmd.RegisterFlagCompletionFunc(
+		"task",
+		cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp),
+	)
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	return cmd
 }

@@ -18,10 +18,17 @@ func newRuns() *cobra.Command {
 		output format
 	)
 	listRuns := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-		out, err := list(limit, service.MaxRuns, func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
-			page, err := client.ListRuns(cmd.Context(), &cleanupv1.ListRunsRequest{PageSize: size, PageToken: token})
-			return page, len(page.GetRuns()), err
-		})
+		out, err := list(
+			limit,
+			service.MaxRuns,
+			func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
+				page, err := client.ListRuns(
+					cmd.Context(),
+					&cleanupv1.ListRunsRequest{PageSize: size, PageToken: token},
+				)
+				return page, len(page.GetRuns()), err
+			},
+		)
 		if err != nil {
 			return err
 		}
@@ -36,11 +43,12 @@ func newRuns() *cobra.Command {
 		RunE:    listRuns,
 	}
 	cmd := &cobra.Command{
-		Use:     "runs [list | watch ID | cancel ID]",
-		Short:   "List, watch and cancel the runs of a server",
-		Example: "  cleanupd runs\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
-		Args:    noCommand,
-		RunE:    listRuns,
+		Use:   "runs [list | watch ID | cancel ID]",
+		Short: "List, watch and cancel the runs of a server",
+		Example: "  cleanupd runs\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +
+			"01a20609-283b-755d-90ec-99cde01f104d",
+		Args: noCommand,
+		RunE: listRuns,
 	}
 	server.flags(cmd)
 	output.flag(cmd)
@@ -49,38 +57,48 @@ func newRuns() *cobra.Command {
 	cmd.AddCommand(
 		listed,
 		&cobra.Command{
-			Use:     "watch ID",
-			Short:   "Show a run's progress from its beginning to its end",
-			Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
-			Args:    one("the id of one run"),
-			RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
-				if err != nil {
-					return err
-				}
-				return follow(output.viewer(cmd), &following{ctx: cmd.Context(), server: &server, client: client, receive: received(stream)})
-			}),
+			Use:   "watch ID",
+			Short: "Show a run's progress from its beginning to its end",
+			Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch " +
+				"01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
+			Args: one("the id of one run"),
+			RunE: withClient(
+				&server,
+				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+					stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
+					if err != nil {
+						return err
+					}
+					return follow(
+						output.viewer(cmd),
+						&following{ctx: cmd.Context(), server: &server, client: client, receive: received(stream)},
+					)
+				},
+			),
 		},
 		&cobra.Command{
 			Use:     "cancel ID",
 			Short:   "Stop a run after its current batch",
 			Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
 			Args:    one("the id of one run"),
-			RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
-				if err != nil {
+			RunE: withClient(
+				&server,
+				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+					out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
+					if err != nil {
+						return err
+					}
+					if output != asTable {
+						return output.print(cmd.OutOrStdout(), out, nil)
+					}
+					becomes := "is " + word(out.GetRun().GetState())
+					if out.GetRun().GetEndTime() == nil {
+						becomes = "stops after its current batch"
+					}
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", out.GetRun().GetId(), becomes)
 					return err
-				}
-				if output != asTable {
-					return output.print(cmd.OutOrStdout(), out, nil)
-				}
-				becomes := "is " + word(out.GetRun().GetState())
-				if out.GetRun().GetEndTime() == nil {
-					becomes = "stops after its current batch"
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", out.GetRun().GetId(), becomes)
-				return err
-			}),
+				},
+			),
 		},
 	)
 	return cmd
@@ -112,7 +130,18 @@ func runsTable(list []*cleanupv1.Run) []row {
 		if r.GetDryRun() {
 			state += " (dry)"
 		}
-		table = append(table, row{r.GetId(), state, r.GetCreateTime().AsTime().Format(time.RFC3339), took, humanize.Comma(deleted), left(r.GetResults()...), oneLine(r.GetError())})
+		table = append(
+			table,
+			row{
+				r.GetId(),
+				state,
+				r.GetCreateTime().AsTime().Format(time.RFC3339),
+				took,
+				humanize.Comma(deleted),
+				left(r.GetResults()...),
+				oneLine(r.GetError()),
+			},
+		)
 	}
 	return table
 }

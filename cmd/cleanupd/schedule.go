@@ -37,7 +37,8 @@ func newSchedule() *cobra.Command {
 	set := &cobra.Command{
 		Use:   "set",
 		Short: "Change when runs start by themselves; what is not given stays as it is",
-		Example: "  cleanupd schedule set --enabled\n  cleanupd schedule set --cron '0 4 * * 1-6' --cron '0 22 * * 0' --time-zone Europe/Berlin --max-duration 2h\n" +
+		Example: "  cleanupd schedule set --enabled\n  cleanupd schedule set --cron '0 4 * * 1-6' --cron '0 22 * * 0' " +
+			"--time-zone Europe/Berlin --max-duration 2h\n" +
 			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
 		Args: noArguments,
 		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
@@ -57,12 +58,27 @@ func newSchedule() *cobra.Command {
 		}),
 	}
 	f := set.Flags()
-	f.StringArrayVar(&change.cron, "cron", nil, "when: minute, hour, day of the month, month, day of the week; may be repeated, and replaces all that there are")
+	f.StringArrayVar(
+		&change.cron,
+		"cron",
+		nil,
+		"when: minute, hour, day of the month, month, day of the week; may be repeated, and replaces all that there are",
+	)
 	f.StringVar(&change.once, "once", "", "a single time instead, as 2027-01-01T03:00:00Z")
-	f.StringVar(&change.nextPlan, "next-plan", "", "the id of a dry run that the next run does, and no more; empty: none")
+	f.StringVar(
+		&change.nextPlan,
+		"next-plan",
+		"",
+		"the id of a dry run that the next run does, and no more; empty: none",
+	)
 	f.StringVar(&change.zone, "time-zone", "", "the IANA name of the zone of --cron")
 	f.BoolVar(&change.enabled, "enabled", false, "whether runs start by themselves")
-	f.DurationVar(&change.maxDuration, "max-duration", 0, "stop a run after the batch during which this time has passed; 0: no limit")
+	f.DurationVar(
+		&change.maxDuration,
+		"max-duration",
+		0,
+		"stop a run after the batch during which this time has passed; 0: no limit",
+	)
 	f.BoolVar(&change.goesOn, "continue-on-error", true, "continue after a failed task, with those that do not need it")
 	cmd := &cobra.Command{
 		Use:     "schedule [get | set]",
@@ -71,7 +87,16 @@ func newSchedule() *cobra.Command {
 		Args:    noCommand,
 		RunE:    get,
 	}
-	cmd.AddCommand(&cobra.Command{Use: "get", Short: "Show the schedule, and when the next run is due", Example: "  cleanupd schedule get -o yaml", Args: noArguments, RunE: get}, set)
+	cmd.AddCommand(
+		&cobra.Command{
+			Use:     "get",
+			Short:   "Show the schedule, and when the next run is due",
+			Example: "  cleanupd schedule get -o yaml",
+			Args:    noArguments,
+			RunE:    get,
+		},
+		set,
+	)
 	server.flags(cmd)
 	output.flag(cmd)
 	return cmd
@@ -133,7 +158,15 @@ func scheduleTable(s *cleanupv1.Schedule) []row {
 	if s.GetContinueOnError() {
 		after = "goes on with the next task"
 	}
-	rows := []row{{"schedule", state}, {"when", when}, {"time zone", s.GetTimeZone()}, {"max duration", limit}, {"after an error", after}, {"next run", next}, {"last run", s.GetLastRunId()}}
+	rows := []row{
+		{"schedule", state},
+		{"when", when},
+		{"time zone", s.GetTimeZone()},
+		{"max duration", limit},
+		{"after an error", after},
+		{"next run", next},
+		{"last run", s.GetLastRunId()},
+	}
 	if s.GetNextPlan() != "" {
 		rows = append(rows, row{"next plan", s.GetNextPlan()})
 	}

@@ -33,10 +33,29 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	db, forms := pgtest.Campaign(t), formsOf(t, 40, "")
 	db.Do(`INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 20) i;
 		ALTER TABLE XtkAudit ADD sNote text UNIQUE; CREATE TABLE ref (note text REFERENCES XtkAudit (sNote));
-		INSERT INTO XtkAudit (iAuditId, tsChanged, sNote) VALUES (1, '2000-01-01', 'PLANTED row'); INSERT INTO ref VALUES ('PLANTED row')`)
+		INSERT INTO XtkAudit (iAuditId, tsChanged, sNote) VALUES (1, '2000-01-01', 'PLANTED row'); INSERT INTO ref
+			VALUES ('PLANTED row')`)
 	forms.Do(`UPDATE edcprincipalentity SET canonicalname = 'PLANTED user' WHERE canonicalname = 'ann'`)
-	r := serve(t, "--database-url", withPassword(t, db, "PLANTED-password"), "--log-level", "debug", "--log-format", "json", "--token-file", tokenFile(t, "admin", "PLANTED-token"),
-		"--forms-database-url", withPassword(t, forms, "PLANTED-forms"), "--forms-gds-in-database", "--forms-server-url", "http://who:PLANTED-word@127.0.0.1:1/soap", "--forms-server-user", "who", "--forms-server-password", "PLANTED-word")
+	r := serve(
+		t,
+		"--database-url",
+		withPassword(t, db, "PLANTED-password"),
+		"--log-level",
+		"debug",
+		"--log-format",
+		"json",
+		"--token-file",
+		tokenFile(t, "admin", "PLANTED-token"),
+		"--forms-database-url",
+		withPassword(t, forms, "PLANTED-forms"),
+		"--forms-gds-in-database",
+		"--forms-server-url",
+		"http://who:PLANTED-word@127.0.0.1:1/soap",
+		"--forms-server-user",
+		"who",
+		"--forms-server-password",
+		"PLANTED-word",
+	)
 	var told strings.Builder
 	ask := func(method, path, token, body string) {
 		t.Helper()
@@ -56,7 +75,10 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 		}
 		_ = answer.Body.Close()
 		told.WriteString(path + " " + answer.Status + "\n" + string(text))
-		if id := answer.Header.Get("Request-Id"); answer.StatusCode < 400 && strings.HasPrefix(path, "/v1/") && (id == "" || r.log.wait(t.Context(), `"request_id":"`+id)[0] == "") {
+		if id := answer.Header.Get(
+			"Request-Id",
+		); answer.StatusCode < 400 && strings.HasPrefix(path, "/v1/") &&
+			(id == "" || r.log.wait(t.Context(), `"request_id":"`+id)[0] == "") {
 			t.Errorf("%s: the log does not know the request %q", path, id)
 		}
 	}
@@ -68,10 +90,13 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	ask("POST", "/v1/userdata:erase", "PLANTED-token", `{"userId":"PLANTED user"}`)
 	ask("GET", "/v1/userdata/receipts", "PLANTED-token", "")
 	ask("GET", "/metrics", "PLANTED-token", "")
-	for _, row := range db.Strings("SELECT to_jsonb(x)::text FROM cleanupd.run x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.task x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.event x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.audit x") {
+	for _, row := range db.Strings("SELECT to_jsonb(x)::text FROM cleanupd.run x UNION ALL SELECT to_jsonb(x)::text " +
+		"FROM cleanupd.task x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.event x UNION ALL SELECT " +
+		"to_jsonb(x)::text FROM cleanupd.audit x") {
 		told.WriteString(row + "\n")
 	}
-	for _, row := range db.Strings("SELECT to_jsonb(x)::text FROM cleanupd.erasure x UNION ALL SELECT to_jsonb(x)::text FROM cleanupd.erasure_event x") {
+	for _, row := range db.Strings("SELECT to_jsonb(x)::text FROM cleanupd.erasure x UNION ALL SELECT " +
+		"to_jsonb(x)::text FROM cleanupd.erasure_event x") {
 		told.WriteString(row + "\n")
 	}
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -95,11 +120,21 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	traced(t, spans, "batch", "task import-rejects", "run", "cleanup.v1.CleanupService/RunCleanup")
 }
 
-// Traces say of calls about user data that they failed, and with which code; their errors, which callers get, may name a person.
+// Traces say of calls about user data that they failed, and with which code; their errors, which callers get, may name
+// a person.
 func TestTracesOfUserData(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
 	forms := formsOf(t, 5, "")
-	r := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database", "--log-level", "debug")
+	r := serve(
+		t,
+		"--database-url",
+		pgtest.Campaign(t).URL(),
+		"--forms-database-url",
+		forms.URL(),
+		"--forms-gds-in-database",
+		"--log-level",
+		"debug",
+	)
 	ask := func(want, path, body string) {
 		t.Helper()
 		answer, err := http.Post(r.http+path, "application/json", strings.NewReader(body))
@@ -108,14 +143,21 @@ func TestTracesOfUserData(t *testing.T) {
 		}
 		text, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		if err != nil || !strings.HasPrefix(answer.Status, want) || strings.Contains(string(text), planted) != (want == "404") { // an unexpected error is not told
+		// an unexpected error is not told
+		if err != nil || !strings.HasPrefix(answer.Status, want) ||
+			strings.Contains(string(text), planted) != (want == "404") {
 			t.Errorf("%s: %s %s %v", path, answer.Status, text, err)
 		}
 	}
 	ask("404", "/v1/userdata:find", `{"userId": "ann", "variables": [{"application": "PLANTED", "workflow": "apply"}]}`)
-	ask("404", "/v1/userdata:erase", `{"userId": "ann", "variables": [{"application": "PLANTED", "workflow": "apply"}]}`)
+	ask(
+		"404",
+		"/v1/userdata:erase",
+		`{"userId": "ann", "variables": [{"application": "PLANTED", "workflow": "apply"}]}`,
+	)
 	forms.Do(`UPDATE edcprincipalentity SET canonicalname = 'PLANTED'; ALTER TABLE edcprincipalentity RENAME TO hidden;
-		CREATE FUNCTION tell(text) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE ''%'', $1; END'; CREATE VIEW edcprincipalentity AS SELECT * FROM hidden WHERE tell(canonicalname)`)
+		CREATE FUNCTION tell(text) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE ''%'', $1; END';
+			CREATE VIEW edcprincipalentity AS SELECT * FROM hidden WHERE tell(canonicalname)`)
 	ask("500", "/v1/userdata:find", `{"userId": "PLANTED"}`)
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -128,7 +170,8 @@ func TestTracesOfUserData(t *testing.T) {
 			t.Errorf("it is told: %s", line)
 		}
 	}
-	for _, part := range []string{"UserDataService/EraseUserData", `"NOT_FOUND"`, `"INTERNAL"`, "FROM edcprincipalentity", `"Code":"Error"`} { // it is really about the calls that failed
+	for _, part := range []string{"UserDataService/EraseUserData", `"NOT_FOUND"`, `"INTERNAL"`, "FROM " +
+		"edcprincipalentity", `"Code":"Error"`} { // it is really about the calls that failed
 		if !strings.Contains(r.out.text.String(), part) {
 			t.Errorf("the traces lack %s", part)
 		}

@@ -42,8 +42,23 @@ type serveConfig struct {
 // defaults is the default configuration of a server.
 func defaults() serveConfig {
 	return serveConfig{
-		grpcListen: "127.0.0.1:9090", httpListen: "127.0.0.1:8080", lease: runs.DefaultLease, console: true, history: runs.DefaultHistory, planMaxAge: runs.DefaultPlanMaxAge,
-		batches: purge.Settings{Target: purge.DefaultTarget, Workers: runs.DefaultWorkers, Limits: purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10, RetainedWAL: 10 << 30, MaxWait: 10 * time.Minute}},
+		grpcListen: "127.0.0.1:9090",
+		httpListen: "127.0.0.1:8080",
+		lease:      runs.DefaultLease,
+		console:    true,
+		history:    runs.DefaultHistory,
+		planMaxAge: runs.DefaultPlanMaxAge,
+		batches: purge.Settings{
+			Target:  purge.DefaultTarget,
+			Workers: runs.DefaultWorkers,
+			Limits: purge.Limits{
+				ReplicaLag:      10 * time.Second,
+				ActiveSessions:  50,
+				WaitingSessions: 10,
+				RetainedWAL:     10 << 30,
+				MaxWait:         10 * time.Minute,
+			},
+		},
 	}
 }
 
@@ -60,13 +75,16 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --database-url URL",
 		Short: "Serve the API, and execute the runs it starts",
-		Long: "Serve gRPC and REST, and execute the runs that callers start. Any number of replicas may serve the same\n" +
+		Long: "Serve gRPC and REST, and execute the runs that callers start. Any number of replicas may serve the " +
+			"same\n" +
 			"database: one of them works on a run, and another takes the run over if that one falls silent.\n" +
 			"With --schedule runs also start automatically, each once, however many replicas keep the schedule.\n" +
 			"SIGTERM stops new work, lets the current batch finish, and exits with 0.",
 		Example: "  cleanupd serve --database-url postgres://cleanupd@db.example/campaign\n" +
-			"  cleanupd serve --database-url postgres://cleanupd@db1.example,db2.example/campaign --schedule --log-format json\n" +
-			"  cleanupd serve --database-url postgres://cleanupd@db.example/campaign --grpc-listen 0.0.0.0:9090 --tls-cert cert.pem --tls-key key.pem --token-file tokens",
+			"  cleanupd serve --database-url postgres://cleanupd@db1.example,db2.example/campaign --schedule " +
+			"--log-format json\n" +
+			"  cleanupd serve --database-url postgres://cleanupd@db.example/campaign --grpc-listen 0.0.0.0:9090 " +
+			"--tls-cert cert.pem --tls-key key.pem --token-file tokens",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.batches.Limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
@@ -92,22 +110,96 @@ func newServe() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.databaseURL, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE (required); of several hosts, HOST1,HOST2, the one that accepts writes is used; the password is in it, or in the file that ?passfile= or PGPASSFILE names")
-	f.StringVar(&c.previewURL, "preview-database-url", "", "a hot standby of the database, which dry runs read in its place: postgres://USER@HOST/DATABASE, as for --database-url; of several hosts, one that is in recovery is used")
+	f.StringVar(
+		&c.databaseURL,
+		"database-url",
+		"",
+		"the database to clean: postgres://USER@HOST/DATABASE (required); of several hosts, HOST1,HOST2, the one "+
+			"that accepts writes is used; the password is in it, or in the file that ?passfile= or PGPASSFILE names",
+	)
+	f.StringVar(
+		&c.previewURL,
+		"preview-database-url",
+		"",
+		"a hot standby of the database, which dry runs read in its place: postgres://USER@HOST/DATABASE, as for "+
+			"--database-url; of several hosts, one that is in recovery is used",
+	)
 	f.StringVar(&c.grpcListen, "grpc-listen", c.grpcListen, "the address for gRPC; port 0 picks a free one")
 	f.StringVar(&c.httpListen, "http-listen", c.httpListen, "the address for REST; port 0 picks a free one")
-	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil, "NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are purged first; NAME=keep: keep its deliveries; may be repeated")
-	f.StringArrayVar(&c.listTables, "related-list-table", nil, "one more table whose iGroupId is the id of a list; may be repeated")
-	f.StringArrayVar(&c.include, "include", nil, "TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or app-subscriptions, for that task alone; may be repeated")
-	f.BoolVar(&c.vacuumTruncate, "vacuum-truncate", false, "let VACUUM give the free space at the end of tables back to the file system, for which it locks them exclusively: that cancels readers on standbys")
-	f.DurationVar(&c.patience, "wait-for-database", 0, "how long to wait at the start for the database, and for that of AEM Forms, 0 to 24h; 0: a database that is not there ends the program")
-	f.BoolVar(&c.schedule, "schedule", false, "start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise")
+	f.StringArrayVar(
+		&c.midSourcing,
+		"mid-sourcing",
+		nil,
+		"NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are "+
+			"purged first; NAME=keep: keep its deliveries; may be repeated",
+	)
+	f.StringArrayVar(
+		&c.listTables,
+		"related-list-table",
+		nil,
+		"one more table whose iGroupId is the id of a list; may be repeated",
+	)
+	f.StringArrayVar(
+		&c.include,
+		"include",
+		nil,
+		"TASK=TABLE: one more table that looks like those of delivery-logs, tracking-logs, propositions or "+
+			"app-subscriptions, for that task alone; may be repeated",
+	)
+	f.BoolVar(
+		&c.vacuumTruncate,
+		"vacuum-truncate",
+		false,
+		"let VACUUM give the free space at the end of tables back to the file system, for which it locks them "+
+			"exclusively: that cancels readers on standbys",
+	)
+	f.DurationVar(
+		&c.patience,
+		"wait-for-database",
+		0,
+		"how long to wait at the start for the database, and for that of AEM Forms, 0 to 24h; 0: a database that is "+
+			"not there ends the program",
+	)
+	f.BoolVar(
+		&c.schedule,
+		"schedule",
+		false,
+		"start the runs of the schedule: daily at 04:00 in the database's time zone until SetSchedule says otherwise",
+	)
 	f.BoolVar(&c.console, "console", c.console, "serve the console, a page for browsers, at / of --http-listen")
-	f.StringVar(&c.instance, "instance", "", "the name of this service, of all its replicas, up to 64 characters: it changes nothing in a database that another one cleans, or in a copy (see cleanupd adopt)")
-	f.DurationVar(&c.planMaxAge, "plan-max-age", c.planMaxAge, "how old a dry run may be that run --plan does, a minute or more")
-	f.DurationVar(&c.history, "history", c.history, "how long runs that have ended are kept, with their events, 1s or more; 90 days by default")
-	f.DurationVar(&c.batches.Target, "batch-target", c.batches.Target, "how long a batch should take on the server before its COMMIT, 1ms to 10s: a slower one makes the next one smaller")
-	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers, "how many batches may run at once on a large table, 1 to 16: all while the server is otherwise idle, else one, or all if together they get half as much again done")
+	f.StringVar(
+		&c.instance,
+		"instance",
+		"",
+		"the name of this service, of all its replicas, up to 64 characters: it changes nothing in a database that "+
+			"another one cleans, or in a copy (see cleanupd adopt)",
+	)
+	f.DurationVar(
+		&c.planMaxAge,
+		"plan-max-age",
+		c.planMaxAge,
+		"how old a dry run may be that run --plan does, a minute or more",
+	)
+	f.DurationVar(
+		&c.history,
+		"history",
+		c.history,
+		"how long runs that have ended are kept, with their events, 1s or more; 90 days by default",
+	)
+	f.DurationVar(
+		&c.batches.Target,
+		"batch-target",
+		c.batches.Target,
+		"how long a batch should take on the server before its COMMIT, 1ms to 10s: a slower one makes the next one "+
+			"smaller",
+	)
+	f.IntVar(
+		&c.batches.Workers,
+		"workers",
+		c.batches.Workers,
+		"how many batches may run at once on a large table, 1 to 16: all while the server is otherwise idle, else "+
+			"one, or all if together they get half as much again done",
+	)
 	limitFlags(f, &c.batches.Limits)
 	c.forms.flags(f)
 	c.access.flags(f)
@@ -118,14 +210,58 @@ func newServe() *cobra.Command {
 
 // limitFlags adds the flags of the limits that make batches wait, with the given limits as defaults.
 func limitFlags(f *pflag.FlagSet, l *purge.Limits) {
-	f.DurationVar(&l.ReplicaLag, "max-replica-lag", l.ReplicaLag, "a batch waits while a standby that streams from the database is more than this behind, in addition to a delay that it has on purpose; 0: it does not. If given, a lag that the role may not see counts as too much")
-	f.StringArrayVar(&l.LagIgnore, "lag-ignore", nil, "the application_name of a standby whose lag does not count; may be given several times")
-	f.IntVar(&l.ActiveSessions, "max-active-sessions", l.ActiveSessions, "a batch waits while more other sessions are active on the server; 0: it does not")
-	f.IntVar(&l.WaitingSessions, "max-waiting-sessions", l.WaitingSessions, "a batch waits while more other sessions wait for locks of this database's tables, rows or transactions; 0: it does not")
-	f.Int64Var(&l.WALPerSecond, "max-wal-rate", l.WALPerSecond, "a batch waits while the server writes more bytes of WAL per second; 0: it does not")
-	f.Int64Var(&l.RetainedWAL, "max-retained-wal", l.RetainedWAL, "a batch waits while a replication slot or a failing archiver makes the server keep more bytes of WAL; 0: it does not. The default is a tenth of max_slot_wal_keep_size where the server has one")
-	f.DurationVar(&l.MaxWait, "max-wait", l.MaxWait, "how long a batch waits for one reason until a warning says which setting would help; 0: none does")
-	f.IntVar(&l.RowsPerSecond, "max-rows-per-second", l.RowsPerSecond, "how many rows may be deleted or updated per second; 0: no limit")
+	f.DurationVar(
+		&l.ReplicaLag,
+		"max-replica-lag",
+		l.ReplicaLag,
+		"a batch waits while a standby that streams from the database is more than this behind, in addition to a "+
+			"delay that it has on purpose; 0: it does not. If given, a lag that the role may not see counts as too "+
+			"much",
+	)
+	f.StringArrayVar(
+		&l.LagIgnore,
+		"lag-ignore",
+		nil,
+		"the application_name of a standby whose lag does not count; may be given several times",
+	)
+	f.IntVar(
+		&l.ActiveSessions,
+		"max-active-sessions",
+		l.ActiveSessions,
+		"a batch waits while more other sessions are active on the server; 0: it does not",
+	)
+	f.IntVar(
+		&l.WaitingSessions,
+		"max-waiting-sessions",
+		l.WaitingSessions,
+		"a batch waits while more other sessions wait for locks of this database's tables, rows or transactions; 0: "+
+			"it does not",
+	)
+	f.Int64Var(
+		&l.WALPerSecond,
+		"max-wal-rate",
+		l.WALPerSecond,
+		"a batch waits while the server writes more bytes of WAL per second; 0: it does not",
+	)
+	f.Int64Var(
+		&l.RetainedWAL,
+		"max-retained-wal",
+		l.RetainedWAL,
+		"a batch waits while a replication slot or a failing archiver makes the server keep more bytes of WAL; 0: it "+
+			"does not. The default is a tenth of max_slot_wal_keep_size where the server has one",
+	)
+	f.DurationVar(
+		&l.MaxWait,
+		"max-wait",
+		l.MaxWait,
+		"how long a batch waits for one reason until a warning says which setting would help; 0: none does",
+	)
+	f.IntVar(
+		&l.RowsPerSecond,
+		"max-rows-per-second",
+		l.RowsPerSecond,
+		"how many rows may be deleted or updated per second; 0: no limit",
+	)
 }
 
 // setup is a checked configuration of a server.
@@ -147,10 +283,30 @@ func (c *serveConfig) check() (s setup, err error) {
 	s.forms, mistakes[3] = c.forms.check()
 	mistakes[4] = c.access.check()
 	s.standby, mistakes[5] = parseStandby(c.previewURL)
-	return s, errors.Join(append(mistakes[:], checkAddress("--grpc-listen", c.grpcListen), checkAddress("--http-listen", c.httpListen),
-		between("--lease", c.lease, time.Second, math.MaxInt64), between("--wait-for-database", c.patience, 0, 24*time.Hour), between("--history", c.history, time.Second, math.MaxInt64), between("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64), checkInstance(c.instance),
-		between("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second), between("--workers", c.batches.Workers, 1, 16),
-		checkLimits(c.batches.Limits))...)
+	return s, errors.Join(
+		append(
+			mistakes[:],
+			checkAddress("--grpc-listen", c.grpcListen),
+			checkAddress("--http-listen", c.httpListen),
+			between(
+				"--lease",
+				c.lease,
+				time.Second,
+				math.MaxInt64,
+			),
+			between("--wait-for-database", c.patience, 0, 24*time.Hour),
+			between("--history", c.history, time.Second, math.MaxInt64),
+			between("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
+			checkInstance(c.instance),
+			between(
+				"--batch-target",
+				c.batches.Target,
+				time.Millisecond,
+				10*time.Second,
+			),
+			between("--workers", c.batches.Workers, 1, 16),
+			checkLimits(c.batches.Limits),
+		)...)
 }
 
 // between refuses the value of a flag that is out of range.
@@ -166,8 +322,23 @@ func between[T int | int64 | time.Duration](flag string, value, least, most T) e
 
 // checkLimits refuses negative limits.
 func checkLimits(l purge.Limits) error {
-	return errors.Join(between("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64), between("--max-active-sessions", l.ActiveSessions, 0, math.MaxInt64),
-		between("--max-waiting-sessions", l.WaitingSessions, 0, math.MaxInt64), between("--max-wal-rate", l.WALPerSecond, 0, math.MaxInt64),
-		between("--max-retained-wal", l.RetainedWAL, 0, math.MaxInt64), between("--max-wait", l.MaxWait, 0, math.MaxInt64),
-		between("--max-rows-per-second", l.RowsPerSecond, 0, math.MaxInt64))
+	return errors.Join(
+		between("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64),
+		between("--max-active-sessions", l.ActiveSessions, 0, math.MaxInt64),
+		between(
+			"--max-waiting-sessions",
+			l.WaitingSessions,
+			0,
+			math.MaxInt64,
+		),
+		between("--max-wal-rate", l.WALPerSecond, 0, math.MaxInt64),
+		between(
+			"--max-retained-wal",
+			l.RetainedWAL,
+			0,
+			math.MaxInt64,
+		),
+		between("--max-wait", l.MaxWait, 0, math.MaxInt64),
+		between("--max-rows-per-second", l.RowsPerSecond, 0, math.MaxInt64),
+	)
 }

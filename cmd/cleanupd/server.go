@@ -35,8 +35,10 @@ type server struct {
 	stop       context.CancelFunc // ends streams
 }
 
-// maxRetainedWAL returns the default of --max-retained-wal in bytes, given that for a server without max_slot_wal_keep_size, whose unit is MiB.
-const maxRetainedWAL = "SELECT CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END FROM pg_settings WHERE name = 'max_slot_wal_keep_size'"
+// maxRetainedWAL returns the default of --max-retained-wal in bytes, given that for a server without
+// max_slot_wal_keep_size, whose unit is MiB.
+const maxRetainedWAL = "SELECT CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END " +
+	"FROM pg_settings WHERE name = 'max_slot_wal_keep_size'"
 
 // newServer takes the ports, connects, and brings the schema up to date.
 func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server, err error) {
@@ -74,10 +76,20 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	}
 	n := room(ctx, s.pool, min(wanted, most))
 	if n < fewest {
-		return nil, fmt.Errorf("two connections to the database are needed at least, %d is granted: raise the size of the pool, the role's CONNECTION LIMIT, max_connections or pool_max_conns", n)
+		return nil, fmt.Errorf(
+			"two connections to the database are needed at least, %d is granted: raise the size of the pool, the "+
+				"role's CONNECTION LIMIT, max_connections or pool_max_conns",
+			n,
+		)
 	}
 	if s.few = n < min(wanted, 10); s.few { // a single pool, one batch at a time, and polling instead of notifications
-		log.Warn("few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it", "granted", n, "wanted", wanted)
+		log.Warn(
+			"few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it",
+			"granted",
+			n,
+			"wanted",
+			wanted,
+		)
 		s.pool.Close()
 		config.MaxConns, c.batches.Workers = int32(n), 1
 		if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
@@ -103,7 +115,8 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	if !c.retainedWALGiven {
-		if err := s.pool.QueryRow(ctx, maxRetainedWAL, c.batches.Limits.RetainedWAL).Scan(&c.batches.Limits.RetainedWAL); err != nil {
+		if err := s.pool.QueryRow(ctx, maxRetainedWAL, c.batches.Limits.RetainedWAL).
+			Scan(&c.batches.Limits.RetainedWAL); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +124,8 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	if err != nil {
 		return nil, err
 	}
-	if foreign != nil { // what a copy names is the original's; deliveries that are there, too, stay until the service is restarted
+	// what a copy names is the original's; deliveries that are there, too, stay until the service is restarted
+	if foreign != nil {
 		given.keep = slices.AppendSeq(given.keep, maps.Keys(given.others))
 		given.others, given.forms = nil, nil
 	}
@@ -138,15 +152,38 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		}
 	}
 	if c.instance == "" {
-		log.Warn("the service has no name: give each one its own, --instance NAME, so that a copy of the disk with the database is not taken for the database")
+		log.Warn(
+			"the service has no name: give each one its own, --instance NAME, so that a copy of the disk with the " +
+				"database is not taken for the database",
+		)
 	}
 	hostname, _ := os.Hostname() // informational
 	var more *outside.Source
 	if s.forms != nil {
 		more = s.forms.Tasks()
 	}
-	s.manager = runs.New(runs.Config{Pool: s.pool, Calls: s.calls, Standby: execute.Standby{Pool: s.standby}, Outside: more, Lease: c.lease, KeepSchedule: c.schedule, History: c.history, PlanMaxAge: c.planMaxAge, Instance: c.instance, Settings: c.batches, Log: log, Version: programVersion(), Replica: fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: execute.MidSourcing{Databases: s.others, Keep: given.keep}, RelatedListTables: c.listTables, VacuumTruncate: c.vacuumTruncate, Include: given.include})
+	s.manager = runs.New(runs.Config{
+		Pool:         s.pool,
+		Calls:        s.calls,
+		Standby:      execute.Standby{Pool: s.standby},
+		Outside:      more,
+		Lease:        c.lease,
+		KeepSchedule: c.schedule,
+		History:      c.history,
+		PlanMaxAge:   c.planMaxAge,
+		Instance:     c.instance,
+		Settings:     c.batches,
+		Log:          log,
+		Version:      programVersion(),
+		Replica:      fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+		MidSourcing: execute.MidSourcing{
+			Databases: s.others,
+			Keep:      given.keep,
+		},
+		RelatedListTables: c.listTables,
+		VacuumTruncate:    c.vacuumTruncate,
+		Include:           given.include,
+	})
 	var streams context.Context
 	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	users := service.NewUserData(streams, s.forms)
@@ -157,8 +194,8 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	return s, err
 }
 
-// belongs makes a database that nobody cleans yet that of an instance. foreign says that it is another one's, or a copy: it is served, and
-// nothing is changed, there or elsewhere.
+// belongs makes a database that nobody cleans yet that of an instance. foreign says that it is another one's, or a
+// copy: it is served, and nothing is changed, there or elsewhere.
 func (s *server) belongs(ctx context.Context, instance string) (foreign *execute.RefusedError, err error) {
 	err = runs.Own(ctx, s.pool, instance)
 	if errors.As(err, &foreign) {
@@ -167,8 +204,8 @@ func (s *server) belongs(ctx context.Context, instance string) (foreign *execute
 	return nil, err
 }
 
-// serve serves until the context ends, or one of the listeners fails. Then it ends, in this order, streams, REST, gRPC, the
-// work after its current batch, and the pool.
+// serve serves until the context ends, or one of the listeners fails. Then it ends, in this order, streams, REST, gRPC,
+// the work after its current batch, and the pool.
 func (s *server) serve(ctx context.Context) error {
 	defer s.close()
 	ctx, end := context.WithCancel(ctx)

@@ -108,17 +108,28 @@ func (v *view) label(task string) string {
 	return fmt.Sprintf("[%2d/%d] %-20s", v.started.GetPosition(), v.started.GetTaskCount(), task)
 }
 
-// progress shows how far the task is, and the run: on a terminal in place of the last progress, otherwise every plainEvery.
+// progress shows how far the task is, and the run: on a terminal in place of the last progress, otherwise every
+// plainEvery.
 func (v *view) progress(e *cleanupv1.RunEvent) error {
 	p := e.GetTaskProgress()
 	if v.moves {
 		share := ratio(p)
 		tasks := max(v.started.GetTaskCount(), 1)
 		run := (float64(max(v.started.GetPosition(), 1)-1) + share) / float64(tasks)
-		all := fmt.Sprintf("%.0f %%, %s, %s", 100*run, rowsOf(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()), duration(e.GetTime().AsTime().Sub(v.began)))
+		all := fmt.Sprintf(
+			"%.0f %%, %s, %s",
+			100*run,
+			rowsOf(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
+			duration(e.GetTime().AsTime().Sub(v.began)),
+		)
 		err := v.end()
 		v.drawn = true
-		_, drawing := fmt.Fprintf(v, "%s\n%s", v.cut(v.label(p.GetTask())+v.bar(share)+soFar(p)), v.cut(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), all)))
+		_, drawing := fmt.Fprintf(
+			v,
+			"%s\n%s",
+			v.cut(v.label(p.GetTask())+v.bar(share)+soFar(p)),
+			v.cut(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), all)),
+		)
 		return errors.Join(err, drawing)
 	}
 	if time.Since(v.told) < plainEvery {
@@ -200,8 +211,12 @@ func summary(r *cleanupv1.TaskResult, dry bool) (text string) {
 	for _, count := range []struct {
 		n                 int64
 		one, many, became string
-	}{{r.GetRowsDeleted(), "row", "rows", "deleted"}, {r.GetRowsUpdated(), "row", "rows", "updated"}, {r.GetTablesDropped(), "table", "tables", "dropped"},
-		{r.GetRemoteDeliveriesLeft(), "delivery", "deliveries", "left on mid-sourcing servers"}} {
+	}{
+		{r.GetRowsDeleted(), "row", "rows", "deleted"},
+		{r.GetRowsUpdated(), "row", "rows", "updated"},
+		{r.GetTablesDropped(), "table", "tables", "dropped"},
+		{r.GetRemoteDeliveriesLeft(), "delivery", "deliveries", "left on mid-sourcing servers"},
+	} {
 		if dry {
 			count.became = "would be " + count.became
 		}

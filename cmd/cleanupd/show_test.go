@@ -20,10 +20,23 @@ func TestSummary(t *testing.T) {
 		says string
 	}{
 		{&cleanupv1.TaskResult{}, false, ""},
-		{&cleanupv1.TaskResult{RowsDeleted: 1234, RowsUpdated: 2, TablesDropped: 3}, false, ", 1,234 rows deleted, 2 rows updated, 3 tables dropped"},
-		{&cleanupv1.TaskResult{RowsDeleted: 9, RemoteDeliveriesLeft: 1}, false, ", 9 rows deleted, 1 delivery left on mid-sourcing servers"},
-		{&cleanupv1.TaskResult{RemoteDeliveriesLeft: 2, Error: "why"}, true, ", 2 deliveries would be left on mid-sourcing servers: why"},
-		{&cleanupv1.TaskResult{RowsDeleted: 9, RowsLeft: 1, Detail: "obsolete rows stay: 1 row refuses", Error: "why"}, false, ", 9 rows deleted; obsolete rows stay: 1 row refuses: why"},
+		{&cleanupv1.TaskResult{RowsDeleted: 1234, RowsUpdated: 2, TablesDropped: 3}, false, ", 1,234 rows deleted, 2 " +
+			"rows updated, 3 tables dropped"},
+		{&cleanupv1.TaskResult{RowsDeleted: 9, RemoteDeliveriesLeft: 1}, false, ", 9 rows deleted, 1 delivery left " +
+			"on mid-sourcing servers"},
+		{&cleanupv1.TaskResult{RemoteDeliveriesLeft: 2, Error: "why"}, true, ", 2 deliveries would be left on " +
+			"mid-sourcing servers: why"},
+		{
+			&cleanupv1.TaskResult{
+				RowsDeleted: 9,
+				RowsLeft:    1,
+				Detail:      "obsolete rows stay: 1 row refuses",
+				Error:       "why",
+			},
+			false,
+			", 9 rows deleted; " +
+				"obsolete rows stay: 1 row refuses: why",
+		},
 	} {
 		if got := summary(c.r, c.dry); got != c.says {
 			t.Errorf("got %q, want %q", got, c.says)
@@ -31,8 +44,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// On a terminal progress stays on two lines, however narrow, whatever is known about what is left: a bar for the task, with what a batch
-// waits for, and one for the run.
+// On a terminal progress stays on two lines, however narrow, whatever is known about what is left: a bar for the task,
+// with what a batch waits for, and one for the run.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -40,20 +53,67 @@ func TestProgressOnATerminal(t *testing.T) {
 		p         *cleanupv1.TaskProgress
 		task, run string
 	}{
-		{120, &cleanupv1.TaskProgress{RowsDeleted: 1090, RowsExpected: proto.Int64(4360), RowsPerSecond: 30}, "[11/20] visitors             [#####---------------] 25 %, 1m49s left, 1,090 rows, 30 a second, nmsvisitor",
-			"the run                      [##########----------] 51 %, 2,090 rows, 2.0 s"},
-		{120, &cleanupv1.TaskProgress{RowsDeleted: 900, RowsExpected: proto.Int64(800), RowsPerSecond: 2}, "[11/20] visitors             [####################] 100 %, 900 rows, 2 a second, nmsvisitor",
-			"the run                      [###########---------] 55 %, 1,900 rows, 2.0 s"},
-		{120, &cleanupv1.TaskProgress{}, "[11/20] visitors             [--------------------] nmsvisitor", "the run                      [##########----------] 50 %, 1,000 rows, 2.0 s"},
-		{60, &cleanupv1.TaskProgress{RowsUpdated: 90, RowsExpected: proto.Int64(100), ThrottledBy: "rows per second"}, "[11/20] visitors             [#######-] 90 %, waiting: rows", "the run                      [####----] 55 %, 1,090 rows, 2"},
-		{30, &cleanupv1.TaskProgress{RowsDeleted: 90}, "[11/20] visitors             ", "the run                      "},
+		{
+			120,
+			&cleanupv1.TaskProgress{
+				RowsDeleted:   1090,
+				RowsExpected:  proto.Int64(4360),
+				RowsPerSecond: 30,
+			},
+			"[11/20] visitors    " +
+				"         [#####---------------] 25 %, 1m49s left, 1,090 rows, 30 a second, nmsvisitor",
+			"the run                      [##########----------] 51 %, 2,090 rows, 2.0 s",
+		},
+		{
+			120,
+			&cleanupv1.TaskProgress{
+				RowsDeleted:   900,
+				RowsExpected:  proto.Int64(800),
+				RowsPerSecond: 2,
+			},
+			"[11/20] visitors    " +
+				"         [####################] 100 %, 900 rows, 2 a second, nmsvisitor",
+			"the run                      [###########---------] 55 %, 1,900 rows, 2.0 s",
+		},
+		{
+			120,
+			&cleanupv1.TaskProgress{},
+			"[11/20] visitors             [--------------------] nmsvisitor",
+			"the run             " +
+				"         [##########----------] 50 %, 1,000 rows, 2.0 s",
+		},
+		{
+			60,
+			&cleanupv1.TaskProgress{
+				RowsUpdated:  90,
+				RowsExpected: proto.Int64(100),
+				ThrottledBy:  "rows per second",
+			},
+			"[11/20] visitors    " +
+				"         [#######-] 90 %, waiting: rows", "the run             " +
+				"         [####----] 55 %, 1,090 rows, 2",
+		},
+		{
+			30,
+			&cleanupv1.TaskProgress{RowsDeleted: 90},
+			"[11/20] visitors             ",
+			"the run                      ",
+		},
 		{1, &cleanupv1.TaskProgress{RowsDeleted: 90}, "", ""},
 	} {
 		var out strings.Builder
-		v := &view{screen: &screen{Writer: &out, width: func() int { return c.columns }, moves: true}, began: time.Unix(10, 0), started: &cleanupv1.TaskStarted{Position: 11, TaskCount: 20}, rows: 1000}
+		v := &view{
+			screen:  &screen{Writer: &out, width: func() int { return c.columns }, moves: true},
+			began:   time.Unix(10, 0),
+			started: &cleanupv1.TaskStarted{Position: 11, TaskCount: 20},
+			rows:    1000,
+		}
 		c.p.Task, c.p.Object = "visitors", "nmsvisitor"
 		for range 2 {
-			e := &cleanupv1.RunEvent{Time: timestamppb.New(time.Unix(12, 0)), Event: &cleanupv1.RunEvent_TaskProgress{TaskProgress: c.p}}
+			e := &cleanupv1.RunEvent{
+				Time:  timestamppb.New(time.Unix(12, 0)),
+				Event: &cleanupv1.RunEvent_TaskProgress{TaskProgress: c.p},
+			}
 			if err := v.event(e); err != nil {
 				t.Fatal(err)
 			}
@@ -70,13 +130,20 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
-// A table loses columns where the screen is narrow, and those that say nothing; what anyone may have written stays in its cell.
+// A table loses columns where the screen is narrow, and those that say nothing; what anyone may have written stays in
+// its cell.
 func TestTables(t *testing.T) {
 	t.Parallel()
-	rows := []row{{"NAME", "ROWS", "EMPTY", "SIZE", "WHY"}, {"short", "7", "", "3.0 MiB", "since it is so"}, {"名前 \x1b[31m", "1,234,567", "", "?", "a\nb"}}
+	rows := []row{
+		{"NAME", "ROWS", "EMPTY", "SIZE", "WHY"},
+		{"short", "7", "", "3.0 MiB", "since it is so"},
+		{"名前 \x1b[31m", "1,234,567", "", "?", "a\nb"},
+	}
 	for width, want := range map[int]string{
-		0:  "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it is so\n名前 \\x1b[31m  1,234,567        ?  a b\n",
-		45: "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it …\n名前 \\x1b[31m  1,234,567        ?  a b\n",
+		0: "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it is so\n名前 \\x1b[31m  " +
+			"1,234,567        ?  a b\n",
+		45: "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it …\n名前 \\x1b[31m  " +
+			"1,234,567        ?  a b\n",
 		32: "NAME                ROWS\nshort                  7\n名前 \\x1b[31m  1,234,567\n",
 	} {
 		var out strings.Builder

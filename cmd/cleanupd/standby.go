@@ -27,8 +27,14 @@ func parseStandby(address string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// connectStandby connects to the standby. One that does not answer is warned of; a server that is no standby of this database is refused.
-func (s *server) connectStandby(ctx context.Context, config *pgxpool.Config, workers int, tracer pgx.QueryTracer) (err error) {
+// connectStandby connects to the standby. One that does not answer is warned of; a server that is no standby of this
+// database is refused.
+func (s *server) connectStandby(
+	ctx context.Context,
+	config *pgxpool.Config,
+	workers int,
+	tracer pgx.QueryTracer,
+) (err error) {
 	if config == nil {
 		return nil
 	}

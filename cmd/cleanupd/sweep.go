@@ -15,18 +15,30 @@ func newSweep(server *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Delete the documents of tasks and form data that do not exist",
-		Long: "Show what would be deleted, ask, and delete it: the documents of the document storage whose every session names a task or\n" +
-			"form data that does not exist. A document of any other session is kept. What is missing may be about to be stored: a\n" +
-			"document is deleted if another sweep, not a dry run, found the same an hour before or earlier, and if its files are\n" +
+		Long: "Show what would be deleted, ask, and delete it: the documents of the document storage whose every " +
+			"session names a task or\n" +
+			"form data that does not exist. A document of any other session is kept. What is missing may be about to " +
+			"be stored: a\n" +
+			"document is deleted if another sweep, not a dry run, found the same an hour before or earlier, and if " +
+			"its files are\n" +
 			"older than a day. The exit status is 1 if a document could not be deleted.",
 		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
 		Args:    noArguments,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
 			client := cleanupv1.NewUserDataServiceClient(conn)
-			return preview(cmd, yes, dryRun, "Delete these documents, and note those that a later sweep may delete?", func(dryRun bool) (bool, error) {
-				stream, err := client.SweepDocuments(cmd.Context(), &cleanupv1.SweepDocumentsRequest{DryRun: dryRun})
-				return watchErasure(cmd.OutOrStdout(), output, dryRun, stream, err)
-			})
+			return preview(
+				cmd,
+				yes,
+				dryRun,
+				"Delete these documents, and note those that a later sweep may delete?",
+				func(dryRun bool) (bool, error) {
+					stream, err := client.SweepDocuments(
+						cmd.Context(),
+						&cleanupv1.SweepDocumentsRequest{DryRun: dryRun},
+					)
+					return watchErasure(cmd.OutOrStdout(), output, dryRun, stream, err)
+				},
+			)
 		}),
 	}
 	output.flag(cmd)

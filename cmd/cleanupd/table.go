@@ -21,7 +21,8 @@ const (
 // quantity is what numbers are printed as, with a unit or without: these are aligned to the right.
 var quantity = regexp.MustCompile(`^(-?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped)?$`)
 
-// printTable prints a table, whatever anyone has written into a database. On a narrow screen columns are left out, the last ones first, and the last text is cut.
+// printTable prints a table, whatever anyone has written into a database. On a narrow screen columns are left out, the
+// last ones first, and the last text is cut.
 func (s *screen) printTable(rows []row) error {
 	for _, cells := range rows {
 		for i := range cells {

@@ -33,7 +33,12 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.StringVar(&t.ca, "tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
 	f.StringVar(&t.certificate, "client-cert", "", "speak TLS, and present the client certificate in this PEM file")
 	f.StringVar(&t.key, "client-key", "", "the key of --client-cert: a PEM file")
-	f.StringVar(&t.token, "token", "", "a static token or a JWT to send; other users of the machine can see a flag, but not the variable")
+	f.StringVar(
+		&t.token,
+		"token",
+		"",
+		"a static token or a JWT to send; other users of the machine can see a flag, but not the variable",
+	)
 }
 
 // command is a command about a run on the same server, to be pasted. It has no token in it.
@@ -42,7 +47,11 @@ func (t *target) command(name, runID string) string {
 	if t.tls {
 		text += " --tls"
 	}
-	for _, file := range []struct{ flag, name string }{{"tls-ca", t.ca}, {"client-cert", t.certificate}, {"client-key", t.key}} {
+	for _, file := range []struct{ flag, name string }{
+		{"tls-ca", t.ca},
+		{"client-cert", t.certificate},
+		{"client-key", t.key},
+	} {
 		if file.name != "" {
 			text += fmt.Sprintf(" --%s %s", file.flag, file.name)
 		}
@@ -60,8 +69,14 @@ func (t *target) dial() (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []grpc.DialOption{grpc.WithTransportCredentials(transport), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(service.MaxAnswer)),
-		grpc.WithUnaryInterceptor(printableAnswers), grpc.WithStreamInterceptor(printableStreams)}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(
+			transport,
+		),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(service.MaxAnswer)),
+		grpc.WithUnaryInterceptor(printableAnswers),
+		grpc.WithStreamInterceptor(printableStreams),
+	}
 	if t.token != "" {
 		if !secure && !access.IsLoopback(t.address) {
 			return nil, usagef("--token would be sent to %s in plain text: add --tls or --tls-ca", t.address)

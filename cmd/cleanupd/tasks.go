@@ -26,7 +26,16 @@ func newTasks() *cobra.Command {
 			}
 			table := []row{{"#", "TASK", "TITLE", "NEEDS", "OPTIONS"}}
 			for i, t := range out.GetTasks() {
-				table = append(table, row{strconv.Itoa(i + 1), t.GetName(), t.GetTitle(), strings.Join(t.GetNeeds(), " "), strings.Join(t.GetOptions(), " ")})
+				table = append(
+					table,
+					row{
+						strconv.Itoa(i + 1),
+						t.GetName(),
+						t.GetTitle(),
+						strings.Join(t.GetNeeds(), " "),
+						strings.Join(t.GetOptions(), " "),
+					},
+				)
 			}
 			return output.print(cmd.OutOrStdout(), out, table)
 		}),

@@ -19,8 +19,8 @@ import (
 // tracing are the environment variables of OpenTelemetry of which any enables traces.
 var tracing = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 
-// startTracing sends traces where OpenTelemetry's environment variables say, and returns the tracers of connections to databases,
-// and to a Forms database; nil without any of them. stop sends what is left.
+// startTracing sends traces where OpenTelemetry's environment variables say, and returns the tracers of connections to
+// databases, and to a Forms database; nil without any of them. stop sends what is left.
 func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func(), err error) {
 	asked := false
 	for _, name := range tracing {
@@ -33,7 +33,13 @@ func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func
 	if err != nil {
 		return nil, nil, nil, usagef("%s: %w", tracing[0], err)
 	}
-	what, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(attribute.String("service.name", "cleanupd")), resource.WithFromEnv())
+	what, err := resource.New(
+		ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", "cleanupd")),
+		resource.WithFromEnv(),
+	)
 	if err != nil {
 		return nil, nil, nil, usagef("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}

@@ -20,31 +20,108 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for command, parts := range map[string][]string{
 		"": {"serve", "migrate", "run", "runs", "tasks", "options", "schedule", "demo", "version"},
-		"serve": {"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen", "--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers", "--wait-for-database",
-			"--max-replica-lag", "--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second", "--mid-sourcing", "--preview-database-url", "$CLEANUPD_PREVIEW_DATABASE_URL", "--related-list-table", "--include", "$CLEANUPD_INCLUDE", "127.0.0.1:9090", "--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url", "$CLEANUPD_FORMS_SERVER_PASSWORD",
-			"--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-crl", "--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim", "--oidc-client-id", "--oidc-client-secret-file", "--console", "--insecure"},
-		"migrate":                {"--database-url", "$CLEANUPD_DATABASE_URL", "(required without --forms-database-url)"},
-		"adopt":                  {"--database-url", "--instance", "--yes", "disables the schedule"},
-		"run":                    {"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--preview", "--plan", "--continue-on-error", "--max-duration", "--detach", "--tls", "--tls-ca", "--client-cert", "--client-key", "$CLEANUPD_TOKEN"},
-		"runs":                   {"list", "watch", "cancel", "--server", "--limit", "--output"},
-		"runs cancel":            {"ID", "$CLEANUPD_SERVER"},
-		"tasks":                  {"--output", "json", "yaml", "$CLEANUPD_OUTPUT"},
-		"options":                {"get", "set", "reset", "--output"},
-		"options set":            {"NAME=VALUE", "--etag", "cleanupd options set broadLogPurgeDelayDays=120"},
-		"schedule set":           {"--cron", "--once", "--time-zone", "--enabled", "--max-duration", "--continue-on-error", "Europe/Berlin"},
+		"serve": {
+			"--database-url",
+			"$CLEANUPD_DATABASE_URL",
+			"--grpc-listen",
+			"$CLEANUPD_GRPC_LISTEN",
+			"--http-listen",
+			"--lease",
+			"$CLEANUPD_LEASE",
+			"--schedule",
+			"--history",
+			"$CLEANUPD_HISTORY",
+			"--batch-target",
+			"--workers",
+			"--wait-for-database",
+			"--max-replica-lag",
+			"--max-active-sessions",
+			"--max-waiting-sessions",
+			"--max-wal-rate",
+			"--max-rows-per-second",
+			"--mid-sourcing",
+			"--preview-database-url",
+			"$CLEANUPD_PREVIEW_DATABASE_URL",
+			"--related-list-table",
+			"--include",
+			"$CLEANUPD_INCLUDE",
+			"127.0.0.1:9090",
+			"--forms-database-url",
+			"--forms-gds-dir",
+			"--forms-gds-in-database",
+			"--forms-server-url",
+			"$CLEANUPD_FORMS_SERVER_PASSWORD",
+			"--tls-cert",
+			"--tls-key",
+			"--tls-client-ca",
+			"--tls-client-crl",
+			"--tls-client-role",
+			"--token-file",
+			"--oidc-issuer",
+			"--oidc-audience",
+			"--oidc-roles-claim",
+			"--oidc-client-id",
+			"--oidc-client-secret-file",
+			"--console",
+			"--insecure",
+		},
+		"migrate": {
+			"--database-url",
+			"$CLEANUPD_DATABASE_URL",
+			"(required without --forms-database-url)",
+		},
+		"adopt": {"--database-url", "--instance", "--yes", "disables the schedule"},
+		"run": {
+			"--server",
+			"$CLEANUPD_SERVER",
+			"--task",
+			"--skip-task",
+			"--dry-run",
+			"--preview",
+			"--plan",
+			"--continue-on-error",
+			"--max-duration",
+			"--detach",
+			"--tls",
+			"--tls-ca",
+			"--client-cert",
+			"--client-key",
+			"$CLEANUPD_TOKEN",
+		},
+		"runs":        {"list", "watch", "cancel", "--server", "--limit", "--output"},
+		"runs cancel": {"ID", "$CLEANUPD_SERVER"},
+		"tasks":       {"--output", "json", "yaml", "$CLEANUPD_OUTPUT"},
+		"options":     {"get", "set", "reset", "--output"},
+		"options set": {"NAME=VALUE", "--etag", "cleanupd options set broadLogPurgeDelayDays=120"},
+		"schedule set": {
+			"--cron",
+			"--once",
+			"--time-zone",
+			"--enabled",
+			"--max-duration",
+			"--continue-on-error",
+			"Europe/Berlin",
+		},
 		"mid-sourcing":           {"leftovers", "$CLEANUPD_SERVER"},
 		"mid-sourcing leftovers": {"--account", "--limit"},
 		"userdata":               {"find", "erase", "receipts", "$CLEANUPD_SERVER"},
 		"userdata purges":        {"list", "set", "delete", "forms/NAME"},
 		"userdata purges set":    {"--application", "--workflow", "--date-column", "--days", "--enable"},
 		"userdata find":          {"--variable", "APPLICATION/WORKFLOW"},
-		"userdata erase":         {"--process-instance", "--orphan-task", "--principal", "--variable", "--dry-run", "--yes"},
-		"audit":                  {"--database-url", "--since", "--limit", "--output"},
-		"demo":                   {"--rows", "--keep", "--forms"},
-		"health":                 {"--ready", "$CLEANUPD_HTTP_LISTEN", "$CLEANUPD_TLS_CERT"},
-		"man":                    {"DIR"},
-		"completion bash":        {"bash"},
-		"version":                {"version"},
+		"userdata erase": {
+			"--process-instance",
+			"--orphan-task",
+			"--principal",
+			"--variable",
+			"--dry-run",
+			"--yes",
+		},
+		"audit":           {"--database-url", "--since", "--limit", "--output"},
+		"demo":            {"--rows", "--keep", "--forms"},
+		"health":          {"--ready", "$CLEANUPD_HTTP_LISTEN", "$CLEANUPD_TLS_CERT"},
+		"man":             {"DIR"},
+		"completion bash": {"bash"},
+		"version":         {"version"},
 	} {
 		code, out, errs := cleanupd(t, append(strings.Fields(command), "--help")...)
 		if code != 0 || errs != "" {
@@ -105,13 +182,21 @@ func TestVariablesMeanTheSame(t *testing.T) {
 	t.Parallel()
 	first := map[string]*pflag.Flag{}
 	about := func(f *pflag.Flag) string { // its first words
-		return strings.Join(strings.FieldsFunc(f.Usage, func(r rune) bool { return r == ':' || r == ',' || r == ';' || r == '(' || r == '[' })[:1], "")
+		return strings.Join(
+			strings.FieldsFunc(
+				f.Usage,
+				func(r rune) bool { return r == ':' || r == ',' || r == ';' || r == '(' || r == '[' },
+			)[:1],
+			"",
+		)
 	}
 	commands(newRoot(), func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			other := first[f.Name]
 			first[f.Name] = f
-			if other != nil && (other.Value.Type() != f.Value.Type() || strings.TrimSpace(about(other)) != strings.TrimSpace(about(f))) {
+			if other != nil &&
+				(other.Value.Type() != f.Value.Type() ||
+					strings.TrimSpace(about(other)) != strings.TrimSpace(about(f))) {
 				t.Errorf("--%s is %q, and of %s %q", f.Name, other.Usage, cmd.CommandPath(), f.Usage)
 			}
 		})
@@ -129,7 +214,12 @@ func TestManualsAndCompletion(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "broadLogPurgeDelayDays=120") {
 		t.Errorf("%v %s", err, page)
 	}
-	if code, out, errs := cleanupd(t, "man", filepath.Join(dir, "cleanupd.1", "x")); code != 2 || out != "" || !strings.Contains(errs, "cleanupd.1") {
+	if code, out, errs := cleanupd(
+		t,
+		"man",
+		filepath.Join(dir, "cleanupd.1", "x"),
+	); code != 2 || out != "" ||
+		!strings.Contains(errs, "cleanupd.1") {
 		t.Errorf("into a file: %d %s %s", code, out, errs)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
@@ -138,7 +228,10 @@ func TestManualsAndCompletion(t *testing.T) {
 		}
 	}
 	for asked, want := range map[string]string{"run --task ": "delivery-logs\n", "tasks -o ": "yaml\n"} {
-		if code, out, errs := cleanupd(t, append([]string{"__complete"}, strings.Split(asked, " ")...)...); code != 0 || !strings.Contains(out, want) {
+		if code, out, errs := cleanupd(
+			t,
+			append([]string{"__complete"}, strings.Split(asked, " ")...)...); code != 0 ||
+			!strings.Contains(out, want) {
 			t.Errorf("%s: %d %s %s", asked, code, out, errs)
 		}
 	}
@@ -174,18 +267,44 @@ func TestMistakes(t *testing.T) {
 		{"migrate --database-url mysql://u:secret@h/d?sslmode=disable", 2, []string{"--database-url", "postgresql://"}},
 		{"serve --lease 1ms --database-url postgres://h/d", 2, []string{"--lease", "1ms"}},
 		{"serve --lease x", 2, []string{"lease"}},
-		{open + " --forms-database-url " + db.URL() + " --forms-gds-dir / --forms-gds-in-database", 2, []string{"--forms-gds-dir", "either"}},
-		{open + " --forms-database-url " + db.URL() + " --forms-gds-dir /nowhere", 2, []string{"--forms-gds-dir", "/nowhere"}},
+		{
+			open + " --forms-database-url " + db.URL() + " --forms-gds-dir / --forms-gds-in-database",
+			2,
+			[]string{"--forms-gds-dir", "either"},
+		},
+		{
+			open + " --forms-database-url " + db.URL() + " --forms-gds-dir /nowhere",
+			2,
+			[]string{"--forms-gds-dir", "/nowhere"},
+		},
 		{open + " --forms-database-url " + db.URL() + " --forms-server-url ftp://x", 2, []string{"--forms-server-url"}},
-		{open + " --forms-database-url " + db.URL() + " --forms-server-url http://x:99999/y", 2, []string{"--forms-server-url"}},
-		{open + " --forms-database-url " + db.URL() + " --forms-server-url http://x/y --forms-server-user u --forms-server-password secret", 2, []string{"--forms-server-url", "https://x"}},
-		{open + " --forms-database-url " + db.URL() + " --forms-server-url http://u:secret@x:8080/y", 2, []string{"--forms-server-url", "https://x:8080"}},
-		{open + " --forms-database-url " + db.URL() + " --forms-server-url http://localhost@x/y --forms-server-password secret", 2, []string{"--forms-server-url", "https://x"}},
+		{
+			open + " --forms-database-url " + db.URL() + " --forms-server-url http://x:99999/y",
+			2,
+			[]string{"--forms-server-url"},
+		},
+		{open + " --forms-database-url " + db.URL() + " --forms-server-url http://x/y --forms-server-user u " +
+			"--forms-server-password secret", 2, []string{"--forms-server-url", "https://x"}},
+		{
+			open + " --forms-database-url " + db.URL() + " --forms-server-url http://u:secret@x:8080/y",
+			2,
+			[]string{"--forms-server-url", "https://x:8080"},
+		},
+		{open + " --forms-database-url " + db.URL() + " --forms-server-url http://localhost@x/y " +
+			"--forms-server-password secret", 2, []string{"--forms-server-url", "https://x"}},
 		{open + " --forms-database-url " + db.URL() + " --forms-server-user u", 2, []string{"need --forms-server-url"}},
-		{open + " --grpc-listen 0.0.0.0:0", 2, []string{"--grpc-listen", "loopback", "--tls-cert", "--token-file", "--insecure"}},
+		{
+			open + " --grpc-listen 0.0.0.0:0",
+			2,
+			[]string{"--grpc-listen", "loopback", "--tls-cert", "--token-file", "--insecure"},
+		},
 		{open + " --http-listen 0.0.0.0:0", 2, []string{"--http-listen", "loopback"}},
 		{open + " --grpc-listen 0.0.0.0:0 --token-file " + tokens, 2, []string{"--grpc-listen", "loopback"}},
-		{open + " --grpc-listen 0.0.0.0:0 --tls-cert " + cert + " --tls-key " + key, 2, []string{"--grpc-listen", "loopback"}},
+		{
+			open + " --grpc-listen 0.0.0.0:0 --tls-cert " + cert + " --tls-key " + key,
+			2,
+			[]string{"--grpc-listen", "loopback"},
+		},
 		{open + " --tls-cert " + cert, 2, []string{"--tls-cert", "--tls-key"}},
 		{open + " --tls-cert " + cert + " --tls-key " + cert, 2, []string{"--tls-key"}},
 		{open + " --tls-cert " + cert + " --tls-key /nowhere", 2, []string{"--tls-key", "/nowhere"}},
@@ -195,7 +314,12 @@ func TestMistakes(t *testing.T) {
 		{open + " --token-file /nowhere", 2, []string{"--token-file", "/nowhere"}},
 		{open + " --oidc-issuer https://issuer.example", 2, []string{"--oidc-audience"}},
 		{open + " --oidc-client-id console", 2, []string{"--oidc-client-id needs --oidc-issuer"}},
-		{open + " --oidc-issuer https://issuer.example --oidc-audience cleanupd --oidc-client-secret-file secret", 2, []string{"--oidc-client-secret-file needs --oidc-client-id"}},
+		{
+			open + " --oidc-issuer https://issuer.example --oidc-audience cleanupd --oidc-client-secret-file secret",
+			2,
+			[]string{"--oidc-client-secret-file " +
+				"needs --oidc-client-id"},
+		},
 		{"run --server example.com:1 --token secret", 2, []string{"--token", "plain text", "--tls"}},
 		{"run --server localhost", 2, []string{"--server", "HOST:PORT"}},
 		{"runs --server localhost:", 2, []string{"--server", "HOST:PORT"}},
@@ -220,21 +344,54 @@ func TestMistakes(t *testing.T) {
 		{"serve --max-wal-rate -1 --database-url postgres://h/d", 2, []string{"--max-wal-rate"}},
 		{"serve --schedule=perhaps --database-url postgres://h/d", 2, []string{"--schedule"}},
 		{"serve --grpc-listen nonsense --database-url postgres://h/d", 2, []string{"--grpc-listen", "nonsense"}},
-		{"serve --http-listen 127.0.0.1:99999 --grpc-listen 127.0.0.1:0 --database-url postgres://h/d", 2, []string{"--http-listen"}},
-		{"serve --grpc-listen " + taken.Addr().String() + " --database-url postgres://h/d", 1, []string{"--grpc-listen", "in use"}},
-		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --database-url postgres://u:secret@" + taken.Addr().String() + "/d?connect_timeout=1", 1, []string{"database"}},
+		{
+			"serve --http-listen 127.0.0.1:99999 --grpc-listen 127.0.0.1:0 --database-url postgres://h/d",
+			2,
+			[]string{"--http-listen"},
+		},
+		{
+			"serve --grpc-listen " + taken.Addr().String() + " --database-url postgres://h/d",
+			1,
+			[]string{"--grpc-listen", "in use"},
+		},
+		{
+			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --database-url postgres://u:secret@" + taken.Addr().String() + "/d?connect_timeout=1",
+			1,
+			[]string{"database"},
+		},
 		{away + " --mid-sourcing x", 2, []string{"--mid-sourcing is NAME=URL or NAME=keep"}},
 		{away + " --mid-sourcing =keep", 2, []string{"--mid-sourcing is NAME=URL or NAME=keep"}},
 		{away + " --mid-sourcing x=keep --mid-sourcing x=postgres://h/d", 2, []string{"--mid-sourcing", "twice"}},
 		{away + " --mid-sourcing x=postgres://u:secret@h:y/d", 2, []string{": --mid-sourcing x: "}},
-		{away + " --mid-sourcing x=postgres://h/d --mid-sourcing x=postgres://h/d", 2, []string{"--mid-sourcing", "twice"}},
+		{
+			away + " --mid-sourcing x=postgres://h/d --mid-sourcing x=postgres://h/d",
+			2,
+			[]string{"--mid-sourcing", "twice"},
+		},
 		{away + " --forms-gds-dir /", 2, []string{"--forms-database-url"}},
 		{away + " --forms-database-url postgres://u:secret@h:y/d", 2, []string{": --forms-database-url: "}},
-		{"migrate --database-url postgres://127.0.0.1:1/d --forms-database-url nonsense", 2, []string{": --forms-database-url: "}},
-		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x=" + db.URL() + " --database-url " + db.URL(), 2, []string{"--mid-sourcing x", "main database"}},
-		{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --preview-database-url " + db.URL() + " --database-url " + db.URL(), 2, []string{"--preview-database-url", "no standby of --database-url", "not in recovery"}},
+		{"migrate --database-url postgres://127.0.0.1:1/d --forms-database-url nonsense", 2, []string{": " +
+			"--forms-database-url: "}},
+		{
+			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x=" + db.URL() + " --database-url " + db.URL(),
+			2,
+			[]string{"--mid-sourcing x", "main database"},
+		},
+		{
+			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --preview-database-url " + db.URL() + " --database-url " + db.URL(),
+			2,
+			[]string{
+				"--preview-database-url",
+				"no standby of " +
+					"--database-url", "not in recovery",
+			},
+		},
 		{away + " --preview-database-url mysql://u:secret@h/d", 2, []string{": --preview-database-url: "}},
-		{"migrate --database-url " + db.As(weak), 1, []string{"cleanupd migrate", "GRANT USAGE ON SCHEMA cleanupd", weak}},
+		{
+			"migrate --database-url " + db.As(weak),
+			1,
+			[]string{"cleanupd migrate", "GRANT USAGE ON SCHEMA cleanupd", weak},
+		},
 		{"migrate", 2, []string{"--database-url"}},
 		{"run --max-duration -1s", 2, []string{"--max-duration"}},
 		{"run --max-duration 0", 2, []string{"--max-duration must be greater than 0"}},
@@ -247,7 +404,8 @@ func TestMistakes(t *testing.T) {
 		{"demo --rows -1", 2, []string{"--rows"}},
 	} {
 		code, out, errs := cleanupd(t, strings.Fields(c.args)...)
-		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 || strings.Contains(strings.ReplaceAll(errs, "--oidc-client-secret-file", ""), "secret") {
+		if code != c.code || out != "" || strings.Count(errs, "\n") != 1 ||
+			strings.Contains(strings.ReplaceAll(errs, "--oidc-client-secret-file", ""), "secret") {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", c.args, code, out, errs)
 		}
 		for _, part := range c.parts {
@@ -262,11 +420,49 @@ func TestMistakes(t *testing.T) {
 func TestAllMistakesOfAServerAtOnce(t *testing.T) {
 	t.Parallel()
 	var out, err strings.Builder
-	code := run(t.Context(), []string{"serve", "--database-url", "mysql://x", "--grpc-listen", "here", "--lease", "1ms", "--batch-target", "1h", "--workers", "99", "--max-wal-rate", "-1", "--include", "x", "--mid-sourcing", "y",
-		"--tls-cert", "z", "--forms-gds-dir", "w", "--log-level", "loud"}, &out, &err)
+	code := run(t.Context(), []string{
+		"serve",
+		"--database-url",
+		"mysql://x",
+		"--grpc-listen",
+		"here",
+		"--lease",
+		"1ms",
+		"--batch-target",
+		"1h",
+		"--workers",
+		"99",
+		"--max-wal-rate",
+		"-1",
+		"--include",
+		"x",
+		"--mid-sourcing",
+		"y",
+		"--tls-cert",
+		"z",
+		"--forms-gds-dir",
+		"w",
+		"--log-level",
+		"loud",
+	}, &out, &err)
 	lines := strings.Split(strings.TrimSpace(err.String()), "\n")
-	for _, flag := range []string{"--database-url", "--grpc-listen", "--lease", "--batch-target", "--workers", "--max-wal-rate", "--include", "--mid-sourcing", "--tls-cert", "--forms", "--log-level"} {
-		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "cleanupd: ") && strings.Contains(line, flag) }) {
+	for _, flag := range []string{
+		"--database-url",
+		"--grpc-listen",
+		"--lease",
+		"--batch-target",
+		"--workers",
+		"--max-wal-rate",
+		"--include",
+		"--mid-sourcing",
+		"--tls-cert",
+		"--forms",
+		"--log-level",
+	} {
+		if !slices.ContainsFunc(
+			lines,
+			func(line string) bool { return strings.HasPrefix(line, "cleanupd: ") && strings.Contains(line, flag) },
+		) {
 			t.Errorf("%s is not among the mistakes", flag)
 		}
 	}
@@ -303,13 +499,26 @@ func TestMigrateForAWeakRole(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	clerk := db.Role("clerk")
-	db.Do("GRANT SELECT, DELETE, UPDATE ON ALL TABLES IN SCHEMA public TO " + clerk + "; GRANT INSERT ON XtkOption, XtkJobLog, NmsEmailErrorStat TO " + clerk + "; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO " + clerk)
+	db.Do(
+		"GRANT SELECT, DELETE, UPDATE ON ALL TABLES IN SCHEMA public TO " + clerk + "; GRANT INSERT ON XtkOption, " +
+			"XtkJobLog, NmsEmailErrorStat TO " + clerk + "; GRANT USAGE ON " +
+			"ALL SEQUENCES IN SCHEMA public TO " + clerk,
+	)
 	for range 2 {
-		if code, out, errs := cleanupd(t, "migrate", "--database-url", db.URL()); code != 0 || !strings.Contains(out, "up to date") {
+		if code, out, errs := cleanupd(
+			t,
+			"migrate",
+			"--database-url",
+			db.URL(),
+		); code != 0 ||
+			!strings.Contains(out, "up to date") {
 			t.Fatalf("%d %s", code, errs)
 		}
 	}
-	db.Do("GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO " + clerk)
+	db.Do(
+		"GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN " +
+			"SCHEMA cleanupd TO " + clerk,
+	)
 	r := serve(t, "--database-url", db.As(clerk))
 	if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
 		t.Errorf("%d %s %s", code, out, errs)

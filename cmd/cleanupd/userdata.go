@@ -14,20 +14,35 @@ import (
 func newUserData() *cobra.Command {
 	var server target
 	cmd := &cobra.Command{
-		Use:     "userdata",
-		Short:   "Find and erase one person's data in AEM Forms",
-		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata erase bob.smith@example.com\n  cleanupd userdata sweep --dry-run\n  cleanupd userdata receipts",
-		Args:    noCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "userdata",
+		Short: "Find and erase one person's data in AEM Forms",
+		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata erase bob.smith@example.com\n  " +
+			"cleanupd userdata sweep --dry-run\n  cleanupd userdata receipts",
+		Args: noCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	server.flags(cmd)
-	cmd.AddCommand(newFind(&server), newErase(&server), newVerify(&server), newSweep(&server), newReceipt(&server), newReceipts(&server), newPurges(&server))
+	cmd.AddCommand(
+		newFind(&server),
+		newErase(&server),
+		newVerify(&server),
+		newSweep(&server),
+		newReceipt(&server),
+		newReceipts(&server),
+		newPurges(&server),
+	)
 	return cmd
 }
 
 // variablesFlag adds the flag that names variables of workflows to search.
 func variablesFlag(f *pflag.FlagSet, given *[]string) {
-	f.StringArrayVar(given, "variable", nil, "APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE: look for the user id there, too; WORKFLOW includes its folders; may be repeated")
+	f.StringArrayVar(
+		given,
+		"variable",
+		nil,
+		"APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE: look for the user id there, too; WORKFLOW includes "+
+			"its folders; may be repeated",
+	)
 }
 
 // parseVariables reads the flag.
@@ -38,7 +53,10 @@ func parseVariables(given []string) (list []*cleanupv1.WorkflowVariable, err err
 		if !ok || application == "" || workflow == "" {
 			return nil, usagef("--variable is APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q", text)
 		}
-		list = append(list, &cleanupv1.WorkflowVariable{Application: application, Workflow: workflow, Variable: variable})
+		list = append(
+			list,
+			&cleanupv1.WorkflowVariable{Application: application, Workflow: workflow, Variable: variable},
+		)
 	}
 	return list, nil
 }
@@ -49,16 +67,18 @@ func newFind(server *target) *cobra.Command {
 		output    format
 	)
 	cmd := &cobra.Command{
-		Use:     "find USER",
-		Short:   "Find every trace of a user id that the Forms database reveals",
-		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata find bob.smith@example.com --variable Loans/folder/sub/review --variable Claims/apply",
-		Args:    oneUser,
+		Use:   "find USER",
+		Short: "Find every trace of a user id that the Forms database reveals",
+		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata find bob.smith@example.com " +
+			"--variable Loans/folder/sub/review --variable Claims/apply",
+		Args: oneUser,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			list, err := parseVariables(variables)
 			if err != nil {
 				return err
 			}
-			found, err := cleanupv1.NewUserDataServiceClient(conn).FindUserData(cmd.Context(), &cleanupv1.FindUserDataRequest{UserId: args[0], Variables: list})
+			found, err := cleanupv1.NewUserDataServiceClient(conn).
+				FindUserData(cmd.Context(), &cleanupv1.FindUserDataRequest{UserId: args[0], Variables: list})
 			if err != nil {
 				return err
 			}
@@ -76,7 +96,11 @@ func newFind(server *target) *cobra.Command {
 // oneUser accepts one user id.
 func oneUser(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usagef("%s takes the user id, a principal's canonical name; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+		return usagef(
+			"%s takes the user id, a principal's canonical name; see %s --help",
+			cmd.CommandPath(),
+			cmd.CommandPath(),
+		)
 	}
 	return nil
 }
@@ -90,7 +114,13 @@ func (s *screen) printFound(found *cleanupv1.FindUserDataResponse) error {
 		for _, r := range in.GetReasons() {
 			text := word(r.GetKind())
 			if v := r.GetVariable(); v != nil {
-				text += fmt.Sprintf(" %s of %s/%s (%s)", v.GetVariable(), v.GetApplication(), v.GetWorkflow(), word(r.GetMatch()))
+				text += fmt.Sprintf(
+					" %s of %s/%s (%s)",
+					v.GetVariable(),
+					v.GetApplication(),
+					v.GetWorkflow(),
+					word(r.GetMatch()),
+				)
 			}
 			why = append(why, text)
 		}

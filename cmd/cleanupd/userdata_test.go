@@ -33,7 +33,8 @@ func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, folder != "").Load(t.Context(), conn.Conn(), folder); err != nil {
+	if err := formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, folder != "").
+		Load(t.Context(), conn.Conn(), folder); err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -69,16 +70,36 @@ func onBoth(t *testing.T, instances int, inFolder bool, test func(t *testing.T, 
 			}
 			if on == "PostgreSQL" {
 				db := formsOf(t, instances, folder)
-				test(t, &formsDB{db, db.URL(), `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END';
-					CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`, "cleanupd.forms_"}, folder)
+				test(
+					t,
+					&formsDB{
+						db,
+						db.URL(),
+						`CREATE FUNCTION slow() RETURNS trigger
+							LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END';
+					CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW EXECUTE FUNCTION slow()`,
+						"cleanupd.forms_",
+					},
+					folder,
+				)
 				return
 			}
 			db := mysqltest.Empty(t, "utf8mb4")
 			db.Do(formsdb.MySQLSchema)
-			if err := formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, inFolder).LoadMySQL(t.Context(), db.DB, folder); err != nil {
+			if err := formsdb.Generate(rand.New(rand.NewPCG(2, 0)), instances, inFolder).
+				LoadMySQL(t.Context(), db.DB, folder); err != nil {
 				t.Fatal(err)
 			}
-			test(t, &formsDB{db, db.URL("root"), "CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW DO SLEEP(0.01)", "cleanupd_"}, folder)
+			test(
+				t,
+				&formsDB{
+					db,
+					db.URL("root"),
+					"CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW DO SLEEP(0.01)",
+					"cleanupd_",
+				},
+				folder,
+			)
 		})
 	}
 }
@@ -88,7 +109,13 @@ func TestUserData(t *testing.T) {
 }
 
 func testUserData(t *testing.T, forms *formsDB, _ string) {
-	if code, out, errs := cleanupd(t, "migrate", "--forms-database-url", forms.url); code != 0 || !strings.Contains(out, "up to date") || forms.Int("SELECT count(*) FROM "+forms.own+"journal") != 0 {
+	if code, out, errs := cleanupd(
+		t,
+		"migrate",
+		"--forms-database-url",
+		forms.url,
+	); code != 0 || !strings.Contains(out, "up to date") ||
+		forms.Int("SELECT count(*) FROM "+forms.own+"journal") != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	db := pgtest.Campaign(t)
@@ -97,42 +124,104 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		t.Helper()
 		return cleanupd(t, append(args, "--server", s.grpc)...)
 	}
-	code, out, errs := ask("userdata", "find", "ann", "--variable", "Loans/apply:applicant", "--variable", "Loans/folder/sub/review")
-	if code != 0 || !strings.Contains(out, "Principals: P0\n") || !strings.Contains(out, "participant") || !strings.Contains(out, "Orphan tasks: ") || !strings.Contains(out, "Can not be found: ") {
+	code, out, errs := ask(
+		"userdata",
+		"find",
+		"ann",
+		"--variable",
+		"Loans/apply:applicant",
+		"--variable",
+		"Loans/folder/sub/review",
+	)
+	if code != 0 || !strings.Contains(out, "Principals: P0\n") || !strings.Contains(out, "participant") ||
+		!strings.Contains(out, "Orphan tasks: ") ||
+		!strings.Contains(out, "Can not be found: ") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if code, _, errs := ask("userdata", "erase", "ann"); code != 2 || !strings.Contains(errs, "--yes") {
 		t.Errorf("erased without asking: %d %s", code, errs)
 	}
-	for _, mistake := range []string{"erase --yes", "erase ann --task 1 --yes", "erase --task 0 --yes", "find --variable x/y "} {
+	for _, mistake := range []string{
+		"erase --yes",
+		"erase ann --task 1 --yes",
+		"erase --task 0 --yes",
+		"find --variable x/y ",
+	} {
 		args := strings.Split("userdata "+mistake, " ")
 		if code, _, errs := ask(args...); code != 2 || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: %d %s", mistake, code, errs)
 		}
 	}
 	before := forms.Int("SELECT count(*) FROM tb_task")
-	if code, out, errs := ask("userdata", "erase", "ann", "--dry-run"); code != 0 || !strings.Contains(out, "would be erased (rows: ") || forms.Int("SELECT count(*) FROM tb_task") != before {
+	if code, out, errs := ask(
+		"userdata",
+		"erase",
+		"ann",
+		"--dry-run",
+	); code != 0 || !strings.Contains(out, "would be erased (rows: ") ||
+		forms.Int("SELECT count(*) FROM tb_task") != before {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask("userdata", "erase", "ann", "--yes"); code != 0 || !strings.Contains(out, "\nReceipt ") || forms.Int("SELECT count(*) FROM tb_task") >= before {
+	if code, out, errs := ask(
+		"userdata",
+		"erase",
+		"ann",
+		"--yes",
+	); code != 0 || !strings.Contains(out, "\nReceipt ") ||
+		forms.Int("SELECT count(*) FROM tb_task") >= before {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, _, errs := ask("userdata", "erase", "bob", "--yes"); code != 1 || !strings.Contains(errs, "several principals") {
+	if code, _, errs := ask(
+		"userdata",
+		"erase",
+		"bob",
+		"--yes",
+	); code != 1 ||
+		!strings.Contains(errs, "several principals") {
 		t.Errorf("%d %s", code, errs)
 	}
-	if code, out, errs := ask("userdata", "erase", "--task", "99999", "--yes"); code != 0 || !strings.Contains(out, "there is no task 99999") {
+	if code, out, errs := ask(
+		"userdata",
+		"erase",
+		"--task",
+		"99999",
+		"--yes",
+	); code != 0 ||
+		!strings.Contains(out, "there is no task 99999") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	live := strings.TrimSpace(forms.Strings("SELECT CAST(id AS char(20)) FROM tb_task WHERE process_instance_id > 0 LIMIT 1")[0])
-	if code, out, errs := ask("userdata", "erase", "--task", live, "--yes"); code != 1 || !strings.Contains(out, "task "+live+" stays") || !strings.Contains(out, "\n0 process instances, 0 orphan tasks, 0 files erased") || !strings.Contains(errs, "not everything was erased") {
+	live := strings.TrimSpace(
+		forms.Strings("SELECT CAST(id AS char(20)) FROM tb_task WHERE process_instance_id > 0 LIMIT 1")[0],
+	)
+	if code, out, errs := ask(
+		"userdata",
+		"erase",
+		"--task",
+		live,
+		"--yes",
+	); code != 1 || !strings.Contains(out, "task "+live+" stays") || !strings.Contains(out, "\n0 process instances, 0 "+
+		"orphan tasks, 0 files erased") ||
+		!strings.Contains(errs, "not everything was erased") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	_, list, _ := ask("userdata", "receipts")
 	receipt := strings.Fields(strings.Split(list, "\n")[3])[0] // of ann's
-	if code, out, errs := ask("userdata", "verify", receipt, "ann"); code != 0 || !strings.Contains(out, "process instances left") {
+	if code, out, errs := ask(
+		"userdata",
+		"verify",
+		receipt,
+		"ann",
+	); code != 0 ||
+		!strings.Contains(out, "process instances left") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, _, errs := ask("userdata", "verify", receipt, "bob"); code != 2 && code != 1 || !strings.Contains(errs, "user id of this erasure") {
+	if code, _, errs := ask(
+		"userdata",
+		"verify",
+		receipt,
+		"bob",
+	); (code != 2 && code != 1) ||
+		!strings.Contains(errs, "user id of this erasure") {
 		t.Errorf("%d %s", code, errs)
 	}
 	page := filepath.Join(t.TempDir(), "receipt.html")
@@ -141,31 +230,75 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
 	}
-	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), receipt) || !strings.Contains(string(text), "everything was erased") || !strings.Contains(string(text), "nothing was found") {
+	if text, err := os.ReadFile(
+		page,
+	); err != nil || !strings.Contains(
+		string(text),
+		receipt,
+	) || !strings.Contains(string(text), "everything was erased") ||
+		!strings.Contains(string(text), "nothing was found") {
 		t.Errorf("%s %v", text, err)
 	}
-	if code, out, errs := ask("userdata", "receipt", receipt, "-o", "json"); code != 0 || !strings.Contains(out, `"clean"`) {
+	if code, out, errs := ask(
+		"userdata",
+		"receipt",
+		receipt,
+		"-o",
+		"json",
+	); code != 0 ||
+		!strings.Contains(out, `"clean"`) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if code, _, errs := ask("userdata", "sweep"); code != 2 || !strings.Contains(errs, "--yes") {
 		t.Errorf("swept without asking: %d %s", code, errs)
 	}
-	forms.Do("INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')")
+	forms.Do(
+		"INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', " +
+			"'_wfattach999999')",
+	)
 	forms.Do("INSERT INTO tb_task (id) VALUES (1000000)")
-	if code, out, errs := ask("userdata", "sweep", "--yes"); code != 0 || !strings.Contains(out, " sessions name a task or form data that does not exist") || !strings.Contains(out, "\n0 documents in the database, 0 files erased") {
+	if code, out, errs := ask(
+		"userdata",
+		"sweep",
+		"--yes",
+	); code != 0 || !strings.Contains(out, " sessions name a task or form data that does not exist") ||
+		!strings.Contains(out, "\n0 documents in the database, 0 files erased") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	db.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
-	if code, out, errs := ask("userdata", "sweep", "--dry-run"); code != 0 || !strings.Contains(out, "document stale of _wfattach999999 would be erased (rows: 1 of tb_dm_chunk, 1 of tb_dm_session_reference)") {
+	if code, out, errs := ask(
+		"userdata",
+		"sweep",
+		"--dry-run",
+	); code != 0 ||
+		!strings.Contains(
+			out,
+			"document stale of _wfattach999999 would be erased (rows: 1 of tb_dm_chunk, 1 of tb_dm_session_reference)",
+		) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask("userdata", "sweep", "--yes"); code != 0 || !strings.Contains(out, "document stale of _wfattach999999 erased") || !strings.Contains(out, " documents in the database, 0 files erased") {
+	if code, out, errs := ask(
+		"userdata",
+		"sweep",
+		"--yes",
+	); code != 0 || !strings.Contains(out, "document stale of _wfattach999999 erased") ||
+		!strings.Contains(out, " documents in the database, 0 files erased") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask("userdata", "receipts"); code != 0 || errs != "" || strings.Count(out, "\n") != 6 || !strings.Contains(out, "true") {
+	if code, out, errs := ask(
+		"userdata",
+		"receipts",
+	); code != 0 || errs != "" || strings.Count(out, "\n") != 6 ||
+		!strings.Contains(out, "true") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask("userdata", "receipts", "--limit", "1"); code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(errs, "There are more") {
+	if code, out, errs := ask(
+		"userdata",
+		"receipts",
+		"--limit",
+		"1",
+	); code != 0 || strings.Count(out, "\n") != 2 ||
+		!strings.Contains(errs, "There are more") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
@@ -174,10 +307,23 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 func TestRowSecurityOfForms(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 5, "")
-	forms.Do("INSERT INTO tb_task VALUES (1000001, 1, 'P0', 0); ALTER TABLE tb_task ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
-	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
+	forms.Do(
+		"INSERT INTO tb_task VALUES (1000001, 1, 'P0', 0); ALTER TABLE tb_task ENABLE ROW LEVEL SECURITY, FORCE ROW " +
+			"LEVEL SECURITY",
+	)
+	s := serve(
+		t,
+		"--database-url",
+		pgtest.Campaign(t).URL(),
+		"--forms-database-url",
+		forms.URL(),
+		"--forms-gds-in-database",
+	)
 	for _, args := range []string{"find ann", "erase --task 1000001 --yes"} {
-		if code, out, errs := cleanupd(t, append(strings.Fields("userdata "+args), "--server", s.grpc)...); code != 1 || !strings.Contains(out+errs, "row-level security") {
+		if code, out, errs := cleanupd(
+			t,
+			append(strings.Fields("userdata "+args), "--server", s.grpc)...); code != 1 ||
+			!strings.Contains(out+errs, "row-level security") {
 			t.Errorf("%s: %d %s %s", args, code, out, errs)
 		}
 	}
@@ -189,25 +335,63 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	forms := formsOf(t, 5, "")
 	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/xml")
-		_, _ = io.WriteString(w, `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><attachments>x</attachments></soap:Envelope>`)
+		_, _ = io.WriteString(
+			w,
+			`<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><attachments>x</attachments></soap:Envelope>`,
+		)
 	}))
 	t.Cleanup(strange.Close)
 	ended := forms.Strings("SELECT id::text FROM tb_process_instance WHERE status = 2 LIMIT 1")[0]
 	for range 2 {
-		s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database",
-			"--forms-server-url", strange.URL, "--forms-server-user", "administrator", "--forms-server-password", "secret")
-		if code, out, errs := cleanupd(t, "userdata", "erase", "--instance", ended, "--yes", "--server", s.grpc); code != 1 || !strings.Contains(out, "no SOAP message") && !strings.Contains(out, "not an envelope") {
+		s := serve(
+			t,
+			"--database-url",
+			pgtest.Campaign(t).URL(),
+			"--forms-database-url",
+			forms.URL(),
+			"--forms-gds-in-database",
+			"--forms-server-url",
+			strange.URL,
+			"--forms-server-user",
+			"administrator",
+			"--forms-server-password",
+			"secret",
+		)
+		if code, out, errs := cleanupd(
+			t,
+			"userdata",
+			"erase",
+			"--instance",
+			ended,
+			"--yes",
+			"--server",
+			s.grpc,
+		); code != 1 ||
+			(!strings.Contains(out, "no SOAP message") && !strings.Contains(out, "not an envelope")) {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
-		if code, _, errs := cleanupd(t, "userdata", "erase", "--task", "99999", "--yes", "--server", s.grpc); code != 0 {
+		if code, _, errs := cleanupd(
+			t,
+			"userdata",
+			"erase",
+			"--task",
+			"99999",
+			"--yes",
+			"--server",
+			s.grpc,
+		); code != 0 {
 			t.Errorf("the next erasure: %d %s", code, errs)
 		}
 	}
 }
 
-// erasing has a server erase every process instance. ended receives the status of the client; args are the server's, and db its own
-// database.
-func erasing(t *testing.T, forms *formsDB, storage ...string) (first *replica, ended chan int, args []string, db *pgtest.DB) {
+// erasing has a server erase every process instance. ended receives the status of the client; args are the server's,
+// and db its own database.
+func erasing(
+	t *testing.T,
+	forms *formsDB,
+	storage ...string,
+) (first *replica, ended chan int, args []string, db *pgtest.DB) {
 	t.Helper()
 	db = pgtest.Campaign(t)
 	args = append([]string{"--lease", "1s", "--database-url", db.URL(), "--forms-database-url", forms.url}, storage...)
@@ -224,7 +408,12 @@ func erasing(t *testing.T, forms *formsDB, storage ...string) (first *replica, e
 }
 
 // killed has a server erase every process instance, kills it at a moment, and has another one finish.
-func killed(t *testing.T, forms *formsDB, moment func(db *pgtest.DB), storage ...string) (second *replica, db *pgtest.DB) {
+func killed(
+	t *testing.T,
+	forms *formsDB,
+	moment func(db *pgtest.DB),
+	storage ...string,
+) (second *replica, db *pgtest.DB) {
 	t.Helper()
 	first, ended, args, db := erasing(t, forms, storage...)
 	moment(db)
@@ -243,10 +432,14 @@ func killed(t *testing.T, forms *formsDB, moment func(db *pgtest.DB), storage ..
 	return second, db
 }
 
-// accounted checks that the record of an erasure of 300 process instances tells of each once, and of all of their tasks.
+// accounted checks that the record of an erasure of 300 process instances tells of each once, and of all of their
+// tasks.
 func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
 	t.Helper()
-	if left := forms.Int("SELECT (SELECT count(*) FROM tb_process_instance) + (SELECT count(*) FROM tb_task WHERE process_instance_id > 0)"); left != 0 {
+	if left := forms.Int(
+		"SELECT (SELECT count(*) FROM tb_process_instance) + (SELECT count(*) FROM tb_task WHERE process_instance_id " +
+			"> 0)",
+	); left != 0 {
 		t.Errorf("%d rows are left", left)
 	}
 	if n := db.Int("SELECT rows FROM cleanupd.erasure_rows WHERE relation = 'tb_task'"); n != tasks {
@@ -257,8 +450,8 @@ func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
 	}
 }
 
-// A server that is frozen during an erasure keeps its connections, and the locks on them, for a while. Another one takes over all the
-// same, and what the first one does when it wakes up counts for nothing.
+// A server that is frozen during an erasure keeps its connections, and the locks on them, for a while. Another one
+// takes over all the same, and what the first one does when it wakes up counts for nothing.
 func TestErasureOfAFrozenServer(t *testing.T) {
 	suite.Only(t, suite.Long)
 	onBoth(t, 300, false, func(t *testing.T, forms *formsDB, _ string) {
@@ -290,31 +483,50 @@ func TestErasureOfAKilledServer(t *testing.T) {
 		forms.Do(forms.slow)
 		tasks := forms.Int("SELECT count(*) FROM tb_task WHERE process_instance_id > 0")
 		second, db := killed(t, forms, func(*pgtest.DB) {
-			for left := int64(300); left == 300 || left == 0; left = forms.Int("SELECT count(*) FROM tb_process_instance") {
+			for left := int64(300); left == 300 || left == 0; left = forms.Int("SELECT count(*) FROM " +
+				"tb_process_instance") {
 				time.Sleep(time.Millisecond)
 			}
 		}, "--forms-gds-in-database")
 		accounted(t, forms, db, tasks)
-		if code, out, errs := cleanupd(t, "userdata", "receipts", "--server", second.grpc); code != 0 || !strings.Contains(out, "  300  ") {
+		if code, out, errs := cleanupd(
+			t,
+			"userdata",
+			"receipts",
+			"--server",
+			second.grpc,
+		); code != 0 ||
+			!strings.Contains(out, "  300  ") {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
 	})
 }
 
-// The receipt names each deleted file once, even if the server is killed when it has deleted some and not yet reported them.
+// The receipt names each deleted file once, even if the server is killed when it has deleted some and not yet reported
+// them.
 func TestFilesOfAKilledServer(t *testing.T) {
 	suite.Only(t, suite.Long)
 	onBoth(t, 100, true, func(t *testing.T, forms *formsDB, folder string) {
 		before := filesIn(t, folder)
 		_, db := killed(t, forms, func(db *pgtest.DB) {
-			db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN OLD; END'; CREATE TRIGGER slow BEFORE DELETE ON cleanupd.erasure_file FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
+			db.Do(
+				`CREATE FUNCTION slow() RETURNS trigger
+					LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN OLD; END';
+					CREATE TRIGGER slow BEFORE DELETE ON cleanupd.erasure_file FOR EACH STATEMENT
+					EXECUTE FUNCTION slow()`,
+			)
 			for begin := time.Now(); len(filesIn(t, folder)) > len(before)-300; time.Sleep(time.Millisecond) {
 				if time.Since(begin) > 2*time.Minute {
 					t.Fatal("no file was deleted")
 				}
 			}
 		}, "--forms-gds-dir", folder)
-		told, after := db.Strings("SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE body ? 'File'"), filesIn(t, folder)
+		told, after := db.Strings(
+			"SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE body ? 'File'",
+		), filesIn(
+			t,
+			folder,
+		)
 		gone := slices.DeleteFunc(before, func(name string) bool { return slices.Contains(after, name) })
 		slices.Sort(told)
 		if !slices.Equal(told, gone) {
@@ -351,13 +563,15 @@ func TestFormsDemo(t *testing.T) {
 	mysqltest.Empty(t, "utf8mb4")
 	for _, engine := range []string{onPostgres, onMySQL} {
 		code, out, errs := cleanupd(t, "demo", "--forms", "--forms-engine", engine)
-		if code != 0 || strings.Count(out, "cleanupd userdata find") != 2 || !strings.Contains(out, "Orphan tasks: none") {
+		if code != 0 || strings.Count(out, "cleanupd userdata find") != 2 ||
+			!strings.Contains(out, "Orphan tasks: none") {
 			t.Errorf("%s: %d %s %s", engine, code, out, errs)
 		}
 	}
 }
 
-// Many tasks and documents are searched, and a thousand process instances erased, with progress, in memory that does not grow with them.
+// Many tasks and documents are searched, and a thousand process instances erased, with progress, in memory that does
+// not grow with them.
 func TestErasureOfMuch(t *testing.T) {
 	suite.Only(t, suite.Long)
 	onBoth(t, 0, false, func(t *testing.T, forms *formsDB, _ string) {
@@ -378,9 +592,26 @@ func TestErasureOfMuch(t *testing.T) {
 		} {
 			forms.Do(statement)
 		}
-		s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
+		s := serve(
+			t,
+			"--database-url",
+			pgtest.Campaign(t).URL(),
+			"--forms-database-url",
+			forms.url,
+			"--forms-gds-in-database",
+		)
 		before := peak(t, s)
-		if code, out, errs := cleanupd(t, "userdata", "find", "ann", "--variable", "Loans/apply:applicant", "--server", s.grpc); code != 0 || strings.Count(out, "initiator") != tasks/10 {
+		if code, out, errs := cleanupd(
+			t,
+			"userdata",
+			"find",
+			"ann",
+			"--variable",
+			"Loans/apply:applicant",
+			"--server",
+			s.grpc,
+		); code != 0 ||
+			strings.Count(out, "initiator") != tasks/10 {
 			t.Errorf("%d %d %s", code, strings.Count(out, "initiator"), errs)
 		}
 		erase := []string{"userdata", "erase", "--yes", "--server", s.grpc}
@@ -388,7 +619,9 @@ func TestErasureOfMuch(t *testing.T) {
 			erase = append(erase, "--instance", strconv.Itoa(1_000_001+i))
 		}
 		code, out, errs := cleanupd(t, erase...)
-		if code != 0 || strings.Count(out, "\nprocess instance ") != instances-1 || !strings.Contains(out, "2,000 of tb_dm_chunk") || !strings.Contains(out, "10,000 of tb_task)") {
+		if code != 0 || strings.Count(out, "\nprocess instance ") != instances-1 ||
+			!strings.Contains(out, "2,000 of tb_dm_chunk") ||
+			!strings.Contains(out, "10,000 of tb_task)") {
 			t.Errorf("%d %.2000s %s", code, out[max(0, len(out)-1000):], errs)
 		}
 		if grown := peak(t, s) - before; grown > 300<<20 {
@@ -407,7 +640,11 @@ func peak(t *testing.T, s *replica) int64 {
 		t.Skip(err)
 	}
 	var kib int64
-	if _, err := fmt.Sscanf(string(status[strings.Index(string(status), "VmHWM:"):]), "VmHWM: %d kB", &kib); err != nil {
+	if _, err := fmt.Sscanf(
+		string(status[strings.Index(string(status), "VmHWM:"):]),
+		"VmHWM: %d kB",
+		&kib,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return kib << 10
@@ -418,11 +655,33 @@ func TestUserDataOfMany(t *testing.T) {
 	t.Parallel()
 	instances, length := suite.Size(suite.Long, 10_000, 60_000), suite.Size(suite.Long, 500, 64)
 	forms := formsOf(t, 1, "")
-	forms.Do(fmt.Sprintf(`ALTER TABLE tb_process_instance ALTER long_lived_invocation_id TYPE text; INSERT INTO edcprincipalentity VALUES ('many', 'many');
+	forms.Do(
+		fmt.Sprintf(
+			`ALTER TABLE tb_process_instance ALTER long_lived_invocation_id TYPE text; INSERT INTO edcprincipalentity
+				VALUES ('many', 'many');
 		INSERT INTO tb_process_instance SELECT i, repeat('x', %[2]d), 2 FROM generate_series(100001, 100000 + %[1]d) i;
-		INSERT INTO tb_task SELECT i, 1, 'many', i FROM generate_series(100001, 100000 + %[1]d) i`, instances, length))
-	s := serve(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
-	if code, out, errs := cleanupd(t, "userdata", "find", "many", "--server", s.grpc); code != 0 || strings.Count(out, "initiator") != instances {
+		INSERT INTO tb_task SELECT i, 1, 'many', i FROM generate_series(100001, 100000 + %[1]d) i`,
+			instances,
+			length,
+		),
+	)
+	s := serve(
+		t,
+		"--database-url",
+		pgtest.Campaign(t).URL(),
+		"--forms-database-url",
+		forms.URL(),
+		"--forms-gds-in-database",
+	)
+	if code, out, errs := cleanupd(
+		t,
+		"userdata",
+		"find",
+		"many",
+		"--server",
+		s.grpc,
+	); code != 0 ||
+		strings.Count(out, "initiator") != instances {
 		t.Errorf("%d %d instances %s", code, strings.Count(out, "initiator"), errs)
 	}
 }

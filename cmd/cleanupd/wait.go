@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// await calls connect until the database that it connects to is there, has refused it, or patience has run out. Why it waits is logged
-// once for each reason.
+// await calls connect until the database that it connects to is there, has refused it, or patience has run out. Why it
+// waits is logged once for each reason.
 func await(ctx context.Context, log *slog.Logger, patience time.Duration, connect func() error) error {
 	if patience == 0 {
 		return connect()
@@ -26,7 +26,8 @@ func await(ctx context.Context, log *slog.Logger, patience time.Duration, connec
 		switch {
 		case err == nil:
 			return nil, nil
-		case !userdata.Lost(err), errors.As(err, &refused) && pgerrcode.IsInvalidAuthorizationSpecification(refused.Code):
+		case !userdata.Lost(err),
+			errors.As(err, &refused) && pgerrcode.IsInvalidAuthorizationSpecification(refused.Code):
 			return nil, backoff.Permanent(err)
 		case !told[err.Error()]:
 			told[err.Error()] = true

@@ -1,4 +1,5 @@
-// Command generate writes docs/tasks.md and docs/options.md into a folder, from what the program itself says of its tasks and options.
+// Command generate writes docs/tasks.md and docs/options.md into a folder, from what the program itself says of its
+// tasks and options.
 package main
 
 import (
@@ -19,13 +20,18 @@ import (
 //go:embed *.tmpl
 var files embed.FS
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{"code": code, "next": func(i int) int { return i + 1 }}).ParseFS(files, "*.tmpl"))
+var templates = template.Must(
+	template.New("").
+		Funcs(template.FuncMap{"code": code, "next": func(i int) int { return i + 1 }}).
+		ParseFS(files, "*.tmpl"),
+)
 
 func main() {
 	for _, name := range []string{"tasks.md", "options.md"} {
+		path := filepath.Join(os.Args[1], name)
 		text, err := page(name)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(os.Args[1], name), []byte(text), 0o644) //nolint:gosec // a document is no secret
+			err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // a document is no secret
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -1,5 +1,5 @@
-// Command go runs the cleanup on a server, or watches a run, and prints what happens. It comes back to the run when the connection is
-// lost. Its exit status is 0 only if the run succeeded.
+// Command go runs the cleanup on a server, or watches a run, and prints what happens. It comes back to the run when the
+// connection is lost. Its exit status is 0 only if the run succeeded.
 package main
 
 import (
@@ -27,15 +27,27 @@ import (
 
 func main() {
 	var (
-		server   = flag.String("server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
-		ca       = flag.String("tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
-		token    = flag.String("token", "", "the token to send, with --tls-ca only (default $CLEANUPD_TOKEN, which other users can not see)")
+		server = flag.String("server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
+		ca     = flag.String("tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
+		token  = flag.String(
+			"token",
+			"",
+			"the token to send, with --tls-ca only (default $CLEANUPD_TOKEN, which other users can not see)",
+		)
 		watched  = flag.String("watch", "", "watch the run with this id instead of starting one")
 		dry      = flag.Bool("dry-run", false, "change nothing, count what would be deleted")
 		tasks    []string
-		patience = flag.Duration("patience", time.Minute, "how long to try to come back to a run after the connection was lost")
+		patience = flag.Duration(
+			"patience",
+			time.Minute,
+			"how long to try to come back to a run after the connection was lost",
+		)
 	)
-	flag.Func("task", "run this task; may be repeated (default all)", func(name string) error { tasks = append(tasks, name); return nil })
+	flag.Func(
+		"task",
+		"run this task; may be repeated (default all)",
+		func(name string) error { tasks = append(tasks, name); return nil },
+	)
 	flag.Parse()
 	conn, err := dial(*server, *ca, cmp.Or(*token, os.Getenv("CLEANUPD_TOKEN")))
 	if err != nil {
@@ -47,7 +59,9 @@ func main() {
 		f.at = &cleanupv1.WatchRunRequest{RunId: *watched}
 		f.receive = events(client.WatchRun(context.Background(), f.at))
 	} else {
-		f.receive = events(client.RunCleanup(context.Background(), &cleanupv1.RunCleanupRequest{Tasks: tasks, DryRun: *dry}))
+		f.receive = events(
+			client.RunCleanup(context.Background(), &cleanupv1.RunCleanupRequest{Tasks: tasks, DryRun: *dry}),
+		)
 	}
 	run, err := f.follow(context.Background(), show)
 	if err != nil {
@@ -85,7 +99,17 @@ func dial(server, ca, token string) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(transport),
 		// A server that vanished is noticed after a minute, and one that came back after two seconds.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 30 * time.Second}),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}, MinConnectTimeout: 20 * time.Second}),
+		grpc.WithConnectParams(
+			grpc.ConnectParams{
+				Backoff: backoff.Config{
+					BaseDelay:  time.Second,
+					Multiplier: 1.6,
+					Jitter:     0.2,
+					MaxDelay:   2 * time.Second,
+				},
+				MinConnectTimeout: 20 * time.Second,
+			},
+		),
 	}
 	if token != "" {
 		if ca == "" {
@@ -97,7 +121,8 @@ func dial(server, ca, token string) (*grpc.ClientConn, error) {
 	return grpc.NewClient(server, options...)
 }
 
-// show prints an event. What may hold text of the database is quoted, since that may hold anything, such as commands to a terminal.
+// show prints an event. What may hold text of the database is quoted, since that may hold anything, such as commands to
+// a terminal.
 func show(e *cleanupv1.RunEvent) {
 	switch {
 	case e.GetRunStarted() != nil:
@@ -107,7 +132,14 @@ func show(e *cleanupv1.RunEvent) {
 		fmt.Printf("%s: %d rows so far, now %q\n", p.GetTask(), p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetObject())
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
-		fmt.Printf("%s: %s, %d rows deleted, %d updated, %d left\n", r.GetTask(), r.GetState(), r.GetRowsDeleted(), r.GetRowsUpdated(), r.GetRowsLeft())
+		fmt.Printf(
+			"%s: %s, %d rows deleted, %d updated, %d left\n",
+			r.GetTask(),
+			r.GetState(),
+			r.GetRowsDeleted(),
+			r.GetRowsUpdated(),
+			r.GetRowsLeft(),
+		)
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
 		fmt.Printf("%s: %s %q\n", e.GetLog().GetTask(), e.GetLog().GetLevel(), e.GetLog().GetMessage())
 	case e.GetRunFinished() != nil:

@@ -12,16 +12,18 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Erasing is the lock that a replica shares while it deletes from a Forms database or its document storage. A hold of everything takes it
-// alone once it is stored, and so waits for what has begun before: "erasing" in ASCII.
+// Erasing is the lock that a replica shares while it deletes from a Forms database or its document storage. A hold of
+// everything takes it alone once it is stored, and so waits for what has begun before: "erasing" in ASCII.
 const Erasing = 0x65726173696e67
 
 // Holders are the server processes that hold the advisory lock $1, other than the session's own.
-const Holders = `SELECT pid, mode, virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND pid <> pg_backend_pid()
+const Holders = `SELECT pid, mode, virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted
+	AND objsubid = 1 AND pid <> pg_backend_pid()
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 	AND classid::bigint = $1::bigint >> 32 & 4294967295 AND objid::bigint = $1::bigint & 4294967295`
 
-const squatter = `SELECT pid, a.usename::text, session_user::text FROM (` + Holders + `) AS h JOIN pg_stat_activity a USING (pid) WHERE a.usename <> session_user AND NOT (mode = 'ShareLock' AND $2) LIMIT 1`
+const squatter = `SELECT pid, a.usename::text, session_user::text FROM (` + Holders + `) AS h
+	JOIN pg_stat_activity a USING (pid) WHERE a.usename <> session_user AND NOT (mode = 'ShareLock' AND $2) LIMIT 1`
 
 // DB is a connection or a pool.
 type DB interface {
@@ -35,7 +37,13 @@ type SquattedError struct {
 }
 
 func (e *SquattedError) Error() string {
-	return fmt.Sprintf("process %d of the role %q holds an advisory lock of this service, whose role is %q: unless it is a replica, SELECT pg_terminate_backend(%[1]d)", e.PID, e.Theirs, e.Ours)
+	return fmt.Sprintf(
+		"process %d of the role %q holds an advisory lock of this service, whose role is %q: unless it is a replica, "+
+			"SELECT pg_terminate_backend(%[1]d)",
+		e.PID,
+		e.Theirs,
+		e.Ours,
+	)
 }
 
 // Squatted returns a SquattedError if another role than the session's holds the lock; with shared, in such a
@@ -52,7 +60,8 @@ func Squatted(ctx context.Context, db DB, lock int64, shared bool) error {
 	return &who
 }
 
-// Tell adds to an error, if it is that of waiting too long, the process and the role of another role's session that holds the lock.
+// Tell adds to an error, if it is that of waiting too long, the process and the role of another role's session that
+// holds the lock.
 func Tell(ctx context.Context, db DB, lock int64, err error) error {
 	if !sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) {
 		return err

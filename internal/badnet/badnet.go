@@ -58,7 +58,7 @@ func (c *pair) commits(message []byte) bool {
 		c.commit = bytes.Clone(before[max(bytes.LastIndex(before, []byte("stmtcache_")), 0):])
 		return false
 	}
-	return bytes.Contains(message, []byte("commit\x00")) || c.commit != nil && bytes.Contains(message, c.commit)
+	return bytes.Contains(message, []byte("commit\x00")) || (c.commit != nil && bytes.Contains(message, c.commit))
 }
 
 // New starts a proxy for the server of a database's URL, which adds the latency in each direction. The proxy

@@ -18,8 +18,13 @@ var Schema string
 // Role is the application's role: not a superuser, and the owner of its tables.
 const Role = "neolane"
 
-// Create creates a database of the application's role, with a schema, on a server, and returns a connection of that role.
-func Create(ctx context.Context, server func(role, database string) string, database, schema string) (*pgx.Conn, error) {
+// Create creates a database of the application's role, with a schema, on a server, and returns a connection of that
+// role.
+func Create(
+	ctx context.Context,
+	server func(role, database string) string,
+	database, schema string,
+) (*pgx.Conn, error) {
 	super, err := pgx.Connect(ctx, server("postgres", "postgres"))
 	if err != nil {
 		return nil, err
@@ -42,7 +47,8 @@ func Create(ctx context.Context, server func(role, database string) string, data
 // prepare creates, as a superuser, the application's role, unless it exists, and a database that it owns.
 func prepare(ctx context.Context, superuser *pgx.Conn, database string) error {
 	for _, sql := range []string{
-		"DO $$ BEGIN CREATE ROLE " + Role + " LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$",
+		"DO $$ BEGIN CREATE ROLE " + Role + " LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; " +
+			"END $$",
 		fmt.Sprintf("CREATE DATABASE %s OWNER %s", pgx.Identifier{database}.Sanitize(), Role),
 	} {
 		if _, err := superuser.Exec(ctx, sql); err != nil {

@@ -15,7 +15,8 @@ type Count struct {
 // CountAll counts the rows of every table in the schema public, ordered by name.
 func CountAll(ctx context.Context, conn *pgx.Conn) ([]Count, error) {
 	rows, err := conn.Query(ctx, `
-		SELECT relname::text, (xpath('/row/n/text()', query_to_xml(format('SELECT count(*) AS n FROM %s', oid::regclass), false, true, '')))[1]::text::bigint
+		SELECT relname::text, (xpath('/row/n/text()', query_to_xml(format('SELECT count(*) AS n FROM %s',
+			oid::regclass), false, true, '')))[1]::text::bigint
 		FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY 1`)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,8 @@ func (t *Table) Column(name string) int { return slices.Index(t.Columns, strings
 // shapes are the tables of the schema public with their columns and keys, by name.
 const shapes = `
 SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum),
-  COALESCE((SELECT k.attname::text FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = i.indkey[0]
+  COALESCE((SELECT k.attname::text FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid
+    AND k.attnum = i.indkey[0]
     WHERE i.indrelid = c.oid AND i.indisunique AND i.indnatts = 1 AND k.atttypid IN (21, 23, 20) LIMIT 1), '')
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' GROUP BY c.oid, c.relname ORDER BY 1`
@@ -76,6 +77,10 @@ func (d *Database) Load(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("fill %s: %w", t.Name, err)
 		}
 	}
-	_, err := conn.Exec(ctx, "SELECT setval(oid::regclass, 10000000) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'S'")
+	_, err := conn.Exec(
+		ctx,
+		"SELECT setval(oid::regclass, 10000000) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND "+
+			"relkind = 'S'",
+	)
 	return err
 }

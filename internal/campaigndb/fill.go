@@ -13,12 +13,36 @@ import (
 
 // shares is how many of a thousand rows are in each of the large tables; the others have a few hundred at most.
 var shares = map[string]int{
-	"nmsbroadlogrcp": 220, "nmstrackinglogrcp": 180, "nmsrcpgrprel": 60, "nmsexcludelogrcp": 40, "cusbroadlogstore": 40,
-	"nmsbroadlogmid": 40, "custrackinglogstore": 40, "nmswebtrackinglog": 60, "nmsmirrorpagesearch": 30, "nmspropositionrcp": 30,
-	"nmspropositionvisitor": 20, "nmsvisitor": 40, "nmsaddress": 40, "xtkworkflowlog": 30, "xtkworkflowtask": 15, "xtkworkflowevent": 15,
-	"nmssubscription": 15, "nmsappsubscriptionrcp": 10, "xtkreject": 10, "nmstrackingstats": 10, "nmsrtevent": 15, "nmsbatchevent": 10,
-	"nmseventhisto": 15, "xtkaudit": 10, "nmsremamatchrcp": 5, "xtkjoblog": 10, "nmsemailerrorstat": 5, "nmsprovidermsgid": 5,
-	"nmsbroadlogeventhisto": 5, "nmstrackinglogeventhisto": 5,
+	"nmsbroadlogrcp":           220,
+	"nmstrackinglogrcp":        180,
+	"nmsrcpgrprel":             60,
+	"nmsexcludelogrcp":         40,
+	"cusbroadlogstore":         40,
+	"nmsbroadlogmid":           40,
+	"custrackinglogstore":      40,
+	"nmswebtrackinglog":        60,
+	"nmsmirrorpagesearch":      30,
+	"nmspropositionrcp":        30,
+	"nmspropositionvisitor":    20,
+	"nmsvisitor":               40,
+	"nmsaddress":               40,
+	"xtkworkflowlog":           30,
+	"xtkworkflowtask":          15,
+	"xtkworkflowevent":         15,
+	"nmssubscription":          15,
+	"nmsappsubscriptionrcp":    10,
+	"xtkreject":                10,
+	"nmstrackingstats":         10,
+	"nmsrtevent":               15,
+	"nmsbatchevent":            10,
+	"nmseventhisto":            15,
+	"xtkaudit":                 10,
+	"nmsremamatchrcp":          5,
+	"xtkjoblog":                10,
+	"nmsemailerrorstat":        5,
+	"nmsprovidermsgid":         5,
+	"nmsbroadlogeventhisto":    5,
+	"nmstrackinglogeventhisto": 5,
 }
 
 // fewRows is the maximum size of a table without a share.
@@ -31,7 +55,10 @@ func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.T
 	if err != nil {
 		return err
 	}
-	d.Tables = slices.DeleteFunc(d.Tables, func(t *Table) bool { return t.Name == "xtkoption" || t.Name == "nmsdeliverymapping" })
+	d.Tables = slices.DeleteFunc(
+		d.Tables,
+		func(t *Table) bool { return t.Name == "xtkoption" || t.Name == "nmsdeliverymapping" },
+	)
 	if err := d.Load(ctx, conn); err != nil {
 		return err
 	}
@@ -44,14 +71,18 @@ func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.T
 	return err
 }
 
-// Generate makes roughly the given number of rows for the tables of the schema public: on both sides of every cutoff as of
-// now, with NULL dates, negative ids, dangling links, and a zero record in every table that has one.
+// Generate makes roughly the given number of rows for the tables of the schema public: on both sides of every cutoff as
+// of now, with NULL dates, negative ids, dangling links, and a zero record in every table that has one.
 func Generate(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) (*Database, error) {
 	tables, err := describe(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	g := &generator{rand: rand.New(rand.NewPCG(seed, 0)), now: now.Truncate(time.Microsecond), parents: min(fewRows, rows/100)}
+	g := &generator{
+		rand:    rand.New(rand.NewPCG(seed, 0)),
+		now:     now.Truncate(time.Microsecond),
+		parents: min(fewRows, rows/100),
+	}
 	for _, t := range tables {
 		count := g.parents
 		if share, ok := shares[t.Name]; ok {
@@ -80,11 +111,31 @@ INSERT INTO XtkOption (iOptionId) VALUES (0)`
 // not (99000 …).
 func workTables() []string {
 	sql := []string{
-		"INSERT INTO NmsDelivery (iDeliveryId, sLabel, iState, iDeliveryMode, tsValidity, tsLastModified) VALUES (500001, 'Newsletter', 55, 1, now() + interval '30 days', now())",
+		"INSERT INTO NmsDelivery (iDeliveryId, sLabel, iState, iDeliveryMode, tsValidity, tsLastModified) VALUES " +
+			"(500001, 'Newsletter', 55, 1, now() + interval '30 days', now())",
 		"INSERT INTO NmsGroup (iGroupId, sLabel, iType, tsLastModified) VALUES (500002, 'Regular customers', 1, now())",
 	}
-	for _, name := range []string{"wkDlv_500001_1", "wkDlv_99000_1", "wkf12_3", "wkf99001_1", "wkf4294967290_3", "wkf99002_grp500002", "wkfhisto12_query", "wkfhisto99001_query", "grp500002", "grp99003", "wkSimu_16_aggr", "wkSimu_99004_aggr"} {
-		sql = append(sql, fmt.Sprintf("CREATE UNLOGGED TABLE %s WITH (autovacuum_enabled = false) AS SELECT generate_series(1, 10) AS iId", name))
+	for _, name := range []string{
+		"wkDlv_500001_1",
+		"wkDlv_99000_1",
+		"wkf12_3",
+		"wkf99001_1",
+		"wkf4294967290_3",
+		"wkf99002_grp500002",
+		"wkfhisto12_query",
+		"wkfhisto99001_query",
+		"grp500002",
+		"grp99003",
+		"wkSimu_16_aggr",
+		"wkSimu_99004_aggr",
+	} {
+		sql = append(
+			sql,
+			fmt.Sprintf(
+				"CREATE UNLOGGED TABLE %s WITH (autovacuum_enabled = false) AS SELECT generate_series(1, 10) AS iId",
+				name,
+			),
+		)
 	}
 	return append(sql, "CREATE VIEW wkf99001_1_view AS SELECT * FROM wkf99001_1")
 }
@@ -109,7 +160,15 @@ func (g *generator) link() int64 {
 }
 
 // noZero are the tables with an integer key and no zero record.
-var noZero = []string{"nmsbroadlogeventhisto", "nmstrackinglogeventhisto", "nmseventhisto", "nmsmirrorpageinfo", "nmsmirrorpagesearch", "nmswebtrackinglog", "nmsremamatchrcp"}
+var noZero = []string{
+	"nmsbroadlogeventhisto",
+	"nmstrackinglogeventhisto",
+	"nmseventhisto",
+	"nmsmirrorpageinfo",
+	"nmsmirrorpagesearch",
+	"nmswebtrackinglog",
+	"nmsremamatchrcp",
+}
 
 // id is the key of the i-th row: the zero record first, and one in ten from a sequence that wrapped around.
 func id(i int) int64 {
@@ -129,7 +188,9 @@ func (g *generator) date() any {
 	case 0:
 		return nil
 	case 1, 2, 3:
-		side := time.Duration(g.rand.IntN(3)-1) * []time.Duration{time.Microsecond, time.Second, time.Hour}[g.rand.IntN(3)]
+		side := time.Duration(
+			g.rand.IntN(3)-1,
+		) * []time.Duration{time.Microsecond, time.Second, time.Hour}[g.rand.IntN(3)]
 		return g.now.Add(-time.Duration(ages[g.rand.IntN(len(ages))])*24*time.Hour + side)
 	}
 	return g.now.Add(10*24*time.Hour - time.Duration(g.rand.Int64N(int64(740*24*time.Hour)))).Truncate(time.Microsecond)
@@ -140,17 +201,88 @@ var logStates = []int64{0, 1, 1, 1, 2, 6, 6, 7}
 
 // choices are the values of enumerated columns, by the column, or by table and column.
 var choices = map[string][]int64{
-	"nmsaddress.istatus": {1, 2, 3}, "nmsaddress.itype": {0, 1, 41, 42}, "nmsvisitor.irecipientid": {0, 0, 0, 7}, "iorigin": {0, 0, 1},
-	"nmsdelivery.istate": {0, 11, 12, 13, 15, 21, 22, 25, 37, 45, 51, 55, 61, 62, 71, 75, 81, 85, 85, 85, 95, 95, 95, 100},
-	"istate":             {0, 11, 13, 20, 20}, "ideletestatus": {0, 0, 0, 0, 1, 2}, "istatus": {0, 1, 2, 3, 6}, "idisabled": {0, 0, 1},
-	"nmsbroadlogrcp.istatus": logStates, "nmsbroadlogmid.istatus": logStates, "cusbroadlogstore.istatus": logStates,
-	"ideliverymode": {0, 1, 1, 4}, "iismodel": {0, 0, 1}, "iwebrespurged": {0, 1}, "ineedmirrorpage": {0, 1}, "iactive": {0, 1}, "ihistory": {0, 30, 90, 9_999_999},
-	"itype": {0, 1}, "imidremoteid": {0}, "iproofeddeliveryid": {0, 0, 1}, "itodeliver": {0, 9_999, 10_000, 2_147_483_647}, "iprocessed": {0, 0, 1, -2_147_483_648},
-	"itotalerrors": {0, 5, 19, 20, 2_147_483_647}, "itotalconnections": {1, 2_147_483_647},
+	"nmsaddress.istatus": {
+		1,
+		2,
+		3,
+	},
+	"nmsaddress.itype":        {0, 1, 41, 42},
+	"nmsvisitor.irecipientid": {0, 0, 0, 7},
+	"iorigin":                 {0, 0, 1},
+	"nmsdelivery.istate": {
+		0,
+		11,
+		12,
+		13,
+		15,
+		21,
+		22,
+		25,
+		37,
+		45,
+		51,
+		55,
+		61,
+		62,
+		71,
+		75,
+		81,
+		85,
+		85,
+		85,
+		95,
+		95,
+		95,
+		100,
+	},
+	"istate": {
+		0,
+		11,
+		13,
+		20,
+		20,
+	},
+	"ideletestatus":            {0, 0, 0, 0, 1, 2},
+	"istatus":                  {0, 1, 2, 3, 6},
+	"idisabled":                {0, 0, 1},
+	"nmsbroadlogrcp.istatus":   logStates,
+	"nmsbroadlogmid.istatus":   logStates,
+	"cusbroadlogstore.istatus": logStates,
+	"ideliverymode": {
+		0,
+		1,
+		1,
+		4,
+	},
+	"iismodel":        {0, 0, 1},
+	"iwebrespurged":   {0, 1},
+	"ineedmirrorpage": {0, 1},
+	"iactive":         {0, 1},
+	"ihistory":        {0, 30, 90, 9_999_999},
+	"itype": {
+		0,
+		1,
+	},
+	"imidremoteid":       {0},
+	"iproofeddeliveryid": {0, 0, 1},
+	"itodeliver":         {0, 9_999, 10_000, 2_147_483_647},
+	"iprocessed":         {0, 0, 1, -2_147_483_648},
+	"itotalerrors":       {0, 5, 19, 20, 2_147_483_647},
+	"itotalconnections":  {1, 2_147_483_647},
 }
 
 // counted are columns that make a row unique, some together with a link.
-var counted = []string{"irecipientid", "itypologyruleid", "ipublicid", "imsgid", "ioperatorid", "ibroadlogid", "ipropositionid", "itaskidentifier", "ieventidentifier"}
+var counted = []string{
+	"irecipientid",
+	"itypologyruleid",
+	"ipublicid",
+	"imsgid",
+	"ioperatorid",
+	"ibroadlogid",
+	"ipropositionid",
+	"itaskidentifier",
+	"ieventidentifier",
+}
 
 func (g *generator) row(t *Table, i int) Row {
 	row := make(Row, len(t.Columns))
@@ -166,7 +298,8 @@ func (g *generator) value(table, column string, isKey bool, i int) any {
 		choice, ok = choices[column]
 	}
 	switch {
-	case table == "nmsremamatchrcp" && column == "ihypothesisid": // its key, and a link, of which one in three is dangling
+	case table == "nmsremamatchrcp" && column == "ihypothesisid":
+		// its key, and a link, of which one in three is dangling
 		return id(i+1) + int64(i%3/2)*1_000_000
 	case isKey && slices.Contains(noZero, table):
 		return id(i + 1)

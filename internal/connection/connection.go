@@ -1,5 +1,5 @@
-// Package connection has connections to PostgreSQL begin with settings. They are set once connected: poolers such as PgBouncer refuse
-// all but a few of those that a client asks for when it connects.
+// Package connection has connections to PostgreSQL begin with settings. They are set once connected: poolers such as
+// PgBouncer refuse all but a few of those that a client asks for when it connects.
 package connection
 
 import (
@@ -26,8 +26,8 @@ func Set(config *pgx.ConnConfig, settings map[string]string) {
 	})
 }
 
-// afterConnect has each connection do something more once connected, within the timeout for connecting: a pooler may have no connection to the
-// server for this one.
+// afterConnect has each connection do something more once connected, within the timeout for connecting: a pooler may
+// have no connection to the server for this one.
 func afterConnect(config *pgx.ConnConfig, next pgconn.AfterConnectFunc) {
 	before, timeout := config.AfterConnect, config.ConnectTimeout
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {

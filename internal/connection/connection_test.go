@@ -28,7 +28,8 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
-	const settings = "SELECT concat_ws(' ', current_setting('lock_timeout'), current_setting('work_mem'), current_setting('application_name'), current_setting('jit'))"
+	const settings = "SELECT concat_ws(' ', current_setting('lock_timeout'), current_setting('work_mem'), " +
+		"current_setting('application_name'), current_setting('jit'))"
 	for range 2 {
 		var got string
 		if err := conn.QueryRow(t.Context(), settings).Scan(&got); err != nil || got != "7s 9MB it on" {

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Refresh returns a function for BeforeConnect that reads the files of a URL's credentials anew: the password file, the service file, and the
-// client's certificate and key. They may have changed since the URL was parsed. The function fails if the service file names another server or
-// database than before: only a restart moves the service there.
+// Refresh returns a function for BeforeConnect that reads the files of a URL's credentials anew: the password file, the
+// service file, and the client's certificate and key. They may have changed since the URL was parsed. The function
+// fails if the service file names another server or database than before: only a restart moves the service there.
 func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, config *pgx.ConnConfig) error {
 		fresh, err := pgx.ParseConfig(address)
@@ -18,7 +18,12 @@ func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 			return fmt.Errorf("read the credentials again: %w", err)
 		}
 		if fresh.Host != config.Host || fresh.Port != config.Port || fresh.Database != config.Database {
-			return fmt.Errorf("the service file names %s:%d/%s now: restart the service to use it", fresh.Host, fresh.Port, fresh.Database)
+			return fmt.Errorf(
+				"the service file names %s:%d/%s now: restart the service to use it",
+				fresh.Host,
+				fresh.Port,
+				fresh.Database,
+			)
 		}
 		config.User, config.Password, config.TLSConfig, config.Fallbacks = fresh.User, fresh.Password, fresh.TLSConfig, fresh.Fallbacks
 		return nil

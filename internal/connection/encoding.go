@@ -16,12 +16,13 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// Text is a text for people, such as a message or a reason: characters that the database's encoding lacks are replaced when it is stored. A text
-// that is compared with others is a string, for which the server reports an error then.
+// Text is a text for people, such as a message or a reason: characters that the database's encoding lacks are replaced
+// when it is stored. A text that is compared with others is a string, for which the server reports an error then.
 type Text string
 
-// UTF8 makes connections exchange UTF-8 with the server in any database. PostgreSQL cannot convert from MULE_INTERNAL, and a database without an
-// encoding (SQL_ASCII) may have bytes that are not UTF-8: with these, bytes are exchanged as they are.
+// UTF8 makes connections exchange UTF-8 with the server in any database. PostgreSQL cannot convert from MULE_INTERNAL,
+// and a database without an encoding (SQL_ASCII) may have bytes that are not UTF-8: with these, bytes are exchanged as
+// they are.
 func UTF8(config *pgx.ConnConfig) {
 	afterConnect(config, func(ctx context.Context, conn *pgconn.PgConn) error {
 		switch conn.ParameterStatus("server_encoding") {
@@ -35,20 +36,31 @@ func UTF8(config *pgx.ConnConfig) {
 	})
 }
 
-// Storable has a connection replace characters of Texts and JSON that the database's encoding lacks, and the character 0, which no text of
-// PostgreSQL has.
+// Storable has a connection replace characters of Texts and JSON that the database's encoding lacks, and the character
+// 0, which no text of PostgreSQL has.
 func Storable(_ context.Context, conn *pgx.Conn) error {
 	letters := alphabet(conn.PgConn().ParameterStatus("server_encoding"))
 	types := conn.TypeMap()
-	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{func(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
-		text, ok := value.(Text)
-		return &textPlan{letters: letters}, string(text), ok
-	}}, types.TryWrapEncodePlanFuncs...)
-	jsonb := &pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Unmarshal: json.Unmarshal, Marshal: func(v any) ([]byte, error) {
-		text, err := json.Marshal(v)
-		return letters.json(text), err
-	}}}
-	types.RegisterTypes([]*pgtype.Type{jsonb, {Name: "_jsonb", OID: pgtype.JSONBArrayOID, Codec: &pgtype.ArrayCodec{ElementType: jsonb}}})
+	types.TryWrapEncodePlanFuncs = append(
+		[]pgtype.TryWrapEncodePlanFunc{func(value any) (pgtype.WrappedEncodePlanNextSetter, any, bool) {
+			text, ok := value.(Text)
+			return &textPlan{letters: letters}, string(text), ok
+		}},
+		types.TryWrapEncodePlanFuncs...)
+	jsonb := &pgtype.Type{
+		Name: "jsonb",
+		OID:  pgtype.JSONBOID,
+		Codec: &pgtype.JSONBCodec{Unmarshal: json.Unmarshal, Marshal: func(v any) ([]byte, error) {
+			text, err := json.Marshal(v)
+			return letters.json(text), err
+		}},
+	}
+	types.RegisterTypes(
+		[]*pgtype.Type{
+			jsonb,
+			{Name: "_jsonb", OID: pgtype.JSONBArrayOID, Codec: &pgtype.ArrayCodec{ElementType: jsonb}},
+		},
+	)
 	return nil
 }
 
@@ -69,16 +81,41 @@ type letters func(r rune) bool
 
 // encodings has the encodings whose characters are known. Of any other one, only ASCII is stored.
 var encodings = map[string]encoding.Encoding{
-	"LATIN1": charmap.ISO8859_1, "LATIN2": charmap.ISO8859_2, "LATIN3": charmap.ISO8859_3, "LATIN4": charmap.ISO8859_4, "LATIN5": charmap.ISO8859_9,
-	"LATIN6": charmap.ISO8859_10, "LATIN7": charmap.ISO8859_13, "LATIN8": charmap.ISO8859_14, "LATIN9": charmap.ISO8859_15, "LATIN10": charmap.ISO8859_16,
-	"ISO_8859_5": charmap.ISO8859_5, "ISO_8859_6": charmap.ISO8859_6, "ISO_8859_7": charmap.ISO8859_7, "ISO_8859_8": charmap.ISO8859_8,
-	"WIN1250": charmap.Windows1250, "WIN1251": charmap.Windows1251, "WIN1252": charmap.Windows1252, "WIN1253": charmap.Windows1253, "WIN1254": charmap.Windows1254,
-	"WIN1255": charmap.Windows1255, "WIN1256": charmap.Windows1256, "WIN1257": charmap.Windows1257, "WIN1258": charmap.Windows1258, "WIN866": charmap.CodePage866,
-	"WIN874": charmap.Windows874, "KOI8R": charmap.KOI8R, "KOI8U": charmap.KOI8U,
-	"EUC_JP": japanese.EUCJP, "EUC_JIS_2004": japanese.EUCJP, "EUC_KR": korean.EUCKR, "EUC_CN": simplifiedchinese.HZGB2312,
+	"LATIN1":       charmap.ISO8859_1,
+	"LATIN2":       charmap.ISO8859_2,
+	"LATIN3":       charmap.ISO8859_3,
+	"LATIN4":       charmap.ISO8859_4,
+	"LATIN5":       charmap.ISO8859_9,
+	"LATIN6":       charmap.ISO8859_10,
+	"LATIN7":       charmap.ISO8859_13,
+	"LATIN8":       charmap.ISO8859_14,
+	"LATIN9":       charmap.ISO8859_15,
+	"LATIN10":      charmap.ISO8859_16,
+	"ISO_8859_5":   charmap.ISO8859_5,
+	"ISO_8859_6":   charmap.ISO8859_6,
+	"ISO_8859_7":   charmap.ISO8859_7,
+	"ISO_8859_8":   charmap.ISO8859_8,
+	"WIN1250":      charmap.Windows1250,
+	"WIN1251":      charmap.Windows1251,
+	"WIN1252":      charmap.Windows1252,
+	"WIN1253":      charmap.Windows1253,
+	"WIN1254":      charmap.Windows1254,
+	"WIN1255":      charmap.Windows1255,
+	"WIN1256":      charmap.Windows1256,
+	"WIN1257":      charmap.Windows1257,
+	"WIN1258":      charmap.Windows1258,
+	"WIN866":       charmap.CodePage866,
+	"WIN874":       charmap.Windows874,
+	"KOI8R":        charmap.KOI8R,
+	"KOI8U":        charmap.KOI8U,
+	"EUC_JP":       japanese.EUCJP,
+	"EUC_JIS_2004": japanese.EUCJP,
+	"EUC_KR":       korean.EUCKR,
+	"EUC_CN":       simplifiedchinese.HZGB2312,
 }
 
-// alphabet returns the characters of an encoding, by PostgreSQL's name. A database without one (SQL_ASCII) stores any bytes.
+// alphabet returns the characters of an encoding, by PostgreSQL's name. A database without one (SQL_ASCII) stores any
+// bytes.
 func alphabet(name string) letters {
 	switch known := encodings[name]; {
 	case name == "UTF8" || name == "SQL_ASCII":
@@ -108,7 +145,7 @@ func (has letters) text(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
-		if r == 0 || r == utf8.RuneError || r >= utf8.RuneSelf && !has(r) {
+		if r == 0 || r == utf8.RuneError || (r >= utf8.RuneSelf && !has(r)) {
 			out = append(out, has.replacement(r)...)
 		} else {
 			out = append(out, text[:size]...)
@@ -118,7 +155,8 @@ func (has letters) text(text []byte) []byte {
 	return out
 }
 
-// json is text for JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two separators of lines.
+// json is text for JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two separators of
+// lines.
 func (has letters) json(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {

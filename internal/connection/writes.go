@@ -10,12 +10,23 @@ import (
 // Why a server takes no writes.
 var (
 	ErrStandby  = errors.New("the server is a standby, which is read-only: name the primary in the URL, or all of them")
-	ErrReadOnly = errors.New("the server is no standby, but read-only: default_transaction_read_only is on, for the server, the database or the role")
+	ErrReadOnly = errors.New(
+		"the server is no standby, but read-only: default_transaction_read_only is on, for the server, the database " +
+			"or the role",
+	)
 )
 
 // TakesWrites fails with ErrStandby or ErrReadOnly.
 func TakesWrites(ctx context.Context, conn *pgconn.PgConn) error {
-	answer := conn.ExecParams(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", nil, nil, nil, nil).Read()
+	answer := conn.ExecParams(
+		ctx,
+		"SELECT pg_is_in_recovery(), current_setting('transaction_read_only')",
+		nil,
+		nil,
+		nil,
+		nil,
+	).
+		Read()
 	switch {
 	case answer.Err != nil:
 		return answer.Err

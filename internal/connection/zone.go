@@ -12,8 +12,8 @@ type zoneKey struct{}
 // began is the key, in a connection's data, of the zone that the connection began with.
 const began = "the setting TimeZone at the beginning"
 
-// InZone returns a context whose connections, as Zone prepares them, read and write dates without a time zone in a zone, named as in the setting
-// TimeZone. If zone is empty, they do so in the zone that they began with.
+// InZone returns a context whose connections, as Zone prepares them, read and write dates without a time zone in a
+// zone, named as in the setting TimeZone. If zone is empty, they do so in the zone that they began with.
 func InZone(ctx context.Context, zone string) context.Context {
 	return context.WithValue(ctx, zoneKey{}, zone)
 }

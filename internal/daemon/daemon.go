@@ -1,5 +1,5 @@
-// Package daemon runs the private database servers of the demo and the tests: as another user if this process is root's, in temporary
-// folders, and not longer than this process.
+// Package daemon runs the private database servers of the demo and the tests: as another user if this process is
+// root's, in temporary folders, and not longer than this process.
 package daemon
 
 import (
@@ -15,8 +15,9 @@ import (
 // maxParent is the longest path in which a server's folder still has room for the path of a socket, in bytes.
 const maxParent = 64
 
-// Dir creates a folder for a server's files that belongs to owner, or to this process's user if owner is nil, and returns a function
-// that removes it. It is made in the temporary folder, or in /tmp if a server could not open a socket there.
+// Dir creates a folder for a server's files that belongs to owner, or to this process's user if owner is nil, and
+// returns a function that removes it. It is made in the temporary folder, or in /tmp if a server could not open a
+// socket there.
 func Dir(prefix string, owner *syscall.Credential) (dir string, remove func(), err error) {
 	parent := os.TempDir()
 	if len(parent) > maxParent || !reachable(parent, owner) {

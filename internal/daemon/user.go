@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// User is the first of some users that exists, to run a server as if this process runs as root; nil: as that of this process.
+// User is the first of some users that exists, to run a server as if this process runs as root; nil: as that of this
+// process.
 func User(names ...string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -27,5 +28,8 @@ func User(names ...string) (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, fmt.Errorf("a database server does not run as root, and there is none of the users %s to run it as", strings.Join(names, ", "))
+	return nil, fmt.Errorf(
+		"a database server does not run as root, and there is none of the users %s to run it as",
+		strings.Join(names, ", "),
+	)
 }

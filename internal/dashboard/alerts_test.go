@@ -22,7 +22,9 @@ const alertsFile = "../../deploy/prometheus/alerts.yaml"
 // engine is Prometheus' own, as it is by default.
 func engine(t *testing.T) *promql.Engine {
 	t.Helper()
-	e := promql.NewEngine(promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
+	e := promql.NewEngine(
+		promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})},
+	)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }
@@ -30,7 +32,13 @@ func engine(t *testing.T) *promql.Engine {
 // alerts are the rules of the file, by their names.
 func alerts(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
-	groups, errs := rulefmt.ParseFile(alertsFile, false, model.LegacyValidation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.ParseFile(
+		alertsFile,
+		false,
+		model.LegacyValidation,
+		parser.NewParser(parser.Options{}),
+		slog.New(slog.DiscardHandler),
+	)
 	if errs != nil {
 		t.Fatal(errs)
 	}
@@ -43,16 +51,30 @@ func alerts(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// firing are the alerts of a rule that fire after some time, when it is evaluated every minute, with their descriptions.
+// firing are the alerts of a rule that fire after some time, when it is evaluated every minute, with their
+// descriptions.
 func firing(t *testing.T, r rulefmt.Rule, series string, after time.Duration) (found []*rules.Alert) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := rules.NewAlertingRule(r.Alert, expr, time.Duration(r.For), time.Duration(r.KeepFiringFor), labels.FromMap(r.Labels), labels.FromMap(r.Annotations),
-		labels.EmptyLabels(), "", true, slog.New(slog.DiscardHandler))
-	query := rules.EngineQueryFunc(engine(t), promqltest.LoadedStorage(t, "load 1m\n\t"+strings.ReplaceAll(series, "\n", "\n\t")))
+	rule := rules.NewAlertingRule(
+		r.Alert,
+		expr,
+		time.Duration(r.For),
+		time.Duration(r.KeepFiringFor),
+		labels.FromMap(r.Labels),
+		labels.FromMap(r.Annotations),
+		labels.EmptyLabels(),
+		"",
+		true,
+		slog.New(slog.DiscardHandler),
+	)
+	query := rules.EngineQueryFunc(
+		engine(t),
+		promqltest.LoadedStorage(t, "load 1m\n\t"+strings.ReplaceAll(series, "\n", "\n\t")),
+	)
 	start := time.Unix(0, 0)
 	for at := max(after-2*time.Hour, 0); at <= after; at += time.Minute {
 		if _, err := rule.Eval(t.Context(), 0, start.Add(at), query, nil, 0); err != nil {
@@ -67,8 +89,8 @@ func firing(t *testing.T, r rulefmt.Rule, series string, after time.Duration) (f
 	return found
 }
 
-// Each alert fires when it should, once however many replicas there are, and not when it should not. Series are those of
-// promtool's unit tests, a value a minute: a+bxn is a, and then n times b more.
+// Each alert fires when it should, once however many replicas there are, and not when it should not. Series are those
+// of promtool's unit tests, a value a minute: a+bxn is a, and then n times b more.
 func TestAlerts(t *testing.T) {
 	all := alerts(t)
 	tested := map[string]bool{}
@@ -77,54 +99,204 @@ func TestAlerts(t *testing.T) {
 		after               time.Duration
 		fires               bool
 	}{
-		{"CleanupNoSuccess", "a success 37 hours ago, told by two replicas", `cleanupd_last_success_timestamp_seconds{job="c",instance="a",tasks="all"} 3600x3000
-cleanupd_last_success_timestamp_seconds{job="c",instance="b",tasks="all"} 3600x3000`, 38 * time.Hour, true},
-		{"CleanupNoSuccess", "a success a day ago", `cleanupd_last_success_timestamp_seconds{job="c",instance="a",tasks="all"} 3600x3000`, 25 * time.Hour, false},
-		{"CleanupNoSuccess", "only a part succeeded", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 0x3000
-cleanupd_last_success_timestamp_seconds{job="c",tasks="some"} 130000x3000`, 38 * time.Hour, true},
-		{"CleanupNoSuccess", "installed a day ago, no run yet", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 0x3000`, 25 * time.Hour, false},
-		{"CleanupNoSuccess", "one of two databases, in two namespaces", `cleanupd_last_success_timestamp_seconds{job="c",namespace="a",tasks="all"} 3600x3000
-cleanupd_last_success_timestamp_seconds{job="c",namespace="b",tasks="all"} 130000x3000`, 38 * time.Hour, true},
-		{"CleanupFallingBehind", "installed a moment ago on a database that nobody ever cleaned", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 0x600
-cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 90000000+60x600`, 8 * time.Hour, false},
-		{"CleanupFallingBehind", "three days old, and growing", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 1x600
+		{
+			"CleanupNoSuccess",
+			"a success 37 hours ago, told by two replicas",
+			`cleanupd_last_success_timestamp_seconds{job="c",instance="a",tasks="all"} 3600x3000
+cleanupd_last_success_timestamp_seconds{job="c",instance="b",tasks="all"} 3600x3000`,
+			38 * time.Hour,
+			true,
+		},
+		{
+			"CleanupNoSuccess",
+			"a success a day ago",
+			`cleanupd_last_success_timestamp_seconds{job="c",instance="a",tasks="all"} 3600x3000`,
+			25 * time.Hour,
+			false,
+		},
+		{
+			"CleanupNoSuccess",
+			"only a part succeeded",
+			`cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 0x3000
+cleanupd_last_success_timestamp_seconds{job="c",tasks="some"} 130000x3000`,
+			38 * time.Hour,
+			true,
+		},
+		{
+			"CleanupNoSuccess",
+			"installed a day ago, no run yet",
+			`cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 0x3000`,
+			25 * time.Hour,
+			false,
+		},
+		{
+			"CleanupNoSuccess",
+			"one of two databases, in two namespaces",
+			`cleanupd_last_success_timestamp_seconds{job="c",namespace="a",tasks="all"} 3600x3000
+cleanupd_last_success_timestamp_seconds{job="c",namespace="b",tasks="all"} 130000x3000`,
+			38 * time.Hour,
+			true,
+		},
+		{
+			"CleanupFallingBehind",
+			"installed a moment ago on a database that nobody ever cleaned",
+			`cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 0x600
+cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 90000000+60x600`,
+			8 * time.Hour,
+			false,
+		},
+		{
+			"CleanupFallingBehind",
+			"three days old, and growing",
+			`cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 1x600
 cleanupd_oldest_obsolete_row_age_seconds{job="c",instance="a",table="t"} 172800+60x600
-cleanupd_oldest_obsolete_row_age_seconds{job="c",instance="b",table="t"} 172800+60x600`, 8 * time.Hour, true},
-		{"CleanupFallingBehind", "a day old, and growing", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 1x600
-cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 50000+60x600`, 8 * time.Hour, false},
-		{"CleanupFallingBehind", "old, but a run catches up", `cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 1x600
-cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 900000-600x600`, 8 * time.Hour, false},
-		{"CleanupRowsLeft", "a row, two nights in a row, told by two replicas", `cleanupd_rows_left{job="c",instance="a",task="visitors",reason="refused"} 1x3000
-cleanupd_rows_left{job="c",instance="b",task="visitors",reason="refused"} 1x3000`, 26 * time.Hour, true},
-		{"CleanupRowsLeft", "a table that is never done to its end", `cleanupd_rows_left{job="c",task="visitors",reason="locked"} 0x3000
-cleanupd_tables_left{job="c",task="visitors"} 1x3000`, 26 * time.Hour, true},
-		{"CleanupRowsLeft", "rows were locked one night", `cleanupd_rows_left{job="c",task="visitors",reason="locked"} 5x1439 0x3000`, 26 * time.Hour, false},
-		{"CleanupRunFailed", "one failed", `cleanupd_runs_total{job="c",instance="a",state="failed",dry_run="false"} 0x30 1x90
-cleanupd_runs_total{job="c",instance="b",state="failed",dry_run="false"} 0x120`, time.Hour, true},
-		{"CleanupRunFailed", "one failed two hours ago", `cleanupd_runs_total{job="c",state="failed",dry_run="false"} 0x30 1x300`, 3 * time.Hour, false},
-		{"CleanupRunFailed", "a dry run failed, another succeeded", `cleanupd_runs_total{job="c",state="failed",dry_run="true"} 0x30 1x90
-cleanupd_runs_total{job="c",state="succeeded",dry_run="false"} 0x30 1x90`, time.Hour, false},
-		{"CleanupGuardLatched", "told by two replicas", `cleanupd_guard_latched{job="c",instance="a",task="visitors",guard="share",table="t"} 1x60
-cleanupd_guard_latched{job="c",instance="b",task="visitors",guard="share",table="t"} 1x60`, time.Hour, true},
-		{"CleanupGuardLatched", "accepted half an hour ago", `cleanupd_guard_latched{job="c",task="visitors",guard="share",table="t"} 1x30 _x30`, time.Hour, false},
-		{"CleanupRunSetBack", "eight times, on two replicas", `cleanupd_run_setbacks_total{job="c",instance="a"} 0x30 1 2 3 4x90
-cleanupd_run_setbacks_total{job="c",instance="b"} 0x30 1 2 3 4x90`, 40 * time.Minute, true},
+cleanupd_oldest_obsolete_row_age_seconds{job="c",instance="b",table="t"} 172800+60x600`,
+			8 * time.Hour,
+			true,
+		},
+		{
+			"CleanupFallingBehind",
+			"a day old, and growing",
+			`cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 1x600
+cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 50000+60x600`,
+			8 * time.Hour,
+			false,
+		},
+		{
+			"CleanupFallingBehind",
+			"old, but a run catches up",
+			`cleanupd_last_success_timestamp_seconds{job="c",tasks="all"} 1x600
+cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 900000-600x600`,
+			8 * time.Hour,
+			false,
+		},
+		{
+			"CleanupRowsLeft",
+			"a row, two nights in a row, told by two replicas",
+			`cleanupd_rows_left{job="c",instance="a",task="visitors",reason="refused"} 1x3000
+cleanupd_rows_left{job="c",instance="b",task="visitors",reason="refused"} 1x3000`,
+			26 * time.Hour,
+			true,
+		},
+		{
+			"CleanupRowsLeft",
+			"a table that is never done to its end",
+			`cleanupd_rows_left{job="c",task="visitors",reason="locked"} 0x3000
+cleanupd_tables_left{job="c",task="visitors"} 1x3000`,
+			26 * time.Hour,
+			true,
+		},
+		{
+			"CleanupRowsLeft",
+			"rows were locked one night",
+			`cleanupd_rows_left{job="c",task="visitors",reason="locked"} 5x1439 0x3000`,
+			26 * time.Hour,
+			false,
+		},
+		{
+			"CleanupRunFailed",
+			"one failed",
+			`cleanupd_runs_total{job="c",instance="a",state="failed",dry_run="false"} 0x30 1x90
+cleanupd_runs_total{job="c",instance="b",state="failed",dry_run="false"} 0x120`,
+			time.Hour,
+			true,
+		},
+		{
+			"CleanupRunFailed",
+			"one failed two hours ago",
+			`cleanupd_runs_total{job="c",state="failed",dry_run="false"} 0x30 1x300`,
+			3 * time.Hour,
+			false,
+		},
+		{
+			"CleanupRunFailed",
+			"a dry run failed, another succeeded",
+			`cleanupd_runs_total{job="c",state="failed",dry_run="true"} 0x30 1x90
+cleanupd_runs_total{job="c",state="succeeded",dry_run="false"} 0x30 1x90`,
+			time.Hour,
+			false,
+		},
+		{
+			"CleanupGuardLatched",
+			"told by two replicas",
+			`cleanupd_guard_latched{job="c",instance="a",task="visitors",guard="share",table="t"} 1x60
+cleanupd_guard_latched{job="c",instance="b",task="visitors",guard="share",table="t"} 1x60`,
+			time.Hour,
+			true,
+		},
+		{
+			"CleanupGuardLatched",
+			"accepted half an hour ago",
+			`cleanupd_guard_latched{job="c",task="visitors",guard="share",table="t"} 1x30 _x30`,
+			time.Hour,
+			false,
+		},
+		{
+			"CleanupRunSetBack",
+			"eight times, on two replicas",
+			`cleanupd_run_setbacks_total{job="c",instance="a"} 0x30 1 2 3 4x90
+cleanupd_run_setbacks_total{job="c",instance="b"} 0x30 1 2 3 4x90`,
+			40 * time.Minute,
+			true,
+		},
 		{"CleanupRunSetBack", "once", `cleanupd_run_setbacks_total{job="c"} 0x30 1x90`, 40 * time.Minute, false},
-		{"CleanupThrottled", "three quarters of the time, by two reasons", `cleanupd_throttled_seconds_total{job="c",reason="replica lag"} 0+30x200
-cleanupd_throttled_seconds_total{job="c",reason="active sessions"} 0+15x200`, 90 * time.Minute, true},
-		{"CleanupThrottled", "a quarter of the time", `cleanupd_throttled_seconds_total{job="c",reason="replica lag"} 0+15x200`, 90 * time.Minute, false},
-		{"CleanupDatabaseSilent", "on both replicas", `cleanupd_scrape_error{job="c",instance="a",of="runs"} 1x60
-cleanupd_scrape_error{job="c",instance="b",of="runs"} 1x60`, 20 * time.Minute, true},
-		{"CleanupDatabaseSilent", "on one replica", `cleanupd_scrape_error{job="c",instance="a",of="runs"} 1x60
-cleanupd_scrape_error{job="c",instance="b",of="runs"} 0x60`, 20 * time.Minute, false},
+		{
+			"CleanupThrottled",
+			"three quarters of the time, by two reasons",
+			`cleanupd_throttled_seconds_total{job="c",reason="replica lag"} 0+30x200
+cleanupd_throttled_seconds_total{job="c",reason="active sessions"} 0+15x200`,
+			90 * time.Minute,
+			true,
+		},
+		{
+			"CleanupThrottled",
+			"a quarter of the time",
+			`cleanupd_throttled_seconds_total{job="c",reason="replica lag"} 0+15x200`,
+			90 * time.Minute,
+			false,
+		},
+		{
+			"CleanupDatabaseSilent",
+			"on both replicas",
+			`cleanupd_scrape_error{job="c",instance="a",of="runs"} 1x60
+cleanupd_scrape_error{job="c",instance="b",of="runs"} 1x60`,
+			20 * time.Minute,
+			true,
+		},
+		{
+			"CleanupDatabaseSilent",
+			"on one replica",
+			`cleanupd_scrape_error{job="c",instance="a",of="runs"} 1x60
+cleanupd_scrape_error{job="c",instance="b",of="runs"} 0x60`,
+			20 * time.Minute,
+			false,
+		},
 		{"CleanupDown", "no replica answers", `up{job="cleanupd",instance="a"} 0x60`, 20 * time.Minute, true},
-		{"CleanupDown", "no replica of one of two databases", `up{job="cleanupd-a",instance="a"} 0x60
-up{job="cleanupd-b",instance="b"} 1x60`, 20 * time.Minute, true},
+		{
+			"CleanupDown",
+			"no replica of one of two databases",
+			`up{job="cleanupd-a",instance="a"} 0x60
+up{job="cleanupd-b",instance="b"} 1x60`,
+			20 * time.Minute,
+			true,
+		},
 		{"CleanupDown", "there is no target", `up{job="other",instance="a"} 1x60`, 20 * time.Minute, true},
-		{"CleanupDown", "one replica answers", `up{job="cleanupd",instance="a"} 0x60
-up{job="cleanupd",instance="b"} 1x60`, 20 * time.Minute, false},
-		{"CleanupReplicaDown", "one of two", `up{job="cleanupd",instance="a"} 0x60
-up{job="cleanupd",instance="b"} 1x60`, 20 * time.Minute, true},
+		{
+			"CleanupDown",
+			"one replica answers",
+			`up{job="cleanupd",instance="a"} 0x60
+up{job="cleanupd",instance="b"} 1x60`,
+			20 * time.Minute,
+			false,
+		},
+		{
+			"CleanupReplicaDown",
+			"one of two",
+			`up{job="cleanupd",instance="a"} 0x60
+up{job="cleanupd",instance="b"} 1x60`,
+			20 * time.Minute,
+			true,
+		},
 		{"CleanupReplicaDown", "not for long", `up{job="cleanupd",instance="a"} 1x15 0x5`, 20 * time.Minute, false},
 	} {
 		t.Run(c.alert+": "+c.what, func(t *testing.T) {
@@ -147,7 +319,9 @@ up{job="cleanupd",instance="b"} 1x60`, 20 * time.Minute, true},
 		if !tested[name] {
 			t.Errorf("%s is not tested", name)
 		}
-		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+		if !slices.Contains([]string{"critical", "warning", "info"}, r.Labels["severity"]) ||
+			r.Annotations["summary"] == "" ||
+			r.Annotations["description"] == "" {
 			t.Errorf("%s has no severity, summary or description", name)
 		}
 	}

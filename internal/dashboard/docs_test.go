@@ -47,7 +47,9 @@ func writeDocs(dir string, results []result) error {
 
 const head = `# The dashboard
 
-` + "`deploy/grafana/cleanupd.json`" + ` is a dashboard for Grafana 10 and later: import it, and choose the data source and the job. Below is what its queries return after
+` + "`deploy/grafana/cleanupd.json`" +
+	` is a dashboard for Grafana 10 and later: import it, and choose the data source and the job.` +
+	` Below is what its queries return after
 ` + "`cleanupd demo`" + `, scraped four times a second, in Prometheus' own storage and engine; a query without data fails the test. The picture shows
 half a minute, the table the largest and the last values. Regenerate both with
 
@@ -66,7 +68,15 @@ func picture(file string, results []result) error {
 	const width, height = 8 * vg.Centimeter, 5 * vg.Centimeter
 	rows := (len(results) + columns - 1) / columns
 	canvas := vgsvg.New(columns*width, vg.Length(rows)*height)
-	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: 4 * vg.Millimeter, PadY: 4 * vg.Millimeter, PadTop: 2 * vg.Millimeter, PadLeft: 2 * vg.Millimeter, PadRight: 2 * vg.Millimeter}
+	tiles := draw.Tiles{
+		Rows:     rows,
+		Cols:     columns,
+		PadX:     4 * vg.Millimeter,
+		PadY:     4 * vg.Millimeter,
+		PadTop:   2 * vg.Millimeter,
+		PadLeft:  2 * vg.Millimeter,
+		PadRight: 2 * vg.Millimeter,
+	}
 	whole := draw.New(canvas)
 	for i, r := range results {
 		p, err := r.plot()
@@ -88,7 +98,11 @@ func picture(file string, results []result) error {
 func (r result) plot() (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text, p.Title.TextStyle.Font.Size = r.Title, font.Length(9)
-	for _, text := range []*font.Length{&p.X.Tick.Label.Font.Size, &p.Y.Tick.Label.Font.Size, &p.Legend.TextStyle.Font.Size} {
+	for _, text := range []*font.Length{
+		&p.X.Tick.Label.Font.Size,
+		&p.Y.Tick.Label.Font.Size,
+		&p.Legend.TextStyle.Font.Size,
+	} {
 		*text = 6
 	}
 	p.Legend.Top, p.Y.Min = true, 0

@@ -65,16 +65,26 @@ func (b board) queried() (panels []panel) {
 
 // query is a target's expression as Grafana sends it for a time range.
 func (q target) query(scrape, shown time.Duration) string {
-	return strings.NewReplacer("$__rate_interval", (4 * scrape).String(), "$__range", strconv.Itoa(int(shown.Seconds()))+"s", "$job", "cleanupd").Replace(q.Expr)
+	return strings.NewReplacer(
+		"$__rate_interval",
+		(4 * scrape).String(),
+		"$__range",
+		strconv.Itoa(int(shown.Seconds()))+"s",
+		"$job",
+		"cleanupd",
+	).
+		Replace(q.Expr)
 }
 
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// Panels have a title, a description, a unit and a place of their own; their queries are valid PromQL for the data source that
-// the dashboard asks for.
+// Panels have a title, a description, a unit and a place of their own; their queries are valid PromQL for the data
+// source that the dashboard asks for.
 func TestPanels(t *testing.T) {
 	b := readBoard(t)
-	if b.Title == "" || b.UID == "" || b.SchemaVersion < 36 || len(b.Templating.List) != 2 || b.Templating.List[0].Type != "datasource" || b.Templating.List[0].Name != "datasource" {
+	if b.Title == "" || b.UID == "" || b.SchemaVersion < 36 || len(b.Templating.List) != 2 ||
+		b.Templating.List[0].Type != "datasource" ||
+		b.Templating.List[0].Name != "datasource" {
 		t.Errorf("the dashboard: %+v", b)
 	}
 	types := map[string]bool{"row": true, "timeseries": true, "stat": true, "bargauge": true}
@@ -100,7 +110,9 @@ func TestPanels(t *testing.T) {
 		}
 		refs := map[string]bool{}
 		for _, q := range p.Targets {
-			if want := (datasource{"prometheus", "${datasource}"}); q.Datasource != want || p.Datasource != want || refs[q.RefID] || q.LegendFormat == "" {
+			if want := (datasource{"prometheus", "${datasource}"}); q.Datasource != want || p.Datasource != want ||
+				refs[q.RefID] ||
+				q.LegendFormat == "" {
 				t.Errorf("%q: %+v", p.Title, q)
 			}
 			refs[q.RefID] = true

@@ -22,7 +22,8 @@ import (
 var Schema string
 
 // MySQLSchema is Schema for MySQL, in the mode ANSI_QUOTES.
-var MySQLSchema = strings.NewReplacer(" bytea", " longblob", " numeric", " decimal(40, 10)", " text", " longtext").Replace(Schema)
+var MySQLSchema = strings.NewReplacer(" bytea", " longblob", " numeric", " decimal(40, 10)", " text", " longtext").
+	Replace(Schema)
 
 // Table is a table and its rows.
 type Table struct {
@@ -54,7 +55,8 @@ func (t *Table) add(values ...any) { t.Rows = append(t.Rows, values) }
 // Users are the canonical names in a database: some are parts of others.
 var Users = []string{"ann", "joanna", "bob", "bob.smith@example.com", "4711", "o'neil", "x\"; DROP TABLE tb_task; --"}
 
-// Generate makes a database with a number of process instances, and as many orphan tasks. Documents are in tables or files.
+// Generate makes a database with a number of process instances, and as many orphan tasks. Documents are in tables or
+// files.
 func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	d := &Data{rng: rng}
 	for _, t := range []Table{
@@ -83,14 +85,21 @@ func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	}
 	d.Table("edcprincipalentity").add("P100", "bob") // of another domain
 	d.Table("tb_queue").add(int64(101), "P100")
-	for _, row := range [][]any{{"pt_Loans/apply", "tb_101"}, {"pt_Loans/folder/sub/review", "tb_102"}, {"pt_Claims/apply", "tb_103"},
-		{"pt_Loans/hostile", `tb_1"; DROP TABLE tb_task; --`}, {"pt_Loans/none", "tb_task"}, {"pt_Loans/gone", "tb_999"}} {
+	for _, row := range [][]any{
+		{"pt_Loans/apply", "tb_101"},
+		{"pt_Loans/folder/sub/review", "tb_102"},
+		{"pt_Claims/apply", "tb_103"},
+		{"pt_Loans/hostile", `tb_1"; DROP TABLE tb_task; --`},
+		{"pt_Loans/none", "tb_task"},
+		{"pt_Loans/gone", "tb_999"},
+	} {
 		d.Table("omd_object_type").add(row...)
 	}
 	var sessions []string
 	for i := range instances {
 		id := int64(i + 1)
-		d.Table("tb_process_instance").add(id, fmt.Sprintf("invocation-%d", id), []int16{0, 1, 2, 2, 2, 4, 5}[rng.IntN(7)])
+		d.Table("tb_process_instance").
+			add(id, fmt.Sprintf("invocation-%d", id), []int16{0, 1, 2, 2, 2, 4, 5}[rng.IntN(7)])
 		for range rng.IntN(4) {
 			sessions = append(sessions, d.task(id)...)
 		}
@@ -125,7 +134,12 @@ func (d *Data) task(instance int64) (sessions []string) {
 	for range d.rng.IntN(3) {
 		fd := int64(len(d.Table("tb_form_data").Rows) + 1)
 		d.Table("tb_form_data").add(fd, id)
-		sessions = append(sessions, fmt.Sprintf("_wftask%d", fd), fmt.Sprintf("_wftaskformid%d", fd), fmt.Sprintf("_wfattach%d", id))
+		sessions = append(
+			sessions,
+			fmt.Sprintf("_wftask%d", fd),
+			fmt.Sprintf("_wftaskformid%d", fd),
+			fmt.Sprintf("_wfattach%d", id),
+		)
 	}
 	for _, name := range []string{"tb_task_acl", "tb_task_attachment"} {
 		for range d.rng.IntN(3) {
@@ -138,7 +152,15 @@ func (d *Data) task(instance int64) (sessions []string) {
 // variables makes the variables of a process instance, in some workflows.
 func (d *Data) variables(instance int64) {
 	user := Users[d.rng.IntN(len(Users))]
-	texts := []string{user, "", "<name>" + user + "</name>", "to " + user + ", please", user + "2", "@" + user, "nobody"}
+	texts := []string{
+		user,
+		"",
+		"<name>" + user + "</name>",
+		"to " + user + ", please",
+		user + "2",
+		"@" + user,
+		"nobody",
+	}
 	text := func() any {
 		if d.rng.IntN(8) == 0 {
 			return nil
@@ -228,7 +250,13 @@ func (d *Data) LoadMySQL(ctx context.Context, db *sql.DB, folder string) error {
 		}
 		row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
 		for rows := range slices.Chunk(t.Rows, rowsAtOnce) {
-			statement := fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", t.Name, strings.Join(columns, ", "), row, strings.Repeat(", "+row, len(rows)-1))
+			statement := fmt.Sprintf(
+				"INSERT INTO %s (%s) VALUES %s%s",
+				t.Name,
+				strings.Join(columns, ", "),
+				row,
+				strings.Repeat(", "+row, len(rows)-1),
+			)
 			if _, err := db.ExecContext(ctx, statement, slices.Concat(rows...)...); err != nil {
 				return fmt.Errorf("%s: %w", t.Name, err)
 			}

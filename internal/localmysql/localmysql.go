@@ -1,5 +1,5 @@
-// Package localmysql runs a private MariaDB, or MySQL, for the demo and the tests: in its own temporary folder, with a socket there,
-// removed at the end.
+// Package localmysql runs a private MariaDB, or MySQL, for the demo and the tests: in its own temporary folder, with a
+// socket there, removed at the end.
 package localmysql
 
 import (
@@ -57,17 +57,37 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	}()
 	data := filepath.Join(dir, "data")
 	ownTemp := "TMPDIR=" + dir // a server that starts deletes temporary tables that it finds, also those of another one
-	init := daemon.Command(owner, install, append([]string{"--no-defaults", "--datadir=" + data, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"}, settings...)...)
+	init := daemon.Command(
+		owner,
+		install,
+		append(
+			[]string{
+				"--no-defaults",
+				"--datadir=" + data,
+				"--auth-root-authentication-method=normal",
+				"--skip-test-db",
+				"--skip-name-resolve",
+			},
+			settings...)...)
 	init.Dir, init.Env = dir, append(init.Env, ownTemp)
 	if out, err := init.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
 	}
 	cmd := daemon.Command(owner, program, append([]string{
-		"--no-defaults", "--datadir=" + data, "--socket=" + s.socket(), "--skip-networking", "--skip-name-resolve", "--pid-file=" + filepath.Join(dir, "pid"),
-		"--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M", "--innodb-doublewrite=0", "--max-connections=200",
+		"--no-defaults",
+		"--datadir=" + data,
+		"--socket=" + s.socket(),
+		"--skip-networking",
+		"--skip-name-resolve",
+		"--pid-file=" + filepath.Join(dir, "pid"),
+		"--innodb-flush-log-at-trx-commit=0",
+		"--innodb-buffer-pool-size=64M",
+		"--innodb-doublewrite=0",
+		"--max-connections=200",
 	}, settings...)...)
 	cmd.Dir, cmd.Env = dir, append(cmd.Env, ownTemp)
-	logFile, err := os.OpenFile(filepath.Join(dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600) // the folder is another user's
+	// the folder is another user's
+	logFile, err := os.OpenFile(filepath.Join(dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}

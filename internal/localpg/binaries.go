@@ -13,7 +13,10 @@ import (
 )
 
 // ErrNoPostgres says that no PostgreSQL could be found or downloaded, and what to install.
-var ErrNoPostgres = errors.New("no PostgreSQL 14 or later was found: install it (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql@17)")
+var ErrNoPostgres = errors.New(
+	"no PostgreSQL 14 or later was found: install it (Debian and Ubuntu: apt-get install postgresql; macOS: brew " +
+		"install postgresql@17)",
+)
 
 // oldest is the first major version with TID range scans.
 const oldest = 14
@@ -45,7 +48,12 @@ func candidates() []string {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		dirs = append(dirs, filepath.Dir(path))
 	}
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
+	for _, pattern := range []string{
+		"/usr/lib/postgresql/*/bin",
+		"/usr/pgsql-*/bin",
+		"/opt/homebrew/opt/postgresql*/bin",
+		"/usr/local/opt/postgresql*/bin",
+	} {
 		found, _ := filepath.Glob(pattern)
 		slices.Reverse(found) // the newest first
 		dirs = append(dirs, found...)

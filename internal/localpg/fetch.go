@@ -19,11 +19,14 @@ func cacheDir(owner *syscall.Credential) (string, error) {
 		return filepath.Join(dir, "cleanupd"), err
 	}
 	const dir = "/var/cache/cleanupd"
-	return dir, errors.Join(os.MkdirAll(dir, 0o755), os.Chown(dir, int(owner.Uid), int(owner.Gid))) //nolint:gosec // programs are no secret
+	return dir, errors.Join(
+		os.MkdirAll(dir, 0o755),
+		os.Chown(dir, int(owner.Uid), int(owner.Gid)),
+	) //nolint:gosec // programs are no secret
 }
 
-// fetch lets a program of this module download one as the server's user, and returns the folder of its programs: only those who need one
-// link what that takes. What it says on the way goes to stderr.
+// fetch lets a program of this module download one as the server's user, and returns the folder of its programs: only
+// those who need one link what that takes. What it says on the way goes to stderr.
 func fetch(owner *syscall.Credential, cache string) (string, error) {
 	module, err := output(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cleanupd/cleanupd"))
 	if err != nil {
@@ -35,7 +38,9 @@ func fetch(owner *syscall.Credential, cache string) (string, error) {
 	}
 	defer remove()
 	program := filepath.Join(dir, "fetch")
-	if _, err := output(exec.Command("go", "-C", module, "build", "-o", program, "./internal/localpg/fetch")); err != nil {
+	if _, err := output(
+		exec.Command("go", "-C", module, "build", "-o", program, "./internal/localpg/fetch"),
+	); err != nil {
 		return "", err
 	}
 	download := daemon.Command(owner, program, cache)

@@ -16,8 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// A PostgreSQL that is downloaded, from a repository that has the one of this machine, runs, also for root. It is downloaded once. Where
-// the repository has none, the error says so.
+// A PostgreSQL that is downloaded, from a repository that has the one of this machine, runs, also for root. It is
+// downloaded once. Where the repository has none, the error says so.
 func TestFetch(t *testing.T) {
 	suite.Only(t, suite.Long)
 	owner, err := serverUser()
@@ -74,7 +74,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// archiveOf is an archive as the repository has it, of the PostgreSQL with a folder of programs. What is elsewhere they find there.
+// archiveOf is an archive as the repository has it, of the PostgreSQL with a folder of programs. What is elsewhere they
+// find there.
 func archiveOf(t *testing.T, bin string) []byte {
 	t.Helper()
 	initdb, err := filepath.EvalSymlinks(filepath.Join(bin, "initdb"))
@@ -82,7 +83,18 @@ func archiveOf(t *testing.T, bin string) []byte {
 		t.Fatal(err)
 	}
 	root := filepath.Dir(filepath.Dir(initdb))
-	parts := []string{"--create", "--dereference", "--xz", "--exclude=bitcode", "--directory", root, "bin/initdb", "bin/postgres", "bin/pg_ctl", "lib"}
+	parts := []string{
+		"--create",
+		"--dereference",
+		"--xz",
+		"--exclude=bitcode",
+		"--directory",
+		root,
+		"bin/initdb",
+		"bin/postgres",
+		"bin/pg_ctl",
+		"lib",
+	}
 	if _, err := os.Stat(filepath.Join(root, "share")); err == nil {
 		parts = append(parts, "share")
 	}

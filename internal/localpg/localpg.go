@@ -1,6 +1,6 @@
-// Package localpg runs a private PostgreSQL for the demo and the tests: in its own temporary folder, with a socket there,
-// which no other user of the machine reaches, removed at the end. Started by root it runs as another user, since PostgreSQL
-// refuses to run as root.
+// Package localpg runs a private PostgreSQL for the demo and the tests: in its own temporary folder, with a socket
+// there, which no other user of the machine reaches, removed at the end. Started by root it runs as another user, since
+// PostgreSQL refuses to run as root.
 package localpg
 
 import (
@@ -62,8 +62,22 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 			half.Stop()
 		}
 	}()
-	initdb := daemon.Command(owner, filepath.Join(bin, "initdb"), "--pgdata", s.data(), "--username", "postgres", "--auth", "trust",
-		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
+	initdb := daemon.Command(
+		owner,
+		filepath.Join(bin, "initdb"),
+		"--pgdata",
+		s.data(),
+		"--username",
+		"postgres",
+		"--auth",
+		"trust",
+		"--encoding",
+		"UTF8",
+		"--locale",
+		"C",
+		"--no-sync",
+		"--no-instructions",
+	)
 	initdb.Dir = dir
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
@@ -83,14 +97,33 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // run starts the server and waits until it answers.
 func (s *Server) run(ctx context.Context) error {
-	args := []string{"-D", s.data(), "-k", s.dir, "-p", port, "-c", "listen_addresses=",
-		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200", "-c", "autovacuum=off"}
+	args := []string{
+		"-D",
+		s.data(),
+		"-k",
+		s.dir,
+		"-p",
+		port,
+		"-c",
+		"listen_addresses=",
+		"-c",
+		"fsync=off",
+		"-c",
+		"synchronous_commit=off",
+		"-c",
+		"full_page_writes=off",
+		"-c",
+		"max_connections=200",
+		"-c",
+		"autovacuum=off",
+	}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
 	cmd := daemon.Command(s.owner, filepath.Join(s.bin, "postgres"), args...)
 	cmd.Dir = s.dir
-	logFile, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600) // the folder is another user's
+	// the folder is another user's
+	logFile, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}

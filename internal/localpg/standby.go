@@ -38,7 +38,8 @@ func (s *Server) standby(ctx context.Context, settings ...string) (standby *Serv
 	if out, err := daemon.Command(s.owner, "cp", "-R", "-p", s.data(), standby.data()).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy the server: %w\n%s", err, out)
 	}
-	if out, err := daemon.Command(s.owner, "touch", filepath.Join(standby.data(), "standby.signal")).CombinedOutput(); err != nil {
+	if out, err := daemon.Command(s.owner, "touch", filepath.Join(standby.data(), "standby.signal")).
+		CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
 	s.settings = append(s.settings, settings...)
@@ -60,7 +61,10 @@ func (s *Server) CatchUp(ctx context.Context, primary *Server) error {
 func (s *Server) FallBehind(ctx context.Context, primary *Server) error {
 	const flushed = "SELECT pg_current_wal_flush_lsn()::text"
 	var position string
-	if err := primary.do(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, flushed).Scan(&position) }); err != nil {
+	if err := primary.do(
+		ctx,
+		func(conn *pgx.Conn) error { return conn.QueryRow(ctx, flushed).Scan(&position) },
+	); err != nil {
 		return err
 	}
 	if err := s.until(ctx, "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position); err != nil {

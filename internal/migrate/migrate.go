@@ -19,17 +19,23 @@ import (
 // schemaLock is the advisory lock that makes replicas that start at the same time take turns: "cleanupd" in ASCII.
 const schemaLock = 0x636c65616e757064
 
-// Up brings the schema cleanupd to the newest of the migrations; versionTable is the table in it that holds the version. If
-// there is nothing to do, it needs no right to change the schema. It leaves a newer schema as it is, and fails if that lacks what
-// these migrations made: a migration that takes something away says in the table's column oldest up to which version programs
-// need it.
+// Up brings the schema cleanupd to the newest of the migrations; versionTable is the table in it that holds the
+// version. If there is nothing to do, it needs no right to change the schema. It leaves a newer schema as it is, and
+// fails if that lacks what these migrations made: a migration that takes something away says in the table's column
+// oldest up to which version programs need it.
 func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) error {
 	err := locked(ctx, conn, migrations, "cleanupd."+versionTable)
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == pgerrcode.InsufficientPrivilege {
 		user := pgx.Identifier{conn.Config().User}.Sanitize()
-		return fmt.Errorf("the role %[1]s may not create or update the schema cleanupd (%[2]s): run `cleanupd migrate` as the database's owner, then "+
-			"GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA cleanupd TO %[1]s", user, pgErr.Message)
+		return fmt.Errorf(
+			"the role %[1]s may not create or update the schema cleanupd (%[2]s): run `cleanupd migrate` as the "+
+				"database's owner, then "+
+				"GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN "+
+				"SCHEMA cleanupd TO %[1]s",
+			user,
+			pgErr.Message,
+		)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate the schema cleanupd: %w", err)
@@ -46,7 +52,8 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 		err = errors.Join(err, unlockErr)
 	}()
 	var exists bool
-	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd')").Scan(&exists); err != nil {
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cleanupd')").
+		Scan(&exists); err != nil {
 		return err
 	}
 	if !exists {
@@ -83,11 +90,19 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 			return err
 		}
 		if oldest > newest {
-			return fmt.Errorf("the database is at version %d, for programs that know %d or more; this one knows %d: use a newer one", version, oldest, newest)
+			return fmt.Errorf(
+				"the database is at version %d, for programs that know %d or more; this one knows %d: use a newer one",
+				version,
+				oldest,
+				newest,
+			)
 		}
 		return nil
 	}
-	if _, err := conn.Exec(ctx, "ALTER TABLE "+table+" ADD COLUMN IF NOT EXISTS oldest int NOT NULL DEFAULT 0"); err != nil {
+	if _, err := conn.Exec(
+		ctx,
+		"ALTER TABLE "+table+" ADD COLUMN IF NOT EXISTS oldest int NOT NULL DEFAULT 0",
+	); err != nil {
 		return err
 	}
 	if err := migrator.Migrate(ctx); err != nil {
@@ -96,14 +111,16 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 	return identify(ctx, conn)
 }
 
-// anonymous finds the tables of the schema that a role owns and that have neither a primary key nor another replica identity.
+// anonymous finds the tables of the schema that a role owns and that have neither a primary key nor another replica
+// identity.
 const anonymous = `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = 'cleanupd' AND c.relkind IN ('r', 'p') AND c.relreplident IN ('d', 'n') AND pg_has_role(c.relowner, 'USAGE')
+WHERE n.nspname = 'cleanupd' AND c.relkind IN ('r', 'p') AND c.relreplident IN ('d', 'n')
+  AND pg_has_role(c.relowner, 'USAGE')
   AND (c.relreplident = 'n' OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))
 ORDER BY 1`
 
-// identify gives each table of the schema a replica identity: where a publication is FOR ALL TABLES, one without refuses UPDATE and
-// DELETE.
+// identify gives each table of the schema a replica identity: where a publication is FOR ALL TABLES, one without
+// refuses UPDATE and DELETE.
 func identify(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, anonymous)
 	if err != nil {
@@ -114,7 +131,10 @@ func identify(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	for _, table := range tables {
-		if _, err := conn.Exec(ctx, "ALTER TABLE "+pgx.Identifier{"cleanupd", table}.Sanitize()+" REPLICA IDENTITY FULL"); err != nil {
+		if _, err := conn.Exec(
+			ctx,
+			"ALTER TABLE "+pgx.Identifier{"cleanupd", table}.Sanitize()+" REPLICA IDENTITY FULL",
+		); err != nil {
 			return err
 		}
 	}

@@ -37,8 +37,8 @@ type DB struct {
 	server *localmysql.Server
 }
 
-// Empty is a new database without any table; charset is that of its tables. Its pool is root's. Without MariaDB the test is skipped with the
-// reason; in CI it fails.
+// Empty is a new database without any table; charset is that of its tables. Its pool is root's. Without MariaDB the
+// test is skipped with the reason; in CI it fails.
 func Empty(t testing.TB, charset string) *DB {
 	t.Helper()
 	server, err := start()

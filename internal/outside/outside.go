@@ -1,5 +1,5 @@
-// Package outside says what a task of a run is that works on another database. Package execute has it done in its place among the others; the
-// product that knows the other database does it.
+// Package outside says what a task of a run is that works on another database. Package execute has it done in its place
+// among the others; the product that knows the other database does it.
 package outside
 
 import (
@@ -25,16 +25,17 @@ type Task struct {
 type Work interface {
 	// Due finds what is due at a moment, and changes nothing.
 	Due(ctx context.Context, now time.Time) (*Due, error)
-	// Foresee calls found with how many rows of which tables would go with what is due, some of it at a time, and changes nothing.
+	// Foresee calls found with how many rows of which tables would go with what is due, some of it at a time, and
+	// changes nothing.
 	Foresee(ctx context.Context, due *Due, found func(ctx context.Context, rows map[string]int64) error) error
-	// Purge deletes what is due, if it still is, on behalf of a run. After each transaction it calls done with how many rows the task has
-	// deleted in that run, another worker's included. If done fails it brings to an end what it
-	// has begun, and returns that error. Any other one says what stays.
+	// Purge deletes what is due, if it still is, on behalf of a run. After each transaction it calls done with how many
+	// rows the task has deleted in that run, another worker's included. If done fails it brings to an end what it has
+	// begun, and returns that error. Any other one says what stays.
 	Purge(ctx context.Context, run string, due *Due, done func(ctx context.Context, rows int64) error) error
 	// Purged returns how many rows the task has deleted in a run, as far as is known.
 	Purged(ctx context.Context, run string) (rows int64, err error)
-	// Lately returns how many items of the table were deleted by a run, and by those that began less than a period before it, by this or another task
-	// of the source, without those whose share of the table was accepted.
+	// Lately returns how many items of the table were deleted by a run, and by those that began less than a period
+	// before it, by this or another task of the source, without those whose share of the table was accepted.
 	Lately(ctx context.Context, run string, period time.Duration) (items int64, err error)
 	// Statements are those by which it finds and deletes items, for people.
 	Statements(ctx context.Context, now time.Time) ([]Statement, error)

@@ -33,8 +33,9 @@ func owner(t testing.TB, dir string) string {
 	return u.Username
 }
 
-// Bouncer starts PgBouncer in front of a database, with a line of its configuration for each setting (name = value) that is not the
-// default, and returns the database's URL for the application's role. Without the program the test is skipped; in CI it fails.
+// Bouncer starts PgBouncer in front of a database, with a line of its configuration for each setting (name = value)
+// that is not the default, and returns the database's URL for the application's role. Without the program the test is
+// skipped; in CI it fails.
 func Bouncer(t testing.TB, db *DB, settings ...string) string {
 	t.Helper()
 	program := "/usr/sbin/pgbouncer"
@@ -60,7 +61,14 @@ func Bouncer(t testing.TB, db *DB, settings ...string) string {
 	}
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	users, ini := filepath.Join(dir, "users"), filepath.Join(dir, "ini")
-	text := fmt.Sprintf("[databases]\n* = host=%s port=%d\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir =\nauth_type = trust\nauth_file = %s\n", config.Host, config.Port, port, users)
+	text := fmt.Sprintf(
+		"[databases]\n* = host=%s port=%d\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir "+
+			"=\nauth_type = trust\nauth_file = %s\n",
+		config.Host,
+		config.Port,
+		port,
+		users,
+	)
 	for _, line := range settings {
 		text += line + "\n"
 	}
@@ -101,6 +109,12 @@ func Bouncer(t testing.TB, db *DB, settings ...string) string {
 			t.Fatal(err)
 		}
 	}
-	u := url.URL{Scheme: "postgres", User: url.User(campaigndb.Role), Host: "127.0.0.1:" + port, Path: "/" + db.Name, RawQuery: "sslmode=disable"}
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     url.User(campaigndb.Role),
+		Host:     "127.0.0.1:" + port,
+		Path:     "/" + db.Name,
+		RawQuery: "sslmode=disable",
+	}
 	return u.String()
 }

@@ -27,9 +27,9 @@ var citus struct {
 // citusDatabases bounds how many databases there are at once: each has background workers on each node.
 var citusDatabases = make(chan struct{}, 2)
 
-// Citus is a new database with the Campaign tables, all of them local, on the coordinator of a Citus cluster with two workers.
-// The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER names, or
-// shared/citus/citus-cluster beside the repository.
+// Citus is a new database with the Campaign tables, all of them local, on the coordinator of a Citus cluster with two
+// workers. The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER
+// names, or shared/citus/citus-cluster beside the repository.
 func Citus(t testing.TB) *DB {
 	t.Helper()
 	citus.start.Do(startCitus)
@@ -56,7 +56,8 @@ func Citus(t testing.TB) *DB {
 	return db
 }
 
-// alteringRoles is held while Citus alters roles, which all databases share: when a node is added, and when a table is distributed.
+// alteringRoles is held while Citus alters roles, which all databases share: when a node is added, and when a table is
+// distributed.
 var alteringRoles sync.Mutex
 
 // Distribute distributes a table over the workers by a column.

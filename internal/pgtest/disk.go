@@ -56,7 +56,8 @@ func OnDisk(t testing.TB, db *DB, server *localpg.Server) (*Disk, error) {
 }
 
 func (d *Disk) mount(options string) error {
-	if out, err := exec.CommandContext(context.Background(), "mount", "-t", "tmpfs", "-o", options, "tmpfs", d.dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "mount", "-t", "tmpfs", "-o", options, "tmpfs", d.dir).
+		CombinedOutput(); err != nil {
 		return fmt.Errorf("mount %s: %w: %s", options, err, out)
 	}
 	return nil

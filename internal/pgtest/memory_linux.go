@@ -11,8 +11,8 @@ import (
 // enough is the least free memory, in bytes, with which databases are kept in memory.
 const enough = 4 << 30
 
-// memoryDir returns a folder in memory for the databases of tests, which are faster there. It returns the empty string if there is
-// none with enough space, or none from which programs can be run.
+// memoryDir returns a folder in memory for the databases of tests, which are faster there. It returns the empty string
+// if there is none with enough space, or none from which programs can be run.
 func memoryDir() string {
 	const dir = "/dev/shm"
 	var fs unix.Statfs_t

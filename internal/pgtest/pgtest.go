@@ -21,12 +21,14 @@ import (
 )
 
 var (
-	emptyTemplate = fmt.Sprintf("template_empty_%d", os.Getpid()) // a template database without any table; packages may share a server
+	// a template database without any table; packages may share a server
+	emptyTemplate = fmt.Sprintf("template_empty_%d", os.Getpid())
 
-	address  func(role, database string) string // of the package's server
-	admin    *pgxpool.Pool                      // the superuser's, to its database postgres: a connection costs more than most statements
-	strategy string                             // by which its databases are cloned
-	whySkip  string                             // why there is no server
+	address func(role, database string) string // of the package's server
+	// the superuser's, to its database postgres: a connection costs more than most statements
+	admin    *pgxpool.Pool
+	strategy string // by which its databases are cloned
+	whySkip  string // why there is no server
 	sequence atomic.Int64
 )
 
@@ -87,7 +89,9 @@ func runOn(ctx context.Context, m *testing.M) (code int) {
 		}
 	}()
 	// Copying the files takes half as long as writing them to the WAL, which is the default since PostgreSQL 15.
-	if err := admin.QueryRow(ctx, "SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN 'STRATEGY file_copy' ELSE '' END").Scan(&strategy); err != nil {
+	if err := admin.QueryRow(ctx, "SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN "+
+		"'STRATEGY file_copy' ELSE '' END").
+		Scan(&strategy); err != nil {
 		fmt.Fprintln(os.Stderr, "read the server's version:", err)
 		return 1
 	}
@@ -179,8 +183,8 @@ func create(t testing.TB, clauses string) *DB {
 	return db
 }
 
-// Private is a new database with the Campaign tables on a server of its own, which may be restarted. Commits there survive a
-// crash of the server.
+// Private is a new database with the Campaign tables on a server of its own, which may be restarted. Commits there
+// survive a crash of the server.
 func Private(t testing.TB) (*DB, *localpg.Server) {
 	t.Helper()
 	if whySkip != "" {
@@ -252,7 +256,8 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
-// Hold runs a statement in a transaction of its own, which stays open, with its locks, until it is ended or the test ends.
+// Hold runs a statement in a transaction of its own, which stays open, with its locks, until it is ended or the test
+// ends.
 func (db *DB) Hold(sql string, args ...any) pgx.Tx {
 	db.t.Helper()
 	tx, err := db.Begin(db.t.Context())

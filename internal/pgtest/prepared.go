@@ -24,8 +24,8 @@ var (
 	prepared  = map[string]*template{} // by the names that Prepared was given
 )
 
-// Prepared is a new database with what prepare creates as the application's role, which it does once for all databases of the same name.
-// A name is in lower case.
+// Prepared is a new database with what prepare creates as the application's role, which it does once for all databases
+// of the same name. A name is in lower case.
 func Prepared(t testing.TB, name string, prepare func(ctx context.Context, conn *pgx.Conn) error) *DB {
 	t.Helper()
 	if whySkip != "" {
@@ -46,7 +46,10 @@ func Prepared(t testing.TB, name string, prepare func(ctx context.Context, conn 
 }
 
 func (t *template) prepare(ctx context.Context, prepare func(ctx context.Context, conn *pgx.Conn) error) error {
-	if _, err := admin.Exec(ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", t.name, emptyTemplate, campaigndb.Role)); err != nil {
+	if _, err := admin.Exec(
+		ctx,
+		fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", t.name, emptyTemplate, campaigndb.Role),
+	); err != nil {
 		return err
 	}
 	conn, err := pgx.Connect(ctx, address(campaigndb.Role, t.name))

@@ -1,5 +1,5 @@
-// Package rescue turns panics into errors, so that a mistake in one piece of work does not end the process, and with it all the
-// others.
+// Package rescue turns panics into errors, so that a mistake in one piece of work does not end the process, and with it
+// all the others.
 package rescue
 
 import (
@@ -8,7 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// Panic is a panic as an error. Its text, which may go to callers, reveals nothing of what happened: that is for the log.
+// Panic is a panic as an error. Its text, which may go to callers, reveals nothing of what happened: that is for the
+// log.
 type Panic struct {
 	value any
 	stack []byte
@@ -29,8 +30,8 @@ func Call(fn func() error) (err error) {
 	return fn()
 }
 
-// Log logs the panic that an error is, or wraps, with its stack: once, where the error is dealt with. It does nothing about
-// other errors.
+// Log logs the panic that an error is, or wraps, with its stack: once, where the error is dealt with. It does nothing
+// about other errors.
 func Log(log *slog.Logger, what string, err error) {
 	var p *Panic
 	if errors.As(err, &p) {

@@ -13,8 +13,8 @@ import (
 
 func stumble() error { panic("PLANTED") }
 
-// The error of a panic reveals nothing; the log has what it was, and where. Other errors are returned as they are, and not
-// logged.
+// The error of a panic reveals nothing; the log has what it was, and where. Other errors are returned as they are, and
+// not logged.
 func TestRescue(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

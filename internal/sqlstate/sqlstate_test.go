@@ -23,10 +23,23 @@ func TestSQLState(t *testing.T) {
 		}
 	}
 	for state, want := range map[string]bool{
-		pgerrcode.RaiseException: true, pgerrcode.ForeignKeyViolation: true, pgerrcode.DivisionByZero: true, pgerrcode.WithCheckOptionViolation: true,
-		pgerrcode.TriggeredDataChangeViolation: true, pgerrcode.TransactionIntegrityConstraintViolation: true, "45000": true,
-		pgerrcode.SerializationFailure: false, pgerrcode.LockNotAvailable: false, pgerrcode.QueryCanceled: false, pgerrcode.DiskFull: false, pgerrcode.InsufficientPrivilege: false,
-		pgerrcode.UndefinedColumn: false, pgerrcode.ReadOnlySQLTransaction: false, pgerrcode.AdminShutdown: false, pgerrcode.DataCorrupted: false, "": false,
+		pgerrcode.RaiseException:                          true,
+		pgerrcode.ForeignKeyViolation:                     true,
+		pgerrcode.DivisionByZero:                          true,
+		pgerrcode.WithCheckOptionViolation:                true,
+		pgerrcode.TriggeredDataChangeViolation:            true,
+		pgerrcode.TransactionIntegrityConstraintViolation: true,
+		"45000":                          true,
+		pgerrcode.SerializationFailure:   false,
+		pgerrcode.LockNotAvailable:       false,
+		pgerrcode.QueryCanceled:          false,
+		pgerrcode.DiskFull:               false,
+		pgerrcode.InsufficientPrivilege:  false,
+		pgerrcode.UndefinedColumn:        false,
+		pgerrcode.ReadOnlySQLTransaction: false,
+		pgerrcode.AdminShutdown:          false,
+		pgerrcode.DataCorrupted:          false,
+		"":                               false,
 	} {
 		if got := sqlstate.OfRow(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: state})); got != want {
 			t.Errorf("%q may be of a row: %t", state, got)

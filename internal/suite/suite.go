@@ -1,5 +1,5 @@
-// Package suite keeps heavy tests out of go test ./..., and runs them where they are requested: CLEANUPD_SUITES lists suites by
-// name, separated by commas, or is "all", as in CI. The make targets of the same names run one suite each.
+// Package suite keeps heavy tests out of go test ./..., and runs them where they are requested: CLEANUPD_SUITES lists
+// suites by name, separated by commas, or is "all", as in CI. The make targets of the same names run one suite each.
 package suite
 
 import (

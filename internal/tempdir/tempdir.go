@@ -1,5 +1,5 @@
-// Package tempdir makes temporary folders that do not outlive their process: what a killed process left behind is removed by the
-// next one.
+// Package tempdir makes temporary folders that do not outlive their process: what a killed process left behind is
+// removed by the next one.
 package tempdir
 
 import (
@@ -13,8 +13,8 @@ import (
 // lockFile is locked in each folder for as long as its process lives.
 const lockFile = ".lock"
 
-// New creates a folder in parent, and returns a function that removes it. A prefix is followed by a random number. New also removes
-// the folders with this prefix in parent that processes of this user have left behind.
+// New creates a folder in parent, and returns a function that removes it. A prefix is followed by a random number. New
+// also removes the folders with this prefix in parent that processes of this user have left behind.
 func New(parent, prefix string) (dir string, remove func(), err error) {
 	sweep(parent, prefix)
 	dir, err = os.MkdirTemp(parent, prefix)
@@ -31,8 +31,8 @@ func New(parent, prefix string) (dir string, remove func(), err error) {
 	}, nil
 }
 
-// sweep removes the folders that no living process has locked. A folder without a lock file is being made, or was made by another
-// program.
+// sweep removes the folders that no living process has locked. A folder without a lock file is being made, or was made
+// by another program.
 func sweep(parent, prefix string) {
 	entries, _ := os.ReadDir(parent)
 	for _, entry := range entries {
@@ -54,7 +54,10 @@ func lock(dir string, flag int) (*os.File, error) {
 		return nil, err
 	}
 	var stat syscall.Stat_t
-	err = errors.Join(syscall.Fstat(int(file.Fd()), &stat), syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
+	err = errors.Join(
+		syscall.Fstat(int(file.Fd()), &stat),
+		syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB),
+	)
 	if err == nil && int(stat.Uid) != os.Geteuid() {
 		err = os.ErrPermission
 	}

@@ -49,7 +49,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// The folder of a process that was killed is removed by the next New; that of a living process, and folders of others, are kept.
+// The folder of a process that was killed is removed by the next New; that of a living process, and folders of others,
+// are kept.
 func TestSweep(t *testing.T) {
 	parent := t.TempDir()
 	other := filepath.Join(parent, "x-other")

@@ -28,7 +28,14 @@ type CA struct {
 func New(t testing.TB) *CA {
 	t.Helper()
 	ca := &CA{t: t}
-	ca.cert, ca.key = ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign})
+	ca.cert, ca.key = ca.sign(
+		&x509.Certificate{
+			Subject:               pkix.Name{CommonName: "authority"},
+			IsCA:                  true,
+			BasicConstraintsValid: true,
+			KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		},
+	)
 	return ca
 }
 
@@ -66,7 +73,10 @@ func (ca *CA) Pool() *x509.CertPool {
 // Client creates a client certificate with a common name and subject alternative names: DNS names and IP addresses.
 func (ca *CA) Client(name string, alternative ...string) tls.Certificate {
 	ca.t.Helper()
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
 	for _, a := range alternative {
 		if ip := net.ParseIP(a); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -80,8 +90,14 @@ func (ca *CA) Client(name string, alternative ...string) tls.Certificate {
 // Server creates a server certificate for loopback.
 func (ca *CA) Server() tls.Certificate {
 	ca.t.Helper()
-	return pair(ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "server"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}))
+	return pair(ca.sign(&x509.Certificate{
+		Subject: pkix.Name{
+			CommonName: "server",
+		},
+		DNSNames:    []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}))
 }
 
 func pair(cert *x509.Certificate, key *ecdsa.PrivateKey) tls.Certificate {
@@ -107,9 +123,16 @@ func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 // CRL is a PEM file with a list of the certificates that the authority has revoked, which is in force until a time.
 func (ca *CA) CRL(until time.Time, revoked ...tls.Certificate) string {
 	ca.t.Helper()
-	template := &x509.RevocationList{Number: big.NewInt(time.Now().UnixNano()), ThisUpdate: until.Add(-24 * time.Hour), NextUpdate: until}
+	template := &x509.RevocationList{
+		Number:     big.NewInt(time.Now().UnixNano()),
+		ThisUpdate: until.Add(-24 * time.Hour),
+		NextUpdate: until,
+	}
 	for _, r := range revoked {
-		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: r.Leaf.SerialNumber, RevocationTime: time.Now()})
+		template.RevokedCertificateEntries = append(
+			template.RevokedCertificateEntries,
+			x509.RevocationListEntry{SerialNumber: r.Leaf.SerialNumber, RevocationTime: time.Now()},
+		)
 	}
 	der, err := x509.CreateRevocationList(rand.Reader, template, ca.cert, ca.key)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	_ "time/tzdata" // time zones where the system has none
 )
 
-// form is the form of the names of the IANA time zones. Some systems have further files (localtime, posix/…, right/… with leap
-// seconds), which mean something else elsewhere, or nothing.
+// form is the form of the names of the IANA time zones. Some systems have further files (localtime, posix/…, right/…
+// with leap seconds), which mean something else elsewhere, or nothing.
 var form = regexp.MustCompile(`^[A-Z][\w+-]*(/[A-Z][\w+-]*)*$`)
 
 // Load returns the IANA time zone of a name. It fails for other names, and for "Local".
@@ -20,7 +20,8 @@ func Load(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// Of returns the IANA time zone that a database's setting TimeZone names, or UTC if it is something else, such as an offset.
+// Of returns the IANA time zone that a database's setting TimeZone names, or UTC if it is something else, such as an
+// offset.
 func Of(setting string) string {
 	if _, err := Load(setting); err != nil {
 		return "UTC"

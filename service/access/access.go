@@ -1,5 +1,5 @@
-// Package access authenticates callers and says what they may do: by a client certificate, a static token, or a JWT of an
-// OpenID Connect issuer.
+// Package access authenticates callers and says what they may do: by a client certificate, a static token, or a JWT of
+// an OpenID Connect issuer.
 package access
 
 import (
@@ -38,8 +38,8 @@ func ParseRole(name string) (Role, error) {
 
 // Caller is who makes a call.
 type Caller struct {
-	// Subject is token:NAME, cert:NAME or jwt:ISSUER#SUB, so that callers of different kinds are never taken for each other; empty
-	// without authentication.
+	// Subject is token:NAME, cert:NAME or jwt:ISSUER#SUB, so that callers of different kinds are never taken for each
+	// other; empty without authentication.
 	Subject string
 	Role    Role
 	By      string // the credentials: certificate, token or jwt; empty without authentication
@@ -53,10 +53,12 @@ func (c Caller) String() string {
 	return c.Subject
 }
 
-// ErrNone says that a call has no credentials, ErrInvalid that they are not valid, and ErrUnavailable that they cannot be
-// checked now.
+// ErrNone says that a call has no credentials, ErrInvalid that they are not valid, and ErrUnavailable that they cannot
+// be checked now.
 var (
-	ErrNone        = errors.New("no credentials: show a client certificate or send authorization: Bearer …, as the server is configured")
+	ErrNone = errors.New(
+		"no credentials: show a client certificate or send authorization: Bearer …, as the server is configured",
+	)
 	ErrInvalid     = errors.New("the credentials are not valid")
 	ErrUnavailable = errors.New("the credentials can not be checked now")
 )
@@ -65,18 +67,18 @@ var (
 type Config struct {
 	// ClientCA is a PEM file with the certificate authorities of client certificates; empty: none are accepted.
 	ClientCA string
-	// ClientCRL is a PEM file with certificate revocation lists. With it, a client certificate is refused if it, or an intermediate one,
-	// is revoked, or its issuer has no list in force there; empty: revocation is not checked.
+	// ClientCRL is a PEM file with certificate revocation lists. With it, a client certificate is refused if it, or an
+	// intermediate one, is revoked, or its issuer has no list in force there; empty: revocation is not checked.
 	ClientCRL string
-	// ClientRoles are NAME=ROLE, for the common name, or a subject alternative name, of a client certificate; none: the names
-	// viewer, operator and admin have the role of that name.
+	// ClientRoles are NAME=ROLE, for the common name, or a subject alternative name, of a client certificate; none: the
+	// names viewer, operator and admin have the role of that name.
 	ClientRoles []string
 	// TokenFile has a line "ROLE NAME SHA256" for each static token, the hash in hexadecimal; empty: none are accepted.
 	TokenFile string
 	// Issuer is the URL of an OpenID Connect issuer, whose JWTs for Audience are accepted; empty: none are.
 	Issuer, Audience string
-	// ClientID is how the issuer knows the console, so that people can sign in there; empty: they can not. ClientSecretFile holds its
-	// secret; empty: it has none.
+	// ClientID is how the issuer knows the console, so that people can sign in there; empty: they can not.
+	// ClientSecretFile holds its secret; empty: it has none.
 	ClientID, ClientSecretFile string
 	// RolesClaim is the claim with the role, or a list of them: its name, or its path with dots; empty: roles.
 	RolesClaim string
@@ -100,7 +102,9 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 			return nil, err
 		}
 	} else if len(c.ClientRoles) > 0 || c.ClientCRL != "" {
-		return nil, errors.New("roles of client certificates, and what is revoked, are of no use without their authorities")
+		return nil, errors.New(
+			"roles of client certificates, and what is revoked, are of no use without their authorities",
+		)
 	}
 	if c.TokenFile != "" {
 		if g.tokens, err = open(c.Log, parseTokens, c.TokenFile); err != nil {
@@ -119,9 +123,14 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 // Asks reports whether callers need credentials at all.
 func (g *Guard) Asks() bool { return g.certificates != nil || g.tokens != nil || g.issuer != nil }
 
-// Identify returns who calls from an address, by the values of the authorization header or, without any, by the certificates
-// that the client presented, its own first. It fails with ErrNone, ErrInvalid or ErrUnavailable.
-func (g *Guard) Identify(ctx context.Context, address string, shown []*x509.Certificate, authorization []string) (Caller, error) {
+// Identify returns who calls from an address, by the values of the authorization header or, without any, by the
+// certificates that the client presented, its own first. It fails with ErrNone, ErrInvalid or ErrUnavailable.
+func (g *Guard) Identify(
+	ctx context.Context,
+	address string,
+	shown []*x509.Certificate,
+	authorization []string,
+) (Caller, error) {
 	c := Caller{Role: Admin, Address: address}
 	var err error
 	switch {

@@ -47,20 +47,35 @@ func TestConfig(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"nothing":                {Config{}, ""},
-		"no such token file":     {Config{TokenFile: "/nowhere/tokens"}, "no such file"},
-		"no role":                {Config{TokenFile: write(t, "", "root me "+hash)}, "line 1: does not begin with"},
-		"no name":                {Config{TokenFile: write(t, "", "# tokens\n\nadmin "+hash)}, "line 3: is not ROLE NAME SHA256"},
-		"a token, not its hash":  {Config{TokenFile: write(t, "", "admin me secret")}, "line 1: does not end with"},
-		"a longer hash":          {Config{TokenFile: write(t, "", "admin me "+hash+"00")}, "line 1: does not end with"},
-		"one token, two roles":   {Config{TokenFile: write(t, "", "admin me "+hash+"\nviewer me "+hash)}, "line 2: has the same token as line 1"},
-		"tokens":                 {Config{TokenFile: write(t, "", "# tokens\n\nadmin me "+strings.ToUpper(hash)+"\r\n")}, ""},
-		"no authorities":         {Config{ClientRoles: []string{"me=admin"}}, "without their authorities"},
-		"no certificate in it":   {Config{ClientCA: write(t, "", "hello")}, "no certificate in PEM form"},
-		"no such client role":    {Config{ClientCA: ca.File(), ClientRoles: []string{"me=root"}}, `"root" is no role`},
-		"no client role":         {Config{ClientCA: ca.File(), ClientRoles: []string{"admin"}}, "is not NAME=ROLE"},
-		"nobody's role":          {Config{ClientCA: ca.File(), ClientRoles: []string{"=admin"}}, "is not NAME=ROLE"},
-		"two roles":              {Config{ClientCA: ca.File(), ClientRoles: []string{"me=admin", "me=viewer"}}, "two roles"},
+		"nothing":            {Config{}, ""},
+		"no such token file": {Config{TokenFile: "/nowhere/tokens"}, "no such file"},
+		"no role":            {Config{TokenFile: write(t, "", "root me "+hash)}, "line 1: does not begin with"},
+		"no name": {Config{TokenFile: write(t, "", "# tokens\n\nadmin "+hash)}, "line 3: is not ROLE " +
+			"NAME SHA256"},
+		"a token, not its hash": {Config{TokenFile: write(t, "", "admin me secret")}, "line 1: does not end with"},
+		"a longer hash":         {Config{TokenFile: write(t, "", "admin me "+hash+"00")}, "line 1: does not end with"},
+		"one token, two roles": {
+			Config{TokenFile: write(
+				t,
+				"",
+				"admin me "+hash+"\nviewer me "+hash,
+			)},
+			"line 2: has the " +
+				"same token as line 1",
+		},
+		"tokens": {
+			Config{TokenFile: write(t, "", "# tokens\n\nadmin me "+strings.ToUpper(hash)+"\r\n")},
+			"",
+		},
+		"no authorities":       {Config{ClientRoles: []string{"me=admin"}}, "without their authorities"},
+		"no certificate in it": {Config{ClientCA: write(t, "", "hello")}, "no certificate in PEM form"},
+		"no such client role":  {Config{ClientCA: ca.File(), ClientRoles: []string{"me=root"}}, `"root" is no role`},
+		"no client role":       {Config{ClientCA: ca.File(), ClientRoles: []string{"admin"}}, "is not NAME=ROLE"},
+		"nobody's role":        {Config{ClientCA: ca.File(), ClientRoles: []string{"=admin"}}, "is not NAME=ROLE"},
+		"two roles": {
+			Config{ClientCA: ca.File(), ClientRoles: []string{"me=admin", "me=viewer"}},
+			"two roles",
+		},
 		"a name with an = in it": {Config{ClientCA: ca.File(), ClientRoles: []string{"uri=me=admin"}}, ""},
 		"no CRL in it":           {Config{ClientCA: ca.File(), ClientCRL: ca.File()}, "no X509 CRL"},
 		"an empty CRL file":      {Config{ClientCA: ca.File(), ClientCRL: write(t, "", "")}, "no X509 CRL in PEM form"},
@@ -68,14 +83,16 @@ func TestConfig(t *testing.T) {
 		"a CRL":                  {Config{ClientCA: ca.File(), ClientCRL: ca.CRL(time.Now().Add(time.Hour))}, ""},
 		"no audience":            {Config{Issuer: "https://issuer.example"}, "need each other"},
 		"no issuer":              {Config{Audience: "me"}, "need each other"},
-		"issuer in plain text":   {Config{Issuer: "http://issuer.example", Audience: "me"}, "is not the URL of an issuer"},
-		"issuer without a host":  {Config{Issuer: "https:", Audience: "me"}, "is not the URL of an issuer"},
-		"issuer that is not up":  {Config{Issuer: "http://127.0.0.1:1", Audience: "me"}, ""},
+		"issuer in plain text": {Config{Issuer: "http://issuer.example", Audience: "me"}, "is not the URL of an " +
+			"issuer"},
+		"issuer without a host": {Config{Issuer: "https:", Audience: "me"}, "is not the URL of an issuer"},
+		"issuer that is not up": {Config{Issuer: "http://127.0.0.1:1", Audience: "me"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.config.Log = slog.New(slog.DiscardHandler)
 			_, err := Open(t.Context(), test.config)
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if (test.want == "" && err != nil) ||
+				(test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want))) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 			if err != nil && strings.Contains(err.Error(), "secret") {
@@ -160,7 +177,10 @@ func TestCertificateIsReadAgain(t *testing.T) {
 func TestAuthoritiesAreReadAgain(t *testing.T) {
 	old, young := testca.New(t), testca.New(t)
 	path := old.File()
-	guard, err := Open(t.Context(), Config{ClientCA: path, ClientRoles: []string{"me=admin"}, Log: slog.New(slog.DiscardHandler)})
+	guard, err := Open(
+		t.Context(),
+		Config{ClientCA: path, ClientRoles: []string{"me=admin"}, Log: slog.New(slog.DiscardHandler)},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +232,9 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 		keys = append(keys, key)
 	}
 	var up atomic.Bool
-	server := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: keys[0].Public(), KeyID: "0", Algorithm: oidc.RS256}}}
+	server := &oidctest.Server{
+		PublicKeys: []oidctest.PublicKey{{PublicKey: keys[0].Public(), KeyID: "0", Algorithm: oidc.RS256}},
+	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !up.Load() {
 			http.Error(w, "not yet", http.StatusServiceUnavailable)
@@ -222,15 +244,27 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 	}))
 	defer web.Close()
 	server.SetIssuer(web.URL)
-	guard, err := Open(t.Context(), Config{Issuer: web.URL, Audience: "me", RolesClaim: "access.roles", Log: slog.New(slog.DiscardHandler)})
+	guard, err := Open(
+		t.Context(),
+		Config{Issuer: web.URL, Audience: "me", RolesClaim: "access.roles", Log: slog.New(slog.DiscardHandler)},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ask := func(n int) (Caller, error) {
-		claims := fmt.Sprintf(`{"iss": %q, "aud": ["other", "me"], "sub": "jane", "exp": %d, "access": {"roles": ["operator"]}}`, web.URL, time.Now().Add(time.Hour).Unix())
+		claims := fmt.Sprintf(
+			`{"iss": %q, "aud": ["other", "me"], "sub": "jane", "exp": %d, "access": {"roles": ["operator"]}}`,
+			web.URL,
+			time.Now().Add(time.Hour).Unix(),
+		)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel() // that of a call, which the next one does not need
-		return guard.Identify(ctx, "host", nil, []string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(n), oidc.RS256, claims)})
+		return guard.Identify(
+			ctx,
+			"host",
+			nil,
+			[]string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(n), oidc.RS256, claims)},
+		)
 	}
 	if _, err := ask(0); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without an issuer: %v", err)
@@ -243,13 +277,17 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 	if _, err := ask(1); !errors.Is(err, ErrInvalid) {
 		t.Errorf("with a key that the issuer does not have: %v", err)
 	}
-	server.PublicKeys = append(server.PublicKeys, oidctest.PublicKey{PublicKey: keys[1].Public(), KeyID: "1", Algorithm: oidc.RS256})
+	server.PublicKeys = append(
+		server.PublicKeys,
+		oidctest.PublicKey{PublicKey: keys[1].Public(), KeyID: "1", Algorithm: oidc.RS256},
+	)
 	if _, err := ask(1); !errors.Is(err, ErrInvalid) {
 		t.Errorf("with a key that the issuer has had since it was last asked: %v", err)
 	}
 	guard.issuer.keys.asked = time.Time{} // some seconds have passed
 	_, err = ask(1)
-	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); _, err = ask(1) { // the previous result may still be cached
+	// the previous result may still be cached
+	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); _, err = ask(1) {
 	}
 	if err != nil {
 		t.Errorf("with the issuer's new key: %v", err)
@@ -267,7 +305,9 @@ func TestUnknownKeys(t *testing.T) {
 		}
 		keys = append(keys, key)
 	}
-	server := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: keys[0].Public(), KeyID: "0", Algorithm: oidc.RS256}}}
+	server := &oidctest.Server{
+		PublicKeys: []oidctest.PublicKey{{PublicKey: keys[0].Public(), KeyID: "0", Algorithm: oidc.RS256}},
+	}
 	var asked atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -282,9 +322,18 @@ func TestUnknownKeys(t *testing.T) {
 	begun, before := time.Now(), asked.Load()
 	for i := range 200 {
 		n := min(i%100, 1) // every hundredth is signed with the issuer's
-		claims := fmt.Sprintf(`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`, web.URL, time.Now().Add(time.Hour).Unix())
-		_, err := guard.Identify(t.Context(), "host", nil, []string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(i%100), oidc.RS256, claims)})
-		if n == 0 && err != nil || n == 1 && !errors.Is(err, ErrInvalid) {
+		claims := fmt.Sprintf(
+			`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`,
+			web.URL,
+			time.Now().Add(time.Hour).Unix(),
+		)
+		_, err := guard.Identify(
+			t.Context(),
+			"host",
+			nil,
+			[]string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(i%100), oidc.RS256, claims)},
+		)
+		if (n == 0 && err != nil) || (n == 1 && !errors.Is(err, ErrInvalid)) {
 			t.Errorf("key %d: %v", i%100, err)
 		}
 	}
@@ -313,8 +362,20 @@ func TestIssuerWithoutItsKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := fmt.Sprintf(`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`, web.URL, time.Now().Add(time.Hour).Unix())
-	if _, err := guard.Identify(t.Context(), "host", nil, []string{"Bearer " + oidctest.SignIDToken(key, "0", oidc.RS256, claims)}); !errors.Is(err, ErrUnavailable) {
+	claims := fmt.Sprintf(
+		`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`,
+		web.URL,
+		time.Now().Add(time.Hour).Unix(),
+	)
+	if _, err := guard.Identify(
+		t.Context(),
+		"host",
+		nil,
+		[]string{"Bearer " + oidctest.SignIDToken(key, "0", oidc.RS256, claims)},
+	); !errors.Is(
+		err,
+		ErrUnavailable,
+	) {
 		t.Error(err)
 	}
 }
@@ -330,12 +391,23 @@ func TestIssuerThatIsSlow(t *testing.T) {
 		http.Error(w, "not yet", http.StatusServiceUnavailable)
 	}))
 	defer web.Close()
-	guard, err := Open(t.Context(), Config{Issuer: web.URL, Audience: "me", IssuerRetryAfter: retryAfter, Log: slog.New(slog.DiscardHandler)})
+	guard, err := Open(
+		t.Context(),
+		Config{Issuer: web.URL, Audience: "me", IssuerRetryAfter: retryAfter, Log: slog.New(slog.DiscardHandler)},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if _, err := guard.Identify(t.Context(), "host", nil, []string{"Bearer x.y.z"}); !errors.Is(err, ErrUnavailable) {
+		if _, err := guard.Identify(
+			t.Context(),
+			"host",
+			nil,
+			[]string{"Bearer x.y.z"},
+		); !errors.Is(
+			err,
+			ErrUnavailable,
+		) {
 			t.Error(err)
 		}
 	}
@@ -379,7 +451,11 @@ func FuzzTokens(f *testing.F) {
 			return
 		}
 		found, ok := find(tokens, secret)
-		if named := strings.Contains(strings.ToLower(text), hashOf(secret)); ok && !named || ok && (found.role == Nobody || found.name == "") {
+		if named := strings.Contains(
+			strings.ToLower(text),
+			hashOf(secret),
+		); (ok && !named) ||
+			(ok && (found.role == Nobody || found.name == "")) {
 			t.Errorf("%q is found as %v", secret, found)
 		}
 		again, err := parseTokens([]byte(text + "\noperator new " + hashOf(secret)))
@@ -392,23 +468,47 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
-// Callers who have the same name by different kinds of credentials, or one that looks like that of another kind, are not the same.
+// Callers who have the same name by different kinds of credentials, or one that looks like that of another kind, are
+// not the same.
 func TestSubjectsOfDifferentKinds(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "0", Algorithm: oidc.RS256}}}
+	server := &oidctest.Server{
+		PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "0", Algorithm: oidc.RS256}},
+	}
 	web := httptest.NewServer(server)
 	defer web.Close()
 	server.SetIssuer(web.URL)
 	ca := testca.New(t)
-	guard, err := Open(t.Context(), Config{Issuer: web.URL, Audience: "me", ClientCA: ca.File(), TokenFile: write(t, "", "viewer ops "+hashOf("one")+"\nviewer cert:ops "+hashOf("two")), Log: slog.New(slog.DiscardHandler)})
+	guard, err := Open(
+		t.Context(),
+		Config{
+			Issuer:    web.URL,
+			Audience:  "me",
+			ClientCA:  ca.File(),
+			TokenFile: write(t, "", "viewer ops "+hashOf("one")+"\nviewer cert:ops "+hashOf("two")),
+			Log:       slog.New(slog.DiscardHandler),
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	jwt := func(subject string) []string {
-		return []string{"Bearer " + oidctest.SignIDToken(key, "0", oidc.RS256, fmt.Sprintf(`{"iss": %q, "aud": "me", "sub": %q, "exp": %d}`, web.URL, subject, time.Now().Add(time.Hour).Unix()))}
+		return []string{
+			"Bearer " + oidctest.SignIDToken(
+				key,
+				"0",
+				oidc.RS256,
+				fmt.Sprintf(
+					`{"iss": %q, "aud": "me", "sub": %q, "exp": %d}`,
+					web.URL,
+					subject,
+					time.Now().Add(time.Hour).Unix(),
+				),
+			),
+		}
 	}
 	for want, shows := range map[string]struct {
 		certificate   string
@@ -425,7 +525,13 @@ func TestSubjectsOfDifferentKinds(t *testing.T) {
 		if shows.certificate != "" {
 			shown = append(shown, ca.Client(shows.certificate).Leaf)
 		}
-		if c, err := guard.Identify(t.Context(), "host", shown, shows.authorization); err != nil || c.Subject != want || c.String() != want {
+		if c, err := guard.Identify(
+			t.Context(),
+			"host",
+			shown,
+			shows.authorization,
+		); err != nil || c.Subject != want ||
+			c.String() != want {
 			t.Errorf("%q: %q, %v", want, c.Subject, err)
 		}
 	}

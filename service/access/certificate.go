@@ -53,15 +53,21 @@ func parsePool(contents ...[]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// identify verifies the certificates of a client, at every call, so that the current authorities and the current time count.
-// Of several names in a certificate, the one with the highest role counts.
+// identify verifies the certificates of a client, at every call, so that the current authorities and the current time
+// count. Of several names in a certificate, the one with the highest role counts.
 func (c *certificates) identify(shown []*x509.Certificate) (subject string, role Role, err error) {
 	between := x509.NewCertPool()
 	for _, cert := range shown[1:] {
 		between.AddCert(cert)
 	}
 	own := shown[0]
-	chains, err := own.Verify(x509.VerifyOptions{Roots: c.authorities.get(), Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	chains, err := own.Verify(
+		x509.VerifyOptions{
+			Roots:         c.authorities.get(),
+			Intermediates: between,
+			KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		},
+	)
 	if err == nil && c.revocations != nil {
 		lists := c.revocations.get()
 		for _, chain := range chains { // one is enough
@@ -89,9 +95,9 @@ func (c *certificates) identify(shown []*x509.Certificate) (subject string, role
 	return "cert:" + subject, role, nil
 }
 
-// ServerTLS returns the configuration of a listener whose certificate and key are in files, which are reloaded when they
-// change. It requests a client certificate, which Identify verifies: one of an unknown authority is refused by the call,
-// with a clear status, not in the handshake.
+// ServerTLS returns the configuration of a listener whose certificate and key are in files, which are reloaded when
+// they change. It requests a client certificate, which Identify verifies: one of an unknown authority is refused by the
+// call, with a clear status, not in the handshake.
 func ServerTLS(log *slog.Logger, certificate, key string) (*tls.Config, error) {
 	pair, err := open(log, parsePair, certificate, key)
 	if err != nil {

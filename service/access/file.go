@@ -13,8 +13,8 @@ import (
 // reloadEvery is how often files are checked for changes at most, when they are used.
 const reloadEvery = time.Second
 
-// file is a value that is parsed from one or more files, and again when they change. As long as the new content is invalid,
-// for example while only one of two files has been replaced, the previous value is kept.
+// file is a value that is parsed from one or more files, and again when they change. As long as the new content is
+// invalid, for example while only one of two files has been replaced, the previous value is kept.
 type file[T any] struct {
 	log   *slog.Logger
 	names []string

@@ -51,8 +51,8 @@ func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// issuer verifies the JWTs of an OpenID Connect issuer. Its keys are fetched when first needed, and again when a token is
-// signed with an unknown key.
+// issuer verifies the JWTs of an OpenID Connect issuer. Its keys are fetched when first needed, and again when a token
+// is signed with an unknown key.
 type issuer struct {
 	url, audience, claim string
 	clientID, secretFile string
@@ -68,15 +68,29 @@ type issuer struct {
 
 func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 	u, err := url.Parse(c.Issuer)
-	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !IsLoopback(u.Host)) {
+	if err != nil || u.Host == "" || (u.Scheme != "https" && (u.Scheme != "http" || !IsLoopback(u.Host))) {
 		return nil, fmt.Errorf("%q is not the URL of an issuer: https://… (http only on loopback)", c.Issuer)
 	}
-	i := &issuer{url: c.Issuer, audience: c.Audience, claim: c.RolesClaim, clientID: c.ClientID, secretFile: c.ClientSecretFile, retryAfter: cmp.Or(c.IssuerRetryAfter, 5*time.Second), log: c.Log}
+	i := &issuer{
+		url:        c.Issuer,
+		audience:   c.Audience,
+		claim:      c.RolesClaim,
+		clientID:   c.ClientID,
+		secretFile: c.ClientSecretFile,
+		retryAfter: cmp.Or(c.IssuerRetryAfter, 5*time.Second),
+		log:        c.Log,
+	}
 	if i.claim == "" {
 		i.claim = "roles"
 	}
 	if _, err := i.discover(ctx); err != nil {
-		c.Log.Warn("the OpenID Connect issuer does not answer; it is asked again when a token comes", "issuer", i.url, "error", err)
+		c.Log.Warn(
+			"the OpenID Connect issuer does not answer; it is asked again when a token comes",
+			"issuer",
+			i.url,
+			"error",
+			err,
+		)
 	}
 	return i, nil
 }
@@ -99,7 +113,10 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	}
 	i.endpoint = provider.Endpoint()
 	ctx = oidc.ClientContext(ctx, &http.Client{Timeout: issuerTimeout, Transport: &i.keys})
-	i.verifier = provider.VerifierContext(ctx, &oidc.Config{ClientID: i.audience, Now: func() time.Time { return time.Now().Add(-skew) }})
+	i.verifier = provider.VerifierContext(
+		ctx,
+		&oidc.Config{ClientID: i.audience, Now: func() time.Time { return time.Now().Add(-skew) }},
+	)
 	return i.verifier, nil
 }
 
@@ -110,7 +127,9 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 		return "", Nobody, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	verified, err := verifier.Verify(ctx, raw)
-	if err != nil && strings.HasPrefix(err.Error(), "failed to verify signature: fetching keys") && !strings.Contains(err.Error(), errKnownKeys.Error()) { // go-oidc wraps no error here
+	// go-oidc wraps no error here
+	if err != nil && strings.HasPrefix(err.Error(), "failed to verify signature: fetching keys") &&
+		!strings.Contains(err.Error(), errKnownKeys.Error()) {
 		return "", Nobody, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err != nil {
@@ -125,7 +144,8 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 	if err := verified.Claims(&begins); err != nil {
 		return "", Nobody, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if from, err := begins.NotBefore.Float64(); begins.NotBefore != "" && (err != nil || from > float64(time.Now().Add(skew).Unix())) {
+	if from, err := begins.NotBefore.Float64(); begins.NotBefore != "" &&
+		(err != nil || from > float64(time.Now().Add(skew).Unix())) {
 		return "", Nobody, fmt.Errorf("%w: the JWT is not valid yet", ErrInvalid)
 	}
 	var claims map[string]any

@@ -16,5 +16,5 @@ func IsLoopback(hostport string) bool {
 		}
 	}
 	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
+	return host == "localhost" || (err == nil && addr.IsLoopback())
 }

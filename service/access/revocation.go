@@ -13,8 +13,8 @@ import (
 // revocations are certificate revocation lists.
 type revocations []*x509.RevocationList
 
-// parseRevocations reads one list or more in PEM form. Lists that are about some certificates of their issuer only, or about changes,
-// say so in critical extensions: they are refused.
+// parseRevocations reads one list or more in PEM form. Lists that are about some certificates of their issuer only, or
+// about changes, say so in critical extensions: they are refused.
 func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 	for block, rest := pem.Decode(contents[0]); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "X509 CRL" {
@@ -29,7 +29,11 @@ func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 			extensions = append(extensions, entry.Extensions...)
 		}
 		if i := slices.IndexFunc(extensions, func(e pkix.Extension) bool { return e.Critical }); i >= 0 {
-			return nil, fmt.Errorf("a CRL of %s has the critical extension %s: only complete ones are understood", list.Issuer, extensions[i].Id)
+			return nil, fmt.Errorf(
+				"a CRL of %s has the critical extension %s: only complete ones are understood",
+				list.Issuer,
+				extensions[i].Id,
+			)
 		}
 		lists = append(lists, list)
 	}
@@ -39,8 +43,8 @@ func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 	return lists, nil
 }
 
-// check fails unless the lists say that no certificate of a verified chain is revoked, from the client's own on. The last one is the
-// authority that is trusted.
+// check fails unless the lists say that no certificate of a verified chain is revoked, from the client's own on. The
+// last one is the authority that is trusted.
 func (l revocations) check(chain []*x509.Certificate) error {
 	for i, issuer := range chain[1:] {
 		if err := l.checkOne(chain[i], issuer, time.Now()); err != nil {
@@ -57,10 +61,15 @@ func (l revocations) checkOne(cert, issuer *x509.Certificate, now time.Time) err
 			continue
 		}
 		// One that is no longer in force still says what was revoked.
-		if slices.ContainsFunc(list.RevokedCertificateEntries, func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(cert.SerialNumber) == 0 }) {
+		if slices.ContainsFunc(
+			list.RevokedCertificateEntries,
+			func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(cert.SerialNumber) == 0 },
+		) {
 			return errors.New("it is revoked")
 		}
-		known = known || list.ThisUpdate.Before(now.Add(skew)) && (list.NextUpdate.IsZero() || list.NextUpdate.After(now.Add(-skew)))
+		known = known ||
+			(list.ThisUpdate.Before(now.Add(skew)) &&
+				(list.NextUpdate.IsZero() || list.NextUpdate.After(now.Add(-skew))))
 	}
 	if !known {
 		return fmt.Errorf("there is no CRL of %s in force", issuer.Subject)

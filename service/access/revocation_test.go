@@ -20,8 +20,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// A revoked certificate is refused as soon as the list says so, and so is one about which no list of its authority in force says
-// anything.
+// A revoked certificate is refused as soon as the list says so, and so is one about which no list of its authority in
+// force says anything.
 func TestRevokedCertificates(t *testing.T) {
 	ca, other := testca.New(t), testca.New(t)
 	good, bad := ca.Client("good"), ca.Client("bad")
@@ -48,7 +48,8 @@ func TestRevokedCertificates(t *testing.T) {
 		{join(other.CRL(later), ca.CRL(later, bad)), "", "it is revoked"},
 		{join(ca.CRL(later), ca.CRL(past, bad)), "", "it is revoked"}, // nothing is ever taken back
 		{join(ca.CRL(past, bad)), "no CRL of CN=authority in force", "it is revoked"},
-		{join(ca.CRL(time.Now().Add(48 * time.Hour))), "no CRL of CN=authority in force", "no CRL"}, // it begins tomorrow
+		// it begins tomorrow
+		{join(ca.CRL(time.Now().Add(48 * time.Hour))), "no CRL of CN=authority in force", "no CRL"},
 		{join(other.CRL(later, good, bad)), "no CRL of CN=authority in force", "no CRL"},
 		{"nonsense", "no CRL of CN=authority in force", "no CRL"}, // what was there before still holds
 		{join(ca.CRL(later)), "", ""},
@@ -59,7 +60,8 @@ func TestRevokedCertificates(t *testing.T) {
 		for cert, says := range map[*tls.Certificate]string{&good: test.good, &bad: test.bad} {
 			guard.certificates.revocations.loaded = time.Time{} // a second has passed
 			_, err := guard.Identify(t.Context(), "host", []*x509.Certificate{cert.Leaf}, nil)
-			if says == "" && err != nil || says != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), says)) {
+			if (says == "" && err != nil) ||
+				(says != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), says))) {
 				t.Errorf("%s: %v, want %q", cert.Leaf.Subject, err, says)
 			}
 		}
@@ -72,11 +74,22 @@ func TestPartialRevocationLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuer := &x509.Certificate{Subject: pkix.Name{CommonName: "x"}, SubjectKeyId: []byte{1}, KeyUsage: x509.KeyUsageCRLSign}
+	issuer := &x509.Certificate{
+		Subject:      pkix.Name{CommonName: "x"},
+		SubjectKeyId: []byte{1},
+		KeyUsage:     x509.KeyUsageCRLSign,
+	}
 	partial := []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 28}, Critical: true, Value: []byte{0x30, 0}}}
 	for name, template := range map[string]*x509.RevocationList{
-		"a part":    {Number: big.NewInt(1), ExtraExtensions: partial},
-		"another's": {Number: big.NewInt(1), RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: big.NewInt(7), RevocationTime: time.Now(), ExtraExtensions: partial}}},
+		"a part": {Number: big.NewInt(1), ExtraExtensions: partial},
+		"another's": {
+			Number: big.NewInt(1),
+			RevokedCertificateEntries: []x509.RevocationListEntry{{
+				SerialNumber:    big.NewInt(7),
+				RevocationTime:  time.Now(),
+				ExtraExtensions: partial,
+			}},
+		},
 		"all of it": {Number: big.NewInt(1)},
 	} {
 		template.ThisUpdate, template.NextUpdate = time.Now(), time.Now().Add(time.Hour)
@@ -84,7 +97,9 @@ func TestPartialRevocationLists(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parseRevocations(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})); (err == nil) != (name == "all of it") {
+		if _, err := parseRevocations(
+			pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}),
+		); (err == nil) != (name == "all of it") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

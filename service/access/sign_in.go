@@ -26,7 +26,8 @@ func (g *Guard) Methods() (methods []string) {
 	return methods
 }
 
-// scopes are what a browser asks the issuer for: without offline_access it would have to sign in again once the JWT has expired.
+// scopes are what a browser asks the issuer for: without offline_access it would have to sign in again once the JWT has
+// expired.
 var scopes = []string{oidc.ScopeOpenID, "profile", oidc.ScopeOfflineAccess}
 
 // Authorization is where a browser is sent to sign in.
@@ -64,7 +65,8 @@ type Signed struct {
 	ExpiresIn    int64  `json:"expiresIn"`              // in seconds; 0: the issuer does not say
 }
 
-// Exchange takes a grant to the issuer, and returns the JWT for the configured audience. It fails with ErrInvalid or ErrUnavailable.
+// Exchange takes a grant to the issuer, and returns the JWT for the configured audience. It fails with ErrInvalid or
+// ErrUnavailable.
 func (g *Guard) Exchange(ctx context.Context, grant Grant) (*Signed, error) {
 	if g.issuer == nil || g.issuer.clientID == "" {
 		return nil, fmt.Errorf("%w: nobody signs in with an issuer here", ErrInvalid)

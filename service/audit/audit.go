@@ -44,10 +44,21 @@ type act struct {
 
 type key struct{}
 
-// Begin returns a context that carries a call of an RPC, SERVICE/METHOD. db is for what is not recorded in the transaction of
-// a change. An optional call is recorded only after Note or Insist.
-func Begin(ctx context.Context, db DB, log *slog.Logger, caller access.Caller, rpc string, optional bool) context.Context {
-	return context.WithValue(ctx, key{}, &act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}, optional: optional})
+// Begin returns a context that carries a call of an RPC, SERVICE/METHOD. db is for what is not recorded in the
+// transaction of a change. An optional call is recorded only after Note or Insist.
+func Begin(
+	ctx context.Context,
+	db DB,
+	log *slog.Logger,
+	caller access.Caller,
+	rpc string,
+	optional bool,
+) context.Context {
+	return context.WithValue(
+		ctx,
+		key{},
+		&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}, optional: optional},
+	)
 }
 
 // Insist has the call recorded that the context carries, whatever its result.
@@ -57,8 +68,8 @@ func Insist(ctx context.Context) {
 	}
 }
 
-// Note appends the call that the context carries to the table, in the transaction of its change; nil: in one of its own.
-// Details that are empty, or false, are omitted. It does nothing if the context carries no call.
+// Note appends the call that the context carries to the table, in the transaction of its change; nil: in one of its
+// own. Details that are empty, or false, are omitted. It does nothing if the context carries no call.
 func Note(ctx context.Context, tx DB, details Details) error {
 	a, ok := ctx.Value(key{}).(*act)
 	if !ok {
@@ -87,7 +98,10 @@ func Settle(ctx context.Context, result string) {
 
 // Repeat records that a call of an RPC was made some more times, with the same result, though not each of them.
 func Repeat(db DB, log *slog.Logger, caller access.Caller, rpc, result string, times int) {
-	(&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{"times": times}}).record(context.Background(), result)
+	(&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{"times": times}}).record(
+		context.Background(),
+		result,
+	)
 }
 
 func (a *act) record(ctx context.Context, result string) {
@@ -99,13 +113,41 @@ func (a *act) record(ctx context.Context, result string) {
 		}
 	}
 	c := a.caller
-	a.log.Info("audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address, "details", a.details, "result", result)
+	a.log.Info(
+		"audit",
+		"rpc",
+		a.rpc,
+		"subject",
+		c.Subject,
+		"role",
+		c.Role.String(),
+		"by",
+		c.By,
+		"address",
+		c.Address,
+		"details",
+		a.details,
+		"result",
+		result,
+	)
 }
 
 func (a *act) append(ctx context.Context, db DB, result string) error {
 	c := a.caller
-	_, err := db.Exec(ctx, "INSERT INTO cleanupd.audit (subject, role, by, address, rpc, details, result) VALUES ($1, $2, $3, $4, $5, $6, $7)",
-		connection.Text(c.Subject), c.Role.String(), connection.Text(c.By), c.Address, a.rpc, a.details, connection.Text(result))
+	_, err := db.Exec(
+		ctx,
+		"INSERT INTO cleanupd.audit (subject, role, by, address, rpc, details, result) VALUES ($1, $2, $3, $4, $5, "+
+			"$6, $7)",
+		connection.Text(
+			c.Subject,
+		),
+		c.Role.String(),
+		connection.Text(c.By),
+		c.Address,
+		a.rpc,
+		a.details,
+		connection.Text(result),
+	)
 	return err
 }
 
@@ -130,10 +172,14 @@ func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each 
 	rows, _ := conn.Query(ctx, `SELECT `+Columns+` FROM
 		(SELECT * FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2) AS newest ORDER BY id`, since, limit)
 	var e Entry
-	_, err := pgx.ForEachRow(rows, []any{&e.Time, &e.Subject, &e.Role, &e.By, &e.Address, &e.RPC, &e.Details, &e.Result}, func() error {
-		defer func() { e.Details = nil }()
-		return each(e)
-	})
+	_, err := pgx.ForEachRow(
+		rows,
+		[]any{&e.Time, &e.Subject, &e.Role, &e.By, &e.Address, &e.RPC, &e.Details, &e.Result},
+		func() error {
+			defer func() { e.Details = nil }()
+			return each(e)
+		},
+	)
 	if sqlstate.Is(err, pgerrcode.UndefinedTable) {
 		return fmt.Errorf("no service has been at work on this database yet, or an old one: %w", err)
 	}

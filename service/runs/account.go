@@ -41,7 +41,10 @@ func (j *journal) Proceed(ctx context.Context) error {
 func (j *journal) idle(d purge.Delta) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return d.Empty() && d.Recorded == 0 && d.Space == nil && d.Cursor.Unit == j.cursor.Unit && d.Cursor.Pending == nil && j.cursor.Pending == nil && time.Since(j.written) < checkEvery
+	return d.Empty() && d.Recorded == 0 && d.Space == nil && d.Cursor.Unit == j.cursor.Unit &&
+		d.Cursor.Pending == nil &&
+		j.cursor.Pending == nil &&
+		time.Since(j.written) < checkEvery
 }
 
 // fenced is the SQLSTATE of a statement whose run is not held any more.
@@ -50,10 +53,15 @@ const fenced = "CU001"
 // heldMeanwhile is the SQLSTATE of a statement before which a hold was created.
 const heldMeanwhile = "CU002"
 
-// orFails selects the reason to stop of a run that is held, while no hold was created after one with the number in a parameter; otherwise the
-// statement fails, and with it the transaction.
+// orFails selects the reason to stop of a run that is held, while no hold was created after one with the number in a
+// parameter; otherwise the statement fails, and with it the transaction.
 func orFails(holds int, from string) string {
-	return fmt.Sprintf("SELECT CASE WHEN count(reason) <> 1 THEN cleanupd.fenced() WHEN (SELECT max(number) FROM cleanupd.hold) > $%d::bigint THEN cleanupd.held_meanwhile() ELSE max(reason) END FROM %s", holds, from)
+	return fmt.Sprintf(
+		"SELECT CASE WHEN count(reason) <> 1 THEN cleanupd.fenced() WHEN (SELECT max(number) FROM cleanupd.hold) > "+
+			"$%d::bigint THEN cleanupd.held_meanwhile() ELSE max(reason) END FROM %s",
+		holds,
+		from,
+	)
 }
 
 // askSQL returns the reason to stop; accountSQL also writes a batch's account.
@@ -61,7 +69,8 @@ var askSQL = orFails(3, "(SELECT "+stopReason+" AS reason) AS asked")
 
 var accountSQL = withSpace + `, account AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + $4, rows_updated = rows_updated + $5,
-    tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8, remote_deliveries_left = remote_deliveries_left + $15,
+    tables_dropped = tables_dropped + $6, batches = batches + $7, cursor = $8,
+      remote_deliveries_left = remote_deliveries_left + $15,
     rows_refused = $16, rows_locked = $17, rows_kept = $18, rows_bound = $19, rows_held = $20, tables_left = $21
   WHERE run_id = $1::text::uuid AND epoch = $2 AND name = $3 AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
 ` + orFails(22, "account")
@@ -71,7 +80,8 @@ func leftArgs(l purge.Left) []any {
 	return []any{l.Refused, l.Locked, l.Kept, l.Bound, l.Held, l.Tables}
 }
 
-// account is that of a batch: the statement that writes it, if there is anything to write, and returns the reason to stop.
+// account is that of a batch: the statement that writes it, if there is anything to write, and returns the reason to
+// stop.
 type account struct {
 	j      *journal
 	delta  purge.Delta
@@ -87,7 +97,14 @@ func (j *journal) account(d purge.Delta) *account {
 	if !j.idle(d) {
 		holds := a.args[2]
 		a.idle, a.sql = false, accountSQL
-		a.args = slices.Concat(a.args[:2], []any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor}, spaceArgs(d.Space), []any{d.Recorded}, leftArgs(d.Cursor.Stays()), []any{holds})
+		a.args = slices.Concat(
+			a.args[:2],
+			[]any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor},
+			spaceArgs(d.Space),
+			[]any{d.Recorded},
+			leftArgs(d.Cursor.Stays()),
+			[]any{holds},
+		)
 	}
 	return a
 }

@@ -21,8 +21,8 @@ const (
 	askTimeout = 2 * time.Second
 )
 
-// answers are the metrics that are read from the database when scraped, the same on every replica. Those that could not be
-// read are left out.
+// answers are the metrics that are read from the database when scraped, the same on every replica. Those that could not
+// be read are left out.
 type answers struct {
 	m *Manager
 
@@ -32,24 +32,88 @@ type answers struct {
 }
 
 var (
-	lastSuccess = prometheus.NewDesc("cleanupd_last_success_timestamp_seconds",
-		"When the last run succeeded, on any replica, as far as runs are kept; 0: none did. Dry runs do not count; tasks is all for runs of the whole pipeline, and some for others.", []string{"tasks"}, nil)
-	activeRuns = prometheus.NewDesc("cleanupd_active_runs", "Runs that are queued or running, on any replica.", []string{"state", "dry_run"}, nil)
-	scheduled  = prometheus.NewDesc("cleanupd_schedule_enabled", "Whether the schedule starts runs: 1 or 0. Replicas with --schedule keep it.", nil, nil)
-	nextRun    = prometheus.NewDesc("cleanupd_schedule_next_run_timestamp_seconds", "When the next run of the schedule is due; none when nothing is.", nil, nil)
-	overdue    = prometheus.NewDesc("cleanupd_oldest_obsolete_row_age_seconds",
-		"For how long the oldest row of a table has been obsolete; 0: none is. Of tables without an index on the date it is an estimate from their last ANALYZE.", []string{"table"}, nil)
-	rowsLeft = prometheus.NewDesc("cleanupd_rows_left",
-		"Obsolete rows that the last run of a task left, on any replica, by reason: refused (with an error), locked (by others), kept (by a trigger or rule), bound (to rows that stay). Dry runs do not count.", []string{"task", "reason"}, nil)
-	tablesLeft   = prometheus.NewDesc("cleanupd_tables_left", "Tables that the last run of a task, on any replica, could not do to their end; rows that stay there are not counted. Dry runs do not count.", []string{"task"}, nil)
-	otherCleaner = prometheus.NewDesc("cleanupd_application_cleanup_started", "Whether the application's own workflow cleanup is started, so that two clean one database: 1 or 0.", nil, nil)
-	guardLatched = prometheus.NewDesc("cleanupd_guard_latched", "Guards that tripped, and refuse a task until a plan that accepts them has run, or an option or the guard is changed: 1 for each.", []string{"task", "guard", "table"}, nil)
-	scrapeError  = prometheus.NewDesc("cleanupd_scrape_error", "1 when the database did not tell these metrics within 2 seconds, otherwise 0: runs are all that are the same on every replica, but for tables, the age of rows.", []string{"of"}, nil)
+	lastSuccess = prometheus.NewDesc(
+		"cleanupd_last_success_timestamp_seconds",
+		"When the last run succeeded, on any replica, as far as runs are kept; 0: none did. Dry runs do not count; "+
+			"tasks is all for runs of the whole pipeline, and some for others.",
+		[]string{"tasks"},
+		nil,
+	)
+	activeRuns = prometheus.NewDesc(
+		"cleanupd_active_runs",
+		"Runs that are queued or running, on any replica.",
+		[]string{"state", "dry_run"},
+		nil,
+	)
+	scheduled = prometheus.NewDesc(
+		"cleanupd_schedule_enabled",
+		"Whether the schedule starts runs: 1 or 0. Replicas with --schedule keep it.",
+		nil,
+		nil,
+	)
+	nextRun = prometheus.NewDesc(
+		"cleanupd_schedule_next_run_timestamp_seconds",
+		"When the next run of the schedule is due; none when nothing is.",
+		nil,
+		nil,
+	)
+	overdue = prometheus.NewDesc(
+		"cleanupd_oldest_obsolete_row_age_seconds",
+		"For how long the oldest row of a table has been obsolete; 0: none is. Of tables without an index on the "+
+			"date it is an estimate from their last ANALYZE.",
+		[]string{"table"},
+		nil,
+	)
+	rowsLeft = prometheus.NewDesc(
+		"cleanupd_rows_left",
+		"Obsolete rows that the last run of a task left, on any replica, by reason: refused (with an error), locked "+
+			"(by others), kept (by a trigger or rule), bound (to rows that stay). Dry runs do not count.",
+		[]string{"task", "reason"},
+		nil,
+	)
+	tablesLeft = prometheus.NewDesc(
+		"cleanupd_tables_left",
+		"Tables that the last run of a task, on any replica, could not do to their end; rows that stay there are not "+
+			"counted. Dry runs do not count.",
+		[]string{"task"},
+		nil,
+	)
+	otherCleaner = prometheus.NewDesc(
+		"cleanupd_application_cleanup_started",
+		"Whether the application's own workflow cleanup is started, so that two clean one database: 1 or 0.",
+		nil,
+		nil,
+	)
+	guardLatched = prometheus.NewDesc(
+		"cleanupd_guard_latched",
+		"Guards that tripped, and refuse a task until a plan that accepts them has run, or an option or the guard is "+
+			"changed: 1 for each.",
+		[]string{"task", "guard", "table"},
+		nil,
+	)
+	scrapeError = prometheus.NewDesc(
+		"cleanupd_scrape_error",
+		"1 when the database did not tell these metrics within 2 seconds, otherwise 0: runs are all that are the "+
+			"same on every replica, but for tables, the age of rows.",
+		[]string{"of"},
+		nil,
+	)
 )
 
 // Describe implements prometheus.Collector.
 func (a *answers) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lastSuccess, activeRuns, scheduled, nextRun, overdue, rowsLeft, tablesLeft, otherCleaner, guardLatched, scrapeError} {
+	for _, d := range []*prometheus.Desc{
+		lastSuccess,
+		activeRuns,
+		scheduled,
+		nextRun,
+		overdue,
+		rowsLeft,
+		tablesLeft,
+		otherCleaner,
+		guardLatched,
+		scrapeError,
+	} {
 		ch <- d
 	}
 }
@@ -61,7 +125,11 @@ func (a *answers) Collect(ch chan<- prometheus.Metric) {
 	if a.asked.IsZero() || time.Since(a.asked) >= askEvery {
 		ctx, stop := context.WithTimeout(context.Background(), askTimeout)
 		a.last = nil
-		a.ask(ctx, "runs", func(ctx context.Context) error { return errors.Join(a.runs(ctx), a.left(ctx), a.latched(ctx)) })
+		a.ask(
+			ctx,
+			"runs",
+			func(ctx context.Context) error { return errors.Join(a.runs(ctx), a.left(ctx), a.latched(ctx)) },
+		)
 		a.ask(ctx, "tables", a.tables)
 		stop()
 		a.asked = time.Now()
@@ -88,20 +156,26 @@ func (a *answers) gauge(d *prometheus.Desc, value float64, labels ...string) {
 
 // standing is the state of runs and the schedule, as one row.
 const standing = `
-WITH success AS (SELECT extract(epoch FROM end_time) AS at, EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND NOT t.chosen) AS part
+WITH success AS (SELECT extract(epoch FROM end_time) AS at, EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id
+  AND NOT t.chosen) AS part
   FROM cleanupd.run r WHERE state = 'SUCCEEDED' AND NOT dry_run),
 active AS (SELECT state, dry_run FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING'))
-SELECT (SELECT COALESCE(max(at), 0)::float8 FROM success WHERE NOT part), (SELECT COALESCE(max(at), 0)::float8 FROM success WHERE part),
-  (SELECT count(*)::float8 FROM active WHERE state = 'QUEUED' AND NOT dry_run), (SELECT count(*)::float8 FROM active WHERE state = 'RUNNING' AND NOT dry_run),
-  (SELECT count(*)::float8 FROM active WHERE state = 'QUEUED' AND dry_run), (SELECT count(*)::float8 FROM active WHERE state = 'RUNNING' AND dry_run),
-  (SELECT count(*)::float8 FROM cleanupd.schedule WHERE enabled), (SELECT extract(epoch FROM next_run_time)::float8 FROM cleanupd.schedule)`
+SELECT (SELECT COALESCE(max(at), 0)::float8 FROM success WHERE NOT part), (SELECT COALESCE(max(at), 0)::float8
+  FROM success WHERE part),
+  (SELECT count(*)::float8 FROM active WHERE state = 'QUEUED' AND NOT dry_run), (SELECT count(*)::float8 FROM active
+    WHERE state = 'RUNNING' AND NOT dry_run),
+  (SELECT count(*)::float8 FROM active WHERE state = 'QUEUED' AND dry_run), (SELECT count(*)::float8 FROM active
+    WHERE state = 'RUNNING' AND dry_run),
+  (SELECT count(*)::float8 FROM cleanupd.schedule WHERE enabled), (SELECT extract(epoch FROM next_run_time)::float8
+    FROM cleanupd.schedule)`
 
 func (a *answers) runs(ctx context.Context) error {
 	var (
 		all, some, queued, running, queuedDry, runningDry, enabled float64
 		next                                                       *float64
 	)
-	if err := a.m.calls.QueryRow(ctx, standing).Scan(&all, &some, &queued, &running, &queuedDry, &runningDry, &enabled, &next); err != nil {
+	if err := a.m.calls.QueryRow(ctx, standing).
+		Scan(&all, &some, &queued, &running, &queuedDry, &runningDry, &enabled, &next); err != nil {
 		return err
 	}
 	a.gauge(lastSuccess, all, "all")
@@ -119,9 +193,14 @@ func (a *answers) runs(ctx context.Context) error {
 
 // left reads what the last run of each task left.
 func (a *answers) left(ctx context.Context) error {
-	rows, err := a.m.calls.Query(ctx, `SELECT DISTINCT ON (t.name) t.name, rows_refused::float8, rows_locked::float8, rows_kept::float8, rows_bound::float8, tables_left::float8
+	rows, err := a.m.calls.Query(
+		ctx,
+		`SELECT DISTINCT ON (t.name) t.name, rows_refused::float8, rows_locked::float8, rows_kept::float8,
+			rows_bound::float8, tables_left::float8
 		FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
-		WHERE NOT r.dry_run AND t.chosen AND t.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED') ORDER BY t.name, r.create_time DESC`)
+		WHERE NOT r.dry_run AND t.chosen AND t.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED')
+			ORDER BY t.name, r.create_time DESC`,
+	)
 	if err != nil {
 		return err
 	}
@@ -153,8 +232,11 @@ func (a *answers) tables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, err := a.m.calls.Query(ctx, `SELECT t.name, max(r.reference_time) FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
-		WHERE t.state = 'SUCCEEDED' AND NOT r.dry_run GROUP BY t.name`)
+	rows, err := a.m.calls.Query(
+		ctx,
+		`SELECT t.name, max(r.reference_time) FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
+		WHERE t.state = 'SUCCEEDED' AND NOT r.dry_run GROUP BY t.name`,
+	)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@ type Act struct {
 	audit.Entry
 }
 
-// Audit reads a page of the audit, newest first, and the token of the next page; empty when there is none. It fails with ErrPageToken.
+// Audit reads a page of the audit, newest first, and the token of the next page; empty when there is none. It fails
+// with ErrPageToken.
 func (m *Manager) Audit(ctx context.Context, size int, token string) ([]Act, string, error) {
 	before, err := parseNumberToken(token)
 	if err != nil {

@@ -73,8 +73,8 @@ func sundayAsZero(days string) string {
 // star is the bit by which the library marks a field that is an asterisk.
 const star = 1 << 63
 
-// next is the first time after a moment. A time that clocks repeat in autumn comes once, and one that they skip in spring
-// comes right after the change, unless the expression is for every hour: then every hour that passes counts.
+// next is the first time after a moment. A time that clocks repeat in autumn comes once, and one that they skip in
+// spring comes right after the change, unless the expression is for every hour: then every hour that passes counts.
 func (r *recurring) next(after time.Time) time.Time {
 	at := after.In(r.zone)
 	if r.Hour&star != 0 {
@@ -90,7 +90,8 @@ func (r *recurring) next(after time.Time) time.Time {
 	}
 }
 
-// nextHour is the first time after a moment for an expression for every hour. It searches from one clock change to the next.
+// nextHour is the first time after a moment for an expression for every hour. It searches from one clock change to the
+// next.
 func (r *recurring) nextHour(at time.Time) time.Time {
 	for wall := shown(at); ; {
 		next := r.Next(wall)

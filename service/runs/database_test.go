@@ -22,7 +22,10 @@ import (
 // pool is a separate pool for a replica, with the defaults that serve gives its sessions.
 func pool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
-	p, err := pgxpool.New(t.Context(), url+"&target_session_attrs=read-write&lock_timeout=1000&statement_timeout=60000&idle_in_transaction_session_timeout=10000")
+	p, err := pgxpool.New(
+		t.Context(),
+		url+"&target_session_attrs=read-write&lock_timeout=1000&statement_timeout=60000&idle_in_transaction_session_timeout=10000",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,8 +33,8 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 	return p
 }
 
-// outlive executes a run in batches of one row through a pool of its own, lets something happen repeatedly before it ends, and checks the
-// account. The test's own queries use another pool.
+// outlive executes a run in batches of one row through a pool of its own, lets something happen repeatedly before it
+// ends, and checks the account. The test's own queries use another pool.
 func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []runs.Event) {
 	t.Helper()
 	rows := suite.Size(suite.Long, 300, 1_500)
@@ -104,7 +107,13 @@ func TestConnectionsThatAreCut(t *testing.T) {
 			db := database(t)
 			p := badnet.New(t, db.URL(), 0)
 			events := outlive(t, db, p.URL(db.URL()), func() { happen(p) })
-			if !said(events, severity.Warning, "goes on after the last committed batch", "see that the database server runs") && name != "silent" {
+			if !said(
+				events,
+				severity.Warning,
+				"goes on after the last committed batch",
+				"see that the database server runs",
+			) &&
+				name != "silent" {
 				t.Errorf("nothing was told of it: %+v", logs(events))
 			}
 		})
@@ -124,7 +133,10 @@ func TestBackendsThatAreTerminated(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	events := outlive(t, db, db.URL()+"&application_name=victim", func() {
-		db.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
+		db.Superuser(
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = " +
+				"current_database()",
+		)
 	})
 	if !said(events, severity.Warning, "57P01", "goes on after the last committed batch") {
 		t.Errorf("nothing was told of it: %q", logs(events))
@@ -160,8 +172,8 @@ func TestServerThatRestarts(t *testing.T) {
 }
 
 // A primary that is lost mid-run; the standby is read-only until it is promoted, and then the run continues there. No
-// event is lost, since their commits wait for the standby; batches do not wait, so that the last ones may be undone, with
-// their account, and are repeated.
+// event is lost, since their commits wait for the standby; batches do not wait, so that the last ones may be undone,
+// with their account, and are repeated.
 func TestFailoverToAStandby(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
@@ -203,8 +215,13 @@ func TestFailoverToAStandby(t *testing.T) {
 func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ begin, end, told string }{
-		"read-only":            {"ALTER DATABASE %s SET default_transaction_read_only = on", "ALTER DATABASE %s RESET default_transaction_read_only", "57P01"},
-		"too many connections": {"ALTER DATABASE %s CONNECTION LIMIT 0", "ALTER DATABASE %s CONNECTION LIMIT -1", "57P01"},
+		"read-only": {"ALTER DATABASE %s SET default_transaction_read_only = on", "ALTER DATABASE %s " +
+			"RESET default_transaction_read_only", "57P01"},
+		"too many connections": {
+			"ALTER DATABASE %s CONNECTION LIMIT 0",
+			"ALTER DATABASE %s CONNECTION LIMIT -1",
+			"57P01",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "read-only")
@@ -218,7 +235,8 @@ func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 			events := outlive(t, db, db.URL()+"&application_name=victim", func() {
 				for _, sql := range []string{
 					fmt.Sprintf(c.begin, db.Name),
-					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()",
+					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND " +
+						"datname = current_database()",
 					"SELECT pg_sleep(0.3)", // for some failed attempts
 					fmt.Sprintf(c.end, db.Name),
 				} {
@@ -240,7 +258,8 @@ func TestReadOnlySession(t *testing.T) {
 	db := database(t)
 	sessions(db, 100)
 	db.Do(`CREATE SEQUENCE deleted; CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		IF nextval('deleted') = 20 THEN RAISE 'cannot execute DELETE in a read-only transaction' USING ERRCODE = '25006'; END IF; RETURN OLD; END $$;
+		IF nextval('deleted') = 20 THEN RAISE 'cannot execute DELETE in a read-only transaction' USING ERRCODE =
+			'25006'; END IF; RETURN OLD; END $$;
 		CREATE TRIGGER fail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION fail()`)
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
@@ -254,9 +273,18 @@ func TestReadOnlySession(t *testing.T) {
 
 // failing makes every n-th deletion of a session fail with a SQLSTATE, for a number of times.
 func failing(db *pgtest.DB, state string, n, times int) {
-	db.Do(fmt.Sprintf(`CREATE SEQUENCE tried; CREATE SEQUENCE failed; CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		IF nextval('tried') %% %d = 0 AND nextval('failed') <= %d THEN RAISE 'it does not go' USING ERRCODE = '%s'; END IF; RETURN OLD; END $$;
-		CREATE TRIGGER fail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION fail()`, n, times, state))
+	db.Do(
+		fmt.Sprintf(
+			`CREATE SEQUENCE tried; CREATE SEQUENCE failed; CREATE FUNCTION fail() RETURNS trigger
+				LANGUAGE plpgsql AS $$ BEGIN
+		IF nextval('tried') %% %d = 0
+			AND nextval('failed') <= %d THEN RAISE 'it does not go' USING ERRCODE = '%s'; END IF; RETURN OLD; END $$;
+		CREATE TRIGGER fail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION fail()`,
+			n,
+			times,
+			state,
+		),
+	)
 }
 
 // After a transient error a batch is tried again, which is reported; the account is exact.
@@ -307,22 +335,36 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 				db := database(t)
 				sessions(db, 100)
 				failing(db, state, 1, 1_000_000)
-				db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); INSERT INTO NmsRemaHypothesis (iRemaHypothesisId) VALUES (1)")
+				db.Do(
+					"INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); INSERT INTO " +
+						"NmsRemaHypothesis (iRemaHypothesisId) VALUES (1)",
+				)
 				m, work, _ := replica(t, db, "a", nil)
-				run := start(t, m, runs.Request{Tasks: []string{"audit-trail", "sessions", "reactions"}, ContinueOnError: goOn})
+				run := start(
+					t,
+					m,
+					runs.Request{Tasks: []string{"audit-trail", "sessions", "reactions"}, ContinueOnError: goOn},
+				)
 				work()
 				events := watch(t, m, run.ID)
 				last := events[len(events)-1].Run
 				problem := last.Result("sessions").Error
-				if last.State != runs.Failed || last.Cause != c.cause || last.Result("sessions").State != execute.Failed || !strings.Contains(problem, c.advice) || !strings.Contains(problem, state) ||
-					!strings.Contains(last.Error, problem) || last.Result("audit-trail").RowsDeleted != 1 {
+				if last.State != runs.Failed || last.Cause != c.cause ||
+					last.Result("sessions").State != execute.Failed ||
+					!strings.Contains(problem, c.advice) ||
+					!strings.Contains(problem, state) ||
+					!strings.Contains(last.Error, problem) ||
+					last.Result("audit-trail").RowsDeleted != 1 {
 					t.Errorf("the run: %+v", last)
 				}
 				after := map[bool]execute.State{false: execute.NotRun, true: execute.Succeeded}[goOn]
 				if got := last.Result("reactions"); got.State != after {
 					t.Errorf("the task after it: %+v", got)
 				}
-				if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 100 || last.Result("sessions").RowsDeleted != 0 {
+				if left := db.Int(
+					"SELECT count(*) FROM XtkSessionInfo",
+				); left != 100 ||
+					last.Result("sessions").RowsDeleted != 0 {
 					t.Errorf("%d rows are left; %+v", left, last.Result("sessions"))
 				}
 			})
@@ -340,7 +382,9 @@ func TestTableThatStaysLocked(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"mirror-pages"}})
 	work()
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Error, "look for it in pg_locks") || !said(events, severity.Warning, "55P03", "tried 3 times at most") {
+	if got := events[len(events)-1].Run; got.State != runs.Failed ||
+		!strings.Contains(got.Error, "look for it in pg_locks") ||
+		!said(events, severity.Warning, "55P03", "tried 3 times at most") {
 		t.Errorf("%+v; %q", got, logs(events))
 	}
 }
@@ -361,7 +405,8 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		events := watch(t, m, run.ID)
-		if got := events[len(events)-1].Run; got.State != runs.Cancelled || said(events, severity.Warning, "tried again and again") {
+		if got := events[len(events)-1].Run; got.State != runs.Cancelled ||
+			said(events, severity.Warning, "tried again and again") {
 			t.Errorf("dry run: %t: %+v; %q", isDry, got, logs(events))
 		}
 	}
@@ -369,7 +414,11 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 
 // tenSetbacks makes a run look as if ten replicas had died of it.
 func tenSetbacks(db *pgtest.DB) {
-	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, rows_deleted, rows_updated, tables_dropped, cursor), ',' ORDER BY position)) FROM cleanupd.task)")
+	db.Do(
+		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', " +
+			"lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, " +
+			"rows_deleted, rows_updated, tables_dropped, cursor), ',' ORDER BY position)) FROM cleanupd.task)",
+	)
 }
 
 // Replicas that are killed again and again without progress do not keep a run active forever.
@@ -383,8 +432,16 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
-	if problem := got.Result("sessions").Error; got.State != runs.Failed || !strings.Contains(problem, "given up after 11 setbacks") || !strings.Contains(problem, "replica x fell silent") ||
-		got.Result("expired-events").State != execute.Skipped && got.Result("expired-events").State != execute.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+	if problem := got.Result(
+		"sessions",
+	).Error; got.State != runs.Failed || !strings.Contains(
+		problem,
+		"given up after 11 setbacks",
+	) || !strings.Contains(problem, "replica x fell "+
+		"silent") ||
+		(got.Result("expired-events").State != execute.Skipped &&
+			got.Result("expired-events").State != execute.Succeeded) ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -393,9 +450,12 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	db.Do(`INSERT INTO NmsRemaHypothesis (iRemaHypothesisId) VALUES (7); INSERT INTO NmsRemaMatchRcp (iHypothesisId) SELECT generate_series(1001, 2000);
+	db.Do(
+		`INSERT INTO NmsRemaHypothesis (iRemaHypothesisId) VALUES (7); INSERT INTO NmsRemaMatchRcp (iHypothesisId)
+			SELECT generate_series(1001, 2000);
 		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.05); RETURN OLD; END';
-		CREATE TRIGGER slow BEFORE DELETE ON NmsRemaMatchRcp FOR EACH ROW EXECUTE FUNCTION slow()`)
+		CREATE TRIGGER slow BEFORE DELETE ON NmsRemaMatchRcp FOR EACH ROW EXECUTE FUNCTION slow()`,
+	)
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
 	run := start(t, m, runs.Request{Tasks: []string{"sessions", "reactions"}, ContinueOnError: true})
 	tenSetbacks(db)
@@ -405,7 +465,8 @@ func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Cancelled || got.Cause != runs.CauseCancelled || got.Result("sessions").State != execute.Failed {
+	if got := events[len(events)-1].Run; got.State != runs.Cancelled || got.Cause != runs.CauseCancelled ||
+		got.Result("sessions").State != execute.Failed {
 		t.Errorf("%s, %s", got.State, got.Cause)
 	}
 }
@@ -416,12 +477,18 @@ func TestDryRunWithoutProgress(t *testing.T) {
 	db := database(t)
 	sessions(db, 100)
 	m, work, _ := replica(t, db, "a", nil)
-	db.Do(`CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no memory' USING ERRCODE = '53200'; END $$;
-		CREATE TRIGGER never BEFORE UPDATE ON cleanupd.task FOR EACH ROW WHEN (NEW.name = 'sessions' AND NEW.state = 'SUCCEEDED') EXECUTE FUNCTION never()`)
+	db.Do(
+		`CREATE FUNCTION never() RETURNS trigger
+			LANGUAGE plpgsql AS $$ BEGIN RAISE 'no memory' USING ERRCODE = '53200'; END $$;
+		CREATE TRIGGER never BEFORE UPDATE ON cleanupd.task FOR EACH ROW WHEN (NEW.name = 'sessions'
+			AND NEW.state = 'SUCCEEDED') EXECUTE FUNCTION never()`,
+	)
 	run := start(t, m, runs.Request{Tasks: []string{"audit-trail", "sessions"}, DryRun: true})
 	work()
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Failed || !strings.Contains(got.Result("sessions").Error, "given up after 11 setbacks without progress") || got.Result("audit-trail").State != execute.Succeeded {
+	if got := events[len(events)-1].Run; got.State != runs.Failed ||
+		!strings.Contains(got.Result("sessions").Error, "given up after 11 setbacks without progress") ||
+		got.Result("audit-trail").State != execute.Succeeded {
 		t.Errorf("%+v", got)
 	}
 }

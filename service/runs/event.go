@@ -43,11 +43,12 @@ type Event struct {
 	once *once // of the event as it was read
 }
 
-// Place is where an event is in its run's log. If the log is replaced by that of another history of the database, there may be
-// another event with the same sequence, but not with the same generation too.
+// Place is where an event is in its run's log. If the log is replaced by that of another history of the database, there
+// may be another event with the same sequence, but not with the same generation too.
 type Place struct {
-	Sequence   int64
-	Generation int64 // the epoch in which the event was written; 0: unknown, or an earlier version of this service wrote it
+	Sequence int64
+	// the epoch in which the event was written; 0: unknown, or an earlier version of this service wrote it
+	Generation int64
 }
 
 // once is a value that is made from an event when it is first needed.
@@ -76,8 +77,8 @@ type Progress struct {
 	ThrottledBy   string  `json:"ThrottledBy,omitempty"` // why the next batch waits; empty: it does not
 }
 
-// channel is where every replica listens: the payload is a run's id and its newest sequence, or 0 if the run waits to be
-// claimed.
+// channel is where every replica listens: the payload is a run's id and its newest sequence, or 0 if the run waits to
+// be claimed.
 const channel = "cleanupd"
 
 func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error {
@@ -85,13 +86,15 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error 
 	return err
 }
 
-// appendEvents writes events to a run's log, if the run is still held in this epoch; otherwise it fails with execute.ErrLost. The
-// run's row stays locked until the transaction ends, so that sequences are committed in order.
+// appendEvents writes events to a run's log, if the run is still held in this epoch; otherwise it fails with
+// execute.ErrLost. The run's row stays locked until the transaction ends, so that sequences are committed in order.
 func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, events ...Event) error {
 	tag, err := tx.Exec(ctx, `
-		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::jsonb[]) WHERE `+held+` RETURNING last_sequence),
+		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::jsonb[]) WHERE `+held+`
+			RETURNING last_sequence),
 		written AS (INSERT INTO cleanupd.event (run_id, sequence, generation, body)
-			SELECT $1::text::uuid, last_sequence - cardinality($3::jsonb[]) + place, $2, body FROM run, unnest($3::jsonb[]) WITH ORDINALITY AS e (body, place))
+			SELECT $1::text::uuid, last_sequence - cardinality($3::jsonb[]) + place, $2, body
+				FROM run, unnest($3::jsonb[]) WITH ORDINALITY AS e (body, place))
 		SELECT FROM run, pg_notify($4, concat_ws(' ', $1::text, last_sequence))`, runID, epoch, events, channel)
 	if err == nil && tag.RowsAffected() == 0 {
 		return errFenced

@@ -82,7 +82,8 @@ func TestASilentReplicaIsFenced(t *testing.T) {
 	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
 	workA()
 	untilDeleting(t, db, run.ID)
-	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'") // as if it had not been renewed
+	// as if it had not been renewed
+	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'")
 	workB()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 5_000)
@@ -96,8 +97,8 @@ func slowly(config *runs.Config) {
 	config.MaxRows, config.Limits = 1, purge.Limits{RowsPerSecond: 300}
 }
 
-// A worker that finds another server behind its connections, without having lost one in mid-statement, does not go on from what
-// it did on the old one: it takes the run up again from what is stored.
+// A worker that finds another server behind its connections, without having lost one in mid-statement, does not go on
+// from what it did on the old one: it takes the run up again from what is stored.
 func TestAWorkerOnAnotherServer(t *testing.T) {
 	t.Parallel()
 	rows := suite.Size(suite.Long, 100, 1_000)
@@ -112,7 +113,12 @@ func TestAWorkerOnAnotherServer(t *testing.T) {
 	release()
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, int64(rows))
-	if !said(events, severity.Warning, "the database server was restarted or replaced", "replica a goes on after the last committed batch") {
+	if !said(
+		events,
+		severity.Warning,
+		"the database server was restarted or replaced",
+		"replica a goes on after the last committed batch",
+	) {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 0 {
@@ -169,7 +175,10 @@ func TestWatchers(t *testing.T) {
 func startLong(t *testing.T, db *pgtest.DB, m *runs.Manager) *runs.Run {
 	t.Helper()
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT id, i, '{"Kind": "log"}' FROM cleanupd.run, generate_series(1, 3000) i`)
+	db.Do(
+		`INSERT INTO cleanupd.event (run_id, sequence, body) SELECT id, i, '{"Kind": "log"}'
+			FROM cleanupd.run, generate_series(1, 3000) i`,
+	)
 	db.Do("UPDATE cleanupd.run SET last_sequence = 3000")
 	return run
 }
@@ -262,7 +271,8 @@ func TestDryRunsBesideARun(t *testing.T) {
 	start(t, m, runs.Request{DryRun: true})
 	work()
 	events := watch(t, m, first.ID)
-	if len(events) != 1 || events[0].Run.State != runs.Cancelled || events[0].Run.Result("sessions").State != execute.NotRun {
+	if len(events) != 1 || events[0].Run.State != runs.Cancelled ||
+		events[0].Run.Result("sessions").State != execute.NotRun {
 		t.Errorf("a run that was cancelled before it began has the events %+v", events)
 	}
 }
@@ -278,7 +288,7 @@ func TestDryRunsOfViewers(t *testing.T) {
 		refused bool
 	}{{viewers, false}, {viewers, true}, {others, false}, {others, true}} {
 		run, err := m.Start(t.Context(), c.request)
-		if errors.Is(err, runs.ErrTooManyDryRuns) != c.refused || err != nil && !c.refused {
+		if errors.Is(err, runs.ErrTooManyDryRuns) != c.refused || (err != nil && !c.refused) {
 			t.Fatalf("dry run %d: %v", i, err)
 		}
 		if err == nil {
@@ -329,8 +339,10 @@ func TestCancelStopsAfterTheBatch(t *testing.T) {
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
 	gone := 20_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
-	if got.State != runs.Cancelled || got.Result("sessions").State != execute.Cancelled || got.Result("reactions").State != execute.NotRun ||
-		got.Result("sessions").RowsDeleted != gone || got.Result("sessions").Batches != gone {
+	if got.State != runs.Cancelled || got.Result("sessions").State != execute.Cancelled ||
+		got.Result("reactions").State != execute.NotRun ||
+		got.Result("sessions").RowsDeleted != gone ||
+		got.Result("sessions").Batches != gone {
 		t.Errorf("%d rows went; the run: %+v", gone, got)
 	}
 }
@@ -355,7 +367,8 @@ func TestARunThatIsEnding(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := watch(t, a, run.ID)
-	if last := events[len(events)-1].Run; last.State != runs.Cancelled || db.Int("SELECT count(DISTINCT generation) FROM cleanupd.event") != 1 {
+	if last := events[len(events)-1].Run; last.State != runs.Cancelled ||
+		db.Int("SELECT count(DISTINCT generation) FROM cleanupd.event") != 1 {
 		t.Errorf("it was taken more than once: %+v; %q", last, logs(events))
 	}
 }
@@ -417,7 +430,11 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 		t.Errorf("a newer schema that lacks nothing: %v", err)
 	}
 	db.Do("UPDATE cleanupd.schema_version SET oldest = 98")
-	if err := runs.Migrate(t.Context(), conn.Conn()); err == nil || !strings.Contains(err.Error(), "for programs that know 98 or more") {
+	if err := runs.Migrate(
+		t.Context(),
+		conn.Conn(),
+	); err == nil ||
+		!strings.Contains(err.Error(), "for programs that know 98 or more") {
 		t.Errorf("a newer schema that lacks something: %v", err)
 	}
 }
@@ -429,7 +446,10 @@ func TestARunOfANewerVersion(t *testing.T) {
 	sessions(db, 10)
 	m, work, _ := replica(t, db, "a", nil)
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	db.Do("UPDATE cleanupd.task SET name = 'archive', chosen = true WHERE name = 'statistics' AND run_id::text = $1", run.ID)
+	db.Do(
+		"UPDATE cleanupd.task SET name = 'archive', chosen = true WHERE name = 'statistics' AND run_id::text = $1",
+		run.ID,
+	)
 	later := start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: true})
 	work()
 	watch(t, m, later.ID) // runs are taken in the order of their creation
@@ -454,7 +474,9 @@ func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
-	if got.State != runs.Failed || got.Error != "task visitors failed: no" || got.Result("sessions").State != execute.NotRun || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+	if got.State != runs.Failed || got.Error != "task visitors failed: no" ||
+		got.Result("sessions").State != execute.NotRun ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("the run: %+v", got)
 	}
 }
@@ -465,7 +487,11 @@ func TestWorkersOnALargeTable(t *testing.T) {
 	db := database(t)
 	const rows = 20_000 // two per block: 80 MiB
 	db.Do("ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN")
-	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 3900) FROM generate_series(1, $1::int) i", rows)
+	db.Do(
+		"INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 3900) FROM generate_series(1, "+
+			"$1::int) i",
+		rows,
+	)
 	a, workA, stopA := replica(t, db, "a", func(c *runs.Config) { c.MaxRows, c.Workers = 20, 2 })
 	b, workB, _ := replica(t, db, "b", func(c *runs.Config) { c.Workers = 2 })
 	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})

@@ -42,9 +42,9 @@ func outcomeOf(err error, stop string) outcome {
 	return outcome{Failed, err.Error(), CauseInternal}
 }
 
-// finish ends a run, and returns it as it ended: its final state and its last event are one transaction, so that whoever
-// sees the event can start the next run. A replica that keeps the schedule also starts a scheduled run that became due in the
-// meantime. A run of which a task failed under another worker has failed, however it ended.
+// finish ends a run, and returns it as it ended: its final state and its last event are one transaction, so that
+// whoever sees the event can start the next run. A replica that keeps the schedule also starts a scheduled run that
+// became due in the meantime. A run of which a task failed under another worker has failed, however it ended.
 func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64, o outcome) (*Run, error) {
 	pending, err := m.lockPending(ctx, tx)
 	if err != nil {
@@ -59,7 +59,9 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 		return nil, errFenced
 	}
 	rows, err := tx.Query(ctx, `
-		WITH ended AS (UPDATE cleanupd.task SET state = CASE state WHEN 'RUNNING' THEN 'CANCELLED' ELSE 'NOT_RUN' END, end_time = CASE state WHEN 'RUNNING' THEN clock_timestamp() END
+		WITH ended AS (UPDATE cleanupd.task SET state = CASE state
+			WHEN 'RUNNING' THEN 'CANCELLED' ELSE 'NOT_RUN' END, end_time = CASE state
+			WHEN 'RUNNING' THEN clock_timestamp() END
 			WHERE run_id = $1::text::uuid AND state IN ('RUNNING', 'PENDING') AND epoch = $2 RETURNING name, state)
 		SELECT name FROM ended WHERE state = 'CANCELLED'`, id, epoch)
 	if err != nil {
@@ -85,8 +87,10 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 		o = outcome{Failed, failures, cmp.Or(o.cause, run.refusal(), CauseInternal)}
 	}
 	run.State, run.Error, run.Cause = o.state, o.err, o.cause
-	if err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET state = $2, error = $3, cause = $4, end_time = clock_timestamp(), lease_until = NULL
-		WHERE id = $1::text::uuid RETURNING end_time`, id, string(o.state), connection.Text(o.err), string(o.cause)).Scan(&run.EndTime); err != nil {
+	if err := tx.QueryRow(ctx, `UPDATE cleanupd.run
+		SET state = $2, error = $3, cause = $4, end_time = clock_timestamp(), lease_until = NULL
+		WHERE id = $1::text::uuid RETURNING end_time`, id, string(o.state), connection.Text(o.err), string(o.cause)).
+		Scan(&run.EndTime); err != nil {
 		return nil, err
 	}
 	if err := keepTaken(ctx, tx, id); err != nil {
@@ -105,13 +109,28 @@ func (m *Manager) finish(ctx context.Context, tx pgx.Tx, id string, epoch int64,
 // ended records the outcome of a run that this replica ended, once its last transaction is committed.
 func (m *Manager) ended(r *Run) {
 	m.metrics.runEnded(r)
-	level := map[State]slog.Level{Succeeded: slog.LevelInfo, Cancelled: slog.LevelWarn, Failed: slog.LevelError}[r.State]
+	level := map[State]slog.Level{
+		Succeeded: slog.LevelInfo,
+		Cancelled: slog.LevelWarn,
+		Failed:    slog.LevelError,
+	}[r.State]
 	var deleted, updated int64
 	for _, t := range r.Results {
 		deleted += t.RowsDeleted
 		updated += t.RowsUpdated
 	}
-	attributes := []any{"run_id", r.ID, "state", r.State, "dry_run", r.DryRun, "rows_deleted", deleted, "rows_updated", updated}
+	attributes := []any{
+		"run_id",
+		r.ID,
+		"state",
+		r.State,
+		"dry_run",
+		r.DryRun,
+		"rows_deleted",
+		deleted,
+		"rows_updated",
+		updated,
+	}
 	if r.StartTime != nil { // it was not cancelled before
 		attributes = append(attributes, "duration", r.EndTime.Sub(*r.StartTime))
 	}

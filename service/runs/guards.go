@@ -32,7 +32,11 @@ func (m *Manager) Guards(ctx context.Context) (execute.Guards, []Latched, error)
 	if err != nil {
 		return settings, nil, err
 	}
-	rows, err := m.calls.Query(ctx, "SELECT guard, table_name, number, most, task, run_id::text, trip_time FROM cleanupd.latch ORDER BY trip_time, task, guard, table_name")
+	rows, err := m.calls.Query(
+		ctx,
+		"SELECT guard, table_name, number, most, task, run_id::text, trip_time FROM cleanupd.latch ORDER BY "+
+			"trip_time, task, guard, table_name",
+	)
 	if err != nil {
 		return settings, nil, err
 	}
@@ -68,10 +72,17 @@ func checkGuards(g execute.Guards) error {
 	say(g.MinRows < 0, "min_rows", "must not be negative")
 	say(g.MinProcessInstances < 0, "min_process_instances", "must not be negative")
 	say(percent(g.MaxSharePercent), "max_share_percent", "must be from 0, which switches the guard off, to 100")
-	say(g.MaxGrowth != 0 && !(g.MaxGrowth >= 1 && g.MaxGrowth <= math.MaxInt32), "max_growth", "must be 0, which switches the guard off, or 1 or more")
+	say(
+		g.MaxGrowth != 0 && !(g.MaxGrowth >= 1 && g.MaxGrowth <= math.MaxInt32),
+		"max_growth",
+		"must be 0, which switches the guard off, or 1 or more",
+	)
 	say(g.MaxTables < 0, "max_tables", "must not be negative; 0 switches the guard off")
 	say(percent(g.MaxDropPercent), "max_drop_percent", "must be from 0, which switches the guard off, to 100")
-	for field, d := range map[string]time.Duration{"max_clock_difference": g.MaxClockDifference, "max_idle": g.MaxIdle} {
+	for field, d := range map[string]time.Duration{
+		"max_clock_difference": g.MaxClockDifference,
+		"max_idle":             g.MaxIdle,
+	} {
 		say(d < 0 || d > longest, field, "must be from 0, which switches the guard off, to 36500 days")
 	}
 	if wrong == nil {
@@ -81,7 +92,8 @@ func checkGuards(g execute.Guards) error {
 	return wrong
 }
 
-// SetGuards replaces the settings of the guards. Those that are judged otherwise now are not latched any longer. It fails with InvalidError.
+// SetGuards replaces the settings of the guards. Those that are judged otherwise now are not latched any longer. It
+// fails with InvalidError.
 func (m *Manager) SetGuards(ctx context.Context, g execute.Guards) error {
 	if err := checkGuards(g); err != nil {
 		return err
@@ -94,14 +106,20 @@ func (m *Manager) SetGuards(ctx context.Context, g execute.Guards) error {
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "INSERT INTO cleanupd.guards (settings) VALUES ($1) ON CONFLICT (only_row) DO UPDATE SET settings = excluded.settings", g); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"INSERT INTO cleanupd.guards (settings) VALUES ($1) ON CONFLICT (only_row) DO UPDATE SET settings = "+
+				"excluded.settings",
+			g,
+		); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE guard = ANY ($1)", before.Changed(g)); err != nil {
 			return err
 		}
 		if before.MinProcessInstances != g.MinProcessInstances {
-			if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE task <> ALL ($1)", tasks.Names()); err != nil { // only purges have other names
+			// only purges have other names
+			if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE task <> ALL ($1)", tasks.Names()); err != nil {
 				return err
 			}
 		}
@@ -109,14 +127,26 @@ func (m *Manager) SetGuards(ctx context.Context, g execute.Guards) error {
 	})
 }
 
-// Unlatch lets go of the guards that tripped by other values of options than those in force, in the transaction that changes these.
+// Unlatch lets go of the guards that tripped by other values of options than those in force, in the transaction that
+// changes these.
 func (m *Manager) Unlatch(ctx context.Context, tx pgx.Tx, inForce map[string]string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM cleanupd.latch AS l WHERE EXISTS (SELECT FROM jsonb_each_text(l.options) AS was JOIN jsonb_each_text($1::jsonb) AS is_now USING (key) WHERE was.value <> is_now.value)`, inForce)
+	_, err := tx.Exec(
+		ctx,
+		`DELETE FROM cleanupd.latch AS l WHERE EXISTS (SELECT FROM jsonb_each_text(l.options) AS was
+			JOIN jsonb_each_text($1::jsonb) AS is_now USING (key) WHERE was.value <> is_now.value)`,
+		inForce,
+	)
 	return err
 }
 
 // acceptable are the guards that a run may pass.
-var acceptable = []execute.Guard{execute.GuardShare, execute.GuardCutoff, execute.GuardGrowth, execute.GuardTables, execute.GuardBytes}
+var acceptable = []execute.Guard{
+	execute.GuardShare,
+	execute.GuardCutoff,
+	execute.GuardGrowth,
+	execute.GuardTables,
+	execute.GuardBytes,
+}
 
 // wrongAccepted is what is wrong with the guards that a request accepts.
 func (r Request) wrongAccepted() (wrong InvalidError) {
@@ -129,7 +159,13 @@ func (r Request) wrongAccepted() (wrong InvalidError) {
 		case a.Guard == execute.GuardClock || a.Guard == execute.GuardIdle:
 			wrong = append(wrong, Violation{field + "guard", fmt.Sprintf("%s can not be accepted, only set", a.Guard)})
 		case !slices.Contains(acceptable, a.Guard):
-			wrong = append(wrong, Violation{field + "guard", fmt.Sprintf("unknown guard %.64q; those that can be accepted are %v", a.Guard, acceptable)})
+			wrong = append(
+				wrong,
+				Violation{
+					field + "guard",
+					fmt.Sprintf("unknown guard %.64q; those that can be accepted are %v", a.Guard, acceptable),
+				},
+			)
 		case a.Table == "":
 			wrong = append(wrong, Violation{field + "table", "is missing: the table as the preview shows it"})
 		case a.Number < 0:
@@ -141,7 +177,11 @@ func (r Request) wrongAccepted() (wrong InvalidError) {
 
 // History implements execute.Journal.
 func (j *journal) History(ctx context.Context) (*execute.History, error) {
-	h := &execute.History{Accepted: j.claim.accepted, Taken: map[string]execute.Taken{}, Cutoffs: map[string]execute.Cutoff{}}
+	h := &execute.History{
+		Accepted: j.claim.accepted,
+		Taken:    map[string]execute.Taken{},
+		Cutoffs:  map[string]execute.Cutoff{},
+	}
 	var err error
 	if h.Guards, err = readGuards(ctx, j.m.pool, ""); err != nil {
 		return nil, err
@@ -151,12 +191,18 @@ func (j *journal) History(ctx context.Context) (*execute.History, error) {
 			return nil, err
 		}
 	}
-	return h, j.m.pool.QueryRow(ctx, `SELECT max(start_time) FROM cleanupd.run r WHERE NOT dry_run AND id <> $1::text::uuid
-		AND EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.start_time IS NOT NULL)`, j.claim.id).Scan(&h.LastStart)
+	return h, j.m.pool.QueryRow(ctx, `SELECT max(start_time) FROM cleanupd.run r WHERE NOT dry_run
+		AND id <> $1::text::uuid
+		AND EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.start_time IS NOT NULL)`, j.claim.id).
+		Scan(&h.LastStart)
 }
 
 func (j *journal) latched(ctx context.Context, h *execute.History) error {
-	rows, err := j.m.pool.Query(ctx, "SELECT guard, table_name, number, most, options FROM cleanupd.latch WHERE task = $1 ORDER BY guard, table_name", j.task)
+	rows, err := j.m.pool.Query(
+		ctx,
+		"SELECT guard, table_name, number, most, options FROM cleanupd.latch WHERE task = $1 ORDER BY guard, table_name",
+		j.task,
+	)
 	if err != nil {
 		return err
 	}
@@ -166,17 +212,25 @@ func (j *journal) latched(ctx context.Context, h *execute.History) error {
 	return err
 }
 
-// taken reads what runs have taken: this one, too, unless it is dry. What somebody has accepted of a table's share is not counted with what others take.
+// taken reads what runs have taken: this one, too, unless it is dry. What somebody has accepted of a table's share is
+// not counted with what others take.
 func (j *journal) taken(ctx context.Context, h *execute.History) error {
 	rows, err := j.m.pool.Query(ctx, `
 		WITH taken AS (
-		  SELECT t.table_name, t.start_time, t.rows_deleted, t.rows_updated, usual, EXISTS (SELECT FROM cleanupd.run r WHERE r.id = t.run_id AND r.accepted @> jsonb_build_array(jsonb_build_object('Guard', $4::text, 'Table', t.table_name))) AS accepted
+		  SELECT t.table_name, t.start_time, t.rows_deleted, t.rows_updated, usual, EXISTS (SELECT FROM cleanupd.run r
+		    WHERE r.id = t.run_id
+		    AND r.accepted @> jsonb_build_array(jsonb_build_object('Guard', $4::text, 'Table',
+		    t.table_name))) AS accepted
 		  FROM cleanupd.taken t
 		  UNION ALL
-		  SELECT COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, s.rows_deleted, s.rows_updated, false, false FROM cleanupd.space s JOIN cleanupd.run r ON r.id = s.run_id WHERE r.id = $1::text::uuid),
+		  SELECT COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, s.rows_deleted, s.rows_updated, false, false
+		    FROM cleanupd.space s JOIN cleanupd.run r ON r.id = s.run_id WHERE r.id = $1::text::uuid),
 		begun AS (SELECT start_time FROM cleanupd.run WHERE id = $1::text::uuid)
-		SELECT t.table_name, COALESCE(sum(rows_deleted + rows_updated) FILTER (WHERE lately), 0)::bigint, COALESCE(sum(rows_deleted) FILTER (WHERE lately), 0)::bigint, COALESCE(max(rows_deleted + rows_updated) FILTER (WHERE usual), 0)::bigint
-		FROM taken AS t, begun, LATERAL (SELECT NOT accepted AND t.start_time > begun.start_time - $2::bigint * interval '1 microsecond' AS lately) AS l
+		SELECT t.table_name, COALESCE(sum(rows_deleted + rows_updated) FILTER (WHERE lately), 0)::bigint,
+			COALESCE(sum(rows_deleted) FILTER (WHERE lately), 0)::bigint,
+			COALESCE(max(rows_deleted + rows_updated) FILTER (WHERE usual), 0)::bigint
+		FROM taken AS t, begun, LATERAL (SELECT NOT accepted
+			AND t.start_time > begun.start_time - $2::bigint * interval '1 microsecond' AS lately) AS l
 		WHERE t.start_time > begun.start_time - $3::bigint * interval '1 microsecond' GROUP BY 1`,
 		j.claim.id, execute.SharePeriod.Microseconds(), execute.UsualPeriod.Microseconds(), execute.GuardShare)
 	if err != nil {
@@ -186,12 +240,20 @@ func (j *journal) taken(ctx context.Context, h *execute.History) error {
 		table string
 		t     execute.Taken
 	)
-	_, err = pgx.ForEachRow(rows, []any{&table, &t.Lately, &t.Deleted, &t.Usual}, func() error { h.Taken[table] = t; return nil })
+	_, err = pgx.ForEachRow(
+		rows,
+		[]any{&table, &t.Lately, &t.Deleted, &t.Usual},
+		func() error { h.Taken[table] = t; return nil },
+	)
 	return err
 }
 
 func (j *journal) cutoffs(ctx context.Context, h *execute.History) error {
-	rows, err := j.m.pool.Query(ctx, "SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1", j.task)
+	rows, err := j.m.pool.Query(
+		ctx,
+		"SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1",
+		j.task,
+	)
 	if err != nil {
 		return err
 	}
@@ -217,33 +279,64 @@ func (j *journal) judged(ctx context.Context, tx pgx.Tx, o execute.Outcome) erro
 	if o.State == execute.Succeeded {
 		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1", j.task)
 		for delay, c := range o.Cutoffs {
-			b.Queue(`INSERT INTO cleanupd.cutoff (task, delay, cutoff, reference_time, clock_offset) VALUES ($1, $2, $3, $4, $5)
-				ON CONFLICT (task, delay) DO UPDATE SET cutoff = excluded.cutoff, reference_time = excluded.reference_time, clock_offset = excluded.clock_offset`,
-				j.task, delay, c.At, c.ReferenceTime, c.ClockOffset.Microseconds())
+			b.Queue(
+				`INSERT INTO cleanupd.cutoff (task, delay, cutoff, reference_time, clock_offset)
+					VALUES ($1, $2, $3, $4, $5)
+				ON CONFLICT (task, delay) DO UPDATE
+					SET cutoff = excluded.cutoff, reference_time = excluded.reference_time,
+					clock_offset = excluded.clock_offset`,
+				j.task,
+				delay,
+				c.At,
+				c.ReferenceTime,
+				c.ClockOffset.Microseconds(),
+			)
 		}
 	}
-	if o.Trips == nil && o.State != execute.NotRun && o.Reason != execute.PlanStale { // whatever became of it: what did not get as far as them is judged again
+	// whatever became of it: what did not get as far as them is judged again
+	if o.Trips == nil && o.State != execute.NotRun && o.Reason != execute.PlanStale {
 		for _, a := range j.claim.accepted {
-			b.Queue("DELETE FROM cleanupd.latch WHERE task = $1 AND guard = $2 AND table_name = $3", j.task, a.Guard, a.Table)
+			b.Queue(
+				"DELETE FROM cleanupd.latch WHERE task = $1 AND guard = $2 AND table_name = $3",
+				j.task,
+				a.Guard,
+				a.Table,
+			)
 		}
 	}
 	if o.Trips != nil {
 		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1 AND options <> $2", j.task, o.Options)
 	}
 	for _, t := range o.Trips {
-		b.Queue(`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id) VALUES ($1, $2, $3, $4, $5, $6, $7::text::uuid)
-			ON CONFLICT (task, guard, table_name) DO UPDATE SET number = excluded.number, most = excluded.most`, j.task, t.Guard, t.Table, t.Number, t.Most, o.Options, j.claim.id)
+		b.Queue(
+			`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id)
+				VALUES ($1, $2, $3, $4, $5, $6, $7::text::uuid)
+			ON CONFLICT (task, guard, table_name) DO UPDATE SET number = excluded.number, most = excluded.most`,
+			j.task,
+			t.Guard,
+			t.Table,
+			t.Number,
+			t.Most,
+			o.Options,
+			j.claim.id,
+		)
 	}
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// keepTaken keeps what a run took of tables for longer than the run. One that a guard refused, or that passed one, tells nothing of others.
+// keepTaken keeps what a run took of tables for longer than the run. One that a guard refused, or that passed one,
+// tells nothing of others.
 func keepTaken(ctx context.Context, tx pgx.Tx, id string) error {
-	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.taken (run_id, table_name, start_time, rows_deleted, rows_updated, usual)
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.taken (run_id, table_name, start_time, rows_deleted, rows_updated, usual)
 		SELECT r.id, COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, sum(s.rows_deleted), sum(s.rows_updated),
 		  r.accepted IS NULL AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.reason = $2)
 		FROM cleanupd.run r JOIN cleanupd.space s ON s.run_id = r.id
 		WHERE r.id = $1::text::uuid AND NOT r.dry_run AND (s.rows_deleted > 0 OR s.rows_updated > 0) GROUP BY 1, 2, 3
-		ON CONFLICT DO NOTHING`, id, execute.Guarded)
+		ON CONFLICT DO NOTHING`,
+		id,
+		execute.Guarded,
+	)
 	return err
 }

@@ -53,7 +53,9 @@ func refusedIn(t *testing.T, run *runs.Run, task string) string {
 		}
 		return ""
 	}
-	if result.Reason != execute.Guarded || result.State != execute.Failed || run.State != runs.Failed || run.Reason() != execute.Guarded || result.RowsDeleted+result.RowsUpdated+result.TablesDropped != 0 {
+	if result.Reason != execute.Guarded || result.State != execute.Failed || run.State != runs.Failed ||
+		run.Reason() != execute.Guarded ||
+		result.RowsDeleted+result.RowsUpdated+result.TablesDropped != 0 {
 		t.Fatalf("%+v of %s", result, run.State)
 	}
 	return result.Metadata["guard"] + " " + result.Metadata["number"]
@@ -73,10 +75,17 @@ func accepting(t *testing.T, m *runs.Manager, tasks ...string) (req runs.Request
 }
 
 func audits(db *pgtest.DB, from, to int, age string) {
-	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, now() - $3::text::interval FROM generate_series($1::int, $2::int) i", from, to, age)
+	db.Do(
+		"INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, now() - $3::text::interval FROM "+
+			"generate_series($1::int, $2::int) i",
+		from,
+		to,
+		age,
+	)
 }
 
-// More than a share of a table does not go: not by one task, not by several, not by many runs within a day; a table that is emptied by nature does.
+// More than a share of a table does not go: not by one task, not by several, not by many runs within a day; a table
+// that is emptied by nature does.
 func TestGuardShare(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -89,7 +98,12 @@ func TestGuardShare(t *testing.T) {
 	db.Do("TRUNCATE XtkAudit; TRUNCATE cleanupd.taken")
 	audits(db, 1, 51, "1 year")
 	audits(db, 52, 100, "1 day")
-	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail"); got != "share 51" || db.Int("SELECT count(*) FROM XtkAudit") != 100 {
+	if got := refusedIn(
+		t,
+		ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}),
+		"audit-trail",
+	); got != "share 51" ||
+		db.Int("SELECT count(*) FROM XtkAudit") != 100 {
 		t.Errorf("more than half of a table: %q", got)
 	}
 	t.Run("few rows", func(t *testing.T) {
@@ -116,7 +130,11 @@ func TestGuardShare(t *testing.T) {
 		audits(db, 1, 100, "1 day")
 		var got string
 		for i := 0; i < 10 && got == ""; i++ {
-			db.Do("UPDATE XtkAudit SET tsChanged = now() - interval '1 year' WHERE iAuditId BETWEEN $1 AND $2", i*15+1, i*15+15)
+			db.Do(
+				"UPDATE XtkAudit SET tsChanged = now() - interval '1 year' WHERE iAuditId BETWEEN $1 AND $2",
+				i*15+1,
+				i*15+15,
+			)
 			got = refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail")
 		}
 		if left := db.Int("SELECT count(*) FROM XtkAudit"); got != "share 51" || left != 55 {
@@ -130,10 +148,26 @@ func TestGuardShare(t *testing.T) {
 		db.Do(`ALTER TABLE NmsBroadLogRcp SET (autovacuum_enabled = false);
 			INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
 			INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2020-01-01'), (2, 0, NULL)`)
-		analyzed(t, db, "NmsBroadLogRcp", `INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, CASE WHEN i <= 90 THEN 1 ELSE 2 END, now() - CASE WHEN i BETWEEN 91 AND 520 THEN interval '3 years' ELSE interval '1 day' END
-			FROM generate_series(1, 1000) i`)
+		analyzed(
+			t,
+			db,
+			"NmsBroadLogRcp",
+			`INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, CASE
+				WHEN i <= 90 THEN 1 ELSE 2 END, now() - CASE WHEN i BETWEEN 91
+				AND 520 THEN interval '3 years' ELSE interval '1 day' END
+			FROM generate_series(1, 1000) i`,
+		)
 		run := ended(t, m, runs.Request{Tasks: []string{"deliveries", "delivery-logs"}, ContinueOnError: true})
-		if first, second := refusedIn(t, run, "deliveries"), refusedIn(t, run, "delivery-logs"); first != "" || second != "share 501" {
+		if first, second := refusedIn(
+			t,
+			run,
+			"deliveries",
+		), refusedIn(
+			t,
+			run,
+			"delivery-logs",
+		); first != "" ||
+			second != "share 501" {
 			t.Errorf("%q, %q, with %d rows left", first, second, db.Int("SELECT count(*) FROM NmsBroadLogRcp"))
 		}
 	})
@@ -142,29 +176,56 @@ func TestGuardShare(t *testing.T) {
 		m := guarded(t, db, nil)
 		db.Do(`INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');
 			INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2020-01-01'), (2, 0, NULL);
-			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsEvent, tsLastModified) SELECT i, CASE WHEN i <= 40 THEN 1 ELSE 2 END, now() - CASE WHEN i BETWEEN 41 AND 60 THEN interval '3 years' ELSE interval '1 day' END, now() - CASE WHEN i BETWEEN 41 AND 60 THEN interval '3 years' ELSE interval '1 day' END
+			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsEvent, tsLastModified) SELECT i, CASE
+				WHEN i <= 40 THEN 1 ELSE 2 END, now() - CASE WHEN i BETWEEN 41
+				AND 60 THEN interval '3 years' ELSE interval '1 day' END, now() - CASE WHEN i BETWEEN 41
+				AND 60 THEN interval '3 years' ELSE interval '1 day' END
 			FROM generate_series(1, 100) i`)
 		run := ended(t, m, runs.Request{Tasks: []string{"deliveries", "delivery-logs"}, ContinueOnError: true})
-		if first, second := refusedIn(t, run, "deliveries"), refusedIn(t, run, "delivery-logs"); first != "" || second != "share 51" || db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 60 {
-			t.Errorf("%q, %q: %+v %+v %d", first, second, run.Result("deliveries"), run.Result("delivery-logs"), db.Int("SELECT count(*) FROM cleanupd.taken"))
+		if first, second := refusedIn(
+			t,
+			run,
+			"deliveries",
+		), refusedIn(
+			t,
+			run,
+			"delivery-logs",
+		); first != "" || second != "share 51" ||
+			db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 60 {
+			t.Errorf(
+				"%q, %q: %+v %+v %d",
+				first,
+				second,
+				run.Result("deliveries"),
+				run.Result("delivery-logs"),
+				db.Int("SELECT count(*) FROM cleanupd.taken"),
+			)
 		}
 	})
 }
 
-// What stays does not count: what belongs to deliveries that are kept since their mid-sourcing servers' are, and deliveries of which a row is held.
+// What stays does not count: what belongs to deliveries that are kept since their mid-sourcing servers' are, and
+// deliveries of which a row is held.
 func TestGuardShareOfWhatStays(t *testing.T) {
 	t.Parallel()
-	const mappings = "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp');"
+	const mappings = "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, " +
+		"'nms:broadLogRcp');"
 	for name, c := range map[string]struct {
 		fill string
 		hold runs.Hold
 	}{
 		"kept": {fill: `INSERT INTO NmsExtAccount (iExtAccountId, sName, iActive) VALUES (5, 'far', 1);
-			INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (1, 1, '2020-01-01', 4, 77, 5), (2, 0, NULL, 0, 0, 0);
-			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, CASE WHEN i <= 60 THEN 1 ELSE 2 END FROM generate_series(1, 100) i`},
-		"held": {fill: `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, CASE WHEN i <= 60 THEN 1 ELSE 0 END, '2020-01-01' FROM generate_series(1, 100) i;
-			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId) SELECT i, i, 9 FROM generate_series(1, 60) i`,
-			hold: runs.Hold{Kind: runs.HoldRecipients, IDs: []int64{9}, Reason: "a test"}},
+			INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
+				iDeliveryProviderId) VALUES (1, 1, '2020-01-01', 4, 77, 5), (2, 0, NULL, 0, 0, 0);
+			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) SELECT i, CASE WHEN i <= 60 THEN 1 ELSE 2 END
+				FROM generate_series(1, 100) i`},
+		"held": {
+			fill: `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, CASE
+				WHEN i <= 60 THEN 1 ELSE 0 END, '2020-01-01' FROM generate_series(1, 100) i;
+			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId) SELECT i, i, 9
+				FROM generate_series(1, 60) i`,
+			hold: runs.Hold{Kind: runs.HoldRecipients, IDs: []int64{9}, Reason: "a test"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "held")
@@ -179,7 +240,12 @@ func TestGuardShareOfWhatStays(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if run := ended(t, m, runs.Request{Tasks: []string{"deliveries"}}); run.State != runs.Succeeded || run.Result("deliveries").RowsDeleted != 0 {
+			if run := ended(
+				t,
+				m,
+				runs.Request{Tasks: []string{"deliveries"}},
+			); run.State != runs.Succeeded ||
+				run.Result("deliveries").RowsDeleted != 0 {
 				t.Errorf("%s %s: %+v", run.State, run.Error, run.Result("deliveries"))
 			}
 		})
@@ -202,8 +268,8 @@ func analyzed(t *testing.T, db *pgtest.DB, table, fill string) {
 	db.Do("ANALYZE " + table)
 }
 
-// A guard that tripped trips again, though less would go by now, until a plan that accepts it has run, an option of the task is changed, or the guard is. More
-// than the number that was accepted is refused, too.
+// A guard that tripped trips again, though less would go by now, until a plan that accepts it has run, an option of the
+// task is changed, or the guard is. More than the number that was accepted is refused, too.
 func TestGuardLatches(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -213,7 +279,10 @@ func TestGuardLatches(t *testing.T) {
 	task := []string{"audit-trail"}
 	try := func() string { return refusedIn(t, ended(t, m, runs.Request{Tasks: task}), "audit-trail") }
 	dry := ended(t, m, runs.Request{Tasks: task, DryRun: true})
-	if p := dry.Result("audit-trail").Preview; dry.State != runs.Succeeded || len(p) != 1 || len(p[0].Guards) != 1 || p[0].Guards[0] != (execute.Trip{Guard: execute.GuardShare, Table: p[0].Table, Number: 80, Most: 50}) {
+	if p := dry.Result(
+		"audit-trail",
+	).Preview; dry.State != runs.Succeeded || len(p) != 1 || len(p[0].Guards) != 1 ||
+		p[0].Guards[0] != (execute.Trip{Guard: execute.GuardShare, Table: p[0].Table, Number: 80, Most: 50}) {
 		t.Fatalf("the preview: %+v", p)
 	}
 	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
@@ -229,7 +298,11 @@ func TestGuardLatches(t *testing.T) {
 	if n := measured(t, m, "cleanupd_guard_latched", "share"); n != 1 {
 		t.Errorf("the metric is %v", n)
 	}
-	if got := refusedIn(t, ended(t, m, runs.Request{Plan: ended(t, m, runs.Request{Tasks: task, DryRun: true}).ID}), "audit-trail"); got != "share 51" {
+	if got := refusedIn(
+		t,
+		ended(t, m, runs.Request{Plan: ended(t, m, runs.Request{Tasks: task, DryRun: true}).ID}),
+		"audit-trail",
+	); got != "share 51" {
 		t.Errorf("a plan passed the guard unaccepted: %q", got)
 	}
 	req := accepting(t, m, task...)
@@ -254,14 +327,20 @@ func TestGuardLatches(t *testing.T) {
 	if got := refusedIn(t, ended(t, m, less), "audit-trail"); got != "share 80" {
 		t.Errorf("one more than was accepted: %q", got)
 	}
-	if got := refusedIn(t, ended(t, m, accepting(t, m, task...)), "audit-trail"); got != "" || db.Int("SELECT count(*) FROM XtkAudit") != 20 {
+	if got := refusedIn(
+		t,
+		ended(t, m, accepting(t, m, task...)),
+		"audit-trail",
+	); got != "" ||
+		db.Int("SELECT count(*) FROM XtkAudit") != 20 {
 		t.Errorf("what was accepted: %q", got)
 	}
 	for _, release := range []func(){
 		func() { setGuards(t, m, func(g *execute.Guards) { g.MaxSharePercent = 0 }) },
 		func() { setGuards(t, m, func(g *execute.Guards) { g.MinRows = 1_000 }) },
 		func() {
-			db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'XtkCleanup_AuditTrailPurgeDelay', 86400 * 400, 3)")
+			db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, " +
+				"'XtkCleanup_AuditTrailPurgeDelay', 86400 * 400, 3)")
 		},
 	} {
 		setGuards(t, m, nil)
@@ -277,7 +356,8 @@ func TestGuardLatches(t *testing.T) {
 	}
 }
 
-// A backlog needs a word once: later runs of the day are not judged by what was accepted, and nothing trips where nothing would go.
+// A backlog needs a word once: later runs of the day are not judged by what was accepted, and nothing trips where
+// nothing would go.
 func TestWhatWasAcceptedOnce(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -333,7 +413,10 @@ func TestALatchedGuardIsShown(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m := guarded(t, db, nil)
-	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, CASE WHEN i <= 60 THEN 1 ELSE 0 END, '2020-01-01' FROM generate_series(1, 100) i")
+	db.Do(
+		"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, CASE WHEN i <= 60 THEN 1 ELSE 0 " +
+			"END, '2020-01-01' FROM generate_series(1, 100) i",
+	)
 	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"deliveries"}}), "deliveries"); got != "share 51" {
 		t.Fatal(got)
 	}
@@ -353,7 +436,8 @@ func TestALatchedGuardIsShown(t *testing.T) {
 	}
 }
 
-// A cutoff that moves with time trips nothing, one that moved faster does if there are rows between; so does a clock that jumped.
+// A cutoff that moves with time trips nothing, one that moved faster does if there are rows between; so does a clock
+// that jumped.
 func TestGuardCutoff(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -366,19 +450,28 @@ func TestGuardCutoff(t *testing.T) {
 	if got := try(); got != "" {
 		t.Fatal(got)
 	}
-	db.Do("UPDATE cleanupd.cutoff SET cutoff = cutoff - interval '100 days', reference_time = reference_time - interval '100 days'")
+	db.Do(
+		"UPDATE cleanupd.cutoff SET cutoff = cutoff - interval '100 days', reference_time = reference_time - " +
+			"interval '100 days'",
+	)
 	audits(db, 1, 5, "181 days")
 	audits(db, 101, 150, "200 days")
 	if got := try(); got != "" {
 		t.Errorf("time that passed is refused: %s", got)
 	}
-	db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, 'XtkCleanup_AuditTrailPurgeDelay', 86400 * 135, 3)")
+	db.Do(
+		"INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, " +
+			"'XtkCleanup_AuditTrailPurgeDelay', 86400 * 135, 3)",
+	)
 	if got := try(); got != "" {
 		t.Errorf("a shorter delay without rows between: %s", got)
 	}
 	db.Do("UPDATE XtkOption SET iLongValue = 86400 * 90")
 	dry := ended(t, m, runs.Request{Tasks: task, DryRun: true})
-	if p := dry.Result("audit-trail").Preview; len(p) != 1 || len(p[0].Guards) != 1 || p[0].Guards[0].Guard != execute.GuardCutoff || p[0].Guards[0].Number != 15 {
+	if p := dry.Result(
+		"audit-trail",
+	).Preview; len(p) != 1 || len(p[0].Guards) != 1 || p[0].Guards[0].Guard != execute.GuardCutoff ||
+		p[0].Guards[0].Number != 15 {
 		t.Errorf("the preview: %+v", p)
 	}
 	if got := try(); got != "cutoff 10" {
@@ -397,14 +490,18 @@ func TestGuardCutoff(t *testing.T) {
 		t.Errorf("after it was accepted: %q", got)
 	}
 	// The database's clock is 60 days ahead of what it was, and of the replica's.
-	db.Do("UPDATE cleanupd.cutoff SET cutoff = cutoff - interval '60 days', reference_time = reference_time - interval '60 days', clock_offset = clock_offset + 60 * 86400000000")
+	db.Do(
+		"UPDATE cleanupd.cutoff SET cutoff = cutoff - interval '60 days', reference_time = reference_time - interval " +
+			"'60 days', clock_offset = clock_offset + 60 * 86400000000",
+	)
 	db.Do("UPDATE XtkAudit SET tsChanged = now() - interval '100 days' WHERE iAuditId BETWEEN 11 AND 25")
 	if got := try(); got != "cutoff 10" {
 		t.Errorf("a clock that jumped: %q", got)
 	}
 }
 
-// Rules without a delay do not take ten times what runs usually take; those that were refused, or passed a guard, are not usual.
+// Rules without a delay do not take ten times what runs usually take; those that were refused, or passed a guard, are
+// not usual.
 func TestGuardGrowth(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -412,7 +509,11 @@ func TestGuardGrowth(t *testing.T) {
 	task := []string{"subscriptions"}
 	try := func(rows int) string {
 		db.Do("DELETE FROM NmsSubscription")
-		db.Do("INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) SELECT 1, i, CASE WHEN i <= $1::int THEN 1 ELSE 0 END FROM generate_series(1, 1000) i", rows)
+		db.Do(
+			"INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) SELECT 1, i, CASE WHEN i <= "+
+				"$1::int THEN 1 ELSE 0 END FROM generate_series(1, 1000) i",
+			rows,
+		)
 		return refusedIn(t, ended(t, m, runs.Request{Tasks: task}), "subscriptions")
 	}
 	if got := try(500); got != "" {
@@ -452,20 +553,38 @@ func TestGuardDrops(t *testing.T) {
 		change     func(g *execute.Guards)
 		want       string // with four tables; with three, none
 	}{
-		"tables":          {"workflow-instances", "CREATE TABLE wkDlv_%d (i int)", func(g *execute.Guards) { g.MaxTables = 3 }, "tables 4"},
-		"tables of lists": {"lists-to-delete", "CREATE TABLE grp%[1]d (i int); INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (%[1]d, 1, 1)", func(g *execute.Guards) { g.MaxTables = 3 }, "tables 4"},
-		"bytes":           {"workflow-instances", "CREATE TABLE wkDlv_%d AS SELECT 1 AS i FROM generate_series(1, 40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
-		"partitions":      {"workflow-instances", "CREATE TABLE wkDlv_%d (i int) PARTITION BY RANGE (i); CREATE TABLE part_%[1]d PARTITION OF wkDlv_%d DEFAULT; INSERT INTO wkDlv_%d SELECT 1 FROM generate_series(1, 40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
+		"tables": {
+			"workflow-instances",
+			"CREATE TABLE wkDlv_%d (i int)",
+			func(g *execute.Guards) { g.MaxTables = 3 },
+			"tables 4",
+		},
+		"tables of lists": {"lists-to-delete", "CREATE TABLE grp%[1]d (i int); INSERT INTO NmsGroup (iGroupId, " +
+			"iType, iDeleteStatus) VALUES (%[1]d, 1, 1)", func(g *execute.Guards) { g.MaxTables = 3 }, "tables 4"},
+		"bytes": {"workflow-instances", "CREATE TABLE wkDlv_%d AS SELECT 1 AS i FROM generate_series(1, " +
+			"40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
+		"partitions": {"workflow-instances", "CREATE TABLE wkDlv_%d (i int) PARTITION BY RANGE (i); CREATE " +
+			"TABLE part_%[1]d PARTITION OF wkDlv_%d DEFAULT; INSERT INTO wkDlv_%d SELECT 1 FROM generate_series(1, " +
+			"40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "tables of lists", "bytes")
 			t.Parallel()
 			db := database(t)
-			db.Do("INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (99, 95); INSERT INTO XtkWorkflow (iWorkflowId) VALUES (99)")
+			db.Do(
+				"INSERT INTO NmsDelivery (iDeliveryId, iState) VALUES (99, 95); INSERT INTO XtkWorkflow " +
+					"(iWorkflowId) VALUES (99)",
+			)
 			m := guarded(t, db, c.change)
 			create := func(from, to int) {
 				for id := from; id <= to; id++ {
-					db.Do(strings.ReplaceAll(strings.ReplaceAll(c.make, "%[1]d", strconv.Itoa(id)), "%d", strconv.Itoa(id)))
+					db.Do(
+						strings.ReplaceAll(
+							strings.ReplaceAll(c.make, "%[1]d", strconv.Itoa(id)),
+							"%d",
+							strconv.Itoa(id),
+						),
+					)
 				}
 			}
 			create(1, 3)
@@ -473,10 +592,22 @@ func TestGuardDrops(t *testing.T) {
 				t.Errorf("three: %q", got)
 			}
 			create(1, 4)
-			if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{c.task}}), c.task); !strings.HasPrefix(got, c.want) {
+			if got := refusedIn(
+				t,
+				ended(t, m, runs.Request{Tasks: []string{c.task}}),
+				c.task,
+			); !strings.HasPrefix(
+				got,
+				c.want,
+			) {
 				t.Errorf("four: %q", got)
 			}
-			if got := refusedIn(t, ended(t, m, accepting(t, m, c.task)), c.task); got != "" || db.Int("SELECT count(*) FROM pg_class WHERE relname ~ '^(wkdlv_|grp)[0-9]'") != 0 {
+			if got := refusedIn(
+				t,
+				ended(t, m, accepting(t, m, c.task)),
+				c.task,
+			); got != "" ||
+				db.Int("SELECT count(*) FROM pg_class WHERE relname ~ '^(wkdlv_|grp)[0-9]'") != 0 {
 				t.Errorf("accepted: %q", got)
 			}
 		})
@@ -487,7 +618,10 @@ func TestGuardDrops(t *testing.T) {
 func TestGuardDropsOfLists(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	db.Do("CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 1, 1), (2, 0, 1)")
+	db.Do(
+		"CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) " +
+			"VALUES (1, 1, 1), (2, 0, 1)",
+	)
 	m := guarded(t, db, func(g *execute.Guards) { g.MaxTables = 1 })
 	run := ended(t, m, runs.Request{Tasks: []string{"lists-to-delete"}})
 	if got := refusedIn(t, run, "lists-to-delete"); got != "" || run.Result("lists-to-delete").TablesDropped != 1 {
@@ -495,8 +629,8 @@ func TestGuardDropsOfLists(t *testing.T) {
 	}
 }
 
-// A run is refused, before its first task, when the clocks differ, or the database's is earlier than the last run's; and when the application has done
-// nothing for long, as in a restored copy. A dry run is warned.
+// A run is refused, before its first task, when the clocks differ, or the database's is earlier than the last run's;
+// and when the application has done nothing for long, as in a restored copy. A dry run is warned.
 func TestGuardsOfTheStart(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -505,29 +639,40 @@ func TestGuardsOfTheStart(t *testing.T) {
 	try := func(guard string, trips bool) {
 		t.Helper()
 		run := ended(t, m, runs.Request{Tasks: []string{"sessions"}})
-		refused := run.State == runs.Failed && run.Reason() == execute.Guarded && strings.Contains(run.Error, "guard "+guard) && run.Result("sessions").State == execute.NotRun
-		if refused != trips || !trips && run.State != runs.Succeeded {
+		refused := run.State == runs.Failed && run.Reason() == execute.Guarded &&
+			strings.Contains(run.Error, "guard "+guard) &&
+			run.Result("sessions").State == execute.NotRun
+		if refused != trips || (!trips && run.State != runs.Succeeded) {
 			t.Errorf("%s: %s %s", guard, run.State, run.Error)
 		}
 		events := watch(t, m, start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: true}).ID)
-		if dry := events[len(events)-1].Run; dry.State != runs.Succeeded || said(events, "WARNING", "guard "+guard) != trips {
+		if dry := events[len(events)-1].Run; dry.State != runs.Succeeded ||
+			said(events, "WARNING", "guard "+guard) != trips {
 			t.Errorf("%s: the dry run %s: %q", guard, dry.State, logs(events))
 		}
 	}
 	try("idle", false) // there is nothing to judge by
-	db.Do("INSERT INTO XtkWorkflowLog (iWorkflowLogId, tsLog) VALUES (1, now() - interval '44 days'), (2, now() + interval '1 day'), (3, NULL)")
+	db.Do(
+		"INSERT INTO XtkWorkflowLog (iWorkflowLogId, tsLog) VALUES (1, now() - interval '44 days'), (2, now() + " +
+			"interval '1 day'), (3, NULL)",
+	)
 	try("idle", false)
 	db.Do("UPDATE XtkWorkflowLog SET tsLog = now() - interval '46 days' WHERE iWorkflowLogId = 1")
 	try("idle", true)
 	db.Do("INSERT INTO NmsBatchEvent (iBatchEventId, tsCreated) VALUES (1, now() - interval '10 days')")
 	try("idle", false)
-	db.Do("TRUNCATE NmsBatchEvent; INSERT INTO NmsEventHisto (biEventHistoId, tsCreated) VALUES (1, now() - interval '10 days')")
+	db.Do(
+		"TRUNCATE NmsBatchEvent; INSERT INTO NmsEventHisto (biEventHistoId, tsCreated) VALUES (1, now() - interval " +
+			"'10 days')",
+	)
 	try("idle", false)
 	db.Do("TRUNCATE NmsEventHisto")
 	try("idle", true)
 	setGuards(t, m, func(g *execute.Guards) { g.MaxIdle = 0 })
 	try("idle", false)
-	db.Do("UPDATE cleanupd.run SET start_time = start_time + interval '1 hour' WHERE NOT dry_run AND state = 'SUCCEEDED'")
+	db.Do(
+		"UPDATE cleanupd.run SET start_time = start_time + interval '1 hour' WHERE NOT dry_run AND state = 'SUCCEEDED'",
+	)
 	try("clock", true)
 	setGuards(t, m, func(g *execute.Guards) { g.MaxIdle, g.MaxClockDifference = 0, 0 })
 	try("clock", false)
@@ -550,7 +695,11 @@ func TestGuardsAreChecked(t *testing.T) {
 		g := execute.DefaultGuards
 		change(&g)
 		var invalid runs.InvalidError
-		if err := m.SetGuards(t.Context(), g); !errors.As(err, &invalid) || len(invalid) != 1 || invalid[0].Field != "guards."+field {
+		if err := m.SetGuards(
+			t.Context(),
+			g,
+		); !errors.As(err, &invalid) || len(invalid) != 1 ||
+			invalid[0].Field != "guards."+field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

@@ -21,15 +21,17 @@ import (
 )
 
 const (
-	holdColumns     = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, release_time, released_by"
+	holdColumns = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, " +
+		"release_time, released_by"
 	holdNotReleased = "release_time IS NULL AND (expire_time IS NULL OR expire_time > "
 )
 
 // ErrNoHold says that there is no hold with an id.
 var ErrNoHold = errors.New("no such hold")
 
-// CreateHold stores a hold, and returns it when all batches have ended that may have begun before; a hold of everything also waits for work on Forms databases. It fails with InvalidError, or with a RefusedError
-// where the database is another instance's. If it fails otherwise while it waits, the hold is stored.
+// CreateHold stores a hold, and returns it when all batches have ended that may have begun before; a hold of everything
+// also waits for work on Forms databases. It fails with InvalidError, or with a RefusedError where the database is
+// another instance's. If it fails otherwise while it waits, the hold is stored.
 func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 	catalog, err := campaign.LoadCatalog(ctx, m.calls)
 	if err != nil {
@@ -54,22 +56,45 @@ func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 			return err
 		}
 		// One after another, so that their numbers are in the order of their commits.
-		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; LOCK TABLE cleanupd.hold IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"SET LOCAL lock_timeout = '5s'; LOCK TABLE cleanupd.hold IN SHARE ROW EXCLUSIVE MODE",
+		); err != nil {
 			return err
 		}
 		if err := h.checkTotal(ctx, tx); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `INSERT INTO cleanupd.hold (id, kind, ids, table_name, not_covered, reason, created_by, expire_time)
+		rows, err := tx.Query(
+			ctx,
+			`INSERT INTO cleanupd.hold (id, kind, ids, table_name, not_covered, reason, created_by, expire_time)
 			VALUES ($1::text::uuid, $2, $3, $4, $5, $6, $7, $8) RETURNING `+holdColumns,
-			id.String(), h.Kind, append([]int64{}, h.IDs...), h.Table, h.NotCovered, connection.Text(h.Reason), connection.Text(h.CreatedBy), h.ExpireTime)
+			id.String(),
+			h.Kind,
+			append([]int64{}, h.IDs...),
+			h.Table,
+			h.NotCovered,
+			connection.Text(h.Reason),
+			connection.Text(h.CreatedBy),
+			h.ExpireTime,
+		)
 		if err != nil {
 			return err
 		}
 		if stored, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold]); err != nil {
 			return err
 		}
-		return audit.Note(ctx, tx, audit.Details{"hold_id": stored.ID, "kind": stored.Kind, "ids": stored.IDs, "table": stored.Table, "reason": stored.Reason})
+		return audit.Note(
+			ctx,
+			tx,
+			audit.Details{
+				"hold_id": stored.ID,
+				"kind":    stored.Kind,
+				"ids":     stored.IDs,
+				"table":   stored.Table,
+				"reason":  stored.Reason,
+			},
+		)
 	})
 	if err != nil {
 		return nil, err
@@ -88,7 +113,13 @@ func (m *Manager) awaitErasing(ctx context.Context) error {
 		return err
 	}
 	return pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(%d)", advisory.Erasing))
+		_, err := tx.Exec(
+			ctx,
+			fmt.Sprintf(
+				"SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(%d)",
+				advisory.Erasing,
+			),
+		)
 		return err
 	})
 }
@@ -105,7 +136,11 @@ func (m *Manager) awaitBatches(ctx context.Context) error {
 	}
 	var open []string
 	for _, id := range active {
-		rows, err := m.calls.Query(ctx, "SELECT DISTINCT virtualtransaction FROM ("+advisory.Holders+") AS h", lockOf(id))
+		rows, err := m.calls.Query(
+			ctx,
+			"SELECT DISTINCT virtualtransaction FROM ("+advisory.Holders+") AS h",
+			lockOf(id),
+		)
 		if err != nil {
 			return err
 		}
@@ -121,7 +156,11 @@ func (m *Manager) awaitBatches(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
 		}
-		rows, err := m.calls.Query(ctx, "SELECT DISTINCT virtualtransaction FROM pg_locks WHERE virtualtransaction = ANY ($1)", open)
+		rows, err := m.calls.Query(
+			ctx,
+			"SELECT DISTINCT virtualtransaction FROM pg_locks WHERE virtualtransaction = ANY ($1)",
+			open,
+		)
 		if err != nil {
 			return err
 		}
@@ -132,14 +171,21 @@ func (m *Manager) awaitBatches(ctx context.Context) error {
 	return nil
 }
 
-// Holds reads a page of the holds, newest first, and the token of the next page; empty when there is none. It fails with ErrPageToken.
+// Holds reads a page of the holds, newest first, and the token of the next page; empty when there is none. It fails
+// with ErrPageToken.
 func (m *Manager) Holds(ctx context.Context, ended bool, size int, token string) ([]Hold, string, error) {
 	before, err := parseNumberToken(token)
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := m.calls.Query(ctx, "SELECT "+holdColumns+", number FROM cleanupd.hold WHERE ($1 OR "+holdNotReleased+`clock_timestamp()))
-		AND ($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $3`, ended, before, size+1)
+	rows, err := m.calls.Query(
+		ctx,
+		"SELECT "+holdColumns+", number FROM cleanupd.hold WHERE ($1 OR "+holdNotReleased+`clock_timestamp()))
+		AND ($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $3`,
+		ended,
+		before,
+		size+1,
+	)
 	if err != nil {
 		return nil, "", err
 	}
@@ -192,8 +238,14 @@ func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (*Hold, error)
 		if err := m.keepOwn(ctx, tx); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE WHEN release_time IS NULL THEN $2 ELSE released_by END
-			WHERE id = $1::text::uuid RETURNING `+holdColumns, key.String(), connection.Text(by)) // PostgreSQL does not read all the forms that Parse does
+		rows, err := tx.Query(
+			ctx,
+			`UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE
+				WHEN release_time IS NULL THEN $2 ELSE released_by END
+			WHERE id = $1::text::uuid RETURNING `+holdColumns,
+			key.String(),
+			connection.Text(by),
+		) // PostgreSQL does not read all the forms that Parse does
 		if err != nil {
 			return err
 		}
@@ -207,10 +259,16 @@ func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (*Hold, error)
 	return h, err
 }
 
-// readHolds are the holds in force at a moment, and the number of the last one that was created, as long as the query ran.
+// readHolds are the holds in force at a moment, and the number of the last one that was created, as long as the query
+// ran.
 func readHolds(ctx context.Context, db campaign.Querier, now time.Time) (all plan.Holds, last int64, err error) {
-	rows, err := db.Query(ctx, `SELECT last, id::text, kind, ids, table_name FROM (SELECT COALESCE(max(number), 0) AS last FROM cleanupd.hold) AS created
-		LEFT JOIN cleanupd.hold ON `+holdNotReleased+`$1) ORDER BY number`, now)
+	rows, err := db.Query(
+		ctx,
+		`SELECT last, id::text, kind, ids, table_name FROM (SELECT COALESCE(max(number), 0) AS last
+			FROM cleanupd.hold) AS created
+		LEFT JOIN cleanupd.hold ON `+holdNotReleased+`$1) ORDER BY number`,
+		now,
+	)
 	if err != nil {
 		return all, 0, err
 	}
@@ -253,7 +311,10 @@ func Unheld(ctx context.Context, db campaign.Querier) error {
 	}
 	holds, _, err := readHolds(ctx, db, now)
 	if err == nil && holds.Everything {
-		err = &execute.RefusedError{Reason: AllHeld, Message: "everything is held: nothing is erased until that is released"}
+		err = &execute.RefusedError{
+			Reason:  AllHeld,
+			Message: "everything is held: nothing is erased until that is released",
+		}
 	}
 	return err
 }

@@ -13,16 +13,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-// A hold that is created in mid-run is in force when it has been created: what it is about by then stays, the rest of the task goes. Released,
-// the next run takes it.
+// A hold that is created in mid-run is in force when it has been created: what it is about by then stays, the rest of
+// the task goes. Released, the next run takes it.
 func TestHoldInMidRun(t *testing.T) {
 	t.Parallel()
 	n := suite.Size[int64](suite.Long, 300, 3_000)
 	db := database(t)
-	db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM generate_series(1, $1::int) i", n)
+	db.Do(
+		"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) SELECT i, 1, '2000-01-01' FROM "+
+			"generate_series(1, $1::int) i",
+		n,
+	)
 	db.Do(fmt.Sprintf(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN WHILE NOT EXISTS (SELECT FROM cleanupd.hold) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
-		CREATE TRIGGER wait BEFORE DELETE ON NmsDelivery FOR EACH ROW WHEN (OLD.iDeliveryId = %d) EXECUTE FUNCTION wait()`, n)) // so that the run does not end before
+		CREATE TRIGGER wait BEFORE DELETE ON NmsDelivery FOR EACH ROW WHEN (OLD.iDeliveryId = %d)
+			EXECUTE FUNCTION wait()`, n)) // so that the run does not end before
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
 	run := start(t, m, runs.Request{Tasks: []string{"deliveries"}})
 	work()
@@ -41,13 +46,20 @@ func TestHoldInMidRun(t *testing.T) {
 	}
 	events := watch(t, m, run.ID)
 	result := events[len(events)-1].Run.Result("deliveries")
-	if result.State != execute.Succeeded || result.RowsHeld != stay || result.RowsLeft != 0 || result.RowsDeleted != n-stay || !said(events, "INFO", "a hold was created") {
+	if result.State != execute.Succeeded || result.RowsHeld != stay || result.RowsLeft != 0 ||
+		result.RowsDeleted != n-stay ||
+		!said(events, "INFO", "a hold was created") {
 		t.Errorf("%+v of %d: %q", result, stay, logs(events))
 	}
 	if left := db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId > 0"); left != stay {
 		t.Errorf("%d deliveries are left, %d are held", left, stay)
 	}
-	if released, err := m.ReleaseHold(t.Context(), stored.ID, "you"); err != nil || released.ReleasedBy != "you" || released.ReleaseTime == nil {
+	if released, err := m.ReleaseHold(
+		t.Context(),
+		stored.ID,
+		"you",
+	); err != nil || released.ReleasedBy != "you" ||
+		released.ReleaseTime == nil {
 		t.Errorf("%+v, %v", released, err)
 	}
 	watch(t, m, start(t, m, runs.Request{Tasks: []string{"deliveries"}}).ID)
@@ -86,7 +98,10 @@ func TestHoldWaitsForBatches(t *testing.T) {
 	}
 	db.Do("INSERT INTO finish DEFAULT VALUES")
 	events := watch(t, m, run.ID)
-	if result := events[len(events)-1].Run.Result("sessions"); result.RowsDeleted != 0 || result.RowsHeld != 10 || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+	if result := events[len(events)-1].Run.Result(
+		"sessions",
+	); result.RowsDeleted != 0 || result.RowsHeld != 10 ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", result)
 	}
 }
@@ -99,7 +114,10 @@ func TestHoldExpires(t *testing.T) {
 	m, work, _ := replica(t, db, "a", nil)
 	work()
 	soon := time.Now().Add(time.Hour)
-	stored, err := m.CreateHold(t.Context(), runs.Hold{Kind: runs.HoldTable, Table: "public.XtkSessionInfo", Reason: "a test", ExpireTime: &soon})
+	stored, err := m.CreateHold(
+		t.Context(),
+		runs.Hold{Kind: runs.HoldTable, Table: "public.XtkSessionInfo", Reason: "a test", ExpireTime: &soon},
+	)
 	if err != nil || stored.Table != "xtksessioninfo" {
 		t.Fatalf("%+v, %v", stored, err)
 	}
@@ -128,7 +146,10 @@ func TestHoldOfLeftovers(t *testing.T) {
 	m, work, stop := replica(t, here, "a", nil)
 	work()
 	watch(t, m, start(t, m, runs.Request{Tasks: []string{"deliveries"}}).ID)
-	if _, err := m.CreateHold(t.Context(), runs.Hold{Kind: runs.HoldDeliveries, IDs: []int64{1}, Reason: "a test"}); err != nil {
+	if _, err := m.CreateHold(
+		t.Context(),
+		runs.Hold{Kind: runs.HoldDeliveries, IDs: []int64{1}, Reason: "a test"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	stop()

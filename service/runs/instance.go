@@ -23,10 +23,12 @@ type identity struct {
 
 // identities are the one that the database keeps, if any, and what it is now.
 const identities = `
-SELECT COALESCE(i.name, ''), COALESCE(i.system_identifier, ''), COALESCE(i.database_oid, 0), (SELECT system_identifier::text FROM pg_control_system()), d.oid::bigint
+SELECT COALESCE(i.name, ''), COALESCE(i.system_identifier, ''), COALESCE(i.database_oid, 0),
+  (SELECT system_identifier::text FROM pg_control_system()), d.oid::bigint
 FROM pg_database d LEFT JOIN cleanupd.instance i ON true WHERE d.datname = current_database()`
 
-// readIdentities returns what the database keeps, whose system identifier is empty if that is nothing, and what it is now, without a name.
+// readIdentities returns what the database keeps, whose system identifier is empty if that is nothing, and what it is
+// now, without a name.
 func readIdentities(ctx context.Context, db campaign.Querier) (kept, now identity, err error) {
 	err = db.QueryRow(ctx, identities).Scan(&kept.name, &kept.system, &kept.database, &now.system, &now.database)
 	return kept, now, err
@@ -46,8 +48,8 @@ func (kept identity) differs(now identity) (what []string) {
 	return what
 }
 
-// Own makes a database that nobody cleans yet that of an instance. It fails with a RefusedError of the reason ForeignInstance if it is
-// another one's, or a copy: nothing may be changed there then.
+// Own makes a database that nobody cleans yet that of an instance. It fails with a RefusedError of the reason
+// ForeignInstance if it is another one's, or a copy: nothing may be changed there then.
 func Own(ctx context.Context, db campaign.Querier, name string) error {
 	kept, now, err := readIdentities(ctx, db)
 	if err != nil {
@@ -55,15 +57,23 @@ func Own(ctx context.Context, db campaign.Querier, name string) error {
 	}
 	now.name = name
 	if kept.system == "" {
-		return db.QueryRow(ctx, `WITH first AS (INSERT INTO cleanupd.instance (name, system_identifier, database_oid) VALUES ($1, $2, $3) ON CONFLICT (only_row) DO NOTHING RETURNING 1)
-			SELECT count(*) FROM first`, name, now.system, now.database).Scan(new(int64))
+		return db.QueryRow(ctx, `WITH first AS (INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
+			VALUES ($1, $2, $3) ON CONFLICT (only_row) DO NOTHING RETURNING 1)
+			SELECT count(*) FROM first`, name, now.system, now.database).
+			Scan(new(int64))
 	}
 	what := kept.differs(now)
 	if what == nil {
 		return nil
 	}
-	return &execute.RefusedError{Reason: ForeignInstance, Metadata: map[string]string{"instance": kept.name, "differs": strings.Join(what, "; ")},
-		Message: fmt.Sprintf("this database is not cleaned by this service: %s; cleanupd adopt makes it its own", strings.Join(what, "; "))}
+	return &execute.RefusedError{
+		Reason:   ForeignInstance,
+		Metadata: map[string]string{"instance": kept.name, "differs": strings.Join(what, "; ")},
+		Message: fmt.Sprintf(
+			"this database is not cleaned by this service: %s; cleanupd adopt makes it its own",
+			strings.Join(what, "; "),
+		),
+	}
 }
 
 // Own is that of the manager's instance.
@@ -111,7 +121,8 @@ func Adopting(ctx context.Context, db campaign.Querier, name string) (a Adoption
 	}
 	now.name = name
 	a.From, a.To = kept.String(), now.String()
-	err = db.QueryRow(ctx, `SELECT ARRAY(SELECT id::text FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING') ORDER BY create_time), EXISTS (SELECT FROM cleanupd.schedule WHERE enabled)`).
+	err = db.QueryRow(ctx, `SELECT ARRAY(SELECT id::text FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING')
+		ORDER BY create_time), EXISTS (SELECT FROM cleanupd.schedule WHERE enabled)`).
 		Scan(&a.Runs, &a.Scheduled)
 	return a, err
 }
@@ -126,13 +137,19 @@ func (i identity) String() string {
 // Adopt makes a database the manager's own: its active runs end CANCELLED, and the schedule is disabled.
 func (m *Manager) Adopt(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET enabled = false, next_run_time = NULL, pending = false"); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"UPDATE cleanupd.schedule SET enabled = false, next_run_time = NULL, pending = false",
+		); err != nil {
 			return err
 		}
 		// This waits for runs that are being requested, and others wait for it.
 		if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
-			SELECT $1, (SELECT system_identifier::text FROM pg_control_system()), oid FROM pg_database WHERE datname = current_database()
-			ON CONFLICT (only_row) DO UPDATE SET name = excluded.name, system_identifier = excluded.system_identifier, database_oid = excluded.database_oid, adopt_time = clock_timestamp()`, m.instance); err != nil {
+			SELECT $1, (SELECT system_identifier::text FROM pg_control_system()), oid FROM pg_database
+				WHERE datname = current_database()
+			ON CONFLICT (only_row) DO UPDATE
+				SET name = excluded.name, system_identifier = excluded.system_identifier,
+				database_oid = excluded.database_oid, adopt_time = clock_timestamp()`, m.instance); err != nil {
 			return err
 		}
 		a, err := Adopting(ctx, tx, m.instance)
@@ -140,7 +157,12 @@ func (m *Manager) Adopt(ctx context.Context) error {
 			return err
 		}
 		for _, id := range a.Runs {
-			if _, err := m.fence(ctx, tx, id, outcome{Cancelled, "the database was adopted by " + a.To, CauseCancelled}); err != nil {
+			if _, err := m.fence(
+				ctx,
+				tx,
+				id,
+				outcome{Cancelled, "the database was adopted by " + a.To, CauseCancelled},
+			); err != nil {
 				return err
 			}
 		}
@@ -151,10 +173,16 @@ func (m *Manager) Adopt(ctx context.Context) error {
 // fence ends a run here; whoever held it is fenced.
 func (m *Manager) fence(ctx context.Context, tx pgx.Tx, id string, o outcome) (*Run, error) {
 	var epoch int64
-	if err := tx.QueryRow(ctx, "UPDATE cleanupd.run SET "+newEpoch+" WHERE id = $1::text::uuid RETURNING epoch", id).Scan(&epoch); err != nil {
+	if err := tx.QueryRow(ctx, "UPDATE cleanupd.run SET "+newEpoch+" WHERE id = $1::text::uuid RETURNING epoch", id).
+		Scan(&epoch); err != nil {
 		return nil, err
 	}
-	if _, err := tx.Exec(ctx, "UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid", id, epoch); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1::text::uuid",
+		id,
+		epoch,
+	); err != nil {
 		return nil, err
 	}
 	return m.finish(ctx, tx, id, epoch, o)

@@ -22,8 +22,8 @@ func isForeign(err error) bool {
 	return errors.As(err, &refused) && refused.Reason == runs.ForeignInstance && refused.Metadata["differs"] != ""
 }
 
-// A database that is another instance's, or a copy, is left alone: nothing is started, taken up or set there, but dry runs are served. Once it is
-// adopted, it is cleaned.
+// A database that is another instance's, or a copy, is left alone: nothing is started, taken up or set there, but dry
+// runs are served. Once it is adopted, it is cleaned.
 func TestAnotherInstance(t *testing.T) {
 	t.Parallel()
 	for name, changes := range map[string]string{
@@ -39,7 +39,10 @@ func TestAnotherInstance(t *testing.T) {
 			first, _, _ := replica(t, db, "first", named("test"))
 			waits := start(t, first, runs.Request{Tasks: []string{"sessions"}}) // nobody works on it
 			db.Do(changes)
-			db.Do("INSERT INTO cleanupd.schedule (cron, time_zone, enabled, next_run_time) VALUES ('0 4 * * *', 'UTC', true, now() - interval '1 minute')")
+			db.Do(
+				"INSERT INTO cleanupd.schedule (cron, time_zone, enabled, next_run_time) VALUES ('0 4 * * *', 'UTC', " +
+					"true, now() - interval '1 minute')",
+			)
 			var claims atomic.Int64
 			own := traced(t, db.URL(), onClaim(func() { claims.Add(1) }))
 			m, work, _ := replica(t, db, "second", func(c *runs.Config) { named("test")(c); c.Pool = own })
@@ -76,19 +79,28 @@ func TestAnotherInstance(t *testing.T) {
 				t.Error("the schedule is enabled")
 			}
 			run = start(t, m, runs.Request{Tasks: []string{"sessions"}})
-			if events := watch(t, m, run.ID); events[len(events)-1].Run.State != runs.Succeeded || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+			if events := watch(
+				t,
+				m,
+				run.ID,
+			); events[len(events)-1].Run.State != runs.Succeeded ||
+				db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 				t.Error("an adopted database is not cleaned")
 			}
 		})
 	}
 }
 
-// A scheduled run that waited for another one, when the database was copied, does not begin when a run ends on the copy.
+// A scheduled run that waited for another one, when the database was copied, does not begin when a run ends on the
+// copy.
 func TestAScheduledRunThatWaitedOnACopy(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	db.Do("INSERT INTO cleanupd.instance (name, system_identifier, database_oid) VALUES ('test', '42', 42)")
-	db.Do("INSERT INTO cleanupd.schedule (cron, time_zone, enabled, next_run_time, pending) VALUES ('0 4 * * *', 'UTC', true, now() + interval '1 hour', true)")
+	db.Do(
+		"INSERT INTO cleanupd.schedule (cron, time_zone, enabled, next_run_time, pending) VALUES ('0 4 * * *', " +
+			"'UTC', true, now() + interval '1 hour', true)",
+	)
 	m, work, _ := replica(t, db, "a", named("test"))
 	work()
 	watch(t, m, start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}}).ID)
@@ -104,11 +116,19 @@ func TestACopyInPlace(t *testing.T) {
 	sessions(db, 10)
 	m, work, _ := replica(t, db, "a", named("test"))
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), lease_until = now() - interval '1 s', holder = 'gone', epoch = 1")
+	db.Do(
+		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), lease_until = now() " +
+			"- interval '1 s', holder = 'gone', epoch = 1",
+	)
 	db.Do("UPDATE cleanupd.instance SET system_identifier = '42'")
 	work()
-	watch(t, m, start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}}).ID) // it is taken, and the older one is passed over
-	if got, err := m.Get(t.Context(), run.ID); err != nil || got.State != runs.Running || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+	// it is taken, and the older one is passed over
+	watch(t, m, start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}}).ID)
+	if got, err := m.Get(
+		t.Context(),
+		run.ID,
+	); err != nil || got.State != runs.Running ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -135,8 +155,11 @@ func TestAdoptDuringARequest(t *testing.T) {
 	if err := first.Own(t.Context(), db.Pool); err != nil {
 		t.Fatal(err)
 	}
-	db.Do(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
-		CREATE TRIGGER wait BEFORE INSERT ON cleanupd.run FOR EACH ROW EXECUTE FUNCTION wait()`)
+	db.Do(
+		`CREATE FUNCTION wait() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NEW; END';
+		CREATE TRIGGER wait BEFORE INSERT ON cleanupd.run FOR EACH ROW EXECUTE FUNCTION wait()`,
+	)
 	lock := db.Hold("SELECT pg_advisory_xact_lock(1)")
 	started, adopted := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -146,7 +169,9 @@ func TestAdoptDuringARequest(t *testing.T) {
 	waiting := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	db.Until("SELECT (n = 1)::int FROM (" + waiting + ") AS w (n)")
 	go func() { adopted <- second.Adopt(t.Context()) }()
-	db.Until("SELECT (n = 2 OR EXISTS (SELECT FROM cleanupd.instance WHERE name = 'second'))::int FROM (" + waiting + ") AS w (n)")
+	db.Until(
+		"SELECT (n = 2 OR EXISTS (SELECT FROM cleanupd.instance WHERE name = 'second'))::int FROM (" + waiting + ") AS w (n)",
+	)
 	_ = lock.Rollback(t.Context())
 	if err := errors.Join(<-started, <-adopted); err != nil {
 		t.Fatal(err)

@@ -15,11 +15,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// errHandover says that this replica is stopping and the run continues elsewhere; errFenced that this replica does not hold the run
-// any more.
+// errHandover says that this replica is stopping and the run continues elsewhere; errFenced that this replica does not
+// hold the run any more.
 var (
 	errHandover = fmt.Errorf("%w: this replica is stopping", execute.ErrLost)
-	errFenced   = fmt.Errorf("%w: another replica has it, it has ended, or the database server was restarted or replaced", execute.ErrLost)
+	errFenced   = fmt.Errorf(
+		"%w: another replica has it, it has ended, or the database server was restarted or replaced",
+		execute.ErrLost,
+	)
 )
 
 // journal is the account of a run while this replica holds it.
@@ -97,7 +100,8 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 		if err := tx.QueryRow(ctx, `
 			WITH begun AS (UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
 				WHERE run_id = $1::text::uuid AND name = $3 AND epoch = $2 AND state <> 'RUNNING' RETURNING name)
-			SELECT `+stopReason+`, EXISTS (SELECT FROM begun), rows_deleted, rows_updated, tables_dropped, batches FROM cleanupd.task
+			SELECT `+stopReason+`, EXISTS (SELECT FROM begun), rows_deleted, rows_updated, tables_dropped, batches
+				FROM cleanupd.task
 			WHERE run_id = $1::text::uuid AND name = $3`, j.claim.id, j.claim.epoch, name).
 			Scan(&reason, &begins, &p.RowsDeleted, &p.RowsUpdated, &p.TablesDropped, &p.Batches); err != nil {
 			return nil, err
@@ -105,7 +109,9 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 		if err := j.halt(reason); err != nil || !begins {
 			return nil, err
 		}
-		return []Event{{Kind: TaskStarted, Task: name, Position: j.claim.position(name), Count: len(j.claim.chosen)}}, nil
+		return []Event{
+			{Kind: TaskStarted, Task: name, Position: j.claim.position(name), Count: len(j.claim.chosen)},
+		}, nil
 	})
 	if err != nil {
 		return err
@@ -137,10 +143,25 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := tx.Exec(ctx, `UPDATE cleanupd.task SET state = $4, error = $5, detail = $6, rows_refused = $7, rows_locked = $8, rows_kept = $9, rows_bound = $10, rows_held = $11, tables_left = $12,
+		if _, err := tx.Exec(
+			ctx,
+			`UPDATE cleanupd.task
+				SET state = $4, error = $5, detail = $6, rows_refused = $7, rows_locked = $8, rows_kept = $9,
+				rows_bound = $10, rows_held = $11, tables_left = $12,
 				preview = $13, planned = $14, reason = $15, metadata = $16, end_time = clock_timestamp()
 			WHERE run_id = $1::text::uuid AND name = $2 AND epoch = $3`,
-			slices.Concat([]any{j.claim.id, j.task, j.claim.epoch, string(o.State), connection.Text(o.Problem), connection.Text(o.Detail)}, leftArgs(o.Left), plannedArgs(o))...); err != nil {
+			slices.Concat(
+				[]any{
+					j.claim.id,
+					j.task,
+					j.claim.epoch,
+					string(o.State),
+					connection.Text(o.Problem),
+					connection.Text(o.Detail),
+				},
+				leftArgs(o.Left),
+				plannedArgs(o),
+			)...); err != nil {
 			return nil, err
 		}
 		if err := j.judged(ctx, tx, o); err != nil {
@@ -176,7 +197,13 @@ func plannedArgs(o execute.Outcome) []any {
 
 // Gone implements execute.Journal.
 func (j *journal) Gone(ctx context.Context) ([]purge.Space, error) {
-	rows, err := j.m.pool.Query(ctx, "SELECT relation, root, rows_deleted, rows_updated FROM cleanupd.space WHERE run_id = $1::text::uuid AND task = $2", j.claim.id, j.task)
+	rows, err := j.m.pool.Query(
+		ctx,
+		"SELECT relation, root, rows_deleted, rows_updated FROM cleanupd.space WHERE run_id = $1::text::uuid AND "+
+			"task = $2",
+		j.claim.id,
+		j.task,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Nothing is committed for a run that another replica has by now, whether a batch writes an account or only asks to proceed.
+// Nothing is committed for a run that another replica has by now, whether a batch writes an account or only asks to
+// proceed.
 func TestNothingIsCommittedForAnother(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -52,7 +53,11 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 	if !errors.Is(err, errFenced) {
 		t.Errorf("got %v, want %v", err, errFenced)
 	}
-	if after, err := m.Get(t.Context(), run.ID); err != nil || after.State != Queued || after.FailedTask() != "" || after.Results[0].State != execute.Pending {
+	if after, err := m.Get(
+		t.Context(),
+		run.ID,
+	); err != nil || after.State != Queued || after.FailedTask() != "" ||
+		after.Results[0].State != execute.Pending {
 		t.Errorf("the run is %+v, %v", after, err)
 	}
 }
@@ -82,7 +87,10 @@ func TestMeasuringALockedTable(t *testing.T) {
 			t.Errorf("locked: %t: %+v, %v", locked, events, err)
 		}
 		var waits string
-		if err := tx.QueryRow(t.Context(), "SELECT current_setting('lock_timeout') || ' ' || current_setting('statement_timeout')").Scan(&waits); err != nil || waits != "0 0" {
+		if err := tx.QueryRow(t.Context(), "SELECT current_setting('lock_timeout') || ' ' || "+
+			"current_setting('statement_timeout')").
+			Scan(&waits); err != nil ||
+			waits != "0 0" {
 			t.Errorf("locked: %t: afterwards %s, %v", locked, waits, err)
 		}
 	}
@@ -96,7 +104,7 @@ func TestWhatIsExpected(t *testing.T) {
 		told           *int64
 	}{{-1, 0, nil}, {0, 0, new(int64(0))}, {10, 4, new(int64(10))}, {10, 10, new(int64(10))}, {10, 11, nil}} {
 		j := &journal{expected: test.expected, progress: Progress{RowsDeleted: test.done}}
-		if got := j.snapshot().RowsExpected; (got == nil) != (test.told == nil) || got != nil && *got != *test.told {
+		if got := j.snapshot().RowsExpected; (got == nil) != (test.told == nil) || (got != nil && *got != *test.told) {
 			t.Errorf("%d of %d: %v", test.done, test.expected, got)
 		}
 	}

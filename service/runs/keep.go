@@ -24,7 +24,8 @@ func (m *Manager) keep(ctx context.Context) error {
 	}
 	var due, left, elsewhere bool
 	err := m.pool.QueryRow(ctx, `SELECT COALESCE(enabled AND next_run_time <= clock_timestamp(), false),
-		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING')),
+		pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1::smallint[])
+			AND state IN ('QUEUED', 'RUNNING')),
 		COALESCE(`+moved+`, false) FROM cleanupd.schedule`, slots(Request{})).Scan(&due, &left, &elsewhere)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -49,15 +50,15 @@ func (m *Manager) keep(ctx context.Context) error {
 	return nil
 }
 
-// timeline is the SQL of the server's timeline, which a promotion and a restore change; NULL on a standby. moved is whether it is another one than that of the
-// schedule, if that is known.
+// timeline is the SQL of the server's timeline, which a promotion and a restore change; NULL on a standby. moved is
+// whether it is another one than that of the schedule, if that is known.
 const (
 	timeline = "CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 	moved    = "timeline <> '' AND timeline <> " + timeline
 )
 
-// skipPassed sets the next time of a schedule on another timeline than before. One that has passed is not caught up: by the data that is here now, what the
-// run would have done may not be what was seen.
+// skipPassed sets the next time of a schedule on another timeline than before. One that has passed is not caught up: by
+// the data that is here now, what the run would have done may not be what was seen.
 func (m *Manager) skipPassed(ctx context.Context, tx pgx.Tx) error {
 	s, now, err := lockSchedule(ctx, tx, moved)
 	if err != nil || s == nil {
@@ -74,7 +75,8 @@ func (m *Manager) skipPassed(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// lockSchedule locks the schedule if something is true of it, and tells the time; nil: it is not, or another replica was first.
+// lockSchedule locks the schedule if something is true of it, and tells the time; nil: it is not, or another replica
+// was first.
 func lockSchedule(ctx context.Context, tx pgx.Tx, condition string) (s *Schedule, now time.Time, err error) {
 	s, err = readSchedule(ctx, tx, "WHERE "+condition+" FOR UPDATE SKIP LOCKED")
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -86,8 +88,8 @@ func lockSchedule(ctx context.Context, tx pgx.Tx, condition string) (s *Schedule
 	return s, now, err
 }
 
-// fire starts one run, however many times have passed, and sets the next time. While a run is active the new one becomes
-// pending.
+// fire starts one run, however many times have passed, and sets the next time. While a run is active the new one
+// becomes pending.
 func (m *Manager) fire(ctx context.Context, tx pgx.Tx) error {
 	s, now, err := lockSchedule(ctx, tx, "enabled AND next_run_time <= clock_timestamp()")
 	if err != nil || s == nil {
@@ -97,7 +99,11 @@ func (m *Manager) fire(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return fmt.Errorf("the stored schedule: %w", err)
 	}
-	if _, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline, next); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline,
+		next,
+	); err != nil {
 		return err
 	}
 	return m.startPending(ctx, tx, s)
@@ -105,7 +111,12 @@ func (m *Manager) fire(ctx context.Context, tx pgx.Tx) error {
 
 // startPending starts the scheduled run; while another run is active, it stays pending.
 func (m *Manager) startPending(ctx context.Context, tx pgx.Tx, s *Schedule) error {
-	req := Request{ContinueOnError: s.ContinueOnError, MaxDuration: s.MaxDuration, RequestedBy: scheduler, Plan: s.NextPlan}
+	req := Request{
+		ContinueOnError: s.ContinueOnError,
+		MaxDuration:     s.MaxDuration,
+		RequestedBy:     scheduler,
+		Plan:            s.NextPlan,
+	}
 	if plan, err := get(ctx, tx, s.NextPlan); err == nil { // one that is forgotten by now does not hold, either
 		req.Tasks = plan.chosen()
 	}
@@ -117,12 +128,16 @@ func (m *Manager) startPending(ctx context.Context, tx pgx.Tx, s *Schedule) erro
 	if err != nil || run == nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "UPDATE cleanupd.schedule SET pending = false, next_plan = NULL, last_run_id = $1::text::uuid", run.ID)
+	_, err = tx.Exec(
+		ctx,
+		"UPDATE cleanupd.schedule SET pending = false, next_plan = NULL, last_run_id = $1::text::uuid",
+		run.ID,
+	)
 	return err
 }
 
-// lockPending locks the schedule, which comes before any other lock when a run ends, and returns it if a scheduled run is
-// pending; nil if none is, or this replica does not keep the schedule, as where the database is another instance's.
+// lockPending locks the schedule, which comes before any other lock when a run ends, and returns it if a scheduled run
+// is pending; nil if none is, or this replica does not keep the schedule, as where the database is another instance's.
 func (m *Manager) lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error) {
 	if !m.keepSchedule {
 		return nil, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-// confirm says that the worker has started: from then on it is a setback if it does not get on. A database that lets it claim
-// the run and nothing else does not use up attempts.
+// confirm says that the worker has started: from then on it is a setback if it does not get on. A database that lets it
+// claim the run and nothing else does not use up attempts.
 func (m *Manager) confirm(ctx context.Context, c *claim) error {
 	if err := m.prolong(ctx, m.lease, c, ", progress = "+progressNow); err != nil {
 		return fmt.Errorf("%w: the start could not be recorded: %w", execute.ErrLost, err)
@@ -29,8 +29,14 @@ func (m *Manager) confirm(ctx context.Context, c *claim) error {
 // prolong renews the lease, and sets further columns.
 func (m *Manager) prolong(ctx context.Context, limit time.Duration, c *claim, more string) error {
 	return m.within(ctx, limit, func(ctx context.Context) error {
-		tag, err := m.pool.Exec(ctx, "UPDATE cleanupd.run SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'"+more+`
-			WHERE `+held+` AND state = 'RUNNING'`, c.id, c.epoch, m.lease.Microseconds())
+		tag, err := m.pool.Exec(
+			ctx,
+			"UPDATE cleanupd.run SET lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'"+more+`
+			WHERE `+held+` AND state = 'RUNNING'`,
+			c.id,
+			c.epoch,
+			m.lease.Microseconds(),
+		)
 		switch {
 		case err != nil:
 			return err
@@ -70,13 +76,19 @@ func (m *Manager) renew(ctx context.Context, c *claim, lose context.CancelCauseF
 	}
 }
 
-// release gives up a run's lease at once, so that no replica waits for it to expire; if that fails, it expires. A run that
-// another replica has is left alone.
+// release gives up a run's lease at once, so that no replica waits for it to expire; if that fails, it expires. A run
+// that another replica has is left alone.
 func (m *Manager) release(ctx context.Context, c *claim) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "UPDATE cleanupd.run SET lease_until = clock_timestamp(), holder = '' WHERE id = $1::text::uuid AND epoch = $2 AND state = 'RUNNING'", c.id, c.epoch); err != nil {
+		if _, err := tx.Exec(
+			ctx,
+			"UPDATE cleanupd.run SET lease_until = clock_timestamp(), holder = '' WHERE id = $1::text::uuid AND "+
+				"epoch = $2 AND state = 'RUNNING'",
+			c.id,
+			c.epoch,
+		); err != nil {
 			return err
 		}
 		return notify(ctx, tx, c.id, 0)

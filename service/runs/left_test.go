@@ -14,11 +14,15 @@ import (
 // poisoned makes n obsolete rows of the audit trail, every 50th of which refuses.
 func poisoned(db *pgtest.DB, n int) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, $1::int) i", n)
-	db.Do(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.iAuditId % 50 = 0 THEN RAISE ''not this one''; END IF; RETURN OLD; END';
-		CREATE TRIGGER refuse BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	db.Do(
+		`CREATE FUNCTION refuse() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN IF OLD.iAuditId % 50 = 0 THEN RAISE ''not this one''; END IF; RETURN OLD; END';
+		CREATE TRIGGER refuse BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION refuse()`,
+	)
 }
 
-// Rows that refuse are counted exactly, whichever replica passes them over, and by the next run again; its metrics tell.
+// Rows that refuse are counted exactly, whichever replica passes them over, and by the next run again; its metrics
+// tell.
 func TestRefusalsOfATakeover(t *testing.T) {
 	t.Parallel()
 	n := suite.Size[int64](suite.Long, 2_000, 6_000)
@@ -31,20 +35,24 @@ func TestRefusalsOfATakeover(t *testing.T) {
 	db.Until("SELECT rows_refused FROM cleanupd.task WHERE name = 'audit-trail'")
 	for range 10 { // what is counted lies below the cursor
 		if wrong := db.Int(`SELECT count(*) FROM cleanupd.task WHERE name = 'audit-trail' AND rows_refused <>
-			(SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 = 0 AND ctid < format('(%s,0)', COALESCE(cursor->>'place', '0'))::tid)`); wrong != 0 {
+			(SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 = 0
+				AND ctid < format('(%s,0)', COALESCE(cursor->>'place', '0'))::tid)`); wrong != 0 {
 			t.Fatal("the count is not that of the cursor")
 		}
 	}
-	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'") // as if it had not been renewed
+	// as if it had not been renewed
+	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'")
 	workB()
 	events := watch(t, b, run.ID)
 	stopA()
 	checkFinished(t, events, n-n/50)
 	result := events[len(events)-1].Run.Result("audit-trail")
-	if result.RowsRefused != n/50 || result.RowsLeft != n/50 || result.TablesLeft != 0 || result.Detail != fmt.Sprintf("obsolete rows stay: %d rows refuse with an error", n/50) {
+	if result.RowsRefused != n/50 || result.RowsLeft != n/50 || result.TablesLeft != 0 ||
+		result.Detail != fmt.Sprintf("obsolete rows stay: %d rows refuse with an error", n/50) {
 		t.Errorf("%d rows refused, %d are left: %s", result.RowsRefused, result.RowsLeft, result.Detail)
 	}
-	if db.Int("SELECT epoch FROM cleanupd.run") < 2 || db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 <> 0") != 0 {
+	if db.Int("SELECT epoch FROM cleanupd.run") < 2 ||
+		db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 <> 0") != 0 {
 		t.Error("no other replica took the run over, or obsolete rows are left")
 	}
 	again := watch(t, b, start(t, b, runs.Request{Tasks: []string{"audit-trail"}}).ID)

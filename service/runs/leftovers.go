@@ -22,16 +22,30 @@ type RemoteDelivery struct {
 	LeaveTime  time.Time
 }
 
-// RemoteDeliveries reads a page of the deliveries that stay on mid-sourcing servers, by account and their ids there, and the token
-// of the next page; empty when there is none. account nil: of all. It fails with ErrPageToken.
-func (m *Manager) RemoteDeliveries(ctx context.Context, account *string, size int, token string) ([]RemoteDelivery, string, error) {
+// RemoteDeliveries reads a page of the deliveries that stay on mid-sourcing servers, by account and their ids there,
+// and the token of the next page; empty when there is none. account nil: of all. It fails with ErrPageToken.
+func (m *Manager) RemoteDeliveries(
+	ctx context.Context,
+	account *string,
+	size int,
+	token string,
+) ([]RemoteDelivery, string, error) {
 	after, err := parseRemoteToken(token)
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := m.calls.Query(ctx, `SELECT account, remote_id, delivery_id, label, run_id::text, leave_time FROM cleanupd.remote_delivery
-		WHERE ($1::text IS NULL OR account = $1) AND ($2 OR (account, remote_id, delivery_id) > ($3, $4, $5)) ORDER BY account, remote_id, delivery_id LIMIT $6`,
-		account, token == "", after.Account, after.RemoteID, after.DeliveryID, size+1)
+	rows, err := m.calls.Query(
+		ctx,
+		`SELECT account, remote_id, delivery_id, label, run_id::text, leave_time FROM cleanupd.remote_delivery
+		WHERE ($1::text IS NULL OR account = $1) AND ($2 OR (account, remote_id, delivery_id) > ($3, $4, $5))
+			ORDER BY account, remote_id, delivery_id LIMIT $6`,
+		account,
+		token == "",
+		after.Account,
+		after.RemoteID,
+		after.DeliveryID,
+		size+1,
+	)
 	if err != nil {
 		return nil, "", err
 	}
@@ -59,7 +73,8 @@ func parseRemoteToken(token string) (d RemoteDelivery, err error) {
 		d.DeliveryID, _ = strconv.ParseInt(parts[1], 10, 64)
 		d.Account = parts[2]
 	}
-	if formatRemoteToken(d) != token || !utf8.ValidString(d.Account) || strings.ContainsRune(d.Account, 0) { // only the canonical form is accepted
+	// only the canonical form is accepted
+	if formatRemoteToken(d) != token || !utf8.ValidString(d.Account) || strings.ContainsRune(d.Account, 0) {
 		return RemoteDelivery{}, ErrPageToken
 	}
 	return d, nil
@@ -69,7 +84,8 @@ func parseRemoteToken(token string) (d RemoteDelivery, err error) {
 func (j *journal) Record(query string) string {
 	return fmt.Sprintf(`INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
 		SELECT DISTINCT ON (account, there, here) account, there, here, label, '%s'::uuid FROM (%s) AS l
-		ON CONFLICT (account, remote_id, delivery_id) DO UPDATE SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, leave_time = EXCLUDED.leave_time`, j.claim.id, query)
+		ON CONFLICT (account, remote_id, delivery_id) DO UPDATE
+			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, leave_time = EXCLUDED.leave_time`, j.claim.id, query)
 }
 
 // Leftovers implements execute.Journal.
@@ -78,7 +94,13 @@ func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error
 	if err != nil || holds.Everything {
 		return nil, err
 	}
-	rows, err := j.m.pool.Query(ctx, "SELECT remote_id FROM cleanupd.remote_delivery WHERE account = $1 GROUP BY 1 HAVING NOT bool_or(delivery_id = ANY ($2::bigint[])) ORDER BY 1", account, append([]int64{}, holds.Deliveries...))
+	rows, err := j.m.pool.Query(
+		ctx,
+		"SELECT remote_id FROM cleanupd.remote_delivery WHERE account = $1 GROUP BY 1 HAVING NOT bool_or(delivery_id "+
+			"= ANY ($2::bigint[])) ORDER BY 1",
+		account,
+		append([]int64{}, holds.Deliveries...),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +109,11 @@ func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error
 
 // Forget implements execute.Journal. Whoever has the run by now would forget the same.
 func (j *journal) Forget(ctx context.Context, account string, ids []int64) error {
-	_, err := j.m.pool.Exec(ctx, "DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)", account, ids)
+	_, err := j.m.pool.Exec(
+		ctx,
+		"DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)",
+		account,
+		ids,
+	)
 	return err
 }

@@ -11,20 +11,27 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// midSourced makes obsolete deliveries, every second of them on a mid-sourcing server that no database is configured for.
+// midSourced makes obsolete deliveries, every second of them on a mid-sourcing server that no database is configured
+// for.
 func midSourced(db *pgtest.DB, n int) {
 	db.Do("INSERT INTO NmsExtAccount (iExtAccountId, sName) VALUES (1, 'far')")
-	db.Do(`INSERT INTO NmsDelivery (iDeliveryId, sLabel, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId)
-		SELECT i, 'label ' || i, 1, '2000-01-01', 4 * (i % 2), 1000 + i, i % 3 FROM generate_series(1, $1::int) i`, n)
+	db.Do(
+		`INSERT INTO NmsDelivery (iDeliveryId, sLabel, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
+			iDeliveryProviderId)
+		SELECT i, 'label ' || i, 1, '2000-01-01', 4 * (i % 2), 1000 + i, i % 3 FROM generate_series(1, $1::int) i`,
+		n,
+	)
 }
 
 // wrong is how many entries there are for deliveries that are still here, or not, for deliveries that are gone, of n.
-const wrong = `SELECT count(*) FROM generate_series(1, $1::int) i LEFT JOIN NmsDelivery d ON d.iDeliveryId = i LEFT JOIN cleanupd.remote_delivery r ON r.delivery_id = i
+const wrong = `SELECT count(*) FROM generate_series(1, $1::int) i LEFT JOIN NmsDelivery d ON d.iDeliveryId = i LEFT
+	JOIN cleanupd.remote_delivery r ON r.delivery_id = i
 	WHERE (r.delivery_id IS NOT NULL) <> (d.iDeliveryId IS NULL AND i % 2 = 1)
-	OR r.delivery_id IS NOT NULL AND (account, remote_id, label, run_id) IS DISTINCT FROM (CASE i % 3 WHEN 1 THEN 'far' ELSE '' END, 1000 + i, 'label ' || i, (SELECT id FROM cleanupd.run))`
+	OR r.delivery_id IS NOT NULL AND (account, remote_id, label, run_id) IS DISTINCT FROM (CASE i % 3
+		WHEN 1 THEN 'far' ELSE '' END, 1000 + i, 'label ' || i, (SELECT id FROM cleanupd.run))`
 
-// Deliveries that stay on mid-sourcing servers have an entry as soon as they are gone here, and only then, whichever replica
-// deletes them; they are counted exactly.
+// Deliveries that stay on mid-sourcing servers have an entry as soon as they are gone here, and only then, whichever
+// replica deletes them; they are counted exactly.
 func TestLeftoversOfATakeover(t *testing.T) {
 	t.Parallel()
 	const n = 3_000
@@ -43,22 +50,29 @@ func TestLeftoversOfATakeover(t *testing.T) {
 	if db.Int("SELECT count(*) FROM NmsDelivery") == 0 {
 		t.Fatal("the first replica was through before the run was taken over")
 	}
-	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'") // as if it had not been renewed
+	// as if it had not been renewed
+	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp() - interval '1 hour'")
 	workB()
 	events := watch(t, b, run.ID)
 	stopA()
 	checkFinished(t, events, n)
 	result := events[len(events)-1].Run.Result("deliveries")
 	if bad := db.Int(wrong, n); bad != 0 || result.RemoteDeliveriesLeft != n/2 {
-		t.Errorf("%d entries are wrong; %d deliveries are counted as left there, want %d", bad, result.RemoteDeliveriesLeft, n/2)
+		t.Errorf(
+			"%d entries are wrong; %d deliveries are counted as left there, want %d",
+			bad,
+			result.RemoteDeliveriesLeft,
+			n/2,
+		)
 	}
-	if db.Int("SELECT count(DISTINCT generation) FROM cleanupd.event") < 2 || !said(events, "WARNING", `"far"`, "left there") {
+	if db.Int("SELECT count(DISTINCT generation) FROM cleanupd.event") < 2 ||
+		!said(events, "WARNING", `"far"`, "left there") {
 		t.Errorf("the log: %q", logs(events))
 	}
 }
 
-// A dry run counts deliveries that would stay on mid-sourcing servers, also after a takeover, and records none; a delivery whose row
-// was restored is left there once.
+// A dry run counts deliveries that would stay on mid-sourcing servers, also after a takeover, and records none; a
+// delivery whose row was restored is left there once.
 func TestLeftoversOfDryAndLaterRuns(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -69,9 +83,16 @@ func TestLeftoversOfDryAndLaterRuns(t *testing.T) {
 	for _, dry := range []bool{true, false, true, false} {
 		run := start(t, m, runs.Request{Tasks: []string{"deliveries"}, DryRun: dry})
 		events := watch(t, m, run.ID)
-		left = append(left, events[len(events)-1].Run.Result("deliveries").RemoteDeliveriesLeft, db.Int("SELECT count(*) FROM cleanupd.remote_delivery"))
+		left = append(
+			left,
+			events[len(events)-1].Run.Result("deliveries").RemoteDeliveriesLeft,
+			db.Int("SELECT count(*) FROM cleanupd.remote_delivery"),
+		)
 		if !dry && len(left) == 4 {
-			db.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) SELECT i, 1, '2000-01-01', 4, 1000 + i, i % 3 FROM generate_series(1, 2) i")
+			db.Do(
+				"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, " +
+					"iDeliveryProviderId) SELECT i, 1, '2000-01-01', 4, 1000 + i, i % 3 FROM generate_series(1, 2) i",
+			)
 		}
 	}
 	if want := []int64{5, 0, 5, 5, 2, 5, 2, 6}; !slices.Equal(left, want) {
@@ -89,15 +110,33 @@ func TestLeftoversArePurged(t *testing.T) {
 	workA()
 	watch(t, a, start(t, a, runs.Request{Tasks: []string{"deliveries"}}).ID)
 	stopA()
-	db.Do("INSERT INTO cleanupd.remote_delivery SELECT 'other', remote_id, delivery_id, '', run_id FROM cleanupd.remote_delivery WHERE account = 'far'")
-	b, workB, _ := replica(t, db, "b", func(c *runs.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} })
+	db.Do(
+		"INSERT INTO cleanupd.remote_delivery SELECT 'other', remote_id, delivery_id, '', run_id FROM " +
+			"cleanupd.remote_delivery WHERE account = 'far'",
+	)
+	b, workB, _ := replica(
+		t,
+		db,
+		"b",
+		func(c *runs.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+	)
 	workB()
 	events := watch(t, b, start(t, b, runs.Request{Tasks: []string{"deliveries"}}).ID)
 	checkFinished(t, events, 0)
-	if left := db.Strings("SELECT account || remote_id FROM cleanupd.remote_delivery ORDER BY 1"); !slices.Equal(left, []string{"1003", "1005", "1009", "other1001", "other1007"}) {
+	if left := db.Strings(
+		"SELECT account || remote_id FROM cleanupd.remote_delivery ORDER BY 1",
+	); !slices.Equal(
+		left,
+		[]string{"1003", "1005", "1009", "other1001", "other1007"},
+	) {
 		t.Errorf("recorded: %v; %q", left, logs(events))
 	}
-	if left := there.Strings("SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1"); !slices.Equal(left, []string{"1000", "1002", "1003", "1004", "1005", "1006", "1008", "1009"}) {
+	if left := there.Strings(
+		"SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1",
+	); !slices.Equal(
+		left,
+		[]string{"1000", "1002", "1003", "1004", "1005", "1006", "1008", "1009"},
+	) {
 		t.Errorf("there: %v", left)
 	}
 }

@@ -31,7 +31,13 @@ func database(t *testing.T) *pgtest.DB {
 // replica is a manager, which works, if it does, until the test ends or stop is called.
 func replica(t *testing.T, db *pgtest.DB, name string, change func(*runs.Config)) (m *runs.Manager, work, stop func()) {
 	t.Helper()
-	c := runs.Config{Pool: db.Pool, Lease: time.Second, PollEvery: 100 * time.Millisecond, Replica: name, Log: slog.New(slog.DiscardHandler)}
+	c := runs.Config{
+		Pool:      db.Pool,
+		Lease:     time.Second,
+		PollEvery: 100 * time.Millisecond,
+		Replica:   name,
+		Log:       slog.New(slog.DiscardHandler),
+	}
 	if change != nil {
 		change(&c)
 	}
@@ -53,7 +59,12 @@ func watch(t *testing.T, m *runs.Manager, id string) []runs.Event {
 	var events []runs.Event
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := m.Watch(ctx, id, runs.Place{}, func(e runs.Event) error { events = append(events, e); return nil }); err != nil {
+	if _, err := m.Watch(
+		ctx,
+		id,
+		runs.Place{},
+		func(e runs.Event) error { events = append(events, e); return nil },
+	); err != nil {
 		t.Fatalf("after %d events: %v", len(events), err)
 	}
 	for i, e := range events {
@@ -73,13 +84,14 @@ func start(t *testing.T, m *runs.Manager, req runs.Request) *runs.Run {
 	return run
 }
 
-// holdLast makes the deletion of the last of n sessions wait until the function that is returned is called: a run does not end before, however
-// slow the test is.
+// holdLast makes the deletion of the last of n sessions wait until the function that is returned is called: a run does
+// not end before, however slow the test is.
 func holdLast(db *pgtest.DB, n int) (release func()) {
 	db.Do(fmt.Sprintf(`CREATE TABLE released (); CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN WHILE NOT EXISTS (SELECT FROM released) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
 		CREATE TRIGGER wait BEFORE DELETE ON XtkSessionInfo FOR EACH ROW WHEN (OLD.sKey = '%d') EXECUTE FUNCTION wait()`, n))
-	return func() { db.Do("BEGIN READ WRITE; INSERT INTO released DEFAULT VALUES; COMMIT") } // the session may have begun while the database was read-only
+	// the session may have begun while the database was read-only
+	return func() { db.Do("BEGIN READ WRITE; INSERT INTO released DEFAULT VALUES; COMMIT") }
 }
 
 // measured is the value of a metric: of the series with this label value, or of the only series.

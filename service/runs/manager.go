@@ -31,15 +31,15 @@ const (
 type Config struct {
 	// Pool is that of the database to clean: work, its leases and the schedule use it.
 	Pool *pgxpool.Pool
-	// Calls is another pool of that database, for what callers ask: however many do, the connections of Pool are left to work.
-	// nil: Pool.
+	// Calls is another pool of that database, for what callers ask: however many do, the connections of Pool are left
+	// to work. nil: Pool.
 	Calls *pgxpool.Pool
 	// Standby is what dry runs read in place of Pool; they are kept there.
 	Standby execute.Standby
 	// Lease is how long a silent replica keeps its run; 0: DefaultLease.
 	Lease time.Duration
-	// PollEvery is how often a replica checks whether the schedule is due and, in case a notification was missed, whether a run is
-	// waiting; 0: DefaultPollEvery.
+	// PollEvery is how often a replica checks whether the schedule is due and, in case a notification was missed,
+	// whether a run is waiting; 0: DefaultPollEvery.
 	PollEvery time.Duration
 	// Replica is this process's name, for people.
 	Replica string
@@ -102,9 +102,33 @@ type Manager struct {
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	m := &Manager{pool: c.Pool, calls: cmp.Or(c.Calls, c.Pool), lease: cmp.Or(c.Lease, DefaultLease), pollEvery: cmp.Or(c.PollEvery, DefaultPollEvery), replica: c.Replica, version: c.Version, instance: c.Instance, log: c.Log, keepSchedule: c.KeepSchedule,
-		history: cmp.Or(c.History, DefaultHistory), planMaxAge: cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge), settings: c.Settings, wake: make(chan struct{}, 1),
-		standby: c.Standby, midSourcing: c.MidSourcing, relatedListTables: c.RelatedListTables, vacuumTruncate: c.VacuumTruncate, include: c.Include, outside: c.Outside, tails: map[string]*tail{}, atWork: map[string]string{}, measured: prometheus.NewRegistry()}
+	m := &Manager{
+		pool:         c.Pool,
+		calls:        cmp.Or(c.Calls, c.Pool),
+		lease:        cmp.Or(c.Lease, DefaultLease),
+		pollEvery:    cmp.Or(c.PollEvery, DefaultPollEvery),
+		replica:      c.Replica,
+		version:      c.Version,
+		instance:     c.Instance,
+		log:          c.Log,
+		keepSchedule: c.KeepSchedule,
+		history: cmp.Or(
+			c.History,
+			DefaultHistory,
+		),
+		planMaxAge:        cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge),
+		settings:          c.Settings,
+		wake:              make(chan struct{}, 1),
+		standby:           c.Standby,
+		midSourcing:       c.MidSourcing,
+		relatedListTables: c.RelatedListTables,
+		vacuumTruncate:    c.VacuumTruncate,
+		include:           c.Include,
+		outside:           c.Outside,
+		tails:             map[string]*tail{},
+		atWork:            map[string]string{},
+		measured:          prometheus.NewRegistry(),
+	}
 	m.shortTimeout = min(shortTimeout, m.lease/2) // of a claim that was waited for in vain, some of the lease is left
 	m.settings.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m.metrics = newMetrics(m.measured)
@@ -138,8 +162,10 @@ func (m *Manager) Cancel(ctx context.Context, id string) (*Run, error) {
 			return err
 		}
 		var idle bool
-		err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1::text::uuid AND state IN ('QUEUED', 'RUNNING')
-			RETURNING state = 'QUEUED' OR lease_until < clock_timestamp()`, id).Scan(&idle)
+		err := tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1::text::uuid
+			AND state IN ('QUEUED', 'RUNNING')
+			RETURNING state = 'QUEUED' OR lease_until < clock_timestamp()`, id).
+			Scan(&idle)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

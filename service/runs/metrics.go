@@ -13,16 +13,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Upper bounds in seconds: of a batch, which ought to take 50 milliseconds and is halved after 30 seconds; of a task; of a
-// run, which may take a night.
+// Upper bounds in seconds: of a batch, which ought to take 50 milliseconds and is halved after 30 seconds; of a task;
+// of a run, which may take a night.
 var (
 	batchBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	taskBuckets  = []float64{.01, .1, 1, 10, 60, 300, 900, 3600, 14400}
 	runBuckets   = []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800}
 )
 
-// metrics are what this replica did and encountered since it started: they are updated after the COMMIT, and only by what is
-// known to be committed. The exact account is that of the run.
+// metrics are what this replica did and encountered since it started: they are updated after the COMMIT, and only by
+// what is known to be committed. The exact account is that of the run.
 type metrics struct {
 	runs           *prometheus.CounterVec
 	runSeconds     *prometheus.HistogramVec
@@ -46,17 +46,50 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{label})
 	}
 	m := &metrics{
-		runs:           counter("cleanupd_runs_total", "Runs that this replica ended, by state.", "state", "dry_run"),
-		runSeconds:     histogram("cleanupd_run_duration_seconds", "How long runs that this replica ended took, from their first start.", runBuckets, "dry_run"),
-		tasks:          counter("cleanupd_tasks_total", "Tasks of runs, but for dry ones, that this replica ended, by state; skipped: there was nothing to work on.", "task", "state"),
-		taskSeconds:    histogram("cleanupd_task_duration_seconds", "How long tasks of runs, but for dry ones, took, from their first start.", taskBuckets, "task"),
-		deleted:        counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
-		updated:        counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
-		dropped:        counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
-		batchSeconds:   histogram("cleanupd_batch_duration_seconds", "How long batches that changed something took, from BEGIN to the answer to COMMIT.", batchBuckets, "task"),
-		throttled:      counter("cleanupd_throttled_seconds_total", "Seconds that batches waited so as not to be in the way, by reason.", "reason"),
-		retries:        counter("cleanupd_retries_total", "What was tried again after what passes by itself, such as a deadlock, by SQLSTATE.", "sqlstate"),
-		failedAttempts: f.NewCounter(prometheus.CounterOpts{Name: "cleanupd_run_setbacks_total", Help: "Runs that this replica took up again after the database, or another replica, had failed them."}),
+		runs: counter("cleanupd_runs_total", "Runs that this replica ended, by state.", "state", "dry_run"),
+		runSeconds: histogram(
+			"cleanupd_run_duration_seconds",
+			"How long runs that this replica ended took, from their first start.",
+			runBuckets,
+			"dry_run",
+		),
+		tasks: counter(
+			"cleanupd_tasks_total",
+			"Tasks of runs, but for dry ones, that this replica ended, by state; skipped: there was nothing to work on.",
+			"task",
+			"state",
+		),
+		taskSeconds: histogram(
+			"cleanupd_task_duration_seconds",
+			"How long tasks of runs, but for dry ones, took, from their first start.",
+			taskBuckets,
+			"task",
+		),
+		deleted: counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
+		updated: counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
+		dropped: counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
+		batchSeconds: histogram(
+			"cleanupd_batch_duration_seconds",
+			"How long batches that changed something took, from BEGIN to the answer to COMMIT.",
+			batchBuckets,
+			"task",
+		),
+		throttled: counter(
+			"cleanupd_throttled_seconds_total",
+			"Seconds that batches waited so as not to be in the way, by reason.",
+			"reason",
+		),
+		retries: counter(
+			"cleanupd_retries_total",
+			"What was tried again after what passes by itself, such as a deadlock, by SQLSTATE.",
+			"sqlstate",
+		),
+		failedAttempts: f.NewCounter(
+			prometheus.CounterOpts{
+				Name: "cleanupd_run_setbacks_total",
+				Help: "Runs that this replica took up again after the database, or another replica, had failed them.",
+			},
+		),
 	}
 	m.begin()
 	return m
@@ -71,7 +104,13 @@ func (m *metrics) begin() {
 		m.runSeconds.WithLabelValues(dry)
 	}
 	for _, t := range tasks.Pipeline {
-		for _, state := range []execute.State{execute.Succeeded, execute.Skipped, execute.Failed, execute.NotRun, execute.Cancelled} {
+		for _, state := range []execute.State{
+			execute.Succeeded,
+			execute.Skipped,
+			execute.Failed,
+			execute.NotRun,
+			execute.Cancelled,
+		} {
 			m.tasks.WithLabelValues(t.Name, label(state))
 		}
 		for _, of := range []*prometheus.CounterVec{m.deleted, m.updated, m.dropped} {
@@ -91,7 +130,8 @@ func (m *metrics) begin() {
 // label is a state as a label's value.
 func label[S ~string](state S) string { return strings.ToLower(string(state)) }
 
-// runEnded counts the tasks that were cancelled with a run, and then the run: whoever sees the run counted sees its tasks.
+// runEnded counts the tasks that were cancelled with a run, and then the run: whoever sees the run counted sees its
+// tasks.
 func (m *metrics) runEnded(r *Run) {
 	for _, t := range r.Results {
 		if t.State == execute.Cancelled {

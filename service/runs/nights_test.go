@@ -10,49 +10,73 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
-var nights = flag.Int("nights", suite.Size(suite.Model, 4, 30), "how many nights of normal life TestNights has; 400 take some minutes")
+var nights = flag.Int(
+	"nights",
+	suite.Size(suite.Model, 4, 30),
+	"how many nights of normal life TestNights has; 400 take some minutes",
+)
 
-// day is what an application adds on a day, which has a number, at a thousandth of the size: sends on each day, a large one each month but in a quiet one,
-// their logs and mirror pages, workflows at work, visitors, rejects, events; subscribers and lists that leave; deliveries that are deleted; and from some
-// day on a table of propositions.
+// day is what an application adds on a day, which has a number, at a thousandth of the size: sends on each day, a large
+// one each month but in a quiet one, their logs and mirror pages, workflows at work, visitors, rejects, events;
+// subscribers and lists that leave; deliveries that are deleted; and from some day on a table of propositions.
 const day = `
 CREATE FUNCTION live(at timestamptz, n int) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE large boolean := n % 30 = 7 AND n % 360 <> 217; rows int := CASE WHEN large THEN 1000 WHEN n % 360 BETWEEN 200 AND 231 THEN 0 ELSE 10 END;
+DECLARE large boolean := n % 30 = 7 AND n % 360 <> 217; rows int := CASE WHEN large THEN 1000 WHEN n % 360 BETWEEN 200
+  AND 231 THEN 0 ELSE 10 END;
 BEGIN
-  INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) SELECT n * 100 + i, 1, at FROM generate_series(1, 5) i;
+  INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) SELECT n * 100 + i, 1, at
+    FROM generate_series(1, 5) i;
   IF rows > 0 THEN
-    INSERT INTO NmsDelivery (iDeliveryId, iState, tsBroadEnd, tsWebValidity, iNeedMirrorPage, iWebResPurged) VALUES (n, 95, at, at + interval '60 days', 1, 0);
-    INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, iStatus, tsEvent, tsLastModified) SELECT n * 10000 + i, n, i, 1, at, at FROM generate_series(1, rows) i;
-    INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iDeliveryId, iBroadLogId, tsLog) SELECT n * 10000 + i, n, n * 10000 + i, at FROM generate_series(1, rows / 3) i;
-    INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) SELECT n * 10000 + i, n FROM generate_series(1, rows) i;
+    INSERT INTO NmsDelivery (iDeliveryId, iState, tsBroadEnd, tsWebValidity, iNeedMirrorPage, iWebResPurged)
+      VALUES (n, 95, at, at + interval '60 days', 1, 0);
+    INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId, iStatus, tsEvent, tsLastModified)
+      SELECT n * 10000 + i, n, i, 1, at, at FROM generate_series(1, rows) i;
+    INSERT INTO NmsTrackingLogRcp (iTrackingLogId, iDeliveryId, iBroadLogId, tsLog)
+      SELECT n * 10000 + i, n, n * 10000 + i, at FROM generate_series(1, rows / 3) i;
+    INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) SELECT n * 10000 + i, n
+      FROM generate_series(1, rows) i;
     UPDATE NmsDelivery SET iDeleteStatus = 1, tsDelete = at WHERE iDeliveryId = n - 45;
   END IF;
   INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT n * 100 + i, at FROM generate_series(1, 20) i;
-  INSERT INTO XtkReject (iRejectId, tsLog) SELECT n * 100 + i, at FROM generate_series(1, CASE WHEN large THEN 90 ELSE 5 END) i;
-  INSERT INTO NmsRtEvent (iRtEventId, iStatus, tsCreated, tsLastModified) SELECT n * 100 + i, 2, at, at FROM generate_series(1, 50) i;
+  INSERT INTO XtkReject (iRejectId, tsLog) SELECT n * 100 + i, at FROM generate_series(1, CASE
+    WHEN large THEN 90 ELSE 5 END) i;
+  INSERT INTO NmsRtEvent (iRtEventId, iStatus, tsCreated, tsLastModified) SELECT n * 100 + i, 2, at, at
+    FROM generate_series(1, 50) i;
   INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT n * 100 + i, at FROM generate_series(1, 10) i;
-  INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) SELECT n, i, CASE WHEN i <= 10 + (n * 7919) % 11 OR large AND i <= 99 THEN 1 ELSE 0 END FROM generate_series(1, 200) i;
+  INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) SELECT n, i, CASE
+    WHEN i <= 10 + (n * 7919) % 11 OR large AND i <= 99 THEN 1 ELSE 0 END FROM generate_series(1, 200) i;
   IF n > 90 THEN
-    INSERT INTO NmsPropositionRcp (iPropositionId, iRecipientId, tsLastModified) SELECT n * 100 + i, i, at FROM generate_series(1, 60) i;
+    INSERT INTO NmsPropositionRcp (iPropositionId, iRecipientId, tsLastModified) SELECT n * 100 + i, i, at
+      FROM generate_series(1, 60) i;
   END IF;
 END $$`
 
-// Nights of normal life trip no guard once the first backlog was accepted, with runs twice a day and failovers between them; a delay that is halved, a clock a
-// year ahead, and many more rows by a rule without a delay do.
+// Nights of normal life trip no guard once the first backlog was accepted, with runs twice a day and failovers between
+// them; a delay that is halved, a clock a year ahead, and many more rows by a rule without a delay do.
 func TestNights(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	// A run begins when the test says, not now.
 	db.Do(`CREATE TABLE clock (at timestamptz);
 		CREATE FUNCTION set_clock() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		  NEW.start_time := (SELECT at FROM clock); NEW.reference_time := COALESCE(NEW.reference_time, NEW.start_time); RETURN NEW; END $$;
+		  NEW.start_time := (SELECT at
+		    FROM clock); NEW.reference_time := COALESCE(NEW.reference_time, NEW.start_time); RETURN NEW; END $$;
 		CREATE TRIGGER set_clock BEFORE INSERT ON cleanupd.run FOR EACH ROW EXECUTE FUNCTION set_clock();
 		INSERT INTO clock VALUES (now());
 		INSERT INTO XtkWorkflow (iWorkflowId, iHistory, iState) VALUES (1, 30, 11);
-		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema, sTrackingLogSchema) VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp')`)
+		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema, sTrackingLogSchema)
+			VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp')`)
 	db.Do(day)
-	for id, delay := range []string{"NmsCleanup_BroadLogPurgeDelay", "NmsCleanup_TrackingLogPurgeDelay", "NmsCleanup_RecycledDeliveryPurgeDelay"} {
-		db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES ($1, $2, 86400 * 120, 3)", id+1, delay)
+	for id, delay := range []string{
+		"NmsCleanup_BroadLogPurgeDelay",
+		"NmsCleanup_TrackingLogPurgeDelay",
+		"NmsCleanup_RecycledDeliveryPurgeDelay",
+	} {
+		db.Do(
+			"INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES ($1, $2, 86400 * 120, 3)",
+			id+1,
+			delay,
+		)
 	}
 	const backlog = 200
 	first := time.Now().AddDate(0, 0, -*nights-1).Truncate(24 * time.Hour)
@@ -105,8 +129,13 @@ func TestNights(t *testing.T) {
 	at := first.AddDate(0, 0, *nights)
 	clock(at)
 	for name, c := range map[string]struct{ change, undo string }{
-		"delivery-logs": {"UPDATE XtkOption SET iLongValue = 86400 * 60 WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'", "UPDATE XtkOption SET iLongValue = 86400 * 120 WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'"},
-		"subscriptions": {"UPDATE NmsSubscription SET iDeleteStatus = 2", "UPDATE NmsSubscription SET iDeleteStatus = 0 WHERE iDeleteStatus = 2"},
+		"delivery-logs": {
+			"UPDATE XtkOption SET iLongValue = 86400 * 60 WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'",
+			"UPDATE XtkOption " +
+				"SET iLongValue = 86400 * 120 WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'",
+		},
+		"subscriptions": {"UPDATE NmsSubscription SET iDeleteStatus = 2", "UPDATE NmsSubscription SET iDeleteStatus " +
+			"= 0 WHERE iDeleteStatus = 2"},
 	} {
 		db.Do(c.change)
 		if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{name}}), name); got == "" {
@@ -115,14 +144,20 @@ func TestNights(t *testing.T) {
 		db.Do(c.undo)
 	}
 	clock(at.AddDate(1, 0, 0))
-	if run := ended(t, m, runs.Request{}); run.Reason() != execute.Guarded || run.Result("sessions").State != execute.NotRun {
+	if run := ended(
+		t,
+		m,
+		runs.Request{},
+	); run.Reason() != execute.Guarded ||
+		run.Result("sessions").State != execute.NotRun {
 		t.Errorf("a clock a year ahead: %s %s", run.State, run.Error)
 	}
 	g.MaxIdle = 0
 	if err := m.SetGuards(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	db.Do("UPDATE cleanupd.cutoff SET clock_offset = clock_offset + 365 * 86400000000") // so far has the replica's clock come
+	// so far has the replica's clock come
+	db.Do("UPDATE cleanupd.cutoff SET clock_offset = clock_offset + 365 * 86400000000")
 	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail"); got == "" {
 		t.Error("a clock a year ahead, and nothing is refused")
 	}

@@ -43,9 +43,24 @@ func TestOutcomesInTheLog(t *testing.T) {
 		level   string
 		fields  map[string]any
 	}{
-		"succeeded":           {func(*pgtest.DB) {}, false, "INFO", map[string]any{"state": "SUCCEEDED", "rows_deleted": 10.}},
-		"failed":              {func(db *pgtest.DB) { failing(db, "P0001", 1, 1_000) }, false, "ERROR", map[string]any{"state": "FAILED", "rows_deleted": 0.}},
-		"cancelled in queue":  {func(*pgtest.DB) {}, true, "WARN", map[string]any{"state": "CANCELLED", "error": "cancelled by request"}},
+		"succeeded": {
+			func(*pgtest.DB) {},
+			false,
+			"INFO",
+			map[string]any{"state": "SUCCEEDED", "rows_deleted": 10.},
+		},
+		"failed": {
+			func(db *pgtest.DB) { failing(db, "P0001", 1, 1_000) },
+			false,
+			"ERROR",
+			map[string]any{"state": "FAILED", "rows_deleted": 0.},
+		},
+		"cancelled in queue": {
+			func(*pgtest.DB) {},
+			true,
+			"WARN",
+			map[string]any{"state": "CANCELLED", "error": "cancelled by request"},
+		},
 		"its COMMIT unheard":  {nil, false, "INFO", map[string]any{"state": "SUCCEEDED", "rows_deleted": 10.}},
 		"given up by another": {tenSetbacks, false, "ERROR", map[string]any{"state": "FAILED"}},
 	} {
@@ -64,10 +79,17 @@ func TestOutcomesInTheLog(t *testing.T) {
 				c.prepare(db)
 			} else {
 				// The last transaction is the one that follows the end of the task.
-				db.Do(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
-					CREATE TRIGGER wait BEFORE UPDATE ON cleanupd.run FOR EACH ROW WHEN (NEW.state = 'SUCCEEDED') EXECUTE FUNCTION wait()`)
+				db.Do(
+					`CREATE FUNCTION wait() RETURNS trigger
+						LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
+					CREATE TRIGGER wait BEFORE UPDATE ON cleanupd.run FOR EACH ROW WHEN (NEW.state = 'SUCCEEDED')
+						EXECUTE FUNCTION wait()`,
+				)
 				go func() {
-					db.Until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'")
+					db.Until(
+						"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = " +
+							"'PgSleep'",
+					)
 					network.CutAtCommit(badnet.AfterCommit)
 				}()
 			}
@@ -84,7 +106,8 @@ func TestOutcomesInTheLog(t *testing.T) {
 			}
 			stop()
 			ends := outcomes(t, log)
-			if len(ends) != 1 || ends[0]["level"] != c.level || ends[0]["run_id"] != run.ID || len(outcomes(t, other)) != 0 {
+			if len(ends) != 1 || ends[0]["level"] != c.level || ends[0]["run_id"] != run.ID ||
+				len(outcomes(t, other)) != 0 {
 				t.Fatalf("%v; the other replica: %v", ends, outcomes(t, other))
 			}
 			for name, want := range c.fields {
@@ -121,7 +144,8 @@ func TestAReasonThatIsWrittenLate(t *testing.T) {
 	release()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, int64(rows))
-	if !said(events, severity.Warning, "replica a fell silent") || !said(events, severity.Warning, "replica a let go of the run: ", "see that the database server runs") {
+	if !said(events, severity.Warning, "replica a fell silent") ||
+		!said(events, severity.Warning, "replica a let go of the run: ", "see that the database server runs") {
 		t.Errorf("it is not told: %q", logs(events))
 	}
 }

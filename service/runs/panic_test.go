@@ -34,7 +34,11 @@ func (p *trap) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQ
 
 func (p *trap) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (p *trap) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
+func (p *trap) TraceAcquireStart(
+	ctx context.Context,
+	_ *pgxpool.Pool,
+	_ pgxpool.TraceAcquireStartData,
+) context.Context {
 	if p.taken.Add(-1) == 0 {
 		panic("PLANTED")
 	}
@@ -76,12 +80,19 @@ func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func
 	}
 	t.Cleanup(pool.Close)
 	m, work, _ = replica(t, db, "a", func(c *runs.Config) {
-		c.Pool, c.Log, c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = pool, slog.New(slog.NewTextHandler(log, nil)), true, suite.Size(suite.Long, 10, 1), 300
+		c.Pool, c.Log, c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = pool, slog.New(
+			slog.NewTextHandler(log, nil),
+		), true, suite.Size(
+			suite.Long,
+			10,
+			1,
+		), 300
 	})
 	return m, work, log, p
 }
 
-// Wherever a panic comes, beside a run or in it, the replica goes on: the run ends as it should, and the log has the stack.
+// Wherever a panic comes, beside a run or in it, the replica goes on: the run ends as it should, and the log has the
+// stack.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -89,15 +100,19 @@ func TestPanics(t *testing.T) {
 		state   runs.State
 		deleted int64
 	}{
-		"the lookout for runs":   {"WITH waiting AS", runs.Succeeded, 300},
-		"the listener":           {"LISTEN ", runs.Succeeded, 300},
-		"the removal of old":     {"DELETE FROM cleanupd.run WHERE", runs.Succeeded, 300},
-		"the schedule":           {"INSERT INTO cleanupd.schedule", runs.Succeeded, 300},
-		"the record of a start":  {"interval '1 microsecond', progress = ", runs.Succeeded, 300},
-		"the renewal of a lease": {"lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'\n", runs.Succeeded, 300},
-		"the end of a run":       {"UPDATE cleanupd.run SET state = $2", runs.Succeeded, 300},
-		"the end of a task":      {"UPDATE cleanupd.task SET state = $4", runs.Failed, 300},
-		"what precedes tasks":    {"SELECT pg_advisory_xact_lock", runs.Failed, 0},
+		"the lookout for runs":  {"WITH waiting AS", runs.Succeeded, 300},
+		"the listener":          {"LISTEN ", runs.Succeeded, 300},
+		"the removal of old":    {"DELETE FROM cleanupd.run WHERE", runs.Succeeded, 300},
+		"the schedule":          {"INSERT INTO cleanupd.schedule", runs.Succeeded, 300},
+		"the record of a start": {"interval '1 microsecond', progress = ", runs.Succeeded, 300},
+		"the renewal of a lease": {
+			"lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond'\n",
+			runs.Succeeded,
+			300,
+		},
+		"the end of a run":    {"UPDATE cleanupd.run SET state = $2", runs.Succeeded, 300},
+		"the end of a task":   {"UPDATE cleanupd.task SET state = $4", runs.Failed, 300},
+		"what precedes tasks": {"SELECT pg_advisory_xact_lock", runs.Failed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "the listener", "the renewal of a lease", "the end of a task")
@@ -110,10 +125,14 @@ func TestPanics(t *testing.T) {
 			work()
 			events := watch(t, m, run.ID)
 			ended := events[len(events)-1].Run
-			if ended.State != c.state || ended.Result("sessions").RowsDeleted != c.deleted || db.Int("SELECT count(*) FROM XtkSessionInfo") != 300-c.deleted {
+			if ended.State != c.state || ended.Result("sessions").RowsDeleted != c.deleted ||
+				db.Int("SELECT count(*) FROM XtkSessionInfo") != 300-c.deleted {
 				t.Errorf("%s, %d rows: %s", ended.State, ended.Result("sessions").RowsDeleted, ended.Error)
 			}
-			for begin := time.Now(); !p.sprung.Load() || !strings.Contains(log.String(), "panic=PLANTED"); time.Sleep(time.Millisecond) {
+			for begin := time.Now(); !p.sprung.Load() || !strings.Contains(
+				log.String(),
+				"panic=PLANTED",
+			); time.Sleep(time.Millisecond) {
 				if time.Since(begin) > time.Minute {
 					t.Fatalf("sprung: %t; logged: %s", p.sprung.Load(), log)
 				}
@@ -121,7 +140,10 @@ func TestPanics(t *testing.T) {
 			if !strings.Contains(log.String(), "TraceQueryStart") {
 				t.Errorf("the log lacks the stack: %s", log)
 			}
-			if told := db.Int("SELECT (SELECT count(*) FROM cleanupd.event WHERE body::text LIKE '%PLANTED%') + (SELECT count(*) FROM cleanupd.run WHERE error LIKE '%PLANTED%')"); told != 0 {
+			if told := db.Int(
+				"SELECT (SELECT count(*) FROM cleanupd.event WHERE body::text LIKE '%PLANTED%') + (SELECT count(*) " +
+					"FROM cleanupd.run WHERE error LIKE '%PLANTED%')",
+			); told != 0 {
 				t.Error("the panic is told")
 			}
 		})
@@ -135,7 +157,8 @@ func TestPanicOfAWatchedRunsReader(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	p.taken.Store(2) // after the watcher has found the run
 	_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(runs.Event) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "cleanupd itself") || !strings.Contains(log.String(), "panic=PLANTED") {
+	if err == nil || !strings.Contains(err.Error(), "cleanupd itself") ||
+		!strings.Contains(log.String(), "panic=PLANTED") {
 		t.Errorf("%v; logged: %s", err, log)
 	}
 	work()
@@ -147,7 +170,13 @@ func TestPanicOfAMetric(t *testing.T) {
 	t.Parallel()
 	m, _, log, p := trapped(t, database(t), "")
 	p.taken.Store(1)
-	if failed := measured(t, m, "cleanupd_scrape_error", "runs"); failed != 1 || !strings.Contains(log.String(), "panic=PLANTED") {
+	if failed := measured(
+		t,
+		m,
+		"cleanupd_scrape_error",
+		"runs",
+	); failed != 1 ||
+		!strings.Contains(log.String(), "panic=PLANTED") {
 		t.Errorf("cleanupd_scrape_error is %g; logged: %s", failed, log)
 	}
 	if failed := measured(t, m, "cleanupd_scrape_error", "tables"); failed != 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Pipeline is every task that there is, in the order of a run: those of package tasks, and then those on other databases.
+// Pipeline is every task that there is, in the order of a run: those of package tasks, and then those on other
+// databases.
 type Pipeline struct {
 	Tasks []plan.Task
 	// Outside are the tasks on other databases, by their names.
@@ -30,7 +31,10 @@ func (m *Manager) pipeline(ctx context.Context, db campaign.Querier) (Pipeline, 
 	}
 	more, err := m.outside.Tasks(ctx, db)
 	for _, t := range more {
-		p.Tasks, p.Outside[t.Name] = append(p.Tasks, plan.Task{Name: t.Name, Title: t.Title, Description: t.Description}), t
+		p.Tasks, p.Outside[t.Name] = append(
+			p.Tasks,
+			plan.Task{Name: t.Name, Title: t.Title, Description: t.Description},
+		), t
 	}
 	return p, err
 }
@@ -54,7 +58,8 @@ func (p Pipeline) chosen(r Request) (names []string) {
 	return names
 }
 
-// known are patterns, as of LIKE, of the names of all tasks that this replica can do: those on other databases whatever they are called.
+// known are patterns, as of LIKE, of the names of all tasks that this replica can do: those on other databases whatever
+// they are called.
 func (m *Manager) known() []string {
 	names := tasks.Names()
 	if m.outside != nil {
@@ -65,7 +70,7 @@ func (m *Manager) known() []string {
 
 // mayKnow reports whether there is a task of a name, or may have been.
 func (m *Manager) mayKnow(name string) bool {
-	return slices.Contains(tasks.Names(), name) || m.outside != nil && strings.HasPrefix(name, m.outside.Prefix)
+	return slices.Contains(tasks.Names(), name) || (m.outside != nil && strings.HasPrefix(name, m.outside.Prefix))
 }
 
 // find returns the task of a name; ok is false if there is none.
@@ -77,7 +82,8 @@ func (p Pipeline) find(name string) (t plan.Task, ok bool) {
 	return p.Tasks[i], true
 }
 
-// of returns the tasks of a run, by their names. One on another database that was removed since the run was requested has nothing to do.
+// of returns the tasks of a run, by their names. One on another database that was removed since the run was requested
+// has nothing to do.
 func (m *Manager) of(ctx context.Context, names []string) (chosen []plan.Task, p Pipeline, err error) {
 	if p, err = m.pipeline(ctx, m.pool); err != nil {
 		return nil, p, fmt.Errorf("%w: %w", execute.ErrLost, err)

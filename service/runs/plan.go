@@ -15,8 +15,8 @@ import (
 // DefaultPlanMaxAge is how old a plan may be by default.
 const DefaultPlanMaxAge = 24 * time.Hour
 
-// planned is a request with the tasks of its plan. It fails with ErrNotFound, an InvalidError if the plan is no dry run that succeeded, or a
-// RefusedError if it does not hold any longer.
+// planned is a request with the tasks of its plan. It fails with ErrNotFound, an InvalidError if the plan is no dry run
+// that succeeded, or a RefusedError if it does not hold any longer.
 func (m *Manager) planned(ctx context.Context, tx pgx.Tx, p Pipeline, req Request) (Request, error) {
 	run, err := planOf(ctx, tx, req.Plan, "plan")
 	if err != nil {
@@ -67,8 +67,10 @@ func (m *Manager) holds(ctx context.Context, db campaign.Querier, plan string) e
 		age   time.Duration
 		later *string
 	)
-	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT id::text FROM cleanupd.run WHERE NOT dry_run AND end_time > p.reference_time ORDER BY end_time LIMIT 1)
-		FROM cleanupd.run p WHERE id = $1::text::uuid`, plan).Scan(&age, &later)
+	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT id::text FROM cleanupd.run
+		WHERE NOT dry_run AND end_time > p.reference_time ORDER BY end_time LIMIT 1)
+		FROM cleanupd.run p WHERE id = $1::text::uuid`, plan).
+		Scan(&age, &later)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return execute.Stale("it is forgotten")
@@ -84,7 +86,11 @@ func (m *Manager) holds(ctx context.Context, db campaign.Querier, plan string) e
 
 // loadPlan reads what a dry run has found, by its tasks.
 func loadPlan(ctx context.Context, db campaign.Querier, id string) (map[string]execute.Planned, error) {
-	rows, err := db.Query(ctx, "SELECT name, planned, preview FROM cleanupd.task WHERE run_id = $1::text::uuid AND planned IS NOT NULL", id)
+	rows, err := db.Query(
+		ctx,
+		"SELECT name, planned, preview FROM cleanupd.task WHERE run_id = $1::text::uuid AND planned IS NOT NULL",
+		id,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -105,5 +111,14 @@ func loadPlan(ctx context.Context, db campaign.Querier, id string) (map[string]e
 
 // config is what is configured for any run.
 func (m *Manager) config(p Pipeline) execute.Config {
-	return execute.Config{Pool: m.pool, Pipeline: p.Tasks, Outside: p.Outside, Settings: m.settings, MidSourcing: m.midSourcing, RelatedListTables: m.relatedListTables, VacuumTruncate: m.vacuumTruncate, Include: m.include}
+	return execute.Config{
+		Pool:              m.pool,
+		Pipeline:          p.Tasks,
+		Outside:           p.Outside,
+		Settings:          m.settings,
+		MidSourcing:       m.midSourcing,
+		RelatedListTables: m.relatedListTables,
+		VacuumTruncate:    m.vacuumTruncate,
+		Include:           m.include,
+	}
 }

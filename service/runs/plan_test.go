@@ -19,7 +19,10 @@ func dryRun(t *testing.T, m *runs.Manager, tasks ...string) string {
 func fires(t *testing.T, db *pgtest.DB, m *runs.Manager) *runs.Run {
 	t.Helper()
 	db.Do("UPDATE cleanupd.schedule SET next_run_time = now() - interval '1 minute'")
-	db.Until("SELECT count(*) FROM cleanupd.run WHERE requested_by = 'schedule' AND id IN (SELECT last_run_id FROM cleanupd.schedule WHERE next_run_time > now())")
+	db.Until(
+		"SELECT count(*) FROM cleanupd.run WHERE requested_by = 'schedule' AND id IN (SELECT last_run_id FROM " +
+			"cleanupd.schedule WHERE next_run_time > now())",
+	)
 	id := schedule(t, m).LastRunID
 	watch(t, m, id)
 	run, err := m.Get(t.Context(), id)
@@ -29,8 +32,8 @@ func fires(t *testing.T, db *pgtest.DB, m *runs.Manager) *runs.Run {
 	return run
 }
 
-// The next run of the schedule does the plan that was seen, the one after it whatever is due; a plan that does not hold any longer fails, and deletes
-// nothing.
+// The next run of the schedule does the plan that was seen, the one after it whatever is due; a plan that does not hold
+// any longer fails, and deletes nothing.
 func TestNextPlan(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -38,7 +41,10 @@ func TestNextPlan(t *testing.T) {
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.KeepSchedule = true })
 	work()
 	plan := dryRun(t, m, "sessions")
-	if _, err := m.SetSchedule(t.Context(), runs.Schedule{Enabled: true, NextPlan: "01a20609-283b-755d-90ec-99cde01f104d"}); err == nil {
+	if _, err := m.SetSchedule(
+		t.Context(),
+		runs.Schedule{Enabled: true, NextPlan: "01a20609-283b-755d-90ec-99cde01f104d"},
+	); err == nil {
 		t.Error("a plan that is not there")
 	}
 	s, err := m.SetSchedule(t.Context(), runs.Schedule{Enabled: true, NextPlan: plan})
@@ -46,13 +52,19 @@ func TestNextPlan(t *testing.T) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	run := fires(t, db, m)
-	if run.State != runs.Succeeded || run.Plan != plan || run.Result("sessions").RowsDeleted != 10 || run.Result("visitors").StartTime != nil {
+	if run.State != runs.Succeeded || run.Plan != plan || run.Result("sessions").RowsDeleted != 10 ||
+		run.Result("visitors").StartTime != nil {
 		t.Errorf("%+v", run)
 	}
 	if s := schedule(t, m); s.NextPlan != "" {
 		t.Errorf("the plan is done again: %+v", s)
 	}
-	if run := fires(t, db, m); run.State != runs.Succeeded || run.Plan != "" || run.Result("visitors").StartTime == nil {
+	if run := fires(
+		t,
+		db,
+		m,
+	); run.State != runs.Succeeded || run.Plan != "" ||
+		run.Result("visitors").StartTime == nil {
 		t.Errorf("the run after it: %+v", run)
 	}
 	sessions(db, 10)
@@ -61,7 +73,12 @@ func TestNextPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch(t, m, start(t, m, runs.Request{Tasks: []string{"visitors"}}).ID)
-	if run := fires(t, db, m); run.State != runs.Failed || run.Reason() != "PLAN_STALE" || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+	if run := fires(
+		t,
+		db,
+		m,
+	); run.State != runs.Failed || run.Reason() != "PLAN_STALE" ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("a plan that a run followed: %+v", run)
 	}
 }

@@ -50,8 +50,8 @@ func (j *journal) Done() int64 {
 	return j.progress.RowsDeleted + j.progress.RowsUpdated
 }
 
-// writeProgress writes progress events until the context ends. One that cannot be written does not end the run: the next batch finds
-// out why.
+// writeProgress writes progress events until the context ends. One that cannot be written does not end the run: the
+// next batch finds out why.
 func (j *journal) writeProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()
@@ -64,7 +64,7 @@ func (j *journal) writeProgress(ctx context.Context) {
 		_ = j.write(ctx, func(pgx.Tx) ([]Event, error) {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			if j.task == "" || !j.changed && quiet < progressQuiet {
+			if j.task == "" || (!j.changed && quiet < progressQuiet) {
 				return nil, nil
 			}
 			quiet, j.changed = 0, false

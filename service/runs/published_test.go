@@ -11,11 +11,12 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be made nevertheless, and one
-// that was there before is mended.
+// Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be made nevertheless, and
+// one that was there before is mended.
 func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 	t.Parallel()
-	for name, before := range map[string]string{"new": "", "there before": "ALTER TABLE cleanupd.schema_version REPLICA IDENTITY NOTHING; ALTER TABLE cleanupd.forms_schema_version REPLICA IDENTITY DEFAULT"} {
+	for name, before := range map[string]string{"new": "", "there before": "ALTER TABLE cleanupd.schema_version " +
+		"REPLICA IDENTITY NOTHING; ALTER TABLE cleanupd.forms_schema_version REPLICA IDENTITY DEFAULT"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
@@ -39,8 +40,13 @@ func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 			}
 			db.Superuser("CREATE PUBLICATION everything FOR ALL TABLES")
 			migrate()
-			if missing := db.Strings(`SELECT relname::text FROM pg_class c WHERE relnamespace = 'cleanupd'::regnamespace AND relkind = 'r' AND relreplident <> 'f'
-				AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary)`); len(missing) > 0 {
+			if missing := db.Strings(
+				`SELECT relname::text FROM pg_class c WHERE relnamespace = 'cleanupd'::regnamespace AND relkind = 'r'
+					AND relreplident <> 'f'
+				AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary)`,
+			); len(
+				missing,
+			) > 0 {
 				t.Errorf("%v have no replica identity", missing)
 			}
 			db.Do("UPDATE cleanupd.schema_version SET version = version")

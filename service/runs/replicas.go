@@ -24,9 +24,16 @@ type Replica struct {
 
 // present tells of this replica, and forgets those that have long been silent.
 func (m *Manager) present(ctx context.Context) error {
-	_, err := m.calls.Exec(ctx, `WITH gone AS (DELETE FROM cleanupd.replica WHERE seen_time < clock_timestamp() - interval '1 day' AND name <> $1)
+	_, err := m.calls.Exec(
+		ctx,
+		`WITH gone AS (DELETE FROM cleanupd.replica WHERE seen_time < clock_timestamp() - interval '1 day'
+			AND name <> $1)
 		INSERT INTO cleanupd.replica (name, version, schedule) VALUES ($1, $2, $3)
-		ON CONFLICT (name) DO UPDATE SET version = $2, schedule = $3, seen_time = clock_timestamp()`, m.replica, m.version, m.keepSchedule)
+		ON CONFLICT (name) DO UPDATE SET version = $2, schedule = $3, seen_time = clock_timestamp()`,
+		m.replica,
+		m.version,
+		m.keepSchedule,
+	)
 	return err
 }
 
@@ -52,7 +59,12 @@ type About struct {
 
 // About returns what the service is.
 func (m *Manager) About(ctx context.Context) (*About, error) {
-	rows, err := m.calls.Query(ctx, "SELECT name, version, schedule, start_time, seen_time FROM cleanupd.replica WHERE seen_time > clock_timestamp() - $1::interval ORDER BY name", presentFor)
+	rows, err := m.calls.Query(
+		ctx,
+		"SELECT name, version, schedule, start_time, seen_time FROM cleanupd.replica WHERE seen_time > "+
+			"clock_timestamp() - $1::interval ORDER BY name",
+		presentFor,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -60,5 +72,13 @@ func (m *Manager) About(ctx context.Context) (*About, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &About{Replica: m.replica, Version: m.version, Instance: m.instance, Database: m.calls.Config().ConnConfig.Database, Replicas: replicas, History: m.history, PlanAge: m.planMaxAge}, nil
+	return &About{
+		Replica:  m.replica,
+		Version:  m.version,
+		Instance: m.instance,
+		Database: m.calls.Config().ConnConfig.Database,
+		Replicas: replicas,
+		History:  m.history,
+		PlanAge:  m.planMaxAge,
+	}, nil
 }

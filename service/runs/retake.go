@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// retake claims a run again that the database set back, as soon as it can be written; nil if another replica has it, or this one
-// is stopping. What the database had to be waited for does not count as a setback.
+// retake claims a run again that the database set back, as soon as it can be written; nil if another replica has it, or
+// this one is stopping. What the database had to be waited for does not count as a setback.
 func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause backoff.BackOff, log *slog.Logger) *claim {
 	text, what, told, then := sqlstate.Explain(reason), waitsFor(reason), "", ""
 	if what == "" { // what was given up waits no longer, so that a standby that is away may only show now
@@ -63,8 +63,8 @@ func (m *Manager) retake(ctx context.Context, c *claim, reason error, pause back
 	}
 }
 
-// part leaves a run that another replica has by now, or that has ended: its log is told why, which this replica could not say
-// before. If it ended here, by a COMMIT that was not answered, the end is recorded as if it had been.
+// part leaves a run that another replica has by now, or that has ended: its log is told why, which this replica could
+// not say before. If it ended here, by a COMMIT that was not answered, the end is recorded as if it had been.
 func (m *Manager) part(ctx context.Context, c *claim, reason error, text string) error {
 	var here *Run
 	err := m.within(ctx, m.shortTimeout, func(ctx context.Context) error {
@@ -73,7 +73,8 @@ func (m *Manager) part(ctx context.Context, c *claim, reason error, text string)
 				state State
 				epoch int64
 			)
-			err := tx.QueryRow(ctx, "SELECT state, epoch FROM cleanupd.run WHERE id = $1::text::uuid FOR UPDATE", c.id).Scan(&state, &epoch)
+			err := tx.QueryRow(ctx, "SELECT state, epoch FROM cleanupd.run WHERE id = $1::text::uuid FOR UPDATE", c.id).
+				Scan(&state, &epoch)
 			switch {
 			case errors.Is(err, pgx.ErrNoRows): // forgotten
 				return nil
@@ -81,7 +82,18 @@ func (m *Manager) part(ctx context.Context, c *claim, reason error, text string)
 				return err
 			case state.Active() && errors.Is(reason, errFenced): // its log says so already
 			case state.Active():
-				return appendEvents(ctx, tx, c.id, epoch, Event{Kind: LogLine, Level: severity.Warning, Task: c.atWork(), Message: fmt.Sprintf("replica %s let go of the run: %s", m.replica, text)})
+				return appendEvents(
+					ctx,
+					tx,
+					c.id,
+					epoch,
+					Event{
+						Kind:    LogLine,
+						Level:   severity.Warning,
+						Task:    c.atWork(),
+						Message: fmt.Sprintf("replica %s let go of the run: %s", m.replica, text),
+					},
+				)
 			case epoch == c.epoch:
 				here, err = get(ctx, tx, c.id)
 			}
@@ -97,8 +109,8 @@ func (m *Manager) part(ctx context.Context, c *claim, reason error, text string)
 	return err
 }
 
-// discountAttempt makes a claim one whose worker has not confirmed its start, so that whoever claims the run next counts no failed attempt. It
-// counts as progress what there was. It waits for no standby.
+// discountAttempt makes a claim one whose worker has not confirmed its start, so that whoever claims the run next
+// counts no failed attempt. It counts as progress what there was. It waits for no standby.
 func (m *Manager) discountAttempt(ctx context.Context, c *claim) error {
 	return m.within(ctx, m.shortTimeout, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
@@ -106,9 +118,16 @@ func (m *Manager) discountAttempt(ctx context.Context, c *claim) error {
 			if err != nil {
 				return err
 			}
-			// Whatever the row says so far, this waits for a record of the start that is given up just now, but may stand.
-			_, err = tx.Exec(ctx, `UPDATE cleanupd.run SET progress = '', setbacks = CASE WHEN progress IN ('', `+progressNow+`) THEN setbacks ELSE 0 END
-				WHERE id = $1::text::uuid AND epoch = $2`, c.id, c.epoch)
+			// Whatever the row says so far, this waits for a record of the start that is given up just now, but may
+			// stand.
+			_, err = tx.Exec(
+				ctx,
+				`UPDATE cleanupd.run SET progress = '', setbacks = CASE WHEN progress IN ('', `+progressNow+`) THEN
+					setbacks ELSE 0 END
+				WHERE id = $1::text::uuid AND epoch = $2`,
+				c.id,
+				c.epoch,
+			)
 			return err
 		})
 	})

@@ -57,8 +57,8 @@ func (r *ring) wake() {
 	r.changed = make(chan struct{})
 }
 
-// after returns the events after a sequence and a channel that is closed when there are more, or the run if it has ended and
-// there are none. It returns nothing if the ring does not reach back that far.
+// after returns the events after a sequence and a channel that is closed when there are more, or the run if it has
+// ended and there are none. It returns nothing if the ring does not reach back that far.
 func (r *ring) after(sequence int64) (events []Event, more <-chan struct{}, ended *Run, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,21 +42,22 @@ const (
 
 // Run is one execution of the pipeline.
 type Run struct {
-	ID            string         `json:"ID"`
-	State         State          `json:"State"`
-	DryRun        bool           `json:"DryRun"`
-	RequestedBy   string         `json:"RequestedBy"`
-	ReferenceTime *time.Time     `json:"ReferenceTime"`
-	CreateTime    time.Time      `json:"CreateTime"`
-	StartTime     *time.Time     `json:"StartTime"`
-	EndTime       *time.Time     `json:"EndTime"`
-	Error         string         `json:"Error"`
-	Cause         Cause          `json:"Cause"`
-	Plan          string         `json:"Plan"`               // the dry run that it does; empty: none
-	WhatIf        map[string]int `json:"WhatIf"`             // values that a dry run supposes to be stored, by the options' names; nil: none
-	Accepted      []execute.Trip `json:"Accepted,omitempty"` // the guards that it may pass
-	LastSequence  int64          `json:"-"`
-	Results       []Result       `json:"Results"`
+	ID            string     `json:"ID"`
+	State         State      `json:"State"`
+	DryRun        bool       `json:"DryRun"`
+	RequestedBy   string     `json:"RequestedBy"`
+	ReferenceTime *time.Time `json:"ReferenceTime"`
+	CreateTime    time.Time  `json:"CreateTime"`
+	StartTime     *time.Time `json:"StartTime"`
+	EndTime       *time.Time `json:"EndTime"`
+	Error         string     `json:"Error"`
+	Cause         Cause      `json:"Cause"`
+	Plan          string     `json:"Plan"` // the dry run that it does; empty: none
+	// values that a dry run supposes to be stored, by the options' names; nil: none
+	WhatIf       map[string]int `json:"WhatIf"`
+	Accepted     []execute.Trip `json:"Accepted,omitempty"` // the guards that it may pass
+	LastSequence int64          `json:"-"`
+	Results      []Result       `json:"Results"`
 }
 
 // Result is the account of one task.
@@ -73,8 +74,8 @@ type Result struct {
 	Space         []Space       `json:"Space,omitempty"`
 	// RemoteDeliveriesLeft is how many deliveries stay on mid-sourcing servers that no database is configured for.
 	RemoteDeliveriesLeft int64 `json:"RemoteDeliveriesLeft,omitempty"`
-	// RowsRefused is how many obsolete rows refused with an error, and RowsLeft how many stay for whatever reason; but for those of
-	// TablesLeft tables that could not be done to their end.
+	// RowsRefused is how many obsolete rows refused with an error, and RowsLeft how many stay for whatever reason; but
+	// for those of TablesLeft tables that could not be done to their end.
 	RowsRefused int64 `json:"RowsRefused,omitempty"`
 	RowsLeft    int64 `json:"RowsLeft,omitempty"`
 	TablesLeft  int64 `json:"TablesLeft,omitempty"`
@@ -154,7 +155,11 @@ type Request struct {
 
 // besidePlan are the fields that contradict a plan.
 func (r Request) besidePlan() (wrong InvalidError) {
-	for field, given := range map[string]bool{"tasks": len(r.Tasks) > 0, "skip_tasks": len(r.SkipTasks) > 0, "dry_run": r.DryRun} {
+	for field, given := range map[string]bool{
+		"tasks":      len(r.Tasks) > 0,
+		"skip_tasks": len(r.SkipTasks) > 0,
+		"dry_run":    r.DryRun,
+	} {
 		if given && r.Plan != "" {
 			wrong = append(wrong, Violation{field, "must not be given beside a plan, which has its tasks"})
 		}
@@ -168,7 +173,7 @@ const longest = 36_500 * 24 * time.Hour
 
 // outOfRange is what is wrong with the time limit of a run, which the database keeps in microseconds; empty: nothing.
 func outOfRange(limit time.Duration) string {
-	if limit == 0 || time.Microsecond <= limit && limit <= longest {
+	if limit == 0 || (time.Microsecond <= limit && limit <= longest) {
 		return ""
 	}
 	return "must be from a microsecond to 36500 days"
@@ -184,7 +189,10 @@ type InvalidError []Violation
 func (e InvalidError) Brief() InvalidError {
 	const most = 10
 	if more := len(e) - most; more > 0 {
-		return append(slices.Clone(e[:most]), Violation{e[most].Field, fmt.Sprintf("and %d more mistakes from here on", more)})
+		return append(
+			slices.Clone(e[:most]),
+			Violation{e[most].Field, fmt.Sprintf("and %d more mistakes from here on", more)},
+		)
 	}
 	return e
 }
@@ -209,15 +217,26 @@ func (p Pipeline) validate(r Request) error {
 		names []string
 	}{{"tasks", r.Tasks}, {"skip_tasks", r.SkipTasks}} {
 		if len(list.names) > len(valid) {
-			wrong = append(wrong, Violation{list.field, fmt.Sprintf("has %d names; there are %d tasks", len(list.names), len(valid))})
+			wrong = append(
+				wrong,
+				Violation{list.field, fmt.Sprintf("has %d names; there are %d tasks", len(list.names), len(valid))},
+			)
 			continue
 		}
 		for i, name := range list.names {
 			if !slices.Contains(valid, name) {
-				wrong = append(wrong, Violation{fmt.Sprintf("%s[%d]", list.field, i),
-					fmt.Sprintf("unknown task %.64q; the tasks are %s", name, strings.Join(valid, ", "))})
+				wrong = append(wrong, Violation{
+					fmt.Sprintf("%s[%d]", list.field, i),
+					fmt.Sprintf("unknown task %.64q; the tasks are %s", name, strings.Join(valid, ", ")),
+				})
 			} else if p.Outside[name].Disabled && !r.DryRun && list.field == "tasks" {
-				wrong = append(wrong, Violation{fmt.Sprintf("%s[%d]", list.field, i), fmt.Sprintf("the task %s is disabled: a dry run foresees what it would do", name)})
+				wrong = append(
+					wrong,
+					Violation{
+						fmt.Sprintf("%s[%d]", list.field, i),
+						fmt.Sprintf("the task %s is disabled: a dry run foresees what it would do", name),
+					},
+				)
 			}
 		}
 	}
@@ -245,7 +264,10 @@ var ErrTooManyDryRuns = errors.New("too many dry runs")
 // tooManyDryRuns returns an ErrTooManyDryRuns with what a request waits for.
 func tooManyDryRuns(req Request) error {
 	if req.ByViewer {
-		return fmt.Errorf("%w: viewers may have one active, all together, and there is one; wait for it to end", ErrTooManyDryRuns)
+		return fmt.Errorf(
+			"%w: viewers may have one active, all together, and there is one; wait for it to end",
+			ErrTooManyDryRuns,
+		)
 	}
 	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
 }

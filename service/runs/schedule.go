@@ -68,7 +68,8 @@ const mostCrons = 20
 func (s *Schedule) complete(ctx context.Context, db campaign.Querier) error {
 	var now time.Time
 	var setting string
-	if err := db.QueryRow(ctx, "SELECT clock_timestamp(), current_setting('TimeZone')").Scan(&now, &setting); err != nil {
+	if err := db.QueryRow(ctx, "SELECT clock_timestamp(), current_setting('TimeZone')").
+		Scan(&now, &setting); err != nil {
 		return err
 	}
 	return s.completeAt(now, setting)
@@ -185,9 +186,22 @@ func (m *Manager) Schedule(ctx context.Context) (*Schedule, error) {
 func readSchedule(ctx context.Context, db campaign.Querier, which string) (*Schedule, error) {
 	s := &Schedule{}
 	var microseconds int64
-	err := db.QueryRow(ctx, `SELECT COALESCE(cron, ''), more_crons, once, time_zone, enabled, COALESCE(extract(epoch FROM max_duration) * 1000000, 0)::bigint,
-		continue_on_error, next_run_time, COALESCE(last_run_id::text, ''), COALESCE(next_plan::text, '') FROM cleanupd.schedule `+which).
-		Scan(&s.Cron, &s.MoreCrons, &s.Once, &s.TimeZone, &s.Enabled, &microseconds, &s.ContinueOnError, &s.NextRunTime, &s.LastRunID, &s.NextPlan)
+	err := db.QueryRow(ctx, `SELECT COALESCE(cron, ''), more_crons, once, time_zone, enabled, COALESCE(extract(epoch
+		FROM max_duration) * 1000000, 0)::bigint,
+		continue_on_error, next_run_time, COALESCE(last_run_id::text, ''), COALESCE(next_plan::text, '')
+			FROM cleanupd.schedule `+which).
+		Scan(
+			&s.Cron,
+			&s.MoreCrons,
+			&s.Once,
+			&s.TimeZone,
+			&s.Enabled,
+			&microseconds,
+			&s.ContinueOnError,
+			&s.NextRunTime,
+			&s.LastRunID,
+			&s.NextPlan,
+		)
 	s.MaxDuration = time.Duration(microseconds) * time.Microsecond
 	return s, err
 }
@@ -213,8 +227,17 @@ func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule
 			}
 			s.NextPlan = plan.ID
 		}
-		if err := storeSchedule(ctx, tx, s, `DO UPDATE SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once, time_zone = excluded.time_zone, enabled = excluded.enabled,
-			max_duration = excluded.max_duration, continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time, next_plan = excluded.next_plan, timeline = excluded.timeline, pending = schedule.pending AND excluded.enabled`); err != nil {
+		if err := storeSchedule(
+			ctx,
+			tx,
+			s,
+			`DO UPDATE
+				SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once,
+				time_zone = excluded.time_zone, enabled = excluded.enabled,
+			max_duration = excluded.max_duration, continue_on_error = excluded.continue_on_error,
+				next_run_time = excluded.next_run_time, next_plan = excluded.next_plan, timeline = excluded.timeline,
+				pending = schedule.pending AND excluded.enabled`,
+		); err != nil {
 			return err
 		}
 		if stored, err = readSchedule(ctx, tx, ""); err != nil {
@@ -223,7 +246,10 @@ func (m *Manager) SetSchedule(ctx context.Context, s Schedule) (stored *Schedule
 		return audit.Note(ctx, tx, audit.Details{"from": before.String(), "to": stored.String()})
 	})
 	if err == nil && stored.Enabled && !m.keepSchedule {
-		m.log.Warn("the schedule is enabled, and this replica does not keep it: no run begins by it unless a replica is started with --schedule")
+		m.log.Warn(
+			"the schedule is enabled, and this replica does not keep it: no run begins by it unless a replica is " +
+				"started with --schedule",
+		)
 	}
 	return stored, err
 }
@@ -233,8 +259,21 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s Schedule, orElse string) er
 	if err := s.complete(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error, next_run_time, next_plan, timeline)
-		VALUES (NULLIF($1, ''), COALESCE($2, '{}'::text[]), $3, $4, $5, $6::bigint * interval '1 microsecond', $7, $8, $9::text::uuid, `+timeline+`) ON CONFLICT (only_row) `+orElse,
-		s.Cron, s.MoreCrons, s.Once, s.TimeZone, s.Enabled, microseconds(s.MaxDuration), s.ContinueOnError, s.NextRunTime, unlessEmpty(s.NextPlan))
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error,
+			next_run_time, next_plan, timeline)
+		VALUES (NULLIF($1, ''), COALESCE($2, '{}'::text[]), $3, $4, $5, $6::bigint * interval '1 microsecond', $7, $8,
+			$9::text::uuid, `+timeline+`) ON CONFLICT (only_row) `+orElse,
+		s.Cron,
+		s.MoreCrons,
+		s.Once,
+		s.TimeZone,
+		s.Enabled,
+		microseconds(s.MaxDuration),
+		s.ContinueOnError,
+		s.NextRunTime,
+		unlessEmpty(s.NextPlan),
+	)
 	return err
 }

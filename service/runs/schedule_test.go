@@ -16,8 +16,9 @@ func keeps(c *runs.Config) { c.KeepSchedule = true }
 
 // Queries.
 const (
-	someRun   = "SELECT count(*) FROM cleanupd.run"
-	allEnded  = "SELECT CASE WHEN count(*) > 0 AND count(*) = count(end_time) THEN count(*) ELSE 0 END FROM cleanupd.run"
+	someRun  = "SELECT count(*) FROM cleanupd.run"
+	allEnded = "SELECT CASE WHEN count(*) > 0 AND count(*) = count(end_time) THEN count(*) ELSE 0 END FROM " +
+		"cleanupd.run"
 	stored    = "SELECT count(*) FROM cleanupd.schedule"
 	isPending = "SELECT count(*) FROM cleanupd.schedule WHERE pending"
 	// due moves the next time to the past, as if several had passed.
@@ -48,8 +49,8 @@ func schedule(t *testing.T, m *runs.Manager) *runs.Schedule {
 	return s
 }
 
-// The first replica that keeps the schedule stores it: daily at 04:00 in the database's time zone, or in UTC if that is none of
-// IANA's, and earlier times are not made up for.
+// The first replica that keeps the schedule stores it: daily at 04:00 in the database's time zone, or in UTC if that is
+// none of IANA's, and earlier times are not made up for.
 func TestTheDefaultSchedule(t *testing.T) {
 	t.Parallel()
 	for setting, zone := range map[string]string{"asia/tokyo": "Asia/Tokyo", "Etc/UTC": "Etc/UTC", "<+05>-05": "UTC"} {
@@ -59,20 +60,30 @@ func TestTheDefaultSchedule(t *testing.T) {
 			db := database(t)
 			inZone(db, setting)
 			m, work, _ := replica(t, db, "a", keeps)
-			if s := schedule(t, m); s.Cron != "0 4 * * *" || s.TimeZone != zone || s.Enabled || s.NextRunTime != nil || db.Int(stored) != 0 {
+			if s := schedule(
+				t,
+				m,
+			); s.Cron != "0 4 * * *" || s.TimeZone != zone || s.Enabled || s.NextRunTime != nil ||
+				db.Int(stored) != 0 {
 				t.Errorf("before it was stored: %+v", s)
 			}
 			work()
 			db.Until(stored)
 			s := schedule(t, m)
-			if s.Cron != "0 4 * * *" || s.TimeZone != zone || !s.Enabled || !s.ContinueOnError || s.NextRunTime == nil || s.LastRunID != "" {
+			if s.Cron != "0 4 * * *" || s.TimeZone != zone || !s.Enabled || !s.ContinueOnError ||
+				s.NextRunTime == nil ||
+				s.LastRunID != "" {
 				t.Fatalf("stored: %+v", s)
 			}
 			there, err := time.LoadLocation(zone)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if next := s.NextRunTime.In(there); next.Format("15:04:05.000") != "04:00:00.000" || !next.After(time.Now()) || time.Until(next) > 24*time.Hour || db.Int(someRun) != 0 {
+			if next := s.NextRunTime.In(
+				there,
+			); next.Format("15:04:05.000") != "04:00:00.000" || !next.After(time.Now()) ||
+				time.Until(next) > 24*time.Hour ||
+				db.Int(someRun) != 0 {
 				t.Errorf("next: %s", next)
 			}
 			inZone(db, "Europe/Rome")
@@ -88,7 +99,10 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	sessions(db, 1)
-	db.Do("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$; CREATE TRIGGER refuse BEFORE DELETE ON XtkSessionInfo EXECUTE FUNCTION refuse()")
+	db.Do(
+		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$; CREATE TRIGGER " +
+			"refuse BEFORE DELETE ON XtkSessionInfo EXECUTE FUNCTION refuse()",
+	)
 	m, work, _ := replica(t, db, "a", keeps)
 	work()
 	for _, c := range []struct {
@@ -105,7 +119,8 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 		db.Do(due)
 		db.Until(allEnded)
 		run, err := m.Get(t.Context(), schedule(t, m).LastRunID)
-		if err != nil || run.State != runs.Failed || run.Result("sessions").State != execute.Failed || run.Result("expired-events").State != c.want {
+		if err != nil || run.State != runs.Failed || run.Result("sessions").State != execute.Failed ||
+			run.Result("expired-events").State != c.want {
 			t.Errorf("%+v: %+v, %v", c.s, run, err)
 		}
 	}
@@ -144,7 +159,8 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 			t.Errorf("%s: %d runs; next %v, want %v", c.name, n, s.NextRunTime, want)
 		}
 		run, err := managers[2].Get(t.Context(), s.LastRunID)
-		if err != nil || run.RequestedBy != "schedule" || run.State != runs.Succeeded || run.DryRun || run.Result("reactions").State == execute.NotRun {
+		if err != nil || run.RequestedBy != "schedule" || run.State != runs.Succeeded || run.DryRun ||
+			run.Result("reactions").State == execute.NotRun {
 			t.Errorf("%s: %+v, %v", c.name, run, err)
 		}
 	}
@@ -154,9 +170,18 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 func TestAScheduleFromBefore(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	db.Do(`ALTER TABLE cleanupd.schedule DROP more_crons, DROP continue_on_error, DROP next_plan, DROP timeline; ALTER TABLE cleanupd.task DROP remote_deliveries_left, DROP rows_refused, DROP rows_locked, DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason, DROP metadata, DROP rows_held; ALTER TABLE cleanupd.space DROP root, DROP rows_updated; DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken, cleanupd.replica;
-		DROP TABLE cleanupd.remote_delivery; ALTER TABLE cleanupd.event DROP generation; ALTER TABLE cleanupd.run DROP server_start, DROP plan, DROP what_if, DROP accepted; DROP TABLE cleanupd.instance, cleanupd.hold; DROP FUNCTION cleanupd.held_meanwhile(); DROP FUNCTION cleanupd.fenced(); UPDATE cleanupd.schema_version SET version = 6;
-		INSERT INTO cleanupd.schedule (cron, time_zone, enabled) VALUES ('30 3 * * *', 'Europe/Berlin', true)`)
+	db.Do(
+		`ALTER TABLE cleanupd.schedule DROP more_crons, DROP continue_on_error, DROP next_plan, DROP timeline;
+			ALTER TABLE cleanupd.task DROP remote_deliveries_left, DROP rows_refused, DROP rows_locked,
+			DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason,
+			DROP metadata, DROP rows_held; ALTER TABLE cleanupd.space DROP root, DROP rows_updated;
+			DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken, cleanupd.replica;
+		DROP TABLE cleanupd.remote_delivery; ALTER TABLE cleanupd.event DROP generation;
+			ALTER TABLE cleanupd.run DROP server_start, DROP plan, DROP what_if, DROP accepted;
+			DROP TABLE cleanupd.instance, cleanupd.hold; DROP FUNCTION cleanupd.held_meanwhile();
+			DROP FUNCTION cleanupd.fenced(); UPDATE cleanupd.schema_version SET version = 6;
+		INSERT INTO cleanupd.schedule (cron, time_zone, enabled) VALUES ('30 3 * * *', 'Europe/Berlin', true)`,
+	)
 	conn, err := db.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +191,11 @@ func TestAScheduleFromBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, _, _ := replica(t, db, "a", nil)
-	if s := schedule(t, m); s.Cron != "30 3 * * *" || len(s.MoreCrons) != 0 || s.TimeZone != "Europe/Berlin" || !s.Enabled || !s.ContinueOnError {
+	if s := schedule(
+		t,
+		m,
+	); s.Cron != "30 3 * * *" || len(s.MoreCrons) != 0 || s.TimeZone != "Europe/Berlin" || !s.Enabled ||
+		!s.ContinueOnError {
 		t.Errorf("%+v", s)
 	}
 }
@@ -176,7 +205,10 @@ func TestSeveralTimesADay(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m, work, _ := replica(t, db, "a", keeps)
-	now := db.Strings("SELECT to_char(h, 'MI HH24 * * *') FROM generate_series(now() AT TIME ZONE 'UTC' + interval '2 h', now() AT TIME ZONE 'UTC' + interval '6 h', '4 h') h")
+	now := db.Strings(
+		"SELECT to_char(h, 'MI HH24 * * *') FROM generate_series(now() AT TIME ZONE 'UTC' + interval '2 h', now() AT " +
+			"TIME ZONE 'UTC' + interval '6 h', '4 h') h",
+	)
 	s := runs.Schedule{Cron: now[1], MoreCrons: []string{now[0], now[1], now[0]}, TimeZone: "UTC", Enabled: true}
 	want := *setSchedule(t, m, s).NextRunTime
 	if in := time.Until(want); in < time.Hour || in > 3*time.Hour {
@@ -186,7 +218,11 @@ func TestSeveralTimesADay(t *testing.T) {
 	for i := range 2 {
 		db.Do(due)
 		db.Until("SELECT (count(end_time) = $1)::int FROM cleanupd.run", i+1)
-		if got := schedule(t, m); !got.NextRunTime.Equal(want) || db.Int(someRun) != int64(i)+1 || got.String() != s.String() {
+		if got := schedule(
+			t,
+			m,
+		); !got.NextRunTime.Equal(want) || db.Int(someRun) != int64(i)+1 ||
+			got.String() != s.String() {
 			t.Errorf("%d runs; %v, want %v", db.Int(someRun), got, want)
 		}
 	}
@@ -197,7 +233,12 @@ func TestASingleTime(t *testing.T) {
 	db := database(t)
 	m, work, _ := replica(t, db, "a", keeps)
 	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-	if s := setSchedule(t, m, runs.Schedule{Once: &once, Enabled: true}); s.Cron != "" || !s.Once.Equal(once) || !s.NextRunTime.Equal(once) {
+	if s := setSchedule(
+		t,
+		m,
+		runs.Schedule{Once: &once, Enabled: true},
+	); s.Cron != "" || !s.Once.Equal(once) ||
+		!s.NextRunTime.Equal(once) {
 		t.Errorf("stored: %+v", s)
 	}
 	db.Do(due) // while no replica was running
@@ -223,7 +264,8 @@ func TestAMissedTimeIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// A time that passed on another timeline, before a failover or a restore, is not caught up; one that is still to come is kept.
+// A time that passed on another timeline, before a failover or a restore, is not caught up; one that is still to come
+// is kept.
 func TestAMissedTimeOfAnotherTimeline(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -256,7 +298,10 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 	setSchedule(t, m, runs.Schedule{Cron: "0 4 * * *", Enabled: true})
 	first := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	// Apparently held by a replica, so that it stays active.
-	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', holder = 'someone', lease_until = clock_timestamp() + interval '1 hour'")
+	db.Do(
+		"UPDATE cleanupd.run SET state = 'RUNNING', holder = 'someone', lease_until = clock_timestamp() + interval " +
+			"'1 hour'",
+	)
 	work()
 	for range 2 {
 		db.Do(due)
@@ -334,7 +379,8 @@ func TestMaxDurationOfTheSchedule(t *testing.T) {
 	n := suite.Size(suite.Long, 300, 5_000)
 	sessions(db, n)
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) {
-		c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = true, 1, suite.Size(suite.Long, 300, 0) // they take a second
+		// they take a second
+		c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = true, 1, suite.Size(suite.Long, 300, 0)
 	})
 	setSchedule(t, m, runs.Schedule{MaxDuration: 300 * time.Millisecond, Enabled: true})
 	db.Do("UPDATE cleanupd.schedule SET pending = false; " + due)
@@ -351,7 +397,8 @@ func TestMaxDurationOfTheSchedule(t *testing.T) {
 	db.Do(due)
 	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED'")
 	next, err := m.Get(t.Context(), schedule(t, m).LastRunID)
-	if err != nil || next.Result("sessions").RowsDeleted != int64(n)-gone || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+	if err != nil || next.Result("sessions").RowsDeleted != int64(n)-gone ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d went before; %+v, %v", gone, next, err)
 	}
 }
@@ -365,7 +412,11 @@ func TestADisabledScheduleStartsNothing(t *testing.T) {
 		t.Errorf("a disabled one: %+v", s)
 	}
 	var invalid runs.InvalidError
-	if _, err := m.SetSchedule(t.Context(), runs.Schedule{Once: &past, Enabled: true}); !errors.As(err, &invalid) || invalid[0].Field != "schedule.once" {
+	if _, err := m.SetSchedule(
+		t.Context(),
+		runs.Schedule{Once: &past, Enabled: true},
+	); !errors.As(err, &invalid) ||
+		invalid[0].Field != "schedule.once" {
 		t.Errorf("a time in the past: %v", err)
 	}
 	work()
@@ -375,8 +426,8 @@ func TestADisabledScheduleStartsNothing(t *testing.T) {
 	}
 }
 
-// What a dry run found is deleted after twice the age that a saved plan may have, with all events but the last, unless a run or the schedule
-// still follows it. The dry run itself is kept, and can be watched.
+// What a dry run found is deleted after twice the age that a saved plan may have, with all events but the last, unless
+// a run or the schedule still follows it. The dry run itself is kept, and can be watched.
 func TestDetailsOfDryRuns(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -394,26 +445,49 @@ func TestDetailsOfDryRuns(t *testing.T) {
 	stop()
 	old, young, planned, scheduled := ids[0], ids[1], ids[2], ids[3]
 	last := db.Int("SELECT last_sequence FROM cleanupd.run WHERE id::text = $1", old)
-	db.Do("UPDATE cleanupd.run SET end_time = clock_timestamp() - interval '48 hours' + CASE WHEN id::text = $1 THEN interval '1 hour' ELSE interval '-1 s' END", young)
+	db.Do(
+		"UPDATE cleanupd.run SET end_time = clock_timestamp() - interval '48 hours' + CASE WHEN id::text = $1 THEN "+
+			"interval '1 hour' ELSE interval '-1 s' END",
+		young,
+	)
 	setSchedule(t, m, runs.Schedule{})
 	db.Do("UPDATE cleanupd.schedule SET next_plan = $1::text::uuid", scheduled)
-	db.Do("UPDATE cleanupd.run SET plan = $1::text::uuid, state = 'RUNNING', lease_until = clock_timestamp() + interval '1 hour' WHERE id::text = $2", planned, real)
+	db.Do(
+		"UPDATE cleanupd.run SET plan = $1::text::uuid, state = 'RUNNING', lease_until = clock_timestamp() + "+
+			"interval '1 hour' WHERE id::text = $2",
+		planned,
+		real,
+	)
 	m, work, _ = replica(t, db, "b", nil)
 	work()
 	db.Until("SELECT (count(*) = 1)::int FROM cleanupd.event WHERE run_id::text = $1", old)
 	for _, id := range []string{young, planned, scheduled} {
-		if n := db.Int("SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND preview IS NOT NULL AND planned IS NOT NULL", id); n != 1 || db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id::text = $1", id) < 3 {
+		if n := db.Int(
+			"SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND preview IS NOT NULL AND planned IS NOT NULL",
+			id,
+		); n != 1 ||
+			db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id::text = $1", id) < 3 {
 			t.Errorf("%s has lost its details", id)
 		}
 	}
 	var events []runs.Event
-	if _, err := m.Watch(t.Context(), old, runs.Place{}, func(e runs.Event) error { events = append(events, e); return nil }); err != nil {
+	if _, err := m.Watch(
+		t.Context(),
+		old,
+		runs.Place{},
+		func(e runs.Event) error { events = append(events, e); return nil },
+	); err != nil {
 		t.Fatal(err)
 	}
-	if run := events[0].Run; len(events) != 1 || events[0].Sequence != last || run.State != runs.Succeeded || run.Result("sessions").RowsDeleted != 10 || run.Result("sessions").Preview != nil {
+	if run := events[0].Run; len(events) != 1 || events[0].Sequence != last || run.State != runs.Succeeded ||
+		run.Result("sessions").RowsDeleted != 10 ||
+		run.Result("sessions").Preview != nil {
 		t.Errorf("the dry run is %+v", events)
 	}
-	if n := db.Int("SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND (preview IS NOT NULL OR planned IS NOT NULL)", old); n != 0 {
+	if n := db.Int(
+		"SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND (preview IS NOT NULL OR planned IS NOT NULL)",
+		old,
+	); n != 0 {
 		t.Error("what the dry run found is left")
 	}
 }
@@ -431,9 +505,15 @@ func TestHistory(t *testing.T) {
 	m, work, _ = replica(t, db, "b", nil)
 	setSchedule(t, m, runs.Schedule{})
 	db.Do("UPDATE cleanupd.schedule SET last_run_id = (SELECT max(id::text)::uuid FROM cleanupd.run)")
-	db.Do("UPDATE cleanupd.run SET end_time = clock_timestamp() - interval '90 days' + CASE WHEN id::text = (SELECT min(id::text) FROM cleanupd.run) THEN interval '1 hour' ELSE interval '-1 s' END")
+	db.Do(
+		"UPDATE cleanupd.run SET end_time = clock_timestamp() - interval '90 days' + CASE WHEN id::text = (SELECT " +
+			"min(id::text) FROM cleanupd.run) THEN interval '1 hour' ELSE interval '-1 s' END",
+	)
 	active := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	db.Do("UPDATE cleanupd.run SET create_time = create_time - interval '1 year', start_time = create_time - interval '1 year'")
+	db.Do(
+		"UPDATE cleanupd.run SET create_time = create_time - interval '1 year', start_time = create_time - interval " +
+			"'1 year'",
+	)
 	work()
 	watch(t, m, active.ID)
 	db.Until("SELECT (count(*) = 2)::int FROM cleanupd.run")

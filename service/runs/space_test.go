@@ -13,8 +13,13 @@ import (
 
 // wideAudits makes audit entries of one page each: some that stay, and some that are expired, before or after them.
 func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
-	db.Do("ALTER TABLE XtkAudit ALTER sEntity TYPE text, ALTER sEntity SET STORAGE PLAIN, SET (autovacuum_enabled = off)")
-	batches := []string{fmt.Sprintf("'2100-01-01' FROM generate_series(1, %d) i", stay), fmt.Sprintf("'2000-01-01' FROM generate_series(-%d, -1) i", gone)}
+	db.Do(
+		"ALTER TABLE XtkAudit ALTER sEntity TYPE text, ALTER sEntity SET STORAGE PLAIN, SET (autovacuum_enabled = off)",
+	)
+	batches := []string{
+		fmt.Sprintf("'2100-01-01' FROM generate_series(1, %d) i", stay),
+		fmt.Sprintf("'2000-01-01' FROM generate_series(-%d, -1) i", gone),
+	}
 	if goFirst {
 		batches[0], batches[1] = batches[1], batches[0]
 	}
@@ -38,7 +43,12 @@ func TestSpace(t *testing.T) {
 		goFirst     bool
 		truncate    bool
 		pgstattuple bool
-	}{{"free at the end", false, true, false}, {"kept at the end", false, false, false}, {"free at the beginning", true, true, false}, {"asked of pgstattuple", true, true, true}} {
+	}{
+		{"free at the end", false, true, false},
+		{"kept at the end", false, false, false},
+		{"free at the beginning", true, true, false},
+		{"asked of pgstattuple", true, true, true},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "free at the beginning", "kept at the end")
 			t.Parallel()
@@ -60,20 +70,25 @@ func TestSpace(t *testing.T) {
 				t.Fatalf("%s: %+v; %q", ended.State, ended.Result("audit-trail"), logs(events))
 			}
 			s := ended.Result("audit-trail").Space[0]
-			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != went || s.TableBytesBefore != table || s.IndexBytesBefore != indexes ||
-				s.TableBytesAfter < table || !about(s.DeadBytes, went*7040) {
+			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != went || s.TableBytesBefore != table ||
+				s.IndexBytesBefore != indexes ||
+				s.TableBytesAfter < table ||
+				!about(s.DeadBytes, went*7040) {
 				t.Errorf("deleted: %+v; it had %d and %d bytes", s, table, indexes)
 			}
 			s = ended.Result("statistics").Space[0]
 			// VACUUM passes over a page that a checkpoint is writing, in whichever database.
-			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != 0 || s.DeadBytes == nil || *s.DeadBytes > went*page/100 || s.TableBytesAfter != db.Int("SELECT pg_table_size('XtkAudit')") {
+			if !strings.HasSuffix(s.Relation, `"xtkaudit"`) || s.RowsDeleted != 0 || s.DeadBytes == nil ||
+				*s.DeadBytes > went*page/100 ||
+				s.TableBytesAfter != db.Int("SELECT pg_table_size('XtkAudit')") {
 				t.Errorf("vacuumed: %+v, %q", s, logs(events))
 			}
 			told := said(events, severity.Warning, "xtkaudit", "are free", "pg_repack")
 			switch givenBack := !c.goFirst && c.truncate; {
 			case !givenBack && (s.TableBytesAfter < s.TableBytesBefore || !about(s.FreeBytes, went*page) || !told):
 				t.Errorf("kept, but free: told %t, %+v", told, s)
-			case givenBack && s.TableBytesAfter >= s.TableBytesBefore: // VACUUM gives back what is behind the last page that it passed over
+			case givenBack && s.TableBytesAfter >= s.TableBytesBefore:
+				// VACUUM gives back what is behind the last page that it passed over
 				t.Errorf("given back: %+v", s)
 			}
 			first := ""
@@ -116,7 +131,10 @@ func TestSpaceBehindStatistics(t *testing.T) {
 		if ended.State != runs.Succeeded || lines != c.lines {
 			t.Errorf("%v: %s, vacuumed %d times", c.tasks, ended.State, lines)
 		}
-		if space := ended.Result("sessions").Space; len(space) != 1 || space[0].RowsDeleted != 100 || c.lines == 0 && *space[0].DeadBytes == 0 {
+		if space := ended.Result(
+			"sessions",
+		).Space; len(space) != 1 || space[0].RowsDeleted != 100 ||
+			(c.lines == 0 && *space[0].DeadBytes == 0) {
 			t.Errorf("%v: %+v", c.tasks, space)
 		}
 		sessions(db, 100)
@@ -133,7 +151,9 @@ func TestStatisticsOfALockedTable(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	told := strings.Join(logs(events), "\n")
-	if ended := events[len(events)-1].Run; ended.State != runs.Succeeded || !strings.Contains(told, "nmsdelivery\" is locked by someone: passed over") || !strings.Contains(told, "nmsvisitor") {
+	if ended := events[len(events)-1].Run; ended.State != runs.Succeeded ||
+		!strings.Contains(told, "nmsdelivery\" is locked by someone: passed over") ||
+		!strings.Contains(told, "nmsvisitor") {
 		t.Errorf("%s: %s", ended.State, ended.Error)
 	}
 }

@@ -45,14 +45,20 @@ func leaseEnds(db *pgtest.DB) {
 	db.Until("SELECT (lease_until < clock_timestamp() - interval '7 seconds')::int FROM cleanupd.run")
 }
 
-// stalled makes two replicas work on a run of so many rows, 100 a second. They have one log, and settings at the end of a URL.
+// stalled makes two replicas work on a run of so many rows, 100 a second. They have one log, and settings at the end of
+// a URL.
 func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs.Manager, run *runs.Run, log *lines) {
 	t.Helper()
 	sessions(db, rows)
 	log = &lines{}
 	slow := func(c *runs.Config) {
 		c.Lease = 6 * time.Second // a busy machine may well stand still for a third of it
-		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(t, db.URL()+settings), 1, 100, slog.New(slog.NewTextHandler(log, nil))
+		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(
+			t,
+			db.URL()+settings,
+		), 1, 100, slog.New(
+			slog.NewTextHandler(log, nil),
+		)
 	}
 	a, work, _ := replica(t, db, "a", slow)
 	b, workB, _ := replica(t, db, "b", slow)
@@ -63,8 +69,8 @@ func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs
 	return a, b, run, log
 }
 
-// While a synchronous standby is away, for much longer than a lease, a run waits, without using up attempts; the replicas are not
-// ready, and their log and the run's say why.
+// While a synchronous standby is away, for much longer than a lease, a run waits, without using up attempts; the
+// replicas are not ready, and their log and the run's say why.
 func TestAStandbyThatIsAway(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string]string{
@@ -94,7 +100,8 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
 	// The replica that waited may be late to tell the run's log why.
-	if !said(events, severity.Warning, "waits for a synchronous standby (SyncRep)") && !said(events, severity.Warning, "fell silent", "without progress: 0 of") ||
+	if (!said(events, severity.Warning, "waits for a synchronous standby (SyncRep)") &&
+		!said(events, severity.Warning, "fell silent", "without progress: 0 of")) ||
 		said(events, severity.Warning, "without progress: 1 of") {
 		t.Errorf("the run's log does not say that it waited, or counts a failed attempt: %q", logs(events))
 	}
@@ -191,7 +198,8 @@ func TestADiskThatIsFull(t *testing.T) {
 		t.Skip(err)
 	}
 	db.Do(`CREATE TABLE trail (what text); ALTER TABLE trail ALTER what SET STORAGE PLAIN;
-		CREATE FUNCTION trail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO trail VALUES (repeat(''x'', 7000)); RETURN OLD; END';
+		CREATE FUNCTION trail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO trail
+			VALUES (repeat(''x'', 7000)); RETURN OLD; END';
 		CREATE TRIGGER trail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION trail()`) // a deletion alone may need no room
 	a, b, run, log := stalled(t, db, 600, "")
 	if err := disk.Fill(); err != nil {
@@ -204,7 +212,8 @@ func TestADiskThatIsFull(t *testing.T) {
 	}
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
-	if !said(events, severity.Warning, "the disk of the database server is full") || !strings.Contains(log.String(), "53100") {
+	if !said(events, severity.Warning, "the disk of the database server is full") ||
+		!strings.Contains(log.String(), "53100") {
 		t.Errorf("nothing was told of it: %q, %s", logs(events), log)
 	}
 	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {

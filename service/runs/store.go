@@ -20,10 +20,14 @@ import (
 
 // selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
 const selectRun = `
-SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause, COALESCE(plan::text, ''), what_if, accepted, last_sequence,
-  (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated', rows_updated, 'TablesDropped', tables_dropped,
+SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
+  COALESCE(plan::text, ''), what_if, accepted, last_sequence,
+  (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
+    rows_updated, 'TablesDropped', tables_dropped,
       'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_left, 'RowsRefused', rows_refused,
-      'RowsLeft', rows_refused + rows_locked + rows_kept + rows_bound, 'TablesLeft', tables_left, 'RowsHeld', rows_held, 'Detail', detail, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime', end_time, 'Error', error) ORDER BY position)
+      'RowsLeft', rows_refused + rows_locked + rows_kept + rows_bound, 'TablesLeft', tables_left, 'RowsHeld',
+        rows_held, 'Detail', detail, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime',
+        end_time, 'Error', error) ORDER BY position)
     FROM cleanupd.task WHERE run_id = r.id), %s
 FROM cleanupd.run AS r `
 
@@ -33,10 +37,14 @@ type View string
 // Full has the tables that a task deleted from, or made smaller, or would have; Basic leaves them out.
 const (
 	Basic View = "NULL::json, NULL::json"
-	Full  View = `(SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted, 'TableBytesBefore', table_bytes_before, 'IndexBytesBefore', index_bytes_before,
-      'TableBytesAfter', table_bytes_after, 'IndexBytesAfter', index_bytes_after, 'DeadBytes', dead_bytes, 'FreeBytes', free_bytes) ORDER BY rows_deleted DESC, by_all DESC, relation)
-    FROM (SELECT *, sum(rows_deleted) OVER (PARTITION BY relation) AS by_all FROM cleanupd.space WHERE run_id = r.id) AS s
-    WHERE table_bytes_after IS NOT NULL AND (by_all > 0 OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before)),
+	Full  View = `(SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted,
+		'TableBytesBefore', table_bytes_before, 'IndexBytesBefore', index_bytes_before,
+      'TableBytesAfter', table_bytes_after, 'IndexBytesAfter', index_bytes_after, 'DeadBytes', dead_bytes,
+        'FreeBytes', free_bytes) ORDER BY rows_deleted DESC, by_all DESC, relation)
+    FROM (SELECT *, sum(rows_deleted) OVER (PARTITION BY relation) AS by_all FROM cleanupd.space
+      WHERE run_id = r.id) AS s
+    WHERE table_bytes_after IS NOT NULL AND (by_all > 0
+      OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before)),
   (SELECT json_object_agg(name, preview) FROM cleanupd.task WHERE run_id = r.id AND preview IS NOT NULL)`
 )
 
@@ -53,8 +61,25 @@ func load(ctx context.Context, db campaign.Querier, v View, where string, args .
 			Space
 		}
 		var previews map[string][]execute.TablePreview
-		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
-			&r.EndTime, &r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence, &r.Results, &spaces, &previews)
+		err := row.Scan(
+			&r.ID,
+			&r.State,
+			&r.DryRun,
+			&r.RequestedBy,
+			&r.ReferenceTime,
+			&r.CreateTime,
+			&r.StartTime,
+			&r.EndTime,
+			&r.Error,
+			&r.Cause,
+			&r.Plan,
+			&r.WhatIf,
+			&r.Accepted,
+			&r.LastSequence,
+			&r.Results,
+			&spaces,
+			&previews,
+		)
 		for task, preview := range previews {
 			r.Result(task).Preview = preview
 		}
@@ -72,7 +97,8 @@ func get(ctx context.Context, db campaign.Querier, id string) (*Run, error) {
 	if err != nil {
 		return nil, ErrNotFound
 	}
-	list, err := load(ctx, db, Full, "WHERE id = $1::text::uuid", key.String()) // PostgreSQL does not read all the forms that Parse does
+	// PostgreSQL does not read all the forms that Parse does
+	list, err := load(ctx, db, Full, "WHERE id = $1::text::uuid", key.String())
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +159,10 @@ func (m *Manager) List(ctx context.Context, v View, f Filter, size int, token st
 		if err != nil {
 			return nil, "", err
 		}
-		conditions = append(conditions, fmt.Sprintf("(create_time, id) < ($%d, $%d::text::uuid)", len(args)+1, len(args)+2))
+		conditions = append(
+			conditions,
+			fmt.Sprintf("(create_time, id) < ($%d, $%d::text::uuid)", len(args)+1, len(args)+2),
+		)
 		args = append(args, created, id)
 	}
 	where := ""
@@ -194,8 +223,17 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 			if run, err = insertRun(ctx, tx, p, req); err != nil || run == nil {
 				return err
 			}
-			return audit.Note(ctx, tx, audit.Details{"run_id": run.ID, "tasks": req.Tasks, "skip_tasks": req.SkipTasks, "dry_run": req.DryRun,
-				"continue_on_error": req.ContinueOnError, "max_duration_seconds": req.MaxDuration.Seconds(), "plan": req.Plan, "what_if": req.WhatIf, "accept_guards": req.Accepted})
+			return audit.Note(ctx, tx, audit.Details{
+				"run_id":               run.ID,
+				"tasks":                req.Tasks,
+				"skip_tasks":           req.SkipTasks,
+				"dry_run":              req.DryRun,
+				"continue_on_error":    req.ContinueOnError,
+				"max_duration_seconds": req.MaxDuration.Seconds(),
+				"plan":                 req.Plan,
+				"what_if":              req.WhatIf,
+				"accept_guards":        req.Accepted,
+			})
 		})
 		if err != nil {
 			return nil, err
@@ -203,7 +241,13 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 		if run != nil {
 			return run, nil
 		}
-		active, err := load(ctx, m.calls, Basic, "WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot", slots(req))
+		active, err := load(
+			ctx,
+			m.calls,
+			Basic,
+			"WHERE slot = ANY ($1::smallint[]) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot",
+			slots(req),
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -217,8 +261,8 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Run, error) {
 	}
 }
 
-// slots returns the slots that a run may take, in order; each has one active run at most. Dry runs of viewers share one, so that one is left for
-// those who may do more.
+// slots returns the slots that a run may take, in order; each has one active run at most. Dry runs of viewers share
+// one, so that one is left for those who may do more.
 func slots(req Request) []int16 {
 	switch {
 	case !req.DryRun:
@@ -236,10 +280,24 @@ func insertRun(ctx context.Context, tx pgx.Tx, p Pipeline, req Request) (*Run, e
 		return nil, err
 	}
 	for _, slot := range slots(req) {
-		tag, err := tx.Exec(ctx, `INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent, plan, what_if, accepted, reference_time)
-			VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6, $7, $8::text::uuid, $9, $10, (SELECT reference_time FROM cleanupd.run WHERE id = $8::text::uuid))
+		tag, err := tx.Exec(
+			ctx,
+			`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent,
+				plan, what_if, accepted, reference_time)
+			VALUES ($1::text::uuid, $2, $3, $4, $5::bigint * interval '1 microsecond', $6, $7, $8::text::uuid, $9,
+				$10, (SELECT reference_time FROM cleanupd.run WHERE id = $8::text::uuid))
 			ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,
-			id.String(), slot, req.DryRun, req.ContinueOnError, microseconds(req.MaxDuration), connection.Text(req.RequestedBy), traceParent(ctx), unlessEmpty(req.Plan), unlessNil(req.WhatIf), unlessNone(req.Accepted))
+			id.String(),
+			slot,
+			req.DryRun,
+			req.ContinueOnError,
+			microseconds(req.MaxDuration),
+			connection.Text(req.RequestedBy),
+			traceParent(ctx),
+			unlessEmpty(req.Plan),
+			unlessNil(req.WhatIf),
+			unlessNone(req.Accepted),
+		)
 		if err != nil {
 			return nil, fmt.Errorf("store the run: %w", err)
 		}
@@ -298,7 +356,8 @@ func insertTasks(ctx context.Context, tx pgx.Tx, id string, p Pipeline, req Requ
 		names, states = append(names, name), append(states, string(state))
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
-		SELECT $1::text::uuid, position, name, state = $4, state FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS t (name, state, position)`,
+		SELECT $1::text::uuid, position, name, state = $4, state
+			FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS t (name, state, position)`,
 		id, names, states, string(execute.Pending)); err != nil {
 		return err
 	}

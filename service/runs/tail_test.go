@@ -180,8 +180,8 @@ func (s *spectator) check(t *testing.T, stored []runs.Place) {
 	}
 }
 
-// A failover to a standby that lags undoes events that were sent, and the batches of that time: the run goes on from where the
-// standby is, deletes all that is obsolete there, and every watcher learns which of its events are gone.
+// A failover to a standby that lags undoes events that were sent, and the batches of that time: the run goes on from
+// where the standby is, deletes all that is obsolete there, and every watcher learns which of its events are gone.
 func TestFailoverToALateStandby(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
@@ -191,7 +191,11 @@ func TestFailoverToALateStandby(t *testing.T) {
 	a, work := c.replica(t, "a", slowly)
 	b, _ := c.replica(t, "b", nil)
 	run := start(t, a, runs.Request{Tasks: []string{"sessions", "reactions"}})
-	watchers := []*spectator{spectate(t, a, run.ID, 0), spectate(t, b, run.ID, 0), spectate(t, b, run.ID, 300*time.Millisecond)}
+	watchers := []*spectator{
+		spectate(t, a, run.ID, 0),
+		spectate(t, b, run.ID, 0),
+		spectate(t, b, run.ID, 300*time.Millisecond),
+	}
 	work()
 	untilDeleting(t, c.DB, run.ID)
 	c.fallBehind()
@@ -217,8 +221,8 @@ func TestFailoverToALateStandby(t *testing.T) {
 	}
 }
 
-// A run of which the standby knows nothing is gone after the failover: who watched it learns that, its worker stops, and the next
-// run has all there is to do.
+// A run of which the standby knows nothing is gone after the failover: who watched it learns that, its worker stops,
+// and the next run has all there is to do.
 func TestARunThatIsLost(t *testing.T) {
 	t.Parallel()
 	rows := suite.Size(suite.Long, 200, 1_000)
@@ -244,8 +248,8 @@ func TestARunThatIsLost(t *testing.T) {
 	checkFinished(t, watch(t, a, start(t, a, runs.Request{Tasks: []string{"sessions"}}).ID), int64(rows))
 }
 
-// A run that is queued again after the failover, since the standby did not know that it began, is begun again: by the replica that
-// had it, too.
+// A run that is queued again after the failover, since the standby did not know that it began, is begun again: by the
+// replica that had it, too.
 func TestARunThatIsQueuedAgain(t *testing.T) {
 	t.Parallel()
 	rows := suite.Size(suite.Long, 300, 1_000)

@@ -41,7 +41,11 @@ func throttled(db *pgtest.DB, reason string) {
 
 // atWork waits until a number of the application's sessions are in a state.
 func atWork(db *pgtest.DB, n int, state string) {
-	db.Until("SELECT (count(*) >= $1)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'application' AND "+state, n)
+	db.Until(
+		"SELECT (count(*) >= $1)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name "+
+			"= 'application' AND "+state,
+		n,
+	)
 }
 
 const (
@@ -83,7 +87,11 @@ func TestManners(t *testing.T) {
 		// hinder makes a batch wait until the function that it returns is called.
 		hinder func(t *testing.T, db *pgtest.DB) (release func())
 	}{
-		{"active sessions", purge.Limits{ActiveSessions: 1}, func(t *testing.T, db *pgtest.DB) func() { return sleepers(t, db, 3) }},
+		{
+			"active sessions",
+			purge.Limits{ActiveSessions: 1},
+			func(t *testing.T, db *pgtest.DB) func() { return sleepers(t, db, 3) },
+		},
 		{"sessions waiting for locks", purge.Limits{WaitingSessions: 1}, func(t *testing.T, db *pgtest.DB) func() {
 			return queue(t, db, 2, "application")
 		}},
@@ -91,18 +99,28 @@ func TestManners(t *testing.T) {
 			return queue(t, db, 1, "cleanupd")
 		}},
 		// A rate of WAL is known from the second sample on: a limit on rows makes the run last until then.
-		{"WAL per second", purge.Limits{WALPerSecond: 500_000, RowsPerSecond: 500}, func(t *testing.T, db *pgtest.DB) func() {
-			conn := session(t, db.URL(), "application")
-			exec(t, conn, "CREATE TABLE busy (i int, t text)")
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					_, _ = conn.Exec(ctx, "INSERT INTO busy SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i")
-				}
-			})
-			return func() { cancel(); wg.Wait() }
-		}},
+		{
+			"WAL per second",
+			purge.Limits{
+				WALPerSecond:  500_000,
+				RowsPerSecond: 500,
+			},
+			func(t *testing.T, db *pgtest.DB) func() {
+				conn := session(t, db.URL(), "application")
+				exec(t, conn, "CREATE TABLE busy (i int, t text)")
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						_, _ = conn.Exec(
+							ctx,
+							"INSERT INTO busy SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i",
+						)
+					}
+				})
+				return func() { cancel(); wg.Wait() }
+			},
+		},
 		{"rows per second", purge.Limits{RowsPerSecond: 500}, func(*testing.T, *pgtest.DB) func() { return func() {} }},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
@@ -111,7 +129,12 @@ func TestManners(t *testing.T) {
 			db, _ := migrated(t)
 			sessions(db, 1_000)
 			own := pool(t, db.URL()+"&application_name=cleanupd")
-			m, work, _ := replica(t, db, "a", func(config *runs.Config) { config.Pool, config.Limits, config.MaxRows = own, c.limits, 100 })
+			m, work, _ := replica(
+				t,
+				db,
+				"a",
+				func(config *runs.Config) { config.Pool, config.Limits, config.MaxRows = own, c.limits, 100 },
+			)
 			release := c.hinder(t, db)
 			run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 			work()
@@ -135,7 +158,12 @@ func TestCancelOfAThrottledRun(t *testing.T) {
 	db, _ := migrated(t)
 	sessions(db, 10)
 	own := pool(t, db.URL()+"&application_name=cleanupd")
-	m, work, _ := replica(t, db, "a", func(config *runs.Config) { config.Pool, config.Limits = own, purge.Limits{ActiveSessions: 1} })
+	m, work, _ := replica(
+		t,
+		db,
+		"a",
+		func(config *runs.Config) { config.Pool, config.Limits = own, purge.Limits{ActiveSessions: 1} },
+	)
 	defer sleepers(t, db, 2)()
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
@@ -143,13 +171,18 @@ func TestCancelOfAThrottledRun(t *testing.T) {
 	if _, err := m.Cancel(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
-	if events := watch(t, m, run.ID); events[len(events)-1].Run.State != runs.Cancelled || db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
+	if events := watch(
+		t,
+		m,
+		run.ID,
+	); events[len(events)-1].Run.State != runs.Cancelled ||
+		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", events[len(events)-1].Run)
 	}
 }
 
-// A lag that cannot be seen is reported once and ignored, unless a limit was given explicitly: then it is too much, except that of
-// standbys to ignore.
+// A lag that cannot be seen is reported once and ignored, unless a limit was given explicitly: then it is too much,
+// except that of standbys to ignore.
 func TestLagThatCanNotBeSeen(t *testing.T) {
 	t.Parallel()
 	db, server := migrated(t)
@@ -159,11 +192,19 @@ func TestLagThatCanNotBeSeen(t *testing.T) {
 		must   bool
 		ignore []string
 		warned bool
-	}{"seen if possible": {warned: true}, "must be seen": {must: true, ignore: []string{"another"}}, "ignored": {must: true, ignore: []string{"another", "walreceiver"}}} {
+	}{
+		"seen if possible": {warned: true},
+		"must be seen":     {must: true, ignore: []string{"another"}},
+		"ignored":          {must: true, ignore: []string{"another", "walreceiver"}},
+	} {
 		sessions(db, 10)
 		db.Superuser("REVOKE pg_monitor FROM neolane")
 		m, work, stop := replica(t, db, name, func(config *runs.Config) {
-			config.Limits, config.MaxRows = purge.Limits{ReplicaLag: time.Hour, LagMustBeSeen: c.must, LagIgnore: c.ignore}, 1
+			config.Limits, config.MaxRows = purge.Limits{
+				ReplicaLag:    time.Hour,
+				LagMustBeSeen: c.must,
+				LagIgnore:     c.ignore,
+			}, 1
 		})
 		run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 		work()
@@ -191,7 +232,17 @@ func TestReaderOfALogicalSlot(t *testing.T) {
 	}
 	db.Reset()
 	db.Superuser("SELECT pg_create_logical_replication_slot('reader', 'test_decoding')")
-	reader := server.Client(t.Context(), "pg_recvlogical", "--dbname", db.Name, "--slot", "reader", "--start", "--file", "-")
+	reader := server.Client(
+		t.Context(),
+		"pg_recvlogical",
+		"--dbname",
+		db.Name,
+		"--slot",
+		"reader",
+		"--start",
+		"--file",
+		"-",
+	)
 	if err := reader.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +336,10 @@ func TestWaitsForTooLong(t *testing.T) {
 	wake := sleepers(t, db, 2)
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
-	db.Until("SELECT count(*) FROM cleanupd.event WHERE body ->> 'Level' = 'WARNING' AND body ->> 'Message' LIKE 'batches have waited for 1s: active sessions: 2; raise --max-active-sessions%'")
+	db.Until(
+		"SELECT count(*) FROM cleanupd.event WHERE body ->> 'Level' = 'WARNING' AND body ->> 'Message' LIKE 'batches " +
+			"have waited for 1s: active sessions: 2; raise --max-active-sessions%'",
+	)
 	wake()
 	checkFinished(t, watch(t, m, run.ID), 10)
 }
@@ -299,10 +353,24 @@ func TestRetainedWAL(t *testing.T) {
 		reason     string
 		restart    bool
 	}{
-		"a slot without a reader": {begin: "SELECT pg_create_physical_replication_slot('gone', true)", end: "SELECT pg_drop_replication_slot('gone')", limit: 1, reason: "the replication slot gone has no reader"},
-		"a slot that has little":  {begin: "SELECT pg_create_physical_replication_slot('gone', true)", limit: 1 << 30, reason: "the replication slot gone has no reader"},
-		"no limit":                {begin: "SELECT pg_create_physical_replication_slot('gone', true)", reason: "the replication slot gone has no reader"},
-		"an archiver that fails":  {begin: "ALTER SYSTEM SET archive_mode = on", restart: true, end: "ALTER SYSTEM SET archive_command = 'true'", limit: 1, reason: "the archiver fails since"},
+		"a slot without a reader": {begin: "SELECT pg_create_physical_replication_slot('gone', true)", end: "SELECT " +
+			"pg_drop_replication_slot('gone')", limit: 1, reason: "the replication " +
+			"slot gone has no reader"},
+		"a slot that has little": {
+			begin: "SELECT pg_create_physical_replication_slot('gone', true)",
+			limit: 1 << 30,
+			reason: "the replication " +
+				"slot gone has no reader",
+		},
+		"no limit": {begin: "SELECT pg_create_physical_replication_slot('gone', true)", reason: "the replication " +
+			"slot gone has no reader"},
+		"an archiver that fails": {
+			begin:   "ALTER SYSTEM SET archive_mode = on",
+			restart: true,
+			end: "ALTER SYSTEM SET " +
+				"archive_command = 'true'", limit: 1, reason: "the archiver fails " +
+				"since",
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			suite.Except(t, suite.Long, "a slot without a reader")

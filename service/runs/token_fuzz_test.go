@@ -11,9 +11,22 @@ import (
 // A page token that this service has not made is refused: whatever it holds, no nonsense reaches the database.
 func FuzzPageToken(f *testing.F) {
 	const id = "01a1fde2-f3f9-7404-bf12-c82939b07280"
-	for _, plain := range []string{"", " ", "2026", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z " + id, "2026-01-01T00:00:00.123456Z " + id, "2026-01-01T00:00:00.120Z " + id,
-		"2026-01-01T01:00:00+01:00 " + id, "0000-01-01T00:00:00Z " + id, "9999-12-31T23:59:59.999999999Z " + id, "2026-01-01T00:00:00Z urn:uuid:" + id, "2026-01-01T00:00:00Z {" + id + "}",
-		"2026-01-01T00:00:00Z 01A1FDE2-F3F9-7404-BF12-C82939B07280", "2026-01-01T00:00:00Z  " + id} {
+	for _, plain := range []string{
+		"",
+		" ",
+		"2026",
+		"2026-01-01T00:00:00Z",
+		"2026-01-01T00:00:00Z " + id,
+		"2026-01-01T00:00:00.123456Z " + id,
+		"2026-01-01T00:00:00.120Z " + id,
+		"2026-01-01T01:00:00+01:00 " + id,
+		"0000-01-01T00:00:00Z " + id,
+		"9999-12-31T23:59:59.999999999Z " + id,
+		"2026-01-01T00:00:00Z " +
+			"urn:uuid:" + id, "2026-01-01T00:00:00Z " +
+			"{" + id + "}",
+		"2026-01-01T00:00:00Z 01A1FDE2-F3F9-7404-BF12-C82939B07280", "2026-01-01T00:00:00Z  " + id,
+	} {
 		f.Add(base64.URLEncoding.EncodeToString([]byte(plain)))
 		f.Add(base64.RawURLEncoding.EncodeToString([]byte(plain)) + "\n=")
 	}
@@ -32,7 +45,8 @@ func FuzzPageToken(f *testing.F) {
 
 // So is a page token of the deliveries on mid-sourcing servers.
 func FuzzRemoteToken(f *testing.F) {
-	for _, plain := range []string{"", " ", "1 2", "1 2 ", "1 2 far", "-1 -9223372036854775808 far away", "1 9223372036854775808 x", "01 2 x", "+1 2 x", "1  2 x", "1 2 x\x00", "1 2 \xff", "a b c"} {
+	for _, plain := range []string{"", " ", "1 2", "1 2 ", "1 2 far", "-1 -9223372036854775808 far away", "1 " +
+		"9223372036854775808 x", "01 2 x", "+1 2 x", "1  2 x", "1 2 x\x00", "1 2 \xff", "a b c"} {
 		f.Add(base64.RawURLEncoding.EncodeToString([]byte(plain)))
 		f.Add(base64.URLEncoding.EncodeToString([]byte(plain)) + "\n=")
 	}
@@ -51,7 +65,16 @@ func FuzzRemoteToken(f *testing.F) {
 
 // An id that is not a run's is ErrNotFound, whatever it holds.
 func FuzzRunID(f *testing.F) {
-	for _, id := range []string{"", "x", "01a1fde2-f3f9-7404-bf12-c82939b07280", "urn:uuid:01a1fde2-f3f9-7404-bf12-c82939b07280", "{01a1fde2-f3f9-7404-bf12-c82939b07280}", "01a1fde2f3f97404bf12c82939b07280", "x\x00", "\xff"} {
+	for _, id := range []string{
+		"",
+		"x",
+		"01a1fde2-f3f9-7404-bf12-c82939b07280",
+		"urn:uuid:01a1fde2-f3f9-7404-bf12-c82939b07280",
+		"{01a1fde2-f3f9-7404-bf12-c82939b07280}",
+		"01a1fde2f3f97404bf12c82939b07280",
+		"x\x00",
+		"\xff",
+	} {
 		f.Add(id)
 	}
 	db := migrated(f)

@@ -26,7 +26,15 @@ func traceParent(ctx context.Context) string {
 // traced makes an attempt at a run in a span of its own, below that of the call that requested it.
 func (c *claim) traced(ctx context.Context, attempt func(context.Context) error) error {
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier{traceHeader: c.traceParent})
-	ctx, span := tracer.Start(ctx, "run", trace.WithAttributes(attribute.String("cleanupd.run_id", c.id), attribute.Int64("cleanupd.epoch", c.epoch), attribute.Bool("cleanupd.dry_run", c.dryRun)))
+	ctx, span := tracer.Start(
+		ctx,
+		"run",
+		trace.WithAttributes(
+			attribute.String("cleanupd.run_id", c.id),
+			attribute.Int64("cleanupd.epoch", c.epoch),
+			attribute.Bool("cleanupd.dry_run", c.dryRun),
+		),
+	)
 	defer span.End()
 	err := attempt(ctx)
 	if err != nil {

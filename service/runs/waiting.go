@@ -47,11 +47,14 @@ func waitsFor(err error) string {
 }
 
 // stalled asks whether a session of this role has been waiting for a synchronous standby for some microseconds.
-const stalled = `SELECT EXISTS (SELECT FROM pg_stat_get_activity(NULL) WHERE wait_event = 'SyncRep' AND state_change < clock_timestamp() - $1::bigint * interval '1 microsecond'
-	AND usesysid = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND datid = (SELECT oid FROM pg_database WHERE datname = current_database()))`
+const stalled = `SELECT EXISTS (SELECT FROM pg_stat_get_activity(NULL) WHERE wait_event = 'SyncRep'
+	AND state_change < clock_timestamp() - $1::bigint * interval '1 microsecond'
+	AND usesysid = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND datid = (SELECT oid FROM pg_database
+		WHERE datname = current_database()))`
 
-// within does something under a time limit. If it took too long, or longer than lock_timeout, because a COMMIT waits for a
-// standby, its error wraps errStandby. That only shows while it lasts: a COMMIT that is given up waits no longer, and stands.
+// within does something under a time limit. If it took too long, or longer than lock_timeout, because a COMMIT waits
+// for a standby, its error wraps errStandby. That only shows while it lasts: a COMMIT that is given up waits no longer,
+// and stands.
 func (m *Manager) within(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -69,8 +72,9 @@ func (m *Manager) within(ctx context.Context, limit time.Duration, do func(ctx c
 	return fmt.Errorf("%w: %w", errStandby, err)
 }
 
-// writeTimeout is how long a write may take that tells whether the database can be written, trustWrites for how long another write
-// that was answered tells it, or a third of the lease if that is shorter: a silent replica may have waited for a standby since.
+// writeTimeout is how long a write may take that tells whether the database can be written, trustWrites for how long
+// another write that was answered tells it, or a third of the lease if that is shorter: a silent replica may have
+// waited for a standby since.
 const (
 	writeTimeout = 1500 * time.Millisecond
 	trustWrites  = 5 * time.Second
@@ -117,8 +121,8 @@ func (m *Manager) write(ctx context.Context) error {
 	return err
 }
 
-// Ready fails while nothing can be written to the database, or a run waits here until it can; its error says what is waited for,
-// and is for everyone. It asks the database once a second at most.
+// Ready fails while nothing can be written to the database, or a run waits here until it can; its error says what is
+// waited for, and is for everyone. It asks the database once a second at most.
 func (m *Manager) Ready(ctx context.Context) error {
 	if err := m.writable(ctx); err != nil {
 		return err

@@ -18,8 +18,8 @@ const pageSize = 500
 // tailPoll is how often a tail polls, in case a notification was missed.
 const tailPoll = time.Second
 
-// wakeCost is how long events are gathered per watcher, up to tailPoll: some fifty times what delivering an event to one
-// takes, since the run's worker competes with the watchers for processor time.
+// wakeCost is how long events are gathered per watcher, up to tailPoll: some fifty times what delivering an event to
+// one takes, since the run's worker competes with the watchers for processor time.
 const wakeCost = time.Millisecond
 
 // tail reads a run's new events once for all its watchers on this replica.
@@ -33,9 +33,9 @@ type tail struct {
 	failures time.Time // since when the database has not answered; zero: it does
 }
 
-// Watch calls send for each event of a run after a place, past ones first, then live ones, and returns the run as it ended.
-// It fails with ErrNotFound, with a ReplacedError if the stored log lacks the place, or loses an event that was sent, with send's
-// error, or with the database's.
+// Watch calls send for each event of a run after a place, past ones first, then live ones, and returns the run as it
+// ended. It fails with ErrNotFound, with a ReplacedError if the stored log lacks the place, or loses an event that was
+// sent, with send's error, or with the database's.
 func (m *Manager) Watch(ctx context.Context, id string, after Place, send func(Event) error) (*Run, error) {
 	run, err := m.Get(ctx, id)
 	if err != nil {
@@ -109,7 +109,8 @@ func (m *Manager) watch(ctx context.Context, runID string, sent *trail, send fun
 	}
 }
 
-// follow joins the run's tail on this replica, which the first watcher starts, and reports whether there was one already.
+// follow joins the run's tail on this replica, which the first watcher starts, and reports whether there was one
+// already.
 func (m *Manager) follow(runID string, after Place) (t *tail, begun bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

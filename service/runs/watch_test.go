@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// A watcher that comes back after an event that the log does not have learns of it at once, and how much of what it has seen is
-// still there: up to the last event of the generation that it names.
+// A watcher that comes back after an event that the log does not have learns of it at once, and how much of what it has
+// seen is still there: up to the last event of the generation that it names.
 func TestAWatcherAheadOfTheLog(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -27,8 +27,13 @@ func TestAWatcherAheadOfTheLog(t *testing.T) {
 		}
 		for after, shared := range map[runs.Place]int64{
 			{Sequence: 2000, Generation: 7}: 2000, {Sequence: 2001, Generation: 8}: 2001, {Sequence: 2999}: 2999,
-			{Sequence: 2010, Generation: 7}: 2000, {Sequence: 2000, Generation: 8}: 0, {Sequence: 5000, Generation: 8}: 3000,
-			{Sequence: 10, Generation: 9}: 0, {Sequence: 5000}: 0,
+			{
+				Sequence:   2010,
+				Generation: 7,
+			}: 2000,
+			{Sequence: 2000, Generation: 8}: 0,
+			{Sequence: 5000, Generation: 8}: 3000,
+			{Sequence: 10, Generation: 9}:   0, {Sequence: 5000}: 0,
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err := m.Watch(ctx, run.ID, after, func(runs.Event) error { return seen })
@@ -66,19 +71,20 @@ func TestAWatcherOfARunThatIsForgotten(t *testing.T) {
 	}
 }
 
-// Watchers of a run whose log is replaced by another learn how much of what they were sent is in that one. Those that were sent
-// nothing else go on with it, and nobody who comes then is sent what is only remembered.
+// Watchers of a run whose log is replaced by another learn how much of what they were sent is in that one. Those that
+// were sent nothing else go on with it, and nobody who comes then is sent what is only remembered.
 func TestAWatchedLogThatIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		replace string // $1 is the id of the run
 		shared  int64  // the last event that both have; -1: the run is gone
 	}{
-		"shorter":            {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid AND sequence > 2990", 2990},
-		"of the same length": {"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid AND sequence > 2990", 2990},
-		"quite another":      {"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid", 0},
-		"empty":              {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid", 0},
-		"gone":               {"DELETE FROM cleanupd.run WHERE id = $1::text::uuid", -1},
+		"shorter": {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid AND sequence > 2990", 2990},
+		"of the same length": {"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid AND sequence " +
+			"> 2990", 2990},
+		"quite another": {"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid", 0},
+		"empty":         {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid", 0},
+		"gone":          {"DELETE FROM cleanupd.run WHERE id = $1::text::uuid", -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "of the same length", "gone")
@@ -109,7 +115,10 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 			}
 			ahead, behind := begin(3000), begin(1)
 			db.Do(c.replace, run.ID)
-			db.Do(`INSERT INTO cleanupd.event (run_id, sequence, generation, body) SELECT id, (SELECT count(*) FROM cleanupd.event) + 1, 10, '{"Kind": "log"}' FROM cleanupd.run`)
+			db.Do(
+				`INSERT INTO cleanupd.event (run_id, sequence, generation, body) SELECT id, (SELECT count(*)
+					FROM cleanupd.event) + 1, 10, '{"Kind": "log"}' FROM cleanupd.run`,
+			)
 			var seen []runs.Place
 			_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(e runs.Event) error {
 				seen = append(seen, e.Place)
@@ -118,7 +127,11 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 				}
 				return nil
 			})
-			if stored := places(t, db); !slices.Equal(seen, stored) || c.shared >= 0 && !errors.Is(err, errEnd) || c.shared < 0 && !errors.Is(err, runs.ErrNotFound) {
+			if stored := places(
+				t,
+				db,
+			); !slices.Equal(seen, stored) || (c.shared >= 0 && !errors.Is(err, errEnd)) ||
+				(c.shared < 0 && !errors.Is(err, runs.ErrNotFound)) {
 				t.Errorf("a new watcher saw %d events, %d are stored: %v", len(seen), len(stored), err)
 			}
 			close(replaced)
@@ -127,7 +140,10 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 				switch {
 				case c.shared < 0 && errors.Is(err, runs.ErrNotFound):
 				case c.shared > 0 && who == "behind" && errors.Is(err, errEnd):
-				case c.shared >= 0 && errors.As(err, &lost) && lost.AfterSequence == c.shared && (who == "ahead" || c.shared == 0):
+				case c.shared >= 0 && errors.As(
+					err,
+					&lost,
+				) && lost.AfterSequence == c.shared && (who == "ahead" || c.shared == 0):
 				default:
 					t.Errorf("the watcher %s: %v", who, err)
 				}

@@ -25,8 +25,8 @@ import (
 // grace is how long a stopping replica lets the current statement go on.
 const grace = 10 * time.Second
 
-// maxFailedAttempts is how often in a row a run may be resumed without progress. Then its current task fails: it may be what brings
-// the database, or the replica, down.
+// maxFailedAttempts is how often in a row a run may be resumed without progress. Then its current task fails: it may be
+// what brings the database, or the replica, down.
 const maxFailedAttempts = 10
 
 // Work claims runs and executes them until the context ends; then it lets the current batches finish and releases
@@ -85,9 +85,9 @@ func (m *Manager) every(ctx context.Context, pause time.Duration, what string, d
 	}
 }
 
-// work executes a run to its end. It survives failures of the database, and another server in the place of the one that failed: it
-// then claims the run again, if that is still its own there, and resumes it after the last committed batch, as another replica
-// would, so that it does not matter what became of a batch that was cut off.
+// work executes a run to its end. It survives failures of the database, and another server in the place of the one that
+// failed: it then claims the run again, if that is still its own there, and resumes it after the last committed batch,
+// as another replica would, so that it does not matter what became of a batch that was cut off.
 func (m *Manager) work(ctx context.Context, c *claim) {
 	log := m.log.With("run_id", c.id)
 	pause := backoff.NewExponentialBackOff()
@@ -110,7 +110,8 @@ func (m *Manager) work(ctx context.Context, c *claim) {
 		if c.progressed.Load() {
 			pause.Reset()
 		}
-		for _, pool := range []*pgxpool.Pool{m.pool, m.calls} { // other connections may be as bad, or lead to a server that is no longer the primary
+		// other connections may be as bad, or lead to a server that is no longer the primary
+		for _, pool := range []*pgxpool.Pool{m.pool, m.calls} {
 			pool.Reset()
 		}
 		c = m.retake(ctx, c, err, pause, log)
@@ -154,7 +155,11 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 		o.cause = CauseUnavailable
 	}
 	var run *Run
-	err = pgx.BeginFunc(working, m.pool, func(tx pgx.Tx) (err error) { run, err = m.finish(working, tx, c.id, c.epoch, o); return err })
+	err = pgx.BeginFunc(
+		working,
+		m.pool,
+		func(tx pgx.Tx) (err error) { run, err = m.finish(working, tx, c.id, c.epoch, o); return err },
+	)
 	if err == nil {
 		m.ended(run)
 	}
@@ -183,8 +188,10 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		}
 	}
 	config := m.config(pipeline)
-	config.ID, config.Lock, config.Now, config.DryRun, config.ContinueOnError, config.Log = c.id, c.lock(), c.referenceTime, c.dryRun, c.continueOnError, m.log.With("run_id", c.id)
-	config.Chosen, config.Todo, config.Cursor, config.Succeeded, config.Failed = chosen, todo, c.cursor, c.succeeded, c.unmet
+	config.ID, config.Lock, config.Log = c.id, c.lock(), m.log.With("run_id", c.id)
+	config.Now, config.DryRun, config.ContinueOnError = c.referenceTime, c.dryRun, c.continueOnError
+	config.Chosen, config.Todo, config.Cursor = chosen, todo, c.cursor
+	config.Succeeded, config.Failed = c.succeeded, c.unmet
 	config.WhatIf, config.Standby = c.whatIf, m.standby
 	if c.plan != "" {
 		if !c.resumed { // the schedule may have started it long after it was checked
@@ -211,7 +218,18 @@ func (c *claim) giveUp(ctx context.Context, j *journal) error {
 	if err := j.TaskStarted(ctx, c.todo[0]); err != nil {
 		return err
 	}
-	if err := j.TaskFinished(ctx, execute.Outcome{State: execute.Failed, Left: c.cursor.Stays(), Problem: fmt.Sprintf("given up after %d setbacks without progress, the last one: %s", c.failedAttempts, c.reason)}); err != nil {
+	if err := j.TaskFinished(
+		ctx,
+		execute.Outcome{
+			State: execute.Failed,
+			Left:  c.cursor.Stays(),
+			Problem: fmt.Sprintf(
+				"given up after %d setbacks without progress, the last one: %s",
+				c.failedAttempts,
+				c.reason,
+			),
+		},
+	); err != nil {
 		return err
 	}
 	c.unmet[c.todo[0]] = true
@@ -228,9 +246,9 @@ func lockOf(run string) int64 {
 	return int64(binary.BigEndian.Uint64(id[8:]))
 }
 
-// awaitPredecessor terminates a batch that the previous worker may still have open, and waits until it has ended: its locks would be
-// taken for those of others. The server notices a cut connection only after the statement, and a frozen worker's batch lasts
-// until its idle timeout.
+// awaitPredecessor terminates a batch that the previous worker may still have open, and waits until it has ended: its
+// locks would be taken for those of others. The server notices a cut connection only after the statement, and a frozen
+// worker's batch lasts until its idle timeout.
 func (m *Manager) awaitPredecessor(ctx context.Context, c *claim) error {
 	// If this role may not terminate it, waiting is enough.
 	_, _ = m.pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", c.lock())

@@ -15,12 +15,15 @@ type Cascade struct {
 	Columns, Keys []string // quoted where needed
 }
 
-// loadCascades reads the foreign keys of all schemas, with the partitioned tables in place of their partitions: a key of one partition, or to
-// one, is taken for one of all.
+// loadCascades reads the foreign keys of all schemas, with the partitioned tables in place of their partitions: a key
+// of one partition, or to one, is taken for one of all.
 const loadCascades = `
-SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid), k.conrelid)::oid,
-  ARRAY(SELECT quote_ident(a.attname) FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n ORDER BY u.i),
-  ARRAY(SELECT quote_ident(a.attname) FROM unnest(k.confkey) WITH ORDINALITY AS u (n, i) JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n ORDER BY u.i)
+SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid),
+  k.conrelid)::oid,
+  ARRAY(SELECT quote_ident(a.attname) FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i)
+    JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n ORDER BY u.i),
+  ARRAY(SELECT quote_ident(a.attname) FROM unnest(k.confkey) WITH ORDINALITY AS u (n, i)
+    JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n ORDER BY u.i)
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 WHERE k.contype = 'f' AND k.confdeltype IN ('c', 'n', 'd') AND k.conparentid = 0
 ORDER BY c.relname, k.conname`
@@ -82,7 +85,8 @@ func (t *Table) NameIn(schema string) string {
 	return t.Schema + "." + t.Name
 }
 
-// Dependents returns the tables whose rows foreign keys delete or change with those of the table, directly or by way of others.
+// Dependents returns the tables whose rows foreign keys delete or change with those of the table, directly or by way of
+// others.
 func (t *Table) Dependents() (list []*Table) {
 	seen := map[*Table]bool{t: true}
 	var follow func(t *Table)

@@ -11,7 +11,10 @@ import (
 )
 
 // ErrNotCampaign says that the database has none of the tables that the cleanup knows.
-var ErrNotCampaign = errors.New("this is no Campaign database: none of the known tables was found; check the database's name, and that the role may use the schema that holds NmsDelivery")
+var ErrNotCampaign = errors.New(
+	"this is no Campaign database: none of the known tables was found; check the database's name, and that the role " +
+		"may use the schema that holds NmsDelivery",
+)
 
 // knownTables are those that a cleanup run cleans or reads; a Campaign database has at least one of them.
 var knownTables = []string{
@@ -103,9 +106,11 @@ func (t *Table) Missing(columns ...string) []string {
 
 // findSchema ranks the schemas that hold known tables: NmsDelivery decides, then the search path, then the number.
 const findSchema = `
-SELECT n.nspname, bool_or(c.relname = 'nmsdelivery') AS holds_delivery, array_position(current_schemas(false), n.nspname) IS NOT NULL AS on_path
+SELECT n.nspname, bool_or(c.relname = 'nmsdelivery') AS holds_delivery, array_position(current_schemas(false),
+  n.nspname) IS NOT NULL AS on_path
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema'
+WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg\_%'
+  AND n.nspname <> 'information_schema'
   AND has_schema_privilege(n.oid, 'USAGE')
 GROUP BY n.nspname
 ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
@@ -113,15 +118,23 @@ ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) 
 // selectTables reads the tables of a schema ($1), or some of any schema.
 const selectTables = `
 SELECT c.oid, n.nspname::text, c.relname, c.relhassubclass, c.relpersistence = 'u',
-  has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'INSERT'), has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
-  row_security_active(c.oid), c.oid = ANY (ARRAY(SELECT k.conrelid FROM pg_constraint k JOIN pg_class p ON p.oid = k.confrelid
+  has_schema_privilege(n.oid, 'USAGE')
+    AND has_any_column_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'INSERT'),
+    has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
+  row_security_active(c.oid), c.oid = ANY (ARRAY(SELECT k.conrelid FROM pg_constraint k
+    JOIN pg_class p ON p.oid = k.confrelid
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
-    WHERE k.contype = 'f' AND p.relname = 'nmsgroup' AND p.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid')),
-  c.oid = ANY (ARRAY(SELECT COALESCE(pg_partition_root(k.conrelid), k.conrelid) FROM pg_constraint k JOIN pg_class p ON p.oid = k.confrelid JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey)
-    WHERE k.contype = 'f' AND p.relname = 'nmsrecipient' AND p.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND a.attname <> 'irecipientid')),
+    WHERE k.contype = 'f' AND p.relname = 'nmsgroup' AND p.relnamespace = (SELECT oid FROM pg_namespace
+      WHERE nspname = $1) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid')),
+  c.oid = ANY (ARRAY(SELECT COALESCE(pg_partition_root(k.conrelid), k.conrelid) FROM pg_constraint k
+    JOIN pg_class p ON p.oid = k.confrelid JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey)
+    WHERE k.contype = 'f' AND p.relname = 'nmsrecipient' AND p.relnamespace = (SELECT oid FROM pg_namespace
+      WHERE nspname = $1) AND a.attname <> 'irecipientid')),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)),
-  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid = 'timestamp'::regtype)
+  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)),
+  ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    AND a.atttypid = 'timestamp'::regtype)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition`
 
@@ -145,7 +158,14 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Catalog{Schema: schema, OtherSchemas: others, Elsewhere: elsewhere, tables: map[string]*Table{}, sequences: map[string]sequence{}, mapped: map[string][]string{}}
+	c := &Catalog{
+		Schema:       schema,
+		OtherSchemas: others,
+		Elsewhere:    elsewhere,
+		tables:       map[string]*Table{},
+		sequences:    map[string]sequence{},
+		mapped:       map[string][]string{},
+	}
 	list, err := c.loadTables(ctx, db, tablesOfSchema)
 	if err != nil {
 		return nil, err
@@ -153,13 +173,19 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	for _, t := range list {
 		c.tables[t.Name] = t
 	}
-	if err := db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").Scan(&c.Role, &c.Version); err != nil {
+	if err := db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").
+		Scan(&c.Role, &c.Version); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
 	if err := c.readKeys(ctx, db, d); err != nil {
 		return nil, err
 	}
-	for _, read := range []func(context.Context, Querier) error{c.readSequences, c.readMappings, c.readCascades, c.readZone} {
+	for _, read := range []func(context.Context, Querier) error{
+		c.readSequences,
+		c.readMappings,
+		c.readCascades,
+		c.readZone,
+	} {
 		if err := read(ctx, db); err != nil {
 			return nil, err
 		}
@@ -177,8 +203,23 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, which string, args
 	for rows.Next() {
 		t := &Table{}
 		unlogged := false
-		if err := rows.Scan(&t.OID, &t.Schema, &t.Name, &t.HasChildren, &unlogged, &t.CanSelect, &t.CanInsert, &t.CanDelete, &t.CanUpdate,
-			&t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers, &t.local); err != nil {
+		if err := rows.Scan(
+			&t.OID,
+			&t.Schema,
+			&t.Name,
+			&t.HasChildren,
+			&unlogged,
+			&t.CanSelect,
+			&t.CanInsert,
+			&t.CanDelete,
+			&t.CanUpdate,
+			&t.RowSecurity,
+			&t.OfLists,
+			&t.OfRecipients,
+			&t.columns,
+			&t.integers,
+			&t.local,
+		); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
 		}
 		t.Elsewhere = c.Elsewhere[t.OID]
@@ -210,7 +251,12 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 	}
 	best := found[0]
 	if len(found) > 1 && !best.OnPath && found[1].HoldsDelivery == best.HoldsDelivery {
-		return "", nil, fmt.Errorf("%w: both schema %q and schema %q hold its tables; name one in the role's search_path", ErrNotCampaign, best.Name, found[1].Name)
+		return "", nil, fmt.Errorf(
+			"%w: both schema %q and schema %q hold its tables; name one in the role's search_path",
+			ErrNotCampaign,
+			best.Name,
+			found[1].Name,
+		)
 	}
 	for _, other := range found[1:] {
 		others = append(others, other.Name)
@@ -235,8 +281,14 @@ func (c *Catalog) Tables(kind func(t *Table) bool) []*Table {
 
 // Unreadable returns those of the columns, stored as lower case, that the table has and the role may not read.
 func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) ([]string, error) {
-	rows, err := db.Query(ctx, `SELECT attname::text FROM pg_attribute WHERE attrelid = $1 AND attname = ANY ($2) AND attnum > 0 AND NOT attisdropped
-		AND NOT has_column_privilege(attrelid, attnum, 'SELECT') ORDER BY attname`, t.OID, columns)
+	rows, err := db.Query(
+		ctx,
+		`SELECT attname::text FROM pg_attribute WHERE attrelid = $1 AND attname = ANY ($2) AND attnum > 0
+			AND NOT attisdropped
+		AND NOT has_column_privilege(attrelid, attnum, 'SELECT') ORDER BY attname`,
+		t.OID,
+		columns,
+	)
 	if err != nil {
 		return nil, err
 	}

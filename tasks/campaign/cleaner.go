@@ -2,8 +2,8 @@ package campaign
 
 import "context"
 
-// OtherCleaner reports whether the application's own cleanup workflow is started: two would clean one database. It is not known, and false, where
-// XtkWorkflow cannot be read.
+// OtherCleaner reports whether the application's own cleanup workflow is started: two would clean one database. It is
+// not known, and false, where XtkWorkflow cannot be read.
 func (c *Catalog) OtherCleaner(ctx context.Context, db Querier) (started bool, err error) {
 	t := c.Table("XtkWorkflow")
 	if t == nil || !t.Has("iWorkflowId", "sInternalName", "iState") {
@@ -12,6 +12,8 @@ func (c *Catalog) OtherCleaner(ctx context.Context, db Querier) (started bool, e
 	if hidden, err := t.Unreadable(ctx, db, "iworkflowid", "sinternalname", "istate"); err != nil || len(hidden) > 0 {
 		return false, err
 	}
-	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE sInternalName = 'cleanup' AND iState <> 20 AND iWorkflowId <> 0)").Scan(&started)
+	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE sInternalName = 'cleanup' AND iState <> "+
+		"20 AND iWorkflowId <> 0)").
+		Scan(&started)
 	return started, err
 }

@@ -20,29 +20,33 @@ type distribution struct {
 	columns   []int16
 }
 
-// readDistribution reads what Citus distributes, if it is installed. On the coordinator such a table is an ordinary one, and
-// empty.
+// readDistribution reads what Citus distributes, if it is installed. On the coordinator such a table is an ordinary
+// one, and empty.
 func readDistribution(ctx context.Context, db Querier) (d distribution, err error) {
 	var installed bool
-	if err := db.QueryRow(ctx, "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").Scan(&installed); err != nil || !installed {
+	if err := db.QueryRow(ctx, "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").
+		Scan(&installed); err != nil ||
+		!installed {
 		return distribution{[]uint32{}, []int16{}}, err
 	}
 	err = db.QueryRow(ctx, `
 SELECT COALESCE(array_agg(p.logicalrelid::oid), '{}'), COALESCE(array_agg(COALESCE(a.attnum, 0)), '{}')
 FROM pg_catalog.pg_dist_partition AS p LEFT JOIN pg_attribute AS a
-  ON a.attrelid = p.logicalrelid AND p.partkey IS NOT NULL AND a.attname = pg_catalog.column_to_column_name(p.logicalrelid, p.partkey)`).Scan(&d.relations, &d.columns)
+  ON a.attrelid = p.logicalrelid AND p.partkey IS NOT NULL
+    AND a.attname = pg_catalog.column_to_column_name(p.logicalrelid, p.partkey)`).Scan(&d.relations, &d.columns)
 	if err != nil {
 		return d, fmt.Errorf("read what Citus distributes: %w", err)
 	}
 	return d, nil
 }
 
-// notHere are the relations whose rows are elsewhere, with those that they are partitions or children of. Citus distributes
-// those of $1.
+// notHere are the relations whose rows are elsewhere, with those that they are partitions or children of. Citus
+// distributes those of $1.
 const notHere = `
 WITH RECURSIVE away (oid, place) AS (
   SELECT c.oid, CASE WHEN c.oid = ANY ($1::oid[]) THEN $2 WHEN c.relkind = 'f' THEN $3 ELSE $4 || a.amname END
-  FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam WHERE c.oid = ANY ($1::oid[]) OR c.relkind = 'f' OR c.relkind = 'r' AND a.amname <> 'heap'
+  FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam WHERE c.oid = ANY ($1::oid[]) OR c.relkind = 'f'
+    OR c.relkind = 'r' AND a.amname <> 'heap'
   UNION SELECT i.inhparent, away.place FROM pg_inherits i JOIN away ON i.inhrelid = away.oid)
 SELECT oid, min(place) FROM away GROUP BY oid`
 
@@ -57,7 +61,11 @@ func readElsewhere(ctx context.Context, db Querier, distributed []uint32) (map[u
 		oid   uint32
 		place string
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&oid, &place}, func() error { places[oid] = place; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(
+		rows,
+		[]any{&oid, &place},
+		func() error { places[oid] = place; return nil },
+	); err != nil {
 		return nil, fmt.Errorf("read which tables are elsewhere: %w", err)
 	}
 	return places, nil

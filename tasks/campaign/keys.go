@@ -9,27 +9,31 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// findKeys finds the columns that may identify the rows of relations ($1) by one integer, by their unique indexes: that column
-// alone, or, in a partitioned table, that column together with the columns it is partitioned by (which PostgreSQL requires in
-// every unique index); in a distributed one, together with the column that Citus distributes it by ($2, $3), for the same reason.
-// Invalid and partial indexes, and indexes on expressions, do not count. Nullable columns do so only if the application
-// names them as ids ($4). The columns are in the order of the table, since a dump and restore creates indexes in another order.
+// findKeys finds the columns that may identify the rows of relations ($1) by one integer, by their unique indexes: that
+// column alone, or, in a partitioned table, that column together with the columns it is partitioned by (which
+// PostgreSQL requires in every unique index); in a distributed one, together with the column that Citus distributes it
+// by ($2, $3), for the same reason. Invalid and partial indexes, and indexes on expressions, do not count. Nullable
+// columns do so only if the application names them as ids ($4). The columns are in the order of the table, since a dump
+// and restore creates indexes in another order.
 const findKeys = `
 SELECT i.indrelid, a.attname::text, bool_or(i.indisprimary)
 FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, ord)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 LEFT JOIN pg_partitioned_table p ON p.partrelid = i.indrelid
-WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indisready AND i.indpred IS NULL AND i.indexprs IS NULL
-  AND k.ord <= i.indnkeyatts AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype) AND (a.attnotnull OR a.attname = ANY ($4::text[]))
+WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indisready AND i.indpred IS NULL
+  AND i.indexprs IS NULL
+  AND k.ord <= i.indnkeyatts AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype) AND (a.attnotnull
+    OR a.attname = ANY ($4::text[]))
   AND (SELECT count(*) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS o(attnum, ord)
        WHERE o.ord <= i.indnkeyatts AND o.attnum <> k.attnum
          AND (p.partattrs IS NULL OR o.attnum <> ALL (p.partattrs::int2[]))
-         AND NOT EXISTS (SELECT FROM unnest($2::oid[], $3::int2[]) AS d (oid, attnum) WHERE d = (i.indrelid, o.attnum))) = 0
+         AND NOT EXISTS (SELECT FROM unnest($2::oid[], $3::int2[]) AS d (oid, attnum)
+           WHERE d = (i.indrelid, o.attnum))) = 0
 GROUP BY 1, 2, a.attnum ORDER BY i.indrelid, a.attnum`
 
-// readKeys reads the keys of all tables. A key of every partition is a key of their table, whose own indexes may not have it:
-// pg_partman takes unique indexes of partitions from a template.
+// readKeys reads the keys of all tables. A key of every partition is a key of their table, whose own indexes may not
+// have it: pg_partman takes unique indexes of partitions from a template.
 func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) error {
 	var relations []uint32
 	var named []string
@@ -85,9 +89,9 @@ func commonKeys(leaves []Leaf, keys map[uint32][]string) (common []string) {
 	return common
 }
 
-// key returns the column whose value 0 marks the zero record, empty if the table has no such column. In a table that the application's
-// documentation names it is the documented id, whether or not an index makes it unique; in another table it is the primary key, if that
-// is a single integer.
+// key returns the column whose value 0 marks the zero record, empty if the table has no such column. In a table that
+// the application's documentation names it is the documented id, whether or not an index makes it unique; in another
+// table it is the primary key, if that is a single integer.
 func (t *Table) key(primary string) string {
 	named := t.namedKeys()
 	proven := slices.DeleteFunc(slices.Clone(named), func(key string) bool { return !slices.Contains(t.keys, key) })
@@ -108,13 +112,20 @@ func (t *Table) key(primary string) string {
 func (t *Table) known() bool { return slices.Contains(knownTables, t.Name) }
 
 // ids are the id columns of known tables that are not named after their tables.
-var ids = map[string]string{"nmsattachments": "iattachmentid", "nmsmirrorpagesearch": "imessageid", "nmsremamatchrcp": "ihypothesisid"}
+var ids = map[string]string{
+	"nmsattachments":      "iattachmentid",
+	"nmsmirrorpagesearch": "imessageid",
+	"nmsremamatchrcp":     "ihypothesisid",
+}
 
-// namedKeys returns the integer columns that are keys by the application's naming, as stored: PostgreSQL knows none of a foreign table, nor of a
-// partitioned one with a foreign partition.
+// namedKeys returns the integer columns that are keys by the application's naming, as stored: PostgreSQL knows none of
+// a foreign table, nor of a partitioned one with a foreign partition.
 func (t *Table) namedKeys() (keys []string) {
 	add := func(key string, columns ...string) {
-		if key = strings.ToLower(key); slices.Contains(t.integers, key) && t.Has(columns...) && !slices.Contains(keys, key) {
+		if key = strings.ToLower(
+			key,
+		); slices.Contains(t.integers, key) && t.Has(columns...) &&
+			!slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}

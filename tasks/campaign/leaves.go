@@ -21,10 +21,13 @@ type Leaf struct {
 // Quoted is the leaf's name for an SQL statement, with its schema.
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
-// findLeaves finds the leaves of some tables. It leaves out partitions that are being detached, whose rows queries do not see.
+// findLeaves finds the leaves of some tables. It leaves out partitions that are being detached, whose rows queries do
+// not see.
 const findLeaves = `
-WITH RECURSIVE tree AS (SELECT oid AS root, oid FROM unnest($1::oid[]) AS oid UNION SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
-SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u' FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+WITH RECURSIVE tree AS (SELECT oid AS root, oid FROM unnest($1::oid[]) AS oid UNION SELECT tree.root, i.inhrelid
+  FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
+SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u' FROM tree JOIN pg_class c USING (oid)
+  JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'f') ORDER BY n.nspname, c.relname`
 
 // readLeaves reads the leaves of those of some tables that have partitions or children.

@@ -21,8 +21,12 @@ type logFamily struct {
 
 var (
 	deliveryLogs  = logFamily{"sBroadLogSchema", "iBroadLogId", []string{"iDeliveryId", "iStatus", "tsLastModified"}}
-	exclusionLogs = logFamily{"sBroadLogExclSchema", "iBroadLogId", []string{"iDeliveryId", "iStatus", "tsLastModified"}}
-	trackingLogs  = logFamily{"sTrackingLogSchema", "iTrackingLogId", []string{"iDeliveryId", "tsLog"}}
+	exclusionLogs = logFamily{
+		"sBroadLogExclSchema",
+		"iBroadLogId",
+		[]string{"iDeliveryId", "iStatus", "tsLastModified"},
+	}
+	trackingLogs = logFamily{"sTrackingLogSchema", "iTrackingLogId", []string{"iDeliveryId", "tsLog"}}
 )
 
 func (t *Table) is(family logFamily) bool {
@@ -38,14 +42,14 @@ func (t *Table) IsTrackingLog() bool { return t.is(trackingLogs) }
 // knownLogs are the logs among the known tables.
 var knownLogs = []string{"nmsbroadlogrcp", "nmsbroadlogmid", "nmsexcludelogrcp", "nmstrackinglogrcp"}
 
-// mayBeLog reports whether a table that does not look like a log of some family may be one nevertheless: it is of no other family, and
-// no other table of the application.
+// mayBeLog reports whether a table that does not look like a log of some family may be one nevertheless: it is of no
+// other family, and no other table of the application.
 func (t *Table) mayBeLog() bool {
 	return !t.IsDeliveryLog() && !t.IsTrackingLog() && (!t.known() || slices.Contains(knownLogs, t.Name))
 }
 
-// HasPropositions reports whether the table has the id of a proposition: of 32 bits, or the 64 bits of a database that came from
-// Campaign Standard.
+// HasPropositions reports whether the table has the id of a proposition: of 32 bits, or the 64 bits of a database that
+// came from Campaign Standard.
 func (t *Table) HasPropositions() bool { return t.Has("iPropositionId") || t.Has("biPropositionId") }
 
 // HasAppSubscriptions reports whether the table has the columns of mobile subscriptions.
@@ -54,8 +58,8 @@ func (t *Table) HasAppSubscriptions() bool { return t.Has("iMobileAppId", "iDisa
 // schemaForm is the form of a schema's name. Beyond ASCII, PostgreSQL's lower case would differ from ours.
 var schemaForm = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):([A-Za-z0-9_]+)$`)
 
-// TableName turns the name of a schema of the application (nms:broadLogRcp) into that of its table as PostgreSQL
-// stores it (nmsbroadlogrcp). ok is false if the name does not have the form namespace:name, in ASCII letters, digits and
+// TableName turns the name of a schema of the application (nms:broadLogRcp) into that of its table as PostgreSQL stores
+// it (nmsbroadlogrcp). ok is false if the name does not have the form namespace:name, in ASCII letters, digits and
 // underscores.
 func TableName(schemaName string) (name string, ok bool) {
 	m := schemaForm.FindStringSubmatch(schemaName)
@@ -76,8 +80,8 @@ type Logs struct {
 	Notes []string
 }
 
-// DeliveryLogs returns the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. It fails if the
-// mappings could not be read.
+// DeliveryLogs returns the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. It fails if
+// the mappings could not be read.
 func (c *Catalog) DeliveryLogs() (Logs, error) {
 	return c.logs(deliveryLogs, "nms:broadLogMid")
 }
@@ -94,7 +98,13 @@ func (c *Catalog) logs(family logFamily, builtIn ...string) (l Logs, err error) 
 	case mapping == nil:
 		l.Notes = append(l.Notes, "table NmsDeliveryMapping is missing: no mapping names a log table")
 	case !mapping.Has(family.mappingColumn):
-		l.Notes = append(l.Notes, fmt.Sprintf("column %s of NmsDeliveryMapping is missing: no mapping names such a log table", family.mappingColumn))
+		l.Notes = append(
+			l.Notes,
+			fmt.Sprintf(
+				"column %s of NmsDeliveryMapping is missing: no mapping names such a log table",
+				family.mappingColumn,
+			),
+		)
 	case c.unmapped != nil:
 		return l, c.unmapped
 	}
@@ -118,7 +128,8 @@ func (c *Catalog) logs(family logFamily, builtIn ...string) (l Logs, err error) 
 // Mappings are the names that the delivery mappings give, by their columns.
 func (c *Catalog) Mappings() map[string][]string { return c.mapped }
 
-// readMappings reads the names that the delivery mappings give. That they cannot be read concerns the tasks alone that go by them.
+// readMappings reads the names that the delivery mappings give. That they cannot be read concerns the tasks alone that
+// go by them.
 func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	mapping := c.Table("NmsDeliveryMapping")
 	if mapping == nil || !mapping.CanSelect {
@@ -127,7 +138,14 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	var named []string
 	for _, family := range logFamilies {
 		if mapping.Has(family.mappingColumn) {
-			named = append(named, fmt.Sprintf("SELECT '%[1]s', %[1]s::text FROM %[2]s WHERE %[1]s <> ''", family.mappingColumn, mapping.Quoted()))
+			named = append(
+				named,
+				fmt.Sprintf(
+					"SELECT '%[1]s', %[1]s::text FROM %[2]s WHERE %[1]s <> ''",
+					family.mappingColumn,
+					mapping.Quoted(),
+				),
+			)
 		}
 	}
 	if named == nil {
@@ -154,14 +172,29 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, problem string) {
 	name, ok := TableName(schemaName)
 	if !ok {
-		return nil, fmt.Sprintf("%s in a delivery mapping is %q, which has not the form namespace:name: passed over", family.mappingColumn, schemaName)
+		return nil, fmt.Sprintf(
+			"%s in a delivery mapping is %q, which has not the form namespace:name: passed over",
+			family.mappingColumn,
+			schemaName,
+		)
 	}
 	if t = c.Table(name); t == nil {
-		return nil, fmt.Sprintf("%s in a delivery mapping is %q, which names no table: passed over", family.mappingColumn, schemaName)
+		return nil, fmt.Sprintf(
+			"%s in a delivery mapping is %q, which names no table: passed over",
+			family.mappingColumn,
+			schemaName,
+		)
 	}
 	if !t.is(family) {
-		return t, fmt.Sprintf("table %s (%s %q in a delivery mapping) does not look like such a log (a unique key %s and the columns %s): left alone",
-			t.Name, family.mappingColumn, schemaName, family.key, strings.Join(family.columns, ", "))
+		return t, fmt.Sprintf(
+			"table %s (%s %q in a delivery mapping) does not look like such a log (a unique key %s and the columns "+
+				"%s): left alone",
+			t.Name,
+			family.mappingColumn,
+			schemaName,
+			family.key,
+			strings.Join(family.columns, ", "),
+		)
 	}
 	return t, ""
 }

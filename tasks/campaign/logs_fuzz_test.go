@@ -11,8 +11,24 @@ import (
 
 // The table of a schema is the one that PostgreSQL makes of its unquoted name, which is how Campaign creates it.
 func FuzzSchemaName(f *testing.F) {
-	for _, name := range []string{"nms:broadLogRcp", "cus:Log_2", "", ":", "nms:", ":x", "a:b:c", "nms:broadLog\u212ap", "İ:x", "nms:ÄÖ", "nms:a b", "nms:a\"b", "nms:a.b", "x:1", "1:x",
-		"nms:\x00", "nms:\xff", "nms:" + strings.Repeat("x", 80)} {
+	for _, name := range []string{
+		"nms:broadLogRcp",
+		"cus:Log_2",
+		"",
+		":",
+		"nms:",
+		":x",
+		"a:b:c",
+		"nms:broadLog\u212ap",
+		"İ:x",
+		"nms:ÄÖ",
+		"nms:a b",
+		"nms:a\"b",
+		"nms:a.b",
+		"x:1",
+		"1:x",
+		"nms:\x00", "nms:\xff", "nms:" + strings.Repeat("x", 80),
+	} {
 		f.Add(name)
 	}
 	db := pgtest.Empty(f)
@@ -22,7 +38,8 @@ func FuzzSchemaName(f *testing.F) {
 			return
 		}
 		var parts []string
-		if err := db.QueryRow(t.Context(), "SELECT parse_ident($1)", strings.Replace(schema, ":", "", 1)).Scan(&parts); err != nil {
+		if err := db.QueryRow(t.Context(), "SELECT parse_ident($1)", strings.Replace(schema, ":", "", 1)).
+			Scan(&parts); err != nil {
 			t.Fatalf("%q is no name of an SQL statement: %v", schema, err)
 		}
 		if !slices.Equal(parts, []string{name}) {

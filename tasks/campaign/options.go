@@ -61,8 +61,19 @@ var optionNames = []string{
 }
 
 // delays are the options that are delays.
-var delays = []Option{TrackingStatPurge, TrackingLogPurge, BroadLogPurge, RecycledDeliveryPurge, RejectsPurge, VisitorPurge, PropositionPurge, EventPurge, EventHistoPurge,
-	AuditTrailPurge, AppSubscriptionPurge}
+var delays = []Option{
+	TrackingStatPurge,
+	TrackingLogPurge,
+	BroadLogPurge,
+	RecycledDeliveryPurge,
+	RejectsPurge,
+	VisitorPurge,
+	PropositionPurge,
+	EventPurge,
+	EventHistoPurge,
+	AuditTrailPurge,
+	AppSubscriptionPurge,
+}
 
 // Values of NoStats.
 const (
@@ -100,20 +111,33 @@ type Options struct {
 // Nearest is the SQL of a moment clamped to the years 1 to 9999: callers cannot represent infinity, or other years of
 // PostgreSQL's range.
 func Nearest(moment string) string {
-	return fmt.Sprintf("CASE WHEN %[1]s IS NOT NULL THEN LEAST(GREATEST(%[1]s::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 23:59:59.999999Z') END", moment)
+	return fmt.Sprintf(
+		"CASE WHEN %[1]s IS NOT NULL THEN LEAST(GREATEST(%[1]s::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 "+
+			"23:59:59.999999Z') END",
+		moment,
+	)
 }
 
-// ReadOptions reads XtkOption. A database without that table has no stored options. If there may be some that cannot be read,
-// no delay is in force: the defaults might delete too much.
+// ReadOptions reads XtkOption. A database without that table has no stored options. If there may be some that cannot be
+// read, no delay is in force: the defaults might delete too much.
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
-	o := &Options{numbers: map[string]int64{}, moments: map[string]time.Time{}, texts: map[string]string{}, stored: map[string]bool{}}
+	o := &Options{
+		numbers: map[string]int64{},
+		moments: map[string]time.Time{},
+		texts:   map[string]string{},
+		stored:  map[string]bool{},
+	}
 	t := c.Table("XtkOption")
 	number, moment, text := "NULL", "NULL", "NULL"
 	switch {
 	case t == nil:
 		return o, nil
 	case !t.CanSelect:
-		return nil, fmt.Errorf("read XtkOption: the role may not: GRANT SELECT ON %s TO %s", t.Quoted(), pgx.Identifier{c.Role}.Sanitize())
+		return nil, fmt.Errorf(
+			"read XtkOption: the role may not: GRANT SELECT ON %s TO %s",
+			t.Quoted(),
+			pgx.Identifier{c.Role}.Sanitize(),
+		)
 	case t.RowSecurity:
 		o.hidden = "row security may hide rows of XtkOption"
 	case !t.Has("sName", "iLongValue"):
@@ -132,13 +156,23 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	case err != nil:
 		return nil, fmt.Errorf("read XtkOption: %w", err)
 	case len(hidden) > 0:
-		return nil, fmt.Errorf("read XtkOption: the role may not: GRANT SELECT (%s) ON %s TO %s", strings.Join(hidden, ", "), t.Quoted(), pgx.Identifier{c.Role}.Sanitize())
+		return nil, fmt.Errorf(
+			"read XtkOption: the role may not: GRANT SELECT (%s) ON %s TO %s",
+			strings.Join(hidden, ", "),
+			t.Quoted(),
+			pgx.Identifier{c.Role}.Sanitize(),
+		)
 	case t.Has("iDataType", "sStringValue"):
 		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN COALESCE(sStringValue, '') END", typeText)
 	case t.Has("iDataType"):
 		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN '' END", typeText)
 	}
-	rows, err := db.Query(ctx, "SELECT sName, "+number+"::bigint, "+moment+"::timestamptz, "+text+"::text FROM "+t.Quoted()+" WHERE sName = ANY ($1)", optionNames)
+	rows, err := db.Query(
+		ctx,
+		"SELECT sName, "+number+"::bigint, "+moment+"::timestamptz, "+text+"::text FROM "+t.Quoted()+" WHERE sName = ANY "+
+			"($1)",
+		optionNames,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("read XtkOption: %w", err)
 	}
@@ -189,11 +223,16 @@ func (o *Options) noNumber(opt Option) error {
 	return nil
 }
 
-// Moment is a stored moment, clamped to the years 1 to 9999; nil when there is none. It fails if the row's type is text, of
-// which none is read: without a lower bound more would be deleted.
+// Moment is a stored moment, clamped to the years 1 to 9999; nil when there is none. It fails if the row's type is
+// text, of which none is read: without a lower bound more would be deleted.
 func (o *Options) Moment(opt Option) (*time.Time, error) {
 	if _, isText := o.texts[opt.Name]; isText {
-		return nil, fmt.Errorf("option %s is stored as a text (iDataType %d) and not as a date: not used; delete its row, or make it a date", opt.Name, typeText)
+		return nil, fmt.Errorf(
+			"option %s is stored as a text (iDataType %d) and not as a date: not used; delete its row, or make it a "+
+				"date",
+			opt.Name,
+			typeText,
+		)
 	}
 	if t, ok := o.moments[opt.Name]; ok {
 		return &t, nil
@@ -201,8 +240,8 @@ func (o *Options) Moment(opt Option) (*time.Time, error) {
 	return nil, nil
 }
 
-// Delay is the delay in force. It fails if the stored one cannot be read, is no number, is less than a day, or exceeds 32 bits of
-// seconds: such a delay is never used.
+// Delay is the delay in force. It fails if the stored one cannot be read, is no number, is less than a day, or exceeds
+// 32 bits of seconds: such a delay is never used.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
 	if o.hidden != "" {
 		return 0, fmt.Errorf("%s: option %s can not be read", o.hidden, opt.Name)
@@ -218,7 +257,12 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 	case seconds < int64(Day/time.Second):
 		return 0, fmt.Errorf("option %s is stored as %d seconds, less than a day: not used", opt.Name, seconds)
 	case seconds > math.MaxInt32:
-		return 0, fmt.Errorf("option %s is stored as %d seconds, more than %d days: not used", opt.Name, seconds, MaxDays)
+		return 0, fmt.Errorf(
+			"option %s is stored as %d seconds, more than %d days: not used",
+			opt.Name,
+			seconds,
+			MaxDays,
+		)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
@@ -253,11 +297,15 @@ func (o *Options) InForce() map[string]string {
 	return words
 }
 
-// Statistics is what the task statistics should do. For an unknown stored value it returns NoStatistics, and an error that
-// says so.
+// Statistics is what the task statistics should do. For an unknown stored value it returns NoStatistics, and an error
+// that says so.
 func (o *Options) Statistics() (int, error) {
 	if o.hidden != "" {
-		return NoStatistics, fmt.Errorf("%s: option %s can not be read: acts as 1, nothing is done", o.hidden, NoStats.Name)
+		return NoStatistics, fmt.Errorf(
+			"%s: option %s can not be read: acts as 1, nothing is done",
+			o.hidden,
+			NoStats.Name,
+		)
 	}
 	if !o.stored[NoStats.Name] {
 		return NoStats.Default, nil
@@ -267,7 +315,11 @@ func (o *Options) Statistics() (int, error) {
 	}
 	value := o.numbers[NoStats.Name]
 	if value < VacuumAnalyze || value > AnalyzeOnly {
-		return NoStatistics, fmt.Errorf("option %s is stored as %d, which is none of 0, 1 and 2: acts as 1, nothing is done", NoStats.Name, value)
+		return NoStatistics, fmt.Errorf(
+			"option %s is stored as %d, which is none of 0, 1 and 2: acts as 1, nothing is done",
+			NoStats.Name,
+			value,
+		)
 	}
 	return int(value), nil
 }

@@ -12,7 +12,21 @@ import (
 
 // A name that was looked up and quoted is read back as it was by the server.
 func FuzzQuoted(f *testing.F) {
-	for _, name := range []string{"nmsdelivery", "NmsDelivery", `x"; DROP TABLE nmsdelivery; --`, `""`, `a.b`, `\`, "U&", "ä", "'", "a\nb", " ", "$1", "@x"} {
+	for _, name := range []string{
+		"nmsdelivery",
+		"NmsDelivery",
+		`x"; DROP TABLE nmsdelivery; --`,
+		`""`,
+		`a.b`,
+		`\`,
+		"U&",
+		"ä",
+		"'",
+		"a\nb",
+		" ",
+		"$1",
+		"@x",
+	} {
 		f.Add("public", name)
 		f.Add(name, name)
 	}
@@ -23,7 +37,11 @@ func FuzzQuoted(f *testing.F) {
 				return // cannot be a name in the catalog
 			}
 		}
-		for _, quoted := range []string{(&campaign.Table{Schema: schema, Name: name}).Quoted(), campaign.WorkTable{Schema: schema, Name: name}.Quoted(), campaign.Leaf{Schema: schema, Name: name}.Quoted()} {
+		for _, quoted := range []string{
+			(&campaign.Table{Schema: schema, Name: name}).Quoted(),
+			campaign.WorkTable{Schema: schema, Name: name}.Quoted(),
+			campaign.Leaf{Schema: schema, Name: name}.Quoted(),
+		} {
 			var parts []string
 			if err := db.QueryRow(t.Context(), "SELECT parse_ident($1)", quoted).Scan(&parts); err != nil {
 				t.Fatalf("%q.%q as %s: %v", schema, name, quoted, err)

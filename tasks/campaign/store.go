@@ -16,8 +16,8 @@ import (
 // ErrNoOptionTable says that there is no XtkOption to store an option in.
 var ErrNoOptionTable = errors.New("table XtkOption, or a column of it, is missing: options can not be stored")
 
-// KeepsMoments reports whether XtkOption can keep a moment from one run to the next: it exists, with the columns needed, and
-// row security does not hide its rows.
+// KeepsMoments reports whether XtkOption can keep a moment from one run to the next: it exists, with the columns
+// needed, and row security does not hide its rows.
 func (c *Catalog) KeepsMoments() bool {
 	t := c.Table("XtkOption")
 	return t != nil && t.Has("iOptionId", "sName", "iDataType", "tsTimeStampValue") && !t.RowSecurity
@@ -57,8 +57,8 @@ func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	return err
 }
 
-// store updates the option's row, or inserts one. A row keeps its type: a number is written as a text, too, if that is it. Others may insert it, or take the new id, in between: then the
-// insert is rolled back and everything tried again.
+// store updates the option's row, or inserts one. A row keeps its type: a number is written as a text, too, if that is
+// it. Others may insert it, or take the new id, in between: then the insert is rolled back and everything tried again.
 func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string, dataType int, value any) error {
 	t := c.Table("XtkOption")
 	if t == nil || !t.Has("iOptionId", "sName", "iDataType", column) {
@@ -67,10 +67,19 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	cast := map[int]string{typeNumber: "$2::bigint", typeMoment: c.inZone(t, column, "$2::timestamptz")}[dataType]
 	set := column + " = " + cast
 	if dataType == typeNumber && t.Has("sStringValue") {
-		set += fmt.Sprintf(", sStringValue = CASE WHEN iDataType = %d THEN %s::text ELSE sStringValue END", typeText, cast)
+		set += fmt.Sprintf(
+			", sStringValue = CASE WHEN iDataType = %d THEN %s::text ELSE sStringValue END",
+			typeText,
+			cast,
+		)
 	}
 	for range clashes {
-		tag, err := tx.Exec(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), set), opt.Name, value)
+		tag, err := tx.Exec(
+			ctx,
+			fmt.Sprintf("UPDATE %s SET %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), set),
+			opt.Name,
+			value,
+		)
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
 		}
@@ -79,8 +88,19 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 			return err
 		}
 		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s (iOptionId, sName, iDataType, %s) SELECT %s, $1, $3, %s", t.Quoted(), column, id, cast),
-				opt.Name, value, dataType)
+			_, err := tx.Exec(
+				ctx,
+				fmt.Sprintf(
+					"INSERT INTO %s (iOptionId, sName, iDataType, %s) SELECT %s, $1, $3, %s",
+					t.Quoted(),
+					column,
+					id,
+					cast,
+				),
+				opt.Name,
+				value,
+				dataType,
+			)
 			return err
 		})
 		if !sqlstate.Is(err, pgerrcode.UniqueViolation) {
@@ -99,7 +119,8 @@ type sequence struct {
 	usable bool
 }
 
-// findSequences finds them: those of the tables that the cleanup inserts into (XtkJobLogId for XtkJobLog), and that of all others.
+// findSequences finds them: those of the tables that the cleanup inserts into (XtkJobLogId for XtkJobLog), and that of
+// all others.
 const findSequences = `
 SELECT s.relname::text, quote_ident(n.nspname) || '.' || quote_ident(s.relname), has_sequence_privilege(s.oid, 'USAGE')
 FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
@@ -114,15 +135,19 @@ func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
 		name string
 		s    sequence
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&name, &s.quoted, &s.usable}, func() error { c.sequences[name] = s; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(
+		rows,
+		[]any{&name, &s.quoted, &s.usable},
+		func() error { c.sequences[name] = s; return nil },
+	); err != nil {
 		return fmt.Errorf("look for sequences: %w", err)
 	}
 	return nil
 }
 
-// NewIDs is the SQL of the id of a new row, in a SELECT of any number of rows: from the sequence from which the application
-// takes them if there is one, else below all others (one above them would be the application's next id). It fails with
-// ErrNoSequence if the role may not use the sequence.
+// NewIDs is the SQL of the id of a new row, in a SELECT of any number of rows: from the sequence from which the
+// application takes them if there is one, else below all others (one above them would be the application's next id). It
+// fails with ErrNoSequence if the role may not use the sequence.
 func (c *Catalog) NewIDs(t *Table, column string) (string, error) {
 	s, ok := c.sequences[t.Name+"id"]
 	if !ok {
@@ -132,7 +157,12 @@ func (c *Catalog) NewIDs(t *Table, column string) (string, error) {
 	case !ok:
 		return fmt.Sprintf("(SELECT least(min(%s), 0) FROM %s) - row_number() OVER ()", column, t.Quoted()), nil
 	case !s.usable:
-		return "", fmt.Errorf("%w: GRANT USAGE ON SEQUENCE %s TO %s", ErrNoSequence, s.quoted, pgx.Identifier{c.Role}.Sanitize())
+		return "", fmt.Errorf(
+			"%w: GRANT USAGE ON SEQUENCE %s TO %s",
+			ErrNoSequence,
+			s.quoted,
+			pgx.Identifier{c.Role}.Sanitize(),
+		)
 	}
 	return "nextval('" + strings.ReplaceAll(s.quoted, "'", "''") + "')", nil
 }

@@ -59,11 +59,11 @@ func WorkTableName(prefix string, id int64) string {
 	return prefix + strconv.FormatInt(id, 10)
 }
 
-// workTableOwner returns the id in the name of a work table with a prefix, and whether the name has the form of one: with bare the id ends it,
-// otherwise more may follow after an underscore.
+// workTableOwner returns the id in the name of a work table with a prefix, and whether the name has the form of one:
+// with bare the id ends it, otherwise more may follow after an underscore.
 func workTableOwner(name, prefix string, bare bool) (id int64, ok bool) {
 	id, rest, ok := ParseID(strings.TrimPrefix(name, prefix))
-	return id, ok && (rest == "" || !bare && rest[0] == '_')
+	return id, ok && (rest == "" || (!bare && rest[0] == '_'))
 }
 
 // IsWorkTableName reports whether a stored name is that of a work table with a prefix; with bare the id ends it.
@@ -75,21 +75,32 @@ func IsWorkTableName(name, prefix string, bare bool) bool {
 // DropFunction drops work tables as their owner, for a role that may not drop them itself. deploy/role.sql creates it.
 const DropFunction = "cleanupd.drop_work_tables"
 
-// relations are those in the schema that the application owns, that is, the owner of NmsDelivery, unless that is postgres.
-// Views come first, since the tables that they depend on cannot be dropped before them, and the newest views first, for the
-// same reason.
+// relations are those in the schema that the application owns, that is, the owner of NmsDelivery, unless that is
+// postgres. Views come first, since the tables that they depend on cannot be dropped before them, and the newest views
+// first, for the same reason.
 const relations = `
-SELECT c.relname::text, c.relkind = 'v', NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL,
-  CASE WHEN c.relkind = 'p' THEN ARRAY(SELECT p.relname::text FROM pg_partition_tree(c.oid) JOIN pg_class p ON p.oid = relid WHERE relid <> c.oid) END,
-  c.relkind <> 'v' AND r.atttypid IS NOT NULL, COALESCE(r.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'numeric'::regtype, 'real'::regtype, 'double precision'::regtype), false)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_attribute r ON r.attrelid = c.oid AND r.attname = 'irecipientid' AND NOT r.attisdropped JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p')
+SELECT c.relname::text, c.relkind = 'v',
+  NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL,
+  CASE WHEN c.relkind = 'p' THEN ARRAY(
+    SELECT p.relname::text FROM pg_partition_tree(c.oid) JOIN pg_class p ON p.oid = relid WHERE relid <> c.oid) END,
+  c.relkind <> 'v' AND r.atttypid IS NOT NULL,
+  COALESCE(r.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'numeric'::regtype,
+    'real'::regtype, 'double precision'::regtype), false)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg_attribute r ON r.attrelid = c.oid AND r.attname = 'irecipientid' AND NOT r.attisdropped
+  JOIN pg_class d ON d.relnamespace = n.oid AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p')
 WHERE n.nspname = $1 AND %s AND c.relkind IN ('r', 'p', 'v') AND c.relpersistence <> 't' AND NOT c.relispartition
   AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
 ORDER BY c.relkind = 'v' DESC, CASE WHEN c.relkind = 'v' THEN c.oid END DESC, c.relname`
 
-// WorkTables returns the relations with a prefix and an id. With bare, the id ends the name; otherwise more may follow after
-// an underscore. strange are names with the prefix that do not have this form.
-func (c *Catalog) WorkTables(ctx context.Context, db Querier, prefix string, bare bool) (found []WorkTable, strange []string, err error) {
+// WorkTables returns the relations with a prefix and an id. With bare, the id ends the name; otherwise more may follow
+// after an underscore. strange are names with the prefix that do not have this form.
+func (c *Catalog) WorkTables(
+	ctx context.Context,
+	db Querier,
+	prefix string,
+	bare bool,
+) (found []WorkTable, strange []string, err error) {
 	all, err := c.owned(ctx, db, "c.relname LIKE $2", strings.ReplaceAll(prefix, "_", `\_`)+"%")
 	if err != nil {
 		return nil, nil, err
@@ -116,16 +127,26 @@ type OtherWorkTable struct {
 // otherRelations returns what relations leaves out, with the owner of NmsDelivery.
 const otherRelations = `
 SELECT n.nspname::text, c.relname::text, c.relkind = 'v', pg_get_userbyid(c.relowner)::text,
-  CASE c.relkind WHEN 'm' THEN 'a materialized view' WHEN 'f' THEN 'a foreign table' ELSE '' END, pg_get_userbyid(d.relowner)::text
+  CASE c.relkind WHEN 'm' THEN 'a materialized view'
+    WHEN 'f' THEN 'a foreign table' ELSE '' END, pg_get_userbyid(d.relowner)::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_class d JOIN pg_namespace h ON h.oid = d.relnamespace
-WHERE h.nspname = $1 AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p') AND c.relname LIKE $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-  AND c.relpersistence <> 't' AND NOT c.relispartition AND n.nspname NOT LIKE 'pg\_%' AND n.nspname NOT IN ('information_schema', 'cleanupd')
-  AND (n.oid <> h.oid OR c.relkind IN ('m', 'f') OR c.relowner <> d.relowner OR pg_get_userbyid(c.relowner) = 'postgres')
+WHERE h.nspname = $1 AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p') AND c.relname LIKE $2
+  AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND c.relpersistence <> 't' AND NOT c.relispartition AND n.nspname NOT LIKE 'pg\_%'
+    AND n.nspname NOT IN ('information_schema', 'cleanupd')
+  AND (n.oid <> h.oid OR c.relkind IN ('m', 'f') OR c.relowner <> d.relowner
+    OR pg_get_userbyid(c.relowner) = 'postgres')
 ORDER BY n.oid <> h.oid, 1, 2`
 
-// OtherWorkTables returns the relations with a prefix and an id that WorkTables leaves out because NmsDelivery has another owner, because they
-// belong to the superuser postgres, or because of their kind or schema. owner is the role that owns NmsDelivery.
-func (c *Catalog) OtherWorkTables(ctx context.Context, db Querier, prefix string, bare bool) (others []OtherWorkTable, owner string, err error) {
+// OtherWorkTables returns the relations with a prefix and an id that WorkTables leaves out because NmsDelivery has
+// another owner, because they belong to the superuser postgres, or because of their kind or schema. owner is the role
+// that owns NmsDelivery.
+func (c *Catalog) OtherWorkTables(
+	ctx context.Context,
+	db Querier,
+	prefix string,
+	bare bool,
+) (others []OtherWorkTable, owner string, err error) {
 	rows, err := db.Query(ctx, otherRelations, c.Schema, strings.ReplaceAll(prefix, "_", `\_`)+"%")
 	if err != nil {
 		return nil, "", fmt.Errorf("list the work tables of others: %w", err)
@@ -174,8 +195,8 @@ func (c *Catalog) owned(ctx context.Context, db Querier, named string, argument 
 	return found, nil
 }
 
-// ListIDs are the ids of the lists whose data the work table may hold, by its name: those after _grp, at its end or before an
-// underscore.
+// ListIDs are the ids of the lists whose data the work table may hold, by its name: those after _grp, at its end or
+// before an underscore.
 func (w WorkTable) ListIDs() (ids []int64) {
 	for _, part := range strings.Split(w.Name, "_grp")[1:] {
 		if id, rest, ok := ParseID(part); ok && (rest == "" || rest[0] == '_') {

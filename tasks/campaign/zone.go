@@ -20,21 +20,23 @@ type Zone struct {
 	Name string
 	// Reason explains which zone is used and why; empty if no table has such columns.
 	Reason string
-	// Unknown is set if the application's zone cannot be determined. Name is then the zone in which dates are latest, so that rows that are obsolete
-	// in only some zones are retained.
+	// Unknown is set if the application's zone cannot be determined. Name is then the zone in which dates are latest,
+	// so that rows that are obsolete in only some zones are retained.
 	Unknown bool
 }
 
 // zoneOption is the option that names the zone.
 const zoneOption = "WdbcTimeZone"
 
-// latest is the zone in which dates are latest, and spread how much earlier they are in the zone in which they are earliest, UTC+14.
+// latest is the zone in which dates are latest, and spread how much earlier they are in the zone in which they are
+// earliest, UTC+14.
 const (
 	latest = "<-12>+12"
 	spread = 26 * time.Hour
 )
 
-// After returns the moment that a date must follow so that it follows a given one in any zone that may be the application's.
+// After returns the moment that a date must follow so that it follows a given one in any zone that may be the
+// application's.
 func (z Zone) After(at time.Time) time.Time {
 	if z.Unknown {
 		return at.Add(spread)
@@ -42,8 +44,8 @@ func (z Zone) After(at time.Time) time.Time {
 	return at
 }
 
-// inZone converts the SQL of a value of a column, or for one: if the column's dates have no time zone, one with a zone becomes one without, and
-// one without becomes one with a zone.
+// inZone converts the SQL of a value of a column, or for one: if the column's dates have no time zone, one with a zone
+// becomes one without, and one without becomes one with a zone.
 func (c *Catalog) inZone(t *Table, column, value string) string {
 	if c.Zone.Name == "" || !slices.Contains(t.local, strings.ToLower(column)) {
 		return value
@@ -66,12 +68,28 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 	case err != nil:
 		return fmt.Errorf("read option %s: %w", zoneOption, err)
 	case problem != "":
-		c.Zone = Zone{Name: latest, Unknown: true, Reason: fmt.Sprintf("the zone of dates without a time zone is not known: option %s %s; "+
-			"rows that are obsolete in only some zones are retained; set the option to an IANA name, such as Europe/Paris, or delete its row if the dates are in the database's zone, %s", zoneOption, problem, own)}
+		c.Zone = Zone{
+			Name:    latest,
+			Unknown: true,
+			Reason: fmt.Sprintf("the zone of dates without a time zone is not known: option %s %s; "+
+				"rows that are obsolete in only some zones are retained; set the option to an IANA name, such as "+
+				"Europe/Paris, or delete its row if the dates are in the database's zone, %s", zoneOption, problem, own),
+		}
 	case stored == "":
-		c.Zone.Reason = fmt.Sprintf("dates without a time zone are read in the database's zone, %s: there is no option %s", own, zoneOption)
+		c.Zone.Reason = fmt.Sprintf(
+			"dates without a time zone are read in the database's zone, %s: there is no option %s",
+			own,
+			zoneOption,
+		)
 	default:
-		c.Zone = Zone{Name: stored, Reason: fmt.Sprintf("dates without a time zone are read in the zone %s, which option %s names", stored, zoneOption)}
+		c.Zone = Zone{
+			Name: stored,
+			Reason: fmt.Sprintf(
+				"dates without a time zone are read in the zone %s, which option %s names",
+				stored,
+				zoneOption,
+			),
+		}
 	}
 	return nil
 }
@@ -82,7 +100,11 @@ func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem str
 	if t == nil || !t.Has("sName", "sStringValue") {
 		return "", "", nil
 	}
-	rows, err := db.Query(ctx, "SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1", zoneOption)
+	rows, err := db.Query(
+		ctx,
+		"SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1",
+		zoneOption,
+	)
 	var names []string
 	if err == nil {
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])

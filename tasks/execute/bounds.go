@@ -14,7 +14,8 @@ import (
 // More rows than were planned may be due by other means than age: a hundredth, and a thousand.
 func allowed(planned int64) int64 { return planned + planned/100 + 1_000 }
 
-// bounded is the account of a run that deletes: a batch fails with which a task would take too many rows of a table, as planned, or as guards have estimated.
+// bounded is the account of a run that deletes: a batch fails with which a task would take too many rows of a table, as
+// planned, or as guards have estimated.
 type bounded struct {
 	Journal
 
@@ -90,8 +91,17 @@ func (a *bounded) take(rows map[bound]int64) error {
 	defer a.mu.Unlock()
 	for of, n := range rows {
 		if most := allowed(a.most[of]); a.most != nil && a.taken[of]+n > most {
-			return &RefusedError{Reason: PlanExceeded, Metadata: map[string]string{"table": of.table, "planned": fmt.Sprint(a.most[of])},
-				Message: fmt.Sprintf("%s: the plan has %d rows to %s, and more than %d are due: stopped before these", of.table, a.most[of], strings.ToLower(string(of.action)), most)}
+			return &RefusedError{
+				Reason:   PlanExceeded,
+				Metadata: map[string]string{"table": of.table, "planned": fmt.Sprint(a.most[of])},
+				Message: fmt.Sprintf(
+					"%s: the plan has %d rows to %s, and more than %d are due: stopped before these",
+					of.table,
+					a.most[of],
+					strings.ToLower(string(of.action)),
+					most,
+				),
+			}
 		}
 		share, some := a.shares[of.table]
 		if some && share.Number+n > share.Most {

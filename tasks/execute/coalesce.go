@@ -18,8 +18,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// coalesce replaces rows by their sums. It does not work in batches: one statement deletes the rows and inserts their sums, so that no row that
-// arrives in between is lost, and the moment advances in the same transaction. It returns whether there was anything to look at.
+// coalesce replaces rows by their sums. It does not work in batches: one statement deletes the rows and inserts their
+// sums, so that no row that arrives in between is lost, and the moment advances in the same transaction. It returns
+// whether there was anything to look at.
 func (t *task) coalesce(ctx context.Context) (bool, error) {
 	if t.plan.Task.Coalesce == nil {
 		return false, nil
@@ -70,10 +71,17 @@ func (t *task) coalescing() (w *coalescing, skip *plan.Note) {
 	c := *t.plan.Task.Coalesce
 	w = &coalescing{task: t, Coalesce: c, table: t.given.Catalog.Table(c.Table)}
 	if w.table == nil || !w.table.Has(append([]string{c.Date, c.Total}, c.By...)...) {
-		return w, &plan.Note{Level: severity.Info, Text: fmt.Sprintf("table %s, or a column of it, is missing: skipped", c.Table)}
+		return w, &plan.Note{
+			Level: severity.Info,
+			Text:  fmt.Sprintf("table %s, or a column of it, is missing: skipped", c.Table),
+		}
 	}
 	if !t.given.Catalog.KeepsMoments() {
-		return w, &plan.Note{Level: severity.Info, Text: "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps up to when statistics are coalesced: skipped"}
+		return w, &plan.Note{
+			Level: severity.Info,
+			Text: "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps " +
+				"up to when statistics are coalesced: skipped",
+		}
 	}
 	var err error
 	if w.kept, err = t.given.Options.Moment(c.Since); err != nil {
@@ -93,8 +101,8 @@ func (w *coalescing) refusal() error {
 	return fmt.Errorf("%s is %s: its rows can not be coalesced there", w.table.Name, w.table.Elsewhere)
 }
 
-// held reports whether the rows are retained, since their table is on hold, or that of the option, which is written with them, or what foreign keys
-// delete or change with them may be.
+// held reports whether the rows are retained, since their table is on hold, or that of the option, which is written
+// with them, or what foreign keys delete or change with them may be.
 func (w *coalescing) held() bool {
 	return w.plan.CoalesceHeld || w.Holds.Whole(w.table) || w.Holds.Whole(w.given.Catalog.Table("XtkOption"))
 }
@@ -119,7 +127,8 @@ func (w *coalescing) begin(ctx context.Context) (rows int64, err error) {
 		if err := w.find(ctx, w.Pool); err != nil {
 			return err
 		}
-		return w.Pool.QueryRow(ctx, "SELECT count(*) FROM "+w.table.Quoted()+" AS r WHERE "+w.period(), w.start, w.Now).Scan(&rows)
+		return w.Pool.QueryRow(ctx, "SELECT count(*) FROM "+w.table.Quoted()+" AS r WHERE "+w.period(), w.start, w.Now).
+			Scan(&rows)
 	})
 	return rows, err
 }
@@ -135,17 +144,32 @@ func (w *coalescing) find(ctx context.Context, db campaign.Querier) error {
 
 // upToDate reports whether the period has yet to begin.
 func (w *coalescing) upToDate() bool {
-	return w.start.InfinityModifier == pgtype.Infinity || w.start.InfinityModifier == pgtype.Finite && w.start.Valid && !w.start.Time.Before(w.Now)
+	return w.start.InfinityModifier == pgtype.Infinity ||
+		(w.start.InfinityModifier == pgtype.Finite && w.start.Valid && !w.start.Time.Before(w.Now))
 }
 
 // foresee counts the rows in a dry run.
 func (w *coalescing) foresee(ctx context.Context, rows int64) error {
 	w.preview.coalesced[w.plan.Task.Name] = w.start.Time
 	p := w.preview.at(w.table.Quoted(), Delete, w.rule())
-	p.remark(fmt.Sprintf("one row is inserted for each %s whose %s is %d or more", strings.Join(w.By, " and "), w.Total, w.Least))
+	p.remark(
+		fmt.Sprintf(
+			"one row is inserted for each %s whose %s is %d or more",
+			strings.Join(w.By, " and "),
+			w.Total,
+			w.Least,
+		),
+	)
 	found := purge.Tally{Rows: rows}
 	err := w.engine.Retry(ctx, w.table.Name, func() error {
-		return between(ctx, w.Pool, "r."+w.Date, w.table.Quoted()+" AS r WHERE "+w.period(), []any{w.start, w.Now}, &found)
+		return between(
+			ctx,
+			w.Pool,
+			"r."+w.Date,
+			w.table.Quoted()+" AS r WHERE "+w.period(),
+			[]any{w.start, w.Now},
+			&found,
+		)
 	})
 	if err != nil {
 		return err
@@ -199,7 +223,12 @@ func (w *coalescing) refusals(ctx context.Context) (refusals []purge.Refusal, er
 			return err
 		}
 		defer func() { _ = tx.Rollback(ctx) }()
-		rows, err := tx.Query(ctx, "SELECT r.ctid FROM "+w.table.Quoted()+" AS r WHERE "+w.period()+" ORDER BY r.ctid", w.start, w.Now)
+		rows, err := tx.Query(
+			ctx,
+			"SELECT r.ctid FROM "+w.table.Quoted()+" AS r WHERE "+w.period()+" ORDER BY r.ctid",
+			w.start,
+			w.Now,
+		)
 		if err != nil {
 			return err
 		}
@@ -233,8 +262,8 @@ func (w *coalescing) period() string {
 	return where
 }
 
-// sql replaces the rows of the period, but for those at some TIDs ($3), by their sums. A sum is clamped to the range of its column; that of nothing but
-// NULL is 0.
+// sql replaces the rows of the period, but for those at some TIDs ($3), by their sums. A sum is clamped to the range of
+// its column; that of nothing but NULL is 0.
 func (w *coalescing) sql(ctx context.Context) (string, error) {
 	var columns, sums []string
 	for _, column := range w.Sums {
@@ -242,7 +271,9 @@ func (w *coalescing) sql(ctx context.Context) (string, error) {
 			continue
 		}
 		var sqlType string
-		if err := w.Pool.QueryRow(ctx, "SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = $1 AND attname = $2", w.table.OID, strings.ToLower(column)).Scan(&sqlType); err != nil {
+		if err := w.Pool.QueryRow(ctx, "SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = $1 AND "+
+			"attname = $2", w.table.OID, strings.ToLower(column)).
+			Scan(&sqlType); err != nil {
 			return "", err
 		}
 		sum := fmt.Sprintf("sum(%s)", column)
@@ -253,7 +284,17 @@ func (w *coalescing) sql(ctx context.Context) (string, error) {
 		columns, sums = append(columns, column), append(sums, sum)
 	}
 	by := strings.Join(w.By, ", ")
-	return fmt.Sprintf("WITH gone AS (DELETE FROM %[1]s AS r WHERE %[2]s AND r.ctid <> ALL ($3::tid[]) RETURNING *),"+
-		" kept AS (INSERT INTO %[1]s (%[3]s, %[4]s, %[5]s) SELECT %[3]s, $1::timestamptz, %[6]s FROM gone GROUP BY %[3]s HAVING sum(%[7]s) >= %[8]d) SELECT count(*) FROM gone",
-		w.table.Quoted(), w.period(), by, w.Date, strings.Join(columns, ", "), strings.Join(sums, ", "), w.Total, w.Least), nil
+	return fmt.Sprintf(
+		"WITH gone AS (DELETE FROM %[1]s AS r WHERE %[2]s AND r.ctid <> ALL ($3::tid[]) RETURNING *),"+
+			" kept AS (INSERT INTO %[1]s (%[3]s, %[4]s, %[5]s) SELECT %[3]s, $1::timestamptz, %[6]s FROM gone GROUP "+
+			"BY %[3]s HAVING sum(%[7]s) >= %[8]d) SELECT count(*) FROM gone",
+		w.table.Quoted(),
+		w.period(),
+		by,
+		w.Date,
+		strings.Join(columns, ", "),
+		strings.Join(sums, ", "),
+		w.Total,
+		w.Least,
+	), nil
 }

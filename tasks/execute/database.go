@@ -17,7 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// database is one that a run works in: its own, or that of a mid-sourcing server. Between tasks, what is known of it is read again.
+// database is one that a run works in: its own, or that of a mid-sourcing server. Between tasks, what is known of it is
+// read again.
 type database struct {
 	Config
 	primary  *pgxpool.Pool // the database itself, where Pool is that of a standby
@@ -34,7 +35,8 @@ type database struct {
 	clockOffset time.Duration
 	// now is the database by its options as they are stored, where a dry run supposes others; nil: it does not.
 	now *database
-	// supposing is the task at work by the options that a dry run supposes, once its set is known; nil: there is none, or not yet.
+	// supposing is the task at work by the options that a dry run supposes, once its set is known; nil: there is none,
+	// or not yet.
 	supposing *task
 	// preview is what a dry run knows beyond the task at work; nil: it is none, or on another server.
 	preview *preview
@@ -57,24 +59,28 @@ func open(ctx context.Context, c Config, j Journal) *database {
 		stored.WhatIf = nil
 		d.now = open(ctx, stored, &unheard{j})
 	}
-	d.engine = purge.New(purge.Engine{Pool: d.Pool, Account: account, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock})
+	d.engine = purge.New(
+		purge.Engine{Pool: d.Pool, Account: account, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock},
+	)
 	return d
 }
 
-// log writes to the journal, if there is anything to write. If that fails, the next batch fails, too, which must write to it.
+// log writes to the journal, if there is anything to write. If that fails, the next batch fails, too, which must write
+// to it.
 func (d *database) log(ctx context.Context, level severity.Level, messages ...string) {
 	if len(messages) > 0 {
 		_ = d.journal.Log(ctx, level, messages...)
 	}
 }
 
-// fresh is how long what was read of the database is taken for what it is: a task that comes after another at once is not planned
-// anew, unless it has to be compared with what a dry run found.
+// fresh is how long what was read of the database is taken for what it is: a task that comes after another at once is
+// not planned anew, unless it has to be compared with what a dry run found.
 const fresh = time.Second
 
 // look reads the catalog and the options as they are now, for the next task.
 func (d *database) look(ctx context.Context) (err error) {
-	if time.Since(d.looked) < fresh && d.Plan == nil || d.preview != nil && !d.looked.IsZero() { // a dry run counts of several tasks at once
+	// a dry run counts of several tasks at once
+	if (time.Since(d.looked) < fresh && d.Plan == nil) || (d.preview != nil && !d.looked.IsZero()) {
 		return nil
 	}
 	if d.Holds, err = d.journal.Holds(ctx); err != nil {
@@ -92,7 +98,8 @@ func (d *database) look(ctx context.Context) (err error) {
 	return nil
 }
 
-// logCatalog logs, if it has changed since the last time, in which time zone dates without one are read, and which schemas are not cleaned.
+// logCatalog logs, if it has changed since the last time, in which time zone dates without one are read, and which
+// schemas are not cleaned.
 func (d *database) logCatalog(ctx context.Context, before, now *campaign.Catalog) {
 	if before == nil {
 		before = &campaign.Catalog{}
@@ -105,7 +112,16 @@ func (d *database) logCatalog(ctx context.Context, before, now *campaign.Catalog
 		d.log(ctx, level, z.Reason)
 	}
 	if others := now.OtherSchemas; len(others) > 0 && !slices.Equal(others, before.OtherSchemas) {
-		d.log(ctx, severity.Warning, fmt.Sprintf("schema %s is cleaned; tables of Campaign in %s are not: to clean those, run a service whose role has that schema first in its search_path", now.Schema, strings.Join(others, ", ")))
+		d.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf(
+				"schema %s is cleaned; tables of Campaign in %s are not: to clean those, run a service whose role "+
+					"has that schema first in its search_path",
+				now.Schema,
+				strings.Join(others, ", "),
+			),
+		)
 	}
 }
 
@@ -125,7 +141,15 @@ func survey(ctx context.Context, c Config) (plan.Given, error) {
 
 // given is what plans are compiled for in a database whose catalog is known.
 func given(ctx context.Context, c Config, catalog *campaign.Catalog) (g plan.Given, err error) {
-	g = plan.Given{Catalog: catalog, Now: c.Now, DryRun: c.DryRun, Holds: c.Holds, Pipeline: c.Pipeline, RelatedListTables: c.RelatedListTables, Include: c.Include}
+	g = plan.Given{
+		Catalog:           catalog,
+		Now:               c.Now,
+		DryRun:            c.DryRun,
+		Holds:             c.Holds,
+		Pipeline:          c.Pipeline,
+		RelatedListTables: c.RelatedListTables,
+		Include:           c.Include,
+	}
 	if g.Options, err = campaign.ReadOptions(ctx, c.Pool, catalog); err == nil && c.WhatIf != nil {
 		g.Options = g.Options.With(c.WhatIf)
 	}
@@ -153,8 +177,8 @@ func (d *database) compile(t plan.Task) (*plan.Plan, error) {
 	return p, err
 }
 
-// inBatch runs fn in a batch's transaction, with the account of what it did, as soon as the server's load allows it. stays is what the
-// task has left so far.
+// inBatch runs fn in a batch's transaction, with the account of what it did, as soon as the server's load allows it.
+// stays is what the task has left so far.
 func (d *database) inBatch(ctx context.Context, stays purge.Left, fn func(tx Tx) (purge.Delta, error)) error {
 	if err := d.engine.Wait(ctx); err != nil {
 		return err

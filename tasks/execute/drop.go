@@ -19,8 +19,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// While a drop waits for a lock, the application queues behind it: dropLock limits the wait for each lock, and dropTimeout the
-// whole statement.
+// While a drop waits for a lock, the application queues behind it: dropLock limits the wait for each lock, and
+// dropTimeout the whole statement.
 const (
 	dropLock    = 500 * time.Millisecond
 	dropTimeout = time.Second
@@ -61,7 +61,8 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 	}
 }
 
-// workTables are those of each kind that may be dropped, and the question which of them are not in use; nil: there is nothing to judge them by.
+// workTables are those of each kind that may be dropped, and the question which of them are not in use; nil: there is
+// nothing to judge them by.
 func (t *task) workTables(ctx context.Context) (found [][]campaign.WorkTable, asks []question, err error) {
 	found, asks = make([][]campaign.WorkTable, len(t.plan.Drops)), make([]question, len(t.plan.Drops))
 	for i, d := range t.plan.Drops {
@@ -82,14 +83,18 @@ func (t *task) workTables(ctx context.Context) (found [][]campaign.WorkTable, as
 			return nil, nil, err
 		}
 		found[i] = slices.DeleteFunc(found[i], func(w campaign.WorkTable) bool {
-			return t.preview != nil && t.preview.dropped[w.Quoted()] || !t.mayDrop(w)
+			return (t.preview != nil && t.preview.dropped[w.Quoted()]) || !t.mayDrop(w)
 		})
 		if err := t.reportOthers(ctx, d, asks[i]); err != nil {
 			return nil, nil, err
 		}
 		for _, name := range strange {
 			if d.But == "" || !strings.HasPrefix(name, d.But) {
-				t.log(ctx, severity.Info, name+" begins like a work table, but has no id where one should be: left alone")
+				t.log(
+					ctx,
+					severity.Info,
+					name+" begins like a work table, but has no id where one should be: left alone",
+				)
 			}
 		}
 	}
@@ -173,7 +178,12 @@ func (t *task) yes(ctx context.Context, db campaign.Querier, q plan.Query) (so b
 }
 
 // knownLists returns which ids are those of lists; known is false if there is no list at all.
-func (t *task) knownLists(ctx context.Context, db campaign.Querier, d plan.Drop, ids []int64) (lists map[int64]bool, known bool, err error) {
+func (t *task) knownLists(
+	ctx context.Context,
+	db campaign.Querier,
+	d plan.Drop,
+	ids []int64,
+) (lists map[int64]bool, known bool, err error) {
 	if d.Groups == nil {
 		return nil, false, nil
 	}
@@ -184,8 +194,8 @@ func (t *task) knownLists(ctx context.Context, db campaign.Querier, d plan.Drop,
 	return lists, known, err
 }
 
-// A group of work tables is dropped in one transaction, which holds the locks of all: how many tables a group has, and how
-// long it should and may take.
+// A group of work tables is dropped in one transaction, which holds the locks of all: how many tables a group has, and
+// how long it should and may take.
 const (
 	firstGroup  = 8
 	largest     = 64
@@ -203,7 +213,12 @@ func nextSize(size, most int, took time.Duration) int {
 
 // dropUnused drops the tables that are not in use, group by group. A group that cannot be dropped together, for example
 // because one of its tables is locked, is dropped one by one. Tables that other objects depend on are left.
-func (t *task) dropUnused(ctx context.Context, d plan.Drop, tables []campaign.WorkTable, ask question) (left []refused, err error) {
+func (t *task) dropUnused(
+	ctx context.Context,
+	d plan.Drop,
+	tables []campaign.WorkTable,
+	ask question,
+) (left []refused, err error) {
 	size := firstGroup
 	for len(tables) > 0 {
 		n := min(size, len(tables))
@@ -235,7 +250,12 @@ func (t *task) dropUnused(ctx context.Context, d plan.Drop, tables []campaign.Wo
 }
 
 // dropGroup drops tables that were not in use, together or one by one, and returns the size of the next group.
-func (t *task) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask question, size int) (next int, left []refused, err error) {
+func (t *task) dropGroup(
+	ctx context.Context,
+	tables []campaign.WorkTable,
+	ask question,
+	size int,
+) (next int, left []refused, err error) {
 	begun := time.Now()
 	err = t.dropAll(ctx, tables, ask, groupLimit/10, groupLimit)
 	switch {
@@ -259,10 +279,15 @@ func (t *task) dropGroup(ctx context.Context, tables []campaign.WorkTable, ask q
 // errUsed says that a table is in use.
 var errUsed = errors.New("it is in use")
 
-// dropAll drops work tables of one kind, unless one of them turns out to be in use once they are locked: the drop takes the
-// locks, the question is asked under them, and a rollback undoes the drop. (LOCK TABLE on a view would also lock the tables
-// that it depends on.)
-func (t *task) dropAll(ctx context.Context, tables []campaign.WorkTable, ask question, lock, timeout time.Duration) error {
+// dropAll drops work tables of one kind, unless one of them turns out to be in use once they are locked: the drop takes
+// the locks, the question is asked under them, and a rollback undoes the drop. (LOCK TABLE on a view would also lock
+// the tables that it depends on.)
+func (t *task) dropAll(
+	ctx context.Context,
+	tables []campaign.WorkTable,
+	ask question,
+	lock, timeout time.Duration,
+) error {
 	return t.once(ctx, func(tx Tx) (d purge.Delta, err error) {
 		if err := drop(ctx, tx, tables, lock, timeout); err != nil {
 			return d, err
@@ -275,8 +300,8 @@ func (t *task) dropAll(ctx context.Context, tables []campaign.WorkTable, ask que
 	})
 }
 
-// dropOne drops a work table. A refusal is reported and the table skipped, except that it returns why if other objects depend
-// on the table, which may yet be dropped.
+// dropOne drops a work table. A refusal is reported and the table skipped, except that it returns why if other objects
+// depend on the table, which may yet be dropped.
 func (t *task) dropOne(ctx context.Context, w campaign.WorkTable, ask question) (why string, err error) {
 	err = t.engine.Retry(ctx, w.Name, func() error {
 		return t.dropAll(ctx, []campaign.WorkTable{w}, ask, dropLock, dropTimeout)
@@ -301,13 +326,20 @@ func (t *task) dropOne(ctx context.Context, w campaign.WorkTable, ask question) 
 	return "", err
 }
 
-// endsDrops reports whether a drop has lost the database. It has not if only the server's lock table is full: a drop takes a
-// lock for each partition and index.
+// endsDrops reports whether a drop has lost the database. It has not if only the server's lock table is full: a drop
+// takes a lock for each partition and index.
 func endsDrops(err error) bool { return sqlstate.Lost(err) && !sqlstate.Is(err, pgerrcode.OutOfMemory) }
 
 // drop drops work tables of one kind, without CASCADE, and waits only briefly for their locks.
 func drop(ctx context.Context, tx Tx, tables []campaign.WorkTable, lock, timeout time.Duration) error {
-	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", lock.Milliseconds(), timeout.Milliseconds())); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		fmt.Sprintf(
+			"SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d",
+			lock.Milliseconds(),
+			timeout.Milliseconds(),
+		),
+	); err != nil {
 		return err
 	}
 	sql, args := dropping(tables)

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// reportOthers logs which relations have the names of work tables of a kind and are not dropped because of their owner, kind or schema. Those in the
-// application's schema that are not in use count as left.
+// reportOthers logs which relations have the names of work tables of a kind and are not dropped because of their owner,
+// kind or schema. Those in the application's schema that are not in use count as left.
 func (t *task) reportOthers(ctx context.Context, d plan.Drop, ask question) error {
 	others, owner, err := t.given.Catalog.OtherWorkTables(ctx, t.Pool, d.Prefix, d.Bare)
 	if err != nil {
@@ -29,13 +29,19 @@ func (t *task) reportOthers(ctx context.Context, d plan.Drop, ask question) erro
 		r := reason{left: true}
 		switch {
 		case o.Schema != t.given.Catalog.Schema:
-			r = reason{text: "in the schema " + o.Schema + ", and NmsDelivery is in " + t.given.Catalog.Schema, remedy: "drop what nobody needs there by hand"}
+			r = reason{
+				text:   "in the schema " + o.Schema + ", and NmsDelivery is in " + t.given.Catalog.Schema,
+				remedy: "drop what nobody needs there by hand",
+			}
 		case o.Kind != "":
 			r = reason{text: o.Kind, remedy: "drop what nobody needs by hand"}
 		case owner == "postgres":
-			r.text, r.remedy = "of the superuser postgres, as NmsDelivery is", "give the application's tables to a role of its own: ALTER TABLE … OWNER TO"
+			r.text, r.remedy = "of the superuser postgres, as NmsDelivery is", "give the application's tables to a "+
+				"role of its own: ALTER TABLE … OWNER TO"
 		default:
-			r.text, r.remedy = "of "+o.Owner+", and NmsDelivery is of "+owner, "ALTER TABLE … OWNER TO "+pgx.Identifier{owner}.Sanitize()+" lets the next run drop them"
+			r.text, r.remedy = "of "+o.Owner+", and NmsDelivery is of "+owner, "ALTER TABLE … OWNER TO "+pgx.Identifier{
+				owner,
+			}.Sanitize()+" lets the next run drop them"
 		}
 		if !slices.Contains(reasons, r) {
 			reasons = append(reasons, r)
@@ -52,7 +58,18 @@ func (t *task) reportOthers(ctx context.Context, d plan.Drop, ask question) erro
 			use, level = ", not in use", severity.Warning
 		}
 		if len(found) > 0 {
-			t.log(ctx, level, fmt.Sprintf("left alone: %d with names of work tables%s, such as %s: %s; %s", len(found), use, found[0].Quoted(), r.text, r.remedy))
+			t.log(
+				ctx,
+				level,
+				fmt.Sprintf(
+					"left alone: %d with names of work tables%s, such as %s: %s; %s",
+					len(found),
+					use,
+					found[0].Quoted(),
+					r.text,
+					r.remedy,
+				),
+			)
 		}
 	}
 	return nil

@@ -19,7 +19,15 @@ func (t *task) settle(ctx context.Context, jobs []plan.Job, parents []int64) err
 	defer func() { t.cursor.Pending = nil }()
 	rows := len(t.cursor.Pending.Keys)
 	unsettled := func(why string) error {
-		t.log(ctx, severity.Warning, fmt.Sprintf("whether the last %d rows of a previous replica were changed is not known, they are not counted: %s", rows, why))
+		t.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf(
+				"whether the last %d rows of a previous replica were changed is not known, they are not counted: %s",
+				rows,
+				why,
+			),
+		)
 		return nil
 	}
 	i := slices.IndexFunc(jobs, func(j plan.Job) bool { return j.Unit == t.cursor.Unit })
@@ -37,8 +45,8 @@ func (t *task) settle(ctx context.Context, jobs []plan.Job, parents []int64) err
 	return err
 }
 
-// refuse reports that rows that are elsewhere could not be deleted or updated, and makes the task fail at its end, unless none
-// are left. It returns what is.
+// refuse reports that rows that are elsewhere could not be deleted or updated, and makes the task fail at its end,
+// unless none are left. It returns what is.
 func (t *task) refuse(ctx context.Context, j plan.Job, s purge.Sweep, refusal error) purge.Left {
 	var rows int64
 	err := t.engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
@@ -47,7 +55,11 @@ func (t *task) refuse(ctx context.Context, j plan.Job, s purge.Sweep, refusal er
 	case err != nil:
 		many = "obsolete rows may be"
 	case rows == 0:
-		t.log(ctx, severity.Warning, fmt.Sprintf("%s is %s, and no obsolete row is left there, after a refusal: %v", j.Name, j.Place, refusal))
+		t.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf("%s is %s, and no obsolete row is left there, after a refusal: %v", j.Name, j.Place, refusal),
+		)
 		return purge.Left{}
 	}
 	message := fmt.Sprintf("%s is %s, and it could not be cleaned: %v; %s left", j.Name, j.Place, refusal, many)

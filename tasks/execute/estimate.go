@@ -34,8 +34,8 @@ func (t *task) estimate(ctx context.Context, jobs []plan.Job, parents []int64) i
 }
 
 // sample is the sweep to estimate in place of a job's. For rows that belong to the task's set it has only the ids as
-// condition: the conditions by which these were found are redundant, which the planner cannot know. Of many ids it has some,
-// and scale is the factor for the result.
+// condition: the conditions by which these were found are redundant, which the planner cannot know. Of many ids it has
+// some, and scale is the factor for the result.
 func (t *task) sample(ctx context.Context, j plan.Job, parents []int64) (s purge.Sweep, scale float64, err error) {
 	ids := parents[:min(len(parents), parentsAtOnce)]
 	if s, err = t.bind(ctx, &j, ids); err != nil {

@@ -25,8 +25,9 @@ type Statement struct {
 	Action Action
 	// Rule says in words which rows, or why tables go.
 	Rule string
-	// SQL is the statement, without the part of the table that each batch is for, with the values of its parameters, in words where there are
-	// many; where it is done with many tables, that of the first ones. It is empty if no work table would go.
+	// SQL is the statement, without the part of the table that each batch is for, with the values of its parameters, in
+	// words where there are many; where it is done with many tables, that of the first ones. It is empty if no work
+	// table would go.
 	SQL        string
 	Parameters []string
 	// Way is how the rows are found.
@@ -48,8 +49,8 @@ type Explanation struct {
 	Skips []string
 }
 
-// Explain tells what a task would do here and now. It changes and locks nothing. That something is held is told, and not what: whoever may ask for
-// a statement may not see the holds.
+// Explain tells what a task would do here and now. It changes and locks nothing. That something is held is told, and
+// not what: whoever may ask for a statement may not see the holds.
 func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err error) {
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return e, err
@@ -97,13 +98,22 @@ func Explain(ctx context.Context, c Config, what plan.Task) (e Explanation, err 
 		return e, err
 	}
 	if p := t.plan.Parents; p != nil {
-		e.Set = &Statement{Table: p.Table.Quoted(), Rule: p.Rule, SQL: "SELECT r." + p.Key + p.Rows(), Parameters: shown(p.Args)}
+		e.Set = &Statement{
+			Table:      p.Table.Quoted(),
+			Rule:       p.Rule,
+			SQL:        "SELECT r." + p.Key + p.Rows(),
+			Parameters: shown(p.Args),
+		}
 		e.Rows = int64(len(ids))
 	}
 	if e.Statements, err = t.statements(ctx, ids); err != nil {
 		return e, err
 	}
-	for _, more := range []func(context.Context) ([]Statement, error){t.coalesceStatements, t.dropStatements, t.vacuumStatements} {
+	for _, more := range []func(context.Context) ([]Statement, error){
+		t.coalesceStatements,
+		t.dropStatements,
+		t.vacuumStatements,
+	} {
 		some, err := more(ctx)
 		if err != nil {
 			return e, err
@@ -128,7 +138,8 @@ func (s *skips) Log(_ context.Context, _ severity.Level, messages ...string) err
 	return nil
 }
 
-// emptyParents says which tables have no row, so that they prove nothing now: what is said of rows that are gone from them is not done.
+// emptyParents says which tables have no row, so that they prove nothing now: what is said of rows that are gone from
+// them is not done.
 func (t *task) emptyParents(ctx context.Context) (notes []string, err error) {
 	var names []string
 	for _, j := range t.plan.Jobs {
@@ -164,7 +175,13 @@ func (t *task) statements(ctx context.Context, ids []int64) (all []Statement, er
 		if j.Set != nil {
 			action = Update
 		}
-		told := Statement{Table: j.Table.Quoted(), Action: action, Rule: ruleOf(j, t.plan.Parents), SQL: j.SQL(), Partitions: 1}
+		told := Statement{
+			Table:      j.Table.Quoted(),
+			Action:     action,
+			Rule:       ruleOf(j, t.plan.Parents),
+			SQL:        j.SQL(),
+			Partitions: 1,
+		}
 		s, err := t.bind(ctx, &j, ids[:min(len(ids), parentsAtOnce)])
 		if err != nil {
 			return nil, err
@@ -198,7 +215,16 @@ func shown(args []any) (values []string) {
 			if a.Valid && a.InfinityModifier == pgtype.Finite {
 				values = append(values, shown([]any{a.Time})...)
 			} else {
-				values = append(values, cmp.Or(map[pgtype.InfinityModifier]string{pgtype.Infinity: "infinity", pgtype.NegativeInfinity: "-infinity"}[a.InfinityModifier], "NULL"))
+				values = append(
+					values,
+					cmp.Or(
+						map[pgtype.InfinityModifier]string{
+							pgtype.Infinity:         "infinity",
+							pgtype.NegativeInfinity: "-infinity",
+						}[a.InfinityModifier],
+						"NULL",
+					),
+				)
 			}
 		case []int64:
 			text := fmt.Sprint(a[:min(len(a), fewShown)])

@@ -22,8 +22,8 @@ type Verdict string
 
 // Verdicts.
 const (
-	// Goes says that the next run takes the row, Later that some run does from a moment on, if nothing else changes, Stays that none does, and
-	// Unknown that it can not be told.
+	// Goes says that the next run takes the row, Later that some run does from a moment on, if nothing else changes,
+	// Stays that none does, and Unknown that it can not be told.
 	Goes    Verdict = "GOES"
 	Later   Verdict = "LATER"
 	Stays   Verdict = "STAYS"
@@ -32,7 +32,8 @@ const (
 
 // Part is a part of a condition, as it was judged.
 type Part struct {
-	// Of is the table whose row it is about, in words: another one than that of the row, where it depends on a row there.
+	// Of is the table whose row it is about, in words: another one than that of the row, where it depends on a row
+	// there.
 	Of string
 	// Alternative is the number of the rule that it is a part of, from 1; all parts of one of them must be true.
 	Alternative int
@@ -90,7 +91,11 @@ func notCovered(table, why string) error {
 }
 
 func noIndex(table, why string) error {
-	return &RefusedError{Reason: NoIndex, Metadata: map[string]string{"table": table}, Message: "no index finds the row within 5 seconds: " + why}
+	return &RefusedError{
+		Reason:   NoIndex,
+		Metadata: map[string]string{"table": table},
+		Message:  "no index finds the row within 5 seconds: " + why,
+	}
 }
 
 // Explainer explains why rows of a table are, or are not, deleted, by the database as it was when it was made.
@@ -100,8 +105,8 @@ type Explainer struct {
 	problems map[string]string // why tasks would not succeed
 }
 
-// NewExplainer finds out what a run would begin with, as far as rows of a table depend on it. It changes and locks nothing. It fails with a
-// RefusedError if no task covers the table.
+// NewExplainer finds out what a run would begin with, as far as rows of a table depend on it. It changes and locks
+// nothing. It fails with a RefusedError if no task covers the table.
 func NewExplainer(ctx context.Context, c Config, table string) (*Explainer, error) {
 	if c.Now.IsZero() {
 		if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
@@ -133,34 +138,44 @@ func NewExplainer(ctx context.Context, c Config, table string) (*Explainer, erro
 	return &Explainer{d.other(p), on, o.problems}, nil
 }
 
-// Row explains a row: key is the value of the table's own key, or COLUMN=VALUE, several of them with commas, for each column of a unique key.
-// byText is called if the key is a text, before the row is looked for; an error ends the search. Row fails with ErrKey, or a RefusedError.
+// Row explains a row: key is the value of the table's own key, or COLUMN=VALUE, several of them with commas, for each
+// column of a unique key. byText is called if the key is a text, before the row is looked for; an error ends the
+// search. Row fails with ErrKey, or a RefusedError.
 func (e *Explainer) Row(ctx context.Context, key string, byText func() error) (x RowExplanation, err error) {
 	on := e.table
 	x.Table, x.Now = on.Quoted(), e.Now
 	ctx = e.inZone(ctx)
-	err = pgx.BeginTxFunc(ctx, e.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; SET LOCAL DateStyle = 'ISO'"); err != nil {
-			return err
-		}
-		r, err := e.find(ctx, tx, key, byText)
-		if err != nil || r == nil {
-			return err
-		}
-		x.Exists = true
-		if x.Steps, err = r.steps(ctx); err != nil {
-			return err
-		}
-		x.conclude()
-		return nil
-	})
+	err = pgx.BeginTxFunc(
+		ctx,
+		e.Pool,
+		pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) error {
+			if _, err := tx.Exec(
+				ctx,
+				"SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; SET LOCAL DateStyle = 'ISO'",
+			); err != nil {
+				return err
+			}
+			r, err := e.find(ctx, tx, key, byText)
+			if err != nil || r == nil {
+				return err
+			}
+			x.Exists = true
+			if x.Steps, err = r.steps(ctx); err != nil {
+				return err
+			}
+			x.conclude()
+			return nil
+		},
+	)
 	if sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable) && ctx.Err() == nil {
 		err = noIndex(on.Quoted(), sqlstate.Explain(err))
 	}
 	return x, err
 }
 
-// covered returns the table of a name, or of which it names a partition. It fails with a RefusedError if no task covers it.
+// covered returns the table of a name, or of which it names a partition. It fails with a RefusedError if no task covers
+// it.
 func (d *database) covered(name string) (*campaign.Table, error) {
 	name = strings.ToLower(strings.ReplaceAll(name, `"`, ""))
 	name = strings.TrimPrefix(name, d.given.Catalog.Schema+".")
@@ -187,7 +202,9 @@ func (d *database) covers(what plan.Task, table *campaign.Table) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return d.coalesces(what, table) || slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return takes(j, table.Quoted()) }) || slices.ContainsFunc(p.Skipped, func(s plan.Skip) bool { return s.Table == table }), nil
+	return d.coalesces(what, table) ||
+		slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return takes(j, table.Quoted()) }) ||
+		slices.ContainsFunc(p.Skipped, func(s plan.Skip) bool { return s.Table == table }), nil
 }
 
 // concerning returns the tasks that cover a table, and those on whose outcome these depend, in order.

@@ -34,10 +34,21 @@ func (t *task) coalesceStatements(ctx context.Context) ([]Statement, error) {
 		return nil, nil
 	}
 	sql, err := w.sql(ctx)
-	return []Statement{{Table: w.table.Quoted(), Action: Delete, Rule: w.rule(), SQL: sql, Parameters: shown([]any{w.start, w.Now, []pgtype.TID{}}), Way: "PostgreSQL's own plan", Partitions: 1}}, err
+	return []Statement{
+		{
+			Table:      w.table.Quoted(),
+			Action:     Delete,
+			Rule:       w.rule(),
+			SQL:        sql,
+			Parameters: shown([]any{w.start, w.Now, []pgtype.TID{}}),
+			Way:        "PostgreSQL's own plan",
+			Partitions: 1,
+		},
+	}, err
 }
 
-// dropStatements are the queries for what work tables are in use by, and the statements that drop the others, for each kind: views first.
+// dropStatements are the queries for what work tables are in use by, and the statements that drop the others, for each
+// kind: views first.
 func (t *task) dropStatements(ctx context.Context) (all []Statement, err error) {
 	found, asks, err := t.workTables(ctx)
 	if err != nil {
@@ -57,12 +68,22 @@ func (t *task) dropStatements(ctx context.Context) (all []Statement, err error) 
 		for _, w := range found[i] {
 			ids, lists = append(ids, w.ID), append(lists, w.ListIDs()...)
 		}
-		all = append(all, Statement{Table: d.Owner.Quoted(), Rule: "which of the ids in the names are in use", SQL: d.InUse.SQL})
+		all = append(
+			all,
+			Statement{Table: d.Owner.Quoted(), Rule: "which of the ids in the names are in use", SQL: d.InUse.SQL},
+		)
 		if err := t.withParameters(ctx, &all[len(all)-1], ids, d.InUse); err != nil {
 			return nil, err
 		}
 		if d.Groups != nil && len(lists) > 0 {
-			all = append(all, Statement{Table: d.Groups.Quoted(), Rule: "which of the ids after _grp are those of lists", SQL: d.OfLists.SQL})
+			all = append(
+				all,
+				Statement{
+					Table: d.Groups.Quoted(),
+					Rule:  "which of the ids after _grp are those of lists",
+					SQL:   d.OfLists.SQL,
+				},
+			)
 			if err := t.withParameters(ctx, &all[len(all)-1], lists, d.OfLists); err != nil {
 				return nil, err
 			}
@@ -105,7 +126,14 @@ func (t *task) vacuumStatements(ctx context.Context) (all []Statement, err error
 	commands := t.byCommand(tables, mode)
 	for _, command := range slices.Sorted(maps.Keys(commands)) {
 		of := commands[command]
-		all = append(all, Statement{Table: of[0].Quoted(), Rule: fmt.Sprintf("%d tables, one after another", len(of)), SQL: command + " " + of[0].Quoted()})
+		all = append(
+			all,
+			Statement{
+				Table: of[0].Quoted(),
+				Rule:  fmt.Sprintf("%d tables, one after another", len(of)),
+				SQL:   command + " " + of[0].Quoted(),
+			},
+		)
 	}
 	return all, nil
 }

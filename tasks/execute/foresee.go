@@ -64,10 +64,15 @@ func (c claimed) key() string { return c.task + "/" + c.job.Unit }
 
 // hides reports whether what it takes, a later job does not find: it is gone, or its date is new.
 func (c claimed) hides(later plan.Job) bool {
-	return c.job.Set == nil || slices.ContainsFunc(c.job.Set, func(a purge.Assignment) bool { return slices.Contains(later.DateColumns, a.Column) })
+	return c.job.Set == nil ||
+		slices.ContainsFunc(
+			c.job.Set,
+			func(a purge.Assignment) bool { return slices.Contains(later.DateColumns, a.Column) },
+		)
 }
 
-// claims are what the tasks of the dry run will take of some relations, in order: up to the first of which that is not known.
+// claims are what the tasks of the dry run will take of some relations, in order: up to the first of which that is not
+// known.
 func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []claimed, err error) {
 	for _, what := range t.preview.chosen {
 		w := t
@@ -85,7 +90,8 @@ func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []clai
 			if !of(j) {
 				continue
 			}
-			if slices.ContainsFunc(j.Orphans, func(o plan.Orphan) bool { return o.EmptyAfter != "" }) && t.preview.follows(what.Name, t.plan.Task.Name) {
+			if slices.ContainsFunc(j.Orphans, func(o plan.Orphan) bool { return o.EmptyAfter != "" }) &&
+				t.preview.follows(what.Name, t.plan.Task.Name) {
 				return all, nil
 			}
 			var ids []int64
@@ -130,7 +136,11 @@ func (t *task) setsFor(ctx context.Context, j plan.Job) (known bool, err error) 
 // claim is what a job of the task would take, of some rows of its set.
 func (t *task) claim(ctx context.Context, j plan.Job, ids []int64) (claimed, error) {
 	s, err := t.bind(ctx, &j, ids)
-	return claimed{t.plan.Task.Name, j, purge.Claim{Condition: purge.Condition{Where: s.Where, Args: s.Args}, Date: j.Date, Key: j.Key}}, err
+	return claimed{
+		t.plan.Task.Name,
+		j,
+		purge.Claim{Condition: purge.Condition{Where: s.Where, Args: s.Args}, Date: j.Date, Key: j.Key},
+	}, err
 }
 
 // on is the condition that a job is on a relation.
@@ -161,8 +171,14 @@ func (t *task) foresee(ctx context.Context, j plan.Job, s purge.Sweep) error {
 		return t.found(ctx, j, found)
 	}
 	if j.Unlogged && t.readsStandby() {
-		t.log(ctx, severity.Warning, j.Name+" is unlogged: its rows are not counted, since the standby has none of them; a dry run without --preview-database-url counts them")
-		t.preview.at(j.Table.Quoted(), Delete, ruleOf(j, t.plan.Parents)).remark(j.Name + " is unlogged: the standby has none of its rows, which are not counted")
+		t.log(
+			ctx,
+			severity.Warning,
+			j.Name+" is unlogged: its rows are not counted, since the standby has none of them; a dry run without "+
+				"--preview-database-url counts them",
+		)
+		t.preview.at(j.Table.Quoted(), Delete, ruleOf(j, t.plan.Parents)).
+			remark(j.Name + " is unlogged: the standby has none of its rows, which are not counted")
 		t.left.Tables++
 		return nil
 	}
@@ -203,7 +219,12 @@ func (t *task) found(ctx context.Context, j plan.Job, found purge.Tally) error {
 	}
 	if found.Paired > 0 {
 		rule := fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, j.Rule)
-		t.preview.add(t.preview.at(j.Paired.Relation, Delete, rule), t.given.Catalog.Table(j.Does.Paired.Table), j.Paired.Relation, purge.Tally{Rows: found.Paired, Keys: found.PairedKeys})
+		t.preview.add(
+			t.preview.at(j.Paired.Relation, Delete, rule),
+			t.given.Catalog.Table(j.Does.Paired.Table),
+			j.Paired.Relation,
+			purge.Tally{Rows: found.Paired, Keys: found.PairedKeys},
+		)
 	}
 	return t.journal.Count(ctx, d)
 }
@@ -230,15 +251,21 @@ func (t *task) survey(ctx context.Context, mine claimed, all []claimed) error {
 	supposed, places, claims := t.supposed(ctx, mine.job.Relation, claims)
 	at := slices.IndexFunc(here, func(c claimed) bool { return c.key() == mine.key() })
 	sums := make([]purge.Tally, len(claims))
-	err := t.engine.Survey(ctx, mine.job.Name, mine.job.Relation, claims, func(ctx context.Context, window []purge.Tally) error {
-		for i := range window {
-			sums[i].Add(window[i])
-		}
-		if window[at].Rows == 0 {
-			return t.journal.Count(ctx, purge.Delta{}) // or it is told to stop
-		}
-		return t.found(ctx, mine.job, window[at])
-	})
+	err := t.engine.Survey(
+		ctx,
+		mine.job.Name,
+		mine.job.Relation,
+		claims,
+		func(ctx context.Context, window []purge.Tally) error {
+			for i := range window {
+				sums[i].Add(window[i])
+			}
+			if window[at].Rows == 0 {
+				return t.journal.Count(ctx, purge.Delta{}) // or it is told to stop
+			}
+			return t.found(ctx, mine.job, window[at])
+		},
+	)
 	if err == nil {
 		for i, c := range here {
 			t.preview.tallies[c.key()] = sums[i]
@@ -271,10 +298,21 @@ func together(all []claimed, relation string) (here []claimed, claims []purge.Cl
 
 // pairedClaim is what a claim takes of its paired table, after some others.
 func pairedClaim(before []claimed, c claimed) *purge.PairedClaim {
-	p := &purge.PairedClaim{Paired: *c.job.Paired, But: but(before, func(other plan.Job) bool { return other.Table.Quoted() == c.job.Paired.Relation }, c)}
+	p := &purge.PairedClaim{
+		Paired: *c.job.Paired,
+		But:    but(before, func(other plan.Job) bool { return other.Table.Quoted() == c.job.Paired.Relation }, c),
+	}
 	for _, b := range before {
 		if b.job.Does.Paired == c.job.Does.Paired {
-			p.Before = append(p.Before, purge.Taken{Relation: b.job.Relation, ID: b.job.Paired.ID, Condition: b.claim.Condition, But: but(before, on(b.job.Relation), b)})
+			p.Before = append(
+				p.Before,
+				purge.Taken{
+					Relation:  b.job.Relation,
+					ID:        b.job.Paired.ID,
+					Condition: b.claim.Condition,
+					But:       but(before, on(b.job.Relation), b),
+				},
+			)
 		}
 	}
 	return p

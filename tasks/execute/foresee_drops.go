@@ -14,18 +14,22 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// dependents are what stands on relations ($1) and keeps them from being dropped, with the name of the relation that it belongs to.
+// dependents are what stands on relations ($1) and keeps them from being dropped, with the name of the relation that it
+// belongs to.
 const dependents = `
 SELECT name, n.nspname, r.relname
-FROM unnest($1::text[]) AS name JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass(name) AND d.deptype = 'n'
+FROM unnest($1::text[]) AS name JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass
+  AND d.refobjid = to_regclass(name) AND d.deptype = 'n'
 LEFT JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
 LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid
-LEFT JOIN pg_class r ON r.oid = COALESCE(w.ev_class, k.conrelid, CASE d.classid WHEN 'pg_class'::regclass THEN d.objid END)
+LEFT JOIN pg_class r ON r.oid = COALESCE(w.ev_class, k.conrelid, CASE d.classid
+  WHEN 'pg_class'::regclass THEN d.objid END)
 LEFT JOIN pg_namespace n ON n.oid = r.relnamespace
 WHERE r.oid IS DISTINCT FROM d.refobjid
 ORDER BY 1, 2`
 
-// foreseeDrops counts work tables of a kind that would be dropped together, and returns those on which something stands that stays so far.
+// foreseeDrops counts work tables of a kind that would be dropped together, and returns those on which something stands
+// that stays so far.
 func (t *task) foreseeDrops(ctx context.Context, d plan.Drop, tables []campaign.WorkTable) (stay []refused, err error) {
 	names := quotedOf(tables)
 	rows, err := t.Pool.Query(ctx, dependents, names)
@@ -79,7 +83,14 @@ func ruleOfDrop(d plan.Drop) string {
 }
 
 // foreseeLists records lists that would be deleted with their tables.
-func (t *task) foreseeLists(ctx context.Context, tx Tx, j plan.Job, s purge.Sweep, ids []int64, tables []campaign.WorkTable) error {
+func (t *task) foreseeLists(
+	ctx context.Context,
+	tx Tx,
+	j plan.Job,
+	s purge.Sweep,
+	ids []int64,
+	tables []campaign.WorkTable,
+) error {
 	rule := t.plan.Parents.Rule
 	found := purge.Tally{Rows: int64(len(ids)), Keys: ids[:min(len(ids), purge.SampleSize)]}
 	if j.Date != "" {
@@ -96,7 +107,17 @@ func (t *task) foreseeLists(ctx context.Context, tx Tx, j plan.Job, s purge.Swee
 func between(ctx context.Context, db campaign.Querier, date, from string, args []any, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
 	var oldest, newest pgtype.Timestamptz
-	err := db.QueryRow(ctx, fmt.Sprintf("SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date, finite, from), args...).Scan(&oldest, &newest)
+	err := db.QueryRow(
+		ctx,
+		fmt.Sprintf(
+			"SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s",
+			date,
+			finite,
+			from,
+		),
+		args...,
+	).
+		Scan(&oldest, &newest)
 	found.Oldest, found.Newest = purge.Finite(oldest), purge.Finite(newest)
 	return err
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// guard fails with a RefusedError if the task would do something unusual to rows that nobody has accepted. It has changed nothing by then.
+// guard fails with a RefusedError if the task would do something unusual to rows that nobody has accepted. It has
+// changed nothing by then.
 func (t *task) guard(ctx context.Context, jobs []plan.Job, ids []int64) error {
 	if t.history == nil || t.DryRun {
 		return nil
@@ -61,7 +62,10 @@ func (t *task) latched() (trips []Trip) {
 
 // isLatched reports whether a guard trips whatever it would find.
 func (t *task) isLatched(of Guard, table string) bool {
-	return slices.ContainsFunc(t.history.Latched, func(l Latch) bool { return l.Guard == of && l.Table == table && t.stands(l) })
+	return slices.ContainsFunc(
+		t.history.Latched,
+		func(l Latch) bool { return l.Guard == of && l.Table == table && t.stands(l) },
+	)
 }
 
 // guarded judges what the task at work would do with some rows of its set.
@@ -81,7 +85,8 @@ func (t *task) guarded(jobs []plan.Job, ids []int64) *guarded {
 	return g
 }
 
-// of are those rows of the set that a job takes, or takes rows of: what belongs to one that is held back goes without it.
+// of are those rows of the set that a job takes, or takes rows of: what belongs to one that is held back goes without
+// it.
 func (g *guarded) of(j plan.Job) []int64 {
 	if j.Does.OfSet {
 		return without(g.ids, g.heldBack)
@@ -108,7 +113,8 @@ func (g *guarded) tables() (tables []*campaign.Table) {
 	return tables
 }
 
-// moved are what those cutoffs of the task were that have moved by more than the time that passed, which neither clock may exaggerate.
+// moved are what those cutoffs of the task were that have moved by more than the time that passed, which neither clock
+// may exaggerate.
 func (g *guarded) moved() map[string]time.Time {
 	earlier := map[string]time.Time{}
 	for name, at := range g.plan.Task.Cutoffs(g.given) {
@@ -128,17 +134,24 @@ func (t *task) movedFast(name string, at time.Time) (was time.Time, moved bool) 
 
 // takes reports whether a job takes rows of a table.
 func takes(j plan.Job, table string) bool {
-	return j.Root == table || j.Paired != nil && j.Paired.Relation == table
+	return j.Root == table || (j.Paired != nil && j.Paired.Relation == table)
 }
 
 // judge returns the guards that trip for a table.
 func (g *guarded) judge(ctx context.Context, table *campaign.Table) (trips []Trip, err error) {
-	jobs := slices.DeleteFunc(slices.Clone(g.jobs), func(j plan.Job) bool { return !takes(j, table.Quoted()) || j.Does.Dependent() && len(g.ids) == 0 })
+	jobs := slices.DeleteFunc(
+		slices.Clone(g.jobs),
+		func(j plan.Job) bool { return !takes(j, table.Quoted()) || (j.Does.Dependent() && len(g.ids) == 0) },
+	)
 	about, err := g.about(ctx, table.Quoted(), jobs)
 	if err != nil {
 		return nil, err
 	}
-	for _, judge := range []func(context.Context, *campaign.Table, []plan.Job, float64) (*Trip, error){g.share, g.growth, g.cutoff} {
+	for _, judge := range []func(context.Context, *campaign.Table, []plan.Job, float64) (*Trip, error){
+		g.share,
+		g.growth,
+		g.cutoff,
+	} {
 		trip, err := judge(ctx, table, jobs, about)
 		if err != nil {
 			return nil, fmt.Errorf("judge how many rows of %s go: %w", table.Name, err)
@@ -173,7 +186,7 @@ func (g *guarded) share(ctx context.Context, table *campaign.Table, jobs []plan.
 	t := &Trip{GuardShare, name, before.Lately, limit(0)} // an estimate may include rows that are gone
 	if !g.isLatched(GuardShare, name) {
 		near := (float64(before.Lately)+about)*farFrom >= float64(t.Most)
-		if !near && fresh || (float64(before.Lately)+about)*farFrom < float64(least) {
+		if (!near && fresh) || (float64(before.Lately)+about)*farFrom < float64(least) {
 			g.bound(*t)
 			return nil, nil
 		}
@@ -185,7 +198,7 @@ func (g *guarded) share(ctx context.Context, table *campaign.Table, jobs []plan.
 		t.Most = limit(before.Deleted)
 	}
 	n, err := g.rows(ctx, name, jobs, max(t.Most-t.Number, 0))
-	if t.Number += n; err != nil || (n == 0 || t.Number <= t.Most) && !g.isShown(GuardShare, name) {
+	if t.Number += n; err != nil || ((n == 0 || t.Number <= t.Most) && !g.isShown(GuardShare, name)) {
 		g.bound(Trip{GuardShare, name, before.Lately, t.Most})
 		return nil, err
 	}
@@ -206,10 +219,14 @@ func (g *guarded) bound(t Trip) {
 func (g *guarded) growth(ctx context.Context, table *campaign.Table, _ []plan.Job, about float64) (*Trip, error) {
 	times, name := g.history.MaxGrowth, table.Quoted()
 	usual := g.history.Taken[name].Usual
-	if times == 0 || usual == 0 && !g.isLatched(GuardGrowth, name) {
+	if times == 0 || (usual == 0 && !g.isLatched(GuardGrowth, name)) {
 		return nil, nil
 	}
-	t := &Trip{Guard: GuardGrowth, Table: name, Most: g.history.most(GuardGrowth, name, times*float64(usual), max(g.history.MinRows-1, 0))}
+	t := &Trip{
+		Guard: GuardGrowth,
+		Table: name,
+		Most:  g.history.most(GuardGrowth, name, times*float64(usual), max(g.history.MinRows-1, 0)),
+	}
 	if about*farFrom < float64(t.Most) && !g.isLatched(GuardGrowth, name) {
 		return nil, nil
 	}
@@ -224,7 +241,8 @@ func (g *guarded) growth(ctx context.Context, table *campaign.Table, _ []plan.Jo
 func (g *guarded) cutoff(ctx context.Context, table *campaign.Table, _ []plan.Job, about float64) (*Trip, error) {
 	name := table.Quoted()
 	t := &Trip{Guard: GuardCutoff, Table: name, Most: g.history.most(GuardCutoff, name, 0, max(g.history.MinRows-1, 0))}
-	if !g.history.Cutoff || len(g.earlier) == 0 && !g.isLatched(GuardCutoff, name) || about*farFrom < float64(t.Most) && !g.isLatched(GuardCutoff, name) {
+	if !g.history.Cutoff || (len(g.earlier) == 0 && !g.isLatched(GuardCutoff, name)) ||
+		(about*farFrom < float64(t.Most) && !g.isLatched(GuardCutoff, name)) {
 		return nil, nil
 	}
 	before, err := plan.Compile(g.plan.Task, g.assumed(g.earlier))
@@ -241,7 +259,8 @@ func (g *guarded) assumed(earlier map[string]time.Time) plan.Given {
 	return given
 }
 
-// narrower counts the rows of a table that go by another plan of the task, or by none of it, and returns the guard if these are too many.
+// narrower counts the rows of a table that go by another plan of the task, or by none of it, and returns the guard if
+// these are too many.
 func (g *guarded) narrower(ctx context.Context, t *Trip, by *plan.Plan, in bool) (*Trip, error) {
 	w := g.other(by)
 	w.heldBack = g.heldBack
@@ -274,7 +293,14 @@ func (g *guarded) narrower(ctx context.Context, t *Trip, by *plan.Plan, in bool)
 	if g.found != nil {
 		enough = math.MaxInt64
 	}
-	if t.Number, err = n.rowsBut(ctx, t.Table, n.jobs, enough, but); err != nil || t.Number <= t.Most && !g.isShown(t.Guard, t.Table) {
+	if t.Number, err = n.rowsBut(
+		ctx,
+		t.Table,
+		n.jobs,
+		enough,
+		but,
+	); err != nil ||
+		(t.Number <= t.Most && !g.isShown(t.Guard, t.Table)) {
 		return nil, err
 	}
 	return t, nil

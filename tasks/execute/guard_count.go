@@ -16,7 +16,8 @@ import (
 // Estimates decide where they are less than a tenth of a limit.
 const farFrom = 10
 
-// about is how many rows of a table would go, as the planner and a sample of the table say; infinite where that is not known.
+// about is how many rows of a table would go, as the planner and a sample of the table say; infinite where that is not
+// known.
 func (g *guarded) about(ctx context.Context, table string, jobs []plan.Job) (float64, error) {
 	if g.found != nil {
 		return float64(g.found[table]), nil
@@ -40,11 +41,16 @@ func (g *guarded) about(ctx context.Context, table string, jobs []plan.Job) (flo
 	return float64(max(planned, sampled)), nil
 }
 
-// rowsOf is how many rows some relations have, by their sizes and the planner's statistics, which a standby does not have, and whether these are fresh: not a tenth of the rows has changed since.
+// rowsOf is how many rows some relations have, by their sizes and the planner's statistics, which a standby does not
+// have, and whether these are fresh: not a tenth of the rows has changed since.
 func (d *database) rowsOf(ctx context.Context, relations []string) (rows float64, fresh bool, err error) {
-	err = d.primary.QueryRow(ctx, `SELECT COALESCE(sum(greatest(c.reltuples, 0) / greatest(c.relpages, 1) * pg_relation_size(c.oid) / current_setting('block_size')::float8), 0),
-			COALESCE(bool_and(c.relkind IN ('r', 'm') AND (c.reltuples > 0 OR c.relpages = 0 AND pg_relation_size(c.oid) = 0) AND pg_stat_get_mod_since_analyze(c.oid) <= greatest(c.reltuples, 0) / 10), false)
-		FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`, relations).Scan(&rows, &fresh)
+	err = d.primary.QueryRow(ctx, `SELECT COALESCE(sum(greatest(c.reltuples, 0) / greatest(c.relpages,
+		1) * pg_relation_size(c.oid) / current_setting('block_size')::float8), 0),
+			COALESCE(bool_and(c.relkind IN ('r', 'm') AND (c.reltuples > 0 OR c.relpages = 0
+				AND pg_relation_size(c.oid) = 0)
+				AND pg_stat_get_mod_since_analyze(c.oid) <= greatest(c.reltuples, 0) / 10), false)
+		FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`, relations).
+		Scan(&rows, &fresh)
 	return rows, fresh, err
 }
 
@@ -78,7 +84,8 @@ func (g *guarded) unread(ctx context.Context, err error, relation string) error 
 	return err
 }
 
-// rows is how many rows of a table would go, each at the first job that takes it. It stops once these are more than enough.
+// rows is how many rows of a table would go, each at the first job that takes it. It stops once these are more than
+// enough.
 func (g *guarded) rows(ctx context.Context, table string, jobs []plan.Job, enough int64) (int64, error) {
 	if g.found != nil {
 		return g.found[table], nil
@@ -87,11 +94,17 @@ func (g *guarded) rows(ctx context.Context, table string, jobs []plan.Job, enoug
 }
 
 // rowsBut is rows without those of which a condition is true, by the jobs' units.
-func (g *guarded) rowsBut(ctx context.Context, table string, jobs []plan.Job, enough int64, but map[string]purge.Condition) (n int64, err error) {
+func (g *guarded) rowsBut(
+	ctx context.Context,
+	table string,
+	jobs []plan.Job,
+	enough int64,
+	but map[string]purge.Condition,
+) (n int64, err error) {
 	var all []claimed
 	for _, j := range jobs {
 		ids := g.of(j)
-		if !takes(j, table) || j.Does.Dependent() && len(ids) == 0 {
+		if !takes(j, table) || (j.Does.Dependent() && len(ids) == 0) {
 			continue
 		}
 		c, err := g.claim(ctx, j, ids)
@@ -126,7 +139,13 @@ func (g *guarded) rowsBut(ctx context.Context, table string, jobs []plan.Job, en
 }
 
 // survey counts the rows of a table that claims on a relation take.
-func (g *guarded) survey(ctx context.Context, table string, of claimed, all []claimed, add func(ctx context.Context, rows int64) error) error {
+func (g *guarded) survey(
+	ctx context.Context,
+	table string,
+	of claimed,
+	all []claimed,
+	add func(ctx context.Context, rows int64) error,
+) error {
 	if of.job.Elsewhere {
 		s := of.job.Sweep
 		s.Where, s.Args = of.claim.Where, of.claim.Args
@@ -143,15 +162,21 @@ func (g *guarded) survey(ctx context.Context, table string, of claimed, all []cl
 		return add(ctx, found.Paired)
 	}
 	here, claims := together(all, of.job.Relation)
-	return g.engine.Survey(ctx, of.job.Name, of.job.Relation, claims, func(ctx context.Context, window []purge.Tally) error {
-		var rows int64
-		for i, tally := range window {
-			if here[i].job.Root == table {
-				rows += tally.Rows
-			} else {
-				rows += tally.Paired
+	return g.engine.Survey(
+		ctx,
+		of.job.Name,
+		of.job.Relation,
+		claims,
+		func(ctx context.Context, window []purge.Tally) error {
+			var rows int64
+			for i, tally := range window {
+				if here[i].job.Root == table {
+					rows += tally.Rows
+				} else {
+					rows += tally.Paired
+				}
 			}
-		}
-		return add(ctx, rows)
-	})
+			return add(ctx, rows)
+		},
+	)
 }

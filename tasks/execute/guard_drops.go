@@ -10,9 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sizes is how many bytes relations ($1) take with their partitions, and the database; without the parts that VACUUM adds.
-const sizes = `WITH RECURSIVE leaf AS (SELECT to_regclass(name)::oid AS oid FROM unnest($1::text[]) AS name UNION SELECT i.inhrelid FROM leaf JOIN pg_inherits i ON i.inhparent = leaf.oid JOIN pg_class p ON p.oid = leaf.oid AND p.relkind = 'p')
-SELECT COALESCE(sum(pg_relation_size(c.oid) + COALESCE(pg_relation_size(NULLIF(c.reltoastrelid, 0)), 0) + pg_indexes_size(c.oid)), 0)::bigint, pg_database_size(current_database())
+// sizes is how many bytes relations ($1) take with their partitions, and the database; without the parts that VACUUM
+// adds.
+const sizes = `WITH RECURSIVE leaf AS (SELECT to_regclass(name)::oid AS oid FROM unnest($1::text[]) AS name UNION
+	SELECT i.inhrelid FROM leaf JOIN pg_inherits i ON i.inhparent = leaf.oid JOIN pg_class p ON p.oid = leaf.oid
+	AND p.relkind = 'p')
+SELECT COALESCE(sum(pg_relation_size(c.oid) + COALESCE(pg_relation_size(NULLIF(c.reltoastrelid, 0)),
+  0) + pg_indexes_size(c.oid)), 0)::bigint, pg_database_size(current_database())
 FROM leaf JOIN pg_class c ON c.oid = leaf.oid WHERE c.relkind IN ('r', 'm')`
 
 // judgeDrops returns the guards that trip for work tables that would be dropped, of kinds with a mask.
@@ -23,7 +27,7 @@ func (t *task) judgeDrops(ctx context.Context, mask string, tables []string) (tr
 	if h.MaxTables > 0 && (n.Number > n.Most || latched(GuardTables)) {
 		trips = append(trips, n)
 	}
-	if h.MaxDropPercent == 0 || len(tables) == 0 && !latched(GuardBytes) {
+	if h.MaxDropPercent == 0 || (len(tables) == 0 && !latched(GuardBytes)) {
 		return trips, nil
 	}
 	b, database := Trip{Guard: GuardBytes, Table: mask}, int64(0)
@@ -33,7 +37,13 @@ func (t *task) judgeDrops(ctx context.Context, mask string, tables []string) (tr
 		}
 		return tx.QueryRow(ctx, sizes, tables).Scan(&b.Number, &database)
 	})
-	if b.Most = h.most(GuardBytes, mask, float64(database)*h.MaxDropPercent/100, 0); b.Number > b.Most || latched(GuardBytes) {
+	if b.Most = h.most(
+		GuardBytes,
+		mask,
+		float64(database)*h.MaxDropPercent/100,
+		0,
+	); b.Number > b.Most ||
+		latched(GuardBytes) {
 		trips = append(trips, b)
 	}
 	if err != nil {
@@ -61,7 +71,16 @@ func (t *task) judgeListTables(ctx context.Context, jobs []plan.Job, ids []int64
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.Pool.Query(ctx, fmt.Sprintf("SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where, jobs[i].TypedTables), s.Args...)
+	rows, err := t.Pool.Query(
+		ctx,
+		fmt.Sprintf(
+			"SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s",
+			s.ByKey,
+			s.Relation,
+			s.Where,
+			jobs[i].TypedTables,
+		),
+		s.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +92,10 @@ func (t *task) judgeListTables(ctx context.Context, jobs []plan.Job, ids []int64
 	if err != nil {
 		return nil, err
 	}
-	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool { return !t.mayDrop(w) || t.Holds.WorkTable(w, "") })
+	tables = slices.DeleteFunc(
+		tables,
+		func(w campaign.WorkTable) bool { return !t.mayDrop(w) || t.Holds.WorkTable(w, "") },
+	)
 	held, err := t.haveHeld(ctx, tables)
 	if err != nil {
 		return nil, err
@@ -95,7 +117,8 @@ func (t *task) mask() string {
 	return maskOf(t.plan.Drops[0].Prefix)
 }
 
-// guardDrops fails with a RefusedError if more work tables of some kinds would be dropped than usual, and nobody has accepted that. None is dropped by then.
+// guardDrops fails with a RefusedError if more work tables of some kinds would be dropped than usual, and nobody has
+// accepted that. None is dropped by then.
 func (t *task) guardDrops(ctx context.Context, found [][]campaign.WorkTable, asks []question) error {
 	if t.history == nil || t.DryRun {
 		return nil

@@ -36,7 +36,10 @@ func (t *task) foreseeGuards(ctx context.Context) error {
 		trips = append(trips, more...)
 	}
 	for _, l := range t.history.Latched { // it trips though nothing goes by now
-		shown := slices.ContainsFunc(trips, func(shown Trip) bool { return shown.Guard == l.Guard && shown.Table == l.Table })
+		shown := slices.ContainsFunc(
+			trips,
+			func(shown Trip) bool { return shown.Guard == l.Guard && shown.Table == l.Table },
+		)
 		if t.stands(l) && !shown {
 			trips = append(trips, Trip{l.Guard, l.Table, 0, l.Most})
 		}

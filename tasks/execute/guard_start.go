@@ -48,8 +48,16 @@ func (d *database) guardStart(ctx context.Context) error {
 		d.log(ctx, severity.Warning, fmt.Sprintf("the guard %s would refuse a run: %s", guard, why))
 		return nil
 	default:
-		return &RefusedError{Reason: Guarded, Metadata: map[string]string{"guard": string(guard)},
-			Message: fmt.Sprintf("the guard %s refuses the run, which has changed nothing: %s; if that is right, set the guard: cleanupd guards set", guard, why)}
+		return &RefusedError{
+			Reason:   Guarded,
+			Metadata: map[string]string{"guard": string(guard)},
+			Message: fmt.Sprintf(
+				"the guard %s refuses the run, which has changed nothing: %s; if that is right, set the guard: "+
+					"cleanupd guards set",
+				guard,
+				why,
+			),
+		}
 	}
 }
 
@@ -61,9 +69,18 @@ func (d *database) judgeClock(h *History) string {
 	case most == 0:
 		return ""
 	case d.clockOffset.Abs() > most:
-		return fmt.Sprintf("the database's clock is %s, and this replica's differs by %s: more than %s", inUTC(there), d.clockOffset.Abs().Round(time.Second), most)
+		return fmt.Sprintf(
+			"the database's clock is %s, and this replica's differs by %s: more than %s",
+			inUTC(there),
+			d.clockOffset.Abs().Round(time.Second),
+			most,
+		)
 	case h.LastStart != nil && there.Before(*h.LastStart):
-		return fmt.Sprintf("the database's clock is %s, and the last run began at %s", inUTC(there), inUTC(*h.LastStart))
+		return fmt.Sprintf(
+			"the database's clock is %s, and the last run began at %s",
+			inUTC(there),
+			inUTC(*h.LastStart),
+		)
 	}
 	return ""
 }
@@ -80,7 +97,11 @@ func (d *database) judgeIdle(ctx context.Context, most time.Duration) (string, e
 		case sqlstate.Lost(err) || ctx.Err() != nil:
 			return "", cmp.Or(err, ctx.Err())
 		case err != nil:
-			d.log(ctx, severity.Warning, fmt.Sprintf("%s can not tell whether the application is idle: %s", s.table.Name, sqlstate.Explain(err)))
+			d.log(
+				ctx,
+				severity.Warning,
+				fmt.Sprintf("%s can not tell whether the application is idle: %s", s.table.Name, sqlstate.Explain(err)),
+			)
 		case since:
 			return "", nil
 		case at != nil && at.After(newest):
@@ -90,7 +111,12 @@ func (d *database) judgeIdle(ctx context.Context, most time.Duration) (string, e
 	if newest.IsZero() {
 		return "", nil
 	}
-	return fmt.Sprintf("the application last did something at %s (the newest date of workflow logs, tracking logs and events), which is more than %s ago: is this a restored copy, or is the clock wrong?", inUTC(newest), most), nil
+	return fmt.Sprintf(
+		"the application last did something at %s (the newest date of workflow logs, tracking logs and events), "+
+			"which is more than %s ago: is this a restored copy, or is the clock wrong?",
+		inUTC(newest),
+		most,
+	), nil
 }
 
 // sign is a date by which it is known that the application is at work.
@@ -127,8 +153,19 @@ func (d *database) newest(ctx context.Context, s sign, than time.Duration) (sinc
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
 			return err
 		}
-		from := fmt.Sprintf(" FROM %s AS r WHERE r.%s <= $1::timestamptz AND r.%[2]s > '-infinity'", s.table.Quoted(), s.date)
-		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT EXISTS (SELECT%s AND r.%s >= $2::timestamptz)", from, s.date), d.Now, d.Now.Add(-than)).Scan(&since); err != nil || since {
+		from := fmt.Sprintf(
+			" FROM %s AS r WHERE r.%s <= $1::timestamptz AND r.%[2]s > '-infinity'",
+			s.table.Quoted(),
+			s.date,
+		)
+		if err := tx.QueryRow(
+			ctx,
+			fmt.Sprintf("SELECT EXISTS (SELECT%s AND r.%s >= $2::timestamptz)", from, s.date),
+			d.Now,
+			d.Now.Add(-than),
+		).
+			Scan(&since); err != nil ||
+			since {
 			return err
 		}
 		return tx.QueryRow(ctx, fmt.Sprintf("SELECT max(r.%s)::timestamptz%s", s.date, from), d.Now).Scan(&at)

@@ -40,19 +40,28 @@ type Guards struct {
 	// MaxTables are dropped by a task at most, and of the database's size no more than MaxDropPercent.
 	MaxTables      int64   `json:"MaxTables"`
 	MaxDropPercent float64 `json:"MaxDropPercent"`
-	// MaxClockDifference is that between the database's clock and the replica's, MaxIdle how long ago the application last did something.
+	// MaxClockDifference is that between the database's clock and the replica's, MaxIdle how long ago the application
+	// last did something.
 	MaxClockDifference time.Duration `json:"MaxClockDifference"`
 	MaxIdle            time.Duration `json:"MaxIdle"`
 }
 
 // DefaultGuards are in force until others are set.
 var DefaultGuards = Guards{
-	MinRows: 100_000, MinProcessInstances: 100, MaxSharePercent: 50, Cutoff: true, MaxGrowth: 10, MaxTables: 5_000, MaxDropPercent: 20,
-	MaxClockDifference: 5 * time.Minute, MaxIdle: 45 * 24 * time.Hour,
+	MinRows:             100_000,
+	MinProcessInstances: 100,
+	MaxSharePercent:     50,
+	Cutoff:              true,
+	MaxGrowth:           10,
+	MaxTables:           5_000,
+	MaxDropPercent:      20,
+	MaxClockDifference:  5 * time.Minute,
+	MaxIdle:             45 * 24 * time.Hour,
 }
 
-// SharePeriod is in which runs have begun that take rows of a table together. It is not quite a day, so that a nightly run is not judged with that of the
-// night before. UsualPeriod is in which they have that tell how many rows a run usually takes.
+// SharePeriod is in which runs have begun that take rows of a table together. It is not quite a day, so that a nightly
+// run is not judged with that of the night before. UsualPeriod is in which they have that tell how many rows a run
+// usually takes.
 const (
 	SharePeriod = 24*time.Hour - 10*time.Minute
 	UsualPeriod = 400 * 24 * time.Hour
@@ -64,16 +73,21 @@ const cutoffSlack = 2 * 24 * time.Hour
 // limit is what says where a guard trips.
 func (g Guards) limit(of Guard) any {
 	return map[Guard]any{
-		GuardShare: g.MaxSharePercent, GuardCutoff: g.Cutoff, GuardGrowth: g.MaxGrowth, GuardTables: g.MaxTables, GuardBytes: g.MaxDropPercent,
-		GuardClock: g.MaxClockDifference, GuardIdle: g.MaxIdle,
+		GuardShare:  g.MaxSharePercent,
+		GuardCutoff: g.Cutoff,
+		GuardGrowth: g.MaxGrowth,
+		GuardTables: g.MaxTables,
+		GuardBytes:  g.MaxDropPercent,
+		GuardClock:  g.MaxClockDifference, GuardIdle: g.MaxIdle,
 	}[of]
 }
 
-// Changed are the guards that are judged otherwise by other settings; MinProcessInstances concerns only tasks on other databases.
+// Changed are the guards that are judged otherwise by other settings; MinProcessInstances concerns only tasks on other
+// databases.
 func (g Guards) Changed(to Guards) (changed []Guard) {
 	for _, of := range []Guard{GuardShare, GuardCutoff, GuardGrowth, GuardTables, GuardBytes, GuardClock, GuardIdle} {
 		ofRows := of == GuardShare || of == GuardCutoff || of == GuardGrowth
-		if g.limit(of) != to.limit(of) || ofRows && g.MinRows != to.MinRows {
+		if g.limit(of) != to.limit(of) || (ofRows && g.MinRows != to.MinRows) {
 			changed = append(changed, of)
 		}
 	}
@@ -96,16 +110,25 @@ func (t Trip) String() string {
 	case GuardShare:
 		return fmt.Sprintf("%s rows would go within a day, and %d may", would, most)
 	case GuardCutoff:
-		return fmt.Sprintf("%s rows would go since a cutoff has moved by more than the time that passed, and %d may", would, most)
+		return fmt.Sprintf(
+			"%s rows would go since a cutoff has moved by more than the time that passed, and %d may",
+			would,
+			most,
+		)
 	case GuardGrowth:
-		return fmt.Sprintf("%s rows would go by a rule without a delay, and as compared with former runs %d may", would, most)
+		return fmt.Sprintf(
+			"%s rows would go by a rule without a delay, and as compared with former runs %d may",
+			would,
+			most,
+		)
 	case GuardTables:
 		return fmt.Sprintf("%s tables would be dropped, and %d may", would, most)
 	}
 	return fmt.Sprintf("%s bytes of tables would be dropped, and %d may", would, most)
 }
 
-// Latch is a guard that tripped in a task, and trips at every run until a plan that accepted it has run, or an option of the task has changed.
+// Latch is a guard that tripped in a task, and trips at every run until a plan that accepted it has run, or an option
+// of the task has changed.
 type Latch struct {
 	Trip
 	// Options are those that the task reads, as they were.
@@ -130,7 +153,8 @@ type Cutoff struct {
 // History is what guards compare with.
 type History struct {
 	Guards
-	// Latched are the guards that tripped in the current task, Accepted those that the run may pass, with the numbers that were accepted.
+	// Latched are the guards that tripped in the current task, Accepted those that the run may pass, with the numbers
+	// that were accepted.
 	Latched  []Latch
 	Accepted []Trip
 	// Taken is what runs have taken, by the quoted names of tables.
@@ -173,15 +197,24 @@ func tripped(trips []Trip) error {
 	return &RefusedError{
 		Reason: Guarded,
 		Metadata: map[string]string{
-			"guard": string(first.Guard), "table": first.Table, "number": fmt.Sprint(first.Number), "most": fmt.Sprint(first.Most),
+			"guard": string(
+				first.Guard,
+			),
+			"table":  first.Table,
+			"number": fmt.Sprint(first.Number),
+			"most":   fmt.Sprint(first.Most),
 			"guards": strings.Join(words, "; "),
 		},
-		Message: "this is unusual: " + strings.Join(words, "; ") + ". Nothing of it is done until a plan runs that accepts it",
-		Trips:   trips,
+		Message: "this is unusual: " + strings.Join(
+			words,
+			"; ",
+		) + ". Nothing of it is done until a plan runs that accepts it",
+		Trips: trips,
 	}
 }
 
-// optionsOf are the options that a task reads, as they are in force. What one on another database goes by is like an option of its name.
+// optionsOf are the options that a task reads, as they are in force. What one on another database goes by is like an
+// option of its name.
 func (d *database) optionsOf(t plan.Task) map[string]string {
 	options, names := d.given.Options.InForce(), t.OptionNames()
 	maps.DeleteFunc(options, func(name, _ string) bool { return !slices.Contains(names, name) })

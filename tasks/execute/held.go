@@ -14,8 +14,9 @@ import (
 // ErrHeld says that a hold was created since the task began: nothing of the batch was committed.
 var ErrHeld = errors.New("a hold was created meanwhile")
 
-// holdBack finds the rows of a task's set that stay since they are held, or rows of theirs: their own rows do, and everything of theirs where that
-// alone tells whose a held row is. It returns the others, and those whose own rows stay.
+// holdBack finds the rows of a task's set that stay since they are held, or rows of theirs: their own rows do, and
+// everything of theirs where that alone tells whose a held row is. It returns the others, and those whose own rows
+// stay.
 func (t *task) holdBack(ctx context.Context, jobs []plan.Job, ids []int64) (rest []int64, err error) {
 	t.heldBack = nil
 	var themselves []int64
@@ -72,8 +73,9 @@ func intersection(ids, others []int64) (both []int64) {
 // countHeld counts the rows of jobs that stay since they are held.
 func (t *task) countHeld(ctx context.Context, jobs []plan.Job, ids []int64) error {
 	for i, j := range jobs {
-		deletedLater := j.Does.OfSet && slices.ContainsFunc(jobs[i+1:], func(later plan.Job) bool { return later.Does.OfSet })
-		if deletedLater || j.Does.Dependent() && len(ids) == 0 {
+		deletedLater := j.Does.OfSet &&
+			slices.ContainsFunc(jobs[i+1:], func(later plan.Job) bool { return later.Does.OfSet })
+		if deletedLater || (j.Does.Dependent() && len(ids) == 0) {
 			continue
 		}
 		if err := t.countHeldBy(ctx, j, ids); err != nil {
@@ -83,7 +85,8 @@ func (t *task) countHeld(ctx context.Context, jobs []plan.Job, ids []int64) erro
 	return nil
 }
 
-// countHeldBy counts the obsolete rows of a job that are held: those of parents by a single statement, which finds them by their link.
+// countHeldBy counts the obsolete rows of a job that are held: those of parents by a single statement, which finds them
+// by their link.
 func (t *task) countHeldBy(ctx context.Context, j plan.Job, ids []int64) error {
 	j.Except = nil
 	s, any, err := t.bindHeld(ctx, &j, ids)
@@ -98,7 +101,8 @@ func (t *task) countHeldBy(ctx context.Context, j plan.Job, ids []int64) error {
 			}
 			defer func() { _ = tx.Rollback(ctx) }()
 			var rows int64
-			err = tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation+" AS r WHERE "+s.Where, s.Args...).Scan(&rows)
+			err = tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation+" AS r WHERE "+s.Where, s.Args...).
+				Scan(&rows)
 			t.left.Held += rows
 			return err
 		})
@@ -113,9 +117,18 @@ func (t *task) countHeldBy(ctx context.Context, j plan.Job, ids []int64) error {
 	return t.uncounted(ctx, j, s, err)
 }
 
-// butHeld are the work tables of a kind that are not held. Those in use are not asked for held recipients: they stay if they can have any.
-func (t *task) butHeld(ctx context.Context, d plan.Drop, tables []campaign.WorkTable, ask question) (rest []campaign.WorkTable, err error) {
-	rest = slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return t.Holds.WorkTable(w, d.WorkTables.Owner) })
+// butHeld are the work tables of a kind that are not held. Those in use are not asked for held recipients: they stay if
+// they can have any.
+func (t *task) butHeld(
+	ctx context.Context,
+	d plan.Drop,
+	tables []campaign.WorkTable,
+	ask question,
+) (rest []campaign.WorkTable, err error) {
+	rest = slices.DeleteFunc(
+		slices.Clone(tables),
+		func(w campaign.WorkTable) bool { return t.Holds.WorkTable(w, d.WorkTables.Owner) },
+	)
 	n := len(tables) - len(rest)
 	if slices.ContainsFunc(rest, t.mayHaveHeld) {
 		unused, err := ask(ctx, t.Pool, rest)
@@ -135,13 +148,17 @@ func (t *task) butHeld(ctx context.Context, d plan.Drop, tables []campaign.WorkT
 		})
 	}
 	if n > 0 {
-		t.log(ctx, severity.Info, fmt.Sprintf("%d tables %s stay: they, or what they belong to, are held", n, maskOf(d.Prefix)))
+		t.log(
+			ctx,
+			severity.Info,
+			fmt.Sprintf("%d tables %s stay: they, or what they belong to, are held", n, maskOf(d.Prefix)),
+		)
 	}
 	return rest, nil
 }
 
-// NotOfRecipients returns the tables whose rows tasks delete, or foreign keys with them, and that reach a recipient otherwise than by
-// iRecipientId: a hold of recipients does not cover that.
+// NotOfRecipients returns the tables whose rows tasks delete, or foreign keys with them, and that reach a recipient
+// otherwise than by iRecipientId: a hold of recipients does not cover that.
 func NotOfRecipients(ctx context.Context, c Config) (names []string, err error) {
 	c.DryRun = true // the tables are asked for, not what the role may do to them
 	given, err := survey(ctx, c)
@@ -168,7 +185,12 @@ func NotOfRecipients(ctx context.Context, c Config) (names []string, err error) 
 
 // notOfRecipients reports whether a table reaches a recipient otherwise than by iRecipientId.
 func notOfRecipients(t *campaign.Table) bool {
-	return t.OfRecipients || !t.Has("iRecipientId") && slices.ContainsFunc([]string{"iBroadLogId", "iMessageId", "iTrackingLogId", "iWebTrackingLogId", "iVisitorId"}, func(column string) bool { return t.Has(column) })
+	return t.OfRecipients ||
+		(!t.Has("iRecipientId") &&
+			slices.ContainsFunc(
+				[]string{"iBroadLogId", "iMessageId", "iTrackingLogId", "iWebTrackingLogId", "iVisitorId"},
+				func(column string) bool { return t.Has(column) },
+			))
 }
 
 // restart begins a task anew after a hold was created.

@@ -15,7 +15,8 @@ func (t *task) mayHaveHeld(w campaign.WorkTable) bool {
 	return w.Recipients && len(t.Holds.Recipients) > 0
 }
 
-// haveHeld tells, by their names, which of those work tables that can have a row of a held recipient have one. One that cannot be read has.
+// haveHeld tells, by their names, which of those work tables that can have a row of a held recipient have one. One that
+// cannot be read has.
 func (t *task) haveHeld(ctx context.Context, tables []campaign.WorkTable) (held map[string]bool, err error) {
 	held = map[string]bool{}
 	unread, first := 0, ""
@@ -36,7 +37,15 @@ func (t *task) haveHeld(ctx context.Context, tables []campaign.WorkTable) (held 
 		held[w.Name] = has
 	}
 	if unread > 0 {
-		t.log(ctx, severity.Warning, fmt.Sprintf("%d tables may have held rows and could not be read: they stay; the first is %s", unread, first))
+		t.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf(
+				"%d tables may have held rows and could not be read: they stay; the first is %s",
+				unread,
+				first,
+			),
+		)
 	}
 	return held, nil
 }

@@ -41,7 +41,8 @@ type Outcome struct {
 	Metadata map[string]string
 	// Trips are the guards that refused it.
 	Trips []Trip
-	// Options are those that the task reads, as they are in force, and Cutoffs what its rules went by; nil: it was not begun.
+	// Options are those that the task reads, as they are in force, and Cutoffs what its rules went by; nil: it was not
+	// begun.
 	Options map[string]string
 	Cutoffs map[string]Cutoff
 	// Planned is what a dry run has found; nil: it is none.
@@ -64,7 +65,8 @@ func (o Outcome) failure(task string) error {
 type Journal interface {
 	// TaskStarted reports that a task begins, or is resumed after another worker.
 	TaskStarted(ctx context.Context, task string) error
-	// Account adds batches to that of the current task. A batch fails with ErrStopped, having been committed, when the run must stop.
+	// Account adds batches to that of the current task. A batch fails with ErrStopped, having been committed, when the
+	// run must stop.
 	purge.Account
 	// Holds returns what stays. A batch that is written after another hold was created fails with ErrHeld, uncommitted.
 	Holds(ctx context.Context) (plan.Holds, error)
@@ -72,15 +74,16 @@ type Journal interface {
 	Count(ctx context.Context, d purge.Delta) error
 	// Proceed fails as a batch does when the run must stop, or is no longer this worker's.
 	Proceed(ctx context.Context) error
-	// Emptied returns the quoted names of the tables that a task of the run, or any (if it is empty), has deleted rows from,
-	// those with the most rows first.
+	// Emptied returns the quoted names of the tables that a task of the run, or any (if it is empty), has deleted rows
+	// from, those with the most rows first.
 	Emptied(ctx context.Context, task string) ([]string, error)
 	// Gone returns how many rows of relations the current task has deleted and updated in this run.
 	Gone(ctx context.Context) ([]purge.Space, error)
 	// History returns what guards compare with, before the run's first task or for the current one.
 	History(ctx context.Context) (*History, error)
-	// Record returns a statement that records deliveries which stay on mid-sourcing servers. It is part of the statement that
-	// deletes them here. The columns of query are account (empty: none), there and here (the ids), and label.
+	// Record returns a statement that records deliveries which stay on mid-sourcing servers. It is part of the
+	// statement that deletes them here. The columns of query are account (empty: none), there and here (the ids), and
+	// label.
 	Record(query string) string
 	// Leftovers returns the recorded deliveries of an account, by their ids there, but for those that are held.
 	Leftovers(ctx context.Context, account string) ([]int64, error)

@@ -17,13 +17,29 @@ const tooManyOf = 10
 // report says what a sweep of a table left, counts it, and returns it.
 func (t *task) report(ctx context.Context, table string, r purge.Result) purge.Left {
 	if r.Locked > 0 {
-		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows stayed locked by others; left for the next run", table, r.Locked))
+		t.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf("%s: %d obsolete rows stayed locked by others; left for the next run", table, r.Locked),
+		)
 	}
 	if r.TableLocked {
-		t.log(ctx, severity.Warning, table+": someone keeps the whole table locked; the rest of it is left for the next run")
+		t.log(
+			ctx,
+			severity.Warning,
+			table+": someone keeps the whole table locked; the rest of it is left for the next run",
+		)
 	}
 	if r.Kept > 0 {
-		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left", table, r.Kept))
+		t.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf(
+				"%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left",
+				table,
+				r.Kept,
+			),
+		)
 	}
 	if r.Refused > 0 {
 		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", table, r.Refused))

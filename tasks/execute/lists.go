@@ -18,8 +18,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// deleteLists deletes lists, each in one transaction with its tables, and as many together as go quickly. Where one cannot go, fewer
-// are tried, down to that one.
+// deleteLists deletes lists, each in one transaction with its tables, and as many together as go quickly. Where one
+// cannot go, fewer are tried, down to that one.
 func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 	most := mostLists
 	for _, limit := range []int{t.engine.MaxRows, t.engine.Limits.RowsPerSecond} {
@@ -39,8 +39,12 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 			continue
 		case stays != (purge.Left{}):
 			t.left, refused = t.left.Plus(stays), refused+stays.Refused
-			if stays.Held == 0 && stays.Refused == 0 || stays.Refused > 0 && refused <= purge.RefusedShown {
-				t.log(ctx, severity.Warning, fmt.Sprintf("list %d stays, with its table if it has one: %s", group[0], purge.Message(err)))
+			if (stays.Held == 0 && stays.Refused == 0) || (stays.Refused > 0 && refused <= purge.RefusedShown) {
+				t.log(
+					ctx,
+					severity.Warning,
+					fmt.Sprintf("list %d stays, with its table if it has one: %s", group[0], purge.Message(err)),
+				)
 			}
 			if stays.Refused > 0 {
 				t.refusal = cmp.Or(t.refusal, err)
@@ -69,13 +73,16 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 // mostLists is how many lists may be deleted in one transaction.
 const mostLists = 256
 
-// listStays is how a list is left that could not be deleted; it is not left if the error is about more than this list. A foreign
-// key that forbids the deletion is no fault.
+// listStays is how a list is left that could not be deleted; it is not left if the error is about more than this list.
+// A foreign key that forbids the deletion is no fault.
 func listStays(err error) purge.Left {
 	switch {
 	case errors.Is(err, errTableHeld):
 		return purge.Left{Held: 1}
-	case errors.Is(err, errForeign) || errors.Is(err, errUnplanned) || errors.Is(err, errKept) || sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
+	case errors.Is(
+		err,
+		errForeign,
+	) || errors.Is(err, errUnplanned) || errors.Is(err, errKept) || sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
 		return purge.Left{Kept: 1}
 	case sqlstate.OfRow(err):
 		return purge.Left{Refused: 1}
@@ -87,9 +94,9 @@ func listStays(err error) purge.Left {
 	return purge.Left{}
 }
 
-// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; errUnplanned that the plan does not name
-// one, or its table; errTableHeld that its table is held; and errForeign that the relation with the name of a list's table is not the
-// application's.
+// errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; errUnplanned
+// that the plan does not name one, or its table; errTableHeld that its table is held; and errForeign that the relation
+// with the name of a list's table is not the application's.
 var (
 	errGone = errors.New("the list is no longer to be deleted")
 	errKept = errors.New("a trigger of the table prevents its deletion")
@@ -99,7 +106,8 @@ var (
 	errForeign   = errors.New("what has the name of its table is not a table of the application's owner")
 )
 
-// deleteTogether deletes those of some lists that still are to be deleted, with their tables. Several do not wait for one that is locked.
+// deleteTogether deletes those of some lists that still are to be deleted, with their tables. Several do not wait for
+// one that is locked.
 func (t *task) deleteTogether(ctx context.Context, j plan.Job, ids []int64) error {
 	work := func(tx Tx) (purge.Delta, error) { return t.deleteRows(ctx, tx, j, ids) }
 	switch {
@@ -131,7 +139,10 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 		return d, err
 	}
 	from := s.Relation + " AS r WHERE " + s.Where
-	rows, err := tx.Query(ctx, fmt.Sprintf("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, from, lock), s.Args...)
+	rows, err := tx.Query(
+		ctx,
+		fmt.Sprintf("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, from, lock),
+		s.Args...)
 	if err != nil {
 		return d, err
 	}
@@ -188,7 +199,8 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 	return d, nil
 }
 
-// refuseUnplanned fails with errUnplanned if one of some lists, or of their tables, stayed in the dry run that was the plan.
+// refuseUnplanned fails with errUnplanned if one of some lists, or of their tables, stayed in the dry run that was the
+// plan.
 func (t *task) refuseUnplanned(ids []int64, tables []campaign.WorkTable) error {
 	p := t.planned()
 	if p == nil {
@@ -224,8 +236,10 @@ func (t *task) listTables(ctx context.Context, tx Tx, prefix string, ids []int64
 		}
 	}
 	var foreign string
-	err = tx.QueryRow(ctx, "SELECT COALESCE(min(c.relname), '') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
-		t.given.Catalog.Schema, names).Scan(&foreign)
+	err = tx.QueryRow(ctx, "SELECT COALESCE(min(c.relname), '') FROM pg_class c JOIN pg_namespace n ON n.oid = "+
+		"c.relnamespace WHERE n.nspname = $1 AND c.relname = ANY ($2) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+		t.given.Catalog.Schema, names).
+		Scan(&foreign)
 	if err == nil && foreign != "" {
 		err = fmt.Errorf("%w: %s", errForeign, foreign)
 	}

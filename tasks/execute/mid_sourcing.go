@@ -26,9 +26,9 @@ type MidSourcing struct {
 // midSourced is what to purge on a server: its ids of deliveries, by the ids that they have here.
 type midSourced map[int64]int64
 
-// purgeMidSourced purges some of the deliveries on their mid-sourcing servers, before they are purged here, together with
-// those that earlier runs have left there, and returns those that may be purged here. If it fails for a server, its deliveries stay here, too,
-// and the task fails at its end.
+// purgeMidSourced purges some of the deliveries on their mid-sourcing servers, before they are purged here, together
+// with those that earlier runs have left there, and returns those that may be purged here. If it fails for a server,
+// its deliveries stay here, too, and the task fails at its end.
 func (t *task) purgeMidSourced(ctx context.Context, ids []int64) ([]int64, error) {
 	servers, err := t.midSourced(ctx, ids)
 	if err != nil {
@@ -44,7 +44,15 @@ func (t *task) purgeMidSourced(ctx context.Context, ids []int64) ([]int64, error
 		switch {
 		case t.MidSourcing.Databases[name] != nil: // follows
 		case slices.Contains(t.MidSourcing.Keep, name):
-			t.log(ctx, severity.Info, fmt.Sprintf("%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them", len(m), name))
+			t.log(
+				ctx,
+				severity.Info,
+				fmt.Sprintf(
+					"%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them",
+					len(m),
+					name,
+				),
+			)
 			ids = t.exclude(ids, slices.Collect(maps.Keys(m)))
 		default:
 			if err := t.leaveThere(ctx, name, m); err != nil {
@@ -70,7 +78,13 @@ func (t *task) purgeMidSourced(ctx context.Context, ids []int64) ([]int64, error
 		}
 		if err != nil {
 			// Not wrapped: the loss of another database's connection must not count as that of the main one.
-			err = fmt.Errorf("mid-sourcing server %q, whose %d deliveries stay here too, and %d that were left there: %s", name, len(m), len(left), err.Error()) //nolint:errorlint // see above
+			err = fmt.Errorf(
+				"mid-sourcing server %q, whose %d deliveries stay here too, and %d that were left there: %s",
+				name,
+				len(m),
+				len(left),
+				err.Error(),
+			) //nolint:errorlint // see above
 			t.undone = errors.Join(t.undone, err)
 		}
 		ids = t.leaveParents(ids, slices.Collect(maps.Keys(m)))
@@ -103,12 +117,29 @@ func (t *task) midSourced(ctx context.Context, ids []int64) (map[string]midSourc
 	}
 	table := t.plan.Parents.Table
 	if missing := table.Missing(midColumns...); missing != nil {
-		t.log(ctx, severity.Info, fmt.Sprintf("%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone", table.Name, missing[0]))
+		t.log(
+			ctx,
+			severity.Info,
+			fmt.Sprintf(
+				"%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone",
+				table.Name,
+				missing[0],
+			),
+		)
 		return nil, nil
 	}
 	name, join := plan.AccountOf(t.given.Catalog, "r.iDeliveryProviderId")
-	rows, err := t.Pool.Query(ctx, fmt.Sprintf("SELECT %s, r.iMidRemoteId::bigint, r.iDeliveryId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND r.iMidRemoteId <> 0 AND r.iDeliveryId = ANY ($1) ORDER BY 3",
-		name, table.Quoted(), join), ids)
+	rows, err := t.Pool.Query(
+		ctx,
+		fmt.Sprintf(
+			"SELECT %s, r.iMidRemoteId::bigint, r.iDeliveryId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND "+
+				"r.iMidRemoteId <> 0 AND r.iDeliveryId = ANY ($1) ORDER BY 3",
+			name,
+			table.Quoted(),
+			join,
+		),
+		ids,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
 	}
@@ -127,10 +158,13 @@ func (t *task) midSourced(ctx context.Context, ids []int64) (map[string]midSourc
 	return servers, err
 }
 
-// stopHere stops those of a server's deliveries that are active in the main database, and returns those that could not be: one whose row is
-// locked is left for the next run.
+// stopHere stops those of a server's deliveries that are active in the main database, and returns those that could not
+// be: one whose row is locked is left for the next run.
 func (t *task) stopHere(ctx context.Context, m midSourced) (stay []int64, err error) {
-	stops := slices.DeleteFunc(slices.Clone(t.plan.Jobs), func(j plan.Job) bool { return !j.Does.OfSet || j.Does.Update == nil })
+	stops := slices.DeleteFunc(
+		slices.Clone(t.plan.Jobs),
+		func(j plan.Job) bool { return !j.Does.OfSet || j.Does.Update == nil },
+	)
 	ids := slices.Sorted(maps.Keys(m))
 	done, err := t.carryOut(ctx, stops, ids)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // deliveries.
 var ErrSameDatabase = errors.New("leads to the main database")
 
-// CheckMidSourcing fails with ErrSameDatabase when both are the same database of the same server. It also fails when one of
-// them does not answer.
+// CheckMidSourcing fails with ErrSameDatabase when both are the same database of the same server. It also fails when
+// one of them does not answer.
 func CheckMidSourcing(ctx context.Context, main, other *pgxpool.Pool) error {
 	var here, there string
 	const identity = "SELECT system_identifier::text || '/' || current_database() FROM pg_control_system()"
@@ -37,9 +37,9 @@ func CheckMidSourcing(ctx context.Context, main, other *pgxpool.Pool) error {
 	return nil
 }
 
-// purgeThere purges deliveries on a mid-sourcing server, with the same steps, whatever their delete status there: those of the
-// set, and some that were left there (their ids there), whose entries go with them. Those that are purged are removed from m; stay are those that could not be
-// stopped here.
+// purgeThere purges deliveries on a mid-sourcing server, with the same steps, whatever their delete status there: those
+// of the set, and some that were left there (their ids there), whose entries go with them. Those that are purged are
+// removed from m; stay are those that could not be stopped here.
 func (t *task) purgeThere(ctx context.Context, name string, m midSourced, left []int64) (stay []int64, err error) {
 	if err := CheckMidSourcing(ctx, t.Pool, t.MidSourcing.Databases[name]); err != nil {
 		return nil, err
@@ -92,7 +92,18 @@ func (t *task) purgeThere(ctx context.Context, name string, m midSourced, left [
 		return stay, fmt.Errorf("%w: %w", errMain, err)
 	}
 	left = slices.DeleteFunc(left, func(id int64) bool { return !gone[id] })
-	there.log(ctx, severity.Info, fmt.Sprintf("%s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated", done, len(gone), len(left), j.deleted, j.updated))
+	there.log(
+		ctx,
+		severity.Info,
+		fmt.Sprintf(
+			"%s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated",
+			done,
+			len(gone),
+			len(left),
+			j.deleted,
+			j.updated,
+		),
+	)
 	return stay, nil
 }
 
@@ -104,7 +115,10 @@ func (t *task) on(server string) (*task, *remoteJournal) {
 	r := newRecorder(t.recorder.ctx, j)
 	engine := purge.New(*t.engine) // with samples of the other server's load
 	engine.Pool, engine.Account, engine.Recorder, engine.Lock, engine.Workers, engine.Durable = c.Pool, j, r, 0, 1, true
-	return &task{database: &database{Config: c, primary: c.Pool, engine: engine, journal: j, recorder: r}, lookups: map[plan.Lookup]any{}}, j
+	return &task{
+		database: &database{Config: c, primary: c.Pool, engine: engine, journal: j, recorder: r},
+		lookups:  map[plan.Lookup]any{},
+	}, j
 }
 
 // errMain says that an error came from the main database.
@@ -138,8 +152,8 @@ func (j *remoteJournal) Proceed(ctx context.Context) error {
 // Holds are none: those of the main database name its ids, and what they are about has been excluded.
 func (j *remoteJournal) Holds(context.Context) (plan.Holds, error) { return plan.Holds{}, nil }
 
-// Write has no account there. It first checks whether the run may proceed, in a batch of the main database that ends after the one there: whoever
-// waits for batches waits for both.
+// Write has no account there. It first checks whether the run may proceed, in a batch of the main database that ends
+// after the one there: whoever waits for batches waits for both.
 func (j *remoteJournal) Write(ctx context.Context, _ *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	tx, err := j.main.Begin(ctx)
 	if err != nil {

@@ -14,10 +14,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// mostHeld is how many ids on hold a statement may have as a parameter. Of more than these it reads the tables themselves.
+// mostHeld is how many ids on hold a statement may have as a parameter. Of more than these it reads the tables
+// themselves.
 const mostHeld = 1_000_000
 
-// Timeouts of queries for ids on hold. A query that only finds out which of the ids a table has gets a few seconds: otherwise all ids are used.
+// Timeouts of queries for ids on hold. A query that only finds out which of the ids a table has gets a few seconds:
+// otherwise all ids are used.
 const (
 	heldTimeout   = time.Hour
 	narrowTimeout = 5 * time.Second
@@ -30,17 +32,22 @@ type held struct {
 	reads, elsewhere bool
 }
 
-// onHold returns the condition that a row of a job's table is on hold. The ids in it are read once for all that is planned together, so that
-// statements have neither those of other tables nor subqueries for each row. An explanation is about single rows, and reads no ids. among returns the
-// condition that a column has one of some ids: purge.OneOf to find the rows on hold, purge.Among to judge each row.
-func (t *task) onHold(ctx context.Context, j *plan.Job, among func(column string, ids []int64) purge.Condition) (h held, err error) {
+// onHold returns the condition that a row of a job's table is on hold. The ids in it are read once for all that is
+// planned together, so that statements have neither those of other tables nor subqueries for each row. An explanation
+// is about single rows, and reads no ids. among returns the condition that a column has one of some ids: purge.OneOf to
+// find the rows on hold, purge.Among to judge each row.
+func (t *task) onHold(
+	ctx context.Context,
+	j *plan.Job,
+	among func(column string, ids []int64) purge.Condition,
+) (h held, err error) {
 	var conditions []purge.Condition
 	add := func(c purge.Condition, reads, elsewhere bool) {
 		conditions = append(conditions, c)
 		h.reads, h.elsewhere = h.reads || reads, h.elsewhere || elsewhere
 	}
 	for _, way := range j.Held {
-		if way.Column == "" || t.preview != nil && t.preview.blind {
+		if way.Column == "" || (t.preview != nil && t.preview.blind) {
 			add(way.Condition, way.Reads, way.Elsewhere)
 			continue
 		}
@@ -49,7 +56,11 @@ func (t *task) onHold(ctx context.Context, j *plan.Job, among func(column string
 		case err != nil:
 			return held{}, fmt.Errorf("look for what is on hold in %s: %w", j.Name, err)
 		case len(ids) > mostHeld:
-			add(purge.Condition{Where: fmt.Sprintf("r.%s IN (%s)", way.Column, way.IDs.Where), Args: way.IDs.Args}, true, way.Elsewhere)
+			add(
+				purge.Condition{Where: fmt.Sprintf("r.%s IN (%s)", way.Column, way.IDs.Where), Args: way.IDs.Args},
+				true,
+				way.Elsewhere,
+			)
 		case len(ids) > 0:
 			add(among("r."+way.Column, ids), false, false)
 		}
@@ -58,7 +69,8 @@ func (t *task) onHold(ctx context.Context, j *plan.Job, among func(column string
 	return h, nil
 }
 
-// heldIDs returns the ids of a way in which rows are on hold, in ascending order; more than mostHeld if there are too many.
+// heldIDs returns the ids of a way in which rows are on hold, in ascending order; more than mostHeld if there are too
+// many.
 func (t *task) heldIDs(ctx context.Context, j *plan.Job, way plan.Held) (ids []int64, err error) {
 	if ids, known := t.heldBy[way.IDs.Where]; known {
 		return ids, nil
@@ -107,7 +119,8 @@ func (t *task) exceptHeld(ctx context.Context, j *plan.Job, s purge.Sweep) (purg
 	return judgedBy(j, s.Without(h.Condition), h.reads, h.elsewhere), nil
 }
 
-// bindHeld returns a job's sweep of the rows on hold in place of the others, as bind does, and reports whether there may be any.
+// bindHeld returns a job's sweep of the rows on hold in place of the others, as bind does, and reports whether there
+// may be any.
 func (t *task) bindHeld(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, any bool, err error) {
 	h, err := t.onHold(ctx, j, purge.OneOf)
 	if err != nil || h.Where == "" {
@@ -119,7 +132,8 @@ func (t *task) bindHeld(ctx context.Context, j *plan.Job, parents []int64) (s pu
 	return judgedBy(j, s.And(h.Condition), h.reads, h.elsewhere), true, nil
 }
 
-// judgedBy returns a job's sweep whose condition has become more than its rule: whether it reads other tables, and whether one is distributed.
+// judgedBy returns a job's sweep whose condition has become more than its rule: whether it reads other tables, and
+// whether one is distributed.
 func judgedBy(j *plan.Job, s purge.Sweep, reads, elsewhere bool) purge.Sweep {
 	s.ReadsOthers = s.ReadsOthers || reads
 	if elsewhere && !s.Elsewhere {

@@ -31,7 +31,15 @@ func (t *task) outside(ctx context.Context, o outside.Task) (State, error) {
 	}
 	if t.given.Holds.Everything {
 		t.left.Held = int64(len(t.due.Items))
-		t.log(ctx, severity.Warning, fmt.Sprintf("everything is on hold: %d rows of %s are retained, with all that belongs to them", t.left.Held, t.due.Table))
+		t.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf(
+				"everything is on hold: %d rows of %s are retained, with all that belongs to them",
+				t.left.Held,
+				t.due.Table,
+			),
+		)
 		return Skipped, t.countOutside(ctx, o)
 	}
 	t.log(ctx, severity.Warning, t.due.Notes...)

@@ -22,10 +22,18 @@ type aged struct {
 	gone time.Time // older rows have been deleted; zero: unknown
 }
 
-// Overdue returns how long the oldest row of each table has been obsolete, by the tables' stored names; 0: none is. It covers
-// the tables whose rule is a date alone, if an index or the planner's statistics have it. cleaned is the clock of the last run
-// in which a task succeeded, by the task's name: statistics may be older than that. include is as in Config.
-func Overdue(ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, pipeline []plan.Task, include map[string][]string, cleaned map[string]time.Time) (map[string]time.Duration, error) {
+// Overdue returns how long the oldest row of each table has been obsolete, by the tables' stored names; 0: none is. It
+// covers the tables whose rule is a date alone, if an index or the planner's statistics have it. cleaned is the clock
+// of the last run in which a task succeeded, by the task's name: statistics may be older than that. include is as in
+// Config.
+func Overdue(
+	ctx context.Context,
+	pool *pgxpool.Pool,
+	catalog *campaign.Catalog,
+	pipeline []plan.Task,
+	include map[string][]string,
+	cleaned map[string]time.Time,
+) (map[string]time.Duration, error) {
 	c := Config{Pool: pool, DryRun: true, Include: include}
 	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return nil, err
@@ -78,7 +86,8 @@ func findAged(pipeline []plan.Task, g plan.Given, cleaned map[string]time.Time) 
 			return nil, err
 		}
 		for _, j := range p.Jobs {
-			if j.Older == nil || !j.Table.CanSelect || j.Table.Elsewhere != "" { // no index or statistics here have rows that are elsewhere
+			// no index or statistics here have rows that are elsewhere
+			if j.Older == nil || !j.Table.CanSelect || j.Table.Elsewhere != "" {
 				continue
 			}
 			var gone time.Time

@@ -72,12 +72,25 @@ func (t *task) retain(ctx context.Context, parents []int64) ([]int64, error) {
 		if !r.Table.RowSecurity {
 			var err error
 			why = "rows of theirs are in " + r.Table.Name + ", which is left alone"
-			if stay, err = t.readIDs(ctx, r.Table, fmt.Sprintf("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])", r.Link, r.Table.Quoted()), parents); err != nil {
+			if stay, err = t.readIDs(
+				ctx,
+				r.Table,
+				fmt.Sprintf(
+					"SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])",
+					r.Link,
+					r.Table.Quoted(),
+				),
+				parents,
+			); err != nil {
 				return nil, err
 			}
 		}
 		if len(stay) > 0 {
-			t.log(ctx, severity.Warning, fmt.Sprintf("%d rows of %s stay, since %s", len(stay), t.plan.Parents.Table.Name, why))
+			t.log(
+				ctx,
+				severity.Warning,
+				fmt.Sprintf("%d rows of %s stay, since %s", len(stay), t.plan.Parents.Table.Name, why),
+			)
 		}
 		parents = t.leaveParents(parents, stay)
 	}
@@ -93,7 +106,8 @@ func idSet(ids []int64) map[int64]bool {
 	return set
 }
 
-// parentsLeft returns the parents of rows that a job had to leave, so that the next run finds both. If they cannot be determined, these are all.
+// parentsLeft returns the parents of rows that a job had to leave, so that the next run finds both. If they cannot be
+// determined, these are all.
 func (t *task) parentsLeft(ctx context.Context, j plan.Job, s purge.Sweep, left purge.Left, parents []int64) []int64 {
 	if left == (purge.Left{}) || !j.Does.Dependent() {
 		return nil
@@ -103,7 +117,16 @@ func (t *task) parentsLeft(ctx context.Context, j plan.Job, s purge.Sweep, left 
 		ids = parents
 	}
 	if len(ids) > 0 { // a locked table may have had no such rows
-		t.log(ctx, severity.Warning, fmt.Sprintf("%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both", len(ids), t.plan.Parents.Table.Name, j.Name))
+		t.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf(
+				"%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both",
+				len(ids),
+				t.plan.Parents.Table.Name,
+				j.Name,
+			),
+		)
 	}
 	return ids
 }
@@ -115,7 +138,15 @@ func (t *task) parentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids []
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	rows, err := tx.Query(ctx, fmt.Sprintf("SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s", s.Relation, j.ParentIDs, s.Where), s.Args...)
+	rows, err := tx.Query(
+		ctx,
+		fmt.Sprintf(
+			"SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s",
+			s.Relation,
+			j.ParentIDs,
+			s.Where,
+		),
+		s.Args...)
 	if err != nil {
 		return nil, err
 	}

@@ -19,12 +19,13 @@ import (
 type Planned struct {
 	// Basis is what it was found by.
 	Basis Basis `json:"Basis"`
-	// Set is the ids of the task's set, Stays are those of them that stay; Dropped are the quoted names of the tables that go.
+	// Set is the ids of the task's set, Stays are those of them that stay; Dropped are the quoted names of the tables
+	// that go.
 	Set     []int64  `json:"Set,omitempty"`
 	Stays   []int64  `json:"Stays,omitempty"`
 	Dropped []string `json:"Dropped,omitempty"`
-	// Kept are those of the set of which nothing goes, and CoalescedFrom is from when on the task coalesces rows; nil: it does not. A dry run that
-	// goes on elsewhere needs them.
+	// Kept are those of the set of which nothing goes, and CoalescedFrom is from when on the task coalesces rows; nil:
+	// it does not. A dry run that goes on elsewhere needs them.
 	Kept          []int64    `json:"Kept,omitempty"`
 	CoalescedFrom *time.Time `json:"CoalescedFrom,omitempty"`
 	// Preview is what it would do, table by table.
@@ -50,7 +51,13 @@ type Basis struct {
 
 // basis is the current one.
 func (d *database) basis() Basis {
-	b := Basis{Version: "unknown", Options: d.given.Options.InForce(), Mappings: d.given.Catalog.Mappings(), Holds: d.given.Holds.Names, Related: slices.Sorted(slices.Values(d.RelatedListTables))}
+	b := Basis{
+		Version:  "unknown",
+		Options:  d.given.Options.InForce(),
+		Mappings: d.given.Catalog.Mappings(),
+		Holds:    d.given.Holds.Names,
+		Related:  slices.Sorted(slices.Values(d.RelatedListTables)),
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
 	}
@@ -147,7 +154,11 @@ func (e *RefusedError) Error() string { return e.Message }
 // Stale is the refusal of a plan.
 func Stale(what ...string) *RefusedError {
 	changed := strings.Join(what, "; ")
-	return &RefusedError{Reason: PlanStale, Metadata: map[string]string{"changed": changed}, Message: "the plan does not hold any longer: " + changed}
+	return &RefusedError{
+		Reason:   PlanStale,
+		Metadata: map[string]string{"changed": changed},
+		Message:  "the plan does not hold any longer: " + changed,
+	}
 }
 
 // Confirm fails with a RefusedError if what a plan was made by is no longer so.

@@ -60,8 +60,8 @@ type TablePreview struct {
 // namesShown is how many names of tables a preview has.
 const namesShown = 20
 
-// preview is what a dry run knows of what its tasks would do, beyond the one at work: a row counts at the first task that deletes it, and
-// what one task changes is seen by the next.
+// preview is what a dry run knows of what its tasks would do, beyond the one at work: a row counts at the first task
+// that deletes it, and what one task changes is seen by the next.
 type preview struct {
 	chosen []plan.Task
 	// blind says that rows are not counted: only the sets are of interest.
@@ -87,8 +87,17 @@ type preview struct {
 }
 
 func newPreview(chosen []plan.Task) *preview {
-	return &preview{chosen: chosen, sets: map[string][]int64{}, worked: map[string][]int64{}, begun: map[string][]int64{}, void: map[string]bool{}, coalesced: map[string]time.Time{},
-		tallies: map[string]purge.Tally{}, taken: map[string]int64{}, dropped: map[string]bool{}}
+	return &preview{
+		chosen:    chosen,
+		sets:      map[string][]int64{},
+		worked:    map[string][]int64{},
+		begun:     map[string][]int64{},
+		void:      map[string]bool{},
+		coalesced: map[string]time.Time{},
+		tallies:   map[string]purge.Tally{},
+		taken:     map[string]int64{},
+		dropped:   map[string]bool{},
+	}
 }
 
 // goOn takes over what a previous worker has found of tasks that are done.
@@ -99,7 +108,13 @@ func (p *preview) goOn(done map[string]Planned) {
 			continue
 		}
 		if what.Set != nil {
-			p.begun[what.Name], p.worked[what.Name], p.sets[what.Name] = found.Set, without(found.Set, found.Kept), without(found.Set, found.Stays)
+			p.begun[what.Name], p.worked[what.Name], p.sets[what.Name] = found.Set, without(
+				found.Set,
+				found.Kept,
+			), without(
+				found.Set,
+				found.Stays,
+			)
 		}
 		if found.CoalescedFrom != nil {
 			p.coalesced[what.Name] = *found.CoalescedFrom
@@ -183,8 +198,8 @@ func (p *preview) drop(mask, rule string, tables []campaign.WorkTable) {
 	}
 }
 
-// take returns what the task at work would do, and forgets it. A table without a row that goes is left out, unless a guard trips
-// nevertheless, or its rows were not counted.
+// take returns what the task at work would do, and forgets it. A table without a row that goes is left out, unless a
+// guard trips nevertheless, or its rows were not counted.
 func (p *preview) take() (tables []TablePreview) {
 	for _, t := range p.tables {
 		if t.Rows > 0 || t.Tables > 0 || t.Guards != nil || t.Remarks != nil {
@@ -201,26 +216,36 @@ func ruleOf(j plan.Job, set *plan.Parents) string {
 	case !j.Does.Dependent():
 		return j.Rule
 	case j.Does.OfSet:
-		return strings.Join(slices.DeleteFunc([]string{set.Rule, j.Rule}, func(s string) bool { return s == "" }), "; and ")
+		return strings.Join(
+			slices.DeleteFunc([]string{set.Rule, j.Rule}, func(s string) bool { return s == "" }),
+			"; and ",
+		)
 	case j.Rule == "":
 		return fmt.Sprintf("of a row of %s: %s", set.Table.Name, set.Rule)
 	}
 	return fmt.Sprintf("%s, of a row of %s: %s", j.Rule, set.Table.Name, set.Rule)
 }
 
-// standing is what is known of relations ($1) without reading them, whether those of them that rows go from ($2) have triggers or rules, and which of
-// these refuse an action ($3), since it is published and they have no replica identity.
+// standing is what is known of relations ($1) without reading them, whether those of them that rows go from ($2) have
+// triggers or rules, and which of these refuse an action ($3), since it is published and they have no replica identity.
 const standing = `
-SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint, sum(pg_relation_size(c.oid))::bigint,
-  bool_or(name = ANY ($2) AND (EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D') OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid))),
+SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,
+  sum(pg_relation_size(c.oid))::bigint,
+  bool_or(name = ANY ($2) AND (EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
+    AND t.tgenabled <> 'D') OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid))),
   bool_or(c.relpersistence = 'u' AND pg_is_in_recovery()),
   array_agg(c.oid::regclass::text ORDER BY name) FILTER (WHERE name = ANY ($2) AND c.relreplident <> 'f'
-    AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
-    AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t USING (pubname) JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class x ON x.relnamespace = n.oid AND x.relname = t.tablename
-      WHERE CASE $3 WHEN 'DELETE' THEN p.pubdelete ELSE p.pubupdate END AND (x.oid = c.oid OR x.oid IN (SELECT relid FROM pg_partition_ancestors(c.oid)))))
+    AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident
+      WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
+    AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t USING (pubname)
+      JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class x ON x.relnamespace = n.oid
+      AND x.relname = t.tablename
+      WHERE CASE $3 WHEN 'DELETE' THEN p.pubdelete ELSE p.pubupdate END AND (x.oid = c.oid OR x.oid IN (SELECT relid
+        FROM pg_partition_ancestors(c.oid)))))
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 
-// measured is what the task would do, those tables first of which most goes, with estimates of sizes, and remarks. A table that is locked has none.
+// measured is what the task would do, those tables first of which most goes, with estimates of sizes, and remarks. A
+// table that is locked has none.
 func (t *task) measured(ctx context.Context) []TablePreview {
 	tables := t.preview.take()
 	for i := range tables {
@@ -232,7 +257,8 @@ func (t *task) measured(ctx context.Context) []TablePreview {
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100"); err != nil {
 				return err
 			}
-			err := tx.QueryRow(ctx, standing, slices.Concat(p.all(), p.dropped), p.relations, string(p.Action)).Scan(&rows, &bytes, &heap, &triggers, &absent, &unidentified)
+			err := tx.QueryRow(ctx, standing, slices.Concat(p.all(), p.dropped), p.relations, string(p.Action)).
+				Scan(&rows, &bytes, &heap, &triggers, &absent, &unidentified)
 			if err != nil || rows == nil || *absent || p.of == nil || p.of.Elsewhere != "" {
 				return err
 			}
@@ -259,7 +285,10 @@ func (t *task) measured(ctx context.Context) []TablePreview {
 			p.remark("a trigger or rule of the table may keep rows, or change others")
 		}
 		for _, name := range unidentified {
-			p.remark(name + " is published and has no replica identity, so that the server refuses this: ALTER TABLE " + name + " REPLICA IDENTITY FULL helps, or USING INDEX with a unique index")
+			p.remark(
+				name + " is published and has no replica identity, so that the server refuses this: ALTER TABLE " + name + " REPLICA IDENTITY " +
+					"FULL helps, or USING INDEX with a unique index",
+			)
 		}
 	}
 	slices.SortStableFunc(tables, func(a, b TablePreview) int { return cmp.Compare(b.Rows+b.Tables, a.Rows+a.Tables) })
@@ -279,8 +308,8 @@ func (p *TablePreview) all() (names []string) {
 // countedBytes is how large a table may be to be counted where an estimate would do: 8 MiB.
 const countedBytes = 8 << 20
 
-// rowsOfTable estimates how many rows a table of a size has: a small one is counted, of a large one the planner knows by its size, even if it
-// was never analyzed.
+// rowsOfTable estimates how many rows a table of a size has: a small one is counted, of a large one the planner knows
+// by its size, even if it was never analyzed.
 func rowsOfTable(ctx context.Context, tx pgx.Tx, table *campaign.Table, bytes int64, rows *int64) error {
 	if bytes <= countedBytes {
 		return tx.QueryRow(ctx, "SELECT count(*) FROM "+table.Quoted()).Scan(rows)

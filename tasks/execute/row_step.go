@@ -87,11 +87,23 @@ func (r *foundRow) takes(ctx context.Context, before []claimed, c claimed) (is b
 	if c.job.Relation == r.relation {
 		return is, r.ask(ctx, &is, "("+c.claim.Where+") IS TRUE", c.claim.Args)
 	}
-	s := purge.Sweep{Where: c.claim.Where, Args: c.claim.Args}.Without(but(append(slices.Clone(before), c), on(c.job.Relation), c)...)
+	s := purge.Sweep{
+		Where: c.claim.Where,
+		Args:  c.claim.Args,
+	}.Without(
+		but(append(slices.Clone(before), c), on(c.job.Relation), c)...)
 	p := c.job.Paired
-	exists := fmt.Sprintf("k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)", p.Key, c.job.Relation, p.ID, s.Where)
-	return is, r.tx.QueryRow(ctx, fmt.Sprintf("SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.ctid = k.ctid AND %s)", exists, r.relation, r.key.After(len(s.Args))),
-		slices.Concat(s.Args, r.key.Args)...).Scan(&is)
+	exists := fmt.Sprintf(
+		"k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)",
+		p.Key,
+		c.job.Relation,
+		p.ID,
+		s.Where,
+	)
+	return is, r.tx.QueryRow(ctx, fmt.Sprintf("SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r "+
+		"WHERE r.ctid = k.ctid AND %s)", exists, r.relation, r.key.After(len(s.Args))),
+		slices.Concat(s.Args, r.key.Args)...).
+		Scan(&is)
 }
 
 // step explains what a job does to the row, by all claims of the run on its table.
@@ -101,7 +113,10 @@ func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []cla
 		s.Action = Update
 	}
 	takes := false
-	if i := slices.IndexFunc(all, func(c claimed) bool { return c.key() == claimed{task: s.Task, job: j}.key() }); i >= 0 {
+	if i := slices.IndexFunc(
+		all,
+		func(c claimed) bool { return c.key() == claimed{task: s.Task, job: j}.key() },
+	); i >= 0 {
 		if takes, err = r.takes(ctx, all[:i], all[i]); err != nil {
 			return s, err
 		}
@@ -110,14 +125,27 @@ func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []cla
 	if j.Relation != r.relation {
 		s.Rule = fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, s.Rule)
 		var id *int64
-		if err := r.ask(ctx, &id, fmt.Sprintf("(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)", j.Paired.ID, j.Relation, j.Paired.Key), nil); err != nil {
+		if err := r.ask(
+			ctx,
+			&id,
+			fmt.Sprintf(
+				"(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)",
+				j.Paired.ID,
+				j.Relation,
+				j.Paired.Key,
+			),
+			nil,
+		); err != nil {
 			return s, err
 		}
 		if id == nil {
 			s.Why = j.Name + " has no row of the same id"
 			return s, nil
 		}
-		of.table, of.relation, of.key = j.Table, j.Relation, purge.Condition{Where: "r." + j.Paired.ID + " = $1::bigint", Args: []any{*id}}
+		of.table, of.relation, of.key = j.Table, j.Relation, purge.Condition{
+			Where: "r." + j.Paired.ID + " = $1::bigint",
+			Args:  []any{*id},
+		}
 		whose = fmt.Sprintf("%s %d", j.Table.Name, *id)
 	}
 	due, err := of.judge(ctx, &s, p, j)
@@ -148,8 +176,8 @@ func (r *foundRow) begun(task, rule string) RowStep {
 	return s
 }
 
-// settle gives a step its verdict: takes says that it takes the row now, and due from when on all parts of a rule are true, nil if time alone does
-// not make them.
+// settle gives a step its verdict: takes says that it takes the row now, and due from when on all parts of a rule are
+// true, nil if time alone does not make them.
 func (r *foundRow) settle(s *RowStep, takes bool, due *time.Time) {
 	switch {
 	case s.Verdict == Unknown:
@@ -168,10 +196,16 @@ func (r *foundRow) settle(s *RowStep, takes bool, due *time.Time) {
 	}
 }
 
-// judge adds the parts of a job's rules to a step, and those of its set's where the row depends on that. It returns from when on all are true; nil:
-// time alone does not make them.
+// judge adds the parts of a job's rules to a step, and those of its set's where the row depends on that. It returns
+// from when on all are true; nil: time alone does not make them.
 func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.Job) (*time.Time, error) {
-	parts, own, err := r.parts(ctx, r.other(p), p.Clauses(j.Does.Rules, r.table, r.givenFor(p.Task.Name)), r.relation, r.key)
+	parts, own, err := r.parts(
+		ctx,
+		r.other(p),
+		p.Clauses(j.Does.Rules, r.table, r.givenFor(p.Task.Name)),
+		r.relation,
+		r.key,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +216,16 @@ func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.J
 	if !j.Does.Dependent() {
 		return own, nil
 	}
-	rows, err := r.tx.Query(ctx, fmt.Sprintf("SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE parent.id <> 0 AND %s ORDER BY 1", r.relation, j.ParentIDs, r.key.Where), r.key.Args...)
+	rows, err := r.tx.Query(
+		ctx,
+		fmt.Sprintf(
+			"SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE parent.id <> 0 "+
+				"AND %s ORDER BY 1",
+			r.relation,
+			j.ParentIDs,
+			r.key.Where,
+		),
+		r.key.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +236,13 @@ func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.J
 	set := p.Parents
 	var earliest *time.Time
 	for _, id := range ids {
-		parts, due, err := r.parts(ctx, r.other(p), p.Clauses(p.Task.Set.Rules, set.Table, r.givenFor(p.Task.Name)), set.Table.Quoted(), purge.Condition{Where: "r." + set.Key + " = $1::bigint", Args: []any{id}})
+		parts, due, err := r.parts(
+			ctx,
+			r.other(p),
+			p.Clauses(p.Task.Set.Rules, set.Table, r.givenFor(p.Task.Name)),
+			set.Table.Quoted(),
+			purge.Condition{Where: "r." + set.Key + " = $1::bigint", Args: []any{id}},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -208,7 +257,7 @@ func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.J
 
 // earlier is the earlier of two moments, of which nil is none.
 func earlier(a, b *time.Time) *time.Time {
-	if a == nil || b != nil && b.Before(*a) {
+	if a == nil || (b != nil && b.Before(*a)) {
 		return b
 	}
 	return a
@@ -225,8 +274,15 @@ func later(a, b *time.Time) *time.Time {
 	return a
 }
 
-// parts judges the parts of rules of a row of a relation, and returns from when on all of one rule are true; nil: time alone does not make them.
-func (r *foundRow) parts(ctx context.Context, w *task, rules [][]plan.Clause, relation string, key purge.Condition) (parts []Part, since *time.Time, err error) {
+// parts judges the parts of rules of a row of a relation, and returns from when on all of one rule are true; nil: time
+// alone does not make them.
+func (r *foundRow) parts(
+	ctx context.Context,
+	w *task,
+	rules [][]plan.Clause,
+	relation string,
+	key purge.Condition,
+) (parts []Part, since *time.Time, err error) {
 	for i, clauses := range rules {
 		at := &time.Time{}
 		for _, c := range clauses {
@@ -240,7 +296,11 @@ func (r *foundRow) parts(ctx context.Context, w *task, rules [][]plan.Clause, re
 			if part.Is == nil || !*part.Is {
 				var due *time.Time
 				if c.Due.SQL != "" {
-					c.Due.SQL = fmt.Sprintf("(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)", plan.Never, c.Due.SQL)
+					c.Due.SQL = fmt.Sprintf(
+						"(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)",
+						plan.Never,
+						c.Due.SQL,
+					)
 					if due, err = ask[time.Time](ctx, r.tx, w, c.Due, relation, key); err != nil {
 						return nil, nil, err
 					}
@@ -255,12 +315,24 @@ func (r *foundRow) parts(ctx context.Context, w *task, rules [][]plan.Clause, re
 }
 
 // ask asks something about a row; nil: it is unknown, or there is no such row.
-func ask[T any](ctx context.Context, tx pgx.Tx, w *task, q plan.Query, relation string, key purge.Condition) (value *T, err error) {
+func ask[T any](
+	ctx context.Context,
+	tx pgx.Tx,
+	w *task,
+	q plan.Query,
+	relation string,
+	key purge.Condition,
+) (value *T, err error) {
 	args, err := w.values(ctx, q.Args, nil)
 	if err != nil {
 		return nil, err
 	}
-	err = tx.QueryRow(ctx, fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s", q.SQL, relation, key.After(len(args))), slices.Concat(args, key.Args)...).Scan(&value)
+	err = tx.QueryRow(
+		ctx,
+		fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s", q.SQL, relation, key.After(len(args))),
+		slices.Concat(args, key.Args)...,
+	).
+		Scan(&value)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -268,13 +340,23 @@ func ask[T any](ctx context.Context, tx pgx.Tx, w *task, q plan.Query, relation 
 }
 
 // values are the values of some columns of a row, as far as they are there.
-func (r *foundRow) values(ctx context.Context, columns []string, relation string, key purge.Condition) (values []string, err error) {
+func (r *foundRow) values(
+	ctx context.Context,
+	columns []string,
+	relation string,
+	key purge.Condition,
+) (values []string, err error) {
 	for _, column := range columns {
-		if column == "" || !r.table.Has(column) && relation == r.relation {
+		if column == "" || (!r.table.Has(column) && relation == r.relation) {
 			continue
 		}
 		var value *string
-		err := r.tx.QueryRow(ctx, fmt.Sprintf("SELECT r.%s::text FROM %s AS r WHERE %s", column, relation, key.Where), key.Args...).Scan(&value)
+		err := r.tx.QueryRow(
+			ctx,
+			fmt.Sprintf("SELECT r.%s::text FROM %s AS r WHERE %s", column, relation, key.Where),
+			key.Args...,
+		).
+			Scan(&value)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return nil, nil

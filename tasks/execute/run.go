@@ -25,7 +25,8 @@ import (
 // ErrStopped says that the run was told to stop. The journal knows why.
 var ErrStopped = errors.New("the run was stopped")
 
-// ErrLost says that the run is no longer this worker's, or that the database is gone: it says nothing about the current task.
+// ErrLost says that the run is no longer this worker's, or that the database is gone: it says nothing about the current
+// task.
 var ErrLost = errors.New("the run was lost")
 
 // Config configures a run.
@@ -179,7 +180,11 @@ func (d *database) warnOfOther(ctx context.Context) error {
 	defer func() { _ = tx.Rollback(ctx) }()
 	started, err := d.given.Catalog.OtherCleaner(ctx, tx)
 	if started {
-		d.log(ctx, severity.Warning, "the application's own workflow cleanup is started, too: stop it, or two clean one database")
+		d.log(
+			ctx,
+			severity.Warning,
+			"the application's own workflow cleanup is started, too: stop it, or two clean one database",
+		)
 	}
 	return err
 }
@@ -193,8 +198,8 @@ func missed(t plan.Task, failed map[string]bool) Outcome {
 	return Outcome{State: NotRun, Detail: fmt.Sprintf("it needs the task %s, which did not succeed", t.Requires[i])}
 }
 
-// run executes one task, and again after transient errors of queries outside of its batches, except for a dry run, which would count twice.
-// Its error is about the run, not the task.
+// run executes one task, and again after transient errors of queries outside of its batches, except for a dry run,
+// which would count twice. Its error is about the run, not the task.
 func (d *database) run(ctx context.Context, t plan.Task) (o Outcome, err error) {
 	d.recorder.begin()
 	w := &task{database: d, cursor: d.Cursor}
@@ -259,11 +264,12 @@ func unwritten(err error) error {
 
 // endsRun reports whether an error is about the run rather than the current task, or ends its attempt.
 func endsRun(err error) bool {
-	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, ErrHeld) || errors.Is(err, context.Canceled)
+	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, ErrHeld) ||
+		errors.Is(err, context.Canceled)
 }
 
-// check fails, before anything is deleted, when this is not a Campaign database, or the role lacks rights that the tasks
-// need; the error names every missing right on a table.
+// check fails, before anything is deleted, when this is not a Campaign database, or the role lacks rights that the
+// tasks need; the error names every missing right on a table.
 func (d *database) check(ctx context.Context) error {
 	if err := d.look(ctx); err != nil {
 		return err
@@ -289,5 +295,8 @@ func rightsError(missing []string) error {
 		return nil
 	}
 	slices.Sort(missing)
-	return fmt.Errorf("the role lacks rights, nothing was changed; let an owner of the tables run: %s", strings.Join(slices.Compact(missing), "; "))
+	return fmt.Errorf(
+		"the role lacks rights, nothing was changed; let an owner of the tables run: %s",
+		strings.Join(slices.Compact(missing), "; "),
+	)
 }

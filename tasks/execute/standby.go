@@ -19,7 +19,8 @@ import (
 type Standby struct {
 	// Pool is that of the same database there; nil: there is none.
 	Pool *pgxpool.Pool
-	// Patience is how long a dry run waits until the standby has replayed what was written when the run began; 0: DefaultPatience.
+	// Patience is how long a dry run waits until the standby has replayed what was written when the run began; 0:
+	// DefaultPatience.
 	Patience time.Duration
 }
 
@@ -37,13 +38,14 @@ type copyOf struct {
 }
 
 func readCopy(ctx context.Context, pool *pgxpool.Pool) (c copyOf, err error) {
-	err = pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), (SELECT system_identifier::text FROM pg_control_system()), datname, oid::bigint FROM pg_database WHERE datname = current_database()`).
+	err = pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), (SELECT system_identifier::text
+		FROM pg_control_system()), datname, oid::bigint FROM pg_database WHERE datname = current_database()`).
 		Scan(&c.inRecovery, &c.system, &c.name, &c.oid)
 	return c, err
 }
 
-// CheckStandby fails with ErrOtherServer unless one database is that of a hot standby, and the other the same on its primary. It also fails when
-// one of them does not answer.
+// CheckStandby fails with ErrOtherServer unless one database is that of a hot standby, and the other the same on its
+// primary. It also fails when one of them does not answer.
 func CheckStandby(ctx context.Context, primary, standby *pgxpool.Pool) error {
 	here, err := readCopy(ctx, primary)
 	if err != nil {
@@ -51,14 +53,24 @@ func CheckStandby(ctx context.Context, primary, standby *pgxpool.Pool) error {
 	}
 	there, err := readCopy(ctx, standby)
 	switch {
-	case errors.Is(err, connection.ErrPrimary) || err == nil && !there.inRecovery:
+	case errors.Is(err, connection.ErrPrimary) || (err == nil && !there.inRecovery):
 		return fmt.Errorf("%w: it is not in recovery", ErrOtherServer)
 	case err != nil:
 		return err
 	case there.system != here.system:
-		return fmt.Errorf("%w: its system identifier is %s, and that of --database-url %s", ErrOtherServer, there.system, here.system)
+		return fmt.Errorf(
+			"%w: its system identifier is %s, and that of --database-url %s",
+			ErrOtherServer,
+			there.system,
+			here.system,
+		)
 	case there.oid != here.oid:
-		return fmt.Errorf("%w: its database is %s, and that of --database-url %s", ErrOtherServer, there.name, here.name)
+		return fmt.Errorf(
+			"%w: its database is %s, and that of --database-url %s",
+			ErrOtherServer,
+			there.name,
+			here.name,
+		)
 	}
 	return nil
 }
@@ -85,16 +97,26 @@ func (d *database) awaitStandby(ctx context.Context) error {
 	end := time.Now().Add(patience)
 	for told := false; ; told = true {
 		var behind int64
-		if err := d.Pool.QueryRow(ctx, "SELECT ($1::text::pg_lsn - pg_last_wal_replay_lsn())::bigint", written).Scan(&behind); err != nil {
+		if err := d.Pool.QueryRow(ctx, "SELECT ($1::text::pg_lsn - pg_last_wal_replay_lsn())::bigint", written).
+			Scan(&behind); err != nil {
 			return err
 		}
 		switch {
 		case behind <= 0:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("the standby (--preview-database-url) has not replayed what was written %s ago: it is %d bytes of WAL behind; see why it lags, or serve without it", patience, behind)
+			return fmt.Errorf(
+				"the standby (--preview-database-url) has not replayed what was written %s ago: it is %d bytes of "+
+					"WAL behind; see why it lags, or serve without it",
+				patience,
+				behind,
+			)
 		case !told:
-			d.log(ctx, severity.Info, fmt.Sprintf("the dry run waits for the standby that it reads, which is %d bytes of WAL behind", behind))
+			d.log(
+				ctx,
+				severity.Info,
+				fmt.Sprintf("the dry run waits for the standby that it reads, which is %d bytes of WAL behind", behind),
+			)
 		}
 		if err := d.journal.Proceed(ctx); err != nil {
 			return err
@@ -107,13 +129,18 @@ func (d *database) awaitStandby(ctx context.Context) error {
 	}
 }
 
-// ofStandby is an error as it is, unless the standby is its cause: one that is away must not count as the loss of the database.
+// ofStandby is an error as it is, unless the standby is its cause: one that is away must not count as the loss of the
+// database.
 func (d *database) ofStandby(ctx context.Context, err error) error {
 	switch {
 	case !d.readsStandby() || err == nil || endsRun(err) || ctx.Err() != nil:
 		return err
 	case sqlstate.Is(err, pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected):
-		return fmt.Errorf("reading the standby (--preview-database-url) conflicts with its recovery; turn hot_standby_feedback on there, or raise max_standby_streaming_delay: %s", err.Error()) //nolint:errorlint // its advice is another
+		return fmt.Errorf(
+			"reading the standby (--preview-database-url) conflicts with its recovery; turn hot_standby_feedback on "+
+				"there, or raise max_standby_streaming_delay: %s",
+			err.Error(),
+		) //nolint:errorlint // its advice is another
 	case !sqlstate.Lost(err):
 		return err
 	}
@@ -122,5 +149,8 @@ func (d *database) ofStandby(ctx context.Context, err error) error {
 	if d.Pool.Ping(ask) == nil { // it, or the primary, was away for a moment
 		return err
 	}
-	return fmt.Errorf("the standby (--preview-database-url) can not be read: %s", err.Error()) //nolint:errorlint // see above
+	return fmt.Errorf(
+		"the standby (--preview-database-url) can not be read: %s",
+		err.Error(),
+	) //nolint:errorlint // see above
 }

@@ -18,8 +18,8 @@ import (
 // parentsAtOnce is how many parents are worked on at once: their ids are sent with every statement.
 const parentsAtOnce = 20_000
 
-// carryOut does jobs: those that depend on parents for one chunk of these after another, step by step, then the others. It returns the
-// parents without those that had to be kept.
+// carryOut does jobs: those that depend on parents for one chunk of these after another, step by step, then the others.
+// It returns the parents without those that had to be kept.
 func (t *task) carryOut(ctx context.Context, jobs []plan.Job, parents []int64) (done []int64, err error) {
 	independent := func(j plan.Job) bool { return !j.Does.Dependent() }
 	dependents := slices.DeleteFunc(slices.Clone(jobs), independent)
@@ -30,7 +30,8 @@ func (t *task) carryOut(ctx context.Context, jobs []plan.Job, parents []int64) (
 	for ids := range slices.Chunk(parents, atOnce) {
 		of := ids
 		for i, j := range dependents {
-			if i > 0 && j.Step != dependents[i-1].Step { // a step is for the parents that the steps before it have not kept
+			// a step is for the parents that the steps before it have not kept
+			if i > 0 && j.Step != dependents[i-1].Step {
 				of = ids
 			}
 			stay, err := t.do(ctx, j, of)
@@ -92,8 +93,8 @@ func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int6
 	return t.parentsLeft(ctx, j, s, undone.Plus(t.report(ctx, j.Name, result)), parents), nil
 }
 
-// vanished reports whether a statement failed because its own relation, with its quoted name, is gone: the application may drop one at
-// any time. Only the catalog knows, since the relation that an error is about may be another one.
+// vanished reports whether a statement failed because its own relation, with its quoted name, is gone: the application
+// may drop one at any time. Only the catalog knows, since the relation that an error is about may be another one.
 func (d *database) vanished(ctx context.Context, err error, relation string) (gone bool) {
 	if !sqlstate.Is(err, pgerrcode.UndefinedTable) {
 		return false
@@ -105,7 +106,11 @@ func (d *database) vanished(ctx context.Context, err error, relation string) (go
 func (t *task) doAlone(ctx context.Context, j plan.Job, parents []int64, refusal error) (stay []int64, err error) {
 	j.Also = nil
 	if stay, err = t.do(ctx, j, parents); err == nil {
-		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %s could not be written: %s", j.Name, j.AlsoWrites, sqlstate.Explain(refusal)))
+		t.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf("%s: %s could not be written: %s", j.Name, j.AlsoWrites, sqlstate.Explain(refusal)),
+		)
 	}
 	return stay, err
 }

@@ -188,10 +188,20 @@ func (t *task) advance(ctx context.Context, moment campaign.Option) error {
 	case moment == (campaign.Option{}) || t.DryRun || t.left != (purge.Left{}):
 		return nil
 	case !t.given.Catalog.KeepsMoments():
-		t.log(ctx, severity.Info, "table XtkOption, or a column of it, is missing, which keeps when the last cleanup was: the next run asks for all addresses again")
+		t.log(
+			ctx,
+			severity.Info,
+			"table XtkOption, or a column of it, is missing, which keeps when the last cleanup was: the next run "+
+				"asks for all addresses again",
+		)
 		return nil
 	case t.Holds.Whole(t.given.Catalog.Table("XtkOption")):
-		t.log(ctx, severity.Info, "table XtkOption is held, which keeps when the last cleanup was: the next run asks for the same addresses again")
+		t.log(
+			ctx,
+			severity.Info,
+			"table XtkOption is held, which keeps when the last cleanup was: the next run asks for the same "+
+				"addresses again",
+		)
 		return nil
 	}
 	return t.inBatch(ctx, t.plan.Task.Name, func(tx Tx) (purge.Delta, error) {
@@ -209,8 +219,8 @@ func (t *task) once(ctx context.Context, fn func(tx Tx) (purge.Delta, error)) er
 	return t.database.inBatch(ctx, t.left, fn)
 }
 
-// applicable are the jobs without those that have nothing to go by: a parent without any row proves nothing, unless a task that may rightly empty
-// it has succeeded in this run.
+// applicable are the jobs without those that have nothing to go by: a parent without any row proves nothing, unless a
+// task that may rightly empty it has succeeded in this run.
 func (t *task) applicable(ctx context.Context) (jobs []plan.Job, err error) {
 	credible := map[string]bool{}
 	for _, j := range t.plan.Jobs {
@@ -238,7 +248,11 @@ func (t *task) credible(ctx context.Context, o plan.Orphan) (bool, error) {
 		return true, nil
 	}
 	var empty bool
-	err := t.engine.Retry(ctx, o.Parent, func() (err error) { empty, err = t.given.Catalog.Table(o.Parent).Empty(ctx, t.Pool); return err })
+	err := t.engine.Retry(
+		ctx,
+		o.Parent,
+		func() (err error) { empty, err = t.given.Catalog.Table(o.Parent).Empty(ctx, t.Pool); return err },
+	)
 	if err != nil {
 		return false, fmt.Errorf("ask %s: %w", o.Parent, err)
 	}

@@ -30,9 +30,9 @@ type storage struct {
 // Quoted is its name for an SQL statement, with its schema.
 func (s storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanitize() }
 
-// command is what a mode of the task statistics means for it, without its name. VACUUM of a parent would do its partitions
-// again. So does ANALYZE, which it needs since autovacuum never does parents, before version 18. Citus passes on no ANALYZE
-// with SKIP_LOCKED.
+// command is what a mode of the task statistics means for it, without its name. VACUUM of a parent would do its
+// partitions again. So does ANALYZE, which it needs since autovacuum never does parents, before version 18. Citus
+// passes on no ANALYZE with SKIP_LOCKED.
 func (t *task) command(s storage, mode int) string {
 	analyzed := s.Parent || mode == campaign.AnalyzeOnly
 	switch {
@@ -49,17 +49,22 @@ func (t *task) command(s storage, mode int) string {
 	return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false)"
 }
 
-// storagesByOwner are those in the application's schema and in the service's own, those that the role may vacuum ($2), or the
-// others: first those that were emptied ($3), in their order, and parents after their partitions; all of them ($4), or only
-// those that were emptied, with their parents. A parent of foreign tables is left out, since ANALYZE would read these from their
-// server. None of this waits for a lock, as pg_partition_tree would.
+// storagesByOwner are those in the application's schema and in the service's own, those that the role may vacuum ($2),
+// or the others: first those that were emptied ($3), in their order, and parents after their partitions; all of them
+// ($4), or only those that were emptied, with their parents. A parent of foreign tables is left out, since ANALYZE
+// would read these from their server. None of this waits for a lock, as pg_partition_tree would.
 const storagesByOwner = `
-WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place))
-SELECT c.oid, n.nspname, c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN emptied ON emptied.oid = c.oid
-WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind IN ('r', 'm', 'p') AND c.relpersistence <> 't' AND pg_has_role(c.relowner, 'USAGE') = $2
+WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place
+  FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place))
+SELECT c.oid, n.nspname, c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT
+  JOIN emptied ON emptied.oid = c.oid
+WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind IN ('r', 'm', 'p') AND c.relpersistence <> 't'
+  AND pg_has_role(c.relowner, 'USAGE') = $2
   AND NOT EXISTS (SELECT FROM pg_class f, pg_partition_ancestors(f.oid) a WHERE f.relkind = 'f' AND a.relid = c.oid)
-  AND ($4 OR c.oid IN (SELECT oid FROM emptied UNION SELECT a.relid FROM emptied, pg_partition_ancestors(emptied.oid) a))
-ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*) FROM pg_partition_ancestors(c.oid)) END DESC NULLS FIRST, emptied.place, n.nspname, c.relname`
+  AND ($4 OR c.oid IN (SELECT oid FROM emptied UNION SELECT a.relid
+    FROM emptied, pg_partition_ancestors(emptied.oid) a))
+ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*)
+  FROM pg_partition_ancestors(c.oid)) END DESC NULLS FIRST, emptied.place, n.nspname, c.relname`
 
 func (t *task) storages(ctx context.Context, ours bool, emptied []string, all bool) ([]storage, error) {
 	rows, err := t.Pool.Query(ctx, storagesByOwner, t.given.Catalog.Schema, ours, emptied, all)
@@ -102,13 +107,21 @@ func (t *task) vacuuming(ctx context.Context) (mode int, tables []storage, err e
 	}
 	others, err := t.storages(ctx, false, nil, true)
 	if len(others) > 0 {
-		t.log(ctx, severity.Info, fmt.Sprintf("%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum", len(others), t.given.Catalog.Schema))
+		t.log(
+			ctx,
+			severity.Info,
+			fmt.Sprintf(
+				"%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum",
+				len(others),
+				t.given.Catalog.Schema,
+			),
+		)
 	}
 	return mode, tables, err
 }
 
-// optimizeStorage does what the option says, for a task that vacuums: table by table, so that there is progress to show, beginning with those that the run deleted most from,
-// and with SKIP_LOCKED, so that nothing waits.
+// optimizeStorage does what the option says, for a task that vacuums: table by table, so that there is progress to
+// show, beginning with those that the run deleted most from, and with SKIP_LOCKED, so that nothing waits.
 func (t *task) optimizeStorage(ctx context.Context) (bool, error) {
 	if !t.plan.Task.Vacuums {
 		return false, nil
@@ -147,12 +160,17 @@ func (t *task) vacuumEmptied(ctx context.Context, task string) error {
 	return t.vacuum(ctx, mode, tables)
 }
 
-// vacuum does what a mode of the task statistics says with tables: all of them, or those that a previous worker has left.
+// vacuum does what a mode of the task statistics says with tables: all of them, or those that a previous worker has
+// left.
 func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 	said := &vacuumLog{flushed: time.Now()}
 	conn, err := t.verboseConn(ctx, said.add)
 	if err != nil && t.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more
-		t.log(ctx, severity.Warning, fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err))
+		t.log(
+			ctx,
+			severity.Warning,
+			fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err),
+		)
 		return nil
 	}
 	if err != nil {
@@ -197,7 +215,17 @@ func (t *task) vacuum(ctx context.Context, mode int, tables []storage) error {
 	}
 	n := len(tables) - done - 1
 	t.log(ctx, severity.Info, said.flush()...)
-	t.log(ctx, severity.Info, fmt.Sprintf("%d tables: %d done, %d locked by someone, %d failed", n, n-locked-len(failed), locked, len(failed)))
+	t.log(
+		ctx,
+		severity.Info,
+		fmt.Sprintf(
+			"%d tables: %d done, %d locked by someone, %d failed",
+			n,
+			n-locked-len(failed),
+			locked,
+			len(failed),
+		),
+	)
 	if len(failed) > 0 && len(failed) == n {
 		return fmt.Errorf("all %d tables failed, the first of them with: %w", len(failed), failed[0])
 	}
@@ -212,8 +240,8 @@ func (t *task) vacuumed(ctx context.Context, what string, next ...purge.Space) e
 	})
 }
 
-// verboseConn opens a connection that passes on PostgreSQL's notices. It is not from the pool, since the handler of notices is
-// set when connecting.
+// verboseConn opens a connection that passes on PostgreSQL's notices. It is not from the pool, since the handler of
+// notices is set when connecting.
 func (t *task) verboseConn(ctx context.Context, notice func(*pgconn.Notice)) (*pgx.Conn, error) {
 	config := t.Pool.Config()
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { notice(n) }
@@ -230,7 +258,8 @@ func (t *task) verboseConn(ctx context.Context, notice func(*pgconn.Notice)) (*p
 	return conn, nil
 }
 
-// linesAtOnce and flushEvery limit what is logged at once of tables that are vacuumed, so that hundreds of tables make a few events.
+// linesAtOnce and flushEvery limit what is logged at once of tables that are vacuumed, so that hundreds of tables make
+// a few events.
 const (
 	linesAtOnce = 100
 	flushEvery  = 10 * time.Second
@@ -242,10 +271,12 @@ type vacuumLog struct {
 	flushed time.Time
 }
 
-// add adds a notice, unless it is about a TOAST table or tells details, such as the pages that were scanned. The functions of the server that
-// send the notices are the same in all languages.
+// add adds a notice, unless it is about a TOAST table or tells details, such as the pages that were scanned. The
+// functions of the server that send the notices are the same in all languages.
 func (l *vacuumLog) add(n *pgconn.Notice) {
-	if slices.Contains([]string{"heap_vacuum_rel", "do_analyze_rel"}, n.Routine) && !strings.ContainsRune(n.Message, '\n') && !strings.Contains(n.Message, "pg_toast.") {
+	if slices.Contains([]string{"heap_vacuum_rel", "do_analyze_rel"}, n.Routine) &&
+		!strings.ContainsRune(n.Message, '\n') &&
+		!strings.Contains(n.Message, "pg_toast.") {
 		l.lines = append(l.lines, n.Severity+":  "+n.Message)
 	}
 }

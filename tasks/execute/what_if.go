@@ -10,7 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// unheard is the journal of what a dry run finds by the options as they are stored: it is told beside the rest, table by table.
+// unheard is the journal of what a dry run finds by the options as they are stored: it is told beside the rest, table
+// by table.
 type unheard struct{ Journal }
 
 // Count counts nothing, but may stop the run.
@@ -43,15 +44,23 @@ func (o *Outcome) compare(now Outcome) {
 	}
 	for _, p := range now.Planned.Preview {
 		if n, alone := before[of{p.Table, p.Action}]; alone {
-			all = append(all, TablePreview{Table: p.Table, Action: p.Action, RowsTotal: p.RowsTotal, RowsNow: &n, Rule: p.Rule})
+			all = append(
+				all,
+				TablePreview{Table: p.Table, Action: p.Action, RowsTotal: p.RowsTotal, RowsNow: &n, Rule: p.Rule},
+			)
 		}
 	}
 	o.Planned.Preview = all
 }
 
-// supposed adds to the claims of a reading those on the same relation by the options that the dry run supposes, and returns these, with their places
-// among all: a claim that is the same by both is there once. What fails here fails again when their own task asks.
-func (t *task) supposed(ctx context.Context, relation string, claims []purge.Claim) (some []claimed, places []int, all []purge.Claim) {
+// supposed adds to the claims of a reading those on the same relation by the options that the dry run supposes, and
+// returns these, with their places among all: a claim that is the same by both is there once. What fails here fails
+// again when their own task asks.
+func (t *task) supposed(
+	ctx context.Context,
+	relation string,
+	claims []purge.Claim,
+) (some []claimed, places []int, all []purge.Claim) {
 	s := t.supposing
 	if s == nil {
 		return nil, nil, claims

@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// also is what accompanies each row of a step; nil: nothing does. writes names it for people, if the rows may be changed without it.
+// also is what accompanies each row of a step; nil: nothing does. writes names it for people, if the rows may be
+// changed without it.
 func (c *compiler) also(step Step) (also *purge.Also, writes string) {
 	before := len(c.args)
 	switch {
@@ -23,8 +24,8 @@ func (c *compiler) also(step Step) (also *purge.Also, writes string) {
 	return also, writes
 }
 
-// entry is the statement that writes an entry of the job log for each row that asks for it. The row does not depend on the entry: one that cannot be
-// written is reported.
+// entry is the statement that writes an entry of the job log for each row that asks for it. The row does not depend on
+// the entry: one that cannot be written is reported.
 func (c *compiler) entry(e Entry) *purge.Also {
 	log := c.Catalog.Table("XtkJobLog")
 	if log == nil || !log.Has("iJobLogId", "iJobId", "sMessage", "tsLog") {
@@ -39,13 +40,19 @@ func (c *compiler) entry(e Entry) *purge.Also {
 	}
 	return &purge.Also{
 		Returning: fmt.Sprintf("r.%s AS job, r.%s AS asks", e.Job, e.If),
-		SQL: fmt.Sprintf("INSERT INTO %s (iJobLogId, iJobId, sMessage, tsLog) SELECT %s, gone.job, '%s', %s FROM gone WHERE gone.asks <> 0",
-			log.Quoted(), ids, e.Message, c.bind(c.Now, "timestamptz")),
+		SQL: fmt.Sprintf(
+			"INSERT INTO %s (iJobLogId, iJobId, sMessage, tsLog) SELECT %s, gone.job, '%s', %s FROM gone WHERE "+
+				"gone.asks <> 0",
+			log.Quoted(),
+			ids,
+			e.Message,
+			c.bind(c.Now, "timestamptz"),
+		),
 	}
 }
 
-// recording is the statement that records those of a batch's deliveries that stay on a mid-sourcing server: as part of the
-// deletion, so that there is an entry for each of these and for no other.
+// recording is the statement that records those of a batch's deliveries that stay on a mid-sourcing server: as part of
+// the deletion, so that there is an entry for each of these and for no other.
 func (c *compiler) recording() *purge.Also {
 	label := "''"
 	if c.table.Has("sLabel") {
@@ -57,16 +64,28 @@ func (c *compiler) recording() *purge.Also {
 	name, join := AccountOf(c.Catalog, "gone.provider")
 	return &purge.Also{
 		Returning: "r.iDeliveryId::bigint AS here, r.iMidRemoteId::bigint AS there, r.iDeliveryProviderId AS provider, " + label + " AS label",
-		SQL: c.Record(fmt.Sprintf("SELECT %s AS account, gone.there, gone.here, gone.label FROM gone%s WHERE gone.there <> 0 AND (gone.here IN (SELECT unnest(%s))) IS TRUE",
-			name, join, c.bind(RemoteIDs{}, "bigint[]"))),
+		SQL: c.Record(
+			fmt.Sprintf(
+				"SELECT %s AS account, gone.there, gone.here, gone.label FROM gone%s WHERE gone.there <> 0 AND "+
+					"(gone.here IN (SELECT unnest(%s))) IS TRUE",
+				name,
+				join,
+				c.bind(RemoteIDs{}, "bigint[]"),
+			),
+		),
 	}
 }
 
-// AccountOf is the SQL of the name of the external account with an id, empty where there is none, and the join that it needs.
+// AccountOf is the SQL of the name of the external account with an id, empty where there is none, and the join that it
+// needs.
 func AccountOf(catalog *campaign.Catalog, id string) (name, join string) {
 	accounts := catalog.Table("NmsExtAccount")
 	if accounts == nil || !accounts.Has("iExtAccountId", "sName") {
 		return "''", ""
 	}
-	return "COALESCE(a.sName, '')", fmt.Sprintf(" LEFT JOIN %s AS a ON a.iExtAccountId = %s AND a.iExtAccountId <> 0", accounts.Quoted(), id)
+	return "COALESCE(a.sName, '')", fmt.Sprintf(
+		" LEFT JOIN %s AS a ON a.iExtAccountId = %s AND a.iExtAccountId <> 0",
+		accounts.Quoted(),
+		id,
+	)
 }

@@ -12,7 +12,8 @@ type Clause struct {
 	Columns []string
 }
 
-// Clauses are the rules that are applicable to a table, part by part. Those of a rule must all be true of a row for one of them to take it.
+// Clauses are the rules that are applicable to a table, part by part. Those of a rule must all be true of a row for one
+// of them to take it.
 func (p *Plan) Clauses(rules Rules, t *campaign.Table, g Given) (applicable [][]Clause) {
 	its := row{"r", t}
 	compiled := func(sql func(c *compiler) (string, bool)) (q Query, ok bool) {

@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// clocks are the delays by which a rule goes by the run's clock: the zero value where it does without one of an option. None: it goes by no clock.
+// clocks are the delays by which a rule goes by the run's clock: the zero value where it does without one of an option.
+// None: it goes by no clock.
 func (rule Rule) clocks() (delays []campaign.Option) {
 	for _, p := range rule {
 		switch p := p.(type) {
@@ -36,7 +37,8 @@ func (t Task) rules() (all Rules) {
 	return all
 }
 
-// Cutoffs are the moments that the task's rules go by, by the names of their delays; that without a name is the run's clock.
+// Cutoffs are the moments that the task's rules go by, by the names of their delays; that without a name is the run's
+// clock.
 func (t Task) Cutoffs(g Given) map[string]time.Time {
 	moments := map[string]time.Time{}
 	for _, rule := range t.rules() {

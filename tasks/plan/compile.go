@@ -123,7 +123,13 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 		return errors.Join(err, s.skip(table, job.Rule))
 	}
 	if table.RowSecurity {
-		s.plan.note(severity.Warning, "row security may hide rows of %s: what the role %s does not see stays; let it own the table, or grant it BYPASSRLS", table.Name, s.Catalog.Role)
+		s.plan.note(
+			severity.Warning,
+			"row security may hide rows of %s: what the role %s does not see stays; let it own the table, or grant "+
+				"it BYPASSRLS",
+			table.Name,
+			s.Catalog.Role,
+		)
 		s.plan.PassedOver = append(s.plan.PassedOver, table)
 		s.retain(table)
 	}
@@ -153,7 +159,10 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 	case s.step.Tables != nil:
 		c.needsRights(table, "SELECT", "DELETE", "UPDATE")
 		job.TypedTables = "true" // unknown: any row may have one
-		if own := (row{"r", table}); s.step.Tables.If.there(&compiler{Given: s.Given, plan: &Plan{}, table: table}, own) {
+		if own := (row{"r", table}); s.step.Tables.If.there(
+			&compiler{Given: s.Given, plan: &Plan{}, table: table},
+			own,
+		) {
 			typed, _ := s.step.Tables.If.sql(c, own)
 			job.TypedTables = "(" + typed + ") IS TRUE"
 		}
@@ -162,7 +171,15 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 	}
 	leaves := table.Leaves
 	if s.step.Tables != nil { // lists are few
-		leaves = []campaign.Leaf{{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere, Unlogged: table.Leaves[0].Unlogged}}
+		leaves = []campaign.Leaf{
+			{
+				OID:       table.OID,
+				Schema:    table.Schema,
+				Name:      table.Name,
+				Elsewhere: table.Elsewhere,
+				Unlogged:  table.Leaves[0].Unlogged,
+			},
+		}
 	}
 	for _, leaf := range leaves {
 		if s.planned[leaf.OID] {
@@ -176,7 +193,8 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 
 // retain has a table that is passed over retain the parents that its rows belong to.
 func (s *stepCompiler) retain(table *campaign.Table) {
-	if p := s.plan.Parents; p != nil && s.step.Link != "" && table.HasInteger(s.step.Link) && !slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
+	if p := s.plan.Parents; p != nil && s.step.Link != "" && table.HasInteger(s.step.Link) &&
+		!slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
 		(&compiler{Given: s.Given, plan: s.plan, table: table}).needsRights(table, "SELECT")
 		p.Retaining = append(p.Retaining, Retaining{table, s.step.Link})
 	}
@@ -220,7 +238,8 @@ const JudgedElsewhere = "judged by a table " + campaign.Distributed
 
 // older is the condition of a step whose only rule is one on a date; nil: there is more.
 func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
-	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 || len(s.step.Rules[0]) != 1 {
+	if s.step.Dependent() || s.step.Update != nil || s.step.Paired != nil || len(s.step.Rules) != 1 ||
+		len(s.step.Rules[0]) != 1 {
 		return nil
 	}
 	age, ok := s.step.Rules[0][0].(Age)

@@ -68,24 +68,36 @@ func (c *compiler) reads(t *campaign.Table) {
 	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
 }
 
-// apart reports whether a statement has to read each table apart from the others: Citus joins a distributed table to no local
-// one, and an ordinary subquery is run where its tables are.
+// apart reports whether a statement has to read each table apart from the others: Citus joins a distributed table to no
+// local one, and an ordinary subquery is run where its tables are.
 func (c *compiler) apart() bool { return c.elsewhere || c.table.Elsewhere != "" }
 
-// needsRights notes the GRANT of the rights on a table, if there is one, that the role lacks. A dry run needs only SELECT.
+// needsRights notes the GRANT of the rights on a table, if there is one, that the role lacks. A dry run needs only
+// SELECT.
 func (c *compiler) needsRights(t *campaign.Table, rights ...string) {
 	if t == nil {
 		return
 	}
-	has := map[string]bool{"SELECT": t.CanSelect, "INSERT": t.CanInsert || c.DryRun, "DELETE": t.CanDelete || c.DryRun, "UPDATE": t.CanUpdate || c.DryRun}
+	has := map[string]bool{
+		"SELECT": t.CanSelect,
+		"INSERT": t.CanInsert || c.DryRun,
+		"DELETE": t.CanDelete || c.DryRun,
+		"UPDATE": t.CanUpdate || c.DryRun,
+	}
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return has[right] })
-	grant := fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(lacking, ", "), t.Quoted(), pgx.Identifier{c.Catalog.Role}.Sanitize())
+	grant := fmt.Sprintf(
+		"GRANT %s ON %s TO %s",
+		strings.Join(lacking, ", "),
+		t.Quoted(),
+		pgx.Identifier{c.Catalog.Role}.Sanitize(),
+	)
 	if len(lacking) > 0 && !slices.Contains(c.plan.Rights, grant) {
 		c.plan.Rights = append(c.plan.Rights, grant)
 	}
 }
 
-// parent returns a table that is only asked whether something exists; nil, with a note, when its answer cannot be trusted.
+// parent returns a table that is only asked whether something exists; nil, with a note, when its answer cannot be
+// trusted.
 func (c *compiler) parent(name, key string) *campaign.Table {
 	t := c.Catalog.Table(name)
 	switch {
@@ -167,7 +179,10 @@ func (c *compiler) date(rules Rules, r row) (sql string, columns []string) {
 			default:
 				continue
 			}
-			columns = slices.DeleteFunc(columns, func(column string) bool { return column == "" || !r.table.Has(column) })
+			columns = slices.DeleteFunc(
+				columns,
+				func(column string) bool { return column == "" || !r.table.Has(column) },
+			)
 			if len(columns) > 0 {
 				return c.first(r, columns...), columns
 			}

@@ -31,7 +31,11 @@ func drop(p *Plan, kind WorkTables, g Given) {
 		case d.Groups == nil:
 			p.note(severity.Info, "table NmsGroup is missing: tables with _grp and an id in their names stay")
 		case d.Groups.RowSecurity:
-			p.note(severity.Warning, "row security may hide rows of %s: tables with _grp and an id in their names stay", d.Groups.Name)
+			p.note(
+				severity.Warning,
+				"row security may hide rows of %s: tables with _grp and an id in their names stay",
+				d.Groups.Name,
+			)
 			d.Groups = nil
 		default:
 			d.OfLists, d.Listed = idsOf(p, g, d.Groups, "iGroupId", nil), anyOf(p, g, d.Groups)
@@ -43,7 +47,13 @@ func drop(p *Plan, kind WorkTables, g Given) {
 // idsOf is a query for those of some ids ($1) that a table has, in rows of which a rule is true.
 func idsOf(p *Plan, g Given, t *campaign.Table, key string, that Rule) Query {
 	c := compiler{Given: g, plan: p, table: t, args: []any{nil}}
-	q := Query{SQL: fmt.Sprintf("SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0", c.seen(t), key)}
+	q := Query{
+		SQL: fmt.Sprintf(
+			"SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0",
+			c.seen(t),
+			key,
+		),
+	}
 	if rule, _ := c.all(that, row{"o", t}); rule != "" {
 		q.SQL += " AND " + rule
 	}

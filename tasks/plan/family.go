@@ -35,12 +35,25 @@ func (f Family) Included(g Given, p *Plan) (found []*campaign.Table, err error) 
 		case slices.Contains(g.Include[f.Task], t.Name):
 			found = append(found, t)
 		default:
-			p.note(severity.Info, "table %[1]s looks like %[2]s, but %[3]s: left alone; serve --include %[4]s=%[1]s makes this task take it in", t.Name, f.What, f.How, f.Task)
+			p.note(
+				severity.Info,
+				"table %[1]s looks like %[2]s, but %[3]s: left alone; serve --include %[4]s=%[1]s makes this task "+
+					"take it in",
+				t.Name,
+				f.What,
+				f.How,
+				f.Task,
+			)
 		}
 	}
 	for _, name := range g.Include[f.Task] {
 		if t := g.Catalog.Table(name); t == nil || !f.Looks(t) {
-			p.note(severity.Warning, "table %s, which is included, is missing or no longer looks like %s: skipped", name, f.What)
+			p.note(
+				severity.Warning,
+				"table %s, which is included, is missing or no longer looks like %s: skipped",
+				name,
+				f.What,
+			)
 		}
 	}
 	return found, nil

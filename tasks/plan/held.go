@@ -14,7 +14,8 @@ type Held struct {
 	// Condition says that it is. It reads other tables if Reads is true, and a distributed one if Elsewhere is.
 	Condition        purge.Condition
 	Reads, Elsewhere bool
-	// Column is an integer column of r that has one of the ids of the query IDs then; empty if there is only the condition.
+	// Column is an integer column of r that has one of the ids of the query IDs then; empty if there is only the
+	// condition.
 	Column string
 	IDs    purge.Condition
 	// All are the ids on hold, of which the query returns those that the table has; nil if the query returns others.
@@ -48,7 +49,8 @@ func or(sides []string) string {
 	return strings.Join(slices.DeleteFunc(sides, func(side string) bool { return side == "" }), " OR ")
 }
 
-// held returns the condition that a row r of a table is on hold, or one that would be deleted with it. It has no text if none is.
+// held returns the condition that a row r of a table is on hold, or one that would be deleted with it. It has no text
+// if none is.
 func (c *compiler) held(table *campaign.Table) (purge.Condition, error) {
 	ways, err := c.heldBy(table)
 	var conditions []purge.Condition
@@ -58,8 +60,8 @@ func (c *compiler) held(table *campaign.Table) (purge.Condition, error) {
 	return purge.Or(conditions...), err
 }
 
-// heldBy returns the ways in which a row r of a table is on hold, or one that would be deleted with it: the one that shares its id, or that a
-// foreign key deletes.
+// heldBy returns the ways in which a row r of a table is on hold, or one that would be deleted with it: the one that
+// shares its id, or that a foreign key deletes.
 func (c *compiler) heldBy(table *campaign.Table) (ways []Held, err error) {
 	if len(c.Holds.Names) == 0 {
 		return nil, nil
@@ -80,8 +82,13 @@ func (c *compiler) heldBy(table *campaign.Table) (ways []Held, err error) {
 			Condition: purge.OneOf("r."+l.column, l.ids),
 			Column:    l.column, All: l.ids,
 			IDs: purge.Condition{
-				Where: fmt.Sprintf("SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s", l.column, table.Quoted(), purge.In("r."+l.column, "$1::bigint[]")),
-				Args:  []any{l.ids},
+				Where: fmt.Sprintf(
+					"SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s",
+					l.column,
+					table.Quoted(),
+					purge.In("r."+l.column, "$1::bigint[]"),
+				),
+				Args: []any{l.ids},
 			},
 		})
 	}
@@ -115,16 +122,37 @@ func (c *compiler) paired() (steps []Step) {
 	return steps
 }
 
-// by returns the way that a column leads to a row of another table of which a condition is true: that row's alias is "to".
-func (c *compiler) by(r row, column string, to row, key string, condition func(of *compiler) (string, error)) (Held, error) {
+// by returns the way that a column leads to a row of another table of which a condition is true: that row's alias is
+// "to".
+func (c *compiler) by(
+	r row,
+	column string,
+	to row,
+	key string,
+	condition func(of *compiler) (string, error),
+) (Held, error) {
 	of := c.fresh()
 	where, err := condition(of)
 	if err != nil || where == "" {
 		return Held{}, err
 	}
 	of.reads(to.table)
-	query := fmt.Sprintf("SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)", to.alias, key, to.table.Quoted(), where)
-	exists := fmt.Sprintf("EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = %s.%s AND (%s))", to.table.Quoted(), to.alias, key, r.alias, column, where)
+	query := fmt.Sprintf(
+		"SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
+		to.alias,
+		key,
+		to.table.Quoted(),
+		where,
+	)
+	exists := fmt.Sprintf(
+		"EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = %s.%s AND (%s))",
+		to.table.Quoted(),
+		to.alias,
+		key,
+		r.alias,
+		column,
+		where,
+	)
 	if of.apart() {
 		exists = fmt.Sprintf("%s.%s IN (%s)", r.alias, column, query)
 	}
@@ -161,7 +189,7 @@ func (c *compiler) heldMessages(r row, m link) (ways []Held, err error) {
 func (c *compiler) heldPaired(r row, step Step) (ways []Held, err error) {
 	logs, err := step.On(c.Given, &Plan{})
 	paired, key, id := c.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
-	if err != nil || paired == nil || !paired.Has(key) || paired != r.table && !slices.Contains(logs, r.table) {
+	if err != nil || paired == nil || !paired.Has(key) || (paired != r.table && !slices.Contains(logs, r.table)) {
 		return nil, err
 	}
 	path := []*campaign.Table{r.table}
@@ -170,7 +198,13 @@ func (c *compiler) heldPaired(r row, step Step) (ways []Held, err error) {
 			if !log.Has(id) {
 				continue
 			}
-			way, err := c.by(r, key, row{"l", log}, id, func(of *compiler) (string, error) { return of.heldWithChildren(row{"l", log}, path) })
+			way, err := c.by(
+				r,
+				key,
+				row{"l", log},
+				id,
+				func(of *compiler) (string, error) { return of.heldWithChildren(row{"l", log}, path) },
+			)
 			if err != nil {
 				return nil, err
 			}
@@ -188,7 +222,10 @@ func (c *compiler) heldPaired(r row, step Step) (ways []Held, err error) {
 			}
 			if where, err = of.heldWithChildren(row{"l", log}, path); err == nil && where != "" {
 				of.reads(log)
-				sides = append(sides, fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where))
+				sides = append(
+					sides,
+					fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
+				)
 			}
 		}
 		return or(sides), err
@@ -196,7 +233,8 @@ func (c *compiler) heldPaired(r row, step Step) (ways []Held, err error) {
 	return []Held{way}, err
 }
 
-// heldItself returns the condition that a row is on hold for what it has in its columns, or for its partition; empty if none is.
+// heldItself returns the condition that a row is on hold for what it has in its columns, or for its partition; empty if
+// none is.
 func (c *compiler) heldItself(r row) (string, error) {
 	own, err := c.links(r.table)
 	if err != nil {
@@ -215,7 +253,16 @@ func (c *compiler) heldItself(r row) (string, error) {
 	for _, m := range own.messages {
 		for _, log := range c.messageLogs() {
 			c.reads(log)
-			sides = append(sides, fmt.Sprintf("%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)", r.alias, m.column, log.Quoted(), purge.In("m.iDeliveryId", c.bind(m.ids, "bigint[]"))))
+			sides = append(
+				sides,
+				fmt.Sprintf(
+					"%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)",
+					r.alias,
+					m.column,
+					log.Quoted(),
+					purge.In("m.iDeliveryId", c.bind(m.ids, "bigint[]")),
+				),
+			)
 		}
 	}
 	return or(sides), nil

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// How far foreign keys are followed from a row: so many of them in all, and so often to the same table. What further ones delete or change
-// counts as on hold.
+// How far foreign keys are followed from a row: so many of them in all, and so often to the same table. What further
+// ones delete or change counts as on hold.
 const (
 	mostCascades = 100
 	mostVisits   = 3
@@ -35,7 +35,13 @@ func (c *compiler) heldCascades(r row) (ways []Held, err error) {
 		}
 		child := row{"k1", k.Table}
 		if len(k.Keys) == 1 && r.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]) {
-			way, err := c.by(r, k.Keys[0], child, k.Columns[0], func(of *compiler) (string, error) { return of.heldWithChildren(child, path) })
+			way, err := c.by(
+				r,
+				k.Keys[0],
+				child,
+				k.Columns[0],
+				func(of *compiler) (string, error) { return of.heldWithChildren(child, path) },
+			)
 			if err != nil {
 				return nil, err
 			}
@@ -48,7 +54,10 @@ func (c *compiler) heldCascades(r row) (ways []Held, err error) {
 			return nil, err
 		}
 		if where != "" {
-			ways = append(ways, Held{Condition: purge.Condition{Where: where, Args: of.args}, Reads: true, Elsewhere: of.elsewhere})
+			ways = append(
+				ways,
+				Held{Condition: purge.Condition{Where: where, Args: of.args}, Reads: true, Elsewhere: of.elsewhere},
+			)
 		}
 	}
 	return ways, nil
@@ -72,23 +81,35 @@ func (c *compiler) mayBeHeld(table *campaign.Table, seen map[*campaign.Table]boo
 	return false, nil
 }
 
-// sees reports whether all rows of a child can be seen, of which some may be on hold. It notes which rows of the parent are retained if not.
+// sees reports whether all rows of a child can be seen, of which some may be on hold. It notes which rows of the parent
+// are retained if not.
 func (c *compiler) sees(parent, child *campaign.Table) bool {
 	if child.CanSelect && !child.RowSecurity {
 		return true
 	}
 	role := pgx.Identifier{c.Catalog.Role}.Sanitize()
-	remedy := fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %[2]s", pgx.Identifier{child.Schema}.Sanitize(), role, child.Quoted())
+	remedy := fmt.Sprintf(
+		"GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %[2]s",
+		pgx.Identifier{child.Schema}.Sanitize(),
+		role,
+		child.Quoted(),
+	)
 	if child.CanSelect {
 		remedy = fmt.Sprintf("ALTER ROLE %s BYPASSRLS", role)
 	}
-	c.note(severity.Warning, "rows of %s are retained while there are holds: a foreign key deletes or changes rows of %s with them, which may be on hold and cannot be seen: %s",
-		parent.NameIn(c.Catalog.Schema), child.NameIn(c.Catalog.Schema), remedy)
+	c.note(
+		severity.Warning,
+		"rows of %s are retained while there are holds: a foreign key deletes or changes rows of %s with them, which "+
+			"may be on hold and cannot be seen: %s",
+		parent.NameIn(c.Catalog.Schema),
+		child.NameIn(c.Catalog.Schema),
+		remedy,
+	)
 	return false
 }
 
-// cascade returns the condition that a foreign key leads from a row on hold to this one, which other keys have led to along a path of
-// tables; empty if there is none on hold.
+// cascade returns the condition that a foreign key leads from a row on hold to this one, which other keys have led to
+// along a path of tables; empty if there is none on hold.
 func (c *compiler) cascade(r row, k campaign.Cascade, path []*campaign.Table) (string, error) {
 	child := row{fmt.Sprint("k", len(path)), k.Table}
 	if may, err := c.mayBeHeld(k.Table, map[*campaign.Table]bool{}); err != nil || !may {
@@ -106,11 +127,17 @@ func (c *compiler) cascade(r row, k campaign.Cascade, path []*campaign.Table) (s
 	for i := range k.Columns {
 		on = append(on, fmt.Sprintf("%s.%s = %s.%s", child.alias, k.Columns[i], r.alias, k.Keys[i]))
 	}
-	return fmt.Sprintf("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))", k.Table.Quoted(), child.alias, strings.Join(on, " AND "), held), nil
+	return fmt.Sprintf(
+		"EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))",
+		k.Table.Quoted(),
+		child.alias,
+		strings.Join(on, " AND "),
+		held,
+	), nil
 }
 
-// heldWithChildren returns the condition that a row is on hold by itself, or one that foreign keys delete with it; empty if none is. Keys have
-// led to it along a path of tables.
+// heldWithChildren returns the condition that a row is on hold by itself, or one that foreign keys delete with it;
+// empty if none is. Keys have led to it along a path of tables.
 func (c *compiler) heldWithChildren(r row, path []*campaign.Table) (string, error) {
 	visits := 1
 	for _, t := range path {
@@ -119,7 +146,13 @@ func (c *compiler) heldWithChildren(r row, path []*campaign.Table) (string, erro
 		}
 	}
 	if c.cascades++; c.cascades > mostCascades || visits == mostVisits {
-		c.note(severity.Warning, "rows of %s are retained while there are holds if foreign keys lead from them to %s, and on: what these delete or change is not followed", path[0].NameIn(c.Catalog.Schema), r.table.NameIn(c.Catalog.Schema))
+		c.note(
+			severity.Warning,
+			"rows of %s are retained while there are holds if foreign keys lead from them to %s, and on: what these "+
+				"delete or change is not followed",
+			path[0].NameIn(c.Catalog.Schema),
+			r.table.NameIn(c.Catalog.Schema),
+		)
 		return "true", nil
 	}
 	own, err := c.heldItself(r)

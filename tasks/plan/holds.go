@@ -13,7 +13,8 @@ type Holds struct {
 	Names []string
 	// Everything says that all rows and tables stay.
 	Everything bool
-	// Tables are stored names of tables that stay with all of their rows: those of the application, partitions, and work tables.
+	// Tables are stored names of tables that stay with all of their rows: those of the application, partitions, and
+	// work tables.
 	Tables []string
 	// Deliveries, Lists and Workflows are ids of rows that stay with what belongs to them.
 	Deliveries, Lists, Workflows []int64
@@ -36,7 +37,8 @@ func (h Holds) of(table string) []int64 {
 
 // names reports whether a table stays with all of its rows.
 func (h Holds) names(table string) bool {
-	return h.Everything || slices.ContainsFunc(h.Tables, func(name string) bool { return strings.EqualFold(name, table) })
+	return h.Everything ||
+		slices.ContainsFunc(h.Tables, func(name string) bool { return strings.EqualFold(name, table) })
 }
 
 // Whole reports whether a table, or a partition of it, stays with all of its rows.

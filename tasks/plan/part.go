@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Rules say which rows a step is about: those that match any of them, or all if there are none. A rule that is not applicable to
-// a table, for want of a column, a parent or a usable option, is noted and ignored.
+// Rules say which rows a step is about: those that match any of them, or all if there are none. A rule that is not
+// applicable to a table, for want of a column, a parent or a usable option, is noted and ignored.
 type Rules []Rule
 
 // Rule is a condition on a row. All of its parts must hold.
@@ -31,7 +31,8 @@ type Part interface {
 	option() campaign.Option
 	// columns are those of the row that it reads; some may be missing.
 	columns() []string
-	// due is the SQL of the moment from which it is true, of a row of which it is not yet; empty: time alone does not change it.
+	// due is the SQL of the moment from which it is true, of a row of which it is not yet; empty: time alone does not
+	// change it.
 	due(c *compiler, r row) string
 }
 
@@ -63,7 +64,8 @@ func (rs Rules) words(g Given) string {
 	return strings.Join(sides, "; or ")
 }
 
-// noOption is what parts have in common that read no option, and timeless that of those that time alone does not change.
+// noOption is what parts have in common that read no option, and timeless that of those that time alone does not
+// change.
 type (
 	noOption struct{ timeless }
 	timeless struct{}

@@ -51,7 +51,7 @@ func (p Age) By(more time.Duration) Age {
 }
 
 func (p Age) there(c *compiler, r row) bool {
-	return p.Else != "" && (r.table.Has(p.Column) || r.table.Has(p.Else)) || c.has(r, p.Column)
+	return (p.Else != "" && (r.table.Has(p.Column) || r.table.Has(p.Else))) || c.has(r, p.Column)
 }
 
 // moment is what the date is compared with; it fails if the delay cannot be used.
@@ -132,7 +132,11 @@ func (p since) there(c *compiler, r row) bool { return c.has(r, p.column) }
 
 func (p since) sql(c *compiler, r row) (string, bool) {
 	if options := c.Catalog.Table("XtkOption"); options != nil && options.RowSecurity {
-		c.note(severity.Warning, "row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is", c.table.Name)
+		c.note(
+			severity.Warning,
+			"row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is",
+			c.table.Name,
+		)
 		return "", false
 	}
 	last, err := c.Options.Moment(p.stored)

@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// Orphan says that a link leads to a row that is gone. 0 is no link. A parent without any row, or whose rows may be hidden from this
-// role, proves nothing.
+// Orphan says that a link leads to a row that is gone. 0 is no link. A parent without any row, or whose rows may be
+// hidden from this role, proves nothing.
 type Orphan struct {
 	noOption
 	// Column is the link.
@@ -29,7 +29,8 @@ func (p Orphan) sql(c *compiler, r row) (string, bool) {
 	parent := c.Catalog.Table(p.Parent)
 	from := c.seen(parent)
 	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s.%[2]s)"
-	if !strings.EqualFold(parent.Key, p.Key) || c.apart() { // says the same, but hashes the parents once per statement: no index finds one
+	// says the same, but hashes the parents once per statement: no index finds one
+	if !strings.EqualFold(parent.Key, p.Key) || c.apart() {
 		missing = "(%[1]s.%[2]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
 	}
 	sql := fmt.Sprintf("%[1]s.%[2]s <> 0 AND "+missing, r.alias, p.Column, from, p.Key)
@@ -67,7 +68,14 @@ func (p Linked) there(c *compiler, r row) bool {
 func (p Linked) sql(c *compiler, r row) (string, bool) {
 	to := row{"p", c.Catalog.Table(p.To)}
 	that, ok := c.all(p.That, to)
-	return fmt.Sprintf("EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)", c.seen(to.table), p.Key, r.alias, p.Column, that), ok
+	return fmt.Sprintf(
+		"EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)",
+		c.seen(to.table),
+		p.Key,
+		r.alias,
+		p.Column,
+		that,
+	), ok
 }
 
 func (p Linked) words(g Given) string {

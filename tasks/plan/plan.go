@@ -24,13 +24,15 @@ type Given struct {
 	// Holds is what stays; Pipeline are all tasks that there are, by whose rules rows belong to others.
 	Holds    Holds
 	Pipeline []Task
-	// Foretold are, in a dry run, its tasks up to the one that is compiled: what is read is as these would have left it.
+	// Foretold are, in a dry run, its tasks up to the one that is compiled: what is read is as these would have left
+	// it.
 	Foretold []Task
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
 	// Include are further tables that tasks take in, by the tasks' names: stored names.
 	Include map[string][]string
-	// Record returns a statement that records deliveries which stay on mid-sourcing servers; see Step.Records. A dry run needs none.
+	// Record returns a statement that records deliveries which stay on mid-sourcing servers; see Step.Records. A dry
+	// run needs none.
 	Record func(query string) string
 }
 
@@ -98,7 +100,8 @@ type Query struct {
 
 // Job is a step on one relation.
 type Job struct {
-	// Sweep is what it does. Some of its parameters may stand for values that are known only when it is run, and so are its Keys.
+	// Sweep is what it does. Some of its parameters may stand for values that are known only when it is run, and so are
+	// its Keys.
 	purge.Sweep
 	// Step is the number of its step, from 1, and Does that step.
 	Step int
@@ -118,8 +121,8 @@ type Job struct {
 	Unlogged bool
 	// AlsoWrites is what accompanies its rows, if these may be changed without that; empty: they may not.
 	AlsoWrites string
-	// Orphans are the links whose parents must have rows, or be credible when empty. OnlyOrphans says that no row is obsolete
-	// for another reason: where no parent is credible, there is nothing to do.
+	// Orphans are the links whose parents must have rows, or be credible when empty. OnlyOrphans says that no row is
+	// obsolete for another reason: where no parent is credible, there is nothing to do.
 	Orphans     []Orphan
 	OnlyOrphans bool
 	// Held are the ways in which rows are on hold, which Where does not exclude; nil: none is.
@@ -135,7 +138,8 @@ type Except struct {
 	// Task is that task, Parents its set.
 	Task    string
 	Parents *Parents
-	// Where is the condition; $%[1]d stands for the ids of the parents, and, in a dry run, $%[2]d for those with which rows go.
+	// Where is the condition; $%[1]d stands for the ids of the parents, and, in a dry run, $%[2]d for those with which
+	// rows go.
 	Where string
 	// Elsewhere says that it reads a distributed table.
 	Elsewhere bool
@@ -154,8 +158,8 @@ type Drop struct {
 	InUse Query
 	// Owned is a query for whether there is any owner; an empty table of them proves nothing.
 	Owned Query
-	// Groups is the table of lists; nil: what is in it is not known. OfLists is a query for those of some ids ($1) that are lists, and Listed
-	// for whether there is any list.
+	// Groups is the table of lists; nil: what is in it is not known. OfLists is a query for those of some ids ($1) that
+	// are lists, and Listed for whether there is any list.
 	Groups          *campaign.Table
 	OfLists, Listed Query
 }

@@ -28,12 +28,15 @@ func given(t *testing.T, db *pgtest.DB) plan.Given {
 	return plan.Given{Catalog: catalog, Options: options, Now: now}
 }
 
-// Each part of a rule says the same as SQL, whose parameters follow the condition, and in words with its numbers. Where a column, a table or
-// a usable option is missing there is a note, and no job.
+// Each part of a rule says the same as SQL, whose parameters follow the condition, and in words with its numbers. Where
+// a column, a table or a usable option is missing there is a note, and no job.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do("INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 3, 60)")
+	db.Do(
+		"INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', " +
+			"3, 60)",
+	)
 	g := given(t, db)
 	cutoff := func(days int) time.Time { return now.Add(-time.Duration(days) * campaign.Day) }
 	for name, c := range map[string]struct {
@@ -44,40 +47,230 @@ func TestRules(t *testing.T) {
 		words string
 		note  string
 	}{
-		"a number":          {"NmsSubscription", plan.Rule{plan.IsNot("iDeleteStatus", 0)}, "r.iDeleteStatus <> 0", nil, "iDeleteStatus is not 0", ""},
-		"one of some":       {"NmsAddress", plan.Rule{plan.Is("iType", 41, 42)}, "r.iType IN (41, 42)", nil, "iType is 41 or 42", ""},
-		"none of some":      {"NmsDelivery", plan.Rule{plan.IsNot("iState", 0, 85)}, "r.iState NOT IN (0, 85)", nil, "iState is not 0 or 85", ""},
-		"a range":           {"NmsDelivery", plan.Rule{plan.AtLeast("iState", 51), plan.Below("iState", 85)}, "r.iState >= 51 AND r.iState < 85", nil, "iState is at least 51 and iState is below 85", ""},
-		"known":             {"NmsDelivery", plan.Rule{plan.IsKnown("iNeedMirrorPage")}, "r.iNeedMirrorPage IS NOT NULL", nil, "iNeedMirrorPage is known", ""},
-		"past":              {"XtkSessionInfo", plan.Rule{plan.Past("tsExpiration")}, "r.tsExpiration < $1::timestamptz", []any{now}, "tsExpiration before 2026-03-01 12:00 UTC", ""},
-		"reached":           {"NmsGroup", plan.Rule{plan.Reached("tsExpirationDate")}, "r.tsExpirationDate <= $1::timestamptz", []any{now}, "tsExpirationDate not after 2026-03-01 12:00 UTC", ""},
-		"younger":           {"NmsDelivery", plan.Rule{plan.Younger("tsLastModified", 36*time.Hour)}, "r.tsLastModified > $1::timestamptz", []any{now.Add(-36 * time.Hour)}, "tsLastModified younger than 36h0m0s (2026-02-28 00:00 UTC)", ""},
-		"older":             {"XtkAudit", plan.Rule{plan.Older("tsChanged", campaign.AuditTrailPurge)}, "r.tsChanged < $1::timestamptz", []any{cutoff(180)}, "tsChanged older than 180 days (2025-09-02 12:00 UTC)", ""},
-		"older, and more":   {"NmsAddress", plan.Rule{plan.Older("tsLastModified", campaign.AppSubscriptionPurge).By(5 * campaign.Day)}, "r.tsLastModified < $1::timestamptz", []any{cutoff(185)}, "tsLastModified older than 185 days (2025-08-28 12:00 UTC)", ""},
-		"one of two dates":  {"NmsDelivery", plan.Rule{plan.Older("tsDelete", campaign.RecycledDeliveryPurge).Or("tsLastModified")}, "COALESCE(r.tsDelete, r.tsLastModified) < $1::timestamptz", []any{cutoff(7)}, "tsDelete (or tsLastModified) older than 7 days (2026-02-22 12:00 UTC)", ""},
-		"one date is there": {"XtkAudit", plan.Rule{plan.Older("tsNone", campaign.AuditTrailPurge).Or("tsChanged")}, "r.tsChanged < $1::timestamptz", []any{cutoff(180)}, "tsNone (or tsChanged) older than 180 days (2025-09-02 12:00 UTC)", ""},
-		"since never":       {"NmsAddress", plan.Rule{plan.Since("tsLastModified", campaign.LastCleanup)}, "r.tsLastModified >= COALESCE($1::timestamptz, '-infinity')", []any{(*time.Time)(nil)}, "tsLastModified is known", ""},
-		"an orphan": {"XtkReject", plan.Rule{plan.Orphan{Column: "iJobId", Parent: "XtkJob", Key: "iJobId"}},
-			`r.iJobId <> 0 AND NOT EXISTS (SELECT FROM "public"."xtkjob" AS p WHERE p.iJobId = r.iJobId) AND EXISTS (SELECT 1 FROM "public"."xtkjob" AS p)`, nil, "its XtkJob (iJobId) is gone", ""},
-		"an orphan after": {"NmsMxDomain", plan.Rule{plan.Orphan{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "x"}},
-			`r.iMXIP <> 0 AND (r.iMXIP IN (SELECT DISTINCT p.iMXIP FROM "public"."nmsemailerrorstat" AS p)) IS NOT TRUE AND ($1::boolean OR EXISTS (SELECT 1 FROM "public"."nmsemailerrorstat" AS p))`, []any{plan.SucceededTask("x")}, "its NmsEmailErrorStat (iMXIP) is gone", ""},
-		"a link": {"NmsDeliveryPart", plan.Rule{plan.Linked{Column: "iDeliveryId", To: "NmsDelivery", Key: "iDeliveryId", That: plan.Rule{plan.Is("iState", 85, 95)}}},
-			`EXISTS (SELECT FROM "public"."nmsdelivery" AS p WHERE p.iDeliveryId = r.iDeliveryId AND p.iState IN (85, 95))`, nil, "its NmsDelivery (iDeliveryId) has iState is 85 or 95", ""},
-		"plain SQL": {"XtkWorkflowLog", plan.Rule{plan.SQL{Text: "EXISTS (SELECT FROM {w} WHERE r.tsLog < {now})", Reads: []plan.Source{{Alias: "w", Table: "XtkWorkflow"}, {Columns: []string{"tsLog"}}}, Words: "why"}},
-			`EXISTS (SELECT FROM "public"."xtkworkflow" AS w WHERE r.tsLog < $1::timestamptz)`, []any{now}, "why", ""},
+		"a number": {
+			"NmsSubscription",
+			plan.Rule{plan.IsNot(
+				"iDeleteStatus",
+				0,
+			)},
+			"r.iDeleteStatus <> 0",
+			nil,
+			"iDeleteStatus is " +
+				"not 0", "",
+		},
+		"one of some": {
+			"NmsAddress",
+			plan.Rule{plan.Is("iType", 41, 42)},
+			"r.iType IN (41, 42)",
+			nil,
+			"iType is 41 or 42",
+			"",
+		},
+		"none of some": {
+			"NmsDelivery",
+			plan.Rule{plan.IsNot(
+				"iState",
+				0,
+				85,
+			)},
+			"r.iState NOT IN (0, 85)",
+			nil,
+			"iState is not 0 or " +
+				"85", "",
+		},
+		"a range": {
+			"NmsDelivery",
+			plan.Rule{
+				plan.AtLeast("iState", 51),
+				plan.Below("iState", 85),
+			},
+			"r.iState >= 51 AND " +
+				"r.iState < 85", nil, "iState is at least " +
+				"51 and iState is below 85", "",
+		},
+		"known": {
+			"NmsDelivery",
+			plan.Rule{plan.IsKnown("iNeedMirrorPage")},
+			"r.iNeedMirrorPage IS NOT NULL",
+			nil,
+			"iNeedMirrorPage is " +
+				"known", "",
+		},
+		"past": {
+			"XtkSessionInfo",
+			plan.Rule{plan.Past("tsExpiration")},
+			"r.tsExpiration < $1::timestamptz",
+			[]any{now},
+			"tsExpiration before " +
+				"2026-03-01 12:00 UTC", "",
+		},
+		"reached": {"NmsGroup", plan.Rule{plan.Reached("tsExpirationDate")}, "r.tsExpirationDate <= " +
+			"$1::timestamptz", []any{now}, "tsExpirationDate " +
+			"not after 2026-03-01 12:00 UTC", ""},
+		"younger": {"NmsDelivery", plan.Rule{plan.Younger("tsLastModified", 36*time.Hour)}, "r.tsLastModified > " +
+			"$1::timestamptz", []any{now.Add(-36 * time.Hour)}, "tsLastModified " +
+			"younger than 36h0m0s (2026-02-28 00:00 UTC)", ""},
+		"older": {"XtkAudit", plan.Rule{plan.Older("tsChanged", campaign.AuditTrailPurge)}, "r.tsChanged < " +
+			"$1::timestamptz", []any{cutoff(180)}, "tsChanged older " +
+			"than 180 days (2025-09-02 12:00 UTC)", ""},
+		"older, and more": {
+			"NmsAddress",
+			plan.Rule{plan.Older(
+				"tsLastModified",
+				campaign.AppSubscriptionPurge,
+			).By(5 * campaign.Day)},
+			"r.tsLastModified < " +
+				"$1::timestamptz",
+			[]any{cutoff(185)},
+			"tsLastModified " +
+				"older than 185 days (2025-08-28 12:00 UTC)", "",
+		},
+		"one of two dates": {
+			"NmsDelivery",
+			plan.Rule{plan.Older(
+				"tsDelete",
+				campaign.RecycledDeliveryPurge,
+			).Or("tsLastModified")},
+			"COALESCE(r.tsDelete, " +
+				"r.tsLastModified) < $1::timestamptz",
+			[]any{cutoff(7)},
+			"tsDelete (or " +
+				"tsLastModified) older than 7 days (2026-02-22 12:00 UTC)", "",
+		},
+		"one date is there": {
+			"XtkAudit",
+			plan.Rule{plan.Older(
+				"tsNone",
+				campaign.AuditTrailPurge,
+			).Or("tsChanged")},
+			"r.tsChanged < " +
+				"$1::timestamptz",
+			[]any{cutoff(180)},
+			"tsNone (or " +
+				"tsChanged) older than 180 days (2025-09-02 12:00 UTC)", "",
+		},
+		"since never": {
+			"NmsAddress",
+			plan.Rule{plan.Since(
+				"tsLastModified",
+				campaign.LastCleanup,
+			)},
+			"r.tsLastModified >= " +
+				"COALESCE($1::timestamptz, '-infinity')",
+			[]any{(*time.Time)(nil)},
+			"tsLastModified is " +
+				"known", "",
+		},
+		"an orphan": {
+			"XtkReject",
+			plan.Rule{plan.Orphan{Column: "iJobId", Parent: "XtkJob", Key: "iJobId"}},
+			`r.iJobId <> 0 AND NOT EXISTS (SELECT FROM "public"."xtkjob" AS p WHERE p.iJobId = r.iJobId)
+				AND EXISTS (SELECT 1 FROM "public"."xtkjob" AS p)`, nil, "its XtkJob (iJobId) " +
+				"is gone", "",
+		},
+		"an orphan after": {
+			"NmsMxDomain",
+			plan.Rule{plan.Orphan{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "x"}},
+			`r.iMXIP <> 0 AND (r.iMXIP IN (SELECT DISTINCT p.iMXIP
+				FROM "public"."nmsemailerrorstat" AS p)) IS NOT TRUE AND ($1::boolean OR EXISTS (SELECT 1
+				FROM "public"."nmsemailerrorstat" AS p))`,
+			[]any{plan.SucceededTask("x")},
+			"its NmsEmailErrorStat (iMXIP) is gone", "",
+		},
+		"a link": {
+			"NmsDeliveryPart",
+			plan.Rule{plan.Linked{
+				Column: "iDeliveryId",
+				To:     "NmsDelivery",
+				Key:    "iDeliveryId",
+				That:   plan.Rule{plan.Is("iState", 85, 95)},
+			}},
+			`EXISTS (SELECT FROM "public"."nmsdelivery" AS p WHERE p.iDeliveryId = r.iDeliveryId
+				AND p.iState IN (85, 95))`, nil, "its NmsDelivery " +
+				"(iDeliveryId) has iState is 85 or 95", "",
+		},
+		"plain SQL": {
+			"XtkWorkflowLog",
+			plan.Rule{plan.SQL{
+				Text:  "EXISTS (SELECT FROM {w} WHERE r.tsLog < {now})",
+				Reads: []plan.Source{{Alias: "w", Table: "XtkWorkflow"}, {Columns: []string{"tsLog"}}},
+				Words: "why",
+			}},
+			`EXISTS (SELECT FROM "public"."xtkworkflow" AS w WHERE r.tsLog < $1::timestamptz)`,
+			[]any{now},
+			"why", "",
+		},
 
-		"no column":       {table: "XtkAudit", rule: plan.Rule{plan.Is("iNone", 1)}, note: "xtkaudit has no column iNone: skipped"},
-		"no date":         {table: "XtkAudit", rule: plan.Rule{plan.Past("tsNone").Or("tsNeither")}, note: "xtkaudit has no column tsNone: skipped"},
-		"a second part":   {table: "XtkAudit", rule: plan.Rule{plan.Past("tsChanged"), plan.IsKnown("iNone")}, note: "xtkaudit has no column iNone: skipped"},
-		"no usable delay": {table: "NmsVisitor", rule: plan.Rule{plan.Older("tsLastModified", campaign.VisitorPurge)}, note: "option NmsCleanup_VisitorPurgeDelay is stored as 60 seconds, less than a day: not used; nmsvisitor is left as it is"},
-		"no parent":       {table: "XtkReject", rule: plan.Rule{plan.Orphan{Column: "iJobId", Parent: "XtkNone", Key: "iJobId"}}, note: "table XtkNone is missing, so nothing is without one: skipped"},
-		"no parent's key": {table: "XtkReject", rule: plan.Rule{plan.Orphan{Column: "iJobId", Parent: "XtkJob", Key: "iNone"}}, note: "table XtkJob has no column iNone, so nothing is without one: skipped"},
-		"no linked table": {table: "XtkReject", rule: plan.Rule{plan.Linked{Column: "iJobId", To: "XtkNone", Key: "iId"}}, note: "table XtkNone is missing, which xtkreject is judged by: skipped"},
-		"no read table":   {table: "XtkReject", rule: plan.Rule{plan.SQL{Reads: []plan.Source{{Alias: "n", Table: "XtkNone"}}}}, note: "table XtkNone is missing, which xtkreject is judged by: skipped"},
+		"no column": {table: "XtkAudit", rule: plan.Rule{plan.Is("iNone", 1)}, note: "xtkaudit has no column " +
+			"iNone: skipped"},
+		"no date": {table: "XtkAudit", rule: plan.Rule{plan.Past("tsNone").Or("tsNeither")}, note: "xtkaudit has no " +
+			"column tsNone: skipped"},
+		"a second part": {
+			table: "XtkAudit",
+			rule: plan.Rule{
+				plan.Past("tsChanged"),
+				plan.IsKnown("iNone"),
+			},
+			note: "xtkaudit has no " +
+				"column iNone: skipped",
+		},
+		"no usable delay": {
+			table: "NmsVisitor",
+			rule: plan.Rule{plan.Older(
+				"tsLastModified",
+				campaign.VisitorPurge,
+			)},
+			note: "option " +
+				"NmsCleanup_VisitorPurgeDelay is stored as 60 seconds, less than a day: not used; nmsvisitor is left " +
+				"as " +
+				"it is",
+		},
+		"no parent": {
+			table: "XtkReject",
+			rule: plan.Rule{plan.Orphan{
+				Column: "iJobId",
+				Parent: "XtkNone",
+				Key:    "iJobId",
+			}},
+			note: "table XtkNone is " +
+				"missing, so nothing is without one: skipped",
+		},
+		"no parent's key": {
+			table: "XtkReject",
+			rule: plan.Rule{plan.Orphan{
+				Column: "iJobId",
+				Parent: "XtkJob",
+				Key:    "iNone",
+			}},
+			note: "table XtkJob has no " +
+				"column iNone, so nothing is without one: skipped",
+		},
+		"no linked table": {
+			table: "XtkReject",
+			rule: plan.Rule{plan.Linked{
+				Column: "iJobId",
+				To:     "XtkNone",
+				Key:    "iId",
+			}},
+			note: "table XtkNone is " +
+				"missing, which xtkreject is judged by: skipped",
+		},
+		"no read table": {
+			table: "XtkReject",
+			rule: plan.Rule{plan.SQL{Reads: []plan.Source{{
+				Alias: "n",
+				Table: "XtkNone",
+			}}}},
+			note: "table XtkNone is " +
+				"missing, which xtkreject is judged by: skipped",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := plan.Compile(plan.Task{Steps: []plan.Step{{On: plan.Table(c.table), Rules: plan.Rules{c.rule}}}}, g)
+			p, err := plan.Compile(
+				plan.Task{Steps: []plan.Step{{On: plan.Table(c.table), Rules: plan.Rules{c.rule}}}},
+				g,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +302,17 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("REVOKE ALL ON XtkReject, XtkJob FROM neolane")
-	task := plan.Task{Steps: []plan.Step{{On: plan.Table("XtkReject"), Rules: plan.Rules{{plan.Orphan{Column: "iJobId", Parent: "XtkJob", Key: "iJobId"}}, {plan.Past("tsLog")}}}}}
+	task := plan.Task{
+		Steps: []plan.Step{
+			{
+				On: plan.Table("XtkReject"),
+				Rules: plan.Rules{
+					{plan.Orphan{Column: "iJobId", Parent: "XtkJob", Key: "iJobId"}},
+					{plan.Past("tsLog")},
+				},
+			},
+		},
+	}
 	for dry, want := range map[bool][]string{
 		false: {"GRANT SELECT ON", "GRANT SELECT, DELETE ON"},
 		true:  {"GRANT SELECT ON", "GRANT SELECT ON"},
@@ -118,7 +321,8 @@ func TestRights(t *testing.T) {
 		g.DryRun = dry
 		for range 2 {
 			p, err := plan.Compile(task, g)
-			if err != nil || len(p.Rights) != 2 || !strings.HasPrefix(p.Rights[0], want[0]+` "public"."xtkjob"`) || !strings.HasPrefix(p.Rights[1], want[1]+` "public"."xtkreject"`) {
+			if err != nil || len(p.Rights) != 2 || !strings.HasPrefix(p.Rights[0], want[0]+` "public"."xtkjob"`) ||
+				!strings.HasPrefix(p.Rights[1], want[1]+` "public"."xtkreject"`) {
 				t.Errorf("dry %t: %v, %v", dry, p.Rights, err)
 			}
 		}

@@ -10,13 +10,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// seen is what to read a table from. In a dry run the tasks before have changed nothing: what they would have is in the query.
+// seen is what to read a table from. In a dry run the tasks before have changed nothing: what they would have is in the
+// query.
 func (c *compiler) seen(t *campaign.Table) string {
 	var gone []string
 	changed := map[string]string{} // columns, and what they would hold
 	for _, task := range c.Foretold {
 		switch set, sums := task.Set, task.Coalesce; {
-		case sums != nil && c.Catalog.Table(sums.Table) == t && t.Has(append([]string{sums.Date, sums.Total}, sums.By...)...):
+		case sums != nil && c.Catalog.Table(sums.Table) == t && t.Has(append([]string{
+			sums.Date,
+			sums.Total,
+		}, sums.By...)...):
 			return c.coalesced(task, t)
 		case set != nil && c.Catalog.Table(set.Parent) == t && t.Has(set.Key):
 			ids := "(" + purge.In("v."+set.Key, c.bind(Foretold(task.Name), "bigint[]")) + ")"
@@ -74,7 +78,20 @@ func (c *compiler) change(changed map[string]string, t *campaign.Table, step Ste
 func (c *compiler) coalesced(task Task, t *campaign.Table) string {
 	s := task.Coalesce
 	by := strings.Join(s.By, ", ")
-	period := fmt.Sprintf("(v.%[1]s >= %[2]s AND v.%[1]s < %[3]s%[4]s)", s.Date, c.bind(CoalescedFrom(task.Name), "timestamptz"), c.bind(c.Now, "timestamptz"), butZero("v", t))
-	return fmt.Sprintf("(SELECT %[1]s FROM %[2]s AS v WHERE %[3]s IS NOT TRUE UNION ALL SELECT %[1]s FROM %[2]s AS v WHERE %[3]s GROUP BY %[1]s HAVING sum(%[4]s) >= %[5]d)",
-		by, t.Quoted(), period, s.Total, s.Least)
+	period := fmt.Sprintf(
+		"(v.%[1]s >= %[2]s AND v.%[1]s < %[3]s%[4]s)",
+		s.Date,
+		c.bind(CoalescedFrom(task.Name), "timestamptz"),
+		c.bind(c.Now, "timestamptz"),
+		butZero("v", t),
+	)
+	return fmt.Sprintf(
+		"(SELECT %[1]s FROM %[2]s AS v WHERE %[3]s IS NOT TRUE UNION ALL SELECT %[1]s FROM %[2]s AS v WHERE %[3]s "+
+			"GROUP BY %[1]s HAVING sum(%[4]s) >= %[5]d)",
+		by,
+		t.Quoted(),
+		period,
+		s.Total,
+		s.Least,
+	)
 }

@@ -28,8 +28,8 @@ func Tables(names ...string) Selector {
 	}
 }
 
-// Matching selects the tables of a family that is listed nowhere, by their stored names, if they look like it. what names them
-// for people.
+// Matching selects the tables of a family that is listed nowhere, by their stored names, if they look like it. what
+// names them for people.
 func Matching(what string, pattern *regexp.Regexp, looks func(t *campaign.Table) bool) Selector {
 	return func(g Given, p *Plan) ([]*campaign.Table, error) {
 		found := g.Catalog.Tables(func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && looks(t) })
@@ -48,8 +48,9 @@ func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	}
 }
 
-// LinkedToLists selects the tables whose iGroupId is the id of a list: that of members, those with a foreign key to lists, and those that the
-// operator names. Not every table with such a column qualifies: in XtkOperatorGroup it has another meaning.
+// LinkedToLists selects the tables whose iGroupId is the id of a list: that of members, those with a foreign key to
+// lists, and those that the operator names. Not every table with such a column qualifies: in XtkOperatorGroup it has
+// another meaning.
 func LinkedToLists(g Given, p *Plan) ([]*campaign.Table, error) {
 	found, _ := Table("NmsRcpGrpRel")(g, p)
 	for _, name := range g.RelatedListTables {

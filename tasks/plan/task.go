@@ -14,10 +14,11 @@ type Task struct {
 	Title string
 	// Description says what it deletes.
 	Description string
-	// Requires are the names of earlier tasks without whose success it is not run, unless they were not to be run or there was
-	// nothing for them to work on.
+	// Requires are the names of earlier tasks without whose success it is not run, unless they were not to be run or
+	// there was nothing for them to work on.
 	Requires []string
-	// Set is the parent rows that are deleted together with everything that depends on them; nil: the steps are independent.
+	// Set is the parent rows that are deleted together with everything that depends on them; nil: the steps are
+	// independent.
 	Set *Set
 	// Steps are executed in order, those that depend on the set first.
 	Steps []Step
@@ -34,8 +35,8 @@ type Task struct {
 // Vacuum is the name of the task that vacuums. Those behind it vacuum what they empty.
 const Vacuum = "statistics"
 
-// Set is the rows of a parent table that a task begins with. They are chosen once, at its beginning, so that no parent is
-// deleted whose dependents were not looked for; every statement checks again that they still match.
+// Set is the rows of a parent table that a task begins with. They are chosen once, at its beginning, so that no parent
+// is deleted whose dependents were not looked for; every statement checks again that they still match.
 type Set struct {
 	// Parent is the table, Key its id column.
 	Parent, Key string
@@ -50,14 +51,15 @@ type Step struct {
 	On Selector
 	// Link is the column by which rows depend on the task's set; the step is for such rows only. Empty: for any row.
 	Link string
-	// Message is the column with the id of a message's log, by whose delivery rows depend on the task's set; empty: they do not.
+	// Message is the column with the id of a message's log, by whose delivery rows depend on the task's set; empty:
+	// they do not.
 	Message string
 	// OfSet says that the rows are those of the set itself.
 	OfSet bool
 	// Rules say which rows.
 	Rules Rules
-	// NeededBy is a task whose set refers to messages: logs stay that it needs to find the rest of parents that it had to keep in
-	// this run. nil: none do.
+	// NeededBy is a task whose set refers to messages: logs stay that it needs to find the rest of parents that it had
+	// to keep in this run. nil: none do.
 	NeededBy *Task
 	// Update is what is assigned to the rows; nil: they are deleted. Assignments to missing columns are omitted.
 	Update []Assignment
@@ -101,7 +103,8 @@ type OwnTables struct {
 // Coalesce is rows of a table that are replaced, from time to time, by their sums.
 type Coalesce struct {
 	Table string
-	// By are the columns that are equal in rows which are added up, Date that of their time, which becomes the first of the period.
+	// By are the columns that are equal in rows which are added up, Date that of their time, which becomes the first of
+	// the period.
 	By   []string
 	Date string
 	// Sums are the columns that are added up, as far as they are there. Others keep their defaults.
@@ -125,7 +128,8 @@ type WorkTables struct {
 	Owner, Key string
 	// InUse says of which owners the tables are in use; nil: of all that exist.
 	InUse Rule
-	// Lists says that tables with _grp<id> at the end of their names, or before an underscore, stay while that list exists.
+	// Lists says that tables with _grp<id> at the end of their names, or before an underscore, stay while that list
+	// exists.
 	Lists bool
 }
 

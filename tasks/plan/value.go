@@ -34,7 +34,8 @@ func (v Clock) sql(c *compiler, _ string) (string, bool) {
 	return fmt.Sprintf("COALESCE(r.%s, %s)", v.Unless, now), true
 }
 
-// Message is the id of the message with a text, the lowest if there are several. A column keeps what it has if there is none.
+// Message is the id of the message with a text, the lowest if there are several. A column keeps what it has if there is
+// none.
 type Message string
 
 func (v Message) sql(c *compiler, column string) (string, bool) {
@@ -47,6 +48,12 @@ func (v Message) sql(c *compiler, column string) (string, bool) {
 	if !t.CanSelect {
 		return "", false
 	}
-	id := Lookup(fmt.Sprintf("SELECT min(iBroadLogMsgId)::bigint FROM %s WHERE sText = '%s' AND iBroadLogMsgId <> 0", t.Quoted(), string(v)))
+	id := Lookup(
+		fmt.Sprintf(
+			"SELECT min(iBroadLogMsgId)::bigint FROM %s WHERE sText = '%s' AND iBroadLogMsgId <> 0",
+			t.Quoted(),
+			string(v),
+		),
+	)
 	return fmt.Sprintf("COALESCE(%s, r.%s)", c.bind(id, "bigint"), column), true
 }

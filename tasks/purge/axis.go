@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// axis is what a sweep traverses: the table's blocks, or rows that were found beforehand, in TID order. A position on it is
-// a block number, or an index into found.
+// axis is what a sweep traverses: the table's blocks, or rows that were found beforehand, in TID order. A position on
+// it is a block number, or an index into found.
 type axis struct {
 	found []pgtype.TID // nil: the blocks
 	// first is the width of the first window, most that of the widest, and chunk how much a worker takes at a time.
@@ -49,7 +49,10 @@ func (a axis) boundsAfter(rows uint16, from, to int64) []any {
 	if a.found != nil {
 		return []any{a.found[from:to]}
 	}
-	return []any{pgtype.TID{BlockNumber: uint32(from), OffsetNumber: rows + 1, Valid: true}, pgtype.TID{BlockNumber: uint32(to), Valid: true}}
+	return []any{
+		pgtype.TID{BlockNumber: uint32(from), OffsetNumber: rows + 1, Valid: true},
+		pgtype.TID{BlockNumber: uint32(to), Valid: true},
+	}
 }
 
 // only are the parameters of a window of one row.
@@ -60,7 +63,8 @@ func (a axis) only(row pgtype.TID) []any {
 	return []any{row, pgtype.TID{BlockNumber: row.BlockNumber, OffsetNumber: row.OffsetNumber + 1, Valid: true}}
 }
 
-// after is the position from which on there may be more rows when row was the last of a batch; on blocks, after an offset.
+// after is the position from which on there may be more rows when row was the last of a batch; on blocks, after an
+// offset.
 func (a axis) after(row pgtype.TID) (place int64, rows uint16) {
 	if a.found == nil {
 		return int64(row.BlockNumber), row.OffsetNumber

@@ -8,8 +8,8 @@ import (
 // firstRows is the limit of the first batch.
 const firstRows = 1_000
 
-// How many statements a batch may have, so that its fixed cost, such as the account and the COMMIT, is small beside them.
-// While other sessions are active they are half as many, since the application waits for what a batch writes.
+// How many statements a batch may have, so that its fixed cost, such as the account and the COMMIT, is small beside
+// them. While other sessions are active they are half as many, since the application waits for what a batch writes.
 const (
 	mostAlone  = 8
 	mostBeside = 4
@@ -36,15 +36,24 @@ type batchSizer struct {
 
 // newBatchSizer begins with small batches.
 func newBatchSizer(most int, a axis, target time.Duration) batchSizer {
-	return batchSizer{target: cmp.Or(target, DefaultTarget), most: most, limit: min(most, firstRows), width: a.first, widest: a.most, statements: 1, mostStatements: mostBeside, exact: a.found != nil}
+	return batchSizer{
+		target:         cmp.Or(target, DefaultTarget),
+		most:           most,
+		limit:          min(most, firstRows),
+		width:          a.first,
+		widest:         a.most,
+		statements:     1,
+		mostStatements: mostBeside,
+		exact:          a.found != nil,
+	}
 }
 
 // full reports whether a batch took all the rows that it might.
 func (p *batchSizer) full(rows int64) bool { return rows >= int64(p.limit) }
 
 // observe sizes the next batch by how long this one took, how far it went, and the most rows that one of its statements
-// touched: it shrinks at once, but grows slowly, and only after a batch that went as far as it might. The rows of direct
-// statements on blocks are limited only by the width of their windows.
+// touched: it shrinks at once, but grows slowly, and only after a batch that went as far as it might. The rows of
+// direct statements on blocks are limited only by the width of their windows.
 func (p *batchSizer) observe(d time.Duration, width, largest int64, direct bool) {
 	size, statements := float64(p.limit), int64(1)
 	if direct {
@@ -65,7 +74,7 @@ func (p *batchSizer) observe(d time.Duration, width, largest int64, direct bool)
 	switch {
 	case d > target:
 		p.shrink(float64(target)/float64(d), direct)
-	case d > target/2 && p.learned || width < p.width*p.statements && direct:
+	case (d > target/2 && p.learned) || (width < p.width*p.statements && direct):
 	case !direct && p.full(largest):
 		p.limit = min(int(float64(p.limit)*more)+1, p.most)
 	case p.width < room:

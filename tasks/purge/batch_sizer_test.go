@@ -52,11 +52,17 @@ func TestPaceShrinks(t *testing.T) {
 	}
 }
 
-// A fixed cost does not make statements smaller and smaller, nor keep them small; once it is gone, they fit the target again.
+// A fixed cost does not make statements smaller and smaller, nor keep them small; once it is gone, they fit the target
+// again.
 func TestPaceBesideAFixedCost(t *testing.T) {
 	t.Parallel()
 	const target, row = 50 * time.Millisecond, 50 * time.Microsecond
-	for _, fixed := range []time.Duration{30 * time.Millisecond, 48 * time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond} {
+	for _, fixed := range []time.Duration{
+		30 * time.Millisecond,
+		48 * time.Millisecond,
+		60 * time.Millisecond,
+		200 * time.Millisecond,
+	} {
 		for _, direct := range []bool{false, true} {
 			p := newBatchSizer(5_000, blocks, target)
 			batch := func(fixed, row time.Duration) int64 {
@@ -64,7 +70,12 @@ func TestPaceBesideAFixedCost(t *testing.T) {
 				if direct {
 					rows = p.width * p.statements * 10
 				}
-				p.observe(time.Duration(p.statements)*fixed+time.Duration(rows)*row, p.width*p.statements, rows/p.statements, direct)
+				p.observe(
+					time.Duration(p.statements)*fixed+time.Duration(rows)*row,
+					p.width*p.statements,
+					rows/p.statements,
+					direct,
+				)
 				return rows
 			}
 			var sum int64
@@ -81,7 +92,12 @@ func TestPaceBesideAFixedCost(t *testing.T) {
 				rows = batch(0, 250*time.Microsecond)
 			}
 			if rows < 50 || rows > 250 {
-				t.Errorf("fixed: %v, direct: %t: %d rows a batch when there is no fixed cost any more", fixed, direct, rows)
+				t.Errorf(
+					"fixed: %v, direct: %t: %d rows a batch when there is no fixed cost any more",
+					fixed,
+					direct,
+					rows,
+				)
 			}
 		}
 	}
@@ -99,7 +115,8 @@ func TestPaceAmongNoise(t *testing.T) {
 		took = append(took, d)
 	}
 	slices.Sort(took)
-	if median, p99 := took[500], took[990]; median < 20*time.Millisecond || median > 60*time.Millisecond || p99 > 100*time.Millisecond {
+	if median, p99 := took[500], took[990]; median < 20*time.Millisecond || median > 60*time.Millisecond ||
+		p99 > 100*time.Millisecond {
 		t.Errorf("a batch takes %v, %v at the 99th percentile", median, p99)
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Where TIDs do not serve, since rows are on another server, a sweep goes by an integer key: it finds the keys of obsolete
-// rows in one window of keys after another, and deletes or updates these rows. Every statement goes through this server, which
-// knows where the rows are.
+// Where TIDs do not serve, since rows are on another server, a sweep goes by an integer key: it finds the keys of
+// obsolete rows in one window of keys after another, and deletes or updates these rows. Every statement goes through
+// this server, which knows where the rows are.
 
 // The windows of keys, and the most rows of a batch, whose keys are written to the account.
 const (
@@ -34,8 +34,8 @@ const (
 // findByKey is how long finding the keys of one batch may take; a longer search is repeated in a smaller window.
 const findByKey = 30 * time.Second
 
-// RefusedError says that a sweep ended early, since the server that has the rows refused a statement, or there is no key to
-// go by. Obsolete rows are left.
+// RefusedError says that a sweep ended early, since the server that has the rows refused a statement, or there is no
+// key to go by. Obsolete rows are left.
 type RefusedError struct {
 	Reason string
 	// Unsettled is how many rows may have been deleted or updated without being in the account.
@@ -44,7 +44,11 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string {
 	if e.Unsettled > 0 {
-		return fmt.Sprintf("%s; whether the last %d rows were changed is not known, they are not counted", e.Reason, e.Unsettled)
+		return fmt.Sprintf(
+			"%s; whether the last %d rows were changed is not known, they are not counted",
+			e.Reason,
+			e.Unsettled,
+		)
 	}
 	return e.Reason
 }
@@ -60,8 +64,8 @@ func (s *Sweep) Refusal() error {
 	return nil
 }
 
-// refused makes a RefusedError of what a statement failed with, unless the cause is this server or the connection to it: an
-// error of another server comes over a connection that goes on.
+// refused makes a RefusedError of what a statement failed with, unless the cause is this server or the connection to
+// it: an error of another server comes over a connection that goes on.
 func refused(err error) error {
 	var (
 		pgErr     *pgconn.PgError
@@ -70,7 +74,10 @@ func refused(err error) error {
 	)
 	switch {
 	case !errors.As(err, &pgErr) || pgErr.SeverityUnlocalized != "ERROR",
-		strings.HasPrefix(pgErr.Code, "53"), strings.HasPrefix(pgErr.Code, "58"), pgErr.Code == pgerrcode.ReadOnlySQLTransaction:
+		strings.HasPrefix(
+			pgErr.Code,
+			"53",
+		), strings.HasPrefix(pgErr.Code, "58"), pgErr.Code == pgerrcode.ReadOnlySQLTransaction:
 		return err
 	case errors.As(err, &unsettled):
 		rows = unsettled.rows
@@ -165,11 +172,16 @@ func (sw *sweep) findRoot(ctx context.Context) error {
 	if err := sw.movesTo(ctx); err != nil || sw.root == "" {
 		return err
 	}
-	return sw.read(ctx, []any{&sw.stuck}, "SELECT relkind = 'f' FROM pg_class WHERE oid = $1::text::regclass", sw.Relation)
+	return sw.read(
+		ctx,
+		[]any{&sw.stuck},
+		"SELECT relkind = 'f' FROM pg_class WHERE oid = $1::text::regclass",
+		sw.Relation,
+	)
 }
 
-// wholeKeys are the keys but the last one, of which there may be more rows, and the end of the window without these; or all, if
-// there is one key alone.
+// wholeKeys are the keys but the last one, of which there may be more rows, and the end of the window without these; or
+// all, if there is one key alone.
 func wholeKeys(keys []int64) (whole []int64, end int64) {
 	last := keys[len(keys)-1]
 	if i, _ := slices.BinarySearch(keys, last); i > 0 {
@@ -180,15 +192,31 @@ func wholeKeys(keys []int64) (whole []int64, end int64) {
 
 // keys are the first and the last key of the table; the last is below the first if there is none.
 func (sw *sweep) keys(ctx context.Context) (first, last int64, err error) {
-	err = sw.read(ctx, []any{&first, &last}, fmt.Sprintf("SELECT COALESCE(min(r.%[1]s), 0)::bigint, COALESCE(max(r.%[1]s), -1)::bigint FROM ONLY %[2]s AS r", sw.ByKey, sw.Relation))
+	err = sw.read(
+		ctx,
+		[]any{&first, &last},
+		fmt.Sprintf(
+			"SELECT COALESCE(min(r.%[1]s), 0)::bigint, COALESCE(max(r.%[1]s), -1)::bigint FROM ONLY %[2]s AS r",
+			sw.ByKey,
+			sw.Relation,
+		),
+	)
 	return first, last, err
 }
 
 // findKeys returns the keys of obsolete rows from one key to another, no more than limit, in order: one for each row.
 func (sw *sweep) findKeys(ctx context.Context, from, to int64, limit int) (keys []int64, err error) {
 	n := len(sw.Args)
-	sql := fmt.Sprintf("SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s >= $%[3]d AND r.%[1]s <= $%[4]d AND (%[5]s) ORDER BY r.%[1]s LIMIT $%[6]d",
-		sw.ByKey, sw.Relation, n+1, n+2, sw.Where, n+3)
+	sql := fmt.Sprintf(
+		"SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s >= $%[3]d AND r.%[1]s <= $%[4]d AND (%[5]s) ORDER "+
+			"BY r.%[1]s LIMIT $%[6]d",
+		sw.ByKey,
+		sw.Relation,
+		n+1,
+		n+2,
+		sw.Where,
+		n+3,
+	)
 	err = sw.Retry(ctx, sw.Name, func() error {
 		return sw.inBatch(ctx, findByKey, func(tx pgx.Tx) error {
 			keys, err = list(ctx, tx, sql, slices.Concat(sw.Args, []any{from, to, limit})...)
@@ -207,21 +235,29 @@ func list(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]int64, err
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// inBatch runs fn, which may commit, in the transaction of a batch. Citus passes on what is set after its own setting; without
-// it that one has no effect.
+// inBatch runs fn, which may commit, in the transaction of a batch. Citus passes on what is set after its own setting;
+// without it that one has no effect.
 func (sw *sweep) inBatch(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
 	tx, err := sw.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = %d", timeout.Milliseconds())); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		fmt.Sprintf(
+			"SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '2s'; SET LOCAL "+
+				"statement_timeout = %d",
+			timeout.Milliseconds(),
+		),
+	); err != nil {
 		return err
 	}
 	return fn(tx)
 }
 
-// CountElsewhere counts the rows of a sweep that is elsewhere, changing and locking nothing, and apart from these their paired rows.
+// CountElsewhere counts the rows of a sweep that is elsewhere, changing and locking nothing, and apart from these their
+// paired rows.
 func (e *Engine) CountElsewhere(ctx context.Context, s Sweep) (t Tally, err error) {
 	t.Windows = 1
 	err = e.open(ctx, []Sweep{s}, func(sw *sweep) (err error) {
@@ -235,13 +271,30 @@ func (e *Engine) CountElsewhere(ctx context.Context, s Sweep) (t Tally, err erro
 func (sw *sweep) countByKey(ctx context.Context) (rows, paired int64, err error) {
 	err = sw.Retry(ctx, sw.Name, func() error {
 		return sw.inBatch(ctx, findTimeout, func(tx pgx.Tx) error {
-			if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where), sw.Args...).Scan(&rows); err != nil || sw.Paired == nil {
+			if err := tx.QueryRow(
+				ctx,
+				fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", sw.Relation, sw.Where),
+				sw.Args...,
+			).
+				Scan(&rows); err != nil ||
+				sw.Paired == nil {
 				return err
 			}
 			of := func(s Sweep) string {
-				return fmt.Sprintf("t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)", sw.Paired.Key, s.Paired.ID, s.Relation, s.Where)
+				return fmt.Sprintf(
+					"t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)",
+					sw.Paired.Key,
+					s.Paired.ID,
+					s.Relation,
+					s.Where,
+				)
 			}
-			sql := fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s", sw.Paired.Relation, sw.Paired.Key, of(sw.Sweep))
+			sql := fmt.Sprintf(
+				"SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s",
+				sw.Paired.Relation,
+				sw.Paired.Key,
+				of(sw.Sweep),
+			)
 			for _, b := range sw.Paired.Before {
 				sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", of(b))
 			}

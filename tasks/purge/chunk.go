@@ -12,8 +12,8 @@ func (sw *sweep) take(w *worker, end int64) bool {
 	return true
 }
 
-// chunkSize is how much a worker takes of what is left: less near the end if several run, so that all reach it at about the same
-// time.
+// chunkSize is how much a worker takes of what is left: less near the end if several run, so that all reach it at about
+// the same time.
 func (sw *sweep) chunkSize(end int64) int64 {
 	left := end - sw.next
 	most := min(sw.chunk, left)
@@ -33,8 +33,8 @@ func (sw *sweep) extend(w *worker, end int64) {
 	}
 }
 
-// cursor is the lowest position that is not done, once a worker's chunk is done up to a position. The sweep of a table that
-// was rewritten starts over, since rows from below the cursor may be anywhere.
+// cursor is the lowest position that is not done, once a worker's chunk is done up to a position. The sweep of a table
+// that was rewritten starts over, since rows from below the cursor may be anywhere.
 func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
@@ -65,8 +65,8 @@ func (sw *sweep) newSizer() batchSizer {
 	return sw.sized
 }
 
-// committed records that a worker's chunk is done up to a position, how many rows are gone, and how many obsolete ones are
-// left below it.
+// committed records that a worker's chunk is done up to a position, how many rows are gone, and how many obsolete ones
+// are left below it.
 func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()

@@ -30,7 +30,8 @@ func TestStretchIsExtended(t *testing.T) {
 	}
 }
 
-// Several workers take less and less near the end, but never less than a first window; one alone has nobody to wait for.
+// Several workers take less and less near the end, but never less than a first window; one alone has nobody to wait
+// for.
 func TestStretchesNearTheEnd(t *testing.T) {
 	t.Parallel()
 	const end = 5_000

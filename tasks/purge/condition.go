@@ -32,7 +32,8 @@ func (s Sweep) And(c Condition) Sweep {
 	return s.and(func(args *[]any) string { return " AND (" + put(args, c) + ") IS TRUE" })
 }
 
-// and appends to the condition, and numbers the parameters of Set and Also anew, which come after those of the condition.
+// and appends to the condition, and numbers the parameters of Set and Also anew, which come after those of the
+// condition.
 func (s Sweep) and(more func(args *[]any) string) Sweep {
 	before := len(s.Args)
 	s.Args = slices.Clone(s.Args)
@@ -94,7 +95,8 @@ func renumber(sql string, number func(n int) int) string {
 	})
 }
 
-// In is the condition that a column has one of some ids, a parameter. A plan that is made once hashes them, or finds the rows by an index.
+// In is the condition that a column has one of some ids, a parameter. A plan that is made once hashes them, or finds
+// the rows by an index.
 func In(column, ids string) string {
 	return fmt.Sprintf("%s IN (SELECT unnest(%s))", column, ids)
 }
@@ -104,8 +106,9 @@ func OneOf(column string, ids []int64) Condition {
 	return Condition{Where: In(column, "$1::bigint[]"), Args: []any{ids}}
 }
 
-// Among returns the condition that a column has one of some ids, in ascending order, by a binary search in a constant. With some thousands of ids,
-// sending and hashing those of OneOf takes longer in each statement than deleting its rows; but only OneOf uses an index.
+// Among returns the condition that a column has one of some ids, in ascending order, by a binary search in a constant.
+// With some thousands of ids, sending and hashing those of OneOf takes longer in each statement than deleting its rows;
+// but only OneOf uses an index.
 func Among(column string, ids []int64) Condition {
 	list := make([]byte, 0, 8*len(ids))
 	for _, id := range ids {
@@ -117,6 +120,6 @@ func Among(column string, ids []int64) Condition {
 
 var in = regexp.MustCompile(`([a-z]+\.[A-Za-z_0-9]+) IN \(SELECT unnest\((\$[0-9]+::bigint\[\])\)\)`)
 
-// inConstants is a condition for a statement that reads a table and is planned each time: there ids are found more quickly that are constants, if
-// they are of the column's type.
+// inConstants is a condition for a statement that reads a table and is planned each time: there ids are found more
+// quickly that are constants, if they are of the column's type.
 func inConstants(where string) string { return in.ReplaceAllString(where, "$1::bigint = ANY ($2)") }

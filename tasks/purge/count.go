@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Count counts the rows of the sweep and their paired rows, changing and locking nothing. It calls found with the number of rows
-// in one window after another.
+// Count counts the rows of the sweep and their paired rows, changing and locking nothing. It calls found with the
+// number of rows in one window after another.
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
 	return e.open(ctx, []Sweep{s}, func(sw *sweep) error { return sw.each(ctx, found) })
 }
@@ -28,7 +28,11 @@ func (sw *sweep) each(ctx context.Context, found func(ctx context.Context, rows 
 	sql := fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", sw.count(""), blocks.window(len(sw.Args)), sw.Where)
 	for first := int64(0); first < end; first += countBlocks {
 		var rows int64
-		if err := sw.read(ctx, []any{&rows}, sql, slices.Concat(sw.Args, blocks.bounds(first, min(first+countBlocks, end)))...); err != nil {
+		if err := sw.read(
+			ctx,
+			[]any{&rows},
+			sql,
+			slices.Concat(sw.Args, blocks.bounds(first, min(first+countBlocks, end)))...); err != nil {
 			return err
 		}
 		if err := found(ctx, rows); err != nil {
@@ -45,7 +49,20 @@ func (s *Sweep) count(sample string) string {
 	}
 	there := fmt.Sprintf("t.%[1]s = r.%[2]s AND t.%[1]s <> 0", s.Paired.Key, s.Paired.ID)
 	for _, b := range s.Paired.Before {
-		there += fmt.Sprintf(" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))", b.Relation, b.Paired.ID, s.Paired.Key, b.Where)
+		there += fmt.Sprintf(
+			" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))",
+			b.Relation,
+			b.Paired.ID,
+			s.Paired.Key,
+			b.Where,
+		)
 	}
-	return fmt.Sprintf("SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s", s.Paired.Key, s.Relation, sample, s.Paired.Relation, there)
+	return fmt.Sprintf(
+		"SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s",
+		s.Paired.Key,
+		s.Relation,
+		sample,
+		s.Paired.Relation,
+		there,
+	)
 }

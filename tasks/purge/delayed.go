@@ -5,8 +5,9 @@ import "time"
 // steady is how long a standby must be the same time behind until it is taken for one that is delayed on purpose.
 const steady = 10 * time.Second
 
-// A delayed standby (recovery_min_apply_delay) has received all WAL and replays it a fixed time later, which no waiting changes. A standby
-// that is overloaded falls further behind, or catches up while batches wait. The server does not know the setting of its standbys.
+// A delayed standby (recovery_min_apply_delay) has received all WAL and replays it a fixed time later, which no waiting
+// changes. A standby that is overloaded falls further behind, or catches up while batches wait. The server does not
+// know the setting of its standbys.
 type delays struct {
 	known    map[string]time.Duration // the delays of standbys that are delayed on purpose, by their names
 	observed map[string]*observation  // standbys that are too far behind
@@ -18,7 +19,8 @@ type observation struct {
 	low, high time.Duration
 }
 
-// lag returns how far a standby is behind, in addition to the delay that it has on purpose. found reports whether it was just found to have one.
+// lag returns how far a standby is behind, in addition to the delay that it has on purpose. found reports whether it
+// was just found to have one.
 func (d *delays) lag(s standbyLoad, limit time.Duration, now time.Time) (lag time.Duration, found bool) {
 	lag = s.replay - d.known[s.name]
 	if lag <= limit || s.flush > limit {

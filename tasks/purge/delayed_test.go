@@ -15,13 +15,27 @@ func TestDelays(t *testing.T) {
 		waits   int // for how many seconds at least, of 60
 		ignored bool
 	}{
-		"not behind":              {lag: func(int) time.Duration { return second }},
-		"delayed by a minute":     {lag: func(int) time.Duration { return time.Minute }, waits: 10, ignored: true},
-		"delayed, nearly":         {lag: func(i int) time.Duration { return time.Minute + time.Duration(i%5)*second }, waits: 10, ignored: true},
-		"falling behind":          {lag: func(i int) time.Duration { return time.Duration(10+2*i) * second }, waits: 60},
-		"catching up":             {lag: func(i int) time.Duration { return time.Duration(90-2*i) * second }, waits: 40},
-		"receives nothing":        {lag: func(int) time.Duration { return time.Minute }, flush: time.Minute, waits: 60},
-		"delayed, then overload":  {lag: func(i int) time.Duration { return time.Duration(60+3*max(0, i-20)) * second }, waits: 47, ignored: true},
+		"not behind":          {lag: func(int) time.Duration { return second }},
+		"delayed by a minute": {lag: func(int) time.Duration { return time.Minute }, waits: 10, ignored: true},
+		"delayed, nearly": {
+			lag:     func(i int) time.Duration { return time.Minute + time.Duration(i%5)*second },
+			waits:   10,
+			ignored: true,
+		},
+		"falling behind": {
+			lag:   func(i int) time.Duration { return time.Duration(10+2*i) * second },
+			waits: 60,
+		},
+		"catching up": {
+			lag:   func(i int) time.Duration { return time.Duration(90-2*i) * second },
+			waits: 40,
+		},
+		"receives nothing": {lag: func(int) time.Duration { return time.Minute }, flush: time.Minute, waits: 60},
+		"delayed, then overload": {
+			lag:     func(i int) time.Duration { return time.Duration(60+3*max(0, i-20)) * second },
+			waits:   47,
+			ignored: true,
+		},
 		"delayed by two, no more": {lag: func(int) time.Duration { return 2 * second }},
 	} {
 		var d delays
@@ -37,7 +51,13 @@ func TestDelays(t *testing.T) {
 			ignored = ignored || found
 		}
 		if ignored != c.ignored || waited < c.waits || waited > c.waits+5 {
-			t.Errorf("%s: batches waited for %d seconds, at least %d are right; its delay is ignored: %t", name, waited, c.waits, ignored)
+			t.Errorf(
+				"%s: batches waited for %d seconds, at least %d are right; its delay is ignored: %t",
+				name,
+				waited,
+				c.waits,
+				ignored,
+			)
 		}
 	}
 }

@@ -72,8 +72,8 @@ type Settings struct {
 	MaxRows int
 	// Target is how long a batch should take on the server before its COMMIT; 0: DefaultTarget.
 	Target time.Duration
-	// Workers is how many batches of one sweep may run at once, if the table is large and they do not hinder each other;
-	// 0: 1.
+	// Workers is how many batches of one sweep may run at once, if the table is large and they do not hinder each
+	// other; 0: 1.
 	Workers int
 	// Limits are what a batch waits for.
 	Limits Limits
@@ -81,12 +81,12 @@ type Settings struct {
 	LockTimeout time.Duration
 }
 
-// Account is the caller's account of what batches do, written in their transactions. It is called concurrently if there are several
-// workers.
+// Account is the caller's account of what batches do, written in their transactions. It is called concurrently if there
+// are several workers.
 type Account interface {
-	// Write queues the statements that write the account of a batch. They are sent with its COMMIT, so that their locks are held no longer
-	// than that takes; if one of them fails, nothing is committed. settled is called with how that went; its error ends the sweep, and so does that of
-	// Write, before the batch is committed.
+	// Write queues the statements that write the account of a batch. They are sent with its COMMIT, so that their locks
+	// are held no longer than that takes; if one of them fails, nothing is committed. settled is called with how that
+	// went; its error ends the sweep, and so does that of Write, before the batch is committed.
 	Write(ctx context.Context, b *pgx.Batch, d Delta) (settled func(error) error, err error)
 }
 
@@ -130,8 +130,8 @@ type Engine struct {
 	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one;
 	// 0: none.
 	Lock int64
-	// Durable makes batches commit synchronously. Otherwise a crash of the server may undo the last ones, rows and account
-	// together, which does no harm if both are in one database.
+	// Durable makes batches commit synchronously. Otherwise a crash of the server may undo the last ones, rows and
+	// account together, which does no harm if both are in one database.
 	Durable bool
 	// FlushStats makes each batch flush its statistics when it ends; otherwise they may arrive even after a VACUUM, and
 	// contradict it. It needs PostgreSQL 15.

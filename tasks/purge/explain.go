@@ -30,7 +30,11 @@ func (n node) collect(p *explained) {
 
 func (sw *sweep) explain(ctx context.Context) (p explained, err error) {
 	var plan string
-	if err := sw.read(ctx, []any{&plan}, "EXPLAIN (FORMAT JSON) SELECT FROM "+sw.matching(), sw.matchingArgs()...); err != nil {
+	if err := sw.read(
+		ctx,
+		[]any{&plan},
+		"EXPLAIN (FORMAT JSON) SELECT FROM "+sw.matching(),
+		sw.matchingArgs()...); err != nil {
 		return p, fmt.Errorf("ask the planner about %s: %w", sw.Name, err)
 	}
 	var nodes []struct{ Plan node }
@@ -42,7 +46,8 @@ func (sw *sweep) explain(ctx context.Context) (p explained, err error) {
 	return p, nil
 }
 
-// Way tells how the rows of a sweep would be found now: by an index, by a key, or by reading the table. It changes and locks nothing.
+// Way tells how the rows of a sweep would be found now: by an index, by a key, or by reading the table. It changes and
+// locks nothing.
 func (e *Engine) Way(ctx context.Context, s Sweep) (way string, err error) {
 	if s.Elsewhere {
 		return "key " + s.ByKey, s.Refusal()

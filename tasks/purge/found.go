@@ -25,16 +25,16 @@ const (
 // small is up to how many blocks a table is swept whatever index there is: a few batches cover all of it.
 const small = 1024
 
-// byIndex finds the rows by an index, if the planner would, and deletes them in TID order, so that each block is visited
-// once. done is false if the table has to be swept instead.
+// byIndex finds the rows by an index, if the planner would, and deletes them in TID order, so that each block is
+// visited once. done is false if the table has to be swept instead.
 func (sw *sweep) byIndex(ctx context.Context, t tableInfo) (done bool, err error) {
 	index, about, err := sw.choose(ctx, t)
 	if err != nil || index == "" {
 		return false, err
 	}
 	sw.Recorder.ScanMethod("index " + index)
-	// If as many rows are deleted as there were, none has to be looked for elsewhere. They are counted beforehand, since an
-	// index keeps the entries of deleted rows for a while, and skipping them takes longer.
+	// If as many rows are deleted as there were, none has to be looked for elsewhere. They are counted beforehand,
+	// since an index keeps the entries of deleted rows for a while, and skipping them takes longer.
 	if about.many(t.enough) && !sw.Narrowed {
 		there, err := sw.countOlder(ctx)
 		if err == nil {
@@ -67,7 +67,8 @@ func (sw *sweep) byIndex(ctx context.Context, t tableInfo) (done bool, err error
 	}
 }
 
-// choose is the name of the index by which the rows are to be found, and about where they are; empty: all of the table is to be read.
+// choose is the name of the index by which the rows are to be found, and about where they are; empty: all of the table
+// is to be read.
 func (sw *sweep) choose(ctx context.Context, t tableInfo) (index string, about extent, err error) {
 	if t.blocks <= small {
 		return "", about, nil
@@ -76,7 +77,7 @@ func (sw *sweep) choose(ctx context.Context, t tableInfo) (index string, about e
 	if err != nil || index == "" {
 		return "", about, err
 	}
-	if about, err = sw.sample(ctx, guess); err != nil || about.many(t.enough) && 2*about.blocks() > t.blocks {
+	if about, err = sw.sample(ctx, guess); err != nil || (about.many(t.enough) && 2*about.blocks() > t.blocks) {
 		return "", about, err
 	}
 	return index, about, nil
@@ -88,8 +89,15 @@ func (sw *sweep) index(ctx context.Context) (name string, guess int64, err error
 	if err != nil || len(p.indexes) == 0 {
 		return "", 0, err
 	}
-	err = sw.read(ctx, []any{&name}, `SELECT COALESCE(string_agg(x.relname, ', ' ORDER BY x.relname), '') FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
-		WHERE i.indrelid = $1::text::regclass AND x.relname = ANY ($2)`, sw.Relation, p.indexes)
+	err = sw.read(
+		ctx,
+		[]any{&name},
+		`SELECT COALESCE(string_agg(x.relname, ', ' ORDER BY x.relname), '') FROM pg_index i
+			JOIN pg_class x ON x.oid = i.indexrelid
+		WHERE i.indrelid = $1::text::regclass AND x.relname = ANY ($2)`,
+		sw.Relation,
+		p.indexes,
+	)
 	return name, p.rows, err
 }
 
@@ -124,19 +132,32 @@ func (x extent) many(enough float64) bool { return float64(x.rows) >= enough*flo
 // sampleSize is how many of the oldest obsolete rows, and of the youngest, are read to estimate where all of them are.
 const sampleSize = 500
 
-// sampleMargin is the number of blocks in a sample per block that is added on both sides, since a sample seldom has the very
-// first and the very last row.
+// sampleMargin is the number of blocks in a sample per block that is added on both sides, since a sample seldom has the
+// very first and the very last row.
 const sampleMargin = 100
 
-// sample estimates where the rows are, about guess of them; x has no rows if they are not chosen by age, or too few for a
-// sample.
+// sample estimates where the rows are, about guess of them; x has no rows if they are not chosen by age, or too few for
+// a sample.
 func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) {
 	if sw.Older == nil {
 		return x, nil
 	}
-	ordered := fmt.Sprintf("SELECT r.ctid AS place FROM ONLY %s AS r WHERE %s ORDER BY r.%s", sw.Relation, sw.Where, pgx.Identifier{sw.Older.Column}.Sanitize())
-	err = sw.read(ctx, []any{&x.rows, &x.first, &x.last}, fmt.Sprintf("SELECT count(*), min(place), max(place) FROM ((%[1]s LIMIT %[2]d) UNION ALL (%[1]s DESC LIMIT %[2]d)) AS sample",
-		ordered, sampleSize), sw.Args...)
+	ordered := fmt.Sprintf(
+		"SELECT r.ctid AS place FROM ONLY %s AS r WHERE %s ORDER BY r.%s",
+		sw.Relation,
+		sw.Where,
+		pgx.Identifier{sw.Older.Column}.Sanitize(),
+	)
+	err = sw.read(
+		ctx,
+		[]any{&x.rows, &x.first, &x.last},
+		fmt.Sprintf(
+			"SELECT count(*), min(place), max(place) FROM ((%[1]s LIMIT %[2]d) UNION ALL (%[1]s DESC LIMIT %[2]d)) "+
+				"AS sample",
+			ordered,
+			sampleSize,
+		),
+		sw.Args...)
 	switch {
 	case sqlstate.Is(err, pgerrcode.QueryCanceled):
 		return extent{}, nil
@@ -150,10 +171,14 @@ func (sw *sweep) sample(ctx context.Context, guess int64) (x extent, err error) 
 	return x, nil
 }
 
-// countOlder is how many rows there are, counted in an index on the date alone, less the zero record; negative if that takes too
-// long.
+// countOlder is how many rows there are, counted in an index on the date alone, less the zero record; negative if that
+// takes too long.
 func (sw *sweep) countOlder(ctx context.Context) (rows int64, err error) {
-	older := fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE r.%s < $1::timestamptz", sw.Relation, pgx.Identifier{sw.Older.Column}.Sanitize())
+	older := fmt.Sprintf(
+		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s < $1::timestamptz",
+		sw.Relation,
+		pgx.Identifier{sw.Older.Column}.Sanitize(),
+	)
 	sql := older
 	if key := sw.Older.Key; key != "" {
 		sql = fmt.Sprintf("SELECT (%s) - (%s AND r.%s = 0)", older, older, pgx.Identifier{key}.Sanitize())
@@ -167,7 +192,8 @@ func (sw *sweep) countOlder(ctx context.Context) (rows int64, err error) {
 // extent finds out where the rows are.
 func (sw *sweep) extent(ctx context.Context) (x extent, err error) {
 	err = sw.find(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, "SELECT count(*), min(r.ctid), max(r.ctid) FROM "+sw.matching(), sw.matchingArgs()...).Scan(&x.rows, &x.first, &x.last)
+		return tx.QueryRow(ctx, "SELECT count(*), min(r.ctid), max(r.ctid) FROM "+sw.matching(), sw.matchingArgs()...).
+			Scan(&x.rows, &x.first, &x.last)
 	})
 	return x, err
 }
@@ -176,7 +202,10 @@ func (sw *sweep) extent(ctx context.Context) (x extent, err error) {
 func (sw *sweep) listed(ctx context.Context, most int64) ([]pgtype.TID, error) {
 	found := make([]pgtype.TID, 0, most) // never grown, since it may be large
 	err := sw.find(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, fmt.Sprintf("SELECT r.ctid FROM %s LIMIT %d", sw.matching(), most), sw.matchingArgs()...)
+		rows, err := tx.Query(
+			ctx,
+			fmt.Sprintf("SELECT r.ctid FROM %s LIMIT %d", sw.matching(), most),
+			sw.matchingArgs()...)
 		if err != nil {
 			return err
 		}

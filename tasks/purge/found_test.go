@@ -21,18 +21,34 @@ import (
 func dated(t *testing.T, n, part int, dateType string) (*pgtest.DB, purge.Sweep) {
 	t.Helper()
 	db := pgtest.Empty(t)
-	db.Do("CREATE TABLE t (id int PRIMARY KEY, parent int NOT NULL, ts " + dateType + ", rest text); CREATE INDEX ON t (ts); CREATE INDEX ON t (parent)")
-	db.Do("INSERT INTO t SELECT i, i / 100, CASE WHEN hashint4(i) % 100 BETWEEN 1 - $2::int AND 0 THEN '2020-01-01'::timestamptz + i * interval '1 s' WHEN i % 7 > 0 THEN '2030-01-01' END, repeat('x', 200) FROM generate_series(1, $1::int) i", n, part*2)
+	db.Do(
+		"CREATE TABLE t (id int PRIMARY KEY, parent int NOT NULL, ts " + dateType + ", rest text); CREATE INDEX ON t " +
+			"(ts); CREATE INDEX ON t (parent)",
+	)
+	db.Do(
+		"INSERT INTO t SELECT i, i / 100, CASE WHEN hashint4(i) % 100 BETWEEN 1 - $2::int AND 0 THEN "+
+			"'2020-01-01'::timestamptz + i * interval '1 s' WHEN i % 7 > 0 THEN '2030-01-01' END, repeat('x', 200) "+
+			"FROM generate_series(1, $1::int) i",
+		n,
+		part*2,
+	)
 	db.Do("ANALYZE t")
 	cutoff := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
-	return db, purge.Sweep{Unit: "1", Name: "t", Relation: `"public"."t"`, Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 100,
-		Older: &purge.Older{Column: "ts", Than: cutoff}}
+	return db, purge.Sweep{
+		Unit:     "1",
+		Name:     "t",
+		Relation: `"public"."t"`,
+		Where:    "r.ts < $1::timestamptz",
+		Args:     []any{cutoff},
+		Limit:    100,
+		Older:    &purge.Older{Column: "ts", Than: cutoff},
+	}
 }
 
 const countOld = "SELECT count(*) FROM t WHERE ts < '2025-01-01'"
 
-// Few obsolete rows are found by an index; if there are many, or no index helps, the table is swept. All obsolete rows are
-// deleted either way.
+// Few obsolete rows are found by an index; if there are many, or no index helps, the table is swept. All obsolete rows
+// are deleted either way.
 func TestTheWayIsChosen(t *testing.T) {
 	t.Parallel()
 	const byIndex, byTable = "index t_ts_idx", "table"
@@ -47,21 +63,36 @@ func TestTheWayIsChosen(t *testing.T) {
 		{"little of a small table", 20_000, 2, "timestamptz", "", byTable},
 		{"much", 50_000, 50, "timestamptz", "", byTable},
 		{"no index", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx", byTable},
-		{"an index of the rest", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx; CREATE INDEX ON t (ts) WHERE ts > '2029-01-01'", byTable},
+		{"an index of the rest", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx; CREATE INDEX ON t (ts) WHERE ts > " +
+			"'2029-01-01'", byTable},
 		{"no time zone", 50_000, 2, "timestamp", "", byIndex},
 		{"older than all dates", 50_000, 2, "timestamptz", "UPDATE t SET ts = '-infinity' WHERE id = 1", byIndex},
 		{"many of one date", 50_000, 2, "timestamptz", "UPDATE t SET ts = '2021-01-01' WHERE id <= 5000", byIndex},
 		{"nothing", 50_000, 0, "timestamptz", "", byIndex},
 		{"some of each block", 50_000, 8, "timestamptz", "", byTable},
-		{"all of some blocks", 50_000, 0, "timestamptz", "UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000; CLUSTER t USING t_pkey; ANALYZE t", byIndex},
-		{"some large rows of each block", 50_000, 4, "timestamptz", "ALTER TABLE t ALTER rest SET STORAGE PLAIN; UPDATE t SET rest = repeat('x', 2500); CLUSTER t USING t_pkey; ANALYZE t", byIndex},
-		{"all large rows of some blocks", 50_000, 0, "timestamptz", `ALTER TABLE t ALTER rest SET STORAGE PLAIN; UPDATE t SET rest = repeat('x', 2500), ts = CASE WHEN id BETWEEN 9000 AND 12000 THEN '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' ELSE ts END;
+		{"all of some blocks", 50_000, 0, "timestamptz", "UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) " +
+			"* interval '1 ms' WHERE id BETWEEN 10000 AND 14000; CLUSTER t USING t_pkey; ANALYZE t", byIndex},
+		{"some large rows of each block", 50_000, 4, "timestamptz", "ALTER TABLE t ALTER rest SET STORAGE PLAIN; " +
+			"UPDATE t SET rest = repeat('x', 2500); CLUSTER t USING t_pkey; ANALYZE t", byIndex},
+		{"all large rows of some blocks", 50_000, 0, "timestamptz", `ALTER TABLE t ALTER rest
+			SET STORAGE PLAIN; UPDATE t SET rest = repeat('x', 2500), ts = CASE WHEN id BETWEEN 9000
+			AND 12000 THEN '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' ELSE ts END;
 			CLUSTER t USING t_pkey; ANALYZE t`, byIndex},
-		{"all of some blocks, and some elsewhere", 50_000, 0, "timestamptz", `UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000;
+		{"all of some blocks, and some elsewhere", 50_000, 0, "timestamptz", `UPDATE t
+			SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000;
 			UPDATE t SET ts = '2021-01-01' WHERE id IN (1, 9000, 49999); CLUSTER t USING t_pkey; ANALYZE t`, byIndex},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			suite.Except(t, suite.Long, "little", "little of a small table", "much", "no index", "nothing", "all of some blocks")
+			suite.Except(
+				t,
+				suite.Long,
+				"little",
+				"little of a small table",
+				"much",
+				"no index",
+				"nothing",
+				"all of some blocks",
+			)
 			t.Parallel()
 			db, s := dated(t, c.n, c.part, c.dateType)
 			if c.change != "" {
@@ -74,20 +105,27 @@ func TestTheWayIsChosen(t *testing.T) {
 				t.Fatal(err)
 			}
 			if left := db.Int(countOld); left != 0 || a.deleted() != obsolete || a.biggest() > 100 {
-				t.Errorf("%d obsolete rows are left; deleted %d of %d, at most %d at once", left, a.deleted(), obsolete, a.biggest())
+				t.Errorf(
+					"%d obsolete rows are left; deleted %d of %d, at most %d at once",
+					left,
+					a.deleted(),
+					obsolete,
+					a.biggest(),
+				)
 			}
 			if a.way != c.want {
 				t.Errorf("the way was %q, want %q", a.way, c.want)
 			}
-			if c.want == byIndex && slices.ContainsFunc(a.batches, func(d purge.Delta) bool { return d.Cursor.Place > 0 }) {
+			if c.want == byIndex &&
+				slices.ContainsFunc(a.batches, func(d purge.Delta) bool { return d.Cursor.Place > 0 }) {
 				t.Error("a cursor has a place, though what is below it may not be done")
 			}
 		})
 	}
 }
 
-// Rows that are close together are counted beforehand, and looked for elsewhere only if fewer were deleted than there were.
-// The zero record, which is old, is neither deleted nor counted.
+// Rows that are close together are counted beforehand, and looked for elsewhere only if fewer were deleted than there
+// were. The zero record, which is old, is neither deleted nor counted.
 func TestWhatStandsElsewhereIsLookedFor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -100,7 +138,10 @@ func TestWhatStandsElsewhereIsLookedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, s := dated(t, 50_000, 0, "timestamptz")
-			db.Do("UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 AND 14000; INSERT INTO t VALUES (0, 0, '2020-01-01')")
+			db.Do(
+				"UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' WHERE id BETWEEN 10000 " +
+					"AND 14000; INSERT INTO t VALUES (0, 0, '2020-01-01')",
+			)
 			db.Do(c.change)
 			db.Do("CLUSTER t USING t_pkey; ANALYZE t")
 			s.Where += " AND r.id IS DISTINCT FROM 0"
@@ -119,7 +160,10 @@ func TestWhatStandsElsewhereIsLookedFor(t *testing.T) {
 			if _, err := e.Run(t.Context(), s, purge.Cursor{}); err != nil {
 				t.Fatal(err)
 			}
-			if left := db.Strings("SELECT id::text FROM t WHERE ts < '2025-01-01'"); a.deleted() != obsolete || !slices.Equal(left, []string{"0"}) {
+			if left := db.Strings(
+				"SELECT id::text FROM t WHERE ts < '2025-01-01'",
+			); a.deleted() != obsolete ||
+				!slices.Equal(left, []string{"0"}) {
 				t.Errorf("deleted %d of %d rows; %v are left", a.deleted(), obsolete, left)
 			}
 			if looks := looked.queries.Load(); looks != c.looks {
@@ -154,7 +198,11 @@ func TestFoundRows(t *testing.T) {
 		{"part by part", func(e *purge.Engine, _ *purge.Sweep) { e.FindAtOnce(300) }},
 		{"single rows", func(e *purge.Engine, _ *purge.Sweep) { e.MaxRows = 1 }},
 		{"by their parents", func(_ *purge.Engine, s *purge.Sweep) {
-			s.Where, s.Args, s.Older = "r.parent IN (SELECT unnest($1::bigint[])) AND ts < '2025-01-01'", []any{[]int64{3, 77, 450}}, nil
+			s.Where, s.Args, s.Older = "r.parent IN (SELECT unnest($1::bigint[])) AND ts < '2025-01-01'", []any{[]int64{
+				3,
+				77,
+				450,
+			}}, nil
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -232,7 +280,10 @@ func TestLockedRowThatGoes(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do("CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL, filler text)")
-	db.Do("INSERT INTO t SELECT i, i % 2000 = 0, repeat('x', 300) FROM generate_series(1, 60000) i; CREATE INDEX ON t (id) WHERE old; ANALYZE t")
+	db.Do(
+		"INSERT INTO t SELECT i, i % 2000 = 0, repeat('x', 300) FROM generate_series(1, 60000) i; CREATE INDEX ON t " +
+			"(id) WHERE old; ANALYZE t",
+	)
 	tx := db.Hold("DELETE FROM t WHERE id = 2000")
 	e, a := engine(db)
 	e.LockTimeout = 20 * time.Millisecond
@@ -243,7 +294,12 @@ func TestLockedRowThatGoes(t *testing.T) {
 			}
 		}
 	}
-	if result, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || result != (purge.Result{}) || a.deleted() != 29 || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
+	if result, err := e.Run(
+		t.Context(),
+		obsolete,
+		purge.Cursor{},
+	); err != nil || result != (purge.Result{}) || a.deleted() != 29 ||
+		db.Int("SELECT count(*) FROM t WHERE old") != 0 {
 		t.Errorf("result %+v, error %v, deleted %d", result, err, a.deleted())
 	}
 }

@@ -8,7 +8,8 @@ type Left struct {
 	Refused int64 `json:"refused,omitempty"`
 	// Locked are rows that others had locked.
 	Locked int64 `json:"locked,omitempty"`
-	// Kept are rows that stayed without an error, though they were not locked: a trigger or rule of the application keeps them.
+	// Kept are rows that stayed without an error, though they were not locked: a trigger or rule of the application
+	// keeps them.
 	Kept int64 `json:"kept,omitempty"`
 	// Bound are rows that stay since rows that belong to them do.
 	Bound int64 `json:"bound,omitempty"`
@@ -20,7 +21,14 @@ type Left struct {
 
 // Plus is the sum of both.
 func (l Left) Plus(o Left) Left {
-	return Left{l.Refused + o.Refused, l.Locked + o.Locked, l.Kept + o.Kept, l.Bound + o.Bound, l.Held + o.Held, l.Tables + o.Tables}
+	return Left{
+		l.Refused + o.Refused,
+		l.Locked + o.Locked,
+		l.Kept + o.Kept,
+		l.Bound + o.Bound,
+		l.Held + o.Held,
+		l.Tables + o.Tables,
+	}
 }
 
 // Rows is how many rows stay, but for those that are held, and those of Tables.

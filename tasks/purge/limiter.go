@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// While other sessions are active, several workers are worth it if together they get at least half as much again done as one
-// alone: what they take from each other they take from the application, too. The cost of a row is known after trial batches
-// per worker; the other mode is tried after a pause that doubles.
+// While other sessions are active, several workers are worth it if together they get at least half as much again done
+// as one alone: what they take from each other they take from the application, too. The cost of a row is known after
+// trial batches per worker; the other mode is tried after a pause that doubles.
 const (
 	worthIt    = 1.5
 	trial      = 2
@@ -17,8 +17,8 @@ const (
 	lastPause  = time.Minute
 )
 
-// limiter lets all of a sweep's workers run while the server is otherwise idle, and else one of them, or all if that is worth
-// it.
+// limiter lets all of a sweep's workers run while the server is otherwise idle, and else one of them, or all if that is
+// worth it.
 type limiter struct {
 	size int
 

@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Rows whose new values belong in another partition move there: once each, and exactly counted. Rows of a table that is not
-// a partition, or not partitioned by an assigned column, are updated in place.
+// Rows whose new values belong in another partition move there: once each, and exactly counted. Rows of a table that is
+// not a partition, or not partitioned by an assigned column, are updated in place.
 func TestUpdatedRowsMove(t *testing.T) {
 	t.Parallel()
 	const columns = "(id int, pending boolean, ts timestamptz)"
@@ -18,16 +18,40 @@ func TestUpdatedRowsMove(t *testing.T) {
 		leaves []string
 		last   int64 // rows in the last of the leaves in the end
 	}{
-		"by the date": {`CREATE TABLE "T ""o" ` + columns + ` PARTITION BY RANGE (ts); CREATE TABLE "t 'o" PARTITION OF "T ""o" FOR VALUES FROM (MINVALUE) TO ('2026-01-01'); CREATE TABLE young PARTITION OF "T ""o" DEFAULT`,
-			[]string{`"t 'o"`, "young"}, 499},
-		"by an expression": {`CREATE TABLE "T ""o" ` + columns + ` PARTITION BY RANGE (date_part('year', ts AT TIME ZONE 'UTC')); CREATE TABLE old PARTITION OF "T ""o" FOR VALUES FROM (0) TO (2026); CREATE TABLE young PARTITION OF "T ""o" DEFAULT`,
-			[]string{"old", "young"}, 499},
-		"at two levels": {`CREATE TABLE "T ""o" ` + columns + ` PARTITION BY RANGE (ts); CREATE TABLE old PARTITION OF "T ""o" FOR VALUES FROM (MINVALUE) TO ('2026-01-01') PARTITION BY HASH (id);
-			CREATE TABLE old_0 PARTITION OF old FOR VALUES WITH (MODULUS 2, REMAINDER 0); CREATE TABLE old_1 PARTITION OF old FOR VALUES WITH (MODULUS 2, REMAINDER 1); CREATE TABLE young PARTITION OF "T ""o" DEFAULT`,
-			[]string{"old_0", "old_1", "young"}, 499},
-		"by the id": {`CREATE TABLE "T ""o" ` + columns + ` PARTITION BY RANGE (id); CREATE TABLE low PARTITION OF "T ""o" FOR VALUES FROM (MINVALUE) TO (501); CREATE TABLE high PARTITION OF "T ""o" DEFAULT`,
-			[]string{"low", "high"}, 500},
-		"inherited": {`CREATE TABLE "T ""o" ` + columns + `; CREATE TABLE child () INHERITS ("T ""o")`, []string{`"T ""o"`, "child"}, 0},
+		"by the date": {
+			`CREATE TABLE "T ""o" ` + columns + ` PARTITION BY RANGE (ts);
+				CREATE TABLE "t 'o" PARTITION OF "T ""o" FOR VALUES FROM (MINVALUE) TO ('2026-01-01');
+				CREATE TABLE young PARTITION OF "T ""o" DEFAULT`,
+			[]string{`"t 'o"`, "young"},
+			499,
+		},
+		"by an expression": {
+			`CREATE TABLE "T ""o" ` + columns + ` PARTITION BY RANGE (date_part('year', ts AT TIME ZONE 'UTC'));
+				CREATE TABLE old PARTITION OF "T ""o" FOR VALUES FROM (0) TO (2026);
+				CREATE TABLE young PARTITION OF "T ""o" DEFAULT`,
+			[]string{"old", "young"},
+			499,
+		},
+		"at two levels": {
+			`CREATE TABLE "T ""o" ` + columns + ` PARTITION BY RANGE (ts); CREATE TABLE old PARTITION OF "T ""o" FOR
+				VALUES FROM (MINVALUE) TO ('2026-01-01') PARTITION BY HASH (id);
+			CREATE TABLE old_0 PARTITION OF old FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+				CREATE TABLE old_1 PARTITION OF old FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+				CREATE TABLE young PARTITION OF "T ""o" DEFAULT`,
+			[]string{"old_0", "old_1", "young"},
+			499,
+		},
+		"by the id": {
+			`CREATE TABLE "T ""o" ` + columns + ` PARTITION BY RANGE (id); CREATE TABLE low PARTITION OF "T ""o" FOR
+				VALUES FROM (MINVALUE) TO (501); CREATE TABLE high PARTITION OF "T ""o" DEFAULT`,
+			[]string{"low", "high"},
+			500,
+		},
+		"inherited": {
+			`CREATE TABLE "T ""o" ` + columns + `; CREATE TABLE child () INHERITS ("T ""o")`,
+			[]string{`"T ""o"`, "child"},
+			0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,8 +63,20 @@ func TestUpdatedRowsMove(t *testing.T) {
 			e.LockTimeout = 50 * time.Millisecond
 			locked := int64(0)
 			for _, leaf := range test.leaves {
-				result, err := e.Run(t.Context(), purge.Sweep{Unit: leaf, Name: leaf, Relation: leaf, Where: "r.pending AND r.id > $1::int", Args: []any{0}, Limit: 50,
-					Set: []purge.Assignment{{Column: "pending", Value: "false"}, {Column: "TS", Value: "$2::timestamptz"}}, SetArgs: []any{"2026-02-03"}, Partition: true}, purge.Cursor{})
+				result, err := e.Run(t.Context(), purge.Sweep{
+					Unit:     leaf,
+					Name:     leaf,
+					Relation: leaf,
+					Where:    "r.pending AND r.id > $1::int",
+					Args:     []any{0},
+					Limit:    50,
+					Set: []purge.Assignment{
+						{Column: "pending", Value: "false"},
+						{Column: "TS", Value: "$2::timestamptz"},
+					},
+					SetArgs:   []any{"2026-02-03"},
+					Partition: true,
+				}, purge.Cursor{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -50,8 +86,17 @@ func TestUpdatedRowsMove(t *testing.T) {
 			for _, b := range a.batches {
 				updated += b.Updated
 			}
-			if got := db.Int(`SELECT count(*) FROM "T ""o" WHERE NOT pending AND ts = '2026-02-03' AND id % 2 = 0`); updated != 499 || got != 499 || locked != 1 || a.biggest() > 50 {
-				t.Errorf("%d rows are changed, %d are in the account, %d stayed locked; at most %d at once", got, updated, locked, a.biggest())
+			if got := db.Int(
+				`SELECT count(*) FROM "T ""o" WHERE NOT pending AND ts = '2026-02-03' AND id % 2 = 0`,
+			); updated != 499 || got != 499 || locked != 1 ||
+				a.biggest() > 50 {
+				t.Errorf(
+					"%d rows are changed, %d are in the account, %d stayed locked; at most %d at once",
+					got,
+					updated,
+					locked,
+					a.biggest(),
+				)
 			}
 			if all := db.Int(`SELECT count(*) FROM "T ""o"`); all != 1000 {
 				t.Errorf("there are %d rows", all)

@@ -19,16 +19,26 @@ func TestOldest(t *testing.T) {
 	db.Do(`CREATE TABLE t (id int PRIMARY KEY, at timestamptz, other int);
 		INSERT INTO t VALUES (0, '1970-01-01', 0);
 		INSERT INTO t SELECT i, '2020-01-01'::timestamptz + i * interval '1 minute', 0 FROM generate_series(1, 20000) i;
-		INSERT INTO t VALUES (-1, NULL, 0), (-2, '-infinity', 0); CREATE TABLE empty (LIKE t); CREATE TABLE old (at timestamptz); INSERT INTO old VALUES ('2020-01-01'), ('2020-01-01')`)
+		INSERT INTO t VALUES (-1, NULL, 0), (-2, '-infinity', 0); CREATE TABLE empty (LIKE t);
+			CREATE TABLE old (at timestamptz); INSERT INTO old VALUES ('2020-01-01'), ('2020-01-01')`)
 	first := time.Date(2020, 1, 1, 0, 1, 0, 0, time.UTC)
 	ask := func(relation string, o purge.Older, gone time.Time) (oldest *time.Time, err error) {
-		err = pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error { oldest, err = o.Oldest(t.Context(), tx, relation, gone); return err })
+		err = pgx.BeginFunc(
+			t.Context(),
+			db.Pool,
+			func(tx pgx.Tx) error { oldest, err = o.Oldest(t.Context(), tx, relation, gone); return err },
+		)
 		return oldest, err
 	}
 	// The statistics keep a hundredth of the dates, and the first one is not that of an obsolete row.
 	want := func(what string, gone, want time.Time) {
 		t.Helper()
-		if got, err := ask("t", purge.Older{Column: "at", Key: "id"}, gone); err != nil || got == nil || got.Sub(want).Abs() > 4*time.Hour {
+		if got, err := ask(
+			"t",
+			purge.Older{Column: "at", Key: "id"},
+			gone,
+		); err != nil || got == nil ||
+			got.Sub(want).Abs() > 4*time.Hour {
 			t.Errorf("%s: %v, %v, want %s", what, got, err, want)
 		}
 	}
@@ -44,7 +54,15 @@ func TestOldest(t *testing.T) {
 	want("by the statistics, beside other indexes", week, week)
 	db.Do("CREATE INDEX at_first ON t (at, id)")
 	want("by the index", week, first)
-	if plan := strings.Join(db.Strings("EXPLAIN SELECT min(r.at)::timestamptz FROM ONLY t AS r WHERE r.id IS DISTINCT FROM 0 AND isfinite(r.at)"), "\n"); !strings.Contains(plan, "using at_first") {
+	if plan := strings.Join(
+		db.Strings(
+			"EXPLAIN SELECT min(r.at)::timestamptz FROM ONLY t AS r WHERE r.id IS DISTINCT FROM 0 AND isfinite(r.at)",
+		),
+		"\n",
+	); !strings.Contains(
+		plan,
+		"using at_first",
+	) {
 		t.Errorf("the index is not used: %s", plan)
 	}
 	db.Do("ANALYZE old; DELETE FROM old")

@@ -11,7 +11,14 @@ import (
 // A partition of a million rows is dropped, and deleted from: only the two figures together say something.
 func BenchmarkPartition(b *testing.B) {
 	cutoff := time.Date(2020, 2, 1, 0, 0, 0, 0, time.UTC)
-	sweep := purge.Sweep{Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz AND r.id IS DISTINCT FROM 0", Args: []any{cutoff}, Limit: 5_000}
+	sweep := purge.Sweep{
+		Unit:     "1",
+		Name:     "t_01",
+		Relation: "t_01",
+		Where:    "r.ts < $1::timestamptz AND r.id IS DISTINCT FROM 0",
+		Args:     []any{cutoff},
+		Limit:    5_000,
+	}
 	for name, older := range map[string]*purge.Older{"drop": {Column: "ts", Than: cutoff, Key: "id"}, "delete": nil} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -20,7 +27,10 @@ func BenchmarkPartition(b *testing.B) {
 				db.Do(`CREATE TABLE t (id int NOT NULL, ts timestamptz, parent int, rest text) PARTITION BY RANGE (ts);
 					CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-01-01Z') TO ('2020-02-01Z');
 					CREATE INDEX ON t (id); CREATE INDEX ON t (ts); CREATE INDEX ON t (parent)`)
-				db.Do("INSERT INTO t SELECT i, '2020-01-01Z'::timestamptz + i * interval '1 s', i, repeat('x', 50) FROM generate_series(1, 1000000) i")
+				db.Do(
+					"INSERT INTO t SELECT i, '2020-01-01Z'::timestamptz + i * interval '1 s', i, repeat('x', 50) " +
+						"FROM generate_series(1, 1000000) i",
+				)
 				db.Do("VACUUM ANALYZE t_01")
 				e, a := engine(db)
 				e.Workers = 2

@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// A partition that is entirely older than the cutoff is dropped, and its rows counted; one of which a row stays, or whose
-// drop would differ from a deletion, is deleted from.
+// A partition that is entirely older than the cutoff is dropped, and its rows counted; one of which a row stays, or
+// whose drop would differ from a deletion, is deleted from.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -21,20 +21,31 @@ func TestPartitions(t *testing.T) {
 		{"plain", "", 2},
 		{"zero record", "INSERT INTO t VALUES (0, '2020-01-10')", 1},
 		{"empty", "DELETE FROM t", 2},
-		{"a trigger", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE TRIGGER f AFTER DELETE ON t_01 FOR EACH ROW EXECUTE FUNCTION f()", 1},
-		{"a trigger of all", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE TRIGGER f AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()", 0},
+		{"a trigger", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE " +
+			"TRIGGER f AFTER DELETE ON t_01 FOR EACH ROW EXECUTE FUNCTION f()", 1},
+		{"a trigger of all", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; " +
+			"CREATE TRIGGER f AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()", 0},
 		{"published", "ALTER TABLE t_01 REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR TABLE t_01", 1},
-		{"published through the root", "ALTER TABLE t REPLICA IDENTITY FULL; ALTER TABLE t_01 REPLICA IDENTITY FULL; ALTER TABLE t_02 REPLICA IDENTITY FULL; ALTER TABLE t_03 REPLICA IDENTITY FULL; ALTER TABLE t_rest REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)", 0},
+		{"published through the root", "ALTER TABLE t REPLICA IDENTITY FULL; ALTER TABLE t_01 REPLICA IDENTITY FULL; " +
+			"ALTER TABLE t_02 REPLICA IDENTITY FULL; ALTER TABLE t_03 REPLICA IDENTITY FULL; ALTER TABLE t_rest " +
+			"REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)", 0},
 		{"a rule", "CREATE RULE also AS ON DELETE TO t_01 DO ALSO NOTHING", 1},
-		{"a policy", "ALTER TABLE t_01 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY all_rows ON t_01 USING (true)", 1},
+		{"a policy", "ALTER TABLE t_01 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY all_rows " +
+			"ON t_01 USING (true)", 1},
 		{"a view on it", "CREATE VIEW v AS SELECT * FROM t_01", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Empty(t)
-			db.Do(`CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts); CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-01-01Z') TO ('2020-02-01Z');
-				CREATE TABLE t_02 PARTITION OF t FOR VALUES FROM ('2020-02-01Z') TO ('2020-03-01Z'); CREATE TABLE t_03 PARTITION OF t FOR VALUES FROM ('2020-03-01Z') TO ('2020-04-01Z');
-				CREATE TABLE t_rest PARTITION OF t DEFAULT; INSERT INTO t SELECT i, '2020-01-01Z'::timestamptz + i * interval '1 hour' FROM generate_series(1, 2400) i; INSERT INTO t VALUES (3000, NULL), (3001, '2019-01-01Z')`)
+			db.Do(
+				`CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts);
+					CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-01-01Z') TO ('2020-02-01Z');
+				CREATE TABLE t_02 PARTITION OF t FOR VALUES FROM ('2020-02-01Z') TO ('2020-03-01Z');
+					CREATE TABLE t_03 PARTITION OF t FOR VALUES FROM ('2020-03-01Z') TO ('2020-04-01Z');
+				CREATE TABLE t_rest PARTITION OF t DEFAULT; INSERT INTO t
+					SELECT i, '2020-01-01Z'::timestamptz + i * interval '1 hour' FROM generate_series(1, 2400) i;
+					INSERT INTO t VALUES (3000, NULL), (3001, '2019-01-01Z')`,
+			)
 			if c.change != "" {
 				db.Do(c.change)
 			}
@@ -44,14 +55,23 @@ func TestPartitions(t *testing.T) {
 			stays := db.Int("SELECT count(*) FROM t") - obsolete
 			e, a := engine(db)
 			for _, name := range []string{"t_01", "t_02", "t_03", "t_rest"} {
-				if _, err := e.Run(t.Context(), purge.Sweep{Unit: name, Name: name, Relation: name, Where: where, Args: []any{cutoff}, Limit: 500,
-					Older: &purge.Older{Column: "ts", Than: cutoff, Key: "id"}, Partition: true}, purge.Cursor{}); err != nil {
+				if _, err := e.Run(t.Context(), purge.Sweep{
+					Unit: name, Name: name, Relation: name, Where: where, Args: []any{cutoff}, Limit: 500,
+					Older: &purge.Older{Column: "ts", Than: cutoff, Key: "id"}, Partition: true,
+				}, purge.Cursor{}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			dropped := 2 - db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('t_01', 't_02')")
 			if dropped != c.dropped || a.deleted() != obsolete || db.Int("SELECT count(*) FROM t") != stays {
-				t.Errorf("%d partitions were dropped; deleted %d rows of %d, %d are left of %d", dropped, a.deleted(), obsolete, db.Int("SELECT count(*) FROM t"), stays)
+				t.Errorf(
+					"%d partitions were dropped; deleted %d rows of %d, %d are left of %d",
+					dropped,
+					a.deleted(),
+					obsolete,
+					db.Int("SELECT count(*) FROM t"),
+					stays,
+				)
 			}
 			if n := db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('t_03', 't_rest')"); n != 2 {
 				t.Error("a partition was dropped that is not wholly older")
@@ -64,12 +84,18 @@ func TestPartitions(t *testing.T) {
 func TestPartitionInUse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
-	db.Do("CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts); CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-01-01Z') TO ('2020-02-01Z'); INSERT INTO t SELECT i, '2020-01-01Z' FROM generate_series(1, 100) i")
+	db.Do(
+		"CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts); CREATE TABLE t_01 PARTITION OF t " +
+			"FOR VALUES FROM ('2020-01-01Z') TO ('2020-02-01Z'); INSERT INTO t SELECT i, '2020-01-01Z' FROM " +
+			"generate_series(1, 100) i",
+	)
 	db.Hold("SELECT FROM t")
 	e, a := engine(db)
 	cutoff := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
-	if _, err := e.Run(t.Context(), purge.Sweep{Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
-		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true}, purge.Cursor{}); err != nil {
+	if _, err := e.Run(t.Context(), purge.Sweep{
+		Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
+		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true,
+	}, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
 	if a.deleted() != 100 || db.Int("SELECT count(*) FROM pg_class WHERE relname = 't_01'") != 1 || len(a.warned) == 0 {
@@ -86,11 +112,17 @@ func TestPartitionOfADatabaseWithItsOwnDateStyle(t *testing.T) {
 		db.Superuser(fmt.Sprintf("ALTER DATABASE %s SET %s", db.Name, setting))
 	}
 	db.Reset()
-	db.Do("CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts); CREATE TABLE t_01 PARTITION OF t FOR VALUES FROM ('2020-06-01Z') TO ('2020-06-30 23:00:00Z'); INSERT INTO t SELECT i, '2020-06-30 22:59:00Z' FROM generate_series(1, 100) i")
+	db.Do(
+		"CREATE TABLE t (id int NOT NULL, ts timestamptz) PARTITION BY RANGE (ts); CREATE TABLE t_01 PARTITION OF t " +
+			"FOR VALUES FROM ('2020-06-01Z') TO ('2020-06-30 23:00:00Z'); INSERT INTO t SELECT i, '2020-06-30 " +
+			"22:59:00Z' FROM generate_series(1, 100) i",
+	)
 	cutoff := time.Date(2020, 6, 30, 22, 30, 0, 0, time.UTC)
 	e, a := engine(db)
-	if _, err := e.Run(t.Context(), purge.Sweep{Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
-		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true}, purge.Cursor{}); err != nil || a.deleted() != 0 || db.Int("SELECT count(*) FROM t") != 100 {
+	if _, err := e.Run(t.Context(), purge.Sweep{
+		Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
+		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true,
+	}, purge.Cursor{}); err != nil || a.deleted() != 0 || db.Int("SELECT count(*) FROM t") != 100 {
 		t.Errorf("deleted %d rows, %v", a.deleted(), err)
 	}
 }

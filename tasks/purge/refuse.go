@@ -20,7 +20,8 @@ import (
 
 // A batch that a row refuses is rolled back. Smaller ones follow, down to that row alone, which is passed over.
 
-// MostRefused is how many rows of one caller's sweeps may refuse before a sweep gives up: then it is probably not the rows.
+// MostRefused is how many rows of one caller's sweeps may refuse before a sweep gives up: then it is probably not the
+// rows.
 const MostRefused = 1_000
 
 // RefusedShown is how many rows of a table are named that refuse.
@@ -29,8 +30,8 @@ const RefusedShown = 20
 // messageShown is how many characters of an error's message are shown.
 const messageShown = 300
 
-// bisection sizes batches so that they close in on a row that refuses: the next is half of those that the row is among, and
-// afterwards they double. The zero bisection does not limit them.
+// bisection sizes batches so that they close in on a row that refuses: the next is half of those that the row is among,
+// and afterwards they double. The zero bisection does not limit them.
 type bisection struct {
 	among int // a row among so many next ones refuses; 0: not known
 	most  int // rows of the next batch; 0: no limit
@@ -70,8 +71,8 @@ func (s *bisection) passed(rows, limit int) {
 // passedOver says that a single row was refused and passed over.
 func (s *bisection) passedOver() { *s = bisection{most: 1} }
 
-// try runs a batch, and again after transient errors. It returns apart whether rows refused it, which the same batch would meet
-// again. The ids that Also takes may pass.
+// try runs a batch, and again after transient errors. It returns apart whether rows refused it, which the same batch
+// would meet again. The ids that Also takes may pass.
 func (sw *sweep) try(ctx context.Context, batch func() error) (refusal, err error) {
 	err = sw.Retry(ctx, sw.Name, func() error {
 		err := batch()
@@ -90,7 +91,11 @@ func (w *worker) narrow(ctx context.Context) error {
 		return nil
 	}
 	var picked int
-	err := w.read(ctx, []any{&picked}, "SELECT count(*) FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, []any{w.rows()}, w.boundsAfter(w.behind, w.from, w.next()))...)
+	err := w.read(
+		ctx,
+		[]any{&picked},
+		"SELECT count(*) FROM ("+w.picking(len(w.Args))+") AS pick",
+		slices.Concat(w.Args, []any{w.rows()}, w.boundsAfter(w.behind, w.from, w.next()))...)
 	w.bisect.refused(picked)
 	return err
 }
@@ -105,7 +110,10 @@ func (w *worker) one(ctx context.Context) error {
 		row   pgtype.TID
 	)
 	tx, err := w.session.begin(ctx, func(b *pgx.Batch) {
-		b.Queue("SELECT place, name FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, []any{1}, w.boundsAfter(w.behind, w.from, next))...).
+		b.Queue(
+			"SELECT place, name FROM ("+w.picking(len(w.Args))+") AS pick",
+			slices.Concat(w.Args, []any{1}, w.boundsAfter(w.behind, w.from, next))...,
+		).
 			QueryRow(func(r pgx.Row) error {
 				if err := r.Scan(&row, &name); !errors.Is(err, pgx.ErrNoRows) {
 					return err
@@ -149,8 +157,8 @@ func (w *worker) one(ctx context.Context) error {
 	return nil
 }
 
-// alone deletes or updates one row, in a part of the transaction that is undone if it fails. Deferred constraints are checked,
-// too.
+// alone deletes or updates one row, in a part of the transaction that is undone if it fails. Deferred constraints are
+// checked, too.
 func (w *worker) alone(ctx context.Context, tx pgx.Tx, row pgtype.TID, also *Also, n *batchResult) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
@@ -211,7 +219,8 @@ func (sw *sweep) over() bool {
 	return sw.result.TableLocked || sw.result.GaveUp
 }
 
-// Message returns the message, the SQLSTATE and the hint of an error of PostgreSQL, on one line without control characters, and not too long.
+// Message returns the message, the SQLSTATE and the hint of an error of PostgreSQL, on one line without control
+// characters, and not too long.
 func Message(err error) string {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
@@ -244,8 +253,8 @@ type Refusal struct {
 	Err error
 }
 
-// Refusals returns which of some rows refuse to be deleted, one more than MostRefused at most. It deletes nothing: what it tries in
-// the transaction, it undoes.
+// Refusals returns which of some rows refuse to be deleted, one more than MostRefused at most. It deletes nothing: what
+// it tries in the transaction, it undoes.
 func Refusals(ctx context.Context, tx pgx.Tx, relation string, rows []pgtype.TID) (refusals []Refusal, err error) {
 	undone := errors.New("undone")
 	var bisect bisection

@@ -17,24 +17,30 @@ import (
 
 // poison is how a row of t is made to refuse, and what with.
 var poison = map[string]string{
-	"a trigger": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
+	"a trigger": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id
+		FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
 		CREATE TRIGGER no BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION no()`,
-	"a trigger afterwards": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
+	"a trigger afterwards": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id
+		FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
 		CREATE TRIGGER no AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION no()`,
-	"a deferred trigger": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
+	"a deferred trigger": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id
+		FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
 		CREATE CONSTRAINT TRIGGER no AFTER DELETE ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION no()`,
 	"a foreign key":          "ALTER TABLE poison ADD FOREIGN KEY (id) REFERENCES t",
 	"a deferred foreign key": "ALTER TABLE poison ADD FOREIGN KEY (id) REFERENCES t DEFERRABLE INITIALLY DEFERRED",
 	"a copy that is there": `CREATE TABLE copy AS SELECT id FROM poison; CREATE UNIQUE INDEX ON copy (id);
-		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO copy VALUES (OLD.id); RETURN OLD; END'; CREATE TRIGGER no BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION no()`,
-	"an error of data": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM 1 / count(*) FROM (SELECT OLD.id EXCEPT SELECT id FROM poison) AS good; RETURN OLD; END';
+		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO copy
+			VALUES (OLD.id); RETURN OLD; END'; CREATE TRIGGER no BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION no()`,
+	"an error of data": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM 1 / count(*)
+		FROM (SELECT OLD.id EXCEPT SELECT id FROM poison) AS good; RETURN OLD; END';
 		CREATE TRIGGER no BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION no()`,
 }
 
-const exactlyPoison = "SELECT count(*) FROM (SELECT id FROM t WHERE old) AS t FULL JOIN poison USING (id) WHERE t.id IS NULL OR poison.id IS NULL"
+const exactlyPoison = "SELECT count(*) FROM (SELECT id FROM t WHERE old) AS t FULL JOIN poison USING (id) WHERE t.id " +
+	"IS NULL OR poison.id IS NULL"
 
-// Exactly the rows that refuse stay, whatever it is that refuses, however large batches may be, and whether rows are found in
-// the table or by a key, and whatever goes with them; a second sweep counts them again, and deletes nothing.
+// Exactly the rows that refuse stay, whatever it is that refuses, however large batches may be, and whether rows are
+// found in the table or by a key, and whatever goes with them; a second sweep counts them again, and deletes nothing.
 func TestRowsThatRefuse(t *testing.T) {
 	t.Parallel()
 	for what, sql := range poison {
@@ -48,15 +54,18 @@ func TestRowsThatRefuse(t *testing.T) {
 				s.Paired = &purge.Paired{Relation: "twin", Key: "id", ID: "id"}
 			},
 			"with a rule": func(db *pgtest.DB, _ *purge.Engine, _ *purge.Sweep) {
-				db.Do("CREATE TABLE noted (id int); CREATE RULE a AS ON DELETE TO t DO ALSO INSERT INTO noted VALUES (old.id)")
+				db.Do("CREATE TABLE noted (id int); CREATE RULE a AS ON DELETE TO t DO ALSO INSERT INTO noted VALUES " +
+					"(old.id)")
 			},
 			"by key": func(_ *pgtest.DB, _ *purge.Engine, s *purge.Sweep) { s.Elsewhere, s.ByKey = true, "id" },
 			"with what is also": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
 				db.Do("CREATE TABLE noted (id int, by int)")
-				s.Also = &purge.Also{Returning: "r.id AS what", SQL: "INSERT INTO noted SELECT gone.what, $1::int FROM gone", Args: []any{7}}
+				s.Also = &purge.Also{Returning: "r.id AS what", SQL: "INSERT INTO noted SELECT gone.what, $1::int " +
+					"FROM gone", Args: []any{7}}
 			},
 		} {
-			if what == "a copy that is there" && how == "with what is also" { // which is what takes ids, that may be taken
+			// which is what takes ids, that may be taken
+			if what == "a copy that is there" && how == "with what is also" {
 				continue
 			}
 			t.Run(what+", "+how, func(t *testing.T) {
@@ -65,7 +74,10 @@ func TestRowsThatRefuse(t *testing.T) {
 				}
 				t.Parallel()
 				db := rows(t, 2_000)
-				db.Do("CREATE TABLE poison (id int PRIMARY KEY); INSERT INTO poison VALUES (2), (4), (1000), (1002), (1500), (2000)")
+				db.Do(
+					"CREATE TABLE poison (id int PRIMARY KEY); INSERT INTO poison VALUES (2), (4), (1000), (1002), " +
+						"(1500), (2000)",
+				)
 				e, a := engine(db)
 				s := obsolete
 				s.Key = "id"
@@ -78,11 +90,24 @@ func TestRowsThatRefuse(t *testing.T) {
 				for range 2 {
 					a.batches, a.warned = nil, nil
 					result, err := e.Run(t.Context(), s, purge.Cursor{})
-					if err != nil || result.Left != (purge.Left{Refused: 6}) || result.Refusal == nil || result.GaveUp || a.deleted() != want || db.Int(exactlyPoison) != 0 {
-						t.Errorf("deleted %d rows, result %+v, error %v, %d rows are wrong", a.deleted(), result, err, db.Int(exactlyPoison))
+					if err != nil || result.Left != (purge.Left{Refused: 6}) || result.Refusal == nil ||
+						result.GaveUp ||
+						a.deleted() != want ||
+						db.Int(exactlyPoison) != 0 {
+						t.Errorf(
+							"deleted %d rows, result %+v, error %v, %d rows are wrong",
+							a.deleted(),
+							result,
+							err,
+							db.Int(exactlyPoison),
+						)
 					}
 					want = 0
-					if !slices.ContainsFunc(a.warned, func(w string) bool { return strings.HasPrefix(w, "t: row 1002 refuses and stays: ") }) || len(a.warned) < 6 {
+					if !slices.ContainsFunc(
+						a.warned,
+						func(w string) bool { return strings.HasPrefix(w, "t: row 1002 refuses and stays: ") },
+					) ||
+						len(a.warned) < 6 {
 						t.Errorf("warned %q", a.warned)
 					}
 				}
@@ -98,7 +123,10 @@ func TestAllRowsRefuse(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			db := rows(t, 200_000)
-			db.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not at all''; END'; CREATE TRIGGER no BEFORE DELETE ON t EXECUTE FUNCTION no()`)
+			db.Do(
+				`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not at all''; END';
+					CREATE TRIGGER no BEFORE DELETE ON t EXECUTE FUNCTION no()`,
+			)
 			e, a := engine(db)
 			s := obsolete
 			s.Elsewhere, s.ByKey = elsewhere, "id"
@@ -149,7 +177,8 @@ func traced(t *testing.T, db *pgtest.DB, tracer pgx.QueryTracer) *pgxpool.Pool {
 	return pool
 }
 
-// Rows that refuse cost statements by the logarithm of how far they are apart, and are not tried again in the same sweep.
+// Rows that refuse cost statements by the logarithm of how far they are apart, and are not tried again in the same
+// sweep.
 func TestRefusalsAreFoundQuickly(t *testing.T) {
 	t.Parallel()
 	for how, scattered := range map[string]bool{"scattered": true, "side by side": false} {
@@ -158,7 +187,12 @@ func TestRefusalsAreFoundQuickly(t *testing.T) {
 			n := suite.Size[int64](suite.Long, 20_000, 200_000)
 			refused := n / 200
 			db := rows(t, int(n))
-			db.Do("CREATE TABLE poison AS SELECT id FROM t WHERE old AND CASE WHEN $1::bool THEN hashint4(id) ELSE id END IS NOT NULL ORDER BY CASE WHEN $1::bool THEN hashint4(id) ELSE id END LIMIT $2", scattered, refused)
+			db.Do(
+				"CREATE TABLE poison AS SELECT id FROM t WHERE old AND CASE WHEN $1::bool THEN hashint4(id) ELSE id "+
+					"END IS NOT NULL ORDER BY CASE WHEN $1::bool THEN hashint4(id) ELSE id END LIMIT $2",
+				scattered,
+				refused,
+			)
 			db.Do("CREATE UNIQUE INDEX ON poison (id); " + poison["a trigger"])
 			e, a := engine(db)
 			count := &counter{}
@@ -166,7 +200,9 @@ func TestRefusalsAreFoundQuickly(t *testing.T) {
 			s := obsolete
 			s.Limit = 5_000
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
-			if err != nil || result.Left != (purge.Left{Refused: refused}) || result.GaveUp || a.deleted() != n/2-refused || db.Int(exactlyPoison) != 0 {
+			if err != nil || result.Left != (purge.Left{Refused: refused}) || result.GaveUp ||
+				a.deleted() != n/2-refused ||
+				db.Int(exactlyPoison) != 0 {
 				t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
 			}
 			t.Logf("%d statements", count.statements.Load())

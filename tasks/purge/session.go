@@ -13,17 +13,19 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
-// settings are the settings of a batch, as SET or SET LOCAL statements. The idle timeout keeps a frozen worker from holding
-// locks forever.
+// settings are the settings of a batch, as SET or SET LOCAL statements. The idle timeout keeps a frozen worker from
+// holding locks forever.
 func (e *Engine) settings(set string) string {
 	all := []string{
 		fmt.Sprintf("lock_timeout = %d", cmp.Or(e.LockTimeout, 2*time.Second).Milliseconds()),
 		fmt.Sprintf("statement_timeout = %d", cmp.Or(e.StatementTimeout, 30*time.Second).Milliseconds()),
 		"idle_in_transaction_session_timeout = '10s'", "jit = off",
 		"max_parallel_workers_per_gather = 0", // the other cores are the application's
-		"work_mem = '64MB'",                   // parents without an index are hashed if they fit, otherwise scanned for each row
-		"idle_session_timeout = 0",            // between batches a worker may have to wait
-		"datestyle = 'ISO'",                   // for the bounds of partitions: other styles abbreviate time zones ambiguously
+		// parents without an index are hashed if they fit, otherwise scanned for each row
+		"work_mem = '64MB'",
+		"idle_session_timeout = 0", // between batches a worker may have to wait
+		// for the bounds of partitions: other styles abbreviate time zones ambiguously
+		"datestyle = 'ISO'",
 	}
 	if !e.Durable {
 		all = append(all, "synchronous_commit = off")
@@ -123,8 +125,8 @@ func (s *session) end(ctx context.Context) {
 	s.conn.Release()
 }
 
-// plannedOnce makes the statements of a batch use generic plans: planning each time takes as long as deleting some hundred
-// rows. Their plans must not depend on their parameters.
+// plannedOnce makes the statements of a batch use generic plans: planning each time takes as long as deleting some
+// hundred rows. Their plans must not depend on their parameters.
 const plannedOnce = "set_config('plan_cache_mode', 'force_generic_plan', true)"
 
 // begin opens a batch's transaction with calls and its first statements. It must be ended even if they fail.
@@ -140,9 +142,13 @@ func (s *session) begin(ctx context.Context, statements func(b *pgx.Batch), call
 	return &transaction{Tx: results.Tx(), release: func() {}}, err
 }
 
-// forReading prepares the session for statements that read much of a table each: they are planned for their parameters, and compiled
-// from a cost on, unless the server's own settings have JIT off. Inlining takes longer than it saves.
+// forReading prepares the session for statements that read much of a table each: they are planned for their parameters,
+// and compiled from a cost on, unless the server's own settings have JIT off. Inlining takes longer than it saves.
 func (s *session) forReading(ctx context.Context) error {
-	_, err := s.conn.Exec(ctx, "SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; SET jit_optimize_above_cost = 50000; SET jit_inline_above_cost = -1")
+	_, err := s.conn.Exec(
+		ctx,
+		"SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; SET jit_optimize_above_cost "+
+			"= 50000; SET jit_inline_above_cost = -1",
+	)
 	return err
 }

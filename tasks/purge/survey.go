@@ -36,7 +36,8 @@ type Taken struct {
 
 // Tally is what a reading has found of a claim.
 type Tally struct {
-	// Rows is how many rows there are, Paired how many are paired with them, and Windows in how many parts of the table.
+	// Rows is how many rows there are, Paired how many are paired with them, and Windows in how many parts of the
+	// table.
 	Rows, Paired, Windows int64
 	// Oldest and Newest are among the dates; nil: there is none.
 	Oldest, Newest *time.Time
@@ -60,9 +61,15 @@ func (t *Tally) Add(more Tally) {
 	t.PairedKeys = append(t.PairedKeys, more.PairedKeys[:min(len(more.PairedKeys), SampleSize-len(t.PairedKeys))]...)
 }
 
-// Survey reads a table once and counts the rows of several claims, changing and locking nothing. After each window it calls found with
-// what that one has of each. While the server is otherwise idle, as many windows are read at once as there are workers.
-func (e *Engine) Survey(ctx context.Context, name, relation string, claims []Claim, found func(ctx context.Context, window []Tally) error) error {
+// Survey reads a table once and counts the rows of several claims, changing and locking nothing. After each window it
+// calls found with what that one has of each. While the server is otherwise idle, as many windows are read at once as
+// there are workers.
+func (e *Engine) Survey(
+	ctx context.Context,
+	name, relation string,
+	claims []Claim,
+	found func(ctx context.Context, window []Tally) error,
+) error {
 	return e.open(ctx, []Sweep{{Name: name, Relation: relation}}, func(sw *sweep) error {
 		end, _, err := sw.end(ctx)
 		if err != nil {
@@ -117,8 +124,8 @@ func (e *Engine) Survey(ctx context.Context, name, relation string, claims []Cla
 	})
 }
 
-// A window should be read in less than a second: VACUUM removes nothing that has been deleted since its snapshot. Wide ones cost less per row, since each
-// is planned and compiled.
+// A window should be read in less than a second: VACUUM removes nothing that has been deleted since its snapshot. Wide
+// ones cost less per row, since each is planned and compiled.
 const (
 	longReading = time.Second
 	widest      = 4 * countBlocks

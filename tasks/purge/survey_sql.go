@@ -22,8 +22,8 @@ type survey struct {
 	paired []int // and of the rows that are paired with its own
 }
 
-// firstOf is a column that names the first of some claims whose condition is true. Of a claim that is only asked since it hides rows from
-// others, there, the name is hidden.
+// firstOf is a column that names the first of some claims whose condition is true. Of a claim that is only asked since
+// it hides rows from others, there, the name is hidden.
 type firstOf struct {
 	asked []int
 	when  string
@@ -58,13 +58,19 @@ func (f *firstOf) ask(claim int, where string, name int) {
 	f.when += fmt.Sprintf(" WHEN (%s) THEN %d", where, name)
 }
 
-// from is the reading of a window with some more columns, as q. OFFSET keeps PostgreSQL from judging a row more than once.
+// from is the reading of a window with some more columns, as q. OFFSET keeps PostgreSQL from judging a row more than
+// once.
 func (v *survey) from(sw *sweep, after int, more ...string) string {
 	var columns []string
 	for i, f := range v.cases {
 		columns = append(columns, fmt.Sprintf("CASE%s END AS c%d", f.when, i))
 	}
-	return fmt.Sprintf("(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q", strings.Join(slices.Concat(columns, v.dates, more), ", "), sw.Relation, blocks.window(after))
+	return fmt.Sprintf(
+		"(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q",
+		strings.Join(slices.Concat(columns, v.dates, more), ", "),
+		sw.Relation,
+		blocks.window(after),
+	)
 }
 
 func (v *survey) count(ctx context.Context, sw *sweep, window []any) ([]Tally, error) {
@@ -73,9 +79,22 @@ func (v *survey) count(ctx context.Context, sw *sweep, window []any) ([]Tally, e
 	var dest []any
 	dates := make([][2]pgtype.Timestamptz, len(v.claims))
 	for i, c := range v.claims {
-		columns, dest = append(columns, fmt.Sprintf("count(*) FILTER (WHERE %s)", v.is[i])), append(dest, &tallies[i].Rows)
+		columns, dest = append(
+			columns,
+			fmt.Sprintf("count(*) FILTER (WHERE %s)", v.is[i]),
+		), append(
+			dest,
+			&tallies[i].Rows,
+		)
 		if c.Date != "" {
-			columns = append(columns, fmt.Sprintf("min(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz, max(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz", i, v.is[i]))
+			columns = append(
+				columns,
+				fmt.Sprintf(
+					"min(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz, max(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz",
+					i,
+					v.is[i],
+				),
+			)
 			dest = append(dest, &dates[i][0], &dates[i][1])
 		}
 	}
@@ -128,7 +147,12 @@ func (v *survey) more(ctx context.Context, sw *sweep, window []any, i int, t *Ta
 		return nil
 	}
 	if keys := SampleSize - v.keys[i]; c.Key != "" && keys > 0 {
-		sql := fmt.Sprintf("SELECT ARRAY(SELECT q.key FROM %s WHERE %s LIMIT %d)", v.from(sw, len(v.args), "r."+pgx.Identifier{c.Key}.Sanitize()+"::bigint AS key"), v.is[i], keys)
+		sql := fmt.Sprintf(
+			"SELECT ARRAY(SELECT q.key FROM %s WHERE %s LIMIT %d)",
+			v.from(sw, len(v.args), "r."+pgx.Identifier{c.Key}.Sanitize()+"::bigint AS key"),
+			v.is[i],
+			keys,
+		)
 		if err := sw.read(ctx, []any{&t.Keys}, sql, slices.Concat(v.args, window)...); err != nil {
 			return err
 		}
@@ -141,13 +165,35 @@ func (v *survey) more(ctx context.Context, sw *sweep, window []any, i int, t *Ta
 	there := fmt.Sprintf("r.%s <> 0%s", p.Key, unless(&args, p.But))
 	sql := ""
 	for _, b := range p.Before {
-		sql += fmt.Sprintf(" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND (%s)%s)", b.Relation, b.ID, put(&args, b.Condition), unless(&args, b.But))
+		sql += fmt.Sprintf(
+			" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND (%s)%s)",
+			b.Relation,
+			b.ID,
+			put(&args, b.Condition),
+			unless(&args, b.But),
+		)
 	}
-	sql = fmt.Sprintf(" FROM (SELECT r.%s::bigint AS id FROM %s AS r WHERE %s) AS t WHERE t.id IN (SELECT q.id FROM %s WHERE %s)%s",
-		p.Key, p.Relation, there, v.from(sw, len(args), "r."+p.ID+" AS id"), v.is[i], sql)
+	sql = fmt.Sprintf(
+		" FROM (SELECT r.%s::bigint AS id FROM %s AS r WHERE %s) AS t WHERE t.id IN (SELECT q.id FROM %s WHERE %s)%s",
+		p.Key,
+		p.Relation,
+		there,
+		v.from(sw, len(args), "r."+p.ID+" AS id"),
+		v.is[i],
+		sql,
+	)
 	args = slices.Concat(args, window)
-	if err := sw.read(ctx, []any{&t.Paired}, "SELECT count(*)"+sql, args...); err != nil || t.Paired == 0 || v.paired[i] == SampleSize {
+	if err := sw.read(
+		ctx,
+		[]any{&t.Paired},
+		"SELECT count(*)"+sql,
+		args...); err != nil || t.Paired == 0 ||
+		v.paired[i] == SampleSize {
 		return err
 	}
-	return sw.read(ctx, []any{&t.PairedKeys}, fmt.Sprintf("SELECT ARRAY(SELECT t.id%s LIMIT %d)", sql, SampleSize-v.paired[i]), args...)
+	return sw.read(
+		ctx,
+		[]any{&t.PairedKeys},
+		fmt.Sprintf("SELECT ARRAY(SELECT t.id%s LIMIT %d)", sql, SampleSize-v.paired[i]),
+		args...)
 }

@@ -10,14 +10,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// A survey counts a row for each claim whose condition is true of it, unless one that hides it from that claim takes it; NULL is not true. Windows
-// become wider, and the last ones are as many as there are readers.
+// A survey counts a row for each claim whose condition is true of it, unless one that hides it from that claim takes
+// it; NULL is not true. Windows become wider, and the last ones are as many as there are readers.
 func TestSurvey(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
-	db.Do("CREATE TABLE t (id int NOT NULL, kind int, d timestamptz, filler text); ALTER TABLE t ALTER filler SET STORAGE PLAIN")
+	db.Do(
+		"CREATE TABLE t (id int NOT NULL, kind int, d timestamptz, filler text); ALTER TABLE t ALTER filler SET " +
+			"STORAGE PLAIN",
+	)
 	const rows = 9_000 // one a page, so that there are several windows
-	db.Do("INSERT INTO t SELECT i, CASE WHEN i % 7 > 0 THEN i % 5 END, timestamptz '2026-01-01' + i * interval '1 second', repeat('x', 4500) FROM generate_series(1, $1::int) i", rows)
+	db.Do(
+		"INSERT INTO t SELECT i, CASE WHEN i % 7 > 0 THEN i % 5 END, timestamptz '2026-01-01' + i * interval '1 "+
+			"second', repeat('x', 4500) FROM generate_series(1, $1::int) i",
+		rows,
+	)
 	ids := []int64{2, 4, 8_999}
 	claims := []purge.Claim{
 		{Condition: purge.Condition{Where: "r.kind = $1", Args: []any{1}}, Key: "id"},
@@ -54,11 +61,19 @@ func TestSurvey(t *testing.T) {
 			continue
 		}
 		var oldest, newest time.Time
-		if err := db.QueryRow(t.Context(), fmt.Sprintf("SELECT min(d), max(d) FROM t WHERE %s", where)).Scan(&oldest, &newest); err != nil {
+		if err := db.QueryRow(t.Context(), fmt.Sprintf("SELECT min(d), max(d) FROM t WHERE %s", where)).
+			Scan(&oldest, &newest); err != nil {
 			t.Fatal(err)
 		}
 		if sums[i].Oldest == nil || !sums[i].Oldest.Equal(oldest) || !sums[i].Newest.Equal(newest) {
-			t.Errorf("claim %d goes from %v to %v, not from %v to %v", i, sums[i].Oldest, sums[i].Newest, oldest, newest)
+			t.Errorf(
+				"claim %d goes from %v to %v, not from %v to %v",
+				i,
+				sums[i].Oldest,
+				sums[i].Newest,
+				oldest,
+				newest,
+			)
 		}
 	}
 	if n := db.Int("SELECT count(*) FROM t WHERE kind = 1 AND id = ANY ($1)", sums[0].Keys); n != purge.SampleSize {

@@ -29,24 +29,27 @@ type Sweep struct {
 	Args  []any
 	// ReadsOthers says that Where reads other tables, too.
 	ReadsOthers bool
-	// Set is what an UPDATE assigns, in the same terms as Where, which must no longer match an updated row; nil: the rows
-	// are deleted.
+	// Set is what an UPDATE assigns, in the same terms as Where, which must no longer match an updated row; nil: the
+	// rows are deleted.
 	Set []Assignment
 	// SetArgs are the parameters of Set, numbered after those of Where.
 	SetArgs []any
 	// Limit is the most rows one statement may touch.
 	Limit int
-	// Elsewhere says that TIDs do not serve: rows of the table, or of one that the statements read, are on another server.
+	// Elsewhere says that TIDs do not serve: rows of the table, or of one that the statements read, are on another
+	// server.
 	Elsewhere bool
 	// ByKey is an integer column to go by then; empty: there is none, and the sweep is refused.
 	ByKey string
 	// Keys are the only values that rows of the sweep have in ByKey; nil: they may have any.
 	Keys []int64
-	// Older says that Where is this condition and nothing else, except for the zero record and what Narrowed says; nil: it is not.
+	// Older says that Where is this condition and nothing else, except for the zero record and what Narrowed says; nil:
+	// it is not.
 	Older *Older
 	// Narrowed says that Without or And has added conditions.
 	Narrowed bool
-	// Partition says that the table is one of the partitions of the rule's table: one that is entirely older is dropped.
+	// Partition says that the table is one of the partitions of the rule's table: one that is entirely older is
+	// dropped.
 	Partition bool
 	// Key is the integer column that names a row for people; empty: its TID does.
 	Key string
@@ -127,7 +130,16 @@ func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(sw *sweep) e
 		if s.Elsewhere {
 			engine = &durable
 		}
-		if err := use(&sweep{Engine: engine, Sweep: s, session: session, axis: blocks, undone: map[*worker]int64{}, refused: map[pgtype.TID]bool{}}); err != nil {
+		if err := use(
+			&sweep{
+				Engine:  engine,
+				Sweep:   s,
+				session: session,
+				axis:    blocks,
+				undone:  map[*worker]int64{},
+				refused: map[pgtype.TID]bool{},
+			},
+		); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
@@ -173,10 +185,12 @@ func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
 	sw.axis, sw.next = blocks, 0
 	sw.forget()
 	if from.Unit == sw.Unit {
-		sw.next, sw.filenode, sw.stays, sw.counted = from.Place, from.Filenode, []stay{{from.Place, from.Left}}, from.Place
+		sw.next, sw.filenode, sw.stays, sw.counted = from.Place, from.Filenode, []stay{
+			{from.Place, from.Left},
+		}, from.Place
 	}
-	// The end of the table is read again when it is reached, for rows that moved there in the meantime. After a rewrite, rows
-	// from below the cursor may be anywhere.
+	// The end of the table is read again when it is reached, for rows that moved there in the meantime. After a
+	// rewrite, rows from below the cursor may be anywhere.
 	for range 2 {
 		end, filenode, err := sw.end(ctx)
 		if err != nil {

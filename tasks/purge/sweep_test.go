@@ -232,7 +232,8 @@ func TestSweepJudgesAChangedRowAgain(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if a.deleted() != 499 || db.Int("SELECT count(*) FROM t WHERE id = 2") != 1 || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
+	if a.deleted() != 499 || db.Int("SELECT count(*) FROM t WHERE id = 2") != 1 ||
+		db.Int("SELECT count(*) FROM t WHERE old") != 0 {
 		t.Errorf("deleted %d rows, want 499: all but the one that became young", a.deleted())
 	}
 }
@@ -252,13 +253,23 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 	}
 }
 
-// Where not even one row is done within the time, the error names a trigger, or the index that a foreign key lacks, only if there is one.
+// Where not even one row is done within the time, the error names a trigger, or the index that a foreign key lacks,
+// only if there is one.
 func TestSweepOfARowThatTakesTooLong(t *testing.T) {
 	t.Parallel()
-	const sleeps = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(10); RETURN OLD; END'; "
+	const sleeps = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(10); RETURN " +
+		"OLD; END'; "
 	for name, c := range map[string]struct{ setup, where, hint string }{
-		"a trigger":     {sleeps + "CREATE TRIGGER slow BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION slow()", "", "look for a slow trigger:"},
-		"a foreign key": {sleeps + "ALTER TABLE t ADD UNIQUE (id); CREATE TABLE child (parent int REFERENCES t (id) ON DELETE CASCADE); INSERT INTO child SELECT id FROM t; CREATE TRIGGER slow BEFORE DELETE ON child FOR EACH ROW EXECUTE FUNCTION slow()", "", "an index on child (parent):"},
+		"a trigger": {
+			sleeps + "CREATE TRIGGER slow BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION slow()",
+			"",
+			"look for a slow " +
+				"trigger:",
+		},
+		"a foreign key": {sleeps + "ALTER TABLE t ADD UNIQUE (id); CREATE TABLE child (parent int REFERENCES t (id) " +
+			"ON DELETE CASCADE); INSERT INTO child SELECT id FROM t; CREATE TRIGGER slow BEFORE DELETE ON child FOR " +
+			"EACH ROW EXECUTE FUNCTION slow()", "", "an index on child " +
+			"(parent):"},
 		"the condition": {"", " AND pg_sleep(10) IS NOT NULL", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +281,9 @@ func TestSweepOfARowThatTakesTooLong(t *testing.T) {
 			s := obsolete
 			s.Where += c.where
 			_, err := e.Run(t.Context(), s, purge.Cursor{})
-			if !sqlstate.Is(err, pgerrcode.QueryCanceled) || strings.Contains(err.Error(), "look for") != (c.hint != "") || !strings.Contains(err.Error(), c.hint) {
+			if !sqlstate.Is(err, pgerrcode.QueryCanceled) ||
+				strings.Contains(err.Error(), "look for") != (c.hint != "") ||
+				!strings.Contains(err.Error(), c.hint) {
 				t.Errorf("the error is %v", err)
 			}
 		})
@@ -296,7 +309,10 @@ func TestSweepWithinATarget(t *testing.T) {
 				db := pgtest.Empty(t)
 				fillBlocks(db, blocks)
 				if triggers {
-					db.Do("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE TRIGGER f BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()")
+					db.Do(
+						"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE " +
+							"TRIGGER f BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()",
+					)
 				}
 				network := badnet.New(t, db.URL(), c.latency)
 				pool, err := pgxpool.New(t.Context(), network.URL(db.URL()))
@@ -353,10 +369,16 @@ func TestSweepKeepsWhatARuleRewrites(t *testing.T) {
 		set           []purge.Assignment
 		changed, kept int64
 	}{
-		"nothing instead":             {"ON DELETE TO t DO INSTEAD NOTHING", nil, 0, 5},
-		"an update instead, of some":  {"ON DELETE TO t WHERE old.id > 4 DO INSTEAD UPDATE t SET old = false WHERE id = old.id", nil, 0, 5},
-		"a rule of updates":           {"ON UPDATE TO t DO INSTEAD NOTHING", nil, 5, 0},
-		"nothing instead of updates":  {"ON UPDATE TO t DO INSTEAD NOTHING", []purge.Assignment{{Column: "old", Value: "false"}}, 0, 5},
+		"nothing instead": {"ON DELETE TO t DO INSTEAD NOTHING", nil, 0, 5},
+		"an update instead, of some": {"ON DELETE TO t WHERE old.id > 4 DO INSTEAD UPDATE t SET old = false WHERE " +
+			"id = old.id", nil, 0, 5},
+		"a rule of updates": {"ON UPDATE TO t DO INSTEAD NOTHING", nil, 5, 0},
+		"nothing instead of updates": {
+			"ON UPDATE TO t DO INSTEAD NOTHING",
+			[]purge.Assignment{{Column: "old", Value: "false"}},
+			0,
+			5,
+		},
 		"something else, of deletion": {"ON DELETE TO t DO ALSO NOTHING", nil, 5, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -367,8 +389,16 @@ func TestSweepKeepsWhatARuleRewrites(t *testing.T) {
 			s := obsolete
 			s.Set = test.set
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
-			if err != nil || result.Kept != test.kept || int64(db.Int("SELECT count(*) FROM t WHERE old")) != 5-test.changed || len(a.warned) > 0 {
-				t.Errorf("result %+v, error %v, %d obsolete rows, warned %q", result, err, db.Int("SELECT count(*) FROM t WHERE old"), a.warned)
+			if err != nil || result.Kept != test.kept ||
+				int64(db.Int("SELECT count(*) FROM t WHERE old")) != 5-test.changed ||
+				len(a.warned) > 0 {
+				t.Errorf(
+					"result %+v, error %v, %d obsolete rows, warned %q",
+					result,
+					err,
+					db.Int("SELECT count(*) FROM t WHERE old"),
+					a.warned,
+				)
 			}
 		})
 	}
@@ -423,15 +453,24 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 	}
 }
 
-// What accompanies a deletion is written for exactly the rows that go, whether others of them are locked, or kept by a trigger.
+// What accompanies a deletion is written for exactly the rows that go, whether others of them are locked, or kept by a
+// trigger.
 func TestAlsoRecordsWhatGoes(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 10_000)
-	db.Do(`CREATE TABLE noted (id int PRIMARY KEY, by int); CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE WHEN OLD.id = 9996 THEN NULL ELSE OLD END; END';
-		CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep(); CREATE TABLE before AS SELECT id FROM t`)
+	db.Do(
+		`CREATE TABLE noted (id int PRIMARY KEY, by int); CREATE FUNCTION keep() RETURNS trigger
+			LANGUAGE plpgsql AS 'BEGIN RETURN CASE WHEN OLD.id = 9996 THEN NULL ELSE OLD END; END';
+		CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep(); CREATE TABLE before AS SELECT id
+			FROM t`,
+	)
 	db.Hold("SELECT FROM t WHERE id = 2 FOR UPDATE")
 	s := obsolete
-	s.Also = &purge.Also{Returning: "r.id AS what", SQL: "INSERT INTO noted SELECT gone.what, $1::int FROM gone WHERE gone.what % 4 = 0", Args: []any{7}}
+	s.Also = &purge.Also{
+		Returning: "r.id AS what",
+		SQL:       "INSERT INTO noted SELECT gone.what, $1::int FROM gone WHERE gone.what % 4 = 0",
+		Args:      []any{7},
+	}
 	e, a := engine(db)
 	e.LockTimeout, e.Workers = 20*time.Millisecond, 4
 	result, err := e.Run(t.Context(), s, purge.Cursor{})
@@ -439,27 +478,41 @@ func TestAlsoRecordsWhatGoes(t *testing.T) {
 	for _, d := range a.batches {
 		recorded += d.Recorded
 	}
-	if err != nil || result != (purge.Result{Left: purge.Left{Locked: 1, Kept: 1}}) || a.deleted() != 4_998 || recorded != 2_499 || a.biggest() > 500 {
+	if err != nil || result != (purge.Result{Left: purge.Left{Locked: 1, Kept: 1}}) || a.deleted() != 4_998 ||
+		recorded != 2_499 ||
+		a.biggest() > 500 {
 		t.Errorf("result %+v, error %v, %d rows deleted, %d recorded", result, err, a.deleted(), recorded)
 	}
-	if n := db.Int("SELECT count(*) FROM noted n FULL JOIN (SELECT id FROM before EXCEPT SELECT id FROM t) g USING (id) WHERE by = 7 AND g.id IS NOT NULL OR n.id IS NULL AND g.id % 4 <> 0"); n != 4_998 {
+	if n := db.Int(
+		"SELECT count(*) FROM noted n FULL JOIN (SELECT id FROM before EXCEPT SELECT id FROM t) g USING (id) WHERE " +
+			"by = 7 AND g.id IS NOT NULL OR n.id IS NULL AND g.id % 4 <> 0",
+	); n != 4_998 {
 		t.Errorf("what was noted is right for %d rows", n)
 	}
 }
 
-// The action of a DO ALSO rule is done, whether there is one block or many, and whether rows are locked or not. With paired
-// nothing is deleted.
+// The action of a DO ALSO rule is done, whether there is one block or many, and whether rows are locked or not. With
+// paired nothing is deleted.
 func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		rows, locked, paired int64
 		updates              bool
-	}{"one block": {rows: 10}, "many blocks": {rows: 10_000}, "a locked row": {rows: 10_000, locked: 1}, "paired": {rows: 10, paired: 5}, "updates": {rows: 10, updates: true}} {
+	}{
+		"one block":    {rows: 10},
+		"many blocks":  {rows: 10_000},
+		"a locked row": {rows: 10_000, locked: 1},
+		"paired":       {rows: 10, paired: 5},
+		"updates":      {rows: 10, updates: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := rows(t, int(test.rows))
-			db.Do(`CREATE TABLE noted (id int); CREATE TABLE twin AS SELECT generate_series(1, 10) AS id; CREATE RULE a AS ON DELETE TO t DO ALSO INSERT INTO noted VALUES (old.id);
-				CREATE RULE b AS ON UPDATE TO t WHERE new.old <> old.old DO ALSO INSERT INTO noted VALUES (old.id)`)
+			db.Do(
+				`CREATE TABLE noted (id int); CREATE TABLE twin AS SELECT generate_series(1, 10) AS id;
+					CREATE RULE a AS ON DELETE TO t DO ALSO INSERT INTO noted VALUES (old.id);
+				CREATE RULE b AS ON UPDATE TO t WHERE new.old <> old.old DO ALSO INSERT INTO noted VALUES (old.id)`,
+			)
 			s := obsolete
 			if test.locked > 0 {
 				db.Hold("SELECT FROM t WHERE id = 2 FOR UPDATE")
@@ -474,8 +527,16 @@ func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 			e.LockTimeout = 20 * time.Millisecond
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
 			gone := test.rows/2 - test.locked - test.paired
-			if err != nil || result != (purge.Result{Left: purge.Left{Locked: test.locked, Kept: 2 * test.paired}}) || db.Int("SELECT count(*) FROM noted") != gone || db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
-				t.Errorf("result %+v, error %v, %d rows noted, %d left", result, err, db.Int("SELECT count(*) FROM noted"), db.Int("SELECT count(*) FROM t WHERE old"))
+			if err != nil || result != (purge.Result{Left: purge.Left{Locked: test.locked, Kept: 2 * test.paired}}) ||
+				db.Int("SELECT count(*) FROM noted") != gone ||
+				db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
+				t.Errorf(
+					"result %+v, error %v, %d rows noted, %d left",
+					result,
+					err,
+					db.Int("SELECT count(*) FROM noted"),
+					db.Int("SELECT count(*) FROM t WHERE old"),
+				)
 			}
 		})
 	}
@@ -486,14 +547,25 @@ func TestKeptRowsHideNoOthers(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 10, 100} {
 		db := rows(t, 600)
-		db.Do(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE WHEN OLD.id % 226 < 50 THEN NULL ELSE OLD END; END';
-			CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep()`)
+		db.Do(
+			`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE
+				WHEN OLD.id % 226 < 50 THEN NULL ELSE OLD END; END';
+			CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep()`,
+		)
 		kept := db.Int("SELECT count(*) FROM t WHERE old AND id % 226 < 50")
 		e, a := engine(db)
 		e.MaxRows = most
 		result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
-		if err != nil || result != (purge.Result{Left: purge.Left{Kept: kept}}) || a.deleted() != 300-kept || a.biggest() > int64(most) {
-			t.Errorf("at most %d at once: deleted %d rows of %d, result %+v, error %v", most, a.deleted(), 300-kept, result, err)
+		if err != nil || result != (purge.Result{Left: purge.Left{Kept: kept}}) || a.deleted() != 300-kept ||
+			a.biggest() > int64(most) {
+			t.Errorf(
+				"at most %d at once: deleted %d rows of %d, result %+v, error %v",
+				most,
+				a.deleted(),
+				300-kept,
+				result,
+				err,
+			)
 		}
 	}
 }
@@ -510,13 +582,22 @@ func TestForeignKeysWithoutAnIndex(t *testing.T) {
 		CREATE TABLE partly (parent int REFERENCES "Parent"); CREATE INDEX ON partly (parent) WHERE parent > 5;
 		INSERT INTO indexed VALUES (1), (99); INSERT INTO "Not indexed" VALUES (1, 1), (2, 99)`)
 	e, a := engine(db)
-	if _, err := e.Run(t.Context(), purge.Sweep{Unit: "1", Name: "Parent", Relation: `"Parent"`, Where: "r.id <= 50", Limit: 10}, purge.Cursor{}); err != nil {
+	if _, err := e.Run(
+		t.Context(),
+		purge.Sweep{Unit: "1", Name: "Parent", Relation: `"Parent"`, Where: "r.id <= 50", Limit: 10},
+		purge.Cursor{},
+	); err != nil {
 		t.Fatal(err)
 	}
-	if len(a.warned) != 2 || !strings.Contains(a.warned[0], `"Not indexed" ("by Parent")`) || !strings.Contains(a.warned[1], "partly (parent)") {
+	if len(a.warned) != 2 || !strings.Contains(a.warned[0], `"Not indexed" ("by Parent")`) ||
+		!strings.Contains(a.warned[1], "partly (parent)") {
 		t.Errorf("warned %q", a.warned)
 	}
-	if left := db.Strings(`SELECT concat((SELECT count(*) FROM "Parent"), ' ', (SELECT count(*) FROM indexed), ' ', (SELECT count("by Parent") FROM "Not indexed"))`); left[0] != "50 1 1" || a.deleted() != 50 {
+	if left := db.Strings(
+		`SELECT concat((SELECT count(*) FROM "Parent"), ' ', (SELECT count(*)
+			FROM indexed), ' ', (SELECT count("by Parent") FROM "Not indexed"))`,
+	); left[0] != "50 1 1" ||
+		a.deleted() != 50 {
 		t.Errorf("left %s", left[0])
 	}
 }

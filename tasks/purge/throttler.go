@@ -17,11 +17,13 @@ type Limits struct {
 	LagIgnore []string
 	// ActiveSessions is how many other sessions may be active on the server.
 	ActiveSessions int
-	// WaitingSessions is how many other sessions may wait for a lock of the database's relations or transactions, whoever holds it.
+	// WaitingSessions is how many other sessions may wait for a lock of the database's relations or transactions,
+	// whoever holds it.
 	WaitingSessions int
 	// WALPerSecond is how many bytes of WAL the server may write per second.
 	WALPerSecond int64
-	// RetainedWAL is how many bytes of WAL a replication slot without a reader, or a failing archiver, may keep the server from removing.
+	// RetainedWAL is how many bytes of WAL a replication slot without a reader, or a failing archiver, may keep the
+	// server from removing.
 	RetainedWAL int64
 	// RowsPerSecond is how many rows may be deleted or updated per second.
 	RowsPerSecond int
@@ -31,7 +33,9 @@ type Limits struct {
 
 // any reports whether there is something that a batch waits for.
 func (l Limits) any() bool {
-	return l.ReplicaLag > 0 || l.ActiveSessions > 0 || l.WaitingSessions > 0 || l.WALPerSecond > 0 || l.RetainedWAL > 0 || l.RowsPerSecond > 0
+	return l.ReplicaLag > 0 || l.ActiveSessions > 0 || l.WaitingSessions > 0 || l.WALPerSecond > 0 ||
+		l.RetainedWAL > 0 ||
+		l.RowsPerSecond > 0
 }
 
 // A Throttle is why a batch waits.
@@ -60,7 +64,16 @@ const (
 )
 
 // Reasons are all the reasons for which a batch may wait.
-var Reasons = []string{othersWait, hiddenLag, replicaLag, activeSessions, waitingSessions, walRate, walRetained, rowRate}
+var Reasons = []string{
+	othersWait,
+	hiddenLag,
+	replicaLag,
+	activeSessions,
+	waitingSessions,
+	walRate,
+	walRetained,
+	rowRate,
+}
 
 // remedies are the settings that help where batches wait for too long.
 var remedies = map[string]string{
@@ -158,13 +171,16 @@ func (e *Engine) sample(ctx context.Context) (throttle Throttle, pause time.Dura
 	case t.throttle.Reason != last:
 		t.since = now
 	case last != "" && e.Limits.MaxWait > 0 && waits >= e.Limits.MaxWait:
-		e.Recorder.Warn(fmt.Sprintf("batches have waited for %s: %s; %s", waits.Round(time.Second), t.throttle, remedies[last]))
+		e.Recorder.Warn(
+			fmt.Sprintf("batches have waited for %s: %s; %s", waits.Round(time.Second), t.throttle, remedies[last]),
+		)
 		t.since = now
 	}
 	return t.throttle, sampleEvery, nil
 }
 
-// exceeded returns which limit the server's load exceeds. written is how many bytes of WAL the server writes per second.
+// exceeded returns which limit the server's load exceeds. written is how many bytes of WAL the server writes per
+// second.
 func (e *Engine) exceeded(l load, written float64) Throttle {
 	limits := e.Limits
 	if l.forUs > 0 {
@@ -181,7 +197,10 @@ func (e *Engine) exceeded(l load, written float64) Throttle {
 	case limits.ActiveSessions > 0 && l.active > int64(limits.ActiveSessions):
 		return Throttle{activeSessions, fmt.Sprint(l.active)}
 	case limits.WaitingSessions > 0 && l.waiting > int64(limits.WaitingSessions):
-		return Throttle{waitingSessions, fmt.Sprintf("%d in the database %s", l.waiting, e.Pool.Config().ConnConfig.Database)}
+		return Throttle{
+			waitingSessions,
+			fmt.Sprintf("%d in the database %s", l.waiting, e.Pool.Config().ConnConfig.Database),
+		}
 	case limits.WALPerSecond > 0 && written > float64(limits.WALPerSecond):
 		return Throttle{Reason: walRate}
 	}
@@ -195,14 +214,24 @@ func (e *Engine) lag(l load) Throttle {
 		return Throttle{}
 	}
 	if l.hidden {
-		e.warnOnce(hiddenLag, "there are replicas, whose lag this role may not see: it is not waited for (GRANT pg_monitor would let it)")
+		e.warnOnce(
+			hiddenLag,
+			"there are replicas, whose lag this role may not see: it is not waited for (GRANT pg_monitor would let it)",
+		)
 	}
 	var worst Throttle
 	for _, s := range l.standbys {
 		lag, found := e.throttler.delays.lag(s, limit, time.Now())
 		if found {
-			e.Recorder.Warn(fmt.Sprintf("the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for that delay "+
-				"(--lag-ignore %[1]s would ignore it from the start)", s.name, s.replay.Round(time.Second)))
+			e.Recorder.Warn(
+				fmt.Sprintf(
+					"the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for "+
+						"that delay "+
+						"(--lag-ignore %[1]s would ignore it from the start)",
+					s.name,
+					s.replay.Round(time.Second),
+				),
+			)
 		}
 		if lag > limit && worst.Reason == "" { // the first one is the slowest
 			worst = Throttle{replicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}

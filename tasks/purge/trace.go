@@ -22,7 +22,11 @@ func (w *worker) traced(ctx context.Context, batch func(context.Context) error) 
 		return batch(trace.ContextWithSpan(ctx, noop.Span{}))
 	}
 	w.spanned = time.Now()
-	ctx, span := tracer.Start(ctx, "batch", trace.WithAttributes(attribute.String("cleanupd.table", w.Name), attribute.Int64("cleanupd.from", w.from)))
+	ctx, span := tracer.Start(
+		ctx,
+		"batch",
+		trace.WithAttributes(attribute.String("cleanupd.table", w.Name), attribute.Int64("cleanupd.from", w.from)),
+	)
 	defer span.End()
 	err := batch(ctx)
 	if err != nil {

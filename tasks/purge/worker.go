@@ -29,10 +29,12 @@ type worker struct {
 	spanned    time.Time // when a batch was last traced
 }
 
-// mostNarrowed is the number of consecutive batches with too many rows after which rows are picked first, until there are fewer.
+// mostNarrowed is the number of consecutive batches with too many rows after which rows are picked first, until there
+// are fewer.
 const mostNarrowed = 2
 
-// work does one chunk after another, up to the end. The limiter has let the worker in; it opens a session if it has none.
+// work does one chunk after another, up to the end. The limiter has let the worker in; it opens a session if it has
+// none.
 func (w *worker) work(ctx context.Context, end int64) (err error) {
 	defer w.limiter.release()
 	w.batchSizer = w.newSizer()
@@ -47,7 +49,8 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 			w.extend(w, end)
 			err := w.traced(ctx, w.step)
 			// Skipping locked rows needs the right to lock them (UPDATE), which the role may not have.
-			if sqlstate.Is(err, pgerrcode.LockNotAvailable) || w.passesOver() && sqlstate.Is(err, pgerrcode.InsufficientPrivilege) {
+			if sqlstate.Is(err, pgerrcode.LockNotAvailable) ||
+				(w.passesOver() && sqlstate.Is(err, pgerrcode.InsufficientPrivilege)) {
 				w.endSweep()
 				return nil
 			}
@@ -86,7 +89,8 @@ func (w *worker) next() int64 {
 // rows is the most rows that a statement of the next batch picks.
 func (w *worker) rows() int { return w.bisect.limit(w.limit) }
 
-// step runs one batch, and makes the next one smaller, or skip locked rows, if it ran into a timeout or rows refused it.
+// step runs one batch, and makes the next one smaller, or skip locked rows, if it ran into a timeout or rows refused
+// it.
 func (w *worker) step(ctx context.Context) error {
 	if err := w.Wait(ctx); err != nil {
 		return err
@@ -103,7 +107,9 @@ func (w *worker) step(ctx context.Context) error {
 		return w.narrow(ctx)
 	case sqlstate.Is(err, pgerrcode.QueryCanceled) && !w.smallest():
 		w.shrink(0.5, false)
-		w.Recorder.Warn(fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit))
+		w.Recorder.Warn(
+			fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit),
+		)
 		return nil
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable) && !w.passesOver():
 		w.skipLocked = w.reach()
@@ -141,7 +147,8 @@ type batchResult struct {
 func (w *worker) batch(ctx context.Context) error {
 	begun := time.Now()
 	next, limit := w.next(), w.rows()
-	direct := w.simple && !w.passesOver() && !w.bisect.active() && w.narrowed < mostNarrowed && (w.found != nil || next-w.from > 1)
+	direct := w.simple && !w.passesOver() && !w.bisect.active() && w.narrowed < mostNarrowed &&
+		(w.found != nil || next-w.from > 1)
 	var calls []string
 	if direct {
 		next, calls = w.reach(), []string{plannedOnce}
@@ -184,12 +191,25 @@ func (w *worker) batch(ctx context.Context) error {
 }
 
 // commit commits a batch, with its account, after which the chunk is done up to a position and some rows behind it.
-func (w *worker) commit(ctx context.Context, tx pgx.Tx, begun time.Time, n batchResult, done int64, behind uint16) error {
+func (w *worker) commit(
+	ctx context.Context,
+	tx pgx.Tx,
+	begun time.Time,
+	n batchResult,
+	done int64,
+	behind uint16,
+) error {
 	keeps := w.keeps || n.gone < n.picked
 	var left int64
 	if from := w.uncounted(w.from); done > from && (w.passesOver() || keeps) {
-		if err := tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", w.Relation, w.window(len(w.Args)), w.Where),
-			slices.Concat(w.Args, w.bounds(from, done))...).Scan(&left); err != nil {
+		if err := tx.QueryRow(ctx, fmt.Sprintf(
+			"SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE",
+			w.Relation,
+			w.window(len(w.Args)),
+			w.Where,
+		),
+			slices.Concat(w.Args, w.bounds(from, done))...).
+			Scan(&left); err != nil {
 			return err
 		}
 		left = max(left-w.refusedIn(from, done), 0)
@@ -211,9 +231,19 @@ func (sw *sweep) delta(n batchResult) Delta {
 	case n.gone == 0:
 		return Delta{}
 	case sw.Set != nil:
-		return Delta{Updated: n.gone, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: sw.Relation, Root: sw.Root, Updated: n.gone}}}
+		return Delta{
+			Updated:    n.gone,
+			Statements: n.statements,
+			Largest:    n.largest,
+			Space:      []Space{{Relation: sw.Relation, Root: sw.Root, Updated: n.gone}},
+		}
 	}
-	d := Delta{Deleted: n.gone, Statements: n.statements, Largest: n.largest, Space: []Space{{Relation: sw.Relation, Root: sw.Root, Rows: n.gone}}}
+	d := Delta{
+		Deleted:    n.gone,
+		Statements: n.statements,
+		Largest:    n.largest,
+		Space:      []Space{{Relation: sw.Relation, Root: sw.Root, Rows: n.gone}},
+	}
 	switch {
 	case sw.Also != nil:
 		d.Recorded = n.paired
@@ -234,36 +264,44 @@ func (w *worker) picked(also *Also) func(b *pgx.Batch, bounds []any, limit int, 
 		args = append(args, also.Args...)
 	}
 	return func(b *pgx.Batch, bounds []any, limit int, n *batchResult) {
-		b.Queue(w.pickSQL(also, len(args)), slices.Concat(args, []any{limit}, bounds)...).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&n.picked, &n.gone, &n.paired, &n.last)
-			n.statements, n.largest = 1, n.gone
-			return err
-		})
+		b.Queue(w.pickSQL(also, len(args)), slices.Concat(args, []any{limit}, bounds)...).
+			QueryRow(func(row pgx.Row) error {
+				err := row.Scan(&n.picked, &n.gone, &n.paired, &n.last)
+				n.statements, n.largest = 1, n.gone
+				return err
+			})
 	}
 }
 
-// pickApart queues a statement that counts the rows to be picked, and then the command, which with a DO ALSO rule cannot be
-// part of a WITH query.
+// pickApart queues a statement that counts the rows to be picked, and then the command, which with a DO ALSO rule
+// cannot be part of a WITH query.
 func (w *worker) pickApart(b *pgx.Batch, bounds []any, limit int, n *batchResult) {
 	picked := append([]any{limit}, bounds...)
 	b.Queue("SELECT count(*), max(place) FROM ("+w.picking(len(w.Args))+") AS pick", slices.Concat(w.Args, picked)...).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
-	b.Queue(w.chosen("SELECT place FROM ("+w.picking(len(w.Args)+len(w.SetArgs))+") AS pick"), slices.Concat(w.Args, w.SetArgs, picked)...).
+	b.Queue(
+		w.chosen("SELECT place FROM ("+w.picking(len(w.Args)+len(w.SetArgs))+") AS pick"),
+		slices.Concat(w.Args, w.SetArgs, picked)...,
+	).
 		Exec(func(tag pgconn.CommandTag) error {
 			n.gone, n.statements, n.largest = tag.RowsAffected(), 1, tag.RowsAffected()
 			return nil
 		})
 }
 
-// direct queues the plain statement for one window after another, however many rows each has: this takes half the time, and
-// windows are chosen so that they seldom have too many.
+// direct queues the plain statement for one window after another, however many rows each has: this takes half the time,
+// and windows are chosen so that they seldom have too many.
 func (w *worker) direct(b *pgx.Batch, next int64, n *batchResult) {
 	for from := w.from; from < next; from += w.width {
-		b.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, w.bounds(from, min(from+w.width, next)))...).Exec(func(tag pgconn.CommandTag) error {
-			if gone := tag.RowsAffected(); gone > 0 {
-				n.gone, n.picked, n.statements, n.largest = n.gone+gone, n.picked+gone, n.statements+1, max(n.largest, gone)
-			}
-			return nil
-		})
+		b.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, w.bounds(from, min(from+w.width, next)))...).
+			Exec(func(tag pgconn.CommandTag) error {
+				if gone := tag.RowsAffected(); gone > 0 {
+					n.gone, n.picked, n.statements, n.largest = n.gone+gone, n.picked+gone, n.statements+1, max(
+						n.largest,
+						gone,
+					)
+				}
+				return nil
+			})
 	}
 }

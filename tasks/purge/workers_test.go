@@ -29,7 +29,10 @@ func alone(t *testing.T, workers, blocks int) (*pgtest.DB, *purge.Engine, *accou
 }
 
 func fillBlocks(db *pgtest.DB, blocks int) {
-	db.Do("DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL, filler text); ALTER TABLE t ALTER filler SET STORAGE PLAIN")
+	db.Do(
+		"DROP TABLE IF EXISTS t; CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL, filler text); ALTER TABLE t " +
+			"ALTER filler SET STORAGE PLAIN",
+	)
 	db.Do("INSERT INTO t SELECT i, i % 2 = 0, repeat('x', 1900) FROM generate_series(1, $1::int) i", 4*blocks)
 }
 
@@ -50,7 +53,13 @@ func TestWorkersShareALargeTable(t *testing.T) {
 	a.after = func(d purge.Delta) {
 		mu.Lock()
 		defer mu.Unlock()
-		if left := db.Int(fmt.Sprintf("SELECT count(*) FROM t WHERE old AND ctid >= '(%d,0)' AND ctid < '(%d,0)'", checked, d.Cursor.Place)); left != 0 {
+		if left := db.Int(
+			fmt.Sprintf(
+				"SELECT count(*) FROM t WHERE old AND ctid >= '(%d,0)' AND ctid < '(%d,0)'",
+				checked,
+				d.Cursor.Place,
+			),
+		); left != 0 {
 			t.Errorf("%d obsolete rows stand below the cursor %d", left, d.Cursor.Place)
 		}
 		checked = max(checked, d.Cursor.Place)
@@ -59,7 +68,12 @@ func TestWorkersShareALargeTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.deleted() != n/2 || a.biggest() > 50 || db.Int("SELECT count(*) FROM t") != n/2 {
-		t.Errorf("deleted %d rows, at most %d at once; %d are left", a.deleted(), a.biggest(), db.Int("SELECT count(*) FROM t"))
+		t.Errorf(
+			"deleted %d rows, at most %d at once; %d are left",
+			a.deleted(),
+			a.biggest(),
+			db.Int("SELECT count(*) FROM t"),
+		)
 	}
 }
 
@@ -105,7 +119,8 @@ func (a *account) queuePID(b *pgx.Batch, use func(pid uint32)) {
 	})
 }
 
-// A worker pauses after its batch when another session becomes active, and continues where it was when it may run again.
+// A worker pauses after its batch when another session becomes active, and continues where it was when it may run
+// again.
 func TestWorkersMakeRoomAtOnce(t *testing.T) {
 	t.Parallel()
 	db, e, a := alone(t, 2, 2_100)
@@ -166,18 +181,30 @@ func TestWorkersMakeRoom(t *testing.T) {
 		atWork     func(conn *pgx.Conn, ctx context.Context)
 	}{
 		{"an idle session", campaigndb.Role, 2, "state = 'idle' AND state_change < now() - interval '1 s'", idle},
-		{"a session in a statement", campaigndb.Role, 1, "state = 'active' AND state_change < now() - interval '1 s'", func(conn *pgx.Conn, ctx context.Context) { _, _ = conn.Exec(ctx, "SELECT pg_sleep(600)") }},
-		{"a session between statements", campaigndb.Role, 1, "state = 'idle' AND query = 'SELECT 1'", func(conn *pgx.Conn, ctx context.Context) {
-			ticker := time.NewTicker(50 * time.Millisecond)
-			defer ticker.Stop()
-			for ctx.Err() == nil {
-				_, _ = conn.Exec(ctx, "SELECT 1")
-				select {
-				case <-ticker.C:
-				case <-ctx.Done():
+		{
+			"a session in a statement",
+			campaigndb.Role,
+			1,
+			"state = 'active' AND state_change < now() - interval '1 s'",
+			func(conn *pgx.Conn, ctx context.Context) { _, _ = conn.Exec(ctx, "SELECT pg_sleep(600)") },
+		},
+		{
+			"a session between statements",
+			campaigndb.Role,
+			1,
+			"state = 'idle' AND query = 'SELECT 1'",
+			func(conn *pgx.Conn, ctx context.Context) {
+				ticker := time.NewTicker(50 * time.Millisecond)
+				defer ticker.Stop()
+				for ctx.Err() == nil {
+					_, _ = conn.Exec(ctx, "SELECT 1")
+					select {
+					case <-ticker.C:
+					case <-ctx.Done():
+					}
 				}
-			}
-		}},
+			},
+		},
 		{"a session that may not be seen", "postgres", 1, "state IS NULL", idle},
 	} {
 		conn, err := pgx.Connect(t.Context(), db.As(test.role)+"&application_name=application")
@@ -214,11 +241,21 @@ func TestWorkerThatPanics(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); err == nil || !strings.Contains(err.Error(), "cleanupd itself") {
+	if _, err := e.Run(
+		t.Context(),
+		fewRows(),
+		purge.Cursor{},
+	); err == nil ||
+		!strings.Contains(err.Error(), "cleanupd itself") {
 		t.Error(err)
 	}
 	a.before = nil
-	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); err != nil || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
+	if _, err := e.Run(
+		t.Context(),
+		fewRows(),
+		purge.Cursor{},
+	); err != nil ||
+		db.Int("SELECT count(*) FROM t WHERE old") != 0 {
 		t.Errorf("%v; %d rows are left", err, db.Int("SELECT count(*) FROM t WHERE old"))
 	}
 }

