@@ -11,7 +11,9 @@ import (
 var (
 	testName = regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w*\b`)
 	declared = regexp.MustCompile(`(?m)^func (\w+)\(`)
-	filePath = regexp.MustCompile("`((?:cmd|deploy|docs|internal|proto|service|tasks|tools|bench|gen|\\.ci)(?:/[\\w.-]+)+)`")
+	filePath = regexp.MustCompile(
+		"`((?:cmd|deploy|docs|internal|proto|service|tasks|tools|bench|gen|\\.ci)(?:/[\\w.-]+)+)`",
+	)
 )
 
 // What the documents for developers point at is there: every test, every file and folder.
@@ -30,7 +32,15 @@ func TestSigns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"architecture.md", "upgrade.md", "deploy.md", "operate.md", "../README.md", "../CONTRIBUTING.md", "../Makefile"} {
+	for _, name := range []string{
+		"architecture.md",
+		"upgrade.md",
+		"deploy.md",
+		"operate.md",
+		"../README.md",
+		"../CONTRIBUTING.md",
+		"../Makefile",
+	} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -43,6 +53,40 @@ func TestSigns(t *testing.T) {
 		for _, path := range filePath.FindAllStringSubmatch(string(text), -1) {
 			if _, err := os.Stat(filepath.Join("..", path[1])); err != nil {
 				t.Errorf("%s names %s: %v", name, path[1], err)
+			}
+		}
+	}
+}
+
+// sentenceEnd finds the end of a sentence that is followed by another one.
+var sentenceEnd = regexp.MustCompile("[.!?][*_)\"”]* [A-Z`*“(\\[]")
+
+// noSentence finds what has full stops that end no sentence: code within a line, and the number of a list's item.
+var noSentence = regexp.MustCompile("`[^`]*`|^\\s*[0-9]+\\.")
+
+// Prose has one sentence a line, so that a change shows in a diff as what it is.
+func TestOneSentenceALine(t *testing.T) {
+	paths, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(paths, "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md") {
+		switch filepath.Base(path) {
+		case "tasks.md", "options.md", "dashboard.md": // written by a program
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fenced := false
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fenced = !fenced
+			}
+			prose := !fenced && !strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "#")
+			if prose && sentenceEnd.MatchString(noSentence.ReplaceAllString(line, "`")) {
+				t.Errorf("%s:%d has more than one sentence: %.100s", path, i+1, line)
 			}
 		}
 	}
