@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cleanupd/cleanupd/tasks"
 )
 
 var (
@@ -54,6 +56,20 @@ func TestSigns(t *testing.T) {
 			if _, err := os.Stat(filepath.Join("..", path[1])); err != nil {
 				t.Errorf("%s names %s: %v", name, path[1], err)
 			}
+		}
+	}
+}
+
+// Every task has a section that says where its rule comes from.
+func TestSourcesOfRules(t *testing.T) {
+	text, err := os.ReadFile("rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tasks.Names() {
+		source := "(?m)^### " + name + "\n\nSource: \".+\".*\\.\n\\w"
+		if !regexp.MustCompile(source).Match(text) {
+			t.Errorf("rules.md has no source of the task %s", name)
 		}
 	}
 }
