@@ -55,8 +55,9 @@ nested: ## Vet and test the modules bench, deploy, examples and internal/dashboa
 	done
 NESTED ?= bench deploy examples internal/dashboard
 
-fmt: ## Format Go: gofumpt, and lines of 120 columns
+fmt: ## Format Go and the console, at 120 columns
 	$(tool)lint/go.mod golangci-lint fmt ./...
+	npm --prefix web run --silent format
 
 lint: ## golangci-lint, the format of Go, and which package may import which
 	$(tool)lint/go.mod golangci-lint run ./...

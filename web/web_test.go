@@ -14,7 +14,7 @@ import (
 )
 
 // entry is an entry of a language's file: its key and its words.
-var entry = regexp.MustCompile(`'([\w.]+)': '([^']*)',`)
+var entry = regexp.MustCompile(`'([\w.]+)':\s+'([^']*)',`)
 
 // Every language has the words for every key, with the same placeholders as English, and no others.
 func TestLanguages(t *testing.T) {
@@ -36,7 +36,7 @@ func TestLanguages(t *testing.T) {
 			}
 			words[found[1]] = found[2]
 		}
-		if written := strings.Count(string(text), "': '"); written != len(words) {
+		if written := strings.Count(string(text), "':"); written != len(words) {
 			t.Errorf("%s has %d entries, of which %d are read", language, written, len(words))
 		}
 		return words

@@ -24,18 +24,35 @@ export type Purge = Schemas['v1FormsPurge']
 
 /** What the server refused, or could not do. */
 export class Refusal extends Error {
-  constructor(message: string, readonly status: number, readonly reason = '', readonly metadata: Record<string, string> = {}) {
+  constructor(
+    message: string,
+    readonly status: number,
+    readonly reason = '',
+    readonly metadata: Record<string, string> = {},
+  ) {
     super(message)
   }
 }
 
-type Problem = { message?: string; details?: { reason?: string; metadata?: Record<string, string>; fieldViolations?: { field: string; description: string }[] }[] }
+type Problem = {
+  message?: string
+  details?: {
+    reason?: string
+    metadata?: Record<string, string>
+    fieldViolations?: { field: string; description: string }[]
+  }[]
+}
 
 function refusal(problem: Problem, status: number) {
   const details = problem.details ?? []
   const fields = details.flatMap(d => d.fieldViolations ?? []).map(v => `${v.field} ${v.description}`)
   const info = details.find(d => d.reason)
-  return new Refusal(fields.length > 0 ? fields.join('\n') : problem.message || String(status), status, info?.reason, info?.metadata)
+  return new Refusal(
+    fields.length > 0 ? fields.join('\n') : problem.message || String(status),
+    status,
+    info?.reason,
+    info?.metadata,
+  )
 }
 
 /** Authorization is what a request is authorized by; empty: nothing, or the browser's certificate. renew gets another one, if it can. */
@@ -46,10 +63,16 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
     const headers: Record<string, string> = {}
     if (session.token) headers.authorization = `Bearer ${session.token}`
     if (body !== undefined) headers['content-type'] = 'application/json'
-    return fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, cache: 'no-store' })
+    return fetch(path, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal,
+      cache: 'no-store',
+    })
   }
   let answer = await request()
-  if (answer.status === 401 && await session.renew()) answer = await request()
+  if (answer.status === 401 && (await session.renew())) answer = await request()
   if (answer.ok) return answer
   if (answer.status === 401) session.signedOut()
   const problem = await answer.json().catch(() => ({ message: answer.statusText }))
@@ -61,7 +84,12 @@ export async function call<T>(method: string, path: string, body?: unknown, sign
 }
 
 /** Values of a stream: a JSON object a line. It ends with a Refusal if what it reports did not succeed. */
-export async function* stream<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): AsyncGenerator<T> {
+export async function* stream<T>(
+  method: string,
+  path: string,
+  body?: unknown,
+  signal?: AbortSignal,
+): AsyncGenerator<T> {
   const answer = await send(method, path, body, signal)
   const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ''
@@ -86,5 +114,7 @@ export async function* stream<T>(method: string, path: string, body?: unknown, s
 /** A path with its query; values that are empty are left out. */
 export function query(path: string, values: Record<string, string | number | boolean | undefined>) {
   const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== '')
-  return given.length === 0 ? path : `${path}?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`
+  return given.length === 0
+    ? path
+    : `${path}?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`
 }

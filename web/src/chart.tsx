@@ -3,7 +3,10 @@
 import type { ComponentChildren } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
-const height = 160, left = 52, bottom = 18, top = 8
+const height = 160,
+  left = 52,
+  bottom = 18,
+  top = 8
 
 /** A round number at or above one. */
 function ceiling(n: number) {
@@ -15,9 +18,9 @@ function ceiling(n: number) {
 /** How wide a chart is on the screen, so that its words are as large as others, on a small one, too. */
 function useWidth() {
   const chart = useRef<SVGSVGElement>(null)
-  const [width, set] = useState(720)
+  const [width, setWidth] = useState(720)
   useLayoutEffect(() => {
-    const sized = new ResizeObserver(entries => set(Math.round(entries[0]!.contentRect.width) || 720))
+    const sized = new ResizeObserver(entries => setWidth(Math.round(entries[0]!.contentRect.width) || 720))
     sized.observe(chart.current!)
     return () => sized.disconnect()
   }, [])
@@ -25,24 +28,54 @@ function useWidth() {
 }
 
 /** role: group where there are links in it, img where it is read as a whole. */
-function Frame({ of: { chart, width }, label, role, most, show, children }: { of: ReturnType<typeof useWidth>; label: string; role: 'group' | 'img'; most: number; show: (n: number) => string; children: ComponentChildren }) {
+function Frame({
+  of: { chart, width },
+  label,
+  role,
+  most,
+  show,
+  children,
+}: {
+  of: ReturnType<typeof useWidth>
+  label: string
+  role: 'group' | 'img'
+  most: number
+  show: (n: number) => string
+  children: ComponentChildren
+}) {
   const inner = height - top - bottom
   return (
     <svg class="chart" ref={chart} height={height} viewBox={`0 0 ${width} ${height}`} role={role} aria-label={label}>
       {[0, 0.5, 1].map(part => {
         const y = top + inner * (1 - part)
-        return <g key={part}><line class="grid" x1={left} x2={width} y1={y} y2={y} /><text x={left - 6} y={y + 4} text-anchor="end">{show(most * part)}</text></g>
+        return (
+          <g key={part}>
+            <line class="grid" x1={left} x2={width} y1={y} y2={y} />
+            <text x={left - 6} y={y + 4} text-anchor="end">
+              {show(most * part)}
+            </text>
+          </g>
+        )
       })}
       {children}
     </svg>
   )
 }
 
-export type Stack = { key: string; title: string; href: string; parts: number[]; line: number; failed: boolean; tick?: string }
+export type Stack = {
+  key: string
+  title: string
+  href: string
+  parts: number[]
+  line: number
+  failed: boolean
+  tick?: string
+}
 
 /** Bars of stacked parts, a line beside them on a scale of its own, and a mark for each that failed. */
 export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; show: (n: number) => string }) {
-  const of = useWidth(), { width } = of
+  const of = useWidth(),
+    { width } = of
   const inner = height - top - bottom
   const most = ceiling(Math.max(...stacks.map(s => s.parts.reduce((a, b) => a + b, 0))))
   const longest = Math.max(1, ...stacks.map(s => s.line))
@@ -57,27 +90,48 @@ export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; 
             <title>{s.title}</title>
             <rect class="slot" x={x(i)} y={top} width={slot} height={inner} />
             {s.parts.map((part, at) => {
-              const tall = inner * part / most
+              const tall = (inner * part) / most
               y -= tall
-              return part > 0 && <rect key={at} class={`part${at % 6}`} x={x(i) + slot * 0.15} y={y} width={slot * 0.7} height={tall} />
+              return (
+                part > 0 && (
+                  <rect
+                    key={at}
+                    class={`part${at % 6}`}
+                    x={x(i) + slot * 0.15}
+                    y={y}
+                    width={slot * 0.7}
+                    height={tall}
+                  />
+                )
+              )
             })}
             {s.failed && <path class="failed" d={`M${x(i) + slot / 2 - 4} ${top + inner - 2}l4 -8l4 8z`} />}
-            {s.tick && <text x={x(i) + slot / 2} y={height - 4} text-anchor="middle">{s.tick}</text>}
+            {s.tick && (
+              <text x={x(i) + slot / 2} y={height - 4} text-anchor="middle">
+                {s.tick}
+              </text>
+            )}
           </a>
         )
       })}
-      <polyline class="line" points={stacks.map((s, i) => `${x(i) + slot / 2},${top + inner * (1 - 0.9 * s.line / longest)}`).join(' ')} />
+      <polyline
+        class="line"
+        points={stacks.map((s, i) => `${x(i) + slot / 2},${top + inner * (1 - (0.9 * s.line) / longest)}`).join(' ')}
+      />
     </Frame>
   )
 }
 
 /** A line of values, the newest at the right. */
 export function Line({ label, values, show }: { label: string; values: number[]; show: (n: number) => string }) {
-  const of = useWidth(), { width } = of
+  const of = useWidth(),
+    { width } = of
   const inner = height - top - bottom
   const most = ceiling(Math.max(...values))
   const step = (width - left) / Math.max(1, values.length - 1)
-  const points = values.map((v, i) => `${(left + step * i).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`).join(' ')
+  const points = values
+    .map((v, i) => `${(left + step * i).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`)
+    .join(' ')
   return (
     <Frame of={of} label={label} role="img" most={most} show={show}>
       <polygon class="area" points={`${left},${top + inner} ${points} ${width},${top + inner}`} />

@@ -3,12 +3,21 @@
 import { query, Refusal, stream, type RunEvent } from './api'
 
 const silence = 10_000
-const wait = (ms: number, signal: AbortSignal) => new Promise<void>(resolve => {
-  const timer = setTimeout(resolve, ms)
-  signal.addEventListener('abort', () => { clearTimeout(timer); resolve() }, { once: true })
-})
+const wait = (ms: number, signal: AbortSignal) =>
+  new Promise<void>(resolve => {
+    const timer = setTimeout(resolve, ms)
+    signal.addEventListener(
+      'abort',
+      () => {
+        clearTimeout(timer)
+        resolve()
+      },
+      { once: true },
+    )
+  })
 
-const path = (id: string, after: number, generation = '0') => query(`/v1/runs/${id}/events`, { afterSequence: after, logGeneration: generation })
+const path = (id: string, after: number, generation = '0') =>
+  query(`/v1/runs/${id}/events`, { afterSequence: after, logGeneration: generation })
 const sequenceOf = (event: RunEvent) => Number(event.sequence)
 
 /** The events of a run after one, up to another one. */
@@ -36,7 +45,9 @@ export type Follower = {
 
 /** Follows a run after an event, until it has ended, or the signal says so. */
 export function follow(id: string, after: number, to: Follower, signal: AbortSignal) {
-  let last = after, generation = '0', ended = false
+  let last = after,
+    generation = '0',
+    ended = false
   const channel = new BroadcastChannel(`cleanupd.run.${id}`)
   const take = (event: RunEvent) => {
     if (sequenceOf(event) !== last + 1) return false
@@ -50,10 +61,12 @@ export function follow(id: string, after: number, to: Follower, signal: AbortSig
   // What another tab reads. A tab that came later, or was hidden, reads what it missed by itself.
   let catching = Promise.resolve()
   channel.onmessage = ({ data }: MessageEvent<RunEvent>) => {
-    catching = catching.then(async () => {
-      if (ended || signal.aborted || document.hidden || take(data) || sequenceOf(data) <= last) return
-      for (const event of await between(id, last, sequenceOf(data), signal)) take(event)
-    }).catch(() => {}) // the next event tries again
+    catching = catching
+      .then(async () => {
+        if (ended || signal.aborted || document.hidden || take(data) || sequenceOf(data) <= last) return
+        for (const event of await between(id, last, sequenceOf(data), signal)) take(event)
+      })
+      .catch(() => {}) // the next event tries again
   }
 
   const read = async (visible: AbortSignal) => {
@@ -96,7 +109,8 @@ export function follow(id: string, after: number, to: Follower, signal: AbortSig
       const visible = AbortSignal.any([signal, hidden.signal])
       if (!document.hidden) {
         try {
-          if (navigator.locks) await navigator.locks.request(`cleanupd.run.${id}`, { signal: visible }, () => read(visible))
+          if (navigator.locks)
+            await navigator.locks.request(`cleanupd.run.${id}`, { signal: visible }, () => read(visible))
           else await read(visible) // not in a secure context: each tab for itself
         } catch (error) {
           if (!visible.aborted) throw error
@@ -111,8 +125,9 @@ export function follow(id: string, after: number, to: Follower, signal: AbortSig
   run().catch(error => to.trouble(String(error)))
 }
 
-const shown = (signal: AbortSignal) => new Promise<void>(resolve => {
-  const once = { once: true, signal }
-  document.addEventListener('visibilitychange', () => resolve(), once)
-  signal.addEventListener('abort', () => resolve(), { once: true })
-})
+const shown = (signal: AbortSignal) =>
+  new Promise<void>(resolve => {
+    const once = { once: true, signal }
+    document.addEventListener('visibilitychange', () => resolve(), once)
+    signal.addEventListener('abort', () => resolve(), { once: true })
+  })

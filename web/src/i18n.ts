@@ -38,7 +38,7 @@ const locale = () => navigator.languages.find(l => l.startsWith(language)) ?? la
 const made = new Map<string, unknown>()
 
 /** A formatter, which is made once: that takes longer than to use it. */
-function formatter<O, F>(kind: { new(locale: string, options: O): F; name: string }, options: O): F {
+function formatter<O, F>(kind: { new (locale: string, options: O): F; name: string }, options: O): F {
   const key = JSON.stringify([kind.name, locale(), options])
   if (!made.has(key)) made.set(key, new kind(locale(), options))
   return made.get(key) as F
@@ -46,7 +46,8 @@ function formatter<O, F>(kind: { new(locale: string, options: O): F; name: strin
 const numbers = (options: Intl.NumberFormatOptions) => formatter(Intl.NumberFormat, options)
 const times = (options: Intl.DateTimeFormatOptions) => formatter(Intl.DateTimeFormat, options)
 
-export const number = (n: string | number | undefined, digits = 0) => numbers({ maximumFractionDigits: digits }).format(Number(n ?? 0))
+export const number = (n: string | number | undefined, digits = 0) =>
+  numbers({ maximumFractionDigits: digits }).format(Number(n ?? 0))
 /** A number for a scale, in few letters. */
 export const short = (n: number) => numbers({ notation: 'compact' }).format(n)
 export const percent = (share: number) => numbers({ style: 'percent', maximumFractionDigits: 1 }).format(share)
@@ -58,19 +59,31 @@ export const weekday = (at: Date) => times({ weekday: 'short', timeZone: 'UTC' }
 
 export function bytes(n: string | number | undefined) {
   const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte']
-  let value = Number(n ?? 0), unit = 0
+  let value = Number(n ?? 0),
+    unit = 0
   for (; Math.abs(value) >= 1000 && unit < units.length - 1; unit++) value /= 1000
-  return numbers({ style: 'unit', unit: units[unit], unitDisplay: 'short', maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 }).format(value)
+  return numbers({
+    style: 'unit',
+    unit: units[unit],
+    unitDisplay: 'short',
+    maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0,
+  }).format(value)
 }
 
 /** A period in its two greatest units; a short one in tenths of a second. */
 export function period(seconds: number) {
-  if (seconds > 0 && seconds < 9.95) return numbers({ style: 'unit', unit: 'second', unitDisplay: 'short', maximumFractionDigits: 1 }).format(seconds)
+  if (seconds > 0 && seconds < 9.95)
+    return numbers({ style: 'unit', unit: 'second', unitDisplay: 'short', maximumFractionDigits: 1 }).format(seconds)
   const parts: string[] = []
   let rest = Math.max(0, Math.round(seconds))
-  for (const [unit, size] of [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]] as const) {
+  for (const [unit, size] of [
+    ['day', 86400],
+    ['hour', 3600],
+    ['minute', 60],
+    ['second', 1],
+  ] as const) {
     const n = Math.floor(rest / size)
-    if (parts.length < 2 && (n > 0 || unit === 'second' && parts.length === 0)) {
+    if (parts.length < 2 && (n > 0 || (unit === 'second' && parts.length === 0))) {
       parts.push(numbers({ style: 'unit', unit, unitDisplay: 'short' }).format(n))
     } else if (parts.length > 0) break
     rest -= n * size
@@ -82,7 +95,11 @@ export function period(seconds: number) {
 export function relative(at: string | Date) {
   const seconds = (new Date(at).getTime() - Date.now()) / 1000
   const format = formatter(Intl.RelativeTimeFormat, { numeric: 'auto' } as Intl.RelativeTimeFormatOptions)
-  for (const [unit, size] of [['day', 86400], ['hour', 3600], ['minute', 60]] as const) {
+  for (const [unit, size] of [
+    ['day', 86400],
+    ['hour', 3600],
+    ['minute', 60],
+  ] as const) {
     if (Math.abs(seconds) >= size) return format.format(Math.round(seconds / size), unit)
   }
   return format.format(Math.round(seconds), 'second')

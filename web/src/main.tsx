@@ -23,7 +23,13 @@ export type Context = { caller: Caller; server: Server; may: (role: Role) => boo
 export type Role = 'VIEWER' | 'OPERATOR' | 'ADMIN'
 const roles: Role[] = ['VIEWER', 'OPERATOR', 'ADMIN']
 
-type Entry = { path: string; title: Extract<Key, `${string}.title`>; page: ComponentType<{ context: Context; argument: string[] }>; needs?: Role; offered?: (server: Server) => boolean }
+type Entry = {
+  path: string
+  title: Extract<Key, `${string}.title`>
+  page: ComponentType<{ context: Context; argument: string[] }>
+  needs?: Role
+  offered?: (server: Server) => boolean
+}
 
 const entries: Entry[] = [
   { path: '', title: 'overview.title', page: Overview },
@@ -34,7 +40,13 @@ const entries: Entry[] = [
   { path: 'guards', title: 'guards.title', page: GuardsPage, needs: 'ADMIN' },
   { path: 'holds', title: 'holds.title', page: Holds, needs: 'ADMIN' },
   { path: 'explain', title: 'explain.title', page: Explain },
-  { path: 'userdata', title: 'userdata.title', page: UserData, needs: 'ADMIN', offered: server => server.userData === true },
+  {
+    path: 'userdata',
+    title: 'userdata.title',
+    page: UserData,
+    needs: 'ADMIN',
+    offered: server => server.userData === true,
+  },
   { path: 'audit', title: 'audit.title', page: Audit, needs: 'ADMIN' },
   { path: 'about', title: 'about.title', page: About },
 ]
@@ -51,9 +63,10 @@ function decoded(part: string) {
 /** Which page is asked for, and how often somebody has gone to one. */
 function useRoute() {
   const read = () => location.hash.replace(/^#\/?/, '').split('?')[0]!.split('/').map(decoded)
-  const [state, set] = useState(() => ({ route: read(), moves: 0 }))
-  useLayoutEffect(() => { // at once: no move is missed
-    const moved = () => set(({ moves }) => ({ route: read(), moves: moves + 1 }))
+  const [state, setState] = useState(() => ({ route: read(), moves: 0 }))
+  useLayoutEffect(() => {
+    // at once: no move is missed
+    const moved = () => setState(({ moves }) => ({ route: read(), moves: moves + 1 }))
     addEventListener('hashchange', moved)
     return () => removeEventListener('hashchange', moved)
   }, [])
@@ -61,60 +74,119 @@ function useRoute() {
 }
 
 function App({ broken }: { broken?: unknown }) {
-  const [context, set] = useState<Context>()
-  const [problem, fail] = useState<unknown>(broken)
-  const [signedOut, sign] = useState(false)
-  const [thrown, report] = useState<string>()
+  const [context, setContext] = useState<Context>()
+  const [problem, setProblem] = useState<unknown>(broken)
+  const [signedOut, setSignedOut] = useState(false)
+  const [thrown, setThrown] = useState<string>()
   const [, redraw] = useState(0)
-  const { route: [first = '', ...argument], moves } = useRoute()
+  const {
+    route: [first = '', ...argument],
+    moves,
+  } = useRoute()
 
   const enter = async () => {
     try {
       const [caller, server] = await Promise.all([call<Caller>('GET', '/v1/whoami'), call<Server>('GET', '/v1/server')])
       const rank = roles.findIndex(role => caller.role === `ROLE_${role}`)
-      set({ caller, server, may: role => roles.indexOf(role) <= rank })
-      sign(false)
-      fail(undefined)
+      setContext({ caller, server, may: role => roles.indexOf(role) <= rank })
+      setSignedOut(false)
+      setProblem(undefined)
     } catch (error) {
-      if (session.token === '' || (error as { status?: number }).status === 401) sign(true)
-      fail(error)
+      if (session.token === '' || (error as { status?: number }).status === 401) setSignedOut(true)
+      setProblem(error)
     }
   }
   useEffect(() => {
-    session.signedOut = () => sign(true)
-    const tell = (event: ErrorEvent | PromiseRejectionEvent) => report(String('reason' in event ? event.reason : event.message))
+    session.signedOut = () => setSignedOut(true)
+    const tell = (event: ErrorEvent | PromiseRejectionEvent) =>
+      setThrown(String('reason' in event ? event.reason : event.message))
     addEventListener('error', tell)
     addEventListener('unhandledrejection', tell)
     enter()
   }, [])
 
-  useEffect(() => { if (moves > 0) focusTitle() }, [moves]) // of the page that has just been drawn
+  useEffect(() => {
+    if (moves > 0) focusTitle()
+  }, [moves]) // of the page that has just been drawn
 
-  const offered = context ? entries.filter(e => (!e.needs || context.may(e.needs)) && (e.offered?.(context.server) ?? true)) : []
+  const offered = context
+    ? entries.filter(e => (!e.needs || context.may(e.needs)) && (e.offered?.(context.server) ?? true))
+    : []
   const run = first === 'runs' && argument.length > 0
   const current = offered.find(e => e.path === first)
   const Current = run ? RunPage : current?.page
   return (
     <>
-      <a class="skip" href="#main" onClick={event => { event.preventDefault(); focusTitle() }}>{t('skip')}</a>
+      <a
+        class="skip"
+        href="#main"
+        onClick={event => {
+          event.preventDefault()
+          focusTitle()
+        }}
+      >
+        {t('skip')}
+      </a>
       <nav aria-label={t('navigation')}>
-        <a class="brand" href="#/"><svg viewBox="0 0 16 16" aria-hidden="true"><rect width="16" height="16" rx="4" /><path d="M4 5h8M4 8h6M4 11h3" /></svg>cleanupd</a>
-        {!signedOut && offered.map(e => <a key={e.path} href={`#/${e.path}`} aria-current={e === current ? 'page' : undefined}>{t(e.title)}</a>)}
+        <a class="brand" href="#/">
+          <svg viewBox="0 0 16 16" aria-hidden="true">
+            <rect width="16" height="16" rx="4" />
+            <path d="M4 5h8M4 8h6M4 11h3" />
+          </svg>
+          cleanupd
+        </a>
+        {!signedOut &&
+          offered.map(e => (
+            <a key={e.path} href={`#/${e.path}`} aria-current={e === current ? 'page' : undefined}>
+              {t(e.title)}
+            </a>
+          ))}
         <div class="who">
-          {context && !signedOut && context.caller.subject && <span title={context.caller.subject}>{context.caller.subject}</span>}
-          {context && !signedOut && session.token && <button type="button" onClick={() => { signOut(); sign(true) }}>{t('signin.out')}</button>}
-          <select aria-label={t('language')} value={language} onChange={e => choose(e.currentTarget.value).then(() => redraw(n => n + 1))}>
-            {Object.entries(names).map(([code, name]) => <option key={code} value={code} lang={code}>{name}</option>)}
+          {context && !signedOut && context.caller.subject && (
+            <span title={context.caller.subject}>{context.caller.subject}</span>
+          )}
+          {context && !signedOut && session.token && (
+            <button
+              type="button"
+              onClick={() => {
+                signOut()
+                setSignedOut(true)
+              }}
+            >
+              {t('signin.out')}
+            </button>
+          )}
+          <select
+            aria-label={t('language')}
+            value={language}
+            onChange={e => choose(e.currentTarget.value).then(() => redraw(n => n + 1))}
+          >
+            {Object.entries(names).map(([code, name]) => (
+              <option key={code} value={code} lang={code}>
+                {name}
+              </option>
+            ))}
           </select>
         </div>
       </nav>
       <main id="main">
-        {thrown && <Problem of={new Error(t('problem.page', { what: thrown }))} retry={() => report(undefined)} />}
-        {context?.server.refusal && <div class="problem" lang="en"><p>{context.server.refusal}</p></div>}
-        {signedOut ? <SignIn problem={problem} onSigned={enter} />
-          : !context ? problem !== undefined && <Problem of={problem} retry={enter} />
-          : Current ? <Current key={JSON.stringify([first, argument, language])} context={context} argument={argument} />
-          : <p class="empty">{t('nowhere')} <a href="#/">{t('overview.title')}</a></p>}
+        {thrown && <Problem of={new Error(t('problem.page', { what: thrown }))} retry={() => setThrown(undefined)} />}
+        {context?.server.refusal && (
+          <div class="problem" lang="en">
+            <p>{context.server.refusal}</p>
+          </div>
+        )}
+        {signedOut ? (
+          <SignIn problem={problem} onSigned={enter} />
+        ) : !context ? (
+          problem !== undefined && <Problem of={problem} retry={enter} />
+        ) : Current ? (
+          <Current key={JSON.stringify([first, argument, language])} context={context} argument={argument} />
+        ) : (
+          <p class="empty">
+            {t('nowhere')} <a href="#/">{t('overview.title')}</a>
+          </p>
+        )}
       </main>
     </>
   )
@@ -123,7 +195,9 @@ function App({ broken }: { broken?: unknown }) {
 /** Where what had the focus is gone, as a form that was saved, the title has it: not the whole page, from whose beginning one would start again. */
 function keepFocus() {
   let last: EventTarget | null = null
-  addEventListener('focusin', event => { last = event.target })
+  addEventListener('focusin', event => {
+    last = event.target
+  })
   new MutationObserver(() => {
     if (last instanceof Element && !last.isConnected && document.activeElement === document.body) focusTitle()
   }).observe(document.body, { childList: true, subtree: true })
@@ -131,6 +205,8 @@ function keepFocus() {
 
 let broken: unknown
 await load()
-await resume().catch(error => { broken = error })
+await resume().catch(error => {
+  broken = error
+})
 keepFocus()
 render(<App broken={broken} />, document.getElementById('app')!)

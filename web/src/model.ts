@@ -2,14 +2,21 @@
 import type { Run, RunEvent, TaskResult } from './api'
 
 /** How many events are loaded at a time, how many lines are kept, and how many rates. */
-const page = 500, lines = 1000, samples = 600
+const page = 500,
+  lines = 1000,
+  samples = 600
 
 /** A task as the events so far tell. */
 type Live = { object?: string; expected?: number; rate: number; waits?: string }
 type Entry = { sequence: number; at: string; level: string; task: string; message: string }
 type Between = (after: number, upTo: number) => Promise<RunEvent[]>
 
-const entriesOf = (events: RunEvent[]): Entry[] => events.flatMap(({ sequence, time, log }) => log ? [{ sequence: Number(sequence), at: time!, level: log.level!, task: log.task ?? '', message: log.message ?? '' }] : [])
+const entriesOf = (events: RunEvent[]): Entry[] =>
+  events.flatMap(({ sequence, time, log }) =>
+    log
+      ? [{ sequence: Number(sequence), at: time!, level: log.level!, task: log.task ?? '', message: log.message ?? '' }]
+      : [],
+  )
 
 export class Model {
   live = new Map<string, Live>()
@@ -44,7 +51,12 @@ export class Model {
   private sample({ taskProgress: p }: RunEvent) {
     if (!p) return
     this.rates = [...this.rates.slice(1 - samples), p.rowsPerSecond ?? 0]
-    this.live.set(p.task!, { object: p.object, expected: p.rowsExpected === undefined || p.rowsExpected === null ? undefined : Number(p.rowsExpected), rate: p.rowsPerSecond ?? 0, waits: p.throttledBy })
+    this.live.set(p.task!, {
+      object: p.object,
+      expected: p.rowsExpected === undefined || p.rowsExpected === null ? undefined : Number(p.rowsExpected),
+      rate: p.rowsPerSecond ?? 0,
+      waits: p.throttledBy,
+    })
   }
 
   /** Takes the next event. Its line is not kept where earlier ones are looked at. */
@@ -56,8 +68,16 @@ export class Model {
     this.sample(event)
     if (runStarted?.run) this.run = { ...this.run, ...runStarted.run, lastSequence: this.run.lastSequence }
     if (runFinished?.run) this.run = { ...this.run, ...runFinished.run }
-    if (taskStarted) Object.assign(this.result(taskStarted.task!), { state: 'TASK_STATE_RUNNING', startTime: event.time })
-    if (p) Object.assign(this.result(p.task!), { state: 'TASK_STATE_RUNNING', rowsDeleted: p.rowsDeleted, rowsUpdated: p.rowsUpdated, tablesDropped: p.tablesDropped, batches: p.batches })
+    if (taskStarted)
+      Object.assign(this.result(taskStarted.task!), { state: 'TASK_STATE_RUNNING', startTime: event.time })
+    if (p)
+      Object.assign(this.result(p.task!), {
+        state: 'TASK_STATE_RUNNING',
+        rowsDeleted: p.rowsDeleted,
+        rowsUpdated: p.rowsUpdated,
+        tablesDropped: p.tablesDropped,
+        batches: p.batches,
+      })
     if (taskFinished?.result) Object.assign(this.result(taskFinished.result.task!), taskFinished.result)
   }
 
@@ -73,8 +93,10 @@ export class Model {
   /** Loads earlier events, until they have a line; the newest lines make room for theirs. */
   async earlier(between: Between) {
     for (let size = page, found = 0; found === 0 && this.first > 0; size *= 2) {
-      const first = this.first, from = Math.max(0, first - size)
-      const events = await between(from, first), entries = entriesOf(events)
+      const first = this.first,
+        from = Math.max(0, first - size)
+      const events = await between(from, first),
+        entries = entriesOf(events)
       if (this.first !== first) continue // new lines have come, and those before them have gone
       found = entries.length
       if (from < this.oldest) this.seen += events.filter(e => Number(e.sequence) <= this.oldest).length

@@ -4,21 +4,57 @@ import { Code, Moment, Page, Pieces, Table } from '../components'
 import { t } from '../i18n'
 
 async function load(pageToken?: string, signal?: AbortSignal) {
-  const { entries, nextPageToken } = await call<{ entries: AuditEntry[]; nextPageToken: string }>('GET', query('/v1/audit', { pageSize: 100, pageToken }), undefined, signal)
+  const { entries, nextPageToken } = await call<{ entries: AuditEntry[]; nextPageToken: string }>(
+    'GET',
+    query('/v1/audit', { pageSize: 100, pageToken }),
+    undefined,
+    signal,
+  )
   return { rows: entries, next: nextPageToken }
 }
 
 export function Audit() {
   return (
     <Page title={t('audit.title')} intro={t('audit.intro')}>
-      <Pieces load={load} depends={[]}>{entries => (
-        <Table label={t('audit.title')} rows={entries} keyOf={e => e.id!} empty={t('audit.empty')} columns={[
-          { title: t('history.when'), cell: e => <Moment at={e.time} /> },
-          { title: t('audit.who'), cell: e => <>{e.subject || '–'}<div class="quiet" lang="en">{e.role} {e.by} {e.address}</div></> },
-          { title: t('audit.what'), cell: e => <span lang="en">{e.rpc}{e.details && Object.keys(e.details).length > 0 && <details><summary lang={undefined}>{t('audit.details')}</summary><pre>{JSON.stringify(e.details, null, 1)}</pre></details>}</span> },
-          { title: t('audit.result'), cell: e => <Code>{e.result}</Code> },
-        ]} />
-      )}</Pieces>
+      <Pieces load={load} depends={[]}>
+        {entries => (
+          <Table
+            label={t('audit.title')}
+            rows={entries}
+            keyOf={e => e.id!}
+            empty={t('audit.empty')}
+            columns={[
+              { title: t('history.when'), cell: e => <Moment at={e.time} /> },
+              {
+                title: t('audit.who'),
+                cell: e => (
+                  <>
+                    {e.subject || '–'}
+                    <div class="quiet" lang="en">
+                      {e.role} {e.by} {e.address}
+                    </div>
+                  </>
+                ),
+              },
+              {
+                title: t('audit.what'),
+                cell: e => (
+                  <span lang="en">
+                    {e.rpc}
+                    {e.details && Object.keys(e.details).length > 0 && (
+                      <details>
+                        <summary lang={undefined}>{t('audit.details')}</summary>
+                        <pre>{JSON.stringify(e.details, null, 1)}</pre>
+                      </details>
+                    )}
+                  </span>
+                ),
+              },
+              { title: t('audit.result'), cell: e => <Code>{e.result}</Code> },
+            ]}
+          />
+        )}
+      </Pieces>
     </Page>
   )
 }

@@ -5,13 +5,38 @@ import { Badge, Code, Field, Moment, Page, Section, Show, Table, useLoad } from 
 import { number, t } from '../i18n'
 
 export function Explain({ argument: [table = '', key = ''] }: { argument: string[] }) {
-  const [draft, set] = useState({ table, key })
+  const [draft, setDraft] = useState({ table, key })
   return (
     <Page title={t('explain.title')} intro={t('explain.intro')}>
-      <form class="row" onSubmit={event => { event.preventDefault(); location.hash = `#/explain/${encodeURIComponent(draft.table.trim())}/${encodeURIComponent(draft.key.trim())}` }}>
-        <Field label={t('table')}><input required spellcheck={false} placeholder="nmsbroadlogrcp" value={draft.table} onInput={e => set({ ...draft, table: e.currentTarget.value })} /></Field>
-        <Field label={t('explain.key')}><input required spellcheck={false} value={draft.key} onInput={e => set({ ...draft, key: e.currentTarget.value })} /></Field>
-        <Field label={''}><button type="submit" class="primary">{t('explain.go')}</button></Field>
+      <form
+        class="row"
+        onSubmit={event => {
+          event.preventDefault()
+          location.hash = `#/explain/${encodeURIComponent(draft.table.trim())}/${encodeURIComponent(draft.key.trim())}`
+        }}
+      >
+        <Field label={t('table')}>
+          <input
+            required
+            spellcheck={false}
+            placeholder="nmsbroadlogrcp"
+            value={draft.table}
+            onInput={e => setDraft({ ...draft, table: e.currentTarget.value })}
+          />
+        </Field>
+        <Field label={t('explain.key')}>
+          <input
+            required
+            spellcheck={false}
+            value={draft.key}
+            onInput={e => setDraft({ ...draft, key: e.currentTarget.value })}
+          />
+        </Field>
+        <Field label={''}>
+          <button type="submit" class="primary">
+            {t('explain.go')}
+          </button>
+        </Field>
       </form>
       {table !== '' && <Answer table={table} keyOf={key} />}
     </Page>
@@ -19,33 +44,78 @@ export function Explain({ argument: [table = '', key = ''] }: { argument: string
 }
 
 function Answer({ table, keyOf }: { table: string; keyOf: string }) {
-  const loaded = useLoad(signal => call<Explanation>('POST', '/v1/explain', { table, key: keyOf }, signal), [table, keyOf])
+  const loaded = useLoad(
+    signal => call<Explanation>('POST', '/v1/explain', { table, key: keyOf }, signal),
+    [table, keyOf],
+  )
   return (
-    <Show of={loaded}>{e => e.exists ? (
-      <>
-        <p role="status"><Badge state={e.verdict} /> <Code>{e.table}</Code> {keyOf} {e.task && <span lang="en">· {e.task}</span>} {e.since && <>· {t('explain.since')} <Moment at={e.since} /></>}</p>
-        {e.why && <p lang="en">{e.why}</p>}
-        {(e.steps ?? []).map((step, i) => (
-          <Section key={i} title={step.task ?? ''} actions={<>{step.held && <Badge state="HELD" />}<Badge state={step.verdict} /></>}>
-            <p class="quiet" lang="en">{step.rule}</p>
-            {step.why && <p lang="en">{step.why}</p>}
-            <Table label={step.rule ?? ''} rows={step.parts ?? []} keyOf={p => `${p.of} ${p.alternative} ${p.text}`} columns={[
-              { title: t('explain.condition'), cell: p => <Code>{p.text}</Code> },
-              { title: t('explain.truth'), cell: p => <Badge state={p.truth?.replace('TRUTH_', '')} /> },
-              { title: t('explain.values'), cell: p => <Code>{(p.values ?? []).join(', ')}</Code> },
-            ]} />
-          </Section>
-        ))}
-      </>
-    ) : (
-      <>
-        <div class="notice"><p>{t('explain.gone')}</p></div>
-        <Table label={t('explain.runs')} rows={e.runs ?? []} keyOf={r => r.runId!} empty={t('explain.noruns')} columns={[
-          { title: t('history.when'), cell: r => <a href={`#/runs/${r.runId}`}><Moment at={r.startTime} /></a> },
-          { title: t('run.task'), cell: r => <span lang="en">{(r.tasks ?? []).join(', ')}</span> },
-          { title: t('run.deleted'), numeric: true, cell: r => number(r.rowsDeleted) },
-        ]} />
-      </>
-    )}</Show>
+    <Show of={loaded}>
+      {e =>
+        e.exists ? (
+          <>
+            <p role="status">
+              <Badge state={e.verdict} /> <Code>{e.table}</Code> {keyOf} {e.task && <span lang="en">· {e.task}</span>}{' '}
+              {e.since && (
+                <>
+                  · {t('explain.since')} <Moment at={e.since} />
+                </>
+              )}
+            </p>
+            {e.why && <p lang="en">{e.why}</p>}
+            {(e.steps ?? []).map((step, i) => (
+              <Section
+                key={i}
+                title={step.task ?? ''}
+                actions={
+                  <>
+                    {step.held && <Badge state="HELD" />}
+                    <Badge state={step.verdict} />
+                  </>
+                }
+              >
+                <p class="quiet" lang="en">
+                  {step.rule}
+                </p>
+                {step.why && <p lang="en">{step.why}</p>}
+                <Table
+                  label={step.rule ?? ''}
+                  rows={step.parts ?? []}
+                  keyOf={p => `${p.of} ${p.alternative} ${p.text}`}
+                  columns={[
+                    { title: t('explain.condition'), cell: p => <Code>{p.text}</Code> },
+                    { title: t('explain.truth'), cell: p => <Badge state={p.truth?.replace('TRUTH_', '')} /> },
+                    { title: t('explain.values'), cell: p => <Code>{(p.values ?? []).join(', ')}</Code> },
+                  ]}
+                />
+              </Section>
+            ))}
+          </>
+        ) : (
+          <>
+            <div class="notice">
+              <p>{t('explain.gone')}</p>
+            </div>
+            <Table
+              label={t('explain.runs')}
+              rows={e.runs ?? []}
+              keyOf={r => r.runId!}
+              empty={t('explain.noruns')}
+              columns={[
+                {
+                  title: t('history.when'),
+                  cell: r => (
+                    <a href={`#/runs/${r.runId}`}>
+                      <Moment at={r.startTime} />
+                    </a>
+                  ),
+                },
+                { title: t('run.task'), cell: r => <span lang="en">{(r.tasks ?? []).join(', ')}</span> },
+                { title: t('run.deleted'), numeric: true, cell: r => number(r.rowsDeleted) },
+              ]}
+            />
+          </>
+        )
+      }
+    </Show>
   )
 }

@@ -7,8 +7,14 @@ import { secondsOf } from '../runs'
 
 /** The limits, each with what its value is divided by to be shown: durations are set in minutes and days. */
 const limits = [
-  { name: 'minRows' }, { name: 'minProcessInstances' }, { name: 'maxSharePercent' }, { name: 'maxGrowth' }, { name: 'maxTables' }, { name: 'maxDropPercent' },
-  { name: 'maxClockDifference', unit: 60 }, { name: 'maxIdle', unit: 86400 },
+  { name: 'minRows' },
+  { name: 'minProcessInstances' },
+  { name: 'maxSharePercent' },
+  { name: 'maxGrowth' },
+  { name: 'maxTables' },
+  { name: 'maxDropPercent' },
+  { name: 'maxClockDifference', unit: 60 },
+  { name: 'maxIdle', unit: 86400 },
 ] as const
 
 type Values = Record<string, string | number | boolean | null | undefined>
@@ -21,46 +27,104 @@ export function GuardsPage() {
   const loaded = useLoad(signal => call<GuardsAnswer>('GET', '/v1/guards', undefined, signal), [])
   return (
     <Page title={t('guards.title')} intro={t('guards.intro')}>
-      <Show of={loaded}>{answer => (
-        <>
-          <Section title={t('guards.tripped')}>
-            <Table label={t('guards.tripped')} rows={answer.latched ?? []} keyOf={l => `${l.task} ${l.guard?.guard} ${l.guard?.table}`} empty={t('guards.quiet')} columns={[
-              { title: t('guards.guard'), cell: l => <><span lang="en">{l.guard?.guard}</span> <Badge state="TRIPPED" /></> },
-              { title: t('run.task'), cell: l => <span lang="en">{l.task}</span> },
-              { title: t('table'), cell: l => <Code>{l.guard?.table}</Code> },
-              { title: t('guards.number'), numeric: true, cell: l => number(l.guard?.number) },
-              { title: t('guards.most'), numeric: true, cell: l => number(l.guard?.most) },
-              { title: t('guards.when'), cell: l => <a href={`#/runs/${l.runId}`}><Moment at={l.tripTime} /></a> },
-            ]} />
-            {(answer.latched ?? []).length > 0 && <p>{t('guards.pass')} <a href="#/preview">{t('preview.title')}</a></p>}
-          </Section>
-          <Section title={t('guards.limits')}><Limits key={JSON.stringify(answer.guards)} guards={answer.guards ?? {}} defaults={answer.defaults ?? {}} reload={loaded.reload} /></Section>
-        </>
-      )}</Show>
+      <Show of={loaded}>
+        {answer => (
+          <>
+            <Section title={t('guards.tripped')}>
+              <Table
+                label={t('guards.tripped')}
+                rows={answer.latched ?? []}
+                keyOf={l => `${l.task} ${l.guard?.guard} ${l.guard?.table}`}
+                empty={t('guards.quiet')}
+                columns={[
+                  {
+                    title: t('guards.guard'),
+                    cell: l => (
+                      <>
+                        <span lang="en">{l.guard?.guard}</span> <Badge state="TRIPPED" />
+                      </>
+                    ),
+                  },
+                  { title: t('run.task'), cell: l => <span lang="en">{l.task}</span> },
+                  { title: t('table'), cell: l => <Code>{l.guard?.table}</Code> },
+                  { title: t('guards.number'), numeric: true, cell: l => number(l.guard?.number) },
+                  { title: t('guards.most'), numeric: true, cell: l => number(l.guard?.most) },
+                  {
+                    title: t('guards.when'),
+                    cell: l => (
+                      <a href={`#/runs/${l.runId}`}>
+                        <Moment at={l.tripTime} />
+                      </a>
+                    ),
+                  },
+                ]}
+              />
+              {(answer.latched ?? []).length > 0 && (
+                <p>
+                  {t('guards.pass')} <a href="#/preview">{t('preview.title')}</a>
+                </p>
+              )}
+            </Section>
+            <Section title={t('guards.limits')}>
+              <Limits
+                key={JSON.stringify(answer.guards)}
+                guards={answer.guards ?? {}}
+                defaults={answer.defaults ?? {}}
+                reload={loaded.reload}
+              />
+            </Section>
+          </>
+        )}
+      </Show>
     </Page>
   )
 }
 
 function Limits({ guards, defaults, reload }: { guards: Guards; defaults: Guards; reload: () => void }) {
-  const [draft, set] = useState(() => Object.fromEntries(limits.map(l => [l.name, shown(guards as Values, l.name, 'unit' in l ? l.unit : undefined)])))
-  const [cutoff, check] = useState(guards.cutoff ?? true)
+  const [draft, setDraft] = useState(() =>
+    Object.fromEntries(limits.map(l => [l.name, shown(guards as Values, l.name, 'unit' in l ? l.unit : undefined)])),
+  )
+  const [cutoff, setCutoff] = useState(guards.cutoff ?? true)
   const { busy, problem, act } = useAction()
-  const save = () => act(async () => {
-    const values: Values = { cutoff }
-    for (const l of limits) if (draft[l.name] !== '') values[l.name] = 'unit' in l ? `${Math.round(Number(draft[l.name]) * l.unit)}s` : Number(draft[l.name])
-    await call('PUT', '/v1/guards', values)
-    reload()
-  })
+  const save = () =>
+    act(async () => {
+      const values: Values = { cutoff }
+      for (const l of limits)
+        if (draft[l.name] !== '')
+          values[l.name] = 'unit' in l ? `${Math.round(Number(draft[l.name]) * l.unit)}s` : Number(draft[l.name])
+      await call('PUT', '/v1/guards', values)
+      reload()
+    })
   return (
-    <form onSubmit={event => { event.preventDefault(); save() }}>
+    <form
+      onSubmit={event => {
+        event.preventDefault()
+        save()
+      }}
+    >
       {limits.map(l => (
-        <Field key={l.name} label={t(`guard.${l.name}` as Key)} help={`${t(`guard.${l.name}.help` as Key)} ${t('guards.default', { n: number(shown(defaults as Values, l.name, 'unit' in l ? l.unit : undefined)) })}`}>
-          <input type="number" min={0} step="any" value={draft[l.name]} onInput={e => set({ ...draft, [l.name]: e.currentTarget.value })} />
+        <Field
+          key={l.name}
+          label={t(`guard.${l.name}` as Key)}
+          help={`${t(`guard.${l.name}.help` as Key)} ${t('guards.default', { n: number(shown(defaults as Values, l.name, 'unit' in l ? l.unit : undefined)) })}`}
+        >
+          <input
+            type="number"
+            min={0}
+            step="any"
+            value={draft[l.name]}
+            onInput={e => setDraft({ ...draft, [l.name]: e.currentTarget.value })}
+          />
         </Field>
       ))}
-      <label class="check"><input type="checkbox" checked={cutoff} onChange={e => check(e.currentTarget.checked)} />{t('guard.cutoff')}</label>
+      <label class="check">
+        <input type="checkbox" checked={cutoff} onChange={e => setCutoff(e.currentTarget.checked)} />
+        {t('guard.cutoff')}
+      </label>
       <Problem of={problem} />
-      <button type="submit" class="primary" aria-disabled={busy}>{t('action.save')}</button>
+      <button type="submit" class="primary" aria-disabled={busy}>
+        {t('action.save')}
+      </button>
     </form>
   )
 }

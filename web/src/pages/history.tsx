@@ -8,32 +8,86 @@ import { took, total } from '../runs'
 const states = ['QUEUED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED']
 
 export function History() {
-  const [filter, set] = useState({ state: '', task: '', dryRun: '', createdFrom: '' })
+  const [filter, setFilter] = useState({ state: '', task: '', dryRun: '', createdFrom: '' })
   const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
   const load = async (pageToken?: string, signal?: AbortSignal) => {
     const createdFrom = filter.createdFrom && new Date(filter.createdFrom + 'T00:00').toISOString()
-    const { runs, nextPageToken } = await call<{ runs: Run[]; nextPageToken: string }>('GET', query('/v1/runs', { ...filter, createdFrom, pageToken }), undefined, signal)
+    const { runs, nextPageToken } = await call<{ runs: Run[]; nextPageToken: string }>(
+      'GET',
+      query('/v1/runs', { ...filter, createdFrom, pageToken }),
+      undefined,
+      signal,
+    )
     return { rows: runs, next: nextPageToken }
   }
-  const change = (name: keyof typeof filter) => (event: { currentTarget: { value: string } }) => set({ ...filter, [name]: event.currentTarget.value })
+  const change = (name: keyof typeof filter) => (event: { currentTarget: { value: string } }) =>
+    setFilter({ ...filter, [name]: event.currentTarget.value })
   return (
     <Page title={t('history.title')} intro={t('history.intro')}>
       <form class="row" onSubmit={event => event.preventDefault()}>
-        <Field label={t('history.state')}><select value={filter.state} onChange={change('state')}><option value="">{t('history.any')}</option>{states.map(s => <option key={s} value={`RUN_STATE_${s}`}>{t(`state.${s}` as Key)}</option>)}</select></Field>
-        <Field label={t('history.kind')}><select value={filter.dryRun} onChange={change('dryRun')}><option value="">{t('history.any')}</option><option value="false">{t('history.real')}</option><option value="true">{t('history.dry')}</option></select></Field>
-        <Field label={t('history.task')}><select value={filter.task} onChange={change('task')}><option value="">{t('history.any')}</option>{tasks.value?.tasks.map(task => <option key={task.name} lang="en">{task.name}</option>)}</select></Field>
-        <Field label={t('history.from')}><input type="date" value={filter.createdFrom} onChange={change('createdFrom')} /></Field>
+        <Field label={t('history.state')}>
+          <select value={filter.state} onChange={change('state')}>
+            <option value="">{t('history.any')}</option>
+            {states.map(s => (
+              <option key={s} value={`RUN_STATE_${s}`}>
+                {t(`state.${s}` as Key)}
+              </option>
+            ))}
+          </select>
+        </Field>
+        <Field label={t('history.kind')}>
+          <select value={filter.dryRun} onChange={change('dryRun')}>
+            <option value="">{t('history.any')}</option>
+            <option value="false">{t('history.real')}</option>
+            <option value="true">{t('history.dry')}</option>
+          </select>
+        </Field>
+        <Field label={t('history.task')}>
+          <select value={filter.task} onChange={change('task')}>
+            <option value="">{t('history.any')}</option>
+            {tasks.value?.tasks.map(task => (
+              <option key={task.name} lang="en">
+                {task.name}
+              </option>
+            ))}
+          </select>
+        </Field>
+        <Field label={t('history.from')}>
+          <input type="date" value={filter.createdFrom} onChange={change('createdFrom')} />
+        </Field>
       </form>
-      <Pieces load={load} depends={[filter]}>{runs => (
-        <Table label={t('history.title')} rows={runs} keyOf={run => run.id!} empty={t('history.empty')} columns={[
-          { title: t('history.when'), cell: run => <a href={`#/runs/${run.id}`}><Moment at={run.createTime} /></a> },
-          { title: t('history.state'), cell: run => <Badge state={run.state} /> },
-          { title: t('history.kind'), cell: run => run.dryRun ? t('history.dry') : run.plan ? t('history.plan') : t('history.real') },
-          { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
-          { title: t('duration'), numeric: true, cell: run => run.startTime && run.endTime ? period(took(run)) : '–' },
-          { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
-        ]} />
-      )}</Pieces>
+      <Pieces load={load} depends={[filter]}>
+        {runs => (
+          <Table
+            label={t('history.title')}
+            rows={runs}
+            keyOf={run => run.id!}
+            empty={t('history.empty')}
+            columns={[
+              {
+                title: t('history.when'),
+                cell: run => (
+                  <a href={`#/runs/${run.id}`}>
+                    <Moment at={run.createTime} />
+                  </a>
+                ),
+              },
+              { title: t('history.state'), cell: run => <Badge state={run.state} /> },
+              {
+                title: t('history.kind'),
+                cell: run => (run.dryRun ? t('history.dry') : run.plan ? t('history.plan') : t('history.real')),
+              },
+              { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
+              {
+                title: t('duration'),
+                numeric: true,
+                cell: run => (run.startTime && run.endTime ? period(took(run)) : '–'),
+              },
+              { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
+            ]}
+          />
+        )}
+      </Pieces>
     </Page>
   )
 }

@@ -1,67 +1,197 @@
 // What must stay, whatever the rules say?
 import { useState } from 'preact/hooks'
 import { call, query, type Hold } from '../api'
-import { Badge, Code, Confirm, Field, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
+import {
+  Badge,
+  Code,
+  Confirm,
+  Field,
+  Moment,
+  Page,
+  Problem,
+  Section,
+  Show,
+  Table,
+  useAction,
+  useLoad,
+} from '../components'
 import { t, type Key } from '../i18n'
 
 const kinds = ['deliveries', 'lists', 'workflows', 'recipients', 'table', 'everything'] as const
-type Kind = typeof kinds[number]
+type Kind = (typeof kinds)[number]
 
 const kindOf = (hold: Hold) => kinds.find(kind => hold[kind])
 const whatOf = (hold: Hold) => {
   const kind = kindOf(hold)
-  return kind === undefined || kind === 'everything' ? '' : kind === 'table' ? hold.table!.name : hold[kind]!.ids!.join(', ')
+  return kind === undefined || kind === 'everything'
+    ? ''
+    : kind === 'table'
+      ? hold.table!.name
+      : hold[kind]!.ids!.join(', ')
 }
-const ended = (hold: Hold) => hold.releaseTime ? 'RELEASED' : hold.expireTime && Date.parse(hold.expireTime) < Date.now() ? 'EXPIRED' : 'HELD'
+const ended = (hold: Hold) =>
+  hold.releaseTime ? 'RELEASED' : hold.expireTime && Date.parse(hold.expireTime) < Date.now() ? 'EXPIRED' : 'HELD'
 
 export function Holds() {
-  const [all, showAll] = useState(false)
-  const loaded = useLoad(signal => call<{ holds: Hold[] }>('GET', query('/v1/holds', { includeEnded: all || undefined, pageSize: 1000 }), undefined, signal), [all])
-  const [released, release] = useState<Hold>()
+  const [all, setAll] = useState(false)
+  const loaded = useLoad(
+    signal =>
+      call<{ holds: Hold[] }>(
+        'GET',
+        query('/v1/holds', { includeEnded: all || undefined, pageSize: 1000 }),
+        undefined,
+        signal,
+      ),
+    [all],
+  )
+  const [released, setReleased] = useState<Hold>()
   const { busy, problem, act } = useAction()
   return (
     <Page title={t('holds.title')} intro={t('holds.intro')}>
-      <Show of={loaded}>{({ holds }) => (
-        <Table label={t('holds.title')} rows={holds} keyOf={h => h.id!} empty={t('holds.none')} columns={[
-          { title: t('holds.what'), cell: h => <>{t(`hold.${kindOf(h)}` as Key)} <Code>{whatOf(h)}</Code>{(h.notCovered ?? []).length > 0 && <div class="quiet">{t('holds.uncovered', { tables: h.notCovered!.join(', ') })}</div>}</> },
-          { title: t('holds.reason'), cell: h => h.reason },
-          { title: t('holds.by'), cell: h => <>{h.createdBy}<div class="quiet"><Moment at={h.createTime} /></div></> },
-          { title: t('holds.until'), cell: h => h.expireTime ? <Moment at={h.expireTime} /> : t('holds.forever') },
-          { title: t('history.state'), cell: h => ended(h) === 'HELD'
-            ? <button type="button" onClick={() => release(h)}>{t('holds.release')}</button>
-            : <><Badge state={ended(h)} />{h.releaseTime && <div class="quiet">{h.releasedBy} <Moment at={h.releaseTime} /></div>}</> },
-        ]} />
-      )}</Show>
-      <label class="check"><input type="checkbox" checked={all} onChange={e => showAll(e.currentTarget.checked)} />{t('holds.ended')}</label>
-      {released && <Confirm title={t('holds.release')} action={t('holds.release')} busy={busy} problem={problem} onClose={() => release(undefined)}
-        onDo={() => act(() => call('POST', `/v1/holds/${released.id}:release`)).then(done => { if (done) { release(undefined); loaded.reload() } })}>
-        <p>{t('holds.ask')}</p><p>{t(`hold.${kindOf(released)}` as Key)} <Code>{whatOf(released)}</Code></p>
-      </Confirm>}
-      <Section title={t('holds.new')}><Create done={loaded.reload} /></Section>
+      <Show of={loaded}>
+        {({ holds }) => (
+          <Table
+            label={t('holds.title')}
+            rows={holds}
+            keyOf={h => h.id!}
+            empty={t('holds.none')}
+            columns={[
+              {
+                title: t('holds.what'),
+                cell: h => (
+                  <>
+                    {t(`hold.${kindOf(h)}` as Key)} <Code>{whatOf(h)}</Code>
+                    {(h.notCovered ?? []).length > 0 && (
+                      <div class="quiet">{t('holds.uncovered', { tables: h.notCovered!.join(', ') })}</div>
+                    )}
+                  </>
+                ),
+              },
+              { title: t('holds.reason'), cell: h => h.reason },
+              {
+                title: t('holds.by'),
+                cell: h => (
+                  <>
+                    {h.createdBy}
+                    <div class="quiet">
+                      <Moment at={h.createTime} />
+                    </div>
+                  </>
+                ),
+              },
+              {
+                title: t('holds.until'),
+                cell: h => (h.expireTime ? <Moment at={h.expireTime} /> : t('holds.forever')),
+              },
+              {
+                title: t('history.state'),
+                cell: h =>
+                  ended(h) === 'HELD' ? (
+                    <button type="button" onClick={() => setReleased(h)}>
+                      {t('holds.release')}
+                    </button>
+                  ) : (
+                    <>
+                      <Badge state={ended(h)} />
+                      {h.releaseTime && (
+                        <div class="quiet">
+                          {h.releasedBy} <Moment at={h.releaseTime} />
+                        </div>
+                      )}
+                    </>
+                  ),
+              },
+            ]}
+          />
+        )}
+      </Show>
+      <label class="check">
+        <input type="checkbox" checked={all} onChange={e => setAll(e.currentTarget.checked)} />
+        {t('holds.ended')}
+      </label>
+      {released && (
+        <Confirm
+          title={t('holds.release')}
+          action={t('holds.release')}
+          busy={busy}
+          problem={problem}
+          onClose={() => setReleased(undefined)}
+          onDo={() =>
+            act(() => call('POST', `/v1/holds/${released.id}:release`)).then(done => {
+              if (done) {
+                setReleased(undefined)
+                loaded.reload()
+              }
+            })
+          }
+        >
+          <p>{t('holds.ask')}</p>
+          <p>
+            {t(`hold.${kindOf(released)}` as Key)} <Code>{whatOf(released)}</Code>
+          </p>
+        </Confirm>
+      )}
+      <Section title={t('holds.new')}>
+        <Create done={loaded.reload} />
+      </Section>
     </Page>
   )
 }
 
 function Create({ done }: { done: () => void }) {
   const blank = { what: '', reason: '', until: '' }
-  const [kind, choose] = useState<Kind>('deliveries')
-  const [draft, set] = useState(blank)
+  const [kind, setKind] = useState<Kind>('deliveries')
+  const [draft, setDraft] = useState(blank)
   const { busy, problem, act } = useAction()
-  const change = (name: keyof typeof draft) => (event: { currentTarget: { value: string } }) => set({ ...draft, [name]: event.currentTarget.value })
-  const hold = () => act(async () => {
-    const what = kind === 'everything' ? {} : kind === 'table' ? { name: draft.what.trim() } : { ids: draft.what.split(/[\s,]+/).filter(id => id !== '') }
-    await call('POST', '/v1/holds', { [kind]: what, reason: draft.reason, expireTime: draft.until ? new Date(draft.until).toISOString() : undefined })
-    set(blank)
-    done()
-  })
+  const change = (name: keyof typeof draft) => (event: { currentTarget: { value: string } }) =>
+    setDraft({ ...draft, [name]: event.currentTarget.value })
+  const hold = () =>
+    act(async () => {
+      const what =
+        kind === 'everything'
+          ? {}
+          : kind === 'table'
+            ? { name: draft.what.trim() }
+            : { ids: draft.what.split(/[\s,]+/).filter(id => id !== '') }
+      await call('POST', '/v1/holds', {
+        [kind]: what,
+        reason: draft.reason,
+        expireTime: draft.until ? new Date(draft.until).toISOString() : undefined,
+      })
+      setDraft(blank)
+      done()
+    })
   return (
-    <form onSubmit={event => { event.preventDefault(); hold() }}>
-      <Field label={t('holds.what')} help={t(`hold.${kind}.help` as Key)}><select value={kind} onChange={e => choose(e.currentTarget.value as Kind)}>{kinds.map(k => <option key={k} value={k}>{t(`hold.${k}` as Key)}</option>)}</select></Field>
-      {kind !== 'everything' && <Field label={t(kind === 'table' ? 'holds.table' : 'holds.ids')}><input required spellcheck={false} value={draft.what} onInput={change('what')} /></Field>}
-      <Field label={t('holds.reason')}><input required value={draft.reason} onInput={change('reason')} /></Field>
-      <Field label={t('holds.until')} help={t('holds.until.help')}><input type="datetime-local" value={draft.until} onInput={change('until')} /></Field>
+    <form
+      onSubmit={event => {
+        event.preventDefault()
+        hold()
+      }}
+    >
+      <Field label={t('holds.what')} help={t(`hold.${kind}.help` as Key)}>
+        <select value={kind} onChange={e => setKind(e.currentTarget.value as Kind)}>
+          {kinds.map(k => (
+            <option key={k} value={k}>
+              {t(`hold.${k}` as Key)}
+            </option>
+          ))}
+        </select>
+      </Field>
+      {kind !== 'everything' && (
+        <Field label={t(kind === 'table' ? 'holds.table' : 'holds.ids')}>
+          <input required spellcheck={false} value={draft.what} onInput={change('what')} />
+        </Field>
+      )}
+      <Field label={t('holds.reason')}>
+        <input required value={draft.reason} onInput={change('reason')} />
+      </Field>
+      <Field label={t('holds.until')} help={t('holds.until.help')}>
+        <input type="datetime-local" value={draft.until} onInput={change('until')} />
+      </Field>
       <Problem of={problem} />
-      <button type="submit" class="primary" aria-disabled={busy}>{t('holds.hold')}</button>
+      <button type="submit" class="primary" aria-disabled={busy}>
+        {t('holds.hold')}
+      </button>
     </form>
   )
 }

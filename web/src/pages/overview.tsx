@@ -14,8 +14,11 @@ type News = { runs: Run[]; schedule: Schedule; options: OptionsAnswer; guards?: 
 async function news(may: Context['may'], signal: AbortSignal): Promise<News> {
   const get = <T,>(path: string) => call<T>('GET', path, undefined, signal)
   const [{ runs }, { schedule }, options, { deliveries }, guards] = await Promise.all([
-    get<{ runs: Run[] }>(query('/v1/runs', { pageSize: 100, dryRun: false })), get<{ schedule: Schedule }>('/v1/schedule'), get<OptionsAnswer>('/v1/options'),
-    get<{ deliveries: unknown[] }>(query('/v1/mid-sourcing/leftovers', { pageSize: 1 })), may('ADMIN') ? get<GuardsAnswer>('/v1/guards') : undefined,
+    get<{ runs: Run[] }>(query('/v1/runs', { pageSize: 100, dryRun: false })),
+    get<{ schedule: Schedule }>('/v1/schedule'),
+    get<OptionsAnswer>('/v1/options'),
+    get<{ deliveries: unknown[] }>(query('/v1/mid-sourcing/leftovers', { pageSize: 1 })),
+    may('ADMIN') ? get<GuardsAnswer>('/v1/guards') : undefined,
   ])
   return { runs, schedule, options, guards, left: deliveries.length }
 }
@@ -24,21 +27,43 @@ async function news(may: Context['may'], signal: AbortSignal): Promise<News> {
 function attention({ runs, schedule, options, guards, left }: News, context: Context) {
   const items: ComponentChildren[] = []
   const last = runs.find(ended)
-  const tell = (words: string, href: string, link: string) => items.push(<>{words} <a href={href}>{link}</a></>)
+  const tell = (words: string, href: string, link: string) =>
+    items.push(
+      <>
+        {words} <a href={href}>{link}</a>
+      </>,
+    )
   if (last && failed(last)) {
-    const names = (last.results ?? []).filter(r => r.state === 'TASK_STATE_FAILED').map(r => r.task).join(', ')
+    const names = (last.results ?? [])
+      .filter(r => r.state === 'TASK_STATE_FAILED')
+      .map(r => r.task)
+      .join(', ')
     tell(t('overview.failed', { tasks: names }), `#/runs/${last.id}`, t('overview.see'))
   }
-  const tripped = guards ? (guards.latched ?? []).map(l => ({ guard: l.guard?.guard, table: l.guard?.table }))
-    : (last?.results ?? []).filter(r => r.reason === 'GUARD').map(r => ({ guard: r.metadata?.guard, table: r.metadata?.table }))
+  const tripped = guards
+    ? (guards.latched ?? []).map(l => ({ guard: l.guard?.guard, table: l.guard?.table }))
+    : (last?.results ?? [])
+        .filter(r => r.reason === 'GUARD')
+        .map(r => ({ guard: r.metadata?.guard, table: r.metadata?.table }))
   if (tripped.length > 0) {
-    tell(t('overview.tripped', { guards: tripped.map(l => `${l.guard} (${l.table})`).join(', ') }), '#/preview', t('preview.title'))
+    tell(
+      t('overview.tripped', { guards: tripped.map(l => `${l.guard} (${l.table})`).join(', ') }),
+      '#/preview',
+      t('preview.title'),
+    )
   }
   if (!schedule.enabled && last) tell(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
-  if (schedule.enabled && !(context.server.replicas ?? []).some(r => r.schedule)) tell(t('overview.unkept'), '#/schedule', t('schedule.title'))
-  for (const wrong of options.invalid ?? []) tell(t('overview.invalid', { option: wrong.option ?? '' }), '#/retention', t('retention.title'))
+  if (schedule.enabled && !(context.server.replicas ?? []).some(r => r.schedule))
+    tell(t('overview.unkept'), '#/schedule', t('schedule.title'))
+  for (const wrong of options.invalid ?? [])
+    tell(t('overview.invalid', { option: wrong.option ?? '' }), '#/retention', t('retention.title'))
   const behind = (last?.results ?? []).filter(r => Number(r.rowsLeft) > 0 || Number(r.tablesLeft) > 0)
-  if (last && behind.length > 0) tell(t('overview.stays', { rows: number(behind.reduce((n, r) => n + Number(r.rowsLeft), 0)) }), `#/runs/${last.id}`, t('overview.see'))
+  if (last && behind.length > 0)
+    tell(
+      t('overview.stays', { rows: number(behind.reduce((n, r) => n + Number(r.rowsLeft), 0)) }),
+      `#/runs/${last.id}`,
+      t('overview.see'),
+    )
   if (left > 0) tell(t('overview.remote'), '#/about', t('about.title'))
   return items
 }
@@ -46,14 +71,31 @@ function attention({ runs, schedule, options, guards, left }: News, context: Con
 /** The runs of the last 30 days as bars: the five tasks with the most rows, and the others. */
 function chart(runs: Run[]) {
   const since = Date.now() - 30 * 86400_000
-  const nights = runs.filter(run => ended(run) && Date.parse(run.createTime!) >= since).slice(0, 60).reverse()
+  const nights = runs
+    .filter(run => ended(run) && Date.parse(run.createTime!) >= since)
+    .slice(0, 60)
+    .reverse()
   const byTask = new Map<string, number>()
-  for (const run of nights) for (const r of run.results ?? []) byTask.set(r.task!, (byTask.get(r.task!) ?? 0) + rowsOf(r))
-  const most = [...byTask].filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]).slice(0, 5).map(([task]) => task)
+  for (const run of nights)
+    for (const r of run.results ?? []) byTask.set(r.task!, (byTask.get(r.task!) ?? 0) + rowsOf(r))
+  const most = [...byTask]
+    .filter(([, n]) => n > 0)
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 5)
+    .map(([task]) => task)
   const stacks = nights.map((run, i): Stack => {
-    const parts = [...most, ''].map(task => (run.results ?? []).filter(r => task === '' ? !most.includes(r.task!) : r.task === task).reduce((n, r) => n + rowsOf(r), 0))
+    const parts = [...most, ''].map(task =>
+      (run.results ?? [])
+        .filter(r => (task === '' ? !most.includes(r.task!) : r.task === task))
+        .reduce((n, r) => n + rowsOf(r), 0),
+    )
     return {
-      key: run.id!, href: `#/runs/${run.id}`, parts, line: took(run), failed: failed(run), tick: i % Math.ceil(nights.length / 6) === 0 ? day(run.createTime!).replace(/[ ,.]*\d{4}年?/, '') : undefined,
+      key: run.id!,
+      href: `#/runs/${run.id}`,
+      parts,
+      line: took(run),
+      failed: failed(run),
+      tick: i % Math.ceil(nights.length / 6) === 0 ? day(run.createTime!).replace(/[ ,.]*\d{4}年?/, '') : undefined,
       title: `${day(run.createTime!)}: ${t('overview.bar', { rows: number(total(run)), period: period(took(run)) })}`,
     }
   })
@@ -62,11 +104,25 @@ function chart(runs: Run[]) {
 
 /** What to begin with, where nothing has run, and nothing will. */
 function Welcome({ context }: { context: Context }) {
-  const pages = ['preview', 'retention', 'schedule', ...(context.server.userData && context.may('ADMIN') ? ['userdata' as const] : [])] as const
+  const pages = [
+    'preview',
+    'retention',
+    'schedule',
+    ...(context.server.userData && context.may('ADMIN') ? ['userdata' as const] : []),
+  ] as const
   return (
     <>
       <p class="welcome">{t('overview.welcome')}</p>
-      <ol class="cards">{pages.map(page => <li key={page} class="card"><p class="big"><a href={`#/${page}`}>{t(`${page}.title`)}</a></p><p>{t(`${page}.intro`)}</p></li>)}</ol>
+      <ol class="cards">
+        {pages.map(page => (
+          <li key={page} class="card">
+            <p class="big">
+              <a href={`#/${page}`}>{t(`${page}.title`)}</a>
+            </p>
+            <p>{t(`${page}.intro`)}</p>
+          </li>
+        ))}
+      </ol>
     </>
   )
 }
@@ -74,19 +130,45 @@ function Welcome({ context }: { context: Context }) {
 export function Overview({ context }: { context: Context }) {
   const loaded = useLoad(signal => news(context.may, signal), [], 15_000)
   return (
-    <Page title={t('overview.title')} intro={t('overview.intro', { database: context.server.database ?? '' })}
-      actions={<a class="button primary" href="#/preview">{t('overview.what')}</a>}>
-      <Show of={loaded}>{found => {
-        const items = attention(found, context)
-        const last = found.runs.find(ended), active = found.runs.find(run => !ended(run))
-        return (
-          <>
-            {items.length > 0 ? <div class="notice"><p>{t('overview.attention')}</p><ul>{items.map((item, i) => <li key={i}>{item}</li>)}</ul></div>
-              : last ? <div class="notice good"><p>{t('overview.well')}</p></div> : null}
-            {!last && !active && !found.schedule.enabled ? <Welcome context={context} /> : <Nights found={found} last={last} active={active} />}
-          </>
-        )
-      }}</Show>
+    <Page
+      title={t('overview.title')}
+      intro={t('overview.intro', { database: context.server.database ?? '' })}
+      actions={
+        <a class="button primary" href="#/preview">
+          {t('overview.what')}
+        </a>
+      }
+    >
+      <Show of={loaded}>
+        {found => {
+          const items = attention(found, context)
+          const last = found.runs.find(ended),
+            active = found.runs.find(run => !ended(run))
+          return (
+            <>
+              {items.length > 0 ? (
+                <div class="notice">
+                  <p>{t('overview.attention')}</p>
+                  <ul>
+                    {items.map((item, i) => (
+                      <li key={i}>{item}</li>
+                    ))}
+                  </ul>
+                </div>
+              ) : last ? (
+                <div class="notice good">
+                  <p>{t('overview.well')}</p>
+                </div>
+              ) : null}
+              {!last && !active && !found.schedule.enabled ? (
+                <Welcome context={context} />
+              ) : (
+                <Nights found={found} last={last} active={active} />
+              )}
+            </>
+          )
+        }}
+      </Show>
     </Page>
   )
 }
@@ -97,20 +179,72 @@ function Nights({ found, last, active }: { found: News; last?: Run; active?: Run
   return (
     <>
       <div class="cards">
-        {active && <div class="card"><h2>{t('overview.active')}</h2><p class="big"><a href={`#/runs/${active.id}`}>{number(total(active))} {t('rows')}</a></p><p><Badge state={active.state} /></p></div>}
-        <div class="card"><h2>{t('overview.last')}</h2>{last
-          ? <><p class="big"><a href={`#/runs/${last.id}`}><Moment at={last.createTime} ago /></a></p><p><Badge state={last.state} /> {period(took(last))}</p></>
-          : <p>{t('overview.never')}</p>}</div>
-        <div class="card"><h2>{t('overview.deleted')}</h2><p class="big">{last ? number(total(last)) : '–'}</p><p class="quiet">{t('overview.inlast')}</p></div>
-        <div class="card"><h2>{t('overview.next')}</h2><p class="big">{found.schedule.nextRunTime ? <Moment at={found.schedule.nextRunTime} ago /> : t('overview.none')}</p><p class="quiet">{found.schedule.nextRunTime && <Moment at={found.schedule.nextRunTime} />}</p></div>
+        {active && (
+          <div class="card">
+            <h2>{t('overview.active')}</h2>
+            <p class="big">
+              <a href={`#/runs/${active.id}`}>
+                {number(total(active))} {t('rows')}
+              </a>
+            </p>
+            <p>
+              <Badge state={active.state} />
+            </p>
+          </div>
+        )}
+        <div class="card">
+          <h2>{t('overview.last')}</h2>
+          {last ? (
+            <>
+              <p class="big">
+                <a href={`#/runs/${last.id}`}>
+                  <Moment at={last.createTime} ago />
+                </a>
+              </p>
+              <p>
+                <Badge state={last.state} /> {period(took(last))}
+              </p>
+            </>
+          ) : (
+            <p>{t('overview.never')}</p>
+          )}
+        </div>
+        <div class="card">
+          <h2>{t('overview.deleted')}</h2>
+          <p class="big">{last ? number(total(last)) : '–'}</p>
+          <p class="quiet">{t('overview.inlast')}</p>
+        </div>
+        <div class="card">
+          <h2>{t('overview.next')}</h2>
+          <p class="big">
+            {found.schedule.nextRunTime ? <Moment at={found.schedule.nextRunTime} ago /> : t('overview.none')}
+          </p>
+          <p class="quiet">{found.schedule.nextRunTime && <Moment at={found.schedule.nextRunTime} />}</p>
+        </div>
       </div>
       <Section title={t('overview.nights')}>
-        {stacks.length === 0 ? <p class="empty">{t('overview.nonights')} <a href="#/preview">{t('overview.what')}</a></p> : (
+        {stacks.length === 0 ? (
+          <p class="empty">
+            {t('overview.nonights')} <a href="#/preview">{t('overview.what')}</a>
+          </p>
+        ) : (
           <>
             <Bars label={t('overview.nights')} stacks={stacks} show={short} />
             <ul class="legend">
-              {[...most, ...(others ? [t('overview.others')] : [])].map((task, i) => <li key={task}><svg viewBox="0 0 10 10" aria-hidden="true"><rect class={`part${others && i === most.length ? 5 : i}`} width="10" height="10" rx="2" /></svg>{task}</li>)}
-              <li><svg viewBox="0 0 10 10" aria-hidden="true"><path d="M0 5h10" stroke="var(--warn)" stroke-width="2" /></svg>{t('duration')}</li>
+              {[...most, ...(others ? [t('overview.others')] : [])].map((task, i) => (
+                <li key={task}>
+                  <svg viewBox="0 0 10 10" aria-hidden="true">
+                    <rect class={`part${others && i === most.length ? 5 : i}`} width="10" height="10" rx="2" />
+                  </svg>
+                  {task}
+                </li>
+              ))}
+              <li>
+                <svg viewBox="0 0 10 10" aria-hidden="true">
+                  <path d="M0 5h10" stroke="var(--warn)" stroke-width="2" />
+                </svg>
+                {t('duration')}
+              </li>
             </ul>
           </>
         )}

@@ -8,39 +8,116 @@ import { total } from '../runs'
 import { start } from './foreseen'
 
 export function Preview({ context }: { context: Context }) {
-  const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal).then(({ tasks }) => ({ tasks: tasks.filter(task => !task.disabled) })), [])
-  const runs = useLoad(signal => call<{ runs: Run[] }>('GET', query('/v1/runs', { dryRun: true, pageSize: 10 }), undefined, signal), [], 5000)
-  const [left, leave] = useState<string[]>([])
-  const [starts, confirm] = useState(false)
+  const tasks = useLoad(
+    signal =>
+      call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal).then(({ tasks }) => ({
+        tasks: tasks.filter(task => !task.disabled),
+      })),
+    [],
+  )
+  const runs = useLoad(
+    signal => call<{ runs: Run[] }>('GET', query('/v1/runs', { dryRun: true, pageSize: 10 }), undefined, signal),
+    [],
+    5000,
+  )
+  const [left, setLeft] = useState<string[]>([])
+  const [starts, setStarts] = useState(false)
   const { busy, problem, act } = useAction()
-  const begin = (dryRun: boolean) => act(async () => { location.hash = `#/runs/${await start({ dryRun, skipTasks: left, continueOnError: true })}` })
+  const begin = (dryRun: boolean) =>
+    act(async () => {
+      location.hash = `#/runs/${await start({ dryRun, skipTasks: left, continueOnError: true })}`
+    })
   return (
     <Page title={t('preview.title')} intro={t('preview.intro')}>
       <Problem of={starts ? undefined : problem} />
-      <Show of={tasks}>{({ tasks }) => (
-        <>
-          <div class="actions">
-            <button type="button" class="primary" aria-disabled={busy} disabled={left.length === tasks.length} onClick={() => begin(true)}>{t('preview.start')}</button>
-            {context.may('OPERATOR') && <button type="button" disabled={left.length === tasks.length} onClick={() => confirm(true)}>{t('preview.blind')}</button>}
-            {starts && <Confirm title={t('preview.unseen')} action={t('preview.yes')} busy={busy} problem={problem} onDo={() => begin(false)} onClose={() => confirm(false)} />}
-          </div>
-          <Section title={t('preview.tasks')} actions={<button type="button" onClick={() => leave(left.length > 0 ? [] : tasks.map(task => task.name!))}>{left.length > 0 ? t('preview.all') : t('preview.none')}</button>}>
-            <Table label={t('preview.tasks')} rows={tasks} keyOf={task => task.name!} columns={[
-              { title: t('run.task'), cell: task => <label class="check" lang="en"><input type="checkbox" checked={!left.includes(task.name!)} onChange={e => leave(e.currentTarget.checked ? left.filter(n => n !== task.name) : [...left, task.name!])} />{task.name}</label> },
-              { title: t('preview.what'), cell: task => <span lang="en">{task.description}</span> },
-            ]} />
-          </Section>
-        </>
-      )}</Show>
+      <Show of={tasks}>
+        {({ tasks }) => (
+          <>
+            <div class="actions">
+              <button
+                type="button"
+                class="primary"
+                aria-disabled={busy}
+                disabled={left.length === tasks.length}
+                onClick={() => begin(true)}
+              >
+                {t('preview.start')}
+              </button>
+              {context.may('OPERATOR') && (
+                <button type="button" disabled={left.length === tasks.length} onClick={() => setStarts(true)}>
+                  {t('preview.blind')}
+                </button>
+              )}
+              {starts && (
+                <Confirm
+                  title={t('preview.unseen')}
+                  action={t('preview.yes')}
+                  busy={busy}
+                  problem={problem}
+                  onDo={() => begin(false)}
+                  onClose={() => setStarts(false)}
+                />
+              )}
+            </div>
+            <Section
+              title={t('preview.tasks')}
+              actions={
+                <button type="button" onClick={() => setLeft(left.length > 0 ? [] : tasks.map(task => task.name!))}>
+                  {left.length > 0 ? t('preview.all') : t('preview.none')}
+                </button>
+              }
+            >
+              <Table
+                label={t('preview.tasks')}
+                rows={tasks}
+                keyOf={task => task.name!}
+                columns={[
+                  {
+                    title: t('run.task'),
+                    cell: task => (
+                      <label class="check" lang="en">
+                        <input
+                          type="checkbox"
+                          checked={!left.includes(task.name!)}
+                          onChange={e =>
+                            setLeft(e.currentTarget.checked ? left.filter(n => n !== task.name) : [...left, task.name!])
+                          }
+                        />
+                        {task.name}
+                      </label>
+                    ),
+                  },
+                  { title: t('preview.what'), cell: task => <span lang="en">{task.description}</span> },
+                ]}
+              />
+            </Section>
+          </>
+        )}
+      </Show>
       <Section title={t('preview.recent')}>
-        <Show of={runs}>{({ runs }) => (
-          <Table label={t('preview.recent')} rows={runs} keyOf={run => run.id!} empty={t('preview.norecent')} columns={[
-            { title: t('history.when'), cell: run => <a href={`#/runs/${run.id}`}><Moment at={run.createTime} /></a> },
-            { title: t('history.state'), cell: run => <Badge state={run.state} /> },
-            { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
-            { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
-          ]} />
-        )}</Show>
+        <Show of={runs}>
+          {({ runs }) => (
+            <Table
+              label={t('preview.recent')}
+              rows={runs}
+              keyOf={run => run.id!}
+              empty={t('preview.norecent')}
+              columns={[
+                {
+                  title: t('history.when'),
+                  cell: run => (
+                    <a href={`#/runs/${run.id}`}>
+                      <Moment at={run.createTime} />
+                    </a>
+                  ),
+                },
+                { title: t('history.state'), cell: run => <Badge state={run.state} /> },
+                { title: t('history.by'), cell: run => <span lang="en">{run.requestedBy}</span> },
+                { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
+              ]}
+            />
+          )}
+        </Show>
       </Section>
     </Page>
   )

@@ -9,8 +9,17 @@ import { linesOf, start } from './foreseen'
 import { Purges } from './purges'
 
 const delays = [
-  'broadLogPurgeDelayDays', 'trackingLogPurgeDelayDays', 'trackingStatPurgeDelayDays', 'recycledDeliveryPurgeDelayDays', 'rejectsPurgeDelayDays', 'visitorPurgeDelayDays',
-  'propositionPurgeDelayDays', 'eventPurgeDelayDays', 'eventHistoPurgeDelayDays', 'auditTrailPurgeDelayDays', 'appSubscriptionRcpPurgeDelayDays',
+  'broadLogPurgeDelayDays',
+  'trackingLogPurgeDelayDays',
+  'trackingStatPurgeDelayDays',
+  'recycledDeliveryPurgeDelayDays',
+  'rejectsPurgeDelayDays',
+  'visitorPurgeDelayDays',
+  'propositionPurgeDelayDays',
+  'eventPurgeDelayDays',
+  'eventHistoPurgeDelayDays',
+  'auditTrailPurgeDelayDays',
+  'appSubscriptionRcpPurgeDelayDays',
 ] as const
 const optimizations = ['VACUUM_ANALYZE', 'ANALYZE', 'NONE'].map(name => `STORAGE_OPTIMIZATION_${name}`)
 
@@ -22,59 +31,126 @@ const years = 3 * 365
 
 export function Retention({ context }: { context: Context }) {
   const loaded = useLoad(signal => call<OptionsAnswer>('GET', '/v1/options', undefined, signal), [])
-  return <Page title={t('retention.title')} intro={t('retention.intro')}><Show of={loaded}>{answer => <Form key={answer.etag} context={context} answer={answer} reload={loaded.reload} />}</Show>{context.may('ADMIN') && context.server.userData && <Purges />}</Page>
+  return (
+    <Page title={t('retention.title')} intro={t('retention.intro')}>
+      <Show of={loaded}>
+        {answer => <Form key={answer.etag} context={context} answer={answer} reload={loaded.reload} />}
+      </Show>
+      {context.may('ADMIN') && context.server.userData && <Purges />}
+    </Page>
+  )
 }
 
 function Form({ context, answer, reload }: { context: Context; answer: OptionsAnswer; reload: () => void }) {
-  const [changes, set] = useState<Changes>({})
-  const [effect, show] = useState<Effect>()
-  const saving = useAction(), looking = useAction()
-  const [progress, tell] = useState(0)
-  const options = answer.options as Record<string, number | string | undefined>, defaults = answer.defaults as Record<string, number | string>
+  const [changes, setChanges] = useState<Changes>({})
+  const [effect, setEffect] = useState<Effect>()
+  const saving = useAction(),
+    looking = useAction()
+  const [progress, setProgress] = useState(0)
+  const options = answer.options as Record<string, number | string | undefined>,
+    defaults = answer.defaults as Record<string, number | string>
   const stored = (answer.customized ?? '').split(',')
-  const value = (name: string) => (name in changes ? changes[name] ?? defaults[name] : options[name]) as number | string | undefined
+  const value = (name: string) =>
+    (name in changes ? (changes[name] ?? defaults[name]) : options[name]) as number | string | undefined
   const change = (name: string, to: number | string | null) => {
     const next = { ...changes, [name]: to }
     if (to === null ? !stored.includes(name) : stored.includes(name) && to === options[name]) delete next[name]
-    set(next)
+    setChanges(next)
   }
-  const asked = JSON.stringify(changes), changed = Object.keys(changes)
-  const look = () => looking.act(async () => {
-    const whatIf = Object.fromEntries(changed.map(name => [name, changes[name] ?? defaults[name]])) as Options
-    const id = await start({ dryRun: true, whatIf })
-    tell(0)
-    await ended(id, tell)
-    show({ of: asked, run: (await call<{ run: Run }>('GET', `/v1/runs/${id}`)).run })
-  })
-  const save = () => saving.act(async () => {
-    await call('PATCH', query('/v1/options', { etag: answer.etag }), changes)
-    reload()
-  })
+  const asked = JSON.stringify(changes),
+    changed = Object.keys(changes)
+  const look = () =>
+    looking.act(async () => {
+      const whatIf = Object.fromEntries(changed.map(name => [name, changes[name] ?? defaults[name]])) as Options
+      const id = await start({ dryRun: true, whatIf })
+      setProgress(0)
+      await ended(id, setProgress)
+      setEffect({ of: asked, run: (await call<{ run: Run }>('GET', `/v1/runs/${id}`)).run })
+    })
+  const save = () =>
+    saving.act(async () => {
+      await call('PATCH', query('/v1/options', { etag: answer.etag }), changes)
+      reload()
+    })
   const stale = saving.problem instanceof Refusal && saving.problem.status === 409
   return (
-    <form onSubmit={event => { event.preventDefault(); save() }}>
-      {(answer.invalid ?? []).map(wrong => <div key={wrong.option} class="problem"><p lang="en">{wrong.option}: {wrong.storedValue}: {wrong.reason}</p></div>)}
+    <form
+      onSubmit={event => {
+        event.preventDefault()
+        save()
+      }}
+    >
+      {(answer.invalid ?? []).map(wrong => (
+        <div key={wrong.option} class="problem">
+          <p lang="en">
+            {wrong.option}: {wrong.storedValue}: {wrong.reason}
+          </p>
+        </div>
+      ))}
       {delays.map(name => (
         <div key={name} class={`delay ${name in changes ? 'changed' : ''}`}>
           <div>
             <strong id={name}>{t(`delay.${name}` as Key)}</strong>
-            <p class="quiet">{t(`delay.${name}.help` as Key)} {t('retention.default', { days: number(defaults[name]) })}</p>
+            <p class="quiet">
+              {t(`delay.${name}.help` as Key)} {t('retention.default', { days: number(defaults[name]) })}
+            </p>
           </div>
-          <input type="range" aria-labelledby={name} min={1} max={years} value={value(name)} disabled={!context.may('ADMIN')} onInput={e => change(name, Number(e.currentTarget.value))} />
+          <input
+            type="range"
+            aria-labelledby={name}
+            min={1}
+            max={years}
+            value={value(name)}
+            disabled={!context.may('ADMIN')}
+            onInput={e => change(name, Number(e.currentTarget.value))}
+          />
           <span class="value">
-            <input type="number" aria-labelledby={name} min={1} required disabled={!context.may('ADMIN')} value={value(name)} onInput={e => e.currentTarget.value !== '' && change(name, Number(e.currentTarget.value))} /> {t('days')}
-            {context.may('ADMIN') && <button type="button" disabled={value(name) === defaults[name] && !stored.includes(name)} aria-label={`${t('retention.reset')}: ${t(`delay.${name}` as Key)}`} title={t('retention.reset')} onClick={() => change(name, null)}>↺</button>}
+            <input
+              type="number"
+              aria-labelledby={name}
+              min={1}
+              required
+              disabled={!context.may('ADMIN')}
+              value={value(name)}
+              onInput={e => e.currentTarget.value !== '' && change(name, Number(e.currentTarget.value))}
+            />{' '}
+            {t('days')}
+            {context.may('ADMIN') && (
+              <button
+                type="button"
+                disabled={value(name) === defaults[name] && !stored.includes(name)}
+                aria-label={`${t('retention.reset')}: ${t(`delay.${name}` as Key)}`}
+                title={t('retention.reset')}
+                onClick={() => change(name, null)}
+              >
+                ↺
+              </button>
+            )}
           </span>
         </div>
       ))}
       <div class={`delay ${'storageOptimization' in changes ? 'changed' : ''}`}>
-        <div><strong id="storage">{t('retention.storage')}</strong><p class="quiet">{t('retention.storage.help')}</p></div>
+        <div>
+          <strong id="storage">{t('retention.storage')}</strong>
+          <p class="quiet">{t('retention.storage.help')}</p>
+        </div>
         <span />
-        <select aria-labelledby="storage" disabled={!context.may('ADMIN')} value={value('storageOptimization')} onChange={e => change('storageOptimization', e.currentTarget.value)}>
-          {optimizations.map(o => <option key={o} value={o}>{t(`storage.${o.replace('STORAGE_OPTIMIZATION_', '')}` as Key)}</option>)}
+        <select
+          aria-labelledby="storage"
+          disabled={!context.may('ADMIN')}
+          value={value('storageOptimization')}
+          onChange={e => change('storageOptimization', e.currentTarget.value)}
+        >
+          {optimizations.map(o => (
+            <option key={o} value={o}>
+              {t(`storage.${o.replace('STORAGE_OPTIMIZATION_', '')}` as Key)}
+            </option>
+          ))}
         </select>
       </div>
-      <p class="quiet">{t('retention.last')} <Moment at={answer.options?.lastCleanupTime} /></p>
+      <p class="quiet">
+        {t('retention.last')} <Moment at={answer.options?.lastCleanupTime} />
+      </p>
       {effect && <Effects effect={effect} current={effect.of === asked} />}
       {changed.length > 0 && (
         <div class="sticky">
@@ -83,10 +159,21 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
           {stale && <p>{t('retention.stale')}</p>}
           <div class="actions">
             <span>{t('retention.changed', { n: number(changed.length) })}</span>
-            <button type="button" aria-disabled={looking.busy} onClick={look}>{t('retention.effect')}</button>
-            <button type="submit" class="primary" aria-disabled={saving.busy} disabled={stale}>{t('action.save')}</button>
-            <button type="button" onClick={() => set({})}>{t('action.undo')}</button>
-            {looking.busy && <><progress aria-label={t('retention.effect')} max={1} value={progress} /><span role="status">{percent(progress)}</span></>}
+            <button type="button" aria-disabled={looking.busy} onClick={look}>
+              {t('retention.effect')}
+            </button>
+            <button type="submit" class="primary" aria-disabled={saving.busy} disabled={stale}>
+              {t('action.save')}
+            </button>
+            <button type="button" onClick={() => setChanges({})}>
+              {t('action.undo')}
+            </button>
+            {looking.busy && (
+              <>
+                <progress aria-label={t('retention.effect')} max={1} value={progress} />
+                <span role="status">{percent(progress)}</span>
+              </>
+            )}
           </div>
         </div>
       )}
@@ -95,36 +182,59 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
 }
 
 /** Waits until a run has ended. progress: the part of its tasks that is done. */
-const ended = (id: string, progress: (share: number) => void) => new Promise<void>((resolve, reject) => {
-  const stop = new AbortController()
-  follow(id, 0, {
-    event: event => {
-      if (event.taskStarted) progress(((event.taskStarted.position ?? 1) - 1) / (event.taskStarted.taskCount ?? 1))
-      if (event.runFinished) {
-        stop.abort()
-        const run = event.runFinished.run
-        if (run?.state === 'RUN_STATE_SUCCEEDED') resolve()
-        else reject(new Error(run?.error || run?.state))
-      }
-    },
-    rewind: () => {},
-    trouble: () => {},
-  }, stop.signal)
-})
+const ended = (id: string, progress: (share: number) => void) =>
+  new Promise<void>((resolve, reject) => {
+    const stop = new AbortController()
+    follow(
+      id,
+      0,
+      {
+        event: event => {
+          if (event.taskStarted) progress(((event.taskStarted.position ?? 1) - 1) / (event.taskStarted.taskCount ?? 1))
+          if (event.runFinished) {
+            stop.abort()
+            const run = event.runFinished.run
+            if (run?.state === 'RUN_STATE_SUCCEEDED') resolve()
+            else reject(new Error(run?.error || run?.state))
+          }
+        },
+        rewind: () => {},
+        trouble: () => {},
+      },
+      stop.signal,
+    )
+  })
 
 /** What goes with the changed options, beside what goes now. */
 function Effects({ effect, current }: { effect: Effect; current: boolean }) {
   const lines = linesOf(effect.run).filter(l => l.rowsNow !== undefined && l.rowsNow !== null && l.rowsNow !== l.rows)
   return (
     <Section title={t('retention.effects')} actions={<a href={`#/runs/${effect.run.id}`}>{t('retention.whole')}</a>}>
-      {!current && <div class="notice"><p>{t('retention.outdated')}</p></div>}
-      <Table label={t('retention.effects')} rows={lines} keyOf={l => `${l.task} ${l.action} ${l.table}`} empty={t('retention.same')} columns={[
-        { title: t('table'), cell: l => <Code>{l.table}</Code> },
-        { title: t('run.task'), cell: l => <span lang="en">{l.task}</span> },
-        { title: t('preview.now'), numeric: true, cell: l => number(l.rowsNow ?? undefined) },
-        { title: t('retention.then'), numeric: true, cell: l => number(l.rows) },
-        { title: t('retention.difference'), numeric: true, cell: l => { const more = Number(l.rows) - Number(l.rowsNow); return `${more > 0 ? '+' : '−'}${number(Math.abs(more))}` } },
-      ]} />
+      {!current && (
+        <div class="notice">
+          <p>{t('retention.outdated')}</p>
+        </div>
+      )}
+      <Table
+        label={t('retention.effects')}
+        rows={lines}
+        keyOf={l => `${l.task} ${l.action} ${l.table}`}
+        empty={t('retention.same')}
+        columns={[
+          { title: t('table'), cell: l => <Code>{l.table}</Code> },
+          { title: t('run.task'), cell: l => <span lang="en">{l.task}</span> },
+          { title: t('preview.now'), numeric: true, cell: l => number(l.rowsNow ?? undefined) },
+          { title: t('retention.then'), numeric: true, cell: l => number(l.rows) },
+          {
+            title: t('retention.difference'),
+            numeric: true,
+            cell: l => {
+              const more = Number(l.rows) - Number(l.rowsNow)
+              return `${more > 0 ? '+' : '−'}${number(Math.abs(more))}`
+            },
+          },
+        ]}
+      />
     </Section>
   )
 }

@@ -11,75 +11,202 @@ export function SchedulePage({ context }: { context: Context }) {
   const kept = (context.server.replicas ?? []).some(r => r.schedule)
   return (
     <Page title={t('schedule.title')} intro={t('schedule.intro')}>
-      <Show of={loaded}>{({ schedule }) => (
-        <>
-          {!kept && <div class="notice"><p>{t('schedule.unkept')} <code>cleanupd serve --schedule</code></p></div>}
-          <Form key={JSON.stringify(schedule)} schedule={schedule} context={context} reload={loaded.reload} />
-          <Section title={t('schedule.next')}>
-            {(schedule.upcomingRunTimes ?? []).length === 0 ? <p class="empty">{t('schedule.none')}</p> : (
-              <>
-                <ul>{schedule.upcomingRunTimes!.slice(0, 5).map(at => <li key={at}><Moment at={at} /> (<Moment at={at} ago />)</li>)}</ul>
-                <Week schedule={schedule} />
-              </>
+      <Show of={loaded}>
+        {({ schedule }) => (
+          <>
+            {!kept && (
+              <div class="notice">
+                <p>
+                  {t('schedule.unkept')} <code>cleanupd serve --schedule</code>
+                </p>
+              </div>
             )}
-          </Section>
-        </>
-      )}</Show>
+            <Form key={JSON.stringify(schedule)} schedule={schedule} context={context} reload={loaded.reload} />
+            <Section title={t('schedule.next')}>
+              {(schedule.upcomingRunTimes ?? []).length === 0 ? (
+                <p class="empty">{t('schedule.none')}</p>
+              ) : (
+                <>
+                  <ul>
+                    {schedule.upcomingRunTimes!.slice(0, 5).map(at => (
+                      <li key={at}>
+                        <Moment at={at} /> (<Moment at={at} ago />)
+                      </li>
+                    ))}
+                  </ul>
+                  <Week schedule={schedule} />
+                </>
+              )}
+            </Section>
+          </>
+        )}
+      </Show>
     </Page>
   )
 }
 
 function Form({ schedule, context, reload }: { schedule: Schedule; context: Context; reload: () => void }) {
   const hours = secondsOf(schedule.maxDuration) / 3600
-  const [draft, set] = useState({ enabled: schedule.enabled ?? false, crons: [schedule.cron ?? '', ...(schedule.moreCrons ?? [])].join('\n'), timeZone: schedule.timeZone ?? '', hours: hours ? String(hours) : '', continueOnError: schedule.continueOnError ?? true })
-  const { busy, problem, act } = useAction()
-  const save = () => act(async () => {
-    const [cron, ...moreCrons] = draft.crons.split('\n').map(c => c.trim()).filter(c => c !== '')
-    await call('PUT', '/v1/schedule', {
-      enabled: draft.enabled, timeZone: draft.timeZone, continueOnError: draft.continueOnError, nextPlan: schedule.nextPlan || undefined,
-      ...(cron ? { cron, moreCrons } : { once: schedule.once }), maxDuration: draft.hours ? `${Math.round(Number(draft.hours) * 3600)}s` : undefined,
-    })
-    reload()
+  const [draft, setDraft] = useState({
+    enabled: schedule.enabled ?? false,
+    crons: [schedule.cron ?? '', ...(schedule.moreCrons ?? [])].join('\n'),
+    timeZone: schedule.timeZone ?? '',
+    hours: hours ? String(hours) : '',
+    continueOnError: schedule.continueOnError ?? true,
   })
+  const { busy, problem, act } = useAction()
+  const save = () =>
+    act(async () => {
+      const [cron, ...moreCrons] = draft.crons
+        .split('\n')
+        .map(c => c.trim())
+        .filter(c => c !== '')
+      await call('PUT', '/v1/schedule', {
+        enabled: draft.enabled,
+        timeZone: draft.timeZone,
+        continueOnError: draft.continueOnError,
+        nextPlan: schedule.nextPlan || undefined,
+        ...(cron ? { cron, moreCrons } : { once: schedule.once }),
+        maxDuration: draft.hours ? `${Math.round(Number(draft.hours) * 3600)}s` : undefined,
+      })
+      reload()
+    })
   return (
-    <form onSubmit={event => { event.preventDefault(); save() }}>
+    <form
+      onSubmit={event => {
+        event.preventDefault()
+        save()
+      }}
+    >
       <fieldset disabled={!context.may('ADMIN')}>
-        <label class="check"><input type="checkbox" checked={draft.enabled} onChange={e => set({ ...draft, enabled: e.currentTarget.checked })} />{t('schedule.enabled')}</label>
-        {schedule.once && <p class="quiet">{t('schedule.once')} <Moment at={schedule.once} /></p>}
-        <Field label={t('schedule.cron')} help={t('schedule.cron.help')}><textarea rows={Math.max(2, draft.crons.split('\n').length)} spellcheck={false} value={draft.crons} onInput={e => set({ ...draft, crons: e.currentTarget.value })} /></Field>
-        <Field label={t('schedule.zone')} help={t('schedule.zone.help')}><input list="zones" value={draft.timeZone} onInput={e => set({ ...draft, timeZone: e.currentTarget.value })} /></Field>
-        <datalist id="zones">{Intl.supportedValuesOf('timeZone').map(zone => <option key={zone} value={zone} />)}</datalist>
-        <Field label={t('schedule.hours')} help={t('schedule.hours.help')}><input type="number" min={0} step="any" value={draft.hours} onInput={e => set({ ...draft, hours: e.currentTarget.value })} /></Field>
-        <label class="check"><input type="checkbox" checked={draft.continueOnError} onChange={e => set({ ...draft, continueOnError: e.currentTarget.checked })} />{t('schedule.continue')}</label>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={draft.enabled}
+            onChange={e => setDraft({ ...draft, enabled: e.currentTarget.checked })}
+          />
+          {t('schedule.enabled')}
+        </label>
+        {schedule.once && (
+          <p class="quiet">
+            {t('schedule.once')} <Moment at={schedule.once} />
+          </p>
+        )}
+        <Field label={t('schedule.cron')} help={t('schedule.cron.help')}>
+          <textarea
+            rows={Math.max(2, draft.crons.split('\n').length)}
+            spellcheck={false}
+            value={draft.crons}
+            onInput={e => setDraft({ ...draft, crons: e.currentTarget.value })}
+          />
+        </Field>
+        <Field label={t('schedule.zone')} help={t('schedule.zone.help')}>
+          <input
+            list="zones"
+            value={draft.timeZone}
+            onInput={e => setDraft({ ...draft, timeZone: e.currentTarget.value })}
+          />
+        </Field>
+        <datalist id="zones">
+          {Intl.supportedValuesOf('timeZone').map(zone => (
+            <option key={zone} value={zone} />
+          ))}
+        </datalist>
+        <Field label={t('schedule.hours')} help={t('schedule.hours.help')}>
+          <input
+            type="number"
+            min={0}
+            step="any"
+            value={draft.hours}
+            onInput={e => setDraft({ ...draft, hours: e.currentTarget.value })}
+          />
+        </Field>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={draft.continueOnError}
+            onChange={e => setDraft({ ...draft, continueOnError: e.currentTarget.checked })}
+          />
+          {t('schedule.continue')}
+        </label>
         <Problem of={problem} />
-        {context.may('ADMIN') && <button type="submit" class="primary" aria-disabled={busy}>{t('action.save')}</button>}
+        {context.may('ADMIN') && (
+          <button type="submit" class="primary" aria-disabled={busy}>
+            {t('action.save')}
+          </button>
+        )}
       </fieldset>
     </form>
   )
 }
 
-const hour = 26, tall = 18, names = 44
+const hour = 26,
+  tall = 18,
+  names = 44
 
 /** The windows of the next seven days, in the zone of the schedule: from each start for as long as a run may take. */
 function Week({ schedule }: { schedule: Schedule }) {
-  const inZone = new Intl.DateTimeFormat('en-GB', { timeZone: schedule.timeZone || 'UTC', year: 'numeric', month: '2-digit', day: '2-digit', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' })
+  const inZone = new Intl.DateTimeFormat('en-GB', {
+    timeZone: schedule.timeZone || 'UTC',
+    year: 'numeric',
+    month: '2-digit',
+    day: '2-digit',
+    hour: '2-digit',
+    minute: '2-digit',
+    hourCycle: 'h23',
+  })
   const place = (at: number) => {
-    const part = Object.fromEntries(inZone.formatToParts(at).map(p => [p.type, Number(p.value)])) as Record<string, number>
+    const part = Object.fromEntries(inZone.formatToParts(at).map(p => [p.type, Number(p.value)])) as Record<
+      string,
+      number
+    >
     return { day: Date.UTC(part.year!, part.month! - 1, part.day!) / 86400_000, hours: part.hour! + part.minute! / 60 }
   }
   const first = place(Date.now()).day
   const most = secondsOf(schedule.maxDuration) / 3600 || 1
-  const bars = (schedule.upcomingRunTimes ?? []).flatMap(at => {
-    const { day, hours } = place(Date.parse(at))
-    const over = hours + most - 24 // into the next day
-    return [{ at, row: day - first, from: hours, hours: Math.min(most, 24 - hours) }, ...(over > 0 ? [{ at: `${at} `, row: day - first + 1, from: 0, hours: Math.min(over, 24) }] : [])]
-  }).filter(bar => bar.row < 7)
+  const bars = (schedule.upcomingRunTimes ?? [])
+    .flatMap(at => {
+      const { day, hours } = place(Date.parse(at))
+      const over = hours + most - 24 // into the next day
+      return [
+        { at, row: day - first, from: hours, hours: Math.min(most, 24 - hours) },
+        ...(over > 0 ? [{ at: `${at} `, row: day - first + 1, from: 0, hours: Math.min(over, 24) }] : []),
+      ]
+    })
+    .filter(bar => bar.row < 7)
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={t('schedule.week', { zone: schedule.timeZone ?? '' })}>
-      <svg class="week" width={names + 24 * hour + 10} height={8 * tall + 6} role="img" aria-label={t('schedule.week', { zone: schedule.timeZone ?? '' })}>
-        {[0, 6, 12, 18, 24].map(h => <g key={h}><line class="grid" x1={names + h * hour} x2={names + h * hour} y1={tall} y2={8 * tall} /><text x={names + h * hour} y={12} text-anchor={h === 24 ? 'end' : 'middle'}>{h}:00</text></g>)}
-        {[0, 1, 2, 3, 4, 5, 6].map(row => <text key={row} x={0} y={tall * (row + 1) + 13}>{weekday(new Date((first + row) * 86400_000))}</text>)}
-        {bars.map(bar => <rect key={bar.at} class="part0" x={names + bar.from * hour} y={tall * (bar.row + 1) + 3} width={Math.max(2, bar.hours * hour)} height={tall - 6} rx={2} />)}
+      <svg
+        class="week"
+        width={names + 24 * hour + 10}
+        height={8 * tall + 6}
+        role="img"
+        aria-label={t('schedule.week', { zone: schedule.timeZone ?? '' })}
+      >
+        {[0, 6, 12, 18, 24].map(h => (
+          <g key={h}>
+            <line class="grid" x1={names + h * hour} x2={names + h * hour} y1={tall} y2={8 * tall} />
+            <text x={names + h * hour} y={12} text-anchor={h === 24 ? 'end' : 'middle'}>
+              {h}:00
+            </text>
+          </g>
+        ))}
+        {[0, 1, 2, 3, 4, 5, 6].map(row => (
+          <text key={row} x={0} y={tall * (row + 1) + 13}>
+            {weekday(new Date((first + row) * 86400_000))}
+          </text>
+        ))}
+        {bars.map(bar => (
+          <rect
+            key={bar.at}
+            class="part0"
+            x={names + bar.from * hour}
+            y={tall * (bar.row + 1) + 3}
+            width={Math.max(2, bar.hours * hour)}
+            height={tall - 6}
+            rx={2}
+          />
+        ))}
       </svg>
     </div>
   )

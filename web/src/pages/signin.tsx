@@ -3,32 +3,67 @@ import { useState } from 'preact/hooks'
 import { Refusal } from '../api'
 import { Field, Page, Problem, Show, useAction, useLoad } from '../components'
 import { t } from '../i18n'
-import { redirect, useToken, ways } from '../signin'
+import { redirect, storeToken, ways } from '../signin'
 
 export function SignIn({ problem, onSigned }: { problem?: unknown; onSigned: () => Promise<void> }) {
   const accepted = useLoad(ways, [])
-  const [token, set] = useState('')
-  const [keep, remember] = useState(false)
-  const [tried, trying] = useState(false)
+  const [token, setToken] = useState('')
+  const [keep, setKeep] = useState(false)
+  const [tried, setTried] = useState(false)
   const { busy, problem: failed, act } = useAction()
   const quiet = problem instanceof Refusal && problem.status === 401 && !tried // nobody has done anything wrong yet
   return (
     <Page title={t('signin.title')} intro={t('signin.intro')}>
       {!quiet && <Problem of={failed ?? problem} />}
-      <Show of={accepted}>{({ methods, oidc, problem }) => (
-        <>
-          {problem && <Problem of={new Error(problem)} />}
-          {oidc && <p><button type="button" class="primary" aria-disabled={busy} onClick={() => act(() => redirect(oidc))}>{t('signin.oidc', { issuer: new URL(oidc.authorizationEndpoint).host })}</button></p>}
-          {(methods.includes('token') || methods.includes('jwt')) && (
-            <form onSubmit={event => { event.preventDefault(); trying(true); useToken(token.trim(), keep); act(onSigned) }}>
-              <Field label={t('signin.token')} help={t('signin.token.help')}><input type="password" required autoComplete="off" value={token} onInput={e => set(e.currentTarget.value)} /></Field>
-              <label class="check"><input type="checkbox" checked={keep} onChange={e => remember(e.currentTarget.checked)} />{t('signin.keep')}</label>
-              <button type="submit" class={oidc ? '' : 'primary'} aria-disabled={busy} disabled={token.trim() === ''}>{t('signin.go')}</button>
-            </form>
-          )}
-          {methods.includes('certificate') && <p class="quiet">{t('signin.certificate')} <button type="button" onClick={() => act(onSigned)}>{t('action.retry')}</button></p>}
-        </>
-      )}</Show>
+      <Show of={accepted}>
+        {({ methods, oidc, problem }) => (
+          <>
+            {problem && <Problem of={new Error(problem)} />}
+            {oidc && (
+              <p>
+                <button type="button" class="primary" aria-disabled={busy} onClick={() => act(() => redirect(oidc))}>
+                  {t('signin.oidc', { issuer: new URL(oidc.authorizationEndpoint).host })}
+                </button>
+              </p>
+            )}
+            {(methods.includes('token') || methods.includes('jwt')) && (
+              <form
+                onSubmit={event => {
+                  event.preventDefault()
+                  setTried(true)
+                  storeToken(token.trim(), keep)
+                  act(onSigned)
+                }}
+              >
+                <Field label={t('signin.token')} help={t('signin.token.help')}>
+                  <input
+                    type="password"
+                    required
+                    autoComplete="off"
+                    value={token}
+                    onInput={e => setToken(e.currentTarget.value)}
+                  />
+                </Field>
+                <label class="check">
+                  <input type="checkbox" checked={keep} onChange={e => setKeep(e.currentTarget.checked)} />
+                  {t('signin.keep')}
+                </label>
+                <button type="submit" class={oidc ? '' : 'primary'} aria-disabled={busy} disabled={token.trim() === ''}>
+                  {t('signin.go')}
+                </button>
+              </form>
+            )}
+            {methods.includes('certificate') && (
+              <p class="quiet">
+                {t('signin.certificate')}{' '}
+                <button type="button" onClick={() => act(onSigned)}>
+                  {t('action.retry')}
+                </button>
+              </p>
+            )}
+          </>
+        )}
+      </Show>
     </Page>
   )
 }

@@ -1,7 +1,20 @@
 // What is known of a person, and how is it erased?
 import { useState } from 'preact/hooks'
 import { call, query, stream, type Found, type Receipt } from '../api'
-import { Badge, Code, Confirm, Field, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
+import {
+  Badge,
+  Code,
+  Confirm,
+  Field,
+  Moment,
+  Page,
+  Problem,
+  Section,
+  Show,
+  Table,
+  useAction,
+  useLoad,
+} from '../components'
 import { number, t, type Key } from '../i18n'
 import { Counts, OneReceipt, rowsIn, stateOf } from './receipt'
 import { Variables, type Variable } from './variables'
@@ -18,97 +31,241 @@ export function UserData({ argument }: { argument: string[] }) {
 }
 
 function Search() {
-  const [userId, name] = useState('')
-  const [variables, choose] = useState<Variable[]>([])
-  const [found, show] = useState<{ userId: string; variables: Variable[]; answer: Found }>()
-  const receipts = useLoad(signal => call<{ receipts: Receipt[] }>('GET', query('/v1/userdata/receipts', { pageSize: 50 }), undefined, signal), [])
+  const [userId, setUserId] = useState('')
+  const [variables, setVariables] = useState<Variable[]>([])
+  const [found, setFound] = useState<{ userId: string; variables: Variable[]; answer: Found }>()
+  const receipts = useLoad(
+    signal => call<{ receipts: Receipt[] }>('GET', query('/v1/userdata/receipts', { pageSize: 50 }), undefined, signal),
+    [],
+  )
   const { busy, problem, act } = useAction()
-  const find = () => act(async () => {
-    show(undefined)
-    const asked = { userId: userId.trim(), variables }
-    show({ ...asked, answer: await call<Found>('POST', '/v1/userdata:find', asked) })
-  })
+  const find = () =>
+    act(async () => {
+      setFound(undefined)
+      const asked = { userId: userId.trim(), variables }
+      setFound({ ...asked, answer: await call<Found>('POST', '/v1/userdata:find', asked) })
+    })
   return (
     <Page title={t('userdata.title')} intro={t('userdata.intro')}>
-      <form onSubmit={event => { event.preventDefault(); find() }}>
-        <Field label={t('userdata.id')} help={t('userdata.id.help')}><input required autoComplete="off" spellcheck={false} value={userId} onInput={e => name(e.currentTarget.value)} /></Field>
-        <Variables variables={variables} choose={choose} />
-        <button type="submit" class="primary" aria-disabled={busy} disabled={userId.trim() === ''}>{t('userdata.find')}</button>
+      <form
+        onSubmit={event => {
+          event.preventDefault()
+          find()
+        }}
+      >
+        <Field label={t('userdata.id')} help={t('userdata.id.help')}>
+          <input
+            required
+            autoComplete="off"
+            spellcheck={false}
+            value={userId}
+            onInput={e => setUserId(e.currentTarget.value)}
+          />
+        </Field>
+        <Variables variables={variables} choose={setVariables} />
+        <button type="submit" class="primary" aria-disabled={busy} disabled={userId.trim() === ''}>
+          {t('userdata.find')}
+        </button>
         {busy && <span role="status"> {t('userdata.searching')}</span>}
       </form>
       <Problem of={problem} />
       {found && <Result key={JSON.stringify(found.answer)} {...found} done={receipts.reload} />}
       <Section title={t('userdata.receipts')}>
-        <Show of={receipts}>{({ receipts }) => (
-          <Table label={t('userdata.receipts')} rows={receipts} keyOf={r => r.id!} empty={t('userdata.noreceipts')} columns={[
-            { title: t('history.when'), cell: r => <a href={`#/userdata/${r.id}`}><Moment at={r.createTime} /></a> },
-            { title: t('audit.who'), cell: r => r.requestedBy || '–' },
-            { title: t('history.kind'), cell: r => r.purge ? <Code>forms/{r.purge}</Code> : r.sweep ? t('userdata.sweep') : t('userdata.erasure') },
-            { title: t('history.state'), cell: r => <Badge state={stateOf(r)} /> },
-            { title: t('rows.title'), numeric: true, cell: r => number(rowsIn(r)) },
-          ]} />
-        )}</Show>
+        <Show of={receipts}>
+          {({ receipts }) => (
+            <Table
+              label={t('userdata.receipts')}
+              rows={receipts}
+              keyOf={r => r.id!}
+              empty={t('userdata.noreceipts')}
+              columns={[
+                {
+                  title: t('history.when'),
+                  cell: r => (
+                    <a href={`#/userdata/${r.id}`}>
+                      <Moment at={r.createTime} />
+                    </a>
+                  ),
+                },
+                { title: t('audit.who'), cell: r => r.requestedBy || '–' },
+                {
+                  title: t('history.kind'),
+                  cell: r =>
+                    r.purge ? <Code>forms/{r.purge}</Code> : r.sweep ? t('userdata.sweep') : t('userdata.erasure'),
+                },
+                { title: t('history.state'), cell: r => <Badge state={stateOf(r)} /> },
+                { title: t('rows.title'), numeric: true, cell: r => number(rowsIn(r)) },
+              ]}
+            />
+          )}
+        </Show>
       </Section>
     </Page>
   )
 }
 
-function Result({ userId, variables, answer, done }: { userId: string; variables: Variable[]; answer: Found; done: () => void }) {
-  const instances = answer.processInstances ?? [], orphans = answer.orphanTaskIds ?? [], principals = answer.principalIds ?? []
+function Result({
+  userId,
+  variables,
+  answer,
+  done,
+}: {
+  userId: string
+  variables: Variable[]
+  answer: Found
+  done: () => void
+}) {
+  const instances = answer.processInstances ?? [],
+    orphans = answer.orphanTaskIds ?? [],
+    principals = answer.principalIds ?? []
   const several = principals.length > 1
   const all = instances.filter(sure).map(i => i.id!)
-  const [chosen, choose] = useState(all)
-  const [meant, mean] = useState(several ? [] : principals)
-  const [preview, show] = useState<{ of: string; receipt: Receipt }>()
-  const [asks, ask] = useState(false)
-  const [steps, count] = useState(0)
-  const [gone, finish] = useState<Receipt>()
+  const [chosen, setChosen] = useState(all)
+  const [meant, setMeant] = useState(several ? [] : principals)
+  const [preview, setPreview] = useState<{ of: string; receipt: Receipt }>()
+  const [asks, setAsks] = useState(false)
+  const [steps, setSteps] = useState(0)
+  const [gone, setGone] = useState<Receipt>()
   const { busy, problem, act } = useAction()
   // All that is found is erased by the user id, of which the receipt keeps a hash; a part of it by ids.
-  const whole = several || chosen.length === all.length && all.every(id => chosen.includes(id))
+  const whole = several || (chosen.length === all.length && all.every(id => chosen.includes(id)))
   const asked = whole ? { userId, variables, principalIds: meant } : { processInstanceIds: chosen, taskIds: orphans }
   const current = preview?.of === JSON.stringify(asked) ? preview.receipt : undefined
   const erase = async (dryRun: boolean) => {
-    count(0)
+    setSteps(0)
     let receipt: Receipt | undefined
     for await (const { event } of stream<{ event: EraseEvent }>('POST', '/v1/userdata:erase', { ...asked, dryRun })) {
-      if (event.instanceErased || event.taskErased) count(n => n + 1)
+      if (event.instanceErased || event.taskErased) setSteps(n => n + 1)
       receipt = event.receipt ?? receipt
     }
     return receipt!
   }
-  const flip = (ids: string[], id: string, on: boolean) => on ? [...ids, id] : ids.filter(other => other !== id)
+  const flip = (ids: string[], id: string, on: boolean) => (on ? [...ids, id] : ids.filter(other => other !== id))
   if (gone) {
-    return <div class="notice good" role="status"><p>{t('userdata.gone', { rows: number(rowsIn(gone)) })} <a href={`#/userdata/${gone.id}`}>{t('userdata.receipt')}</a></p></div>
+    return (
+      <div class="notice good" role="status">
+        <p>
+          {t('userdata.gone', { rows: number(rowsIn(gone)) })}{' '}
+          <a href={`#/userdata/${gone.id}`}>{t('userdata.receipt')}</a>
+        </p>
+      </div>
+    )
   }
   return (
     <Section title={t('userdata.found', { n: number(instances.length + orphans.length) })}>
-      {(answer.notSearched ?? []).map(n => <div key={n} class="problem"><p lang="en">{n}</p></div>)}
+      {(answer.notSearched ?? []).map(n => (
+        <div key={n} class="problem">
+          <p lang="en">{n}</p>
+        </div>
+      ))}
       {several && (
-        <fieldset class="notice"><legend>{t('userdata.several')}</legend>
-          {principals.map(p => <label key={p} class="check"><input type="checkbox" checked={meant.includes(p)} onChange={e => mean(flip(meant, p, e.currentTarget.checked))} /><Code>{p}</Code></label>)}
+        <fieldset class="notice">
+          <legend>{t('userdata.several')}</legend>
+          {principals.map(p => (
+            <label key={p} class="check">
+              <input
+                type="checkbox"
+                checked={meant.includes(p)}
+                onChange={e => setMeant(flip(meant, p, e.currentTarget.checked))}
+              />
+              <Code>{p}</Code>
+            </label>
+          ))}
         </fieldset>
       )}
-      <Table label={t('userdata.instances')} rows={instances} keyOf={i => i.id!} empty={t('userdata.nothing')} columns={[
-        { title: t('userdata.instance'), cell: i => several ? <Code>{i.id}</Code> : <label class="check"><input type="checkbox" checked={chosen.includes(i.id!)} onChange={e => choose(flip(chosen, i.id!, e.currentTarget.checked))} /><Code>{i.id}</Code></label> },
-        { title: t('history.state'), cell: i => running(i) && <Badge state="RUNNING" /> },
-        { title: t('userdata.why'), cell: i => (i.reasons ?? []).map((r, at) => <div key={at}>{t(`reason.${(r.kind ?? '').replace('KIND_', '')}` as Key)} {r.variable && <Code>{r.variable.application} / {r.variable.workflow} / {r.variable.variable}</Code>} {r.match === 'MATCH_PART' && <span class="badge warn">{t('userdata.part')}</span>}</div>) },
-      ]} />
-      {orphans.length > 0 && <p>{t('userdata.orphans', { n: number(orphans.length) })} <Code>{orphans.join(', ')}</Code></p>}
-      {(answer.blindSpots ?? []).length > 0 && <details><summary>{t('userdata.blind')}</summary><ul lang="en">{answer.blindSpots!.map(b => <li key={b}>{b}</li>)}</ul></details>}
+      <Table
+        label={t('userdata.instances')}
+        rows={instances}
+        keyOf={i => i.id!}
+        empty={t('userdata.nothing')}
+        columns={[
+          {
+            title: t('userdata.instance'),
+            cell: i =>
+              several ? (
+                <Code>{i.id}</Code>
+              ) : (
+                <label class="check">
+                  <input
+                    type="checkbox"
+                    checked={chosen.includes(i.id!)}
+                    onChange={e => setChosen(flip(chosen, i.id!, e.currentTarget.checked))}
+                  />
+                  <Code>{i.id}</Code>
+                </label>
+              ),
+          },
+          { title: t('history.state'), cell: i => running(i) && <Badge state="RUNNING" /> },
+          {
+            title: t('userdata.why'),
+            cell: i =>
+              (i.reasons ?? []).map((r, at) => (
+                <div key={at}>
+                  {t(`reason.${(r.kind ?? '').replace('KIND_', '')}` as Key)}{' '}
+                  {r.variable && (
+                    <Code>
+                      {r.variable.application} / {r.variable.workflow} / {r.variable.variable}
+                    </Code>
+                  )}{' '}
+                  {r.match === 'MATCH_PART' && <span class="badge warn">{t('userdata.part')}</span>}
+                </div>
+              )),
+          },
+        ]}
+      />
+      {orphans.length > 0 && (
+        <p>
+          {t('userdata.orphans', { n: number(orphans.length) })} <Code>{orphans.join(', ')}</Code>
+        </p>
+      )}
+      {(answer.blindSpots ?? []).length > 0 && (
+        <details>
+          <summary>{t('userdata.blind')}</summary>
+          <ul lang="en">
+            {answer.blindSpots!.map(b => (
+              <li key={b}>{b}</li>
+            ))}
+          </ul>
+        </details>
+      )}
       <Problem of={asks ? undefined : problem} />
       {(chosen.length > 0 || orphans.length > 0) && (
         <div class="actions">
-          <button type="button" aria-disabled={busy} disabled={several && meant.length === 0} onClick={() => act(async () => show({ of: JSON.stringify(asked), receipt: await erase(true) }))}>{t('userdata.preview')}</button>
-          <button type="button" class="primary" aria-disabled={busy} disabled={!current} onClick={() => ask(true)}>{t('userdata.erase')}</button>
-          {busy && <span role="status">{number(steps)} / {number(chosen.length + orphans.length)}</span>}
+          <button
+            type="button"
+            aria-disabled={busy}
+            disabled={several && meant.length === 0}
+            onClick={() => act(async () => setPreview({ of: JSON.stringify(asked), receipt: await erase(true) }))}
+          >
+            {t('userdata.preview')}
+          </button>
+          <button type="button" class="primary" aria-disabled={busy} disabled={!current} onClick={() => setAsks(true)}>
+            {t('userdata.erase')}
+          </button>
+          {busy && (
+            <span role="status">
+              {number(steps)} / {number(chosen.length + orphans.length)}
+            </span>
+          )}
         </div>
       )}
       {current && <Counts label={t('userdata.preview')} receipt={current} />}
       {current && asks && (
-        <Confirm title={t('userdata.erase')} action={t('userdata.erase')} expected={userId} busy={busy} problem={problem} onClose={() => ask(false)}
-          onDo={() => act(() => erase(false).then(finish).finally(done))}>
-          <p>{t('userdata.ask', { n: number((current.processInstanceIds ?? []).length + (current.taskIds ?? []).length), rows: number(rowsIn(current)) })}</p>
+        <Confirm
+          title={t('userdata.erase')}
+          action={t('userdata.erase')}
+          expected={userId}
+          busy={busy}
+          problem={problem}
+          onClose={() => setAsks(false)}
+          onDo={() => act(() => erase(false).then(setGone).finally(done))}
+        >
+          <p>
+            {t('userdata.ask', {
+              n: number((current.processInstanceIds ?? []).length + (current.taskIds ?? []).length),
+              rows: number(rowsIn(current)),
+            })}
+          </p>
         </Confirm>
       )}
     </Section>

@@ -11,13 +11,27 @@ export function Variables({ variables, choose }: { variables: Variable[]; choose
         <div key={i} class="row">
           {(['application', 'workflow', 'variable'] as const).map(part => (
             <Field key={part} label={t(`userdata.${part}`)} help={t(`userdata.${part}.help`)}>
-              <input required={part !== 'variable'} spellcheck={false} value={v[part]} onInput={e => choose(variables.map((other, at) => at === i ? { ...v, [part]: e.currentTarget.value } : other))} />
+              <input
+                required={part !== 'variable'}
+                spellcheck={false}
+                value={v[part]}
+                onInput={e =>
+                  choose(variables.map((other, at) => (at === i ? { ...v, [part]: e.currentTarget.value } : other)))
+                }
+              />
             </Field>
           ))}
-          <button type="button" onClick={() => choose(variables.filter((_, at) => at !== i))}>{t('userdata.less')}</button>
+          <button type="button" onClick={() => choose(variables.filter((_, at) => at !== i))}>
+            {t('userdata.less')}
+          </button>
         </div>
       ))}
-      <p class="quiet">{t('userdata.variables')} <button type="button" onClick={() => choose([...variables, { application: '', workflow: '', variable: '' }])}>{t('userdata.more')}</button></p>
+      <p class="quiet">
+        {t('userdata.variables')}{' '}
+        <button type="button" onClick={() => choose([...variables, { application: '', workflow: '', variable: '' }])}>
+          {t('userdata.more')}
+        </button>
+      </p>
     </>
   )
 }
