@@ -149,8 +149,7 @@ func measure(
 	const name = "copy"
 	for _, sql := range []string{
 		"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)",
-		"CREATE DATABASE " + name + " TEMPLATE cell " +
-			"OWNER " + campaigndb.Role, "CHECKPOINT",
+		"CREATE DATABASE " + name + " TEMPLATE cell OWNER " + campaigndb.Role, "CHECKPOINT",
 	} {
 		if _, err := super.Exec(ctx, sql); err != nil {
 			return r, err

@@ -38,8 +38,7 @@ func newCommand() *cobra.Command {
 		Long: "Fill tables, delete their old rows by one unbatched DELETE, by published statements and those that " +
 			"job queues\n" +
 			"use, and by this service, each on its own copy and with pgbench running unless --alone, and print a " +
-			"table.\n" +
-			"It takes a while, and some gigabytes; compare only figures of one run.",
+			"table.\nIt takes a while, and some gigabytes; compare only figures of one run.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

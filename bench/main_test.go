@@ -35,8 +35,10 @@ func TestUsage(t *testing.T) {
 		{"--holds -1", "--holds"},
 		{"--cell 7", "--cell"},
 		{"--chart x.gif", "--chart"},
-		{"--chart " +
-			"no/such/folder/x.svg", "--chart"},
+		{
+			"--chart no/such/folder/x.svg",
+			"--chart",
+		},
 		{"now", "unknown command"},
 	} {
 		if _, err := command(t, strings.Fields(c.arguments)...); err == nil || !strings.Contains(err.Error(), c.says) {

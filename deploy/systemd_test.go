@@ -49,9 +49,10 @@ func TestUnit(t *testing.T) {
 		"CapabilityBoundingSet":    "",
 		"AmbientCapabilities":      "",
 		"MemoryDenyWriteExecute":   "yes",
-		"RestrictAddressFamilies": "AF_INET AF_INET6 " +
-			"AF_UNIX",
-		"SystemCallArchitectures": "native", "RestrictNamespaces": "yes", "UMask": "0077",
+		"RestrictAddressFamilies":  "AF_INET AF_INET6 AF_UNIX",
+		"SystemCallArchitectures":  "native",
+		"RestrictNamespaces":       "yes",
+		"UMask":                    "0077",
 	} {
 		if !slices.Equal(options[name], []string{want}) {
 			t.Errorf("%s is %q, not %q", name, options[name], want)

@@ -36,9 +36,12 @@ func TestTypeScript(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := in("node client.js " + s.http)
-	for _, says := range []string{"26 tasks\n", "visitors: 60 days, and again 30\n", "audit-trail: 30 rows would be " +
-		"deleted\n", "the run is " +
-		"RUN_STATE_SUCCEEDED\n"} {
+	for _, says := range []string{
+		"26 tasks\n",
+		"visitors: 60 days, and again 30\n",
+		"audit-trail: 30 rows would be deleted\n",
+		"the run is RUN_STATE_SUCCEEDED\n",
+	} {
 		if err != nil || !strings.Contains(out, says) {
 			t.Errorf("%v: %s", err, out)
 		}

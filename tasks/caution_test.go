@@ -32,9 +32,12 @@ func TestOrphansNeedAParentWithRows(t *testing.T) {
 			"NmsEmailErrorStat",
 		},
 		{"mx-domains", "INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (9, 'x')", "NmsMxDomain", "NmsEmailErrorStat"},
-		{"app-subscriptions", "INSERT INTO NmsAppSubscriptionRcp (iAppSubscriptionRcpId, iServiceId, iMobileAppId) " +
-			"VALUES (1, 99, 99)", "NmsAppSubscriptionRcp", "NmsService, " +
-			"NmsMobileApp"},
+		{
+			"app-subscriptions",
+			"INSERT INTO NmsAppSubscriptionRcp (iAppSubscriptionRcpId, iServiceId, iMobileAppId) VALUES (1, 99, 99)",
+			"NmsAppSubscriptionRcp",
+			"NmsService, NmsMobileApp",
+		},
 		{
 			"reactions",
 			"INSERT INTO NmsRemaMatchRcp (iHypothesisId) VALUES (99)",
@@ -457,8 +460,7 @@ func TestOptionsOutOfSight(t *testing.T) {
 	for _, hide := range []string{
 		"ALTER TABLE XtkOption DROP iLongValue",
 		"ALTER TABLE XtkOption DROP sName",
-		"ALTER TABLE " +
-			"XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+		"ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
 	} {
 		t.Run(hide, func(t *testing.T) {
 			t.Parallel()
@@ -613,16 +615,29 @@ func TestMissingRights(t *testing.T) {
 func TestMissingRightsBeyondTheSteps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ task, rows, right, stays string }{
-		{"lists-to-delete", "INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel " +
-			"(iGroupId, iRecipientId) VALUES (1, 1)", "DELETE ON NmsGroup", "NmsRcpGrpRel"},
-		{"lists-to-delete", "INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel " +
-			"(iGroupId, iRecipientId) VALUES (1, 1)", "UPDATE ON NmsGroup", "NmsRcpGrpRel"},
+		{
+			"lists-to-delete",
+			"INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel " +
+				"(iGroupId, iRecipientId) VALUES (1, 1)",
+			"DELETE ON NmsGroup",
+			"NmsRcpGrpRel",
+		},
+		{
+			"lists-to-delete",
+			"INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel " +
+				"(iGroupId, iRecipientId) VALUES (1, 1)",
+			"UPDATE ON NmsGroup",
+			"NmsRcpGrpRel",
+		},
 		{"mirror-pages", `INSERT INTO NmsDelivery (iDeliveryId, iNeedMirrorPage, tsWebValidity)
 			VALUES (1, 1, '2000-01-01');
 			INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (1, 1)`, "INSERT ON XtkJobLog", "NmsMirrorPageInfo"},
-		{"email-error-stats", "INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, " +
-			"'2026-01-01', 30)", "INSERT ON " +
-			"NmsEmailErrorStat", "NmsEmailErrorStat"},
+		{
+			"email-error-stats",
+			"INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 30)",
+			"INSERT ON NmsEmailErrorStat",
+			"NmsEmailErrorStat",
+		},
 		{
 			"npai",
 			"INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01')",
@@ -708,8 +723,11 @@ func TestOtherCleaner(t *testing.T) {
 		warns bool
 	}{
 		"started": {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 11)", true},
-		"stopped": {"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 20), (8, " +
-			"'cleanup2', 11)", false},
+		"stopped": {
+			"INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 20), (8, " +
+				"'cleanup2', 11)",
+			false,
+		},
 		"no name": {"ALTER TABLE XtkWorkflow DROP sInternalName", false},
 		"missing": {"DROP TABLE XtkWorkflow", false},
 		"hidden": {

@@ -243,19 +243,31 @@ func TestRefusedElsewhere(t *testing.T) {
 		task    string
 		says    []string
 	}{
-		"no key": {func(here, far *pgtest.DB) {
-			here.Do("INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) VALUES (1, 1, 1), (1, 2, " +
-				"0), (1, 3, 1)")
-			here.MoveAway(far, "nmssubscription")
-		}, "subscriptions", []string{"nmssubscription is in a foreign table", "no integer key", "2 obsolete rows are " +
-			"left"}},
-		"a trigger": {func(here, far *pgtest.DB) {
-			here.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01'); INSERT INTO " +
-				"NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01'), (2, '2000-01-01')")
-			here.MoveAway(far, "nmsvisitor")
-			far.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END';
+		"no key": {
+			func(here, far *pgtest.DB) {
+				here.Do("INSERT INTO NmsSubscription (iServiceId, iRecipientId, iDeleteStatus) VALUES (1, 1, 1), (1, " +
+					"2, " +
+					"0), (1, 3, 1)")
+				here.MoveAway(far, "nmssubscription")
+			},
+			"subscriptions",
+			[]string{
+				"nmssubscription is in a foreign table",
+				"no integer key",
+				"2 obsolete rows are left",
+			},
+		},
+		"a trigger": {
+			func(here, far *pgtest.DB) {
+				here.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01'); INSERT INTO " +
+					"NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01'), (2, '2000-01-01')")
+				here.MoveAway(far, "nmsvisitor")
+				far.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END';
 				CREATE TRIGGER no BEFORE DELETE ON NmsVisitor FOR EACH ROW EXECUTE FUNCTION no()`)
-		}, "visitors", []string{"2 of 2 rows refuse", "not this one"}},
+			},
+			"visitors",
+			[]string{"2 of 2 rows refuse", "not this one"},
+		},
 		"the server is away": {func(here, far *pgtest.DB) {
 			here.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
 			here.MoveAway(far, "nmsvisitor")

@@ -82,9 +82,14 @@ func TestHoldsThatKeysReach(t *testing.T) {
 			[]int64{1, 2},
 			"is not followed",
 		},
-		"a key that nothing on hold has": {"CREATE SCHEMA ext; CREATE TABLE ext.note (visitor int REFERENCES " +
-			"NmsVisitor (iVisitorId) ON DELETE CASCADE); INSERT INTO ext.note VALUES (1); REVOKE ALL ON SCHEMA ext " +
-			"FROM PUBLIC", plan.Holds{Recipients: []int64{7}}, nil, ""},
+		"a key that nothing on hold has": {
+			"CREATE SCHEMA ext; CREATE TABLE ext.note (visitor int REFERENCES " +
+				"NmsVisitor (iVisitorId) ON DELETE CASCADE); INSERT INTO ext.note VALUES (1); REVOKE ALL ON SCHEMA ext " +
+				"FROM PUBLIC",
+			plan.Holds{Recipients: []int64{7}},
+			nil,
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,8 +136,11 @@ func TestHoldsThatKeysReachOutOfSight(t *testing.T) {
 	}{
 		"a schema": {"REVOKE ALL ON SCHEMA hidden FROM PUBLIC", "GRANT USAGE ON SCHEMA \"hidden\""},
 		"a table":  {"GRANT USAGE ON SCHEMA hidden TO PUBLIC", "GRANT SELECT ON \"hidden\".\"orders\""},
-		"row security": {"GRANT USAGE ON SCHEMA hidden TO PUBLIC; GRANT SELECT ON hidden.orders TO PUBLIC; ALTER " +
-			"TABLE hidden.orders ENABLE ROW LEVEL SECURITY", "BYPASSRLS"},
+		"row security": {
+			"GRANT USAGE ON SCHEMA hidden TO PUBLIC; GRANT SELECT ON hidden.orders TO PUBLIC; ALTER " +
+				"TABLE hidden.orders ENABLE ROW LEVEL SECURITY",
+			"BYPASSRLS",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

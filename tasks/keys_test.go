@@ -132,8 +132,7 @@ func TestLogsThatArePassedOver(t *testing.T) {
 		"a partition without a key": func(db *pgtest.DB) { partitionedLog(db, "log_2") },
 		"no unique index": func(db *pgtest.DB) {
 			partitionedLog(db, "")
-			db.Do("DROP INDEX " +
-				"log_1_ibroadlogid_idx")
+			db.Do("DROP INDEX log_1_ibroadlogid_idx")
 		},
 		"an invalid index": func(db *pgtest.DB) {
 			partitionedLog(db, "")
@@ -141,8 +140,7 @@ func TestLogsThatArePassedOver(t *testing.T) {
 		},
 		"a missing column": func(db *pgtest.DB) {
 			partitionedLog(db, "")
-			db.Do("ALTER TABLE NmsBroadLogRcp DROP " +
-				"iStatus")
+			db.Do("ALTER TABLE NmsBroadLogRcp DROP iStatus")
 		},
 		"no integer": func(db *pgtest.DB) {
 			partitionedLog(db, "")

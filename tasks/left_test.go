@@ -103,8 +103,11 @@ func TestWhatStaysLocked(t *testing.T) {
 		lock, detail string
 		left         purge.Left
 	}{
-		"a row": {"SELECT FROM XtkAudit WHERE iAuditId = 7 FOR UPDATE", "obsolete rows stay: 1 row was locked by " +
-			"others", purge.Left{Locked: 1}},
+		"a row": {
+			"SELECT FROM XtkAudit WHERE iAuditId = 7 FOR UPDATE",
+			"obsolete rows stay: 1 row was locked by others",
+			purge.Left{Locked: 1},
+		},
 		"a table": {
 			"LOCK TABLE XtkAudit",
 			"obsolete rows stay: 1 table could not be done to its end",

@@ -74,8 +74,7 @@ func TestLeftoversThatStay(t *testing.T) {
 			there.Do("ALTER TABLE NmsDelivery ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
 		},
 		"no rights": func(_, there *pgtest.DB, _ *execute.Config) {
-			there.Do("REVOKE DELETE ON NmsDelivery " +
-				"FROM neolane")
+			there.Do("REVOKE DELETE ON NmsDelivery FROM neolane")
 		},
 		"no deliveries":     func(_, there *pgtest.DB, _ *execute.Config) { there.Do("DROP TABLE NmsDelivery") },
 		"the main database": func(here, _ *pgtest.DB, c *execute.Config) { c.MidSourcing.Databases["far"] = here.Pool },

@@ -213,10 +213,10 @@ CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothin
 	db.MoveAway(db.Far(), "nmsbroadlogrcp")
 	j := mustRun(t, db, dry, "mirror-pages", "delivery-logs", "visitors", "import-rejects")
 	for task, remark := range map[string]string{
-		"mirror-pages":  "job log are inserted",
-		"delivery-logs": "in a foreign table",
-		"visitors": "foreign key deletes " +
-			"or changes rows of cusvisit", "import-rejects": "a trigger",
+		"mirror-pages":   "job log are inserted",
+		"delivery-logs":  "in a foreign table",
+		"visitors":       "foreign key deletes or changes rows of cusvisit",
+		"import-rejects": "a trigger",
 	} {
 		p := j.previews[task]
 		if len(p) != 1 || len(p[0].Remarks) != 1 || !strings.Contains(p[0].Remarks[0], remark) {
@@ -237,13 +237,21 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 		"all tables":  {"CREATE PUBLICATION p FOR ALL TABLES", true},
 		"this table":  {"CREATE PUBLICATION p FOR TABLE XtkReject", true},
 		"an identity": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject REPLICA IDENTITY FULL", false},
-		"a primary key": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY " +
-			"(iRejectId)", false},
-		"a primary key that is not": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY " +
-			"(iRejectId), REPLICA IDENTITY NOTHING", true},
-		"an index": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ALTER iRejectId " +
-			"SET NOT NULL; CREATE UNIQUE INDEX identity ON XtkReject (iRejectId); ALTER TABLE XtkReject REPLICA " +
-			"IDENTITY USING INDEX identity", false},
+		"a primary key": {
+			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId)",
+			false,
+		},
+		"a primary key that is not": {
+			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY " +
+				"(iRejectId), REPLICA IDENTITY NOTHING",
+			true,
+		},
+		"an index": {
+			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ALTER iRejectId " +
+				"SET NOT NULL; CREATE UNIQUE INDEX identity ON XtkReject (iRejectId); ALTER TABLE XtkReject REPLICA " +
+				"IDENTITY USING INDEX identity",
+			false,
+		},
 		"no deletes":    {"CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')", false},
 		"another table": {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
 	} {

@@ -395,9 +395,8 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 	for _, name := range []string{
 		"NmsCleanup_LastCleanup",
 		"NmsLastErrorStatCoalesce",
-		"NmsMidSourcing_LastBroadLog_name " +
-			"1", "NmsMidSourcing_LastBroadLog_name " +
-			"2",
+		"NmsMidSourcing_LastBroadLog_name 1",
+		"NmsMidSourcing_LastBroadLog_name 2",
 	} {
 		if rng.IntN(2) == 0 {
 			add(name, 0, when())

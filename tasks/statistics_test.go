@@ -142,8 +142,8 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 				"vacuuming xtksessioninfo",
 				"analyzing xtksessioninfo",
 				"vacuuming rtevent_old",
-				"analyzing " +
-					"rtevent_old", "analyzing nmsrtevent",
+				"analyzing rtevent_old",
+				"analyzing nmsrtevent",
 			},
 		},
 		{"analyze", "2", after, []string{"analyzing xtksessioninfo", "analyzing rtevent_old", "analyzing nmsrtevent"}},

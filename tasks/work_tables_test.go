@@ -43,9 +43,10 @@ func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 // If no list is known, tables that may hold the data of one stay, which is reported.
 func TestWorkTablesWithoutAnyList(t *testing.T) {
 	t.Parallel()
-	for change, said := range map[string]string{"DELETE FROM NmsGroup": "nmsgroup is empty", "DROP TABLE NmsGroup " +
-		"CASCADE": "table NmsGroup is " +
-		"missing"} {
+	for change, said := range map[string]string{
+		"DELETE FROM NmsGroup":        "nmsgroup is empty",
+		"DROP TABLE NmsGroup CASCADE": "table NmsGroup is missing",
+	} {
 		db := pgtest.Campaign(t)
 		db.Do(
 			"INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20); INSERT INTO NmsDelivery (iDeliveryId) " +
@@ -211,18 +212,25 @@ func TestWorkTablesOfOthers(t *testing.T) {
 		says []string
 	}{
 		"another owner": {
-			"CREATE TABLE wkf9_1 (i int); CREATE TABLE wkf9_2 (i int); CREATE TABLE wkf1_1 (i int)", 2,
+			"CREATE TABLE wkf9_1 (i int); CREATE TABLE wkf9_2 (i int); CREATE TABLE wkf1_1 (i int)",
+			2,
 			[]string{
 				"WARNING",
 				"left alone: 2 with names of work tables, not in use, such as \"public\".\"wkf9_1\": of " +
-					"postgres, and NmsDelivery is of neolane", `ALTER TABLE … OWNER TO "neolane"`,
+					"postgres, and NmsDelivery is of neolane",
+				`ALTER TABLE … OWNER TO "neolane"`,
 			},
 		},
 		"the superuser's, all of them": {
 			"CREATE TABLE wkf9_1 (i int); ALTER TABLE NmsDelivery OWNER TO postgres; GRANT ALL ON NmsDelivery TO " +
-				"neolane", 1,
-			[]string{"WARNING", "1 with names of work tables, not in use", "of the superuser postgres, as " +
-				"NmsDelivery is", "a role of its own"},
+				"neolane",
+			1,
+			[]string{
+				"WARNING",
+				"1 with names of work tables, not in use",
+				"of the superuser postgres, as NmsDelivery is",
+				"a role of its own",
+			},
 		},
 		"a materialized view": {
 			"CREATE MATERIALIZED VIEW wkf9_v AS SELECT 1 AS i",
@@ -239,8 +247,7 @@ func TestWorkTablesOfOthers(t *testing.T) {
 			0,
 			[]string{
 				"INFO",
-				"\"old\".\"wkf9_1\": in " +
-					"the schema old, and NmsDelivery is in public",
+				"\"old\".\"wkf9_1\": in the schema old, and NmsDelivery is in public",
 			},
 		},
 		"in use":             {"CREATE TABLE wkf1_1 (i int)", 0, nil},

@@ -42,19 +42,37 @@ func TestZoneOption(t *testing.T) {
 		goes int64 // the last hour that is deleted
 		says string
 	}{
-		"named": {named("America/Bogota"), -6, "INFO dates without a time zone are read in the zone America/Bogota, " +
-			"which option WdbcTimeZone names"},
+		"named": {
+			named("America/Bogota"),
+			-6,
+			"INFO dates without a time zone are read in the zone America/Bogota, which option WdbcTimeZone names",
+		},
 		// in summer
-		"named with blanks": {named(" Europe/Paris "), 1, "INFO dates without a time zone are read in the zone " +
-			"Europe/Paris"},
-		"named by offset": {named("Etc/GMT+5"), -6, "INFO dates without a time zone are read in the zone " +
-			"Etc/GMT+5"},
-		"none": {"SELECT", 8, "INFO dates without a time zone are read in the database's zone, " +
-			"Asia/Tokyo"},
-		"no table": {"DROP TABLE XtkOption", 8, "INFO dates without a time zone are read in the " +
-			"database's zone, Asia/Tokyo"},
-		"no text": {"ALTER TABLE XtkOption DROP sStringValue", 8, "INFO dates without a time zone are " +
-			"read in the database's zone, Asia/Tokyo"},
+		"named with blanks": {
+			named(" Europe/Paris "),
+			1,
+			"INFO dates without a time zone are read in the zone Europe/Paris",
+		},
+		"named by offset": {
+			named("Etc/GMT+5"),
+			-6,
+			"INFO dates without a time zone are read in the zone Etc/GMT+5",
+		},
+		"none": {
+			"SELECT",
+			8,
+			"INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
+		},
+		"no table": {
+			"DROP TABLE XtkOption",
+			8,
+			"INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
+		},
+		"no text": {
+			"ALTER TABLE XtkOption DROP sStringValue",
+			8,
+			"INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
+		},
 		"unknown": {
 			named("Nowhere/City"),
 			-13,
@@ -69,10 +87,16 @@ func TestZoneOption(t *testing.T) {
 		"empty":    {named(""), -13, `option WdbcTimeZone is "", which`},
 		"NULL":     {stored("(1, 'WdbcTimeZone', 6, NULL)"), -13, `option WdbcTimeZone is "", which`},
 		"injected": {named("UTC''; DROP TABLE XtkAudit; --"), -13, "which is no IANA time zone"},
-		"two": {stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, " +
-			"'Europe/London')"), -13, `has several values: "Europe/London, Europe/Paris"`},
-		"twice": {stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, " +
-			"'Europe/Paris')"), 1, "zone Europe/Paris"},
+		"two": {
+			stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/London')"),
+			-13,
+			`has several values: "Europe/London, Europe/Paris"`,
+		},
+		"twice": {
+			stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/Paris')"),
+			1,
+			"zone Europe/Paris",
+		},
 		"another option's": {stored("(1, 'WdbcTimeZones', 6, 'Europe/Paris')"), 8, "database's zone"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -193,8 +193,7 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 				t.Errorf("%q: a dry run: %+v", name, foretold)
 			}
 		} else if foretold := f.preview(request); foretold.Succeeded || len(foretold.Problems) != 1 ||
-			!strings.Contains(foretold.Problems[0], "could not be worked "+
-				"on") {
+			!strings.Contains(foretold.Problems[0], "could not be worked on") {
 			t.Errorf("%q: a dry run: %+v", name, foretold)
 		}
 		_, receipt := f.erase(request)
@@ -478,8 +477,10 @@ func TestTaskThatCanNotGo(t *testing.T) { onBoth(t, testTaskThatCanNotGo) }
 
 func testTaskThatCanNotGo(t *testing.T, on engine) {
 	for problem, refuse := range map[string]map[engine]string{
-		"not this one": {onPostgres: "RAISE ''not this one''", onMySQL: "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = " +
-			"'not this one'"},
+		"not this one": {
+			onPostgres: "RAISE ''not this one''",
+			onMySQL:    "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'",
+		},
 		"nowhere": {onPostgres: "INSERT INTO nowhere VALUES (1)", onMySQL: "INSERT INTO nowhere VALUES (1)"},
 	} {
 		t.Run(problem, func(t *testing.T) {
@@ -658,9 +659,9 @@ func testOrphanThatIsGone(t *testing.T, on engine) {
 	for _, said := range []string{
 		"task 1 is gone itself",
 		"task 2 stays: it belongs to process instance 7",
-		"task 3 stays: it is " +
-			"not known", "task 4 is gone " +
-			"itself", "there is no task 6",
+		"task 3 stays: it is not known",
+		"task 4 is gone itself",
+		"there is no task 6",
 	} {
 		if !f.said(events, said) {
 			t.Errorf("not said: %s", said)
@@ -1157,8 +1158,7 @@ func testInstancesByOtherNumbers(t *testing.T, on engine) {
 	for kind, ids := range map[string]string{
 		"text":          "('12'), ('zz'), (''), (NULL), ('-12'), ('99999999999999999999')",
 		"numeric(10,2)": "(12), (-12), (NULL)",
-		"numeric": "(12.0), " +
-			"(9223372036854775807), (9223372036854775808), (99999999999999999999)",
+		"numeric":       "(12.0), (9223372036854775807), (9223372036854775808), (99999999999999999999)",
 	} {
 		column := kind
 		if on == onMySQL && kind == "numeric" {

@@ -27,18 +27,21 @@ func testHoldOfEverything(t *testing.T, on engine) {
 		blocked string // the work waits for this once it has begun; empty: for the advisory lock 1 of the record
 		left    string // counts what is left to delete; empty: the files are
 	}{
-		"process instances": {userdata.Request{Instances: instances}, "SELECT id FROM tb_process_instance WHERE " +
-			"id = 150 FOR UPDATE", "SELECT count(*) " +
-			"FROM tb_process_instance"},
+		"process instances": {
+			userdata.Request{Instances: instances},
+			"SELECT id FROM tb_process_instance WHERE id = 150 FOR UPDATE",
+			"SELECT count(*) FROM tb_process_instance",
+		},
 		"orphan tasks": {
 			userdata.Request{Tasks: tasks},
 			"SELECT id FROM tb_task WHERE id = 1150 FOR UPDATE",
-			"SELECT count(*) " +
-				"FROM tb_task",
+			"SELECT count(*) FROM tb_task",
 		},
-		"sweep": {userdata.Request{Sweep: true}, "SELECT documentid FROM tb_dm_chunk WHERE " +
-			"documentid = 'dead150' FOR UPDATE", "SELECT count(*) " +
-			"FROM tb_dm_chunk"},
+		"sweep": {
+			userdata.Request{Sweep: true},
+			"SELECT documentid FROM tb_dm_chunk WHERE documentid = 'dead150' FOR UPDATE",
+			"SELECT count(*) FROM tb_dm_chunk",
+		},
 		"documents in a folder": {userdata.Request{Tasks: tasks}, "", ""},
 		"sweep of a folder":     {userdata.Request{Sweep: true}, "", ""},
 	} {

@@ -185,14 +185,17 @@ func TestTablesThatWillNotDo(t *testing.T) {
 		"ALTER TABLE tb_102 ENGINE = Aria":    {"tb_102 is not InnoDB", "ALTER TABLE tb_102 ENGINE = InnoDB"},
 		"RENAME TABLE tb_task TO TB_TASK":     {"TB_TASK are not", "RENAME TABLE TB_TASK TO tb_task"},
 		// without it there would be none
-		"RENAME TABLE tb_task_acl TO Tb_Task_Acl": {"Tb_Task_Acl are not", "RENAME TABLE " +
-			"Tb_Task_Acl TO tb_task_acl"},
-		"ALTER TABLE tb_task_acl ENGINE = MyISAM": {"tb_task_acl is not InnoDB", "ALTER TABLE " +
-			"tb_task_acl ENGINE = InnoDB"},
+		"RENAME TABLE tb_task_acl TO Tb_Task_Acl": {
+			"Tb_Task_Acl are not",
+			"RENAME TABLE Tb_Task_Acl TO tb_task_acl",
+		},
+		"ALTER TABLE tb_task_acl ENGINE = MyISAM": {
+			"tb_task_acl is not InnoDB",
+			"ALTER TABLE tb_task_acl ENGINE = InnoDB",
+		},
 		"RENAME TABLE tb_task TO other; CREATE VIEW tb_task AS SELECT * FROM other": {
 			"tb_task is a view",
-			"DROP VIEW tb_task; " +
-				"RENAME TABLE other TO tb_task",
+			"DROP VIEW tb_task; RENAME TABLE other TO tb_task",
 		},
 	} {
 		f.db.Do(change)

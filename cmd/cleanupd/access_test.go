@@ -63,8 +63,12 @@ func TestAccess(t *testing.T) {
 		{"runs", "wrong", 1, "not valid"},
 		{"runs", "open sesame", 0, "RUN"},
 		{"runs --client-cert " + clientCert + " --client-key " + clientKey, "", 0, "RUN"},
-		{"run --client-cert " + clientCert + " --client-key " + clientKey, "", 1, "CleanupService/RunCleanup needs " +
-			"the role operator"},
+		{
+			"run --client-cert " + clientCert + " --client-key " + clientKey,
+			"",
+			1,
+			"CleanupService/RunCleanup needs the role operator",
+		},
 		{"run --dry-run --client-cert " + clientCert + " --client-key " + clientKey, "", 0, "statistics"},
 		{"run --task rejects", "open sesame", 2, "rejects"},
 		{"run --task import-rejects", "open sesame", 0, "import-rejects"},

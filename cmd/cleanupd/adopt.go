@@ -29,8 +29,7 @@ func newAdopt() *cobra.Command {
 			"A database keeps the name of the service that cleans it, the server's system identifier and its own " +
 			"oid. A service that finds\n" +
 			"others serves reads and dry runs, and changes nothing. This stores what is now, ends active runs, and " +
-			"disables the schedule.\n" +
-			"Restart the service afterwards if it is to reach mid-sourcing and Forms servers.",
+			"disables the schedule.\nRestart the service afterwards if it is to reach mid-sourcing and Forms servers.",
 		Example: "  cleanupd adopt --database-url postgres://neolane@test.example/campaign --instance test",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -75,8 +75,7 @@ func TestAdopt(t *testing.T) {
 		"run",
 		"options set broadLogPurgeDelayDays=90",
 		"schedule set --cron 0_5_*_*_*",
-		"userdata erase bob " +
-			"--yes",
+		"userdata erase bob --yes",
 	} {
 		words := strings.Fields(c)
 		for i := range words {

@@ -47,8 +47,7 @@ func newDemo() *cobra.Command {
 			"run the\n" +
 			"cleanup, and print what was deleted and what stayed. With --keep serve it as it is, and say what to try.\n" +
 			"With --forms use an AEM Forms database and its document storage instead, and find and erase one " +
-			"person's data;\n" +
-			"with --forms-engine mysql on a private MariaDB, which must be installed.\n" +
+			"person's data;\nwith --forms-engine mysql on a private MariaDB, which must be installed.\n" +
 			"It leaves nothing behind. Where there is no PostgreSQL it is downloaded, into the user's cache.",
 		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms " +
 			"--keep\n  cleanupd demo --forms --forms-engine mysql",

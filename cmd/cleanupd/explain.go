@@ -22,8 +22,7 @@ func newExplain() *cobra.Command {
 		Use:   "explain TASK | TABLE KEY",
 		Short: "Show what a task would do here and now, or why a row is, or is not, deleted",
 		Long: "Show what a task would do here and now: the SQL with its parameters, how rows are found, and what is " +
-			"skipped and\n" +
-			"why. What the tasks before it would change is not taken into account: run --dry-run does.\n" +
+			"skipped and\nwhy. What the tasks before it would change is not taken into account: run --dry-run does.\n" +
 			"Or show what the next run would do with a row, and why: by each step that concerns its table, part by " +
 			"part. KEY is\n" +
 			"the value of the table's integer key, or COLUMN=VALUE, several of them with commas, for all columns of " +

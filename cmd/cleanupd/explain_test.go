@@ -17,19 +17,18 @@ func TestExplain(t *testing.T) {
 		"sessions": {
 			"sessions, by the clock 2",
 			"\ndelete \"public\".\"xtksessioninfo\": tsExpiration before ",
-			"\n  DELETE FROM ONLY " +
-				"", "\n  $1 = 2", "\n  found by table\n",
+			"\n  DELETE FROM ONLY ",
+			"\n  $1 = 2",
+			"\n  found by table\n",
 		},
 		"deliveries": {
 			"It begins with 0 rows of \"public\".\"nmsdelivery\": ",
 			"\n  SELECT r.iDeliveryId FROM ",
-			"\nupdate " +
-				"\"public\".\"nmsdelivery\"",
+			"\nupdate \"public\".\"nmsdelivery\"",
 		},
 		"work-tables": {
 			"\ndrop wkdlv\\_%: the id in the name is that of no row of nmsdelivery",
-			"\nSkipped:\n  table " +
-				"NmsDelivery is empty",
+			"\nSkipped:\n  table NmsDelivery is empty",
 		},
 		"email-error-stats": {"\n  WITH gone AS (DELETE FROM ", "\n  $1 = NULL\n  $2 = 2", "\n  $3 = []\n"},
 		"statistics":        {" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \""},
@@ -70,11 +69,15 @@ func TestExplain(t *testing.T) {
 			"'2999-01-01'), (-2147483648, 1, '2020-01-01')",
 	)
 	for key, says := range map[string][]string{
-		"1": {"\"public\".\"nmsdelivery\" 1: GOES by the task deliveries\nby the clock 2", "\ndeliveries, " +
-			"delete: GOES\n  rule: iDeleteStatus is not 0 and", "\n  1. true    " +
-			"nmsdelivery 1: iDeleteStatus is not 0 (iDeleteStatus = 1)\n"},
-		"2": {"2: LATER from 2999-01-08T00:00:00Z by the task deliveries\n", "\n  1. false   nmsdelivery 2: " +
-			"tsDelete"},
+		"1": {
+			"\"public\".\"nmsdelivery\" 1: GOES by the task deliveries\nby the clock 2",
+			"\ndeliveries, delete: GOES\n  rule: iDeleteStatus is not 0 and",
+			"\n  1. true    nmsdelivery 1: iDeleteStatus is not 0 (iDeleteStatus = 1)\n",
+		},
+		"2": {
+			"2: LATER from 2999-01-08T00:00:00Z by the task deliveries\n",
+			"\n  1. false   nmsdelivery 2: tsDelete",
+		},
 		"-2147483648": {"\"public\".\"nmsdelivery\" -2147483648: GOES by the task deliveries\n"},
 		"3":           {"3: there is no such row\nNo run is known"},
 	} {

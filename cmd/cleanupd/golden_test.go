@@ -134,16 +134,22 @@ func TestScreens(t *testing.T) {
 		{"options-reset", "options reset broadLogPurgeDelayDays", nothing},
 		{"schedule", "schedule", nothing},
 		{"schedule-set", "schedule set --cron 30§3§*§*§1-6 --time-zone Europe/Berlin --max-duration 2h", nothing},
-		{"run-dry", "run --dry-run --task audit-trail --task sessions", func() {
-			db.Do("DELETE FROM XtkAudit; DELETE " +
-				"FROM XtkSessionInfo")
-			obsolete()
-		}},
-		{"run", "run --task audit-trail --task sessions --task import-rejects", func() {
-			db.Do("DELETE FROM " +
-				"XtkAudit; DELETE FROM XtkSessionInfo")
-			obsolete()
-		}},
+		{
+			"run-dry",
+			"run --dry-run --task audit-trail --task sessions",
+			func() {
+				db.Do("DELETE FROM XtkAudit; DELETE FROM XtkSessionInfo")
+				obsolete()
+			},
+		},
+		{
+			"run",
+			"run --task audit-trail --task sessions --task import-rejects",
+			func() {
+				db.Do("DELETE FROM XtkAudit; DELETE FROM XtkSessionInfo")
+				obsolete()
+			},
+		},
 		{"runs", "runs --limit 2", nothing},
 		{"runs-watch", "runs watch " + id[1], nothing},
 		{"runs-cancel", "runs cancel " + id[1], nothing},

@@ -55,8 +55,7 @@ func newGuards() *cobra.Command {
 			Use:   "set NAME=VALUE …",
 			Short: "Change guards; those that are not named stay as they are",
 			Long: "Change guards; those that are not named stay as they are. A value is a number, a time such as 5m " +
-				"or 90d, off, or default.\n" +
-				"What a guard refused before it was changed is judged again at the next run.",
+				"or 90d, off, or default.\nWhat a guard refused before it was changed is judged again at the next run.",
 			Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
 				"maxDropPercent=default",
 			Args: someOptions,

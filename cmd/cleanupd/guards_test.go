@@ -56,9 +56,8 @@ func TestGuards(t *testing.T) {
 		"maxIdle 90 days 45 days",
 		"cutoff off on",
 		"maxGrowth off 10",
-		"maxClockDifference " +
-			"1m30s 5m0s", "maxTables 5,000 " +
-			"5,000",
+		"maxClockDifference 1m30s 5m0s",
+		"maxTables 5,000 5,000",
 	} {
 		if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), line) {
 			t.Errorf("%d, %q is not in %s", code, line, out)

@@ -21,8 +21,7 @@ func newHolds() *cobra.Command {
 		Use:   "holds [list | create | release | export]",
 		Short: "Show and change what stays, whatever the rules say",
 		Long: "Show and change what stays, whatever the rules say: what a hold is about is not deleted, updated or " +
-			"dropped until it\n" +
-			"is released or expires. Holds bind this service, not the application itself.",
+			"dropped until it\nis released or expires. Holds bind this service, not the application itself.",
 		Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
 		Args:    noCommand,
 	}

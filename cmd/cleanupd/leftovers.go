@@ -37,8 +37,7 @@ func newLeftovers(server *target) *cobra.Command {
 		Long: "List the deliveries that were deleted here alone, since no database was configured for their " +
 			"mid-sourcing\n" +
 			"server, by the names of their accounts and their ids there. The next run deletes them there once serve " +
-			"has\n" +
-			"--mid-sourcing ACCOUNT=URL; or hand the list to whoever runs that server.",
+			"has\n--mid-sourcing ACCOUNT=URL; or hand the list to whoever runs that server.",
 		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 " +
 			"-o json | jq -r '.deliveries[].remoteId'",
 		Args: noArguments,

@@ -15,8 +15,7 @@ func newMigrate() *cobra.Command {
 			"serve does so itself if its role may; otherwise run this as the database's owner,\n" +
 			"then grant serve's role USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables.\n" +
 			"With --forms-database-url create the service's own tables in an AEM Forms database, alone or in " +
-			"addition:\n" +
-			"in the schema cleanupd of PostgreSQL, with the prefix cleanupd_ in MySQL.",
+			"addition:\nin the schema cleanupd of PostgreSQL, with the prefix cleanupd_ in MySQL.",
 		Example: "  cleanupd migrate --database-url postgres://neolane@db.example/campaign",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

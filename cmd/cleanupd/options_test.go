@@ -35,8 +35,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 				"\nstorageOptimization ",
 				"VACUUM_ANALYZE",
 			},
-			"visitorPurgeDelayDays: " +
-				"option ",
+			"visitorPurgeDelayDays: option ",
 		},
 		{
 			"options set broadLogPurgeDelayDays=90 storage_optimization=analyze visitorPurgeDelayDays=14",
@@ -61,8 +60,10 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 			0,
 			[]string{
 				"enabled",
-				"5 3 * * *; 0 22 * * " +
-					"0", "Europe/Berlin", "2h0m0s", "next run        20",
+				"5 3 * * *; 0 22 * * 0",
+				"Europe/Berlin",
+				"2h0m0s",
+				"next run        20",
 			},
 			"",
 		},
@@ -76,8 +77,15 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		{"schedule set --once tomorrow", 2, nil, "--once"},
 		{"schedule set --once 2001-01-01T00:00:00Z --enabled", 2, nil, "once"},
 		{"schedule set --once 2999-01-01T00:00:00Z --cron 0_4_*_*_*", 2, nil, "either"},
-		{"schedule set --once 2999-01-01T00:00:00Z", 0, []string{"once, 2999-01-01T00:00:00Z", "next run        " +
-			"2999-01-01T00:00:00Z"}, ""},
+		{
+			"schedule set --once 2999-01-01T00:00:00Z",
+			0,
+			[]string{
+				"once, 2999-01-01T00:00:00Z",
+				"next run        2999-01-01T00:00:00Z",
+			},
+			"",
+		},
 		{"schedule set --enabled=false", 0, []string{"disabled", "once, 2999", "none is due"}, ""},
 		{"schedule nonsense", 2, nil, "no command"},
 	} {

@@ -23,14 +23,12 @@ func TestOpenSchemaIsWarnedOf(t *testing.T) {
 		{"GRANT CREATE ON SCHEMA cleanupd TO " + clerk, "REVOKE CREATE ON SCHEMA cleanupd FROM " + clerk},
 		{
 			"REVOKE CREATE ON SCHEMA cleanupd FROM " + clerk + "; GRANT CREATE ON SCHEMA public TO " + clerk,
-			"REVOKE CREATE ON " +
-				"SCHEMA public FROM " + clerk,
+			"REVOKE CREATE ON SCHEMA public FROM " + clerk,
 		},
 		{"GRANT CREATE ON SCHEMA public TO PUBLIC", "REVOKE CREATE ON SCHEMA public FROM PUBLIC"},
 		{
 			"REVOKE CREATE ON SCHEMA public FROM PUBLIC, " + clerk + "; ALTER SCHEMA public OWNER TO " + clerk,
-			"ALTER SCHEMA public " +
-				"OWNER TO NEW_OWNER",
+			"ALTER SCHEMA public OWNER TO NEW_OWNER",
 		},
 		{"ALTER SCHEMA public OWNER TO postgres; GRANT neolane TO " + clerk, ""}, // it may do everything anyway
 	} {

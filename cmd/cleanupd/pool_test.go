@@ -39,12 +39,10 @@ func TestFewConnections(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]func(t *testing.T, db *pgtest.DB) string{
 		"two of a pool": func(t *testing.T, db *pgtest.DB) string {
-			return pgtest.Bouncer(t, db, "default_pool_size = "+
-				"2")
+			return pgtest.Bouncer(t, db, "default_pool_size = 2")
 		},
 		"four of a pool": func(t *testing.T, db *pgtest.DB) string {
-			return pgtest.Bouncer(t, db, "default_pool_size = "+
-				"4")
+			return pgtest.Bouncer(t, db, "default_pool_size = 4")
 		},
 		"two of a role": func(t *testing.T, db *pgtest.DB) string {
 			role := db.Role("few")

@@ -53,8 +53,7 @@ func newSetPurge(server *target, output *format) *cobra.Command {
 		Use:   "set NAME --application NAME [--workflow PATH] --date-column COLUMN --days N [--enable]",
 		Short: "Create or replace a rule",
 		Long: "Create or replace a rule. Without --enable no run does it, and a dry run that names the task " +
-			"forms/NAME shows what it\n" +
-			"would do: set it again with --enable when that is right.",
+			"forms/NAME shows what it\nwould do: set it again with --enable when that is right.",
 		Example: "  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365\n" +
 			"  cleanupd run --dry-run --task forms/old-loans\n" +
 			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +

@@ -47,17 +47,14 @@ func TestRoleScriptsAgainstTheOwner(t *testing.T) {
 		"partition key": "ALTER TABLE NmsDeliveryMapping RENAME TO before; CREATE TABLE NmsDeliveryMapping (LIKE " +
 			"before) PARTITION BY RANGE ((iDeliveryMappingId + meek(1))); CREATE TABLE part PARTITION OF " +
 			"NmsDeliveryMapping DEFAULT; INSERT INTO NmsDeliveryMapping TABLE before",
-		"view": "CREATE VIEW bait AS SELECT evil(1) AS n; " + within("PERFORM n FROM public.bait"),
-		"default": "CREATE TABLE bait (n int DEFAULT evil(1)); " + within("INSERT INTO public.bait DEFAULT "+
-			"VALUES"),
+		"view":    "CREATE VIEW bait AS SELECT evil(1) AS n; " + within("PERFORM n FROM public.bait"),
+		"default": "CREATE TABLE bait (n int DEFAULT evil(1)); " + within("INSERT INTO public.bait DEFAULT VALUES"),
 		"rule": "CREATE TABLE bait (n int); CREATE RULE r AS ON INSERT TO bait DO ALSO SELECT evil(1); " + within("INSERT INTO "+
 			"public.bait VALUES (1)"),
 		"trigger": "CREATE TABLE bait (n int); CREATE TRIGGER t BEFORE INSERT ON bait FOR EACH ROW EXECUTE " +
-			"FUNCTION evil(); " + within("INSERT INTO "+
-			"public.bait VALUES (1)"),
+			"FUNCTION evil(); " + within("INSERT INTO public.bait VALUES (1)"),
 		"deferred trigger": "CREATE TABLE bait (n int); CREATE CONSTRAINT TRIGGER t AFTER INSERT ON bait DEFERRABLE " +
-			"INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION evil(); " + within("INSERT INTO "+
-			"public.bait VALUES (1)"),
+			"INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION evil(); " + within("INSERT INTO public.bait VALUES (1)"),
 		"domain": "CREATE DOMAIN bad AS int CHECK (evil(VALUE) > 0); " + within("PERFORM 1::public.bad"),
 		"operator": "CREATE OPERATOR @@@ (FUNCTION = meek, RIGHTARG = int); CREATE INDEX ON " +
 			"NmsDeliveryMapping ((@@@ 1))",
@@ -111,35 +108,49 @@ func TestRoleScriptAdoptsNothing(t *testing.T) {
 	for name, test := range map[string]struct{ plant, says string }{
 		"schema": {
 			"DROP SCHEMA cleanupd CASCADE; CREATE SCHEMA cleanupd AUTHORIZATION neolane",
-			"the schema cleanupd " +
-				"belongs to neolane",
+			"the schema cleanupd belongs to neolane",
 		},
-		"table": {"CREATE TABLE cleanupd.run (); ALTER TABLE cleanupd.run OWNER TO neolane", "cleanupd.run " +
-			"belongs to neolane"},
-		"view": {"CREATE VIEW cleanupd.run AS SELECT 1; ALTER VIEW cleanupd.run OWNER TO neolane", "cleanupd.run " +
-			"belongs to neolane"},
-		"function": {"CREATE FUNCTION cleanupd.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; ALTER FUNCTION " +
-			"cleanupd.f OWNER TO neolane", "cleanupd.f() " +
-			"belongs to neolane"},
-		"our function": {"ALTER FUNCTION cleanupd.drop_work_tables OWNER TO %hostile", "drop_work_tables(regclass[]) " +
-			"belongs to"},
-		"type": {"CREATE DOMAIN cleanupd.d AS int; ALTER DOMAIN cleanupd.d OWNER TO neolane", "cleanupd.d belongs " +
-			"to neolane"},
-		"operator": {"CREATE OPERATOR cleanupd.@@@ (FUNCTION = int4um, RIGHTARG = int); ALTER OPERATOR " +
-			"cleanupd.@@@ (NONE, int) OWNER TO neolane", "@@@(NONE,integer) " +
-			"belongs to neolane"},
-		"trigger": {"SET ROLE %least; CREATE TABLE cleanupd.run (); RESET ROLE; CREATE TRIGGER t BEFORE " +
-			"DELETE ON cleanupd.run EXECUTE FUNCTION public.evil()", "the trigger t on " +
-			"cleanupd.run belongs to neolane"},
-		"event trigger": {"CREATE FUNCTION planted() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'; CREATE " +
-			"EVENT TRIGGER %db_e ON ddl_command_end EXECUTE FUNCTION planted(); ALTER FUNCTION planted OWNER TO " +
-			"neolane", "would call a " +
-			"function of neolane"},
+		"table": {
+			"CREATE TABLE cleanupd.run (); ALTER TABLE cleanupd.run OWNER TO neolane",
+			"cleanupd.run belongs to neolane",
+		},
+		"view": {
+			"CREATE VIEW cleanupd.run AS SELECT 1; ALTER VIEW cleanupd.run OWNER TO neolane",
+			"cleanupd.run belongs to neolane",
+		},
+		"function": {
+			"CREATE FUNCTION cleanupd.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; ALTER FUNCTION " +
+				"cleanupd.f OWNER TO neolane",
+			"cleanupd.f() belongs to neolane",
+		},
+		"our function": {
+			"ALTER FUNCTION cleanupd.drop_work_tables OWNER TO %hostile",
+			"drop_work_tables(regclass[]) belongs to",
+		},
+		"type": {
+			"CREATE DOMAIN cleanupd.d AS int; ALTER DOMAIN cleanupd.d OWNER TO neolane",
+			"cleanupd.d belongs to neolane",
+		},
+		"operator": {
+			"CREATE OPERATOR cleanupd.@@@ (FUNCTION = int4um, RIGHTARG = int); ALTER OPERATOR " +
+				"cleanupd.@@@ (NONE, int) OWNER TO neolane",
+			"@@@(NONE,integer) belongs to neolane",
+		},
+		"trigger": {
+			"SET ROLE %least; CREATE TABLE cleanupd.run (); RESET ROLE; CREATE TRIGGER t BEFORE " +
+				"DELETE ON cleanupd.run EXECUTE FUNCTION public.evil()",
+			"the trigger t on cleanupd.run belongs to neolane",
+		},
+		"event trigger": {
+			"CREATE FUNCTION planted() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'; CREATE " +
+				"EVENT TRIGGER %db_e ON ddl_command_end EXECUTE FUNCTION planted(); ALTER FUNCTION planted OWNER TO " +
+				"neolane",
+			"would call a function of neolane",
+		},
 		"membership": {"GRANT %least TO neolane", "is a member of that role"},
 		"view on it all": {
 			"CREATE VIEW public.v AS SELECT WHERE cleanupd.drop_work_tables('{}') IS NULL",
-			"other objects " +
-				"depend on it",
+			"other objects depend on it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

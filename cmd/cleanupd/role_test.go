@@ -242,48 +242,45 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 		}
 	}
 	for _, sql := range []string{
-		// a mapping names it
 		"SELECT FROM NmsRecipient",
 		"DELETE FROM NmsRecipient",
 		"SELECT FROM NmsRecipient FOR UPDATE",
-		"COPY NmsRecipient " +
-			"TO STDOUT",
+		"COPY NmsRecipient TO STDOUT",
 		"SELECT FROM XtkOperatorGroup",
 		"DELETE FROM XtkOperatorGroup",
 		"SELECT sPassword FROM NmsExtAccount",
-		"SELECT a FROM " +
-			"NmsExtAccount a",
+		"SELECT a FROM NmsExtAccount a",
 		"SELECT mMemoValue FROM XtkOption",
 		"UPDATE XtkOption SET iDataType = 6",
 		"UPDATE XtkOption SET mMemoValue = ''",
-		"UPDATE XtkOption " +
-			"SET sName = ''",
-		"SELECT FROM grp500002", "SELECT FROM wkf99001_1", "DELETE FROM wkf12_3",
-		"DELETE FROM XtkJob", "DELETE FROM XtkWorkflow", "UPDATE NmsExtAccount SET iActive = 1", "UPDATE " +
-			"NmsDeliveryMapping SET sBroadLogSchema = 'nms:recipient'",
-		"UPDATE NmsVisitor SET sExternalId = ''", "INSERT INTO NmsVisitor DEFAULT VALUES", "INSERT INTO NmsDelivery " +
-			"DEFAULT VALUES", "UPDATE XtkAudit SET " +
-			"tsChanged = now()",
+		"UPDATE XtkOption SET sName = ''",
+		"SELECT FROM grp500002",
+		"SELECT FROM wkf99001_1",
+		"DELETE FROM wkf12_3",
+		"DELETE FROM XtkJob",
+		"DELETE FROM XtkWorkflow",
+		"UPDATE NmsExtAccount SET iActive = 1",
+		"UPDATE NmsDeliveryMapping SET sBroadLogSchema = 'nms:recipient'",
+		"UPDATE NmsVisitor SET sExternalId = ''",
+		"INSERT INTO NmsVisitor DEFAULT VALUES",
+		"INSERT INTO NmsDelivery DEFAULT VALUES",
+		"UPDATE XtkAudit SET tsChanged = now()",
 		"TRUNCATE XtkAudit",
 		"DROP TABLE XtkAudit",
 		"DROP TABLE wkf99001_1",
 		"ALTER TABLE XtkAudit ADD x int",
-		"CREATE INDEX ON " +
-			"XtkAudit (tsChanged)",
+		"CREATE INDEX ON XtkAudit (tsChanged)",
 		"CREATE TRIGGER x BEFORE DELETE ON XtkAudit EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-		"CREATE RULE x AS ON " +
-			"DELETE TO XtkAudit DO INSTEAD NOTHING",
+		"CREATE RULE x AS ON DELETE TO XtkAudit DO INSTEAD NOTHING",
 		"SELECT setval('XtkNewId', 1)",
 		"SELECT setval('XtkJobLogId', 1)",
 		"SELECT nextval('NmsBroadLogId')",
-		"ALTER TABLE " +
-			"XtkAudit OWNER TO " + role,
+		"ALTER TABLE XtkAudit OWNER TO " + role,
 		"CREATE TABLE public.x ()",
 		"CREATE FUNCTION public.x() RETURNS void LANGUAGE sql AS ''",
 		"CREATE SCHEMA x",
-		"CREATE EXTENSION " +
-			"pg_trgm", "CREATE EXTENSION " +
-			"file_fdw",
+		"CREATE EXTENSION pg_trgm",
+		"CREATE EXTENSION file_fdw",
 		"SET ROLE neolane",
 		"SET ROLE postgres",
 		"SET SESSION AUTHORIZATION neolane",
@@ -291,20 +288,20 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 		"CREATE ROLE x",
 		"ALTER ROLE " + role + " SUPERUSER",
 		"CREATE DATABASE x",
-		"ALTER SYSTEM SET " +
-			"fsync = off",
-		"SELECT FROM pg_authid", "SELECT pg_read_file('/etc/passwd')", "COPY (SELECT 1) TO PROGRAM 'true'", "SELECT " +
-			"lo_import('/etc/passwd')", "SELECT " +
-			"pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'neolane'",
-		"SELECT cleanupd.drop_work_tables('{XtkAudit}')", "SELECT cleanupd.drop_work_tables('{wkf99001_1, " +
-			"NmsRecipient}')", "SELECT " +
-			"cleanupd.drop_work_tables('{pg_class}')",
-		"CREATE TEMPORARY TABLE wkf1 (); SELECT cleanupd.drop_work_tables('{wkf1}')", "CREATE TABLE cleanupd.grp1 " +
-			"(); SELECT cleanupd.drop_work_tables('{cleanupd.grp1}')",
+		"ALTER SYSTEM SET fsync = off",
+		"SELECT FROM pg_authid",
+		"SELECT pg_read_file('/etc/passwd')",
+		"COPY (SELECT 1) TO PROGRAM 'true'",
+		"SELECT lo_import('/etc/passwd')",
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'neolane'",
+		"SELECT cleanupd.drop_work_tables('{XtkAudit}')",
+		"SELECT cleanupd.drop_work_tables('{wkf99001_1, NmsRecipient}')",
+		"SELECT cleanupd.drop_work_tables('{pg_class}')",
+		"CREATE TEMPORARY TABLE wkf1 (); SELECT cleanupd.drop_work_tables('{wkf1}')",
+		"CREATE TABLE cleanupd.grp1 (); SELECT cleanupd.drop_work_tables('{cleanupd.grp1}')",
 		"CREATE OR REPLACE FUNCTION cleanupd.drop_work_tables(regclass[]) RETURNS void LANGUAGE sql AS ''",
-		"ALTER FUNCTION " +
-			"cleanupd.drop_work_tables RESET ALL", "ALTER FUNCTION " +
-			"cleanupd.drop_work_tables OWNER TO " + role,
+		"ALTER FUNCTION cleanupd.drop_work_tables RESET ALL",
+		"ALTER FUNCTION cleanupd.drop_work_tables OWNER TO " + role,
 	} {
 		refused(least, sql)
 	}
@@ -344,9 +341,8 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 		"SELECT (iExtAccountId, sName, iActive) ON NmsExtAccount",
 		"SELECT, INSERT, DELETE ON NmsEmailErrorStat",
 		"INSERT ON XtkJobLog",
-		"USAGE ON SEQUENCE " +
-			"XtkNewId, XtkJobLogId", "SELECT, UPDATE, " +
-			"DELETE ON CusBroadLogPart_rest",
+		"USAGE ON SEQUENCE XtkNewId, XtkJobLogId",
+		"SELECT, UPDATE, DELETE ON CusBroadLogPart_rest",
 	} {
 		db.Do("GRANT " + grant + " TO " + clerk)
 	}

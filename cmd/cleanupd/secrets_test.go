@@ -170,8 +170,13 @@ func TestTracesOfUserData(t *testing.T) {
 			t.Errorf("it is told: %s", line)
 		}
 	}
-	for _, part := range []string{"UserDataService/EraseUserData", `"NOT_FOUND"`, `"INTERNAL"`, "FROM " +
-		"edcprincipalentity", `"Code":"Error"`} { // it is really about the calls that failed
+	for _, part := range []string{
+		"UserDataService/EraseUserData",
+		`"NOT_FOUND"`,
+		`"INTERNAL"`,
+		"FROM edcprincipalentity",
+		`"Code":"Error"`,
+	} { // it is really about the calls that failed
 		if !strings.Contains(r.out.text.String(), part) {
 			t.Errorf("the traces lack %s", part)
 		}

@@ -76,8 +76,7 @@ func newServe() *cobra.Command {
 		Use:   "serve --database-url URL",
 		Short: "Serve the API, and execute the runs it starts",
 		Long: "Serve gRPC and REST, and execute the runs that callers start. Any number of replicas may serve the " +
-			"same\n" +
-			"database: one of them works on a run, and another takes the run over if that one falls silent.\n" +
+			"same\ndatabase: one of them works on a run, and another takes the run over if that one falls silent.\n" +
 			"With --schedule runs also start automatically, each once, however many replicas keep the schedule.\n" +
 			"SIGTERM stops new work, lets the current batch finish, and exits with 0.",
 		Example: "  cleanupd serve --database-url postgres://cleanupd@db.example/campaign\n" +

@@ -20,12 +20,21 @@ func TestSummary(t *testing.T) {
 		says string
 	}{
 		{&cleanupv1.TaskResult{}, false, ""},
-		{&cleanupv1.TaskResult{RowsDeleted: 1234, RowsUpdated: 2, TablesDropped: 3}, false, ", 1,234 rows deleted, 2 " +
-			"rows updated, 3 tables dropped"},
-		{&cleanupv1.TaskResult{RowsDeleted: 9, RemoteDeliveriesLeft: 1}, false, ", 9 rows deleted, 1 delivery left " +
-			"on mid-sourcing servers"},
-		{&cleanupv1.TaskResult{RemoteDeliveriesLeft: 2, Error: "why"}, true, ", 2 deliveries would be left on " +
-			"mid-sourcing servers: why"},
+		{
+			&cleanupv1.TaskResult{RowsDeleted: 1234, RowsUpdated: 2, TablesDropped: 3},
+			false,
+			", 1,234 rows deleted, 2 rows updated, 3 tables dropped",
+		},
+		{
+			&cleanupv1.TaskResult{RowsDeleted: 9, RemoteDeliveriesLeft: 1},
+			false,
+			", 9 rows deleted, 1 delivery left on mid-sourcing servers",
+		},
+		{
+			&cleanupv1.TaskResult{RemoteDeliveriesLeft: 2, Error: "why"},
+			true,
+			", 2 deliveries would be left on mid-sourcing servers: why",
+		},
 		{
 			&cleanupv1.TaskResult{
 				RowsDeleted: 9,
@@ -34,8 +43,7 @@ func TestSummary(t *testing.T) {
 				Error:       "why",
 			},
 			false,
-			", 9 rows deleted; " +
-				"obsolete rows stay: 1 row refuses: why",
+			", 9 rows deleted; obsolete rows stay: 1 row refuses: why",
 		},
 	} {
 		if got := summary(c.r, c.dry); got != c.says {
@@ -60,8 +68,7 @@ func TestProgressOnATerminal(t *testing.T) {
 				RowsExpected:  proto.Int64(4360),
 				RowsPerSecond: 30,
 			},
-			"[11/20] visitors    " +
-				"         [#####---------------] 25 %, 1m49s left, 1,090 rows, 30 a second, nmsvisitor",
+			"[11/20] visitors             [#####---------------] 25 %, 1m49s left, 1,090 rows, 30 a second, nmsvisitor",
 			"the run                      [##########----------] 51 %, 2,090 rows, 2.0 s",
 		},
 		{
@@ -71,16 +78,14 @@ func TestProgressOnATerminal(t *testing.T) {
 				RowsExpected:  proto.Int64(800),
 				RowsPerSecond: 2,
 			},
-			"[11/20] visitors    " +
-				"         [####################] 100 %, 900 rows, 2 a second, nmsvisitor",
+			"[11/20] visitors             [####################] 100 %, 900 rows, 2 a second, nmsvisitor",
 			"the run                      [###########---------] 55 %, 1,900 rows, 2.0 s",
 		},
 		{
 			120,
 			&cleanupv1.TaskProgress{},
 			"[11/20] visitors             [--------------------] nmsvisitor",
-			"the run             " +
-				"         [##########----------] 50 %, 1,000 rows, 2.0 s",
+			"the run                      [##########----------] 50 %, 1,000 rows, 2.0 s",
 		},
 		{
 			60,
@@ -89,9 +94,8 @@ func TestProgressOnATerminal(t *testing.T) {
 				RowsExpected: proto.Int64(100),
 				ThrottledBy:  "rows per second",
 			},
-			"[11/20] visitors    " +
-				"         [#######-] 90 %, waiting: rows", "the run             " +
-				"         [####----] 55 %, 1,090 rows, 2",
+			"[11/20] visitors             [#######-] 90 %, waiting: rows",
+			"the run                      [####----] 55 %, 1,090 rows, 2",
 		},
 		{
 			30,

@@ -20,8 +20,7 @@ func newSweep(server *target) *cobra.Command {
 			"form data that does not exist. A document of any other session is kept. What is missing may be about to " +
 			"be stored: a\n" +
 			"document is deleted if another sweep, not a dry run, found the same an hour before or earlier, and if " +
-			"its files are\n" +
-			"older than a day. The exit status is 1 if a document could not be deleted.",
+			"its files are\nolder than a day. The exit status is 1 if a document could not be deleted.",
 		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
 		Args:    noArguments,
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {

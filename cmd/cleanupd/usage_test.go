@@ -317,8 +317,7 @@ func TestMistakes(t *testing.T) {
 		{
 			open + " --oidc-issuer https://issuer.example --oidc-audience cleanupd --oidc-client-secret-file secret",
 			2,
-			[]string{"--oidc-client-secret-file " +
-				"needs --oidc-client-id"},
+			[]string{"--oidc-client-secret-file needs --oidc-client-id"},
 		},
 		{"run --server example.com:1 --token secret", 2, []string{"--token", "plain text", "--tls"}},
 		{"run --server localhost", 2, []string{"--server", "HOST:PORT"}},
@@ -370,8 +369,11 @@ func TestMistakes(t *testing.T) {
 		},
 		{away + " --forms-gds-dir /", 2, []string{"--forms-database-url"}},
 		{away + " --forms-database-url postgres://u:secret@h:y/d", 2, []string{": --forms-database-url: "}},
-		{"migrate --database-url postgres://127.0.0.1:1/d --forms-database-url nonsense", 2, []string{": " +
-			"--forms-database-url: "}},
+		{
+			"migrate --database-url postgres://127.0.0.1:1/d --forms-database-url nonsense",
+			2,
+			[]string{": --forms-database-url: "},
+		},
 		{
 			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x=" + db.URL() + " --database-url " + db.URL(),
 			2,
@@ -382,8 +384,8 @@ func TestMistakes(t *testing.T) {
 			2,
 			[]string{
 				"--preview-database-url",
-				"no standby of " +
-					"--database-url", "not in recovery",
+				"no standby of --database-url",
+				"not in recovery",
 			},
 		},
 		{away + " --preview-database-url mysql://u:secret@h/d", 2, []string{": --preview-database-url: "}},
@@ -501,8 +503,7 @@ func TestMigrateForAWeakRole(t *testing.T) {
 	clerk := db.Role("clerk")
 	db.Do(
 		"GRANT SELECT, DELETE, UPDATE ON ALL TABLES IN SCHEMA public TO " + clerk + "; GRANT INSERT ON XtkOption, " +
-			"XtkJobLog, NmsEmailErrorStat TO " + clerk + "; GRANT USAGE ON " +
-			"ALL SEQUENCES IN SCHEMA public TO " + clerk,
+			"XtkJobLog, NmsEmailErrorStat TO " + clerk + "; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO " + clerk,
 	)
 	for range 2 {
 		if code, out, errs := cleanupd(

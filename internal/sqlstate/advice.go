@@ -38,21 +38,19 @@ func Lost(err error) bool {
 
 // advice is what an operator can do about a persistent error, by SQLSTATE.
 var advice = map[string]string{
-	pgerrcode.ConnectionFailure: "see that the database server runs, and what lies between it and this " +
-		"service",
+	pgerrcode.ConnectionFailure: "see that the database server runs, and what lies between it and this service",
 	pgerrcode.ForeignKeyViolation: "rows of another table refer to these by a foreign key: delete them " +
 		"first, or give the key ON DELETE",
 	pgerrcode.ReadOnlySQLTransaction: "the database is read-only: point --database-url at the primary " +
 		"server, or turn default_transaction_read_only off where this is it",
 	pgerrcode.IdleInTransactionSessionTimeout: "this process stood still for too long: give its machine more time to " +
 		"run",
-	pgerrcode.SerializationFailure: "others change the same rows all the time: run the cleanup at a " +
-		"quieter hour",
+	pgerrcode.SerializationFailure: "others change the same rows all the time: run the cleanup at a quieter hour",
 	pgerrcode.DeadlockDetected: "the application locks the same rows in another order: run the " +
 		"cleanup at a quieter hour",
 	pgerrcode.InsufficientPrivilege: "the role lacks a right: let an owner of the table GRANT it",
-	pgerrcode.DiskFull: "the disk of the database server is full: make room there, and run " +
-		"the cleanup again",
+	pgerrcode.DiskFull: "the disk of the database server is full: make room there, and run the cleanup " +
+		"again",
 	pgerrcode.OutOfMemory: "the database server is out of memory: lower work_mem or its load, " +
 		"and run the cleanup again",
 	pgerrcode.TooManyConnections: "the database server has no connection left: raise max_connections or " +
@@ -60,10 +58,10 @@ var advice = map[string]string{
 	pgerrcode.ProtocolViolation:          pooled,
 	pgerrcode.InvalidSQLStatementName:    pooled,
 	pgerrcode.DuplicatePreparedStatement: pooled,
-	pgerrcode.LockNotAvailable: "a session holds a lock for long: look for it in pg_locks, and run " +
-		"the cleanup again",
-	pgerrcode.QueryCanceled: "the statement took longer than it may: EXPLAIN it, as `cleanupd " +
-		"explain TASK` prints it",
+	pgerrcode.LockNotAvailable: "a session holds a lock for long: look for it in pg_locks, and run the " +
+		"cleanup again",
+	pgerrcode.QueryCanceled: "the statement took longer than it may: EXPLAIN it, as `cleanupd explain " +
+		"TASK` prints it",
 	pgerrcode.RaiseException: "a trigger or function of the application refuses: ask who wrote it",
 	pgerrcode.DataCorrupted:  "the table is damaged: restore it from a backup",
 	pgerrcode.IndexCorrupted: "an index is damaged: REINDEX the table, and run the cleanup again",

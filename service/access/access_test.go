@@ -50,8 +50,10 @@ func TestConfig(t *testing.T) {
 		"nothing":            {Config{}, ""},
 		"no such token file": {Config{TokenFile: "/nowhere/tokens"}, "no such file"},
 		"no role":            {Config{TokenFile: write(t, "", "root me "+hash)}, "line 1: does not begin with"},
-		"no name": {Config{TokenFile: write(t, "", "# tokens\n\nadmin "+hash)}, "line 3: is not ROLE " +
-			"NAME SHA256"},
+		"no name": {
+			Config{TokenFile: write(t, "", "# tokens\n\nadmin "+hash)},
+			"line 3: is not ROLE NAME SHA256",
+		},
 		"a token, not its hash": {Config{TokenFile: write(t, "", "admin me secret")}, "line 1: does not end with"},
 		"a longer hash":         {Config{TokenFile: write(t, "", "admin me "+hash+"00")}, "line 1: does not end with"},
 		"one token, two roles": {
@@ -60,8 +62,7 @@ func TestConfig(t *testing.T) {
 				"",
 				"admin me "+hash+"\nviewer me "+hash,
 			)},
-			"line 2: has the " +
-				"same token as line 1",
+			"line 2: has the same token as line 1",
 		},
 		"tokens": {
 			Config{TokenFile: write(t, "", "# tokens\n\nadmin me "+strings.ToUpper(hash)+"\r\n")},
@@ -83,8 +84,10 @@ func TestConfig(t *testing.T) {
 		"a CRL":                  {Config{ClientCA: ca.File(), ClientCRL: ca.CRL(time.Now().Add(time.Hour))}, ""},
 		"no audience":            {Config{Issuer: "https://issuer.example"}, "need each other"},
 		"no issuer":              {Config{Audience: "me"}, "need each other"},
-		"issuer in plain text": {Config{Issuer: "http://issuer.example", Audience: "me"}, "is not the URL of an " +
-			"issuer"},
+		"issuer in plain text": {
+			Config{Issuer: "http://issuer.example", Audience: "me"},
+			"is not the URL of an issuer",
+		},
 		"issuer without a host": {Config{Issuer: "https:", Audience: "me"}, "is not the URL of an issuer"},
 		"issuer that is not up": {Config{Issuer: "http://127.0.0.1:1", Audience: "me"}, ""},
 	} {

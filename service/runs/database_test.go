@@ -215,8 +215,11 @@ func TestFailoverToAStandby(t *testing.T) {
 func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ begin, end, told string }{
-		"read-only": {"ALTER DATABASE %s SET default_transaction_read_only = on", "ALTER DATABASE %s " +
-			"RESET default_transaction_read_only", "57P01"},
+		"read-only": {
+			"ALTER DATABASE %s SET default_transaction_read_only = on",
+			"ALTER DATABASE %s RESET default_transaction_read_only",
+			"57P01",
+		},
 		"too many connections": {
 			"ALTER DATABASE %s CONNECTION LIMIT 0",
 			"ALTER DATABASE %s CONNECTION LIMIT -1",
@@ -437,8 +440,7 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	).Error; got.State != runs.Failed || !strings.Contains(
 		problem,
 		"given up after 11 setbacks",
-	) || !strings.Contains(problem, "replica x fell "+
-		"silent") ||
+	) || !strings.Contains(problem, "replica x fell silent") ||
 		(got.Result("expired-events").State != execute.Skipped &&
 			got.Result("expired-events").State != execute.Succeeded) ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {

@@ -559,13 +559,26 @@ func TestGuardDrops(t *testing.T) {
 			func(g *execute.Guards) { g.MaxTables = 3 },
 			"tables 4",
 		},
-		"tables of lists": {"lists-to-delete", "CREATE TABLE grp%[1]d (i int); INSERT INTO NmsGroup (iGroupId, " +
-			"iType, iDeleteStatus) VALUES (%[1]d, 1, 1)", func(g *execute.Guards) { g.MaxTables = 3 }, "tables 4"},
-		"bytes": {"workflow-instances", "CREATE TABLE wkDlv_%d AS SELECT 1 AS i FROM generate_series(1, " +
-			"40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
-		"partitions": {"workflow-instances", "CREATE TABLE wkDlv_%d (i int) PARTITION BY RANGE (i); CREATE " +
-			"TABLE part_%[1]d PARTITION OF wkDlv_%d DEFAULT; INSERT INTO wkDlv_%d SELECT 1 FROM generate_series(1, " +
-			"40000)", func(g *execute.Guards) { g.MaxDropPercent = 30 }, "bytes 5"},
+		"tables of lists": {
+			"lists-to-delete",
+			"CREATE TABLE grp%[1]d (i int); INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (%[1]d, 1, 1)",
+			func(g *execute.Guards) { g.MaxTables = 3 },
+			"tables 4",
+		},
+		"bytes": {
+			"workflow-instances",
+			"CREATE TABLE wkDlv_%d AS SELECT 1 AS i FROM generate_series(1, 40000)",
+			func(g *execute.Guards) { g.MaxDropPercent = 30 },
+			"bytes 5",
+		},
+		"partitions": {
+			"workflow-instances",
+			"CREATE TABLE wkDlv_%d (i int) PARTITION BY RANGE (i); CREATE " +
+				"TABLE part_%[1]d PARTITION OF wkDlv_%d DEFAULT; INSERT INTO wkDlv_%d SELECT 1 FROM generate_series(1, " +
+				"40000)",
+			func(g *execute.Guards) { g.MaxDropPercent = 30 },
+			"bytes 5",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "tables of lists", "bytes")

@@ -131,11 +131,12 @@ func TestNights(t *testing.T) {
 	for name, c := range map[string]struct{ change, undo string }{
 		"delivery-logs": {
 			"UPDATE XtkOption SET iLongValue = 86400 * 60 WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'",
-			"UPDATE XtkOption " +
-				"SET iLongValue = 86400 * 120 WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'",
+			"UPDATE XtkOption SET iLongValue = 86400 * 120 WHERE sName = 'NmsCleanup_BroadLogPurgeDelay'",
 		},
-		"subscriptions": {"UPDATE NmsSubscription SET iDeleteStatus = 2", "UPDATE NmsSubscription SET iDeleteStatus " +
-			"= 0 WHERE iDeleteStatus = 2"},
+		"subscriptions": {
+			"UPDATE NmsSubscription SET iDeleteStatus = 2",
+			"UPDATE NmsSubscription SET iDeleteStatus = 0 WHERE iDeleteStatus = 2",
+		},
 	} {
 		db.Do(c.change)
 		if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{name}}), name); got == "" {

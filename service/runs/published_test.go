@@ -15,8 +15,11 @@ import (
 // one that was there before is mended.
 func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 	t.Parallel()
-	for name, before := range map[string]string{"new": "", "there before": "ALTER TABLE cleanupd.schema_version " +
-		"REPLICA IDENTITY NOTHING; ALTER TABLE cleanupd.forms_schema_version REPLICA IDENTITY DEFAULT"} {
+	for name, before := range map[string]string{
+		"new": "",
+		"there before": "ALTER TABLE cleanupd.schema_version " +
+			"REPLICA IDENTITY NOTHING; ALTER TABLE cleanupd.forms_schema_version REPLICA IDENTITY DEFAULT",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)

@@ -353,23 +353,27 @@ func TestRetainedWAL(t *testing.T) {
 		reason     string
 		restart    bool
 	}{
-		"a slot without a reader": {begin: "SELECT pg_create_physical_replication_slot('gone', true)", end: "SELECT " +
-			"pg_drop_replication_slot('gone')", limit: 1, reason: "the replication " +
-			"slot gone has no reader"},
-		"a slot that has little": {
-			begin: "SELECT pg_create_physical_replication_slot('gone', true)",
-			limit: 1 << 30,
-			reason: "the replication " +
-				"slot gone has no reader",
+		"a slot without a reader": {
+			begin:  "SELECT pg_create_physical_replication_slot('gone', true)",
+			end:    "SELECT pg_drop_replication_slot('gone')",
+			limit:  1,
+			reason: "the replication slot gone has no reader",
 		},
-		"no limit": {begin: "SELECT pg_create_physical_replication_slot('gone', true)", reason: "the replication " +
-			"slot gone has no reader"},
+		"a slot that has little": {
+			begin:  "SELECT pg_create_physical_replication_slot('gone', true)",
+			limit:  1 << 30,
+			reason: "the replication slot gone has no reader",
+		},
+		"no limit": {
+			begin:  "SELECT pg_create_physical_replication_slot('gone', true)",
+			reason: "the replication slot gone has no reader",
+		},
 		"an archiver that fails": {
 			begin:   "ALTER SYSTEM SET archive_mode = on",
 			restart: true,
-			end: "ALTER SYSTEM SET " +
-				"archive_command = 'true'", limit: 1, reason: "the archiver fails " +
-				"since",
+			end:     "ALTER SYSTEM SET archive_command = 'true'",
+			limit:   1,
+			reason:  "the archiver fails since",
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

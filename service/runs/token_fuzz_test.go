@@ -22,10 +22,10 @@ func FuzzPageToken(f *testing.F) {
 		"2026-01-01T01:00:00+01:00 " + id,
 		"0000-01-01T00:00:00Z " + id,
 		"9999-12-31T23:59:59.999999999Z " + id,
-		"2026-01-01T00:00:00Z " +
-			"urn:uuid:" + id, "2026-01-01T00:00:00Z " +
-			"{" + id + "}",
-		"2026-01-01T00:00:00Z 01A1FDE2-F3F9-7404-BF12-C82939B07280", "2026-01-01T00:00:00Z  " + id,
+		"2026-01-01T00:00:00Z urn:uuid:" + id,
+		"2026-01-01T00:00:00Z {" + id + "}",
+		"2026-01-01T00:00:00Z 01A1FDE2-F3F9-7404-BF12-C82939B07280",
+		"2026-01-01T00:00:00Z  " + id,
 	} {
 		f.Add(base64.URLEncoding.EncodeToString([]byte(plain)))
 		f.Add(base64.RawURLEncoding.EncodeToString([]byte(plain)) + "\n=")
@@ -45,8 +45,21 @@ func FuzzPageToken(f *testing.F) {
 
 // So is a page token of the deliveries on mid-sourcing servers.
 func FuzzRemoteToken(f *testing.F) {
-	for _, plain := range []string{"", " ", "1 2", "1 2 ", "1 2 far", "-1 -9223372036854775808 far away", "1 " +
-		"9223372036854775808 x", "01 2 x", "+1 2 x", "1  2 x", "1 2 x\x00", "1 2 \xff", "a b c"} {
+	for _, plain := range []string{
+		"",
+		" ",
+		"1 2",
+		"1 2 ",
+		"1 2 far",
+		"-1 -9223372036854775808 far away",
+		"1 9223372036854775808 x",
+		"01 2 x",
+		"+1 2 x",
+		"1  2 x",
+		"1 2 x\x00",
+		"1 2 \xff",
+		"a b c",
+	} {
 		f.Add(base64.RawURLEncoding.EncodeToString([]byte(plain)))
 		f.Add(base64.URLEncoding.EncodeToString([]byte(plain)) + "\n=")
 	}

@@ -80,8 +80,10 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 		shared  int64  // the last event that both have; -1: the run is gone
 	}{
 		"shorter": {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid AND sequence > 2990", 2990},
-		"of the same length": {"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid AND sequence " +
-			"> 2990", 2990},
+		"of the same length": {
+			"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid AND sequence > 2990",
+			2990,
+		},
 		"quite another": {"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid", 0},
 		"empty":         {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid", 0},
 		"gone":          {"DELETE FROM cleanupd.run WHERE id = $1::text::uuid", -1},

@@ -63,17 +63,37 @@ func TestTheWayIsChosen(t *testing.T) {
 		{"little of a small table", 20_000, 2, "timestamptz", "", byTable},
 		{"much", 50_000, 50, "timestamptz", "", byTable},
 		{"no index", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx", byTable},
-		{"an index of the rest", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx; CREATE INDEX ON t (ts) WHERE ts > " +
-			"'2029-01-01'", byTable},
+		{
+			"an index of the rest",
+			50_000,
+			2,
+			"timestamptz",
+			"DROP INDEX t_ts_idx; CREATE INDEX ON t (ts) WHERE ts > '2029-01-01'",
+			byTable,
+		},
 		{"no time zone", 50_000, 2, "timestamp", "", byIndex},
 		{"older than all dates", 50_000, 2, "timestamptz", "UPDATE t SET ts = '-infinity' WHERE id = 1", byIndex},
 		{"many of one date", 50_000, 2, "timestamptz", "UPDATE t SET ts = '2021-01-01' WHERE id <= 5000", byIndex},
 		{"nothing", 50_000, 0, "timestamptz", "", byIndex},
 		{"some of each block", 50_000, 8, "timestamptz", "", byTable},
-		{"all of some blocks", 50_000, 0, "timestamptz", "UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) " +
-			"* interval '1 ms' WHERE id BETWEEN 10000 AND 14000; CLUSTER t USING t_pkey; ANALYZE t", byIndex},
-		{"some large rows of each block", 50_000, 4, "timestamptz", "ALTER TABLE t ALTER rest SET STORAGE PLAIN; " +
-			"UPDATE t SET rest = repeat('x', 2500); CLUSTER t USING t_pkey; ANALYZE t", byIndex},
+		{
+			"all of some blocks",
+			50_000,
+			0,
+			"timestamptz",
+			"UPDATE t SET ts = '2021-01-01'::timestamptz + hashint4(id) " +
+				"* interval '1 ms' WHERE id BETWEEN 10000 AND 14000; CLUSTER t USING t_pkey; ANALYZE t",
+			byIndex,
+		},
+		{
+			"some large rows of each block",
+			50_000,
+			4,
+			"timestamptz",
+			"ALTER TABLE t ALTER rest SET STORAGE PLAIN; " +
+				"UPDATE t SET rest = repeat('x', 2500); CLUSTER t USING t_pkey; ANALYZE t",
+			byIndex,
+		},
 		{"all large rows of some blocks", 50_000, 0, "timestamptz", `ALTER TABLE t ALTER rest
 			SET STORAGE PLAIN; UPDATE t SET rest = repeat('x', 2500), ts = CASE WHEN id BETWEEN 9000
 			AND 12000 THEN '2021-01-01'::timestamptz + hashint4(id) * interval '1 ms' ELSE ts END;

@@ -21,17 +21,33 @@ func TestPartitions(t *testing.T) {
 		{"plain", "", 2},
 		{"zero record", "INSERT INTO t VALUES (0, '2020-01-10')", 1},
 		{"empty", "DELETE FROM t", 2},
-		{"a trigger", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE " +
-			"TRIGGER f AFTER DELETE ON t_01 FOR EACH ROW EXECUTE FUNCTION f()", 1},
-		{"a trigger of all", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; " +
-			"CREATE TRIGGER f AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()", 0},
+		{
+			"a trigger",
+			"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; CREATE " +
+				"TRIGGER f AFTER DELETE ON t_01 FOR EACH ROW EXECUTE FUNCTION f()",
+			1,
+		},
+		{
+			"a trigger of all",
+			"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'; " +
+				"CREATE TRIGGER f AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION f()",
+			0,
+		},
 		{"published", "ALTER TABLE t_01 REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR TABLE t_01", 1},
-		{"published through the root", "ALTER TABLE t REPLICA IDENTITY FULL; ALTER TABLE t_01 REPLICA IDENTITY FULL; " +
-			"ALTER TABLE t_02 REPLICA IDENTITY FULL; ALTER TABLE t_03 REPLICA IDENTITY FULL; ALTER TABLE t_rest " +
-			"REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)", 0},
+		{
+			"published through the root",
+			"ALTER TABLE t REPLICA IDENTITY FULL; ALTER TABLE t_01 REPLICA IDENTITY FULL; " +
+				"ALTER TABLE t_02 REPLICA IDENTITY FULL; ALTER TABLE t_03 REPLICA IDENTITY FULL; ALTER TABLE t_rest " +
+				"REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)",
+			0,
+		},
 		{"a rule", "CREATE RULE also AS ON DELETE TO t_01 DO ALSO NOTHING", 1},
-		{"a policy", "ALTER TABLE t_01 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY all_rows " +
-			"ON t_01 USING (true)", 1},
+		{
+			"a policy",
+			"ALTER TABLE t_01 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY all_rows " +
+				"ON t_01 USING (true)",
+			1,
+		},
 		{"a view on it", "CREATE VIEW v AS SELECT * FROM t_01", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

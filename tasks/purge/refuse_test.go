@@ -60,8 +60,11 @@ func TestRowsThatRefuse(t *testing.T) {
 			"by key": func(_ *pgtest.DB, _ *purge.Engine, s *purge.Sweep) { s.Elsewhere, s.ByKey = true, "id" },
 			"with what is also": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
 				db.Do("CREATE TABLE noted (id int, by int)")
-				s.Also = &purge.Also{Returning: "r.id AS what", SQL: "INSERT INTO noted SELECT gone.what, $1::int " +
-					"FROM gone", Args: []any{7}}
+				s.Also = &purge.Also{
+					Returning: "r.id AS what",
+					SQL:       "INSERT INTO noted SELECT gone.what, $1::int FROM gone",
+					Args:      []any{7},
+				}
 			},
 		} {
 			// which is what takes ids, that may be taken

@@ -263,13 +263,16 @@ func TestSweepOfARowThatTakesTooLong(t *testing.T) {
 		"a trigger": {
 			sleeps + "CREATE TRIGGER slow BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION slow()",
 			"",
-			"look for a slow " +
-				"trigger:",
+			"look for a slow trigger:",
 		},
-		"a foreign key": {sleeps + "ALTER TABLE t ADD UNIQUE (id); CREATE TABLE child (parent int REFERENCES t (id) " +
-			"ON DELETE CASCADE); INSERT INTO child SELECT id FROM t; CREATE TRIGGER slow BEFORE DELETE ON child FOR " +
-			"EACH ROW EXECUTE FUNCTION slow()", "", "an index on child " +
-			"(parent):"},
+		"a foreign key": {
+			sleeps + "ALTER TABLE t ADD UNIQUE (id); CREATE TABLE child (parent int REFERENCES t (id) " +
+				"ON DELETE CASCADE); INSERT INTO child SELECT id FROM t; CREATE TRIGGER slow BEFORE DELETE ON child " +
+				"FOR " +
+				"EACH ROW EXECUTE FUNCTION slow()",
+			"",
+			"an index on child (parent):",
+		},
 		"the condition": {"", " AND pg_sleep(10) IS NOT NULL", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -370,8 +373,12 @@ func TestSweepKeepsWhatARuleRewrites(t *testing.T) {
 		changed, kept int64
 	}{
 		"nothing instead": {"ON DELETE TO t DO INSTEAD NOTHING", nil, 0, 5},
-		"an update instead, of some": {"ON DELETE TO t WHERE old.id > 4 DO INSTEAD UPDATE t SET old = false WHERE " +
-			"id = old.id", nil, 0, 5},
+		"an update instead, of some": {
+			"ON DELETE TO t WHERE old.id > 4 DO INSTEAD UPDATE t SET old = false WHERE id = old.id",
+			nil,
+			0,
+			5,
+		},
 		"a rule of updates": {"ON UPDATE TO t DO INSTEAD NOTHING", nil, 5, 0},
 		"nothing instead of updates": {
 			"ON UPDATE TO t DO INSTEAD NOTHING",

@@ -226,8 +226,7 @@ func (e *Engine) lag(l load) Throttle {
 			e.Recorder.Warn(
 				fmt.Sprintf(
 					"the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for "+
-						"that delay "+
-						"(--lag-ignore %[1]s would ignore it from the start)",
+						"that delay (--lag-ignore %[1]s would ignore it from the start)",
 					s.name,
 					s.replay.Round(time.Second),
 				),
