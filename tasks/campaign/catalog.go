@@ -115,12 +115,13 @@ WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'p
 GROUP BY n.nspname
 ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
 
-// selectTables reads the tables of a schema ($1), or some of any schema.
+// selectTables reads the tables of a schema ($1), or some of any schema. The privileges on a table that is dropped
+// meanwhile are NULL: the statement that needs it finds that it is gone.
 const selectTables = `
 SELECT c.oid, n.nspname::text, c.relname, c.relhassubclass, c.relpersistence = 'u',
-  has_schema_privilege(n.oid, 'USAGE')
-    AND has_any_column_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'INSERT'),
-    has_table_privilege(c.oid, 'DELETE'), has_table_privilege(c.oid, 'UPDATE'),
+  COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
+  COALESCE(has_any_column_privilege(c.oid, 'INSERT'), true), COALESCE(has_table_privilege(c.oid, 'DELETE'), true),
+  COALESCE(has_table_privilege(c.oid, 'UPDATE'), true),
   row_security_active(c.oid), c.oid = ANY (ARRAY(SELECT k.conrelid FROM pg_constraint k
     JOIN pg_class p ON p.oid = k.confrelid
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
