@@ -162,7 +162,6 @@ func measure(
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	before, _, err := count(ctx, conn) // and warms the cache
-	retained := int64(0)
 	if err != nil {
 		return r, err
 	}
@@ -184,6 +183,7 @@ func measure(
 	if err := super.QueryRow(ctx, position).Scan(&from); err != nil {
 		return r, err
 	}
+	var retained int64 // obsolete rows on hold
 	statements := &Statements{}
 	clean := func(ctx context.Context) error { return m.run(ctx, url, &statements.took) }
 	if m.statement == "" {

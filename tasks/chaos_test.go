@@ -201,12 +201,8 @@ func (c *chaos) work() {
 func (c *chaos) clean(ctx context.Context) {
 	rng := c.random("runs")
 	for range 3 {
-		if stream, err := c.replica(
-			rng,
-		).client.RunCleanup(
-			ctx,
-			&cleanupv1.RunCleanupRequest{Detach: true},
-		); err == nil {
+		stream, err := c.replica(rng).client.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{Detach: true})
+		if err == nil {
 			_, _ = stream.Recv()
 		}
 		for c.active(ctx) > 0 {

@@ -437,10 +437,8 @@ func (s *scene) attack(ctx context.Context, met map[string]int) {
 		names = []string{*onlyFault}
 	}
 	for range 12 {
-		select {
-		case <-ctx.Done():
+		if wait(ctx, s.within(20, 500)); ctx.Err() != nil {
 			return
-		case <-time.After(s.within(20, 500)):
 		}
 		name := names[s.rng.IntN(len(names))]
 		if faults[name](s, s.rng.IntN(len(s.replicas))) {

@@ -30,11 +30,16 @@ func standbyAway(db *pgtest.DB, away bool) {
 // unready waits until a replica is not ready, and says so with this word.
 func unready(t *testing.T, m *runs.Manager, word string) {
 	t.Helper()
+	untilReady(t, m, func(err error) bool { return err != nil && strings.Contains(err.Error(), word) })
+}
+
+// untilReady waits until what Ready returns is as expected.
+func untilReady(t *testing.T, m *runs.Manager, expected func(err error) bool) {
+	t.Helper()
 	end := time.Now().Add(time.Minute)
-	err := m.Ready(t.Context())
-	for ; err == nil || !strings.Contains(err.Error(), word); err = m.Ready(t.Context()) {
+	for err := m.Ready(t.Context()); !expected(err); err = m.Ready(t.Context()) {
 		if time.Now().After(end) {
-			t.Fatalf("it is ready, or not for this: %v", err)
+			t.Fatalf("the replica is ready, or not for this: %v", err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -109,13 +114,7 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 		t.Errorf("nothing was logged of it: %s", log)
 	}
 	for _, m := range []*runs.Manager{a, b} {
-		end := time.Now().Add(time.Minute) // one of them may still wait to claim the run
-		for err := m.Ready(t.Context()); err != nil; err = m.Ready(t.Context()) {
-			if time.Now().After(end) {
-				t.Fatalf("the replica is not ready again: %v", err)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		untilReady(t, m, func(err error) bool { return err == nil }) // one may still wait to claim the run
 	}
 }
 

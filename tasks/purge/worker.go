@@ -292,14 +292,13 @@ func (w *worker) pickApart(b *pgx.Batch, bounds []any, limit int, n *batchResult
 // direct queues the plain statement for one window after another, however many rows each has: this takes half the time,
 // and windows are chosen so that they seldom have too many.
 func (w *worker) direct(b *pgx.Batch, next int64, n *batchResult) {
+	sql := w.directSQL() // long where many ids are on hold
 	for from := w.from; from < next; from += w.width {
-		b.Queue(w.directSQL(), slices.Concat(w.Args, w.SetArgs, w.bounds(from, min(from+w.width, next)))...).
+		b.Queue(sql, slices.Concat(w.Args, w.SetArgs, w.bounds(from, min(from+w.width, next)))...).
 			Exec(func(tag pgconn.CommandTag) error {
 				if gone := tag.RowsAffected(); gone > 0 {
-					n.gone, n.picked, n.statements, n.largest = n.gone+gone, n.picked+gone, n.statements+1, max(
-						n.largest,
-						gone,
-					)
+					n.gone, n.picked = n.gone+gone, n.picked+gone
+					n.statements, n.largest = n.statements+1, max(n.largest, gone)
 				}
 				return nil
 			})
