@@ -14,12 +14,12 @@ var deliveries = plan.Task{
 	Description: "Deliveries marked as deleted or recycled for longer than their delay, with all that the published " +
 		"rules name, on their mid-sourcing servers first. Seed members, relations to assets and simulations, " +
 		"snapshots, validation logs and volumes stay.",
-	Set: &plan.Set{Parent: "NmsDelivery", Key: "iDeliveryId", MidSourced: true, Rules: plan.Rules{
+	ParentSet: &plan.ParentSet{Parent: "NmsDelivery", Key: "iDeliveryId", MidSourced: true, Rules: plan.Rules{
 		{plan.IsNot("iDeleteStatus", 0), plan.Older("tsDelete", campaign.RecycledDeliveryPurge).Or("tsLastModified")},
 	}},
 	Steps: []plan.Step{
 		{
-			On: plan.Table("NmsDelivery"), OfSet: true,
+			On: plan.Table("NmsDelivery"), OfParents: true,
 			Rules:  plan.Rules{{plan.Is("iState", 51, 55, 61, 62, 71, 72, 75)}},
 			Update: []plan.Assignment{{Column: "iState", Value: plan.Number(85)}},
 		},
@@ -48,7 +48,7 @@ var deliveries = plan.Task{
 			),
 			Link: "iDeliveryId",
 		},
-		{On: plan.Table("NmsDelivery"), OfSet: true, Records: true},
+		{On: plan.Table("NmsDelivery"), OfParents: true, Records: true},
 	},
 }
 

@@ -10,7 +10,7 @@ var emailErrorStats = plan.Task{
 	Title: "E-mail error statistics",
 	Description: "Statistics of e-mail errors (NmsEmailErrorStat) since the last time: replaced by one row a mail " +
 		"exchanger and sender, and none where there were fewer than 20 errors.",
-	Coalesce: &plan.Coalesce{
+	RollUp: &plan.RollUp{
 		Table: "NmsEmailErrorStat",
 		By:    []string{"iMXIP", "iPublicId"},
 		Date:  "tsDate",

@@ -39,7 +39,7 @@ var expiredDeliveries = plan.Task{
 	Title: "Expired deliveries",
 	Description: "Deletes only parts of deliveries (NmsDeliveryPart); the pending logs of deliveries whose validity " +
 		"is over are cancelled, and these deliveries end.",
-	Set: &plan.Set{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: plan.Rules{
+	ParentSet: &plan.ParentSet{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: plan.Rules{
 		massDelivery.And(plan.AtLeast("iState", 51), plan.Below("iState", 85), plan.Past("tsValidity")),
 		massDelivery.And(stopped...),
 		midSourced.And(plan.Past("tsValidity").By(15 * campaign.Day)),
@@ -56,7 +56,7 @@ var expiredDeliveries = plan.Task{
 			},
 		},
 		{
-			On: plan.Table("NmsDelivery"), OfSet: true,
+			On: plan.Table("NmsDelivery"), OfParents: true,
 			Rules: plan.Rules{{plan.IsNot("iState", 95)}}, // an ended one is left as it is, or it would match forever
 			Update: []plan.Assignment{
 				{Column: "iState", Value: plan.Number(95)},

@@ -15,23 +15,23 @@ import (
 
 var (
 	deliveryLogFamily = plan.Family{
-		Task: "delivery-logs", What: "a delivery or exclusion log", How: "no delivery mapping names it",
-		Taken: plan.DeliveryAndExclusionLogs, Looks: (*campaign.Table).IsDeliveryLog,
+		Task: "delivery-logs", Noun: "a delivery or exclusion log", Criterion: "no delivery mapping names it",
+		Default: plan.DeliveryAndExclusionLogs, Matches: (*campaign.Table).IsDeliveryLog,
 	}
 	trackingLogFamily = plan.Family{
-		Task: "tracking-logs", What: "a tracking log", How: "no delivery mapping names it",
-		Taken: plan.TrackingLogs, Looks: (*campaign.Table).IsTrackingLog,
+		Task: "tracking-logs", Noun: "a tracking log", Criterion: "no delivery mapping names it",
+		Default: plan.TrackingLogs, Matches: (*campaign.Table).IsTrackingLog,
 	}
 	propositionFamily = plan.Family{
-		Task:  "propositions",
-		What:  "a table of propositions",
-		How:   "it has not the name of one",
-		Taken: propositionTables,
-		Looks: func(t *campaign.Table) bool { return t.HasPropositions() && t.Has("tsLastModified") },
+		Task:      "propositions",
+		Noun:      "a table of propositions",
+		Criterion: "it has not the name of one",
+		Default:   propositionTables,
+		Matches:   func(t *campaign.Table) bool { return t.HasPropositions() && t.Has("tsLastModified") },
 	}
 	appSubscriptionFamily = plan.Family{
-		Task: "app-subscriptions", What: "a table of mobile subscriptions", How: "it has not the name of one",
-		Taken: appSubscriptionTables, Looks: (*campaign.Table).HasAppSubscriptions,
+		Task: "app-subscriptions", Noun: "a table of mobile subscriptions", Criterion: "it has not the name of one",
+		Default: appSubscriptionTables, Matches: (*campaign.Table).HasAppSubscriptions,
 	}
 
 	families = []plan.Family{deliveryLogFamily, trackingLogFamily, propositionFamily, appSubscriptionFamily}
@@ -64,8 +64,8 @@ func CheckInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]
 		for _, name := range names {
 			if t := catalog.Table(name); t == nil {
 				return fmt.Errorf("%w: schema %q has no table %q", ErrInclude, catalog.Schema, name)
-			} else if !families[i].Looks(t) {
-				return fmt.Errorf("%w: table %q does not look like %s", ErrInclude, name, families[i].What)
+			} else if !families[i].Matches(t) {
+				return fmt.Errorf("%w: table %q does not look like %s", ErrInclude, name, families[i].Noun)
 			}
 		}
 	}

@@ -110,9 +110,14 @@ func TestHoldsThatKeysReach(t *testing.T) {
 					func(line string) bool { return strings.Contains(line, "are retained while there are holds") },
 				)
 				if noted := warned == (c.note != "") &&
-					strings.Contains(fmt.Sprint(j.logs), c.note); j.stays["visitors"].Held != int64(len(c.stay)) ||
+					strings.Contains(fmt.Sprint(j.logs), c.note); j.stays["visitors"].OnHold != int64(len(c.stay)) ||
 					!noted {
-					t.Errorf("%d rows are held, want %d; the log is %v", j.stays["visitors"].Held, len(c.stay), j.logs)
+					t.Errorf(
+						"%d rows are held, want %d; the log is %v",
+						j.stays["visitors"].OnHold,
+						len(c.stay),
+						j.logs,
+					)
 				}
 			}
 			if got := db.Strings(

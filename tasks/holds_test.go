@@ -60,8 +60,8 @@ func TestRandomHolds(t *testing.T) {
 			compareForeseen(t, foreseen, j)
 			compare(t, fmt.Sprintf("held (%+v)", h), contents(t, db, m, original), m.contents(original))
 			for task, left := range j.stays {
-				if left.Held != foreseen.stays[task].Held {
-					t.Errorf("%s: %d rows are held, %d in the dry run", task, left.Held, foreseen.stays[task].Held)
+				if left.OnHold != foreseen.stays[task].OnHold {
+					t.Errorf("%s: %d rows are held, %d in the dry run", task, left.OnHold, foreseen.stays[task].OnHold)
 				}
 			}
 		})
@@ -248,7 +248,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 					t.Fatal(err)
 				}
 				for task, left := range j.stays {
-					held[i] += left.Held
+					held[i] += left.OnHold
 					done[i] += j.deleted[task] + j.updated[task]
 					if left.Rows() > 0 {
 						t.Errorf("%s has left %+v", task, left)
@@ -315,8 +315,8 @@ INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) 
 	if stay := db.Strings(
 		"SELECT tableoid::regclass || ' ' || count(*) FROM NmsTrackingLogRcp GROUP BY tableoid ORDER BY 1",
 	); !slices.Equal(stay, []string{"tracking1 1", "tracking2 10"}) ||
-		j.stays["tracking-logs"].Held != 11 {
-		t.Errorf("%q stay, %d are held", stay, j.stays["tracking-logs"].Held)
+		j.stays["tracking-logs"].OnHold != 11 {
+		t.Errorf("%q stay, %d are held", stay, j.stays["tracking-logs"].OnHold)
 	}
 }
 
@@ -341,7 +341,7 @@ func TestHoldOfOptions(t *testing.T) {
 		if rows := db.Int(
 			"SELECT count(*) FROM NmsEmailErrorStat",
 		); held != (changed == 0) || held != (rows == 2) ||
-			held != (j.stays["email-error-stats"].Held == 2) {
+			held != (j.stays["email-error-stats"].OnHold == 2) {
 			t.Errorf("held %v: %d options are changed, %d rows are left: %+v", held, changed, rows, j.stays)
 		}
 	}
@@ -462,8 +462,8 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 		if lists := db.Strings(
 			"SELECT iGroupId::text FROM NmsGroup WHERE iGroupId > 0 ORDER BY 1",
 		); !slices.Equal(lists, c.stay) ||
-			j.stays["lists-to-delete"].Held != c.held {
-			t.Errorf("%+v: the lists %q stay, %d are held", c.holds, lists, j.stays["lists-to-delete"].Held)
+			j.stays["lists-to-delete"].OnHold != c.held {
+			t.Errorf("%+v: the lists %q stay, %d are held", c.holds, lists, j.stays["lists-to-delete"].OnHold)
 		}
 		for _, of := range []*journal{foreseen, j} {
 			if held := c.held > 0; of.said("INFO", "6 tables wkf", "are held") != held ||

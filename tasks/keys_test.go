@@ -154,7 +154,7 @@ func TestLogsThatArePassedOver(t *testing.T) {
 			for _, change := range []func(*execute.Config){dry, nil} {
 				j := mustRun(t, db, change, "deliveries", "delivery-logs")
 				if j.deleted["deliveries"] != 1 || j.deleted["delivery-logs"] != 0 ||
-					j.stays["deliveries"] != (purge.Left{Bound: 2, Tables: 1}) ||
+					j.stays["deliveries"] != (purge.Retained{Dependent: 2, Tables: 1}) ||
 					j.stays["delivery-logs"].Tables != 1 {
 					t.Errorf(
 						"%d deleted, %+v stay, and %+v",

@@ -44,7 +44,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 			refusing(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")
 			j, err := run(t, db, nil, "audit-trail")
 			if (err == nil) != (c.state == execute.Succeeded) || j.states["audit-trail"] != c.state ||
-				j.stays["audit-trail"].Refused != int64(c.refuse) {
+				j.stays["audit-trail"].Failed != int64(c.refuse) {
 				t.Errorf(
 					"the task is %s, the run ended with %v, %+v stay",
 					j.states["audit-trail"],
@@ -53,7 +53,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 				)
 			}
 			left := db.Int("SELECT count(*) FROM XtkAudit")
-			if c.refuse <= purge.MostRefused &&
+			if c.refuse <= purge.MaxFailedRows &&
 				(left != int64(c.refuse) || j.deleted["audit-trail"] != int64(c.rows-c.refuse)) {
 				t.Errorf("%d rows are left, %d were deleted", left, j.deleted["audit-trail"])
 			}
@@ -73,7 +73,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 					named++
 				}
 			}
-			if named != min(c.refuse, purge.RefusedShown) ||
+			if named != min(c.refuse, purge.FailedRowsLogged) ||
 				!j.said("WARNING", fmt.Sprintf("xtkaudit: %d obsolete rows refuse", c.refuse)) {
 				t.Errorf("%d rows are named; %q", named, j.logs)
 			}
@@ -101,17 +101,17 @@ func TestWhatStaysLocked(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		lock, detail string
-		left         purge.Left
+		left         purge.Retained
 	}{
 		"a row": {
 			"SELECT FROM XtkAudit WHERE iAuditId = 7 FOR UPDATE",
 			"obsolete rows stay: 1 row was locked by others",
-			purge.Left{Locked: 1},
+			purge.Retained{Locked: 1},
 		},
 		"a table": {
 			"LOCK TABLE XtkAudit",
 			"obsolete rows stay: 1 table could not be done to its end",
-			purge.Left{Tables: 1},
+			purge.Retained{Tables: 1},
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestParentsStayWithRowsThatRefuse(t *testing.T) {
 		t.Errorf("lists %v are left", got)
 	}
 	for _, task := range []string{"lists-to-delete", "deliveries"} {
-		if want := (purge.Left{Refused: 1, Bound: 1}); j.stays[task] != want {
+		if want := (purge.Retained{Failed: 1, Dependent: 1}); j.stays[task] != want {
 			t.Errorf("%s left %+v, want %+v", task, j.stays[task], want)
 		}
 	}

@@ -7,12 +7,12 @@ var listsToDelete = plan.Task{
 	Title: "Expired and deleted lists",
 	Description: "Lists (NmsGroup) that have expired or are marked as deleted, with their members, what else is " +
 		"linked to them, and their tables (grp…): dropped.",
-	Set: &plan.Set{Parent: "NmsGroup", Key: "iGroupId", Rules: plan.Rules{
+	ParentSet: &plan.ParentSet{Parent: "NmsGroup", Key: "iGroupId", Rules: plan.Rules{
 		{plan.IsNot("iDeleteStatus", 0)},
 		{plan.Reached("tsExpirationDate")},
 	}},
 	Steps: []plan.Step{
 		{On: plan.LinkedToLists, Link: "iGroupId"},
-		{On: plan.Table("NmsGroup"), OfSet: true, Tables: &plan.OwnTables{Prefix: "grp", If: hasTable}},
+		{On: plan.Table("NmsGroup"), OfParents: true, Tables: &plan.OwnTables{Prefix: "grp", If: hasTable}},
 	},
 }

@@ -35,7 +35,7 @@ type journal struct {
 	deleted  map[string]int64
 	rows     map[string]int64 // deleted, without the tables dropped
 	updated  map[string]int64
-	stays    map[string]purge.Left
+	stays    map[string]purge.Retained
 	details  map[string]string
 	previews map[string][]execute.TablePreview
 	planned  map[string]execute.Planned
@@ -212,7 +212,7 @@ func newJournal(db *pgtest.DB) *journal {
 		deleted:  map[string]int64{},
 		rows:     map[string]int64{},
 		updated:  map[string]int64{},
-		stays:    map[string]purge.Left{},
+		stays:    map[string]purge.Retained{},
 		details:  map[string]string{},
 		previews: map[string][]execute.TablePreview{},
 		planned:  map[string]execute.Planned{},

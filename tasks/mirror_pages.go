@@ -8,7 +8,7 @@ var mirrorPages = plan.Task{
 	Name:        "mirror-pages",
 	Title:       "Mirror pages",
 	Description: "Mirror pages (NmsMirrorPageInfo, NmsMirrorPageSearch) of deliveries whose web validity is over.",
-	Set: &plan.Set{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: plan.Rules{
+	ParentSet: &plan.ParentSet{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: plan.Rules{
 		{plan.Is("iWebResPurged", 0), plan.Past("tsWebValidity"), plan.IsKnown("iNeedMirrorPage")},
 	}},
 	Steps: []plan.Step{
@@ -28,7 +28,7 @@ var mirrorPages = plan.Task{
 			},
 		},
 		{
-			On: plan.Table("NmsDelivery"), OfSet: true,
+			On: plan.Table("NmsDelivery"), OfParents: true,
 			Update: []plan.Assignment{{Column: "iWebResPurged", Value: plan.Number(1)}},
 			Entry:  &plan.Entry{Job: "iDeliveryId", If: "iNeedMirrorPage", Message: "Mirror pages purged"},
 		},

@@ -30,7 +30,7 @@ func TestTaskThatPanics(t *testing.T) {
 		beforeCommit func(*pgx.Batch, purge.Delta)
 	}{
 		"its plan": {stumbling: func(task plan.Task) plan.Task {
-			task.Steps = []plan.Step{{On: func(plan.Given, *plan.Plan) ([]*campaign.Table, error) { panic("PLANTED") }}}
+			task.Steps = []plan.Step{{On: func(plan.Env, *plan.Plan) ([]*campaign.Table, error) { panic("PLANTED") }}}
 			return task
 		}},
 		"its end": {stumbling: func(task plan.Task) plan.Task {

@@ -112,7 +112,7 @@ func TestPoison(t *testing.T) {
 			}
 			var refused int64
 			for task, state := range j.states {
-				refused += j.stays[task].Refused
+				refused += j.stays[task].Failed
 				skipped := state == execute.NotRun && m.uncoalesced
 				if state != execute.Succeeded && state != execute.Skipped && !skipped &&
 					(state != execute.Failed || !strings.Contains(j.problems[task], "rows refuse")) {

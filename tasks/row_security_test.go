@@ -59,7 +59,7 @@ func TestRowSecurityOfLogs(t *testing.T) {
 					t.Errorf("%s: %+v: %q", task, j.stays[task], j.logs)
 				}
 			}
-			if (j.stays["deliveries"].Bound == 2) == bypass {
+			if (j.stays["deliveries"].Dependent == 2) == bypass {
 				t.Errorf("%+v", j.stays["deliveries"])
 			}
 		})

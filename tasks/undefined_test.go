@@ -49,7 +49,7 @@ func TestErrorsInsideTriggers(t *testing.T) {
 					j.logs,
 				)
 			}
-			if j.stays["deliveries"].Refused != 1 || j.deleted["deliveries"] != 59+19 ||
+			if j.stays["deliveries"].Failed != 1 || j.deleted["deliveries"] != 59+19 ||
 				!j.said("WARNING", "row 4 refuses") {
 				t.Errorf("%+v, %d rows deleted: %q", j.stays["deliveries"], j.deleted["deliveries"], j.logs)
 			}
@@ -112,7 +112,7 @@ func TestDropThatAnEventTriggerRefuses(t *testing.T) {
 		!j.said("WARNING", "wkf12_3 could not be dropped", "nowhere") {
 		t.Errorf("%q", j.logs)
 	}
-	if j.stays["workflow-instances"] != (purge.Left{Tables: 1}) || j.details["workflow-instances"] == "" {
+	if j.stays["workflow-instances"] != (purge.Retained{Tables: 1}) || j.details["workflow-instances"] == "" {
 		t.Errorf("%+v stay: %q", j.stays["workflow-instances"], j.details["workflow-instances"])
 	}
 }

@@ -10,7 +10,7 @@ func pastHistory(date string) plan.Part {
 		Text: "EXISTS (SELECT FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 " +
 			"AND r." + date +
 			" < {now} - least(w.iHistory, 24855) * interval '24 hours')",
-		Due: "(SELECT " + plan.Soonest(
+		Due: "(SELECT " + plan.ClampDate(
 			"r."+date,
 		) + " + least(w.iHistory, 24855) * interval '24 hours' FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND " +
 			"w.iWorkflowId <> 0 AND w.iHistory > 0)",
@@ -43,7 +43,7 @@ var workflowInstances = plan.Task{
 		ofDeliveries,
 		{
 			Prefix: "wkf",
-			But:    "wkfhisto",
+			Except: "wkfhisto",
 			Owner:  "XtkWorkflow",
 			Key:    "iWorkflowId",
 			InUse:  plan.Rule{plan.IsNot("iState", 20)},

@@ -76,8 +76,8 @@ var accountSQL = withSpace + `, account AS (
 ` + orFails(22, "account")
 
 // leftArgs are the parameters for the rows that a task left.
-func leftArgs(l purge.Left) []any {
-	return []any{l.Refused, l.Locked, l.Kept, l.Bound, l.Held, l.Tables}
+func leftArgs(l purge.Retained) []any {
+	return []any{l.Failed, l.Locked, l.Suppressed, l.Dependent, l.OnHold, l.Tables}
 }
 
 // account is that of a batch: the statement that writes it, if there is anything to write, and returns the reason to
@@ -102,7 +102,7 @@ func (j *journal) account(d purge.Delta) *account {
 			[]any{j.task, d.Deleted, d.Updated, d.Dropped, batches(d), d.Cursor},
 			spaceArgs(d.Space),
 			[]any{d.Recorded},
-			leftArgs(d.Cursor.Stays()),
+			leftArgs(d.Cursor.TotalRetained()),
 			[]any{holds},
 		)
 	}

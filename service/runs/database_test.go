@@ -311,7 +311,7 @@ func TestErrorsThatPass(t *testing.T) {
 			if !said(events, severity.Warning, told) {
 				t.Errorf("nothing was told of it: %q", logs(events))
 			}
-			if purge.Tries[state] > 0 && measured(t, m, "cleanupd_retries_total", state) != 3 {
+			if purge.MaxAttempts[state] > 0 && measured(t, m, "cleanupd_retries_total", state) != 3 {
 				t.Errorf("%v tries are measured", measured(t, m, "cleanupd_retries_total", state))
 			}
 		})

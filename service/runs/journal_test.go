@@ -27,7 +27,7 @@ func TestNothingIsCommittedForAnother(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), "CREATE TABLE left_behind ()"); err != nil {
 			t.Fatal(err)
 		}
-		if err := (&purge.Engine{Account: j}).Commit(t.Context(), tx, d); !errors.Is(err, errFenced) {
+		if err := (&purge.Engine{Ledger: j}).Commit(t.Context(), tx, d); !errors.Is(err, errFenced) {
 			t.Errorf("%s: got %v, want %v", name, err, errFenced)
 		}
 		_ = tx.Rollback(t.Context())

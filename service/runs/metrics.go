@@ -122,7 +122,7 @@ func (m *metrics) begin() {
 	for _, reason := range purge.Reasons {
 		m.throttled.WithLabelValues(reason)
 	}
-	for state := range purge.Tries {
+	for state := range purge.MaxAttempts {
 		m.retries.WithLabelValues(state)
 	}
 }

@@ -222,7 +222,7 @@ func (c *claim) giveUp(ctx context.Context, j *journal) error {
 		ctx,
 		execute.Outcome{
 			State: execute.Failed,
-			Left:  c.cursor.Stays(),
+			Left:  c.cursor.TotalRetained(),
 			Problem: fmt.Sprintf(
 				"given up after %d setbacks without progress, the last one: %s",
 				c.failedAttempts,

@@ -22,7 +22,7 @@ import (
 // sums, so that no row that arrives in between is lost, and the moment advances in the same transaction. It returns
 // whether there was anything to look at.
 func (t *task) coalesce(ctx context.Context) (bool, error) {
-	if t.plan.Task.Coalesce == nil {
+	if t.plan.Task.RollUp == nil {
 		return false, nil
 	}
 	w, skip := t.coalescing()
@@ -46,7 +46,7 @@ func (t *task) coalesce(ctx context.Context) (bool, error) {
 	}
 	if w.held() {
 		t.log(ctx, severity.Info, w.table.Name+", or XtkOption, is held: its rows stay as they are")
-		t.left.Held += rows
+		t.left.OnHold += rows
 		return true, nil
 	}
 	t.log(ctx, severity.Info, "coalescingErrors")
@@ -60,7 +60,7 @@ func (t *task) coalesce(ctx context.Context) (bool, error) {
 // coalescing is rows of a period that are being coalesced.
 type coalescing struct {
 	*task
-	plan.Coalesce
+	plan.RollUp
 	table *campaign.Table
 	kept  *time.Time         // up to when rows were coalesced the last time; nil: they were not
 	start pgtype.Timestamptz // of the period, which ends with the run's clock
@@ -68,8 +68,8 @@ type coalescing struct {
 
 // coalescing is that of the task, with a note if it is not applicable to this database.
 func (t *task) coalescing() (w *coalescing, skip *plan.Note) {
-	c := *t.plan.Task.Coalesce
-	w = &coalescing{task: t, Coalesce: c, table: t.given.Catalog.Table(c.Table)}
+	c := *t.plan.Task.RollUp
+	w = &coalescing{task: t, RollUp: c, table: t.given.Catalog.Table(c.Table)}
 	if w.table == nil || !w.table.Has(append([]string{c.Date, c.Total}, c.By...)...) {
 		return w, &plan.Note{
 			Level: severity.Info,
@@ -104,7 +104,7 @@ func (w *coalescing) refusal() error {
 // held reports whether the rows are retained, since their table is on hold, or that of the option, which is written
 // with them, or what foreign keys delete or change with them may be.
 func (w *coalescing) held() bool {
-	return w.plan.CoalesceHeld || w.Holds.Whole(w.table) || w.Holds.Whole(w.given.Catalog.Table("XtkOption"))
+	return w.plan.RollUpOnHold || w.Holds.WholeTable(w.table) || w.Holds.WholeTable(w.given.Catalog.Table("XtkOption"))
 }
 
 // rules say which rows are in the period, for people; the statements go by its start.
@@ -199,7 +199,7 @@ func (w *coalescing) replace(ctx context.Context) error {
 		return err
 	}
 	refusals, failed := w.refusals(ctx)
-	if failed != nil || len(refusals) == 0 || len(refusals) > purge.MostRefused {
+	if failed != nil || len(refusals) == 0 || len(refusals) > purge.MaxFailedRows {
 		return errors.Join(failed, err)
 	}
 	for _, r := range refusals {
@@ -208,15 +208,19 @@ func (w *coalescing) replace(ctx context.Context) error {
 	if err := replace(); err != nil {
 		return err
 	}
-	w.report(ctx, w.table.Name, purge.Result{Left: purge.Left{Refused: int64(len(stay))}, Refusal: refusals[0].Err})
-	for _, r := range refusals[:min(len(refusals), purge.RefusedShown)] {
-		w.log(ctx, severity.Warning, purge.Refused(w.table.Name, r.Row, nil, r.Err))
+	w.report(
+		ctx,
+		w.table.Name,
+		purge.Result{Retained: purge.Retained{Failed: int64(len(stay))}, FirstError: refusals[0].Err},
+	)
+	for _, r := range refusals[:min(len(refusals), purge.FailedRowsLogged)] {
+		w.log(ctx, severity.Warning, purge.DescribeRowError(w.table.Name, r.Row, nil, r.Err))
 	}
 	return nil
 }
 
 // refusals are the rows of the period that refuse: they stay, beside the sums of the others.
-func (w *coalescing) refusals(ctx context.Context) (refusals []purge.Refusal, err error) {
+func (w *coalescing) refusals(ctx context.Context) (refusals []purge.RowError, err error) {
 	err = w.engine.Retry(ctx, w.table.Name, func() error {
 		tx, err := w.engine.Begin(ctx)
 		if err != nil {
@@ -236,7 +240,7 @@ func (w *coalescing) refusals(ctx context.Context) (refusals []purge.Refusal, er
 		if err != nil {
 			return err
 		}
-		refusals, err = purge.Refusals(ctx, tx, w.table.Quoted(), places)
+		refusals, err = purge.FindRowErrors(ctx, tx, w.table.Quoted(), places)
 		return err
 	})
 	return refusals, err

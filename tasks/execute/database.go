@@ -25,7 +25,7 @@ type database struct {
 	engine   *purge.Engine
 	journal  Journal
 	recorder *recorder
-	given    plan.Given
+	given    plan.Env
 	looked   time.Time             // when it was read; zero: never
 	plans    map[string]*plan.Plan // compiled for it
 	heldBy   map[string][]int64    // ids on hold, by the queries for them
@@ -47,7 +47,7 @@ type database struct {
 // open returns a run's own database.
 func open(ctx context.Context, c Config, j Journal) *database {
 	d := &database{Config: c, primary: c.Pool, journal: j, recorder: newRecorder(ctx, j), keepers: map[string]bool{}}
-	var account purge.Account = j
+	var account purge.Ledger = j
 	if c.DryRun {
 		d.preview, d.Pool = newPreview(c.Chosen), cmp.Or(c.Standby.Pool, c.Pool)
 	} else {
@@ -60,7 +60,7 @@ func open(ctx context.Context, c Config, j Journal) *database {
 		d.now = open(ctx, stored, &unheard{j})
 	}
 	d.engine = purge.New(
-		purge.Engine{Pool: d.Pool, Account: account, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock},
+		purge.Engine{Pool: d.Pool, Ledger: account, Recorder: d.recorder, Settings: c.Settings, Lock: c.Lock},
 	)
 	return d
 }
@@ -131,17 +131,17 @@ func (d *database) inZone(ctx context.Context) context.Context {
 }
 
 // survey reads what plans are compiled for.
-func survey(ctx context.Context, c Config) (plan.Given, error) {
+func survey(ctx context.Context, c Config) (plan.Env, error) {
 	catalog, err := campaign.LoadCatalog(ctx, c.Pool)
 	if err != nil {
-		return plan.Given{}, err
+		return plan.Env{}, err
 	}
 	return given(ctx, c, catalog)
 }
 
 // given is what plans are compiled for in a database whose catalog is known.
-func given(ctx context.Context, c Config, catalog *campaign.Catalog) (g plan.Given, err error) {
-	g = plan.Given{
+func given(ctx context.Context, c Config, catalog *campaign.Catalog) (g plan.Env, err error) {
+	g = plan.Env{
 		Catalog:           catalog,
 		Now:               c.Now,
 		DryRun:            c.DryRun,
@@ -157,10 +157,10 @@ func given(ctx context.Context, c Config, catalog *campaign.Catalog) (g plan.Giv
 }
 
 // givenFor is what a task is compiled for: in a dry run, as the tasks before it would have left the database.
-func (d *database) givenFor(task string) plan.Given {
+func (d *database) givenFor(task string) plan.Env {
 	given := d.given
 	if d.preview != nil {
-		given.Foretold = d.preview.upTo(task)
+		given.Predecessors = d.preview.upTo(task)
 	}
 	return given
 }
@@ -179,7 +179,7 @@ func (d *database) compile(t plan.Task) (*plan.Plan, error) {
 
 // inBatch runs fn in a batch's transaction, with the account of what it did, as soon as the server's load allows it.
 // stays is what the task has left so far.
-func (d *database) inBatch(ctx context.Context, stays purge.Left, fn func(tx Tx) (purge.Delta, error)) error {
+func (d *database) inBatch(ctx context.Context, stays purge.Retained, fn func(tx Tx) (purge.Delta, error)) error {
 	if err := d.engine.Wait(ctx); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (t *task) dropWorkTables(ctx context.Context) (any bool, err error) {
 func (t *task) workTables(ctx context.Context) (found [][]campaign.WorkTable, asks []question, err error) {
 	found, asks = make([][]campaign.WorkTable, len(t.plan.Drops)), make([]question, len(t.plan.Drops))
 	for i, d := range t.plan.Drops {
-		owned, err := t.yes(ctx, t.Pool, d.Owned)
+		owned, err := t.yes(ctx, t.Pool, d.HasOwners)
 		if err != nil {
 			return nil, nil, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
 		}
@@ -89,7 +89,7 @@ func (t *task) workTables(ctx context.Context) (found [][]campaign.WorkTable, as
 			return nil, nil, err
 		}
 		for _, name := range strange {
-			if d.But == "" || !strings.HasPrefix(name, d.But) {
+			if d.Except == "" || !strings.HasPrefix(name, d.Except) {
 				t.log(
 					ctx,
 					severity.Info,
@@ -126,7 +126,7 @@ func (t *task) question(ctx context.Context, d plan.Drop) question {
 				listIDs = append(listIDs, w.ListIDs()...)
 			}
 		}
-		if owned, err := t.yes(ctx, db, d.Owned); err != nil || !owned { // an empty owner proves nothing
+		if owned, err := t.yes(ctx, db, d.HasOwners); err != nil || !owned { // an empty owner proves nothing
 			return nil, err
 		}
 		used, err := t.idsOf(ctx, db, d.InUse, ids)
@@ -187,10 +187,10 @@ func (t *task) knownLists(
 	if d.Groups == nil {
 		return nil, false, nil
 	}
-	if known, err = t.yes(ctx, db, d.Listed); err != nil {
+	if known, err = t.yes(ctx, db, d.HasLists); err != nil {
 		return nil, false, err
 	}
-	lists, err = t.idsOf(ctx, db, d.OfLists, ids)
+	lists, err = t.idsOf(ctx, db, d.KnownLists, ids)
 	return lists, known, err
 }
 

@@ -38,8 +38,8 @@ func (t *task) settle(ctx context.Context, jobs []plan.Job, parents []int64) err
 	if err != nil {
 		return err
 	}
-	err = t.engine.Settle(ctx, s, t.cursor)
-	if refusal := (*purge.RefusedError)(nil); errors.As(err, &refusal) {
+	err = t.engine.SettlePending(ctx, s, t.cursor)
+	if refusal := (*purge.RemoteError)(nil); errors.As(err, &refusal) {
 		return unsettled(refusal.Reason)
 	}
 	return err
@@ -47,7 +47,7 @@ func (t *task) settle(ctx context.Context, jobs []plan.Job, parents []int64) err
 
 // refuse reports that rows that are elsewhere could not be deleted or updated, and makes the task fail at its end,
 // unless none are left. It returns what is.
-func (t *task) refuse(ctx context.Context, j plan.Job, s purge.Sweep, refusal error) purge.Left {
+func (t *task) refuse(ctx context.Context, j plan.Job, s purge.Sweep, refusal error) purge.Retained {
 	var rows int64
 	err := t.engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
 	many := fmt.Sprintf("%d obsolete rows are", rows)
@@ -58,14 +58,19 @@ func (t *task) refuse(ctx context.Context, j plan.Job, s purge.Sweep, refusal er
 		t.log(
 			ctx,
 			severity.Warning,
-			fmt.Sprintf("%s is %s, and no obsolete row is left there, after a refusal: %v", j.Name, j.Place, refusal),
+			fmt.Sprintf(
+				"%s is %s, and no obsolete row is left there, after a refusal: %v",
+				j.Name,
+				j.Location,
+				refusal,
+			),
 		)
-		return purge.Left{}
+		return purge.Retained{}
 	}
-	message := fmt.Sprintf("%s is %s, and it could not be cleaned: %v; %s left", j.Name, j.Place, refusal, many)
+	message := fmt.Sprintf("%s is %s, and it could not be cleaned: %v; %s left", j.Name, j.Location, refusal, many)
 	t.log(ctx, severity.Warning, message)
 	t.undone = errors.Join(t.undone, errors.New(message))
-	undone := purge.Left{Tables: 1}
+	undone := purge.Retained{Tables: 1}
 	t.left = t.left.Plus(undone)
 	return undone
 }

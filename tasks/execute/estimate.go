@@ -41,12 +41,12 @@ func (t *task) sample(ctx context.Context, j plan.Job, parents []int64) (s purge
 	if s, err = t.bind(ctx, &j, ids); err != nil {
 		return s, 0, err
 	}
-	link := j.Does.Link
-	if j.Does.OfSet {
+	link := j.Step.Link
+	if j.Step.OfParents {
 		link = t.plan.Parents.Key
 	}
 	switch {
-	case !j.Does.Dependent() || link == "" || len(j.Does.Rules) > 0:
+	case !j.Step.Dependent() || link == "" || len(j.Step.Rules) > 0:
 		return s, 1, nil
 	case len(ids) == 0:
 		return s, 0, nil

@@ -166,7 +166,7 @@ func (t *task) emptyParents(ctx context.Context) (notes []string, err error) {
 func (t *task) statements(ctx context.Context, ids []int64) (all []Statement, err error) {
 	last := -1
 	for i, j := range t.plan.Jobs {
-		if last >= 0 && t.plan.Jobs[last].Step == j.Step && t.plan.Jobs[last].Table == j.Table {
+		if last >= 0 && t.plan.Jobs[last].StepNumber == j.StepNumber && t.plan.Jobs[last].Table == j.Table {
 			all[len(all)-1].Partitions++
 			continue
 		}
@@ -187,8 +187,8 @@ func (t *task) statements(ctx context.Context, ids []int64) (all []Statement, er
 			return nil, err
 		}
 		told.Parameters = append(shown(s.Args), shown(s.SetArgs)...)
-		told.Way, err = t.engine.Way(ctx, s)
-		var refusal *purge.RefusedError
+		told.Way, err = t.engine.ScanMethod(ctx, s)
+		var refusal *purge.RemoteError
 		switch {
 		case errors.As(err, &refusal):
 			told.Way = "not at all: " + refusal.Reason

@@ -204,7 +204,7 @@ func (d *database) covers(what plan.Task, table *campaign.Table) (bool, error) {
 	}
 	return d.coalesces(what, table) ||
 		slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return takes(j, table.Quoted()) }) ||
-		slices.ContainsFunc(p.Skipped, func(s plan.Skip) bool { return s.Table == table }), nil
+		slices.ContainsFunc(p.SkippedSteps, func(s plan.Skip) bool { return s.Table == table }), nil
 }
 
 // concerning returns the tasks that cover a table, and those on whose outcome these depend, in order.

@@ -14,7 +14,7 @@ import (
 
 // coalesceStatements is the one by which rows would be replaced by their sums.
 func (t *task) coalesceStatements(ctx context.Context) ([]Statement, error) {
-	if t.plan.Task.Coalesce == nil {
+	if t.plan.Task.RollUp == nil {
 		return nil, nil
 	}
 	w, skip := t.coalescing()
@@ -81,10 +81,10 @@ func (t *task) dropStatements(ctx context.Context) (all []Statement, err error) 
 				Statement{
 					Table: d.Groups.Quoted(),
 					Rule:  "which of the ids after _grp are those of lists",
-					SQL:   d.OfLists.SQL,
+					SQL:   d.KnownLists.SQL,
 				},
 			)
-			if err := t.withParameters(ctx, &all[len(all)-1], lists, d.OfLists); err != nil {
+			if err := t.withParameters(ctx, &all[len(all)-1], lists, d.KnownLists); err != nil {
 				return nil, err
 			}
 		}

@@ -12,7 +12,7 @@ import (
 
 // remember is the set of the task at work, in a dry run: those after it see what becomes of it.
 func (t *task) remember(ids []int64) {
-	if t.preview != nil && t.plan.Task.Set != nil {
+	if t.preview != nil && t.plan.Task.ParentSet != nil {
 		t.preview.foresee(t, ids)
 		t.keepers[t.plan.Task.Name] = t.kept
 	}
@@ -21,10 +21,10 @@ func (t *task) remember(ids []int64) {
 // setOf is the set of a task of the dry run, which may not have begun; ok is false while it is not known.
 func (t *task) setOf(ctx context.Context, of plan.Task) (ids []int64, ok bool, err error) {
 	for _, before := range t.preview.upTo(of.Name) {
-		if _, known := t.preview.sets[before.Name]; known || before.Set == nil {
+		if _, known := t.preview.sets[before.Name]; known || before.ParentSet == nil {
 			continue
 		}
-		if before.Set.MidSourced && t.preview.follows(before.Name, t.plan.Task.Name) { // its servers decide
+		if before.ParentSet.MidSourced && t.preview.follows(before.Name, t.plan.Task.Name) { // its servers decide
 			return nil, false, nil
 		}
 		p, err := t.compile(before)
@@ -57,7 +57,7 @@ func (d *database) other(p *plan.Plan) *task {
 type claimed struct {
 	task  string
 	job   plan.Job
-	claim purge.Claim
+	claim purge.Candidates
 }
 
 func (c claimed) key() string { return c.task + "/" + c.job.Unit }
@@ -95,12 +95,12 @@ func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []clai
 				return all, nil
 			}
 			var ids []int64
-			if j.Does.Dependent() {
+			if j.Step.Dependent() {
 				known := false
 				if ids, known, err = t.setOf(ctx, what); err != nil || !known {
 					return all, err
 				}
-				if j.Does.OfSet {
+				if j.Step.OfParents {
 					ids = t.preview.sets[what.Name]
 				}
 				if len(ids) == 0 {
@@ -123,7 +123,7 @@ func (t *task) claims(ctx context.Context, of func(j plan.Job) bool) (all []clai
 // setsFor loads the sets of tasks by which a job is judged, and reports whether they are known.
 func (t *task) setsFor(ctx context.Context, j plan.Job) (known bool, err error) {
 	for _, what := range t.preview.chosen {
-		if !slices.Contains(j.Args, any(plan.Foretold(what.Name))) {
+		if !slices.Contains(j.Args, any(plan.DryRunSet(what.Name))) {
 			continue
 		}
 		if _, known, err := t.setOf(ctx, what); err != nil || !known {
@@ -139,7 +139,7 @@ func (t *task) claim(ctx context.Context, j plan.Job, ids []int64) (claimed, err
 	return claimed{
 		t.plan.Task.Name,
 		j,
-		purge.Claim{Condition: purge.Condition{Where: s.Where, Args: s.Args}, Date: j.Date, Key: j.Key},
+		purge.Candidates{Condition: purge.Condition{Where: s.Where, Args: s.Args}, Date: j.Date, Key: j.Key},
 	}, err
 }
 
@@ -182,7 +182,7 @@ func (t *task) foresee(ctx context.Context, j plan.Job, s purge.Sweep) error {
 		t.left.Tables++
 		return nil
 	}
-	if err := s.Refusal(); err != nil {
+	if err := s.RemoteError(); err != nil {
 		t.refuse(ctx, j, s, err)
 		return nil
 	}
@@ -221,7 +221,7 @@ func (t *task) found(ctx context.Context, j plan.Job, found purge.Tally) error {
 		rule := fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, j.Rule)
 		t.preview.add(
 			t.preview.at(j.Paired.Relation, Delete, rule),
-			t.given.Catalog.Table(j.Does.Paired.Table),
+			t.given.Catalog.Table(j.Step.Paired.Table),
 			j.Paired.Relation,
 			purge.Tally{Rows: found.Paired, Keys: found.PairedKeys},
 		)
@@ -232,10 +232,10 @@ func (t *task) found(ctx context.Context, j plan.Job, found purge.Tally) error {
 // foretell remarks what else the rows of a job have the database do, which is not counted.
 func (t *TablePreview) foretell(j plan.Job, action Action) {
 	if j.Elsewhere {
-		t.remark("rows are " + j.Place + ": what another server does with them is not known")
+		t.remark("rows are " + j.Location + ": what another server does with them is not known")
 	}
-	if j.Also != nil && j.AlsoWrites != "" {
-		t.remark(j.AlsoWrites + " are inserted")
+	if j.Companion != nil && j.CompanionWrites != "" {
+		t.remark(j.CompanionWrites + " are inserted")
 	}
 	if action != Delete {
 		return
@@ -251,7 +251,7 @@ func (t *task) survey(ctx context.Context, mine claimed, all []claimed) error {
 	supposed, places, claims := t.supposed(ctx, mine.job.Relation, claims)
 	at := slices.IndexFunc(here, func(c claimed) bool { return c.key() == mine.key() })
 	sums := make([]purge.Tally, len(claims))
-	err := t.engine.Survey(
+	err := t.engine.CountCandidates(
 		ctx,
 		mine.job.Name,
 		mine.job.Relation,
@@ -278,14 +278,14 @@ func (t *task) survey(ctx context.Context, mine claimed, all []claimed) error {
 }
 
 // together are those of some claims that are on a relation, each without the rows that those before it hide.
-func together(all []claimed, relation string) (here []claimed, claims []purge.Claim) {
+func together(all []claimed, relation string) (here []claimed, claims []purge.Candidates) {
 	for i, c := range all {
 		if c.job.Relation != relation || c.job.Elsewhere {
 			continue
 		}
 		for k, before := range here {
 			if before.hides(c.job) {
-				c.claim.But = append(c.claim.But, k)
+				c.claim.Except = append(c.claim.Except, k)
 			}
 		}
 		if c.job.Paired != nil {
@@ -297,20 +297,20 @@ func together(all []claimed, relation string) (here []claimed, claims []purge.Cl
 }
 
 // pairedClaim is what a claim takes of its paired table, after some others.
-func pairedClaim(before []claimed, c claimed) *purge.PairedClaim {
-	p := &purge.PairedClaim{
+func pairedClaim(before []claimed, c claimed) *purge.PairedCandidates {
+	p := &purge.PairedCandidates{
 		Paired: *c.job.Paired,
-		But:    but(before, func(other plan.Job) bool { return other.Table.Quoted() == c.job.Paired.Relation }, c),
+		Except: but(before, func(other plan.Job) bool { return other.Table.Quoted() == c.job.Paired.Relation }, c),
 	}
 	for _, b := range before {
-		if b.job.Does.Paired == c.job.Does.Paired {
+		if b.job.Step.Paired == c.job.Step.Paired {
 			p.Before = append(
 				p.Before,
-				purge.Taken{
+				purge.PairedSource{
 					Relation:  b.job.Relation,
 					ID:        b.job.Paired.ID,
 					Condition: b.claim.Condition,
-					But:       but(before, on(b.job.Relation), b),
+					Except:    but(before, on(b.job.Relation), b),
 				},
 			)
 		}
@@ -334,7 +334,7 @@ func (t *task) related(relation string) (map[string]bool, error) {
 			continue
 		}
 		for _, other := range jobs {
-			if other.Table.Quoted() == j.Paired.Relation || other.Does.Paired == j.Does.Paired {
+			if other.Table.Quoted() == j.Paired.Relation || other.Step.Paired == j.Step.Paired {
 				related[other.Relation] = true
 			}
 		}

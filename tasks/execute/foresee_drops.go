@@ -99,7 +99,7 @@ func (t *task) foreseeLists(
 		}
 	}
 	t.preview.add(t.preview.at(j.Table.Quoted(), Delete, rule), j.Table, j.Relation, found)
-	t.preview.drop(maskOf(j.Does.Tables.Prefix), "of a row of "+t.plan.Parents.Table.Name+": "+rule, tables)
+	t.preview.drop(maskOf(j.Step.Tables.Prefix), "of a row of "+t.plan.Parents.Table.Name+": "+rule, tables)
 	return nil
 }
 
@@ -118,6 +118,6 @@ func between(ctx context.Context, db campaign.Querier, date, from string, args [
 		args...,
 	).
 		Scan(&oldest, &newest)
-	found.Oldest, found.Newest = purge.Finite(oldest), purge.Finite(newest)
+	found.Oldest, found.Newest = purge.FiniteTime(oldest), purge.FiniteTime(newest)
 	return err
 }

@@ -200,7 +200,7 @@ func notUnique(t *campaign.Table) error {
 func (r *foundRow) ask(ctx context.Context, dest any, sql string, args []any) error {
 	return r.tx.QueryRow(
 		ctx,
-		fmt.Sprintf("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key.After(len(args))),
+		fmt.Sprintf("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key.NumberedAfter(len(args))),
 		slices.Concat(args, r.key.Args)...,
 	).
 		Scan(dest)

@@ -88,7 +88,7 @@ func (t *task) guarded(jobs []plan.Job, ids []int64) *guarded {
 // of are those rows of the set that a job takes, or takes rows of: what belongs to one that is held back goes without
 // it.
 func (g *guarded) of(j plan.Job) []int64 {
-	if j.Does.OfSet {
+	if j.Step.OfParents {
 		return without(g.ids, g.heldBack)
 	}
 	return g.ids
@@ -102,12 +102,12 @@ func (g *guarded) tables() (tables []*campaign.Table) {
 		}
 	}
 	for _, j := range g.jobs {
-		if j.Does.Dependent() && len(g.ids) == 0 {
+		if j.Step.Dependent() && len(g.ids) == 0 {
 			continue
 		}
 		add(j.Table)
 		if j.Paired != nil {
-			add(g.given.Catalog.Table(j.Does.Paired.Table))
+			add(g.given.Catalog.Table(j.Step.Paired.Table))
 		}
 	}
 	return tables
@@ -141,7 +141,7 @@ func takes(j plan.Job, table string) bool {
 func (g *guarded) judge(ctx context.Context, table *campaign.Table) (trips []Trip, err error) {
 	jobs := slices.DeleteFunc(
 		slices.Clone(g.jobs),
-		func(j plan.Job) bool { return !takes(j, table.Quoted()) || (j.Does.Dependent() && len(g.ids) == 0) },
+		func(j plan.Job) bool { return !takes(j, table.Quoted()) || (j.Step.Dependent() && len(g.ids) == 0) },
 	)
 	about, err := g.about(ctx, table.Quoted(), jobs)
 	if err != nil {
@@ -166,7 +166,7 @@ func (g *guarded) judge(ctx context.Context, table *campaign.Table) (trips []Tri
 // share judges how much of a table would go, all tasks and runs within a day together.
 func (g *guarded) share(ctx context.Context, table *campaign.Table, jobs []plan.Job, about float64) (*Trip, error) {
 	percent, name := g.history.MaxSharePercent, table.Quoted()
-	if percent == 0 || slices.ContainsFunc(jobs, func(j plan.Job) bool { return j.Does.Empties }) {
+	if percent == 0 || slices.ContainsFunc(jobs, func(j plan.Job) bool { return j.Step.Empties }) {
 		return nil, nil
 	}
 	before := g.history.Taken[name]
@@ -230,7 +230,7 @@ func (g *guarded) growth(ctx context.Context, table *campaign.Table, _ []plan.Jo
 	if about*farFrom < float64(t.Most) && !g.isLatched(GuardGrowth, name) {
 		return nil, nil
 	}
-	timeless, err := plan.Compile(g.plan.Task.Timeless(), g.assumed(nil))
+	timeless, err := plan.Compile(g.plan.Task.WithoutDelays(), g.assumed(nil))
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (g *guarded) cutoff(ctx context.Context, table *campaign.Table, _ []plan.Jo
 }
 
 // assumed is what the task is compiled for, by some moments in place of cutoffs.
-func (g *guarded) assumed(earlier map[string]time.Time) plan.Given {
+func (g *guarded) assumed(earlier map[string]time.Time) plan.Env {
 	given := g.givenFor(g.plan.Task.Name)
 	given.Earlier = earlier
 	return given
@@ -279,7 +279,7 @@ func (g *guarded) narrower(ctx context.Context, t *Trip, by *plan.Plan, in bool)
 		n.ids, n.jobs = without(g.ids, set), g.jobs
 		for _, j := range g.jobs {
 			other, applies := others[j.Unit]
-			if j.Does.Dependent() || !applies {
+			if j.Step.Dependent() || !applies {
 				continue
 			}
 			s, err := w.bind(ctx, &other, nil)

@@ -104,7 +104,7 @@ func (g *guarded) rowsBut(
 	var all []claimed
 	for _, j := range jobs {
 		ids := g.of(j)
-		if !takes(j, table) || (j.Does.Dependent() && len(ids) == 0) {
+		if !takes(j, table) || (j.Step.Dependent() && len(ids) == 0) {
 			continue
 		}
 		c, err := g.claim(ctx, j, ids)
@@ -149,7 +149,7 @@ func (g *guarded) survey(
 	if of.job.Elsewhere {
 		s := of.job.Sweep
 		s.Where, s.Args = of.claim.Where, of.claim.Args
-		if s.Refusal() != nil { // it deletes nothing
+		if s.RemoteError() != nil { // it deletes nothing
 			return nil
 		}
 		found, err := g.engine.CountElsewhere(ctx, s)
@@ -162,7 +162,7 @@ func (g *guarded) survey(
 		return add(ctx, found.Paired)
 	}
 	here, claims := together(all, of.job.Relation)
-	return g.engine.Survey(
+	return g.engine.CountCandidates(
 		ctx,
 		of.job.Name,
 		of.job.Relation,

@@ -62,11 +62,11 @@ func quotedOf(tables []campaign.WorkTable) (names []string) {
 
 // judgeListTables is judgeDrops for the tables of lists.
 func (t *task) judgeListTables(ctx context.Context, jobs []plan.Job, ids []int64) ([]Trip, error) {
-	i := slices.IndexFunc(jobs, func(j plan.Job) bool { return j.Does.Tables != nil })
+	i := slices.IndexFunc(jobs, func(j plan.Job) bool { return j.Step.Tables != nil })
 	if i < 0 || len(ids) == 0 {
 		return nil, nil
 	}
-	prefix := jobs[i].Does.Tables.Prefix
+	prefix := jobs[i].Step.Tables.Prefix
 	s, err := t.bind(ctx, &jobs[i], without(ids, t.heldBack))
 	if err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func (t *task) judgeListTables(ctx context.Context, jobs []plan.Job, ids []int64
 // mask stands for all work tables that the task drops; empty: it drops none.
 func (t *task) mask() string {
 	for _, j := range t.plan.Jobs {
-		if j.Does.Tables != nil {
-			return maskOf(j.Does.Tables.Prefix)
+		if j.Step.Tables != nil {
+			return maskOf(j.Step.Tables.Prefix)
 		}
 	}
 	if len(t.plan.Drops) == 0 {

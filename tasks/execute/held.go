@@ -20,17 +20,17 @@ var ErrHeld = errors.New("a hold was created meanwhile")
 func (t *task) holdBack(ctx context.Context, jobs []plan.Job, ids []int64) (rest []int64, err error) {
 	t.heldBack = nil
 	var themselves []int64
-	if p := t.plan.Parents; p != nil && p.Held.Where != "" {
+	if p := t.plan.Parents; p != nil && p.OnHold.Where != "" {
 		set := *p
-		set.Where += " AND (" + p.Held.After(len(p.Args)) + ") IS TRUE"
-		set.Args = slices.Concat(p.Args, p.Held.Args)
+		set.Where += " AND (" + p.OnHold.NumberedAfter(len(p.Args)) + ") IS TRUE"
+		set.Args = slices.Concat(p.Args, p.OnHold.Args)
 		if themselves, err = t.loadParents(ctx, &set); err != nil {
 			return nil, err
 		}
 	}
 	back := slices.Clone(themselves)
 	for _, j := range jobs {
-		if !j.Does.Dependent() || j.Does.OfSet || len(ids) == 0 {
+		if !j.Step.Dependent() || j.Step.OfParents || len(ids) == 0 {
 			continue
 		}
 		s, any, err := t.bindHeld(ctx, &j, ids)
@@ -46,8 +46,8 @@ func (t *task) holdBack(ctx context.Context, jobs []plan.Job, ids []int64) (rest
 		case t.vanished(ctx, err, s.Relation):
 		case err != nil:
 			return nil, fmt.Errorf("look for held rows of %s: %w", j.Name, err)
-		case j.Does.Message != "":
-			t.left.Held += int64(len(without(intersection(ids, stay), themselves)))
+		case j.Step.Message != "":
+			t.left.OnHold += int64(len(without(intersection(ids, stay), themselves)))
 			ids = t.exclude(ids, stay)
 		default:
 			back = append(back, stay...)
@@ -55,7 +55,7 @@ func (t *task) holdBack(ctx context.Context, jobs []plan.Job, ids []int64) (rest
 	}
 	t.heldBack = intersection(ids, back)
 	t.kept = t.kept || len(t.heldBack) > 0
-	t.left.Held += int64(len(without(t.heldBack, themselves)))
+	t.left.OnHold += int64(len(without(t.heldBack, themselves)))
 	return ids, nil
 }
 
@@ -73,9 +73,9 @@ func intersection(ids, others []int64) (both []int64) {
 // countHeld counts the rows of jobs that stay since they are held.
 func (t *task) countHeld(ctx context.Context, jobs []plan.Job, ids []int64) error {
 	for i, j := range jobs {
-		deletedLater := j.Does.OfSet &&
-			slices.ContainsFunc(jobs[i+1:], func(later plan.Job) bool { return later.Does.OfSet })
-		if deletedLater || (j.Does.Dependent() && len(ids) == 0) {
+		deletedLater := j.Step.OfParents &&
+			slices.ContainsFunc(jobs[i+1:], func(later plan.Job) bool { return later.Step.OfParents })
+		if deletedLater || (j.Step.Dependent() && len(ids) == 0) {
 			continue
 		}
 		if err := t.countHeldBy(ctx, j, ids); err != nil {
@@ -93,7 +93,7 @@ func (t *task) countHeldBy(ctx context.Context, j plan.Job, ids []int64) error {
 	if err != nil || !any {
 		return err
 	}
-	if j.Does.Dependent() {
+	if j.Step.Dependent() {
 		err = t.engine.Retry(ctx, j.Name, func() error {
 			tx, err := t.engine.Begin(ctx)
 			if err != nil {
@@ -103,7 +103,7 @@ func (t *task) countHeldBy(ctx context.Context, j plan.Job, ids []int64) error {
 			var rows int64
 			err = tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation+" AS r WHERE "+s.Where, s.Args...).
 				Scan(&rows)
-			t.left.Held += rows
+			t.left.OnHold += rows
 			return err
 		})
 	} else {
@@ -112,7 +112,7 @@ func (t *task) countHeldBy(ctx context.Context, j plan.Job, ids []int64) error {
 			alone.Before = nil // they take none of these
 			s.Paired = &alone
 		}
-		err = t.engine.Count(ctx, s, func(_ context.Context, rows int64) error { t.left.Held += rows; return nil })
+		err = t.engine.Count(ctx, s, func(_ context.Context, rows int64) error { t.left.OnHold += rows; return nil })
 	}
 	return t.uncounted(ctx, j, s, err)
 }

@@ -34,8 +34,8 @@ type Outcome struct {
 	State State
 	// Problem is why it failed; empty: it did not.
 	Problem string
-	// Left is how many obsolete rows it left.
-	Left purge.Left
+	// Retained is how many obsolete rows it left.
+	Left purge.Retained
 	// Reason is that of a RefusedError, with its metadata; empty: the task was not refused.
 	Reason   string
 	Metadata map[string]string
@@ -65,9 +65,9 @@ func (o Outcome) failure(task string) error {
 type Journal interface {
 	// TaskStarted reports that a task begins, or is resumed after another worker.
 	TaskStarted(ctx context.Context, task string) error
-	// Account adds batches to that of the current task. A batch fails with ErrStopped, having been committed, when the
+	// Ledger adds batches to that of the current task. A batch fails with ErrStopped, having been committed, when the
 	// run must stop.
-	purge.Account
+	purge.Ledger
 	// Holds returns what stays. A batch that is written after another hold was created fails with ErrHeld, uncommitted.
 	Holds(ctx context.Context) (plan.Holds, error)
 	// Count adds rows that a dry run found.

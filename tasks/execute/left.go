@@ -15,7 +15,7 @@ import (
 const tooManyOf = 10
 
 // report says what a sweep of a table left, counts it, and returns it.
-func (t *task) report(ctx context.Context, table string, r purge.Result) purge.Left {
+func (t *task) report(ctx context.Context, table string, r purge.Result) purge.Retained {
 	if r.Locked > 0 {
 		t.log(
 			ctx,
@@ -30,19 +30,19 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.L
 			table+": someone keeps the whole table locked; the rest of it is left for the next run",
 		)
 	}
-	if r.Kept > 0 {
+	if r.Suppressed > 0 {
 		t.log(
 			ctx,
 			severity.Warning,
 			fmt.Sprintf(
 				"%s: %d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left",
 				table,
-				r.Kept,
+				r.Suppressed,
 			),
 		)
 	}
-	if r.Refused > 0 {
-		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", table, r.Refused))
+	if r.Failed > 0 {
+		t.log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", table, r.Failed))
 	}
 	if r.GaveUp {
 		t.giveUp(ctx, table)
@@ -50,8 +50,8 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.L
 	if r.Dropped {
 		t.log(ctx, severity.Info, table+": all of the partition was to go: dropped")
 	}
-	t.refusal = cmp.Or(t.refusal, r.Refusal)
-	left := r.Left
+	t.refusal = cmp.Or(t.refusal, r.FirstError)
+	left := r.Retained
 	if r.TableLocked || r.GaveUp {
 		left.Tables++
 	}
@@ -61,18 +61,18 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.L
 
 // giveUp ends the work on a table of whose rows too many refuse, which fails the task at its end.
 func (t *task) giveUp(ctx context.Context, table string) {
-	message := fmt.Sprintf("%s: more than %d rows refuse: given up, the rest of it is left", table, purge.MostRefused)
+	message := fmt.Sprintf("%s: more than %d rows refuse: given up, the rest of it is left", table, purge.MaxFailedRows)
 	t.log(ctx, severity.Warning, message)
 	t.undone = errors.Join(t.undone, errors.New(message))
 }
 
 // tooMany is why the current task fails since rows refused; nil: none, or few did.
 func (t *task) tooMany() error {
-	refused := t.left.Refused
+	refused := t.left.Failed
 	all := refused + t.journal.Done()
 	what := fmt.Sprintf("%d of %d rows refuse", refused, all)
 	switch {
-	case refused <= purge.MostRefused && refused*tooManyOf <= all:
+	case refused <= purge.MaxFailedRows && refused*tooManyOf <= all:
 		return nil
 	case t.refusal == nil: // all did under a previous worker
 		return errors.New(what)
@@ -92,17 +92,17 @@ func notVacuumed(tables int64) string {
 }
 
 // inWords says what stays; empty: nothing does.
-func inWords(l purge.Left) string {
+func inWords(l purge.Retained) string {
 	var parts []string
 	for _, p := range []struct {
 		n         int64
 		one, many string
 	}{
-		{l.Refused, "row refuses with an error", "rows refuse with an error"},
+		{l.Failed, "row refuses with an error", "rows refuse with an error"},
 		{l.Locked, "row was locked by others", "rows were locked by others"},
-		{l.Kept, "row is kept by a trigger or rule", "rows are kept by a trigger or rule"},
-		{l.Bound, "row stays with what belongs to it", "rows stay with what belongs to them"},
-		{l.Held, "row is held", "rows are held"},
+		{l.Suppressed, "row is kept by a trigger or rule", "rows are kept by a trigger or rule"},
+		{l.Dependent, "row stays with what belongs to it", "rows stay with what belongs to them"},
+		{l.OnHold, "row is held", "rows are held"},
 		{l.Tables, "table could not be done to its end", "tables could not be done to their end"},
 	} {
 		switch {

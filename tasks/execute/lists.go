@@ -37,16 +37,16 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 		case err != nil && !errors.Is(err, errGone) && len(group) > 1 && !endsRun(err) && !endsDrops(err):
 			size = len(group) / 2
 			continue
-		case stays != (purge.Left{}):
-			t.left, refused = t.left.Plus(stays), refused+stays.Refused
-			if (stays.Held == 0 && stays.Refused == 0) || (stays.Refused > 0 && refused <= purge.RefusedShown) {
+		case stays != (purge.Retained{}):
+			t.left, refused = t.left.Plus(stays), refused+stays.Failed
+			if (stays.OnHold == 0 && stays.Failed == 0) || (stays.Failed > 0 && refused <= purge.FailedRowsLogged) {
 				t.log(
 					ctx,
 					severity.Warning,
 					fmt.Sprintf("list %d stays, with its table if it has one: %s", group[0], purge.Message(err)),
 				)
 			}
-			if stays.Refused > 0 {
+			if stays.Failed > 0 {
 				t.refusal = cmp.Or(t.refusal, err)
 			}
 		case err != nil && !errors.Is(err, errGone):
@@ -54,7 +54,7 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 		case err == nil:
 			gone = append(gone, group...)
 		}
-		if t.left.Refused > purge.MostRefused {
+		if t.left.Failed > purge.MaxFailedRows {
 			t.giveUp(ctx, j.Name)
 			break
 		}
@@ -75,23 +75,23 @@ const mostLists = 256
 
 // listStays is how a list is left that could not be deleted; it is not left if the error is about more than this list.
 // A foreign key that forbids the deletion is no fault.
-func listStays(err error) purge.Left {
+func listStays(err error) purge.Retained {
 	switch {
 	case errors.Is(err, errTableHeld):
-		return purge.Left{Held: 1}
+		return purge.Retained{OnHold: 1}
 	case errors.Is(
 		err,
 		errForeign,
 	) || errors.Is(err, errUnplanned) || errors.Is(err, errKept) || sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
-		return purge.Left{Kept: 1}
+		return purge.Retained{Suppressed: 1}
 	case sqlstate.OfRow(err):
-		return purge.Left{Refused: 1}
+		return purge.Retained{Failed: 1}
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
-		return purge.Left{Locked: 1}
+		return purge.Retained{Locked: 1}
 	case sqlstate.Of(err) != "" && !endsDrops(err):
-		return purge.Left{Kept: 1}
+		return purge.Retained{Suppressed: 1}
 	}
-	return purge.Left{}
+	return purge.Retained{}
 }
 
 // errGone says that none of some lists is to be deleted any longer; errKept that one of them cannot be; errUnplanned
@@ -165,7 +165,7 @@ func (t *task) deleteRows(ctx context.Context, tx Tx, j plan.Job, ids []int64) (
 	if d.Deleted == 0 {
 		return d, errGone
 	}
-	tables, err := t.listTables(ctx, tx, j.Does.Tables.Prefix, mayGo)
+	tables, err := t.listTables(ctx, tx, j.Step.Tables.Prefix, mayGo)
 	d.Dropped = int64(len(tables))
 	if err == nil {
 		err = t.refuseHeld(ctx, tx, tables)

@@ -94,7 +94,7 @@ func (t *task) purgeMidSourced(ctx context.Context, ids []int64) ([]int64, error
 
 // butKept are some deliveries without those of accounts whose deliveries are kept here.
 func (t *task) butKept(ctx context.Context, ids []int64) ([]int64, error) {
-	if t.plan.Parents == nil || !t.plan.Task.Set.MidSourced || len(t.MidSourcing.Keep) == 0 {
+	if t.plan.Parents == nil || !t.plan.Task.ParentSet.MidSourced || len(t.MidSourcing.Keep) == 0 {
 		return ids, nil
 	}
 	servers, err := t.midSourced(ctx, ids)
@@ -163,7 +163,7 @@ func (t *task) midSourced(ctx context.Context, ids []int64) (map[string]midSourc
 func (t *task) stopHere(ctx context.Context, m midSourced) (stay []int64, err error) {
 	stops := slices.DeleteFunc(
 		slices.Clone(t.plan.Jobs),
-		func(j plan.Job) bool { return !j.Does.OfSet || j.Does.Update == nil },
+		func(j plan.Job) bool { return !j.Step.OfParents || j.Step.Update == nil },
 	)
 	ids := slices.Sorted(maps.Keys(m))
 	done, err := t.carryOut(ctx, stops, ids)

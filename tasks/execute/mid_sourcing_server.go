@@ -52,12 +52,12 @@ func (t *task) purgeThere(ctx context.Context, name string, m midSourced, left [
 	if err := there.look(ctx); err != nil {
 		return nil, err
 	}
-	table := there.given.Catalog.Table(t.plan.Task.Set.Parent)
+	table := there.given.Catalog.Table(t.plan.Task.ParentSet.Parent)
 	switch {
 	case table == nil:
 		return nil, campaign.ErrNotCampaign
 	case table.RowSecurity: // what is hidden would be taken for gone
-		return nil, errors.New("row security may hide rows of " + t.plan.Task.Set.Parent)
+		return nil, errors.New("row security may hide rows of " + t.plan.Task.ParentSet.Parent)
 	}
 	if !t.DryRun { // an active one is stopped here, too, before anything of it is deleted anywhere
 		if stay, err = t.stopHere(ctx, m); err != nil {
@@ -65,7 +65,7 @@ func (t *task) purgeThere(ctx context.Context, name string, m midSourced, left [
 		}
 	}
 	what := t.plan.Task
-	what.Set = &plan.Set{Parent: what.Set.Parent, Key: what.Set.Key}
+	what.ParentSet = &plan.ParentSet{Parent: what.ParentSet.Parent, Key: what.ParentSet.Key}
 	if there.plan, err = there.compile(what); err != nil {
 		return stay, err
 	}
@@ -114,7 +114,7 @@ func (t *task) on(server string) (*task, *remoteJournal) {
 	j := &remoteJournal{Journal: t.journal, server: server, main: t.engine}
 	r := newRecorder(t.recorder.ctx, j)
 	engine := purge.New(*t.engine) // with samples of the other server's load
-	engine.Pool, engine.Account, engine.Recorder, engine.Lock, engine.Workers, engine.Durable = c.Pool, j, r, 0, 1, true
+	engine.Pool, engine.Ledger, engine.Recorder, engine.Lock, engine.Workers, engine.Durable = c.Pool, j, r, 0, 1, true
 	return &task{
 		database: &database{Config: c, primary: c.Pool, engine: engine, journal: j, recorder: r},
 		lookups:  map[plan.Lookup]any{},

@@ -46,9 +46,9 @@ func (t *task) onHold(
 		conditions = append(conditions, c)
 		h.reads, h.elsewhere = h.reads || reads, h.elsewhere || elsewhere
 	}
-	for _, way := range j.Held {
+	for _, way := range j.OnHold {
 		if way.Column == "" || (t.preview != nil && t.preview.blind) {
-			add(way.Condition, way.Reads, way.Elsewhere)
+			add(way.Condition, way.ReadsOthers, way.Elsewhere)
 			continue
 		}
 		ids, err := t.heldIDs(ctx, j, way)
@@ -71,7 +71,7 @@ func (t *task) onHold(
 
 // heldIDs returns the ids of a way in which rows are on hold, in ascending order; more than mostHeld if there are too
 // many.
-func (t *task) heldIDs(ctx context.Context, j *plan.Job, way plan.Held) (ids []int64, err error) {
+func (t *task) heldIDs(ctx context.Context, j *plan.Job, way plan.HoldCondition) (ids []int64, err error) {
 	if ids, known := t.heldBy[way.IDs.Where]; known {
 		return ids, nil
 	}
@@ -137,7 +137,7 @@ func (t *task) bindHeld(ctx context.Context, j *plan.Job, parents []int64) (s pu
 func judgedBy(j *plan.Job, s purge.Sweep, reads, elsewhere bool) purge.Sweep {
 	s.ReadsOthers = s.ReadsOthers || reads
 	if elsewhere && !s.Elsewhere {
-		s.Elsewhere, j.Place = true, plan.JudgedElsewhere
+		s.Elsewhere, j.Location = true, plan.JudgedElsewhere
 	}
 	return s
 }

@@ -30,13 +30,13 @@ func (t *task) outside(ctx context.Context, o outside.Task) (State, error) {
 		return Failed, err
 	}
 	if t.given.Holds.Everything {
-		t.left.Held = int64(len(t.due.Items))
+		t.left.OnHold = int64(len(t.due.Items))
 		t.log(
 			ctx,
 			severity.Warning,
 			fmt.Sprintf(
 				"everything is on hold: %d rows of %s are retained, with all that belongs to them",
-				t.left.Held,
+				t.left.OnHold,
 				t.due.Table,
 			),
 		)

@@ -79,7 +79,7 @@ func Overdue(
 }
 
 // findAged returns the relations that this role may read.
-func findAged(pipeline []plan.Task, g plan.Given, cleaned map[string]time.Time) (relations []aged, err error) {
+func findAged(pipeline []plan.Task, g plan.Env, cleaned map[string]time.Time) (relations []aged, err error) {
 	for _, t := range pipeline {
 		p, err := plan.Compile(t, g)
 		if err != nil {

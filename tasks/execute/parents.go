@@ -58,7 +58,7 @@ func without(ids, others []int64) []int64 {
 // leaveParents excludes parents, and counts them as left.
 func (t *task) leaveParents(parents, others []int64) []int64 {
 	rest := t.exclude(parents, others)
-	t.left.Bound += int64(len(parents) - len(rest))
+	t.left.Dependent += int64(len(parents) - len(rest))
 	return rest
 }
 
@@ -108,8 +108,14 @@ func idSet(ids []int64) map[int64]bool {
 
 // parentsLeft returns the parents of rows that a job had to leave, so that the next run finds both. If they cannot be
 // determined, these are all.
-func (t *task) parentsLeft(ctx context.Context, j plan.Job, s purge.Sweep, left purge.Left, parents []int64) []int64 {
-	if left == (purge.Left{}) || !j.Does.Dependent() {
+func (t *task) parentsLeft(
+	ctx context.Context,
+	j plan.Job,
+	s purge.Sweep,
+	left purge.Retained,
+	parents []int64,
+) []int64 {
+	if left == (purge.Retained{}) || !j.Step.Dependent() {
 		return nil
 	}
 	ids, err := t.parentsOf(ctx, j, s)

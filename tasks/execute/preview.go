@@ -107,7 +107,7 @@ func (p *preview) goOn(done map[string]Planned) {
 		if !is {
 			continue
 		}
-		if what.Set != nil {
+		if what.ParentSet != nil {
 			p.begun[what.Name], p.worked[what.Name], p.sets[what.Name] = found.Set, without(
 				found.Set,
 				found.Kept,
@@ -213,9 +213,9 @@ func (p *preview) take() (tables []TablePreview) {
 // ruleOf is why the rows of a job go.
 func ruleOf(j plan.Job, set *plan.Parents) string {
 	switch {
-	case !j.Does.Dependent():
+	case !j.Step.Dependent():
 		return j.Rule
-	case j.Does.OfSet:
+	case j.Step.OfParents:
 		return strings.Join(
 			slices.DeleteFunc([]string{set.Rule, j.Rule}, func(s string) bool { return s == "" }),
 			"; and ",

@@ -10,7 +10,7 @@ import (
 
 // coalesces reports whether a task replaces rows of a table by their sums.
 func (d *database) coalesces(what plan.Task, table *campaign.Table) bool {
-	return what.Coalesce != nil && d.given.Catalog.Table(what.Coalesce.Table) == table
+	return what.RollUp != nil && d.given.Catalog.Table(what.RollUp.Table) == table
 }
 
 // coalesced explains what becomes of the row where a task replaces those of a period by their sums.

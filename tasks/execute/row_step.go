@@ -57,7 +57,7 @@ func (r *foundRow) steps(ctx context.Context) (steps []RowStep, err error) {
 			}
 			add(s, claimed{task: what.Name, job: j})
 		}
-		for _, skip := range p.Skipped {
+		for _, skip := range p.SkippedSteps {
 			if skip.Table == r.table {
 				steps = append(steps, skipped(what, skip))
 			}
@@ -76,7 +76,7 @@ func (r *foundRow) steps(ctx context.Context) (steps []RowStep, err error) {
 // skipped is a step that is not applicable to the table.
 func skipped(t plan.Task, s plan.Skip) RowStep {
 	step := RowStep{Task: t.Name, Action: Delete, Rule: s.Rule, Verdict: Stays, Why: "the step is skipped: " + s.Why}
-	if s.Does.Update != nil {
+	if s.Step.Update != nil {
 		step.Action = Update
 	}
 	return step
@@ -101,7 +101,7 @@ func (r *foundRow) takes(ctx context.Context, before []claimed, c claimed) (is b
 		s.Where,
 	)
 	return is, r.tx.QueryRow(ctx, fmt.Sprintf("SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r "+
-		"WHERE r.ctid = k.ctid AND %s)", exists, r.relation, r.key.After(len(s.Args))),
+		"WHERE r.ctid = k.ctid AND %s)", exists, r.relation, r.key.NumberedAfter(len(s.Args))),
 		slices.Concat(s.Args, r.key.Args)...).
 		Scan(&is)
 }
@@ -155,7 +155,7 @@ func (r *foundRow) step(ctx context.Context, p *plan.Plan, j plan.Job, all []cla
 	for i := range s.Parts {
 		s.Parts[i].Of = cmp.Or(s.Parts[i].Of, whose)
 	}
-	for _, way := range j.Held {
+	for _, way := range j.OnHold {
 		if err := of.ask(ctx, &s.Held, "("+way.Condition.Where+") IS TRUE", way.Condition.Args); err != nil {
 			return s, err
 		}
@@ -202,7 +202,7 @@ func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.J
 	parts, own, err := r.parts(
 		ctx,
 		r.other(p),
-		p.Clauses(j.Does.Rules, r.table, r.givenFor(p.Task.Name)),
+		p.Clauses(j.Step.Rules, r.table, r.givenFor(p.Task.Name)),
 		r.relation,
 		r.key,
 	)
@@ -210,10 +210,10 @@ func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.J
 		return nil, err
 	}
 	s.Parts = parts
-	if len(j.Does.Rules) == 0 {
+	if len(j.Step.Rules) == 0 {
 		own = &time.Time{}
 	}
-	if !j.Does.Dependent() {
+	if !j.Step.Dependent() {
 		return own, nil
 	}
 	rows, err := r.tx.Query(
@@ -239,7 +239,7 @@ func (r *foundRow) judge(ctx context.Context, s *RowStep, p *plan.Plan, j plan.J
 		parts, due, err := r.parts(
 			ctx,
 			r.other(p),
-			p.Clauses(p.Task.Set.Rules, set.Table, r.givenFor(p.Task.Name)),
+			p.Clauses(p.Task.ParentSet.Rules, set.Table, r.givenFor(p.Task.Name)),
 			set.Table.Quoted(),
 			purge.Condition{Where: "r." + set.Key + " = $1::bigint", Args: []any{id}},
 		)
@@ -286,8 +286,8 @@ func (r *foundRow) parts(
 	for i, clauses := range rules {
 		at := &time.Time{}
 		for _, c := range clauses {
-			part := Part{Alternative: i + 1, Words: c.Words}
-			if part.Is, err = ask[bool](ctx, r.tx, w, c.Is, relation, key); err != nil {
+			part := Part{Alternative: i + 1, Words: c.Text}
+			if part.Is, err = ask[bool](ctx, r.tx, w, c.Condition, relation, key); err != nil {
 				return nil, nil, err
 			}
 			if part.Values, err = r.values(ctx, c.Columns, relation, key); err != nil {
@@ -295,13 +295,13 @@ func (r *foundRow) parts(
 			}
 			if part.Is == nil || !*part.Is {
 				var due *time.Time
-				if c.Due.SQL != "" {
-					c.Due.SQL = fmt.Sprintf(
+				if c.TrueFrom.SQL != "" {
+					c.TrueFrom.SQL = fmt.Sprintf(
 						"(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)",
 						plan.Never,
-						c.Due.SQL,
+						c.TrueFrom.SQL,
 					)
-					if due, err = ask[time.Time](ctx, r.tx, w, c.Due, relation, key); err != nil {
+					if due, err = ask[time.Time](ctx, r.tx, w, c.TrueFrom, relation, key); err != nil {
 						return nil, nil, err
 					}
 				}
@@ -329,7 +329,7 @@ func ask[T any](
 	}
 	err = tx.QueryRow(
 		ctx,
-		fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s", q.SQL, relation, key.After(len(args))),
+		fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s", q.SQL, relation, key.NumberedAfter(len(args))),
 		slices.Concat(args, key.Args)...,
 	).
 		Scan(&value)

@@ -21,7 +21,7 @@ const parentsAtOnce = 20_000
 // carryOut does jobs: those that depend on parents for one chunk of these after another, step by step, then the others.
 // It returns the parents without those that had to be kept.
 func (t *task) carryOut(ctx context.Context, jobs []plan.Job, parents []int64) (done []int64, err error) {
-	independent := func(j plan.Job) bool { return !j.Does.Dependent() }
+	independent := func(j plan.Job) bool { return !j.Step.Dependent() }
 	dependents := slices.DeleteFunc(slices.Clone(jobs), independent)
 	atOnce := parentsAtOnce
 	if t.preview != nil { // a row may depend on two
@@ -31,7 +31,7 @@ func (t *task) carryOut(ctx context.Context, jobs []plan.Job, parents []int64) (
 		of := ids
 		for i, j := range dependents {
 			// a step is for the parents that the steps before it have not kept
-			if i > 0 && j.Step != dependents[i-1].Step {
+			if i > 0 && j.StepNumber != dependents[i-1].StepNumber {
 				of = ids
 			}
 			stay, err := t.do(ctx, j, of)
@@ -54,12 +54,12 @@ func (t *task) carryOut(ctx context.Context, jobs []plan.Job, parents []int64) (
 
 // do does a job for some parents, and returns those that have to stay since rows of theirs do.
 func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int64, err error) {
-	if j.Does.OfSet {
+	if j.Step.OfParents {
 		if parents = without(parents, t.heldBack); len(parents) == 0 {
 			return nil, nil
 		}
 	}
-	if j.Does.Tables != nil {
+	if j.Step.Tables != nil {
 		return nil, t.deleteLists(ctx, j, parents)
 	}
 	t.journal.At(j.Name, t.expected)
@@ -76,15 +76,15 @@ func (t *task) do(ctx context.Context, j plan.Job, parents []int64) (stay []int6
 	from := t.cursor
 	from.Before = t.left
 	result, err := t.engine.Run(ctx, s, from)
-	if j.AlsoWrites != "" && s.Also != nil && sqlstate.Of(err) != "" && !sqlstate.Lost(err) {
+	if j.CompanionWrites != "" && s.Companion != nil && sqlstate.Of(err) != "" && !sqlstate.Lost(err) {
 		return t.doAlone(ctx, j, parents, err)
 	}
 	if t.vanished(ctx, err, s.Relation) {
 		t.log(ctx, severity.Warning, j.Name+": the table was dropped meanwhile: skipped")
 		return nil, nil
 	}
-	var undone purge.Left
-	var refusal *purge.RefusedError
+	var undone purge.Retained
+	var refusal *purge.RemoteError
 	if errors.As(err, &refusal) {
 		undone = t.refuse(ctx, j, s, refusal)
 	} else if err != nil {
@@ -104,12 +104,12 @@ func (d *database) vanished(ctx context.Context, err error, relation string) (go
 
 // doAlone does the rest of a job without the statement that accompanies its own, after an error that may be that one's.
 func (t *task) doAlone(ctx context.Context, j plan.Job, parents []int64, refusal error) (stay []int64, err error) {
-	j.Also = nil
+	j.Companion = nil
 	if stay, err = t.do(ctx, j, parents); err == nil {
 		t.log(
 			ctx,
 			severity.Warning,
-			fmt.Sprintf("%s: %s could not be written: %s", j.Name, j.AlsoWrites, sqlstate.Explain(refusal)),
+			fmt.Sprintf("%s: %s could not be written: %s", j.Name, j.CompanionWrites, sqlstate.Explain(refusal)),
 		)
 	}
 	return stay, err
@@ -117,7 +117,7 @@ func (t *task) doAlone(ctx context.Context, j plan.Job, parents []int64, refusal
 
 // count counts the rows of a job for a dry run, on another server than the run's own.
 func (t *task) count(ctx context.Context, j plan.Job, s purge.Sweep) error {
-	if err := s.Refusal(); err != nil {
+	if err := s.RemoteError(); err != nil {
 		t.refuse(ctx, j, s, err)
 		return nil
 	}
@@ -161,17 +161,17 @@ func (t *task) bindRules(ctx context.Context, j *plan.Job, parents []int64) (s p
 	if s.SetArgs, err = t.values(ctx, s.SetArgs, parents); err != nil {
 		return s, err
 	}
-	if s.Also != nil {
-		also := *s.Also
+	if s.Companion != nil {
+		also := *s.Companion
 		if also.Args, err = t.values(ctx, also.Args, parents); err != nil {
 			return s, err
 		}
-		s.Also = &also
-		if j.Does.Records && len(t.remoteOf(parents)) == 0 {
-			s.Also = nil
+		s.Companion = &also
+		if j.Step.Records && len(t.remoteOf(parents)) == 0 {
+			s.Companion = nil
 		}
 	}
-	if j.Does.OfSet {
+	if j.Step.OfParents {
 		s.Keys = parents
 	}
 	if j.Except == nil || !t.keepers[j.Except.Task] {
@@ -218,9 +218,9 @@ func (t *task) values(ctx context.Context, args []any, parents []int64) ([]any, 
 			values[i] = t.remoteOf(parents)
 		case plan.SucceededTask:
 			values[i] = t.Succeeded[string(a)]
-		case plan.Foretold:
+		case plan.DryRunSet:
 			values[i] = t.preview.sets[string(a)]
-		case plan.CoalescedFrom:
+		case plan.RolledUpFrom:
 			values[i] = nil
 			if from, ok := t.preview.coalesced[string(a)]; ok {
 				values[i] = from

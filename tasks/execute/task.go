@@ -21,8 +21,8 @@ import (
 type task struct {
 	*database
 	plan   *plan.Plan
-	cursor purge.Cursor // where to go on after another worker
-	left   purge.Left   // the obsolete rows that it had to leave
+	cursor purge.Cursor   // where to go on after another worker
+	left   purge.Retained // the obsolete rows that it had to leave
 	// refusal is the first error by which a row refused; nil: none did, here.
 	refusal error
 	// undone is what could not be done to the end; it fails the task when the rest is done.
@@ -91,14 +91,14 @@ func (t *task) run(ctx context.Context, what plan.Task) (State, error) {
 	if err := t.settle(ctx, jobs, ids); err != nil {
 		return Failed, err
 	}
-	if what.Set != nil { // a cursor does not include the set: the task starts over
+	if what.ParentSet != nil { // a cursor does not include the set: the task starts over
 		t.cursor = purge.Cursor{}
 	}
-	t.left, t.refusal, t.undone, t.kept = purge.Left{}, nil, nil, false
+	t.left, t.refusal, t.undone, t.kept = purge.Retained{}, nil, nil, false
 	if slices.ContainsFunc(jobs, func(j plan.Job) bool { return j.Unit == t.cursor.Unit }) {
 		t.left = t.cursor.Before
 	} else {
-		t.left.Tables = int64(len(t.plan.PassedOver))
+		t.left.Tables = int64(len(t.plan.SkippedTables))
 	}
 	done, err := t.work(ctx, what, jobs, ids)
 	if err != nil {
@@ -143,7 +143,7 @@ func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []
 	if err := t.guard(ctx, jobs, ids); err != nil {
 		return false, err
 	}
-	if t.plan.Parents != nil && what.Set.MidSourced {
+	if t.plan.Parents != nil && what.ParentSet.MidSourced {
 		if ids, err = t.purgeMidSourced(ctx, ids); err != nil {
 			return false, err
 		}
@@ -185,7 +185,7 @@ func (t *task) work(ctx context.Context, what plan.Task, jobs []plan.Job, ids []
 // advance sets a moment to the run's clock, unless something was left.
 func (t *task) advance(ctx context.Context, moment campaign.Option) error {
 	switch {
-	case moment == (campaign.Option{}) || t.DryRun || t.left != (purge.Left{}):
+	case moment == (campaign.Option{}) || t.DryRun || t.left != (purge.Retained{}):
 		return nil
 	case !t.given.Catalog.KeepsMoments():
 		t.log(
@@ -195,7 +195,7 @@ func (t *task) advance(ctx context.Context, moment campaign.Option) error {
 				"asks for all addresses again",
 		)
 		return nil
-	case t.Holds.Whole(t.given.Catalog.Table("XtkOption")):
+	case t.Holds.WholeTable(t.given.Catalog.Table("XtkOption")):
 		t.log(
 			ctx,
 			severity.Info,

@@ -59,8 +59,8 @@ func (o *Outcome) compare(now Outcome) {
 func (t *task) supposed(
 	ctx context.Context,
 	relation string,
-	claims []purge.Claim,
-) (some []claimed, places []int, all []purge.Claim) {
+	claims []purge.Candidates,
+) (some []claimed, places []int, all []purge.Candidates) {
 	s := t.supposing
 	if s == nil {
 		return nil, nil, claims
@@ -75,11 +75,11 @@ func (t *task) supposed(
 	}
 	some, more := together(every, relation)
 	for _, c := range more {
-		for i, b := range c.But {
-			c.But[i] = places[b]
+		for i, b := range c.Except {
+			c.Except[i] = places[b]
 		}
-		slices.Sort(c.But)
-		place := slices.IndexFunc(claims, func(other purge.Claim) bool { return reflect.DeepEqual(other, c) })
+		slices.Sort(c.Except)
+		place := slices.IndexFunc(claims, func(other purge.Candidates) bool { return reflect.DeepEqual(other, c) })
 		if place < 0 {
 			place = len(claims)
 			claims = append(claims, c)

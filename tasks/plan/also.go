@@ -10,7 +10,7 @@ import (
 
 // also is what accompanies each row of a step; nil: nothing does. writes names it for people, if the rows may be
 // changed without it.
-func (c *compiler) also(step Step) (also *purge.Also, writes string) {
+func (c *compiler) also(step Step) (also *purge.Companion, writes string) {
 	before := len(c.args)
 	switch {
 	case step.Records && !c.DryRun:
@@ -26,7 +26,7 @@ func (c *compiler) also(step Step) (also *purge.Also, writes string) {
 
 // entry is the statement that writes an entry of the job log for each row that asks for it. The row does not depend on
 // the entry: one that cannot be written is reported.
-func (c *compiler) entry(e Entry) *purge.Also {
+func (c *compiler) entry(e Entry) *purge.Companion {
 	log := c.Catalog.Table("XtkJobLog")
 	if log == nil || !log.Has("iJobLogId", "iJobId", "sMessage", "tsLog") {
 		c.note(severity.Info, "table XtkJobLog, or a column of it, is missing: no entry is written")
@@ -38,7 +38,7 @@ func (c *compiler) entry(e Entry) *purge.Also {
 		c.note(severity.Warning, "no entry of the job log is written: %v", err)
 		return nil
 	}
-	return &purge.Also{
+	return &purge.Companion{
 		Returning: fmt.Sprintf("r.%s AS job, r.%s AS asks", e.Job, e.If),
 		SQL: fmt.Sprintf(
 			"INSERT INTO %s (iJobLogId, iJobId, sMessage, tsLog) SELECT %s, gone.job, '%s', %s FROM gone WHERE "+
@@ -53,7 +53,7 @@ func (c *compiler) entry(e Entry) *purge.Also {
 
 // recording is the statement that records those of a batch's deliveries that stay on a mid-sourcing server: as part of
 // the deletion, so that there is an entry for each of these and for no other.
-func (c *compiler) recording() *purge.Also {
+func (c *compiler) recording() *purge.Companion {
 	label := "''"
 	if c.table.Has("sLabel") {
 		label = "COALESCE(r.sLabel::text, '')"
@@ -62,7 +62,7 @@ func (c *compiler) recording() *purge.Also {
 		return nil
 	}
 	name, join := AccountOf(c.Catalog, "gone.provider")
-	return &purge.Also{
+	return &purge.Companion{
 		Returning: "r.iDeliveryId::bigint AS here, r.iMidRemoteId::bigint AS there, r.iDeliveryProviderId AS provider, " + label + " AS label",
 		SQL: c.Record(
 			fmt.Sprintf(

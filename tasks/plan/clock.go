@@ -28,8 +28,8 @@ func (rule Rule) clocks() (delays []campaign.Option) {
 
 // rules are all rules of the task.
 func (t Task) rules() (all Rules) {
-	if t.Set != nil {
-		all = t.Set.Rules
+	if t.ParentSet != nil {
+		all = t.ParentSet.Rules
 	}
 	for _, s := range t.Steps {
 		all = slices.Concat(all, s.Rules)
@@ -39,7 +39,7 @@ func (t Task) rules() (all Rules) {
 
 // Cutoffs are the moments that the task's rules go by, by the names of their delays; that without a name is the run's
 // clock.
-func (t Task) Cutoffs(g Given) map[string]time.Time {
+func (t Task) Cutoffs(g Env) map[string]time.Time {
 	moments := map[string]time.Time{}
 	for _, rule := range t.rules() {
 		for _, delay := range rule.clocks() {
@@ -51,18 +51,18 @@ func (t Task) Cutoffs(g Given) map[string]time.Time {
 	return moments
 }
 
-// Timeless is the task by those of its rules alone that go by no clock.
-func (t Task) Timeless() Task {
+// WithoutDelays is the task by those of its rules alone that go by no clock.
+func (t Task) WithoutDelays() Task {
 	timed := func(rule Rule) bool { return rule.clocks() != nil }
 	some := func(rules Rules) (rest Rules, applies bool) {
 		rest = slices.DeleteFunc(slices.Clone(rules), timed)
 		return rest, len(rules) == 0 || len(rest) > 0
 	}
 	ofSet := false
-	if t.Set != nil {
-		set := *t.Set
+	if t.ParentSet != nil {
+		set := *t.ParentSet
 		set.Rules, ofSet = some(set.Rules)
-		t.Set = &set
+		t.ParentSet = &set
 	}
 	var steps []Step
 	for _, s := range t.Steps {
@@ -72,7 +72,7 @@ func (t Task) Timeless() Task {
 		}
 	}
 	if t.Steps = steps; !ofSet {
-		t.Set = nil
+		t.ParentSet = nil
 	}
 	return t
 }

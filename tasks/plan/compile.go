@@ -16,58 +16,61 @@ import (
 const defaultLimit = 5_000
 
 // Compile plans a task for a database. It fails if what the task needs to know of the database could not be read.
-func Compile(t Task, g Given) (*Plan, error) {
+func Compile(t Task, g Env) (*Plan, error) {
 	p := &Plan{Task: t}
-	if t.Set != nil {
+	if t.ParentSet != nil {
 		before := g
-		before.Foretold = slices.DeleteFunc(slices.Clone(g.Foretold), func(of Task) bool { return of.Name == t.Name })
+		before.Predecessors = slices.DeleteFunc(
+			slices.Clone(g.Predecessors),
+			func(of Task) bool { return of.Name == t.Name },
+		)
 		var err error
-		if p.Parents, err = parents(p, *t.Set, before); err != nil {
+		if p.Parents, err = parents(p, *t.ParentSet, before); err != nil {
 			return nil, err
 		}
 	}
 	ofSet := slices.Clone(p.Notes)
 	for i, step := range t.Steps {
-		s := stepCompiler{Given: g, plan: p, ofSet: ofSet, step: step, number: i + 1, planned: map[uint32]bool{}}
+		s := stepCompiler{Env: g, plan: p, ofSet: ofSet, step: step, number: i + 1, planned: map[uint32]bool{}}
 		if err := s.compile(); err != nil {
 			return nil, err
 		}
 	}
-	if t.Coalesce != nil {
-		c := compiler{Given: g, plan: p}
-		table := c.Catalog.Table(t.Coalesce.Table)
+	if t.RollUp != nil {
+		c := compiler{Env: g, plan: p}
+		table := c.Catalog.Table(t.RollUp.Table)
 		c.needsRights(table, "SELECT", "INSERT", "DELETE")
 		if table != nil {
-			of := compiler{Given: g, plan: p, table: table}
+			of := compiler{Env: g, plan: p, table: table}
 			held, err := of.held(table)
 			if err != nil {
 				return nil, err
 			}
-			p.CoalesceHeld = held.Where != ""
+			p.RollUpOnHold = held.Where != ""
 		}
 		c.needsRights(c.Catalog.Table("XtkOption"), "INSERT")
 	}
 	if t.Advances != (campaign.Option{}) {
-		c := compiler{Given: g, plan: p}
+		c := compiler{Env: g, plan: p}
 		c.needsRights(c.Catalog.Table("XtkOption"), "INSERT")
 	}
 	for _, kind := range t.Drops {
 		drop(p, kind, g)
 	}
 	// Several selectors may have passed over one table.
-	slices.SortFunc(p.PassedOver, func(a, b *campaign.Table) int { return strings.Compare(a.Name, b.Name) })
-	p.PassedOver = slices.Compact(p.PassedOver)
+	slices.SortFunc(p.SkippedTables, func(a, b *campaign.Table) int { return strings.Compare(a.Name, b.Name) })
+	p.SkippedTables = slices.Compact(p.SkippedTables)
 	return p, nil
 }
 
 // parents compiles a set; nil, with notes, if it is not applicable to this database.
-func parents(p *Plan, s Set, g Given) (*Parents, error) {
+func parents(p *Plan, s ParentSet, g Env) (*Parents, error) {
 	table := g.Catalog.Table(s.Parent)
 	if table == nil || !table.Has(s.Key) {
 		p.note(severity.Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
 		return nil, nil
 	}
-	c := compiler{Given: g, plan: p, table: table}
+	c := compiler{Env: g, plan: p, table: table}
 	c.needsRights(table, "SELECT")
 	where := c.any(s.Rules, row{"r", table})
 	if where == "" || !table.CanSelect {
@@ -76,14 +79,14 @@ func parents(p *Plan, s Set, g Given) (*Parents, error) {
 	set := &Parents{Table: table, Key: s.Key, From: c.seen(table), Where: where, Rule: s.Rules.words(g)}
 	set.Date, _ = c.date(s.Rules, row{"r", table})
 	var err error
-	set.Held, err = c.held(table)
+	set.OnHold, err = c.held(table)
 	set.Args = c.args
 	return set, err
 }
 
 // stepCompiler compiles a step.
 type stepCompiler struct {
-	Given
+	Env
 	plan    *Plan
 	ofSet   []Note // about the set
 	step    Step
@@ -93,12 +96,12 @@ type stepCompiler struct {
 
 // compile adds the jobs of the step. Inheriting tables are planned with the table that they inherit from.
 func (s *stepCompiler) compile() error {
-	before := len(s.plan.PassedOver)
-	tables, err := s.step.On(s.Given, s.plan)
+	before := len(s.plan.SkippedTables)
+	tables, err := s.step.On(s.Env, s.plan)
 	if err != nil {
 		return err
 	}
-	for _, table := range s.plan.PassedOver[before:] {
+	for _, table := range s.plan.SkippedTables[before:] {
 		s.retain(table)
 	}
 	for _, children := range []bool{true, false} {
@@ -116,8 +119,8 @@ func (s *stepCompiler) compile() error {
 
 // table adds the jobs of the step on one table, one for each of its partitions and children that has none yet.
 func (s *stepCompiler) table(table *campaign.Table) error {
-	c := &compiler{Given: s.Given, plan: s.plan, table: table}
-	job := Job{Step: s.number, Does: s.step, Table: table, Rule: s.step.Rules.words(s.Given)}
+	c := &compiler{Env: s.Env, plan: s.plan, table: table}
+	job := Job{StepNumber: s.number, Step: s.step, Table: table, Rule: s.step.Rules.words(s.Env)}
 	where, err := c.where(s.step, &job)
 	if err != nil || where == "" {
 		return errors.Join(err, s.skip(table, job.Rule))
@@ -130,11 +133,11 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 			table.Name,
 			s.Catalog.Role,
 		)
-		s.plan.PassedOver = append(s.plan.PassedOver, table)
+		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
 		s.retain(table)
 	}
 	job.Date, job.DateColumns = c.date(s.step.Rules, row{"r", table})
-	if s.step.OfSet && s.step.Update == nil {
+	if s.step.OfParents && s.step.Update == nil {
 		job.Date = s.plan.Parents.Date
 	}
 	job.Where, job.Args, job.ReadsOthers = where, slices.Clone(c.args), c.readsOthers || s.step.Dependent()
@@ -152,7 +155,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 		return nil
 	}
 	job.SetArgs = c.args[len(job.Args):]
-	job.Also, job.AlsoWrites = c.also(s.step)
+	job.Companion, job.CompanionWrites = c.also(s.step)
 	switch {
 	case s.step.Update != nil:
 		c.needsRights(table, "SELECT", "UPDATE")
@@ -160,7 +163,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 		c.needsRights(table, "SELECT", "DELETE", "UPDATE")
 		job.TypedTables = "true" // unknown: any row may have one
 		if own := (row{"r", table}); s.step.Tables.If.there(
-			&compiler{Given: s.Given, plan: &Plan{}, table: table},
+			&compiler{Env: s.Env, plan: &Plan{}, table: table},
 			own,
 		) {
 			typed, _ := s.step.Tables.If.sql(c, own)
@@ -195,7 +198,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 func (s *stepCompiler) retain(table *campaign.Table) {
 	if p := s.plan.Parents; p != nil && s.step.Link != "" && table.HasInteger(s.step.Link) &&
 		!slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
-		(&compiler{Given: s.Given, plan: s.plan, table: table}).needsRights(table, "SELECT")
+		(&compiler{Env: s.Env, plan: s.plan, table: table}).needsRights(table, "SELECT")
 		p.Retaining = append(p.Retaining, Retaining{table, s.step.Link})
 	}
 }
@@ -203,30 +206,30 @@ func (s *stepCompiler) retain(table *campaign.Table) {
 // skip notes, for who asks for one of its rows, that the step is not applicable to a table.
 func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
 	alone := &Plan{Task: s.plan.Task, Parents: s.plan.Parents} // that of the task has each note once
-	_, err := (&compiler{Given: s.Given, plan: alone, table: table}).where(s.step, &Job{})
+	_, err := (&compiler{Env: s.Env, plan: alone, table: table}).where(s.step, &Job{})
 	var why []string
 	for _, n := range slices.Concat(s.ofSet, alone.Notes) {
 		why = append(why, n.Text)
 	}
-	s.plan.Skipped = append(s.plan.Skipped, Skip{table, s.step, rule, strings.Join(why, "; ")})
+	s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, rule, strings.Join(why, "; ")})
 	return err
 }
 
 // on is a job on one relation.
 func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
-	job.Place, job.Unlogged = leaf.Elsewhere, leaf.Unlogged
+	job.Location, job.Unlogged = leaf.Elsewhere, leaf.Unlogged
 	job.ByKey = cmp.Or(s.step.ByKey, job.Table.Key)
-	if s.step.OfSet {
+	if s.step.OfParents {
 		job.ByKey = s.plan.Parents.Key
 	}
 	if job.Paired = s.paired(c); job.Paired != nil {
 		job.ByKey = job.Paired.ID
-		job.Place = cmp.Or(job.Place, s.Catalog.Table(s.step.Paired.Table).Elsewhere)
+		job.Location = cmp.Or(job.Location, s.Catalog.Table(s.step.Paired.Table).Elsewhere)
 	}
 	if c.elsewhere {
-		job.Place = cmp.Or(job.Place, JudgedElsewhere)
+		job.Location = cmp.Or(job.Location, JudgedElsewhere)
 	}
-	job.Elsewhere, job.Key, job.Older = job.Place != "", job.Table.Key, s.older(job.Table)
+	job.Elsewhere, job.Key, job.Older = job.Location != "", job.Table.Key, s.older(job.Table)
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 	job.Root = job.Table.Quoted()
 	job.Partition = leaf.Quoted() != job.Table.Quoted()
@@ -246,7 +249,7 @@ func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 	if !ok || age.operator != "<" || age.Else != "" {
 		return nil
 	}
-	than, _, _ := age.moment(s.Given) // its failure left no job
+	than, _, _ := age.moment(s.Env) // its failure left no job
 	return &purge.Older{Column: strings.ToLower(age.Column), Than: than, Key: table.Key}
 }
 
@@ -263,7 +266,7 @@ func (s *stepCompiler) paired(c *compiler) *purge.Paired {
 	c.needsRights(table, "SELECT", "DELETE")
 	paired := &purge.Paired{Relation: table.Quoted(), Key: t.Key, ID: t.ID}
 	for _, job := range s.plan.Jobs {
-		if job.Does.Paired == t {
+		if job.Step.Paired == t {
 			paired.Before = append(paired.Before, job.Sweep)
 		}
 	}

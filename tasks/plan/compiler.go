@@ -13,7 +13,7 @@ import (
 
 // compiler makes the SQL of a step on one table, and the parameters that its parts share.
 type compiler struct {
-	Given
+	Env
 	plan  *Plan
 	table *campaign.Table
 	args  []any
@@ -213,7 +213,7 @@ func (c *compiler) where(step Step, job *Job) (string, error) {
 		}
 	}
 	var err error
-	job.Held, err = c.heldBy(c.table)
+	job.OnHold, err = c.heldBy(c.table)
 	return where + butZero("r", c.table), err
 }
 

@@ -8,22 +8,22 @@ import (
 )
 
 // drop adds a kind of work tables, unless, with a note, it is not known which of them are in use.
-func drop(p *Plan, kind WorkTables, g Given) {
+func drop(p *Plan, kind WorkTables, g Env) {
 	if g.Catalog.Table("NmsDelivery") == nil {
 		p.note(severity.Warning, "table NmsDelivery is missing, whose owner tells the application's tables: skipped")
 		return
 	}
-	c := compiler{Given: g, plan: p}
+	c := compiler{Env: g, plan: p}
 	d := Drop{WorkTables: kind, Owner: c.parent(kind.Owner, kind.Key)}
 	if d.Owner == nil {
 		return
 	}
 	owner := row{"o", d.Owner}
-	if !(&compiler{Given: g, plan: p, table: d.Owner}).there(kind.InUse, owner) {
+	if !(&compiler{Env: g, plan: p, table: d.Owner}).there(kind.InUse, owner) {
 		return
 	}
 	d.Rule = Rules{kind.InUse}.words(g)
-	d.InUse, d.Owned = idsOf(p, g, d.Owner, kind.Key, kind.InUse), anyOf(p, g, d.Owner)
+	d.InUse, d.HasOwners = idsOf(p, g, d.Owner, kind.Key, kind.InUse), anyOf(p, g, d.Owner)
 	if kind.Lists {
 		d.Groups = g.Catalog.Table("NmsGroup")
 		c.needsRights(d.Groups, "SELECT")
@@ -38,15 +38,15 @@ func drop(p *Plan, kind WorkTables, g Given) {
 			)
 			d.Groups = nil
 		default:
-			d.OfLists, d.Listed = idsOf(p, g, d.Groups, "iGroupId", nil), anyOf(p, g, d.Groups)
+			d.KnownLists, d.HasLists = idsOf(p, g, d.Groups, "iGroupId", nil), anyOf(p, g, d.Groups)
 		}
 	}
 	p.Drops = append(p.Drops, d)
 }
 
 // idsOf is a query for those of some ids ($1) that a table has, in rows of which a rule is true.
-func idsOf(p *Plan, g Given, t *campaign.Table, key string, that Rule) Query {
-	c := compiler{Given: g, plan: p, table: t, args: []any{nil}}
+func idsOf(p *Plan, g Env, t *campaign.Table, key string, that Rule) Query {
+	c := compiler{Env: g, plan: p, table: t, args: []any{nil}}
 	q := Query{
 		SQL: fmt.Sprintf(
 			"SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0",
@@ -62,7 +62,7 @@ func idsOf(p *Plan, g Given, t *campaign.Table, key string, that Rule) Query {
 }
 
 // anyOf is a query for whether a table has any row.
-func anyOf(p *Plan, g Given, t *campaign.Table) Query {
-	c := compiler{Given: g, plan: p, table: t}
+func anyOf(p *Plan, g Env, t *campaign.Table) Query {
+	c := compiler{Env: g, plan: p, table: t}
 	return Query{SQL: "SELECT EXISTS (SELECT FROM " + c.seen(t) + " AS o)", Args: c.args}
 }

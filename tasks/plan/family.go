@@ -12,24 +12,24 @@ import (
 type Family struct {
 	// Task is the name of the task that deletes their rows by age.
 	Task string
-	// What is one of them, for people, and How what makes the task take it of itself.
-	What, How string
-	// Taken are those that the task takes of itself.
-	Taken Selector
-	// Looks reports whether a table is like them.
-	Looks func(t *campaign.Table) bool
+	// Noun is one of them, for people, and How what makes the task take it of itself.
+	Noun, Criterion string
+	// Default are those that the task takes of itself.
+	Default Selector
+	// Matches reports whether a table is like them.
+	Matches func(t *campaign.Table) bool
 }
 
 // workTableName is the form of the names of work tables, which have whatever columns a workflow selects.
 var workTableName = regexp.MustCompile(`^(wkf|wkdlv_|wksimu_|grp[0-9])`)
 
 // Included selects the tables that the operator includes, and notes which others look like those of the family.
-func (f Family) Included(g Given, p *Plan) (found []*campaign.Table, err error) {
-	taken, err := f.Taken(g, &Plan{})
+func (f Family) Included(g Env, p *Plan) (found []*campaign.Table, err error) {
+	taken, err := f.Default(g, &Plan{})
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range g.Catalog.Tables(f.Looks) {
+	for _, t := range g.Catalog.Tables(f.Matches) {
 		switch {
 		case slices.Contains(taken, t) || workTableName.MatchString(t.Name):
 		case slices.Contains(g.Include[f.Task], t.Name):
@@ -40,19 +40,19 @@ func (f Family) Included(g Given, p *Plan) (found []*campaign.Table, err error) 
 				"table %[1]s looks like %[2]s, but %[3]s: left alone; serve --include %[4]s=%[1]s makes this task "+
 					"take it in",
 				t.Name,
-				f.What,
-				f.How,
+				f.Noun,
+				f.Criterion,
 				f.Task,
 			)
 		}
 	}
 	for _, name := range g.Include[f.Task] {
-		if t := g.Catalog.Table(name); t == nil || !f.Looks(t) {
+		if t := g.Catalog.Table(name); t == nil || !f.Matches(t) {
 			p.note(
 				severity.Warning,
 				"table %s, which is included, is missing or no longer looks like %s: skipped",
 				name,
-				f.What,
+				f.Noun,
 			)
 		}
 	}

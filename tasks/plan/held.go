@@ -9,11 +9,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Held is one way in which a row r of a table is on hold.
-type Held struct {
+// HoldCondition is one way in which a row r of a table is on hold.
+type HoldCondition struct {
 	// Condition says that it is. It reads other tables if Reads is true, and a distributed one if Elsewhere is.
-	Condition        purge.Condition
-	Reads, Elsewhere bool
+	Condition              purge.Condition
+	ReadsOthers, Elsewhere bool
 	// Column is an integer column of r that has one of the ids of the query IDs then; empty if there is only the
 	// condition.
 	Column string
@@ -41,7 +41,7 @@ func (l links) any() bool { return l.whole || len(l.leaves)+len(l.columns)+len(l
 
 // fresh returns a compiler of SQL with parameters of its own.
 func (c *compiler) fresh() *compiler {
-	return &compiler{Given: c.Given, plan: c.plan, table: c.table}
+	return &compiler{Env: c.Env, plan: c.plan, table: c.table}
 }
 
 // or joins conditions, of which those without text are none.
@@ -62,7 +62,7 @@ func (c *compiler) held(table *campaign.Table) (purge.Condition, error) {
 
 // heldBy returns the ways in which a row r of a table is on hold, or one that would be deleted with it: the one that
 // shares its id, or that a foreign key deletes.
-func (c *compiler) heldBy(table *campaign.Table) (ways []Held, err error) {
+func (c *compiler) heldBy(table *campaign.Table) (ways []HoldCondition, err error) {
 	if len(c.Holds.Names) == 0 {
 		return nil, nil
 	}
@@ -72,13 +72,13 @@ func (c *compiler) heldBy(table *campaign.Table) (ways []Held, err error) {
 		return nil, err
 	}
 	if own.whole {
-		return []Held{{Condition: purge.Condition{Where: "true"}}}, nil
+		return []HoldCondition{{Condition: purge.Condition{Where: "true"}}}, nil
 	}
 	for _, leaf := range own.leaves {
-		ways = append(ways, Held{Condition: purge.Condition{Where: fmt.Sprintf("r.tableoid = %d", leaf)}})
+		ways = append(ways, HoldCondition{Condition: purge.Condition{Where: fmt.Sprintf("r.tableoid = %d", leaf)}})
 	}
 	for _, l := range own.columns {
-		ways = append(ways, Held{
+		ways = append(ways, HoldCondition{
 			Condition: purge.OneOf("r."+l.column, l.ids),
 			Column:    l.column, All: l.ids,
 			IDs: purge.Condition{
@@ -107,7 +107,10 @@ func (c *compiler) heldBy(table *campaign.Table) (ways []Held, err error) {
 		ways = append(ways, more...)
 	}
 	more, err := c.heldCascades(r)
-	return slices.DeleteFunc(append(ways, more...), func(way Held) bool { return way.Condition.Where == "" }), err
+	return slices.DeleteFunc(
+		append(ways, more...),
+		func(way HoldCondition) bool { return way.Condition.Where == "" },
+	), err
 }
 
 // paired returns the steps of all tasks that delete rows together with those of the same id.
@@ -130,11 +133,11 @@ func (c *compiler) by(
 	to row,
 	key string,
 	condition func(of *compiler) (string, error),
-) (Held, error) {
+) (HoldCondition, error) {
 	of := c.fresh()
 	where, err := condition(of)
 	if err != nil || where == "" {
-		return Held{}, err
+		return HoldCondition{}, err
 	}
 	of.reads(to.table)
 	query := fmt.Sprintf(
@@ -156,15 +159,15 @@ func (c *compiler) by(
 	if of.apart() {
 		exists = fmt.Sprintf("%s.%s IN (%s)", r.alias, column, query)
 	}
-	return Held{
-		Condition: purge.Condition{Where: exists, Args: of.args}, Reads: true, Elsewhere: of.elsewhere,
+	return HoldCondition{
+		Condition: purge.Condition{Where: exists, Args: of.args}, ReadsOthers: true, Elsewhere: of.elsewhere,
 		Column: column, IDs: purge.Condition{Where: query, Args: of.args},
 	}, nil
 }
 
 // messageLogs returns the logs that have the messages of deliveries.
 func (c *compiler) messageLogs() []*campaign.Table {
-	logs, err := DeliveryAndExclusionLogs(c.Given, &Plan{})
+	logs, err := DeliveryAndExclusionLogs(c.Env, &Plan{})
 	if err != nil { // the tasks that need the logs fail by it
 		return nil
 	}
@@ -172,7 +175,7 @@ func (c *compiler) messageLogs() []*campaign.Table {
 }
 
 // heldMessages returns the ways in which a row is on hold by the log of a message of a delivery.
-func (c *compiler) heldMessages(r row, m link) (ways []Held, err error) {
+func (c *compiler) heldMessages(r row, m link) (ways []HoldCondition, err error) {
 	for _, log := range c.messageLogs() {
 		way, err := c.by(r, m.column, row{"l", log}, "iBroadLogId", func(of *compiler) (string, error) {
 			return purge.In("l.iDeliveryId", of.bind(m.ids, "bigint[]")), nil
@@ -186,8 +189,8 @@ func (c *compiler) heldMessages(r row, m link) (ways []Held, err error) {
 }
 
 // heldPaired returns the ways in which the row of the same id is on hold, in the tables of a step.
-func (c *compiler) heldPaired(r row, step Step) (ways []Held, err error) {
-	logs, err := step.On(c.Given, &Plan{})
+func (c *compiler) heldPaired(r row, step Step) (ways []HoldCondition, err error) {
+	logs, err := step.On(c.Env, &Plan{})
 	paired, key, id := c.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
 	if err != nil || paired == nil || !paired.Has(key) || (paired != r.table && !slices.Contains(logs, r.table)) {
 		return nil, err
@@ -230,7 +233,7 @@ func (c *compiler) heldPaired(r row, step Step) (ways []Held, err error) {
 		}
 		return or(sides), err
 	})
-	return []Held{way}, err
+	return []HoldCondition{way}, err
 }
 
 // heldItself returns the condition that a row is on hold for what it has in its columns, or for its partition; empty if
@@ -285,19 +288,19 @@ func (c *compiler) links(table *campaign.Table) (own links, err error) {
 	columns := map[string][]int64{"iRecipientId": c.Holds.Recipients, "iWorkflowId": c.Holds.Workflows}
 	belongs := false
 	for _, t := range c.Pipeline {
-		if t.Set == nil || len(c.Holds.of(t.Set.Parent)) == 0 {
+		if t.ParentSet == nil || len(c.Holds.of(t.ParentSet.Parent)) == 0 {
 			continue
 		}
-		ids := c.Holds.of(t.Set.Parent)
+		ids := c.Holds.of(t.ParentSet.Parent)
 		for _, step := range t.Steps {
-			tables, err := step.On(c.Given, &Plan{})
+			tables, err := step.On(c.Env, &Plan{})
 			if err != nil {
 				return links{}, err
 			}
 			switch {
 			case !slices.Contains(tables, table):
-			case step.OfSet:
-				columns[t.Set.Key], belongs = ids, true
+			case step.OfParents:
+				columns[t.ParentSet.Key], belongs = ids, true
 			case step.Link != "":
 				columns[step.Link], belongs = ids, true
 			case step.Message != "" && table.Has(step.Message):

@@ -20,7 +20,7 @@ const (
 )
 
 // heldCascades returns the ways in which a row is on hold that a foreign key deletes with this one.
-func (c *compiler) heldCascades(r row) (ways []Held, err error) {
+func (c *compiler) heldCascades(r row) (ways []HoldCondition, err error) {
 	path := []*campaign.Table{r.table}
 	for _, k := range r.table.Cascades {
 		may, err := c.mayBeHeld(k.Table, map[*campaign.Table]bool{})
@@ -30,7 +30,7 @@ func (c *compiler) heldCascades(r row) (ways []Held, err error) {
 		case !may:
 			continue
 		case !c.sees(r.table, k.Table):
-			ways = append(ways, Held{Condition: purge.Condition{Where: "true"}})
+			ways = append(ways, HoldCondition{Condition: purge.Condition{Where: "true"}})
 			continue
 		}
 		child := row{"k1", k.Table}
@@ -56,7 +56,11 @@ func (c *compiler) heldCascades(r row) (ways []Held, err error) {
 		if where != "" {
 			ways = append(
 				ways,
-				Held{Condition: purge.Condition{Where: where, Args: of.args}, Reads: true, Elsewhere: of.elsewhere},
+				HoldCondition{
+					Condition:   purge.Condition{Where: where, Args: of.args},
+					ReadsOthers: true,
+					Elsewhere:   of.elsewhere,
+				},
 			)
 		}
 	}

@@ -41,8 +41,8 @@ func (h Holds) names(table string) bool {
 		slices.ContainsFunc(h.Tables, func(name string) bool { return strings.EqualFold(name, table) })
 }
 
-// Whole reports whether a table, or a partition of it, stays with all of its rows.
-func (h Holds) Whole(t *campaign.Table) bool {
+// WholeTable reports whether a table, or a partition of it, stays with all of its rows.
+func (h Holds) WholeTable(t *campaign.Table) bool {
 	return h.names(t.Name) || slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return h.names(leaf.Name) })
 }
 

@@ -26,7 +26,7 @@ type Part interface {
 	// sql is the part as SQL over the row; not ok, with a note, if it cannot be judged.
 	sql(c *compiler, r row) (sql string, ok bool)
 	// words is the part for people, with its numbers.
-	words(g Given) string
+	words(g Env) string
 	// option is the option that it reads; the zero value: none.
 	option() campaign.Option
 	// columns are those of the row that it reads; some may be missing.
@@ -52,7 +52,7 @@ func (rs Rules) options() (options []campaign.Option) {
 }
 
 // words is what the rules say, for people.
-func (rs Rules) words(g Given) string {
+func (rs Rules) words(g Env) string {
 	var sides []string
 	for _, r := range rs {
 		var parts []string
@@ -135,7 +135,7 @@ func (p comparison) sql(_ *compiler, r row) (string, bool) {
 	return strings.TrimSpace(fmt.Sprintf("%s.%s %s %s", r.alias, p.column, p.operator, list)), true
 }
 
-func (p comparison) words(Given) string {
+func (p comparison) words(Env) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.column, p.name, p.list(" or ")))
 }
 
@@ -190,7 +190,7 @@ func (p SQL) filled(c *compiler, text string) string {
 		}
 	}
 	if strings.Contains(text, "{now}") {
-		now, _, _ := (Age{}).moment(c.Given) // without a delay it does not fail
+		now, _, _ := (Age{}).moment(c.Env) // without a delay it does not fail
 		text = strings.ReplaceAll(text, "{now}", c.bind(now, "timestamptz"))
 	}
 	return text
@@ -208,4 +208,4 @@ func (p SQL) columns() (columns []string) {
 	return columns
 }
 
-func (p SQL) words(Given) string { return p.Words }
+func (p SQL) words(Env) string { return p.Words }

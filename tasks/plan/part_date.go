@@ -55,7 +55,7 @@ func (p Age) there(c *compiler, r row) bool {
 }
 
 // moment is what the date is compared with; it fails if the delay cannot be used.
-func (p Age) moment(g Given) (time.Time, time.Duration, error) {
+func (p Age) moment(g Env) (time.Time, time.Duration, error) {
 	delay := p.More
 	if at, ok := g.Earlier[p.Delay.Name]; ok {
 		return at.Add(-delay), delay, nil
@@ -71,7 +71,7 @@ func (p Age) moment(g Given) (time.Time, time.Duration, error) {
 }
 
 func (p Age) sql(c *compiler, r row) (string, bool) {
-	moment, _, err := p.moment(c.Given)
+	moment, _, err := p.moment(c.Env)
 	if err != nil {
 		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
 		return "", false
@@ -82,7 +82,7 @@ func (p Age) sql(c *compiler, r row) (string, bool) {
 	return fmt.Sprintf("%s %s %s", c.first(r, p.Column, p.Else), p.operator, c.bind(moment, "timestamptz")), true
 }
 
-func (p Age) words(g Given) string {
+func (p Age) words(g Env) string {
 	moment, delay, err := p.moment(g)
 	column := p.Column
 	if p.Else != "" {
@@ -105,18 +105,18 @@ func (p Age) option() campaign.Option { return p.Delay }
 func (p Age) columns() []string { return []string{p.Column, p.Else} }
 
 func (p Age) due(c *compiler, r row) string {
-	_, delay, err := p.moment(c.Given)
+	_, delay, err := p.moment(c.Env)
 	if err != nil || p.operator == ">" {
 		return ""
 	}
-	return fmt.Sprintf("%s + interval '%d seconds'", Soonest(c.first(r, p.Column, p.Else)), int64(delay.Seconds()))
+	return fmt.Sprintf("%s + interval '%d seconds'", ClampDate(c.first(r, p.Column, p.Else)), int64(delay.Seconds()))
 }
 
 // Never is a moment that does not come: neither the API nor PostgreSQL, with a delay, has later ones.
 const Never = "timestamptz '10000-01-01 00:00:00+00'"
 
-// Soonest is the SQL of a date, or Never if that is sooner.
-func Soonest(date string) string { return "least(" + date + "::timestamptz, " + Never + ")" }
+// ClampDate is the SQL of a date, or Never if that is sooner.
+func ClampDate(date string) string { return "least(" + date + "::timestamptz, " + Never + ")" }
 
 // since says that a date is not before a stored moment.
 type since struct {
@@ -150,7 +150,7 @@ func (p since) sql(c *compiler, r row) (string, bool) {
 	return fmt.Sprintf("%s.%s >= COALESCE(%s, '-infinity')", r.alias, p.column, c.bind(last, "timestamptz")), true
 }
 
-func (p since) words(g Given) string {
+func (p since) words(g Env) string {
 	last, err := g.Options.Moment(p.stored)
 	if err != nil || last == nil {
 		return p.column + " is known"

@@ -41,7 +41,7 @@ func (p Orphan) sql(c *compiler, r row) (string, bool) {
 	return sql + " AND " + has, true
 }
 
-func (p Orphan) words(Given) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
+func (p Orphan) words(Env) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
 
 func (p Orphan) columns() []string { return []string{p.Column} }
 
@@ -78,7 +78,7 @@ func (p Linked) sql(c *compiler, r row) (string, bool) {
 	), ok
 }
 
-func (p Linked) words(g Given) string {
+func (p Linked) words(g Env) string {
 	return fmt.Sprintf("its %s (%s) has %s", p.To, p.Column, Rules{p.That}.words(g))
 }
 

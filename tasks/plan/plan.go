@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Given is what a task is compiled for.
-type Given struct {
+// Env is what a task is compiled for.
+type Env struct {
 	// Catalog and Options are those of the database.
 	Catalog *campaign.Catalog
 	Options *campaign.Options
@@ -24,9 +24,9 @@ type Given struct {
 	// Holds is what stays; Pipeline are all tasks that there are, by whose rules rows belong to others.
 	Holds    Holds
 	Pipeline []Task
-	// Foretold are, in a dry run, its tasks up to the one that is compiled: what is read is as these would have left
+	// Predecessors are, in a dry run, its tasks up to the one that is compiled: what is read is as these would have left
 	// it.
-	Foretold []Task
+	Predecessors []Task
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
 	// Include are further tables that tasks take in, by the tasks' names: stored names.
@@ -43,14 +43,14 @@ type Plan struct {
 	Parents *Parents
 	// Jobs are in the order of the steps.
 	Jobs []Job
-	// Skipped are the steps on tables that are not applicable to this database.
-	Skipped []Skip
-	// PassedOver are tables that may have rows of the task's, but are left alone for the reasons in Notes.
-	PassedOver []*campaign.Table
+	// SkippedSteps are the steps on tables that are not applicable to this database.
+	SkippedSteps []Skip
+	// SkippedTables are tables that may have rows of the task's, but are left alone for the reasons in Notes.
+	SkippedTables []*campaign.Table
 	// Drops are the kinds of work tables that are dropped.
 	Drops []Drop
-	// CoalesceHeld says that foreign keys may delete or change rows on hold with those that are coalesced.
-	CoalesceHeld bool
+	// RollUpOnHold says that foreign keys may delete or change rows on hold with those that are coalesced.
+	RollUpOnHold bool
 	// Notes say what is not done, and why.
 	Notes []Note
 	// Rights are the GRANTs that are missing.
@@ -60,7 +60,7 @@ type Plan struct {
 // Skip is a step on a table that is not done.
 type Skip struct {
 	Table *campaign.Table
-	Does  Step
+	Step  Step
 	// Rule says in words which rows it is about, Why why it is not done.
 	Rule, Why string
 }
@@ -73,8 +73,8 @@ type Parents struct {
 	From  string
 	Where string
 	Args  []any
-	// Held is the condition of those that are on hold themselves; it has no text if none is.
-	Held purge.Condition
+	// OnHold is the condition of those that are on hold themselves; it has no text if none is.
+	OnHold purge.Condition
 	// Retaining are the tables that are passed over, though rows of theirs depend on the set's.
 	Retaining []Retaining
 	// Rule says in words which rows they are, and Date is the SQL of the date that it goes by; empty: by none.
@@ -103,9 +103,9 @@ type Job struct {
 	// Sweep is what it does. Some of its parameters may stand for values that are known only when it is run, and so are
 	// its Keys.
 	purge.Sweep
-	// Step is the number of its step, from 1, and Does that step.
-	Step int
-	Does Step
+	// StepNumber is the number of its step, from 1, and Does that step.
+	StepNumber int
+	Step       Step
 	// Rule says in words which rows are obsolete; empty: all that depend on the task's set.
 	Rule string
 	// Date is the SQL of the date that the rules go by, and DateColumns are its columns; empty: they go by none.
@@ -115,18 +115,18 @@ type Job struct {
 	Table *campaign.Table
 	// ParentIDs is a query for the ids of the set's rows that a row r depends on; empty: it does not.
 	ParentIDs string
-	// Place is where its rows are; empty: here.
-	Place string
+	// Location is where its rows are; empty: here.
+	Location string
 	// Unlogged says that standbys have none of its rows.
 	Unlogged bool
-	// AlsoWrites is what accompanies its rows, if these may be changed without that; empty: they may not.
-	AlsoWrites string
+	// CompanionWrites is what accompanies its rows, if these may be changed without that; empty: they may not.
+	CompanionWrites string
 	// Orphans are the links whose parents must have rows, or be credible when empty. OnlyOrphans says that no row is
 	// obsolete for another reason: where no parent is credible, there is nothing to do.
 	Orphans     []Orphan
 	OnlyOrphans bool
-	// Held are the ways in which rows are on hold, which Where does not exclude; nil: none is.
-	Held []Held
+	// OnHold are the ways in which rows are on hold, which Where does not exclude; nil: none is.
+	OnHold []HoldCondition
 	// Except is rows that stay in spite of the rules; nil: there are none.
 	Except *Except
 	// TypedTables is the SQL of whether a row r may have tables of its own, for a step with Tables.
@@ -156,12 +156,12 @@ type Drop struct {
 	Rule string
 	// InUse is a query for those of some ids ($1) whose tables are in use.
 	InUse Query
-	// Owned is a query for whether there is any owner; an empty table of them proves nothing.
-	Owned Query
+	// HasOwners is a query for whether there is any owner; an empty table of them proves nothing.
+	HasOwners Query
 	// Groups is the table of lists; nil: what is in it is not known. OfLists is a query for those of some ids ($1) that
 	// are lists, and Listed for whether there is any list.
-	Groups          *campaign.Table
-	OfLists, Listed Query
+	Groups               *campaign.Table
+	KnownLists, HasLists Query
 }
 
 // Note is a message for people.
@@ -178,9 +178,9 @@ func (p *Plan) DependsOn() []string {
 			switch a := a.(type) {
 			case SucceededTask:
 				names = append(names, string(a))
-			case Foretold:
+			case DryRunSet:
 				names = append(names, string(a))
-			case CoalescedFrom:
+			case RolledUpFrom:
 				names = append(names, string(a))
 			}
 		}
@@ -208,10 +208,10 @@ type (
 	RemoteIDs struct{}
 	// SucceededTask is whether a task has succeeded in this run.
 	SucceededTask string
-	// Foretold is, in a dry run, the ids of the set of a task, as the name says.
-	Foretold string
-	// CoalescedFrom is, in a dry run, from when on a task would have coalesced rows; NULL: it would not.
-	CoalescedFrom string
+	// DryRunSet is, in a dry run, the ids of the set of a task, as the name says.
+	DryRunSet string
+	// RolledUpFrom is, in a dry run, from when on a task would have coalesced rows; NULL: it would not.
+	RolledUpFrom string
 	// Lookup is what a query returns, asked once a task.
 	Lookup string
 )

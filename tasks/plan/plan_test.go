@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-func given(t *testing.T, db *pgtest.DB) plan.Given {
+func given(t *testing.T, db *pgtest.DB) plan.Env {
 	t.Helper()
 	catalog, err := campaign.LoadCatalog(t.Context(), db)
 	if err != nil {
@@ -25,7 +25,7 @@ func given(t *testing.T, db *pgtest.DB) plan.Given {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plan.Given{Catalog: catalog, Options: options, Now: now}
+	return plan.Env{Catalog: catalog, Options: options, Now: now}
 }
 
 // Each part of a rule says the same as SQL, whose parameters follow the condition, and in words with its numbers. Where

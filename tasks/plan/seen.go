@@ -15,20 +15,20 @@ import (
 func (c *compiler) seen(t *campaign.Table) string {
 	var gone []string
 	changed := map[string]string{} // columns, and what they would hold
-	for _, task := range c.Foretold {
-		switch set, sums := task.Set, task.Coalesce; {
+	for _, task := range c.Predecessors {
+		switch set, sums := task.ParentSet, task.RollUp; {
 		case sums != nil && c.Catalog.Table(sums.Table) == t && t.Has(append([]string{
 			sums.Date,
 			sums.Total,
 		}, sums.By...)...):
 			return c.coalesced(task, t)
 		case set != nil && c.Catalog.Table(set.Parent) == t && t.Has(set.Key):
-			ids := "(" + purge.In("v."+set.Key, c.bind(Foretold(task.Name), "bigint[]")) + ")"
+			ids := "(" + purge.In("v."+set.Key, c.bind(DryRunSet(task.Name), "bigint[]")) + ")"
 			for _, step := range task.Steps {
 				switch {
-				case step.OfSet && step.Update == nil:
+				case step.OfParents && step.Update == nil:
 					gone = append(gone, ids+" IS NOT TRUE")
-				case step.OfSet:
+				case step.OfParents:
 					c.change(changed, t, step, ids)
 				}
 			}
@@ -56,7 +56,7 @@ func (c *compiler) seen(t *campaign.Table) string {
 
 // change adds what a step assigns to rows with some ids. Only numbers are told: nobody asks for another row's dates.
 func (c *compiler) change(changed map[string]string, t *campaign.Table, step Step, ids string) {
-	of := compiler{Given: c.Given, plan: c.plan, table: t, args: c.args}
+	of := compiler{Env: c.Env, plan: c.plan, table: t, args: c.args}
 	rules := of.any(step.Rules, row{"v", t})
 	c.args = of.args
 	if rules == "" {
@@ -76,12 +76,12 @@ func (c *compiler) change(changed map[string]string, t *campaign.Table, step Ste
 
 // coalesced is a table whose rows of a period a task replaces by their sums, as far as others are judged by it.
 func (c *compiler) coalesced(task Task, t *campaign.Table) string {
-	s := task.Coalesce
+	s := task.RollUp
 	by := strings.Join(s.By, ", ")
 	period := fmt.Sprintf(
 		"(v.%[1]s >= %[2]s AND v.%[1]s < %[3]s%[4]s)",
 		s.Date,
-		c.bind(CoalescedFrom(task.Name), "timestamptz"),
+		c.bind(RolledUpFrom(task.Name), "timestamptz"),
 		c.bind(c.Now, "timestamptz"),
 		butZero("v", t),
 	)

@@ -9,14 +9,14 @@ import (
 )
 
 // Selector returns the tables of a step, and notes which are missing. It fails if it is not known which there are.
-type Selector func(g Given, p *Plan) ([]*campaign.Table, error)
+type Selector func(g Env, p *Plan) ([]*campaign.Table, error)
 
 // Table selects one table by its name.
 func Table(name string) Selector { return Tables(name) }
 
 // Tables selects several tables by their names.
 func Tables(names ...string) Selector {
-	return func(g Given, p *Plan) (found []*campaign.Table, err error) {
+	return func(g Env, p *Plan) (found []*campaign.Table, err error) {
 		for _, name := range names {
 			if t := g.Catalog.Table(name); t != nil {
 				found = append(found, t)
@@ -31,7 +31,7 @@ func Tables(names ...string) Selector {
 // Matching selects the tables of a family that is listed nowhere, by their stored names, if they look like it. what
 // names them for people.
 func Matching(what string, pattern *regexp.Regexp, looks func(t *campaign.Table) bool) Selector {
-	return func(g Given, p *Plan) ([]*campaign.Table, error) {
+	return func(g Env, p *Plan) ([]*campaign.Table, error) {
 		found := g.Catalog.Tables(func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && looks(t) })
 		if found == nil {
 			p.note(severity.Info, "there are no %s: skipped", what)
@@ -42,7 +42,7 @@ func Matching(what string, pattern *regexp.Regexp, looks func(t *campaign.Table)
 
 // Only selects those of the tables that are of a kind.
 func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
-	return func(g Given, p *Plan) ([]*campaign.Table, error) {
+	return func(g Env, p *Plan) ([]*campaign.Table, error) {
 		found, err := all(g, p)
 		return slices.DeleteFunc(found, func(t *campaign.Table) bool { return !kind(t) }), err
 	}
@@ -51,7 +51,7 @@ func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 // LinkedToLists selects the tables whose iGroupId is the id of a list: that of members, those with a foreign key to
 // lists, and those that the operator names. Not every table with such a column qualifies: in XtkOperatorGroup it has
 // another meaning.
-func LinkedToLists(g Given, p *Plan) ([]*campaign.Table, error) {
+func LinkedToLists(g Env, p *Plan) ([]*campaign.Table, error) {
 	found, _ := Table("NmsRcpGrpRel")(g, p)
 	for _, name := range g.RelatedListTables {
 		if t := g.Catalog.Table(name); t != nil {
@@ -64,23 +64,23 @@ func LinkedToLists(g Given, p *Plan) ([]*campaign.Table, error) {
 }
 
 // DeliveryAndExclusionLogs selects the delivery-log and exclusion-log tables, each once.
-func DeliveryAndExclusionLogs(g Given, p *Plan) ([]*campaign.Table, error) {
+func DeliveryAndExclusionLogs(g Env, p *Plan) ([]*campaign.Table, error) {
 	return logs(g, p, g.Catalog.DeliveryLogs, g.Catalog.ExclusionLogs)
 }
 
 // DeliveryLogs selects the delivery-log tables.
-func DeliveryLogs(g Given, p *Plan) ([]*campaign.Table, error) {
+func DeliveryLogs(g Env, p *Plan) ([]*campaign.Table, error) {
 	return logs(g, p, g.Catalog.DeliveryLogs)
 }
 
 // TrackingLogs selects the tracking-log tables.
-func TrackingLogs(g Given, p *Plan) ([]*campaign.Table, error) {
+func TrackingLogs(g Env, p *Plan) ([]*campaign.Table, error) {
 	return logs(g, p, g.Catalog.TrackingLogs)
 }
 
-func logs(g Given, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
+func logs(g Env, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
 	if mapping := g.Catalog.Table("NmsDeliveryMapping"); mapping != nil && !mapping.CanSelect {
-		(&compiler{Given: g, plan: p}).needsRights(mapping, "SELECT")
+		(&compiler{Env: g, plan: p}).needsRights(mapping, "SELECT")
 		return nil, nil
 	}
 	for _, list := range listers {
@@ -91,7 +91,7 @@ func logs(g Given, p *Plan, listers ...func() (campaign.Logs, error)) (found []*
 		for _, text := range logs.Notes {
 			p.note(severity.Warning, "%s", text)
 		}
-		p.PassedOver = append(p.PassedOver, logs.Unfit...)
+		p.SkippedTables = append(p.SkippedTables, logs.Unfit...)
 		for _, t := range logs.Tables {
 			if !slices.Contains(found, t) {
 				found = append(found, t)

@@ -16,7 +16,7 @@ func (c *compiler) ofSet(step Step) (where, ids string, err error) {
 		return "", "", nil
 	case step.Message != "":
 		return c.ofMessage(step.Message)
-	case step.OfSet:
+	case step.OfParents:
 		return c.member(), "SELECT r." + c.plan.Parents.Key, nil
 	case !c.has(row{"r", c.table}, step.Link):
 		return "", "", nil
@@ -27,8 +27,8 @@ func (c *compiler) ofSet(step Step) (where, ids string, err error) {
 // eligible is the set's own condition, on a row r of the parent table.
 func (c *compiler) eligible() string {
 	table := c.plan.Parents.Table
-	of := compiler{Given: c.Given, plan: c.plan, table: table, args: c.args}
-	where := of.any(c.plan.Task.Set.Rules, row{"r", table})
+	of := compiler{Env: c.Env, plan: c.plan, table: table, args: c.args}
+	where := of.any(c.plan.Task.ParentSet.Rules, row{"r", table})
 	c.args = of.args
 	return where
 }
@@ -81,7 +81,7 @@ func (c *compiler) ofMessage(column string) (where, ids string, err error) {
 	if !c.has(row{"r", c.table}, column) {
 		return "", "", nil
 	}
-	logs, err := DeliveryAndExclusionLogs(c.Given, c.plan)
+	logs, err := DeliveryAndExclusionLogs(c.Env, c.plan)
 	if err != nil || logs == nil {
 		return "", "", err
 	}
@@ -121,13 +121,13 @@ func (c *compiler) neededBy(t Task) (*Except, error) {
 		return nil, nil
 	}
 	its := &Plan{Task: t}
-	set, err := parents(its, *t.Set, c.Given)
+	set, err := parents(its, *t.ParentSet, c.Env)
 	if err != nil {
 		return nil, err
 	}
 	e := &Except{Task: t.Name, Parents: set}
-	of := compiler{Given: c.Given, plan: its, table: c.table}
-	logs, err := DeliveryAndExclusionLogs(c.Given, its)
+	of := compiler{Env: c.Env, plan: its, table: c.table}
+	logs, err := DeliveryAndExclusionLogs(c.Env, its)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (c *compiler) neededBy(t Task) (*Except, error) {
 		if step.Message == "" {
 			continue
 		}
-		tables, err := step.On(c.Given, its)
+		tables, err := step.On(c.Env, its)
 		if err != nil {
 			return nil, err
 		}

@@ -17,13 +17,13 @@ type Task struct {
 	// Requires are the names of earlier tasks without whose success it is not run, unless they were not to be run or
 	// there was nothing for them to work on.
 	Requires []string
-	// Set is the parent rows that are deleted together with everything that depends on them; nil: the steps are
+	// ParentSet is the parent rows that are deleted together with everything that depends on them; nil: the steps are
 	// independent.
-	Set *Set
+	ParentSet *ParentSet
 	// Steps are executed in order, those that depend on the set first.
 	Steps []Step
-	// Coalesce is rows that are replaced by their sums; nil: none are.
-	Coalesce *Coalesce
+	// RollUp is rows that are replaced by their sums; nil: none are.
+	RollUp *RollUp
 	// Drops are the kinds of work tables that are dropped after the steps.
 	Drops []WorkTables
 	// Vacuums says that it vacuums and analyzes the tables of the application.
@@ -35,9 +35,9 @@ type Task struct {
 // Vacuum is the name of the task that vacuums. Those behind it vacuum what they empty.
 const Vacuum = "statistics"
 
-// Set is the rows of a parent table that a task begins with. They are chosen once, at its beginning, so that no parent
+// ParentSet is the rows of a parent table that a task begins with. They are chosen once, at its beginning, so that no parent
 // is deleted whose dependents were not looked for; every statement checks again that they still match.
-type Set struct {
+type ParentSet struct {
 	// Parent is the table, Key its id column.
 	Parent, Key string
 	Rules       Rules
@@ -54,8 +54,8 @@ type Step struct {
 	// Message is the column with the id of a message's log, by whose delivery rows depend on the task's set; empty:
 	// they do not.
 	Message string
-	// OfSet says that the rows are those of the set itself.
-	OfSet bool
+	// OfParents says that the rows are those of the set itself.
+	OfParents bool
 	// Rules say which rows.
 	Rules Rules
 	// NeededBy is a task whose set refers to messages: logs stay that it needs to find the rest of parents that it had
@@ -80,7 +80,7 @@ type Step struct {
 }
 
 // Dependent reports whether the rows are of the task's set, or depend on it.
-func (s Step) Dependent() bool { return s.OfSet || s.Link != "" || s.Message != "" }
+func (s Step) Dependent() bool { return s.OfParents || s.Link != "" || s.Message != "" }
 
 // Paired is a table that shares its ids, in the column Key, with another table, which has them in ID.
 type Paired struct{ Table, Key, ID string }
@@ -100,8 +100,8 @@ type OwnTables struct {
 	If Part
 }
 
-// Coalesce is rows of a table that are replaced, from time to time, by their sums.
-type Coalesce struct {
+// RollUp is rows of a table that are replaced, from time to time, by their sums.
+type RollUp struct {
 	Table string
 	// By are the columns that are equal in rows which are added up, Date that of their time, which becomes the first of
 	// the period.
@@ -122,8 +122,8 @@ type WorkTables struct {
 	Prefix string
 	// Bare says that nothing follows the id.
 	Bare bool
-	// But is the prefix of another kind that begins with this one.
-	But string
+	// Except is the prefix of another kind that begins with this one.
+	Except string
 	// Owner is the table whose rows they belong to, Key its id column.
 	Owner, Key string
 	// InUse says of which owners the tables are in use; nil: of all that exist.
@@ -136,14 +136,14 @@ type WorkTables struct {
 // OptionNames returns the names of the options that the task reads.
 func (t Task) OptionNames() []string {
 	var options []campaign.Option
-	if t.Set != nil {
-		options = t.Set.Rules.options()
+	if t.ParentSet != nil {
+		options = t.ParentSet.Rules.options()
 	}
 	for _, s := range t.Steps {
 		options = append(options, s.Rules.options()...)
 	}
-	if t.Coalesce != nil {
-		options = append(options, t.Coalesce.Since)
+	if t.RollUp != nil {
+		options = append(options, t.RollUp.Since)
 	}
 	if t.Vacuums {
 		options = append(options, campaign.NoStats)

@@ -34,32 +34,32 @@ const (
 // findByKey is how long finding the keys of one batch may take; a longer search is repeated in a smaller window.
 const findByKey = 30 * time.Second
 
-// RefusedError says that a sweep ended early, since the server that has the rows refused a statement, or there is no
+// RemoteError says that a sweep ended early, since the server that has the rows refused a statement, or there is no
 // key to go by. Obsolete rows are left.
-type RefusedError struct {
+type RemoteError struct {
 	Reason string
-	// Unsettled is how many rows may have been deleted or updated without being in the account.
-	Unsettled int
+	// Uncounted is how many rows may have been deleted or updated without being in the account.
+	Uncounted int
 }
 
-func (e *RefusedError) Error() string {
-	if e.Unsettled > 0 {
+func (e *RemoteError) Error() string {
+	if e.Uncounted > 0 {
 		return fmt.Sprintf(
 			"%s; whether the last %d rows were changed is not known, they are not counted",
 			e.Reason,
-			e.Unsettled,
+			e.Uncounted,
 		)
 	}
 	return e.Reason
 }
 
-// Refusal is why the sweep is refused whatever rows it has; nil: it is not.
-func (s *Sweep) Refusal() error {
+// RemoteError is why the sweep is refused whatever rows it has; nil: it is not.
+func (s *Sweep) RemoteError() error {
 	switch {
 	case s.Elsewhere && s.ByKey == "":
-		return &RefusedError{Reason: "it has no integer key to go by"}
-	case s.Elsewhere && s.Also != nil:
-		return &RefusedError{Reason: "another statement has to go with each of its rows"}
+		return &RemoteError{Reason: "it has no integer key to go by"}
+	case s.Elsewhere && s.Companion != nil:
+		return &RemoteError{Reason: "another statement has to go with each of its rows"}
 	}
 	return nil
 }
@@ -82,13 +82,13 @@ func refused(err error) error {
 	case errors.As(err, &unsettled):
 		rows = unsettled.rows
 	}
-	return &RefusedError{Message(err), rows}
+	return &RemoteError{Message(err), rows}
 }
 
 // byKey deletes or updates the rows, from the cursor on.
 func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 	sw.Recorder.ScanMethod("key " + sw.ByKey)
-	if err := sw.Refusal(); err != nil {
+	if err := sw.RemoteError(); err != nil {
 		return err
 	}
 	if err := sw.findRoot(ctx); err != nil {
@@ -100,7 +100,7 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 	}
 	if from.Unit == sw.Unit {
 		next = max(next, from.Place)
-		sw.leave(next, from.Left)
+		sw.leave(next, from.Retained)
 	}
 	var bisect bisection
 	mostRows, target := min(sw.mostRows, mostByKey), cmp.Or(sw.Target, DefaultTarget)
@@ -131,7 +131,7 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 			limit = max(min(limit, len(keys))/10, 1)
 			continue
 		case slow && len(keys) == 1: // all rows of one key
-			sw.leave(end+1, Left{Locked: 1})
+			sw.leave(end+1, Retained{Locked: 1})
 		case refusal != nil && len(keys) > 1:
 			bisect.refused(len(keys))
 			continue
@@ -142,7 +142,7 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 			}
 			bisect.passedOver()
 			key := strconv.FormatInt(keys[0], 10)
-			sw.refuseRows(Refused(sw.Name, pgtype.TID{}, &key, refusal), rows, end+1, refusal)
+			sw.refuseRows(DescribeRowError(sw.Name, pgtype.TID{}, &key, refusal), rows, end+1, refusal)
 		case err != nil:
 			return err
 		case took > 4*target:

@@ -54,7 +54,7 @@ func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 			c.Place = min(c.Place, done)
 		}
 	}
-	c.Left = sw.leftBelow(c.Place)
+	c.Retained = sw.leftBelow(c.Place)
 	return c
 }
 
@@ -72,9 +72,9 @@ func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	defer sw.mu.Unlock()
 	sw.gone, sw.sized = sw.gone+gone, w.batchSizer
 	if w.passesOver() {
-		sw.leave(done, Left{Locked: left})
+		sw.leave(done, Retained{Locked: left})
 	} else {
-		sw.leave(done, Left{Kept: left})
+		sw.leave(done, Retained{Suppressed: left})
 	}
 	if w.from = done; done < w.to {
 		sw.undone[w] = done

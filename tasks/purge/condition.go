@@ -48,10 +48,10 @@ func (s Sweep) and(more func(args *[]any) string) Sweep {
 	for i, a := range s.Set {
 		s.Set[i].Value = renumber(a.Value, after)
 	}
-	if s.Also != nil {
-		also := *s.Also
+	if s.Companion != nil {
+		also := *s.Companion
 		also.SQL = renumber(also.SQL, after)
-		s.Also = &also
+		s.Companion = &also
 	}
 	return s
 }
@@ -66,8 +66,8 @@ func Or(conditions ...Condition) (c Condition) {
 	return c
 }
 
-// After is the condition with its parameters numbered after some others.
-func (c Condition) After(others int) string {
+// NumberedAfter is the condition with its parameters numbered after some others.
+func (c Condition) NumberedAfter(others int) string {
 	args := make([]any, others)
 	return put(&args, c)
 }

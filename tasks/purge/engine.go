@@ -56,12 +56,12 @@ type Cursor struct {
 	// Pending is what Settle has to settle first; nil: nothing.
 	Pending *Pending `json:"pending,omitempty"`
 	// Before is what earlier sweeps of the caller left, and Left what this one left below the place.
-	Before Left `json:"before,omitzero"`
-	Left   Left `json:"left,omitzero"`
+	Before   Retained `json:"before,omitzero"`
+	Retained Retained `json:"left,omitzero"`
 }
 
-// Stays is all that was left up to the cursor.
-func (c Cursor) Stays() Left { return c.Before.Plus(c.Left) }
+// TotalRetained is all that was left up to the cursor.
+func (c Cursor) TotalRetained() Retained { return c.Before.Plus(c.Retained) }
 
 // DefaultTarget is how long a batch should take by default.
 const DefaultTarget = 50 * time.Millisecond
@@ -81,9 +81,9 @@ type Settings struct {
 	LockTimeout time.Duration
 }
 
-// Account is the caller's account of what batches do, written in their transactions. It is called concurrently if there
+// Ledger is the caller's account of what batches do, written in their transactions. It is called concurrently if there
 // are several workers.
-type Account interface {
+type Ledger interface {
 	// Write queues the statements that write the account of a batch. They are sent with its COMMIT, so that their locks
 	// are held no longer than that takes; if one of them fails, nothing is committed. settled is called with how that
 	// went; its error ends the sweep, and so does that of Write, before the batch is committed.
@@ -121,8 +121,8 @@ func (nobody) Proceed(context.Context) error { return nil }
 type Engine struct {
 	Settings
 	Pool *pgxpool.Pool
-	// Account keeps account of what batches do.
-	Account Account
+	// Ledger keeps account of what batches do.
+	Ledger Ledger
 	// Recorder is told what the engine does; nil: nobody is.
 	Recorder Recorder
 	// StatementTimeout is how long a statement may take before its batch is halved; 0: 30 seconds.
@@ -150,8 +150,8 @@ func New(e Engine) *Engine {
 	return &e
 }
 
-// Tries is how often a batch is tried that meets a transient error, by SQLSTATE. Each try waits for its locks.
-var Tries = map[string]int{
+// MaxAttempts is how often a batch is tried that meets a transient error, by SQLSTATE. Each try waits for its locks.
+var MaxAttempts = map[string]int{
 	pgerrcode.SerializationFailure: 8, pgerrcode.DeadlockDetected: 8, pgerrcode.LockNotAvailable: 3,
 	pgerrcode.UniqueViolation: 8, // a new id that someone else took in between
 }
@@ -166,10 +166,10 @@ func (e *Engine) Retry(ctx context.Context, what string, batch func() error) err
 	for try := 1; ; try++ {
 		err := batch()
 		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || Tries[pgErr.Code] == 0 || errors.Is(err, errPersists) {
+		if !errors.As(err, &pgErr) || MaxAttempts[pgErr.Code] == 0 || errors.Is(err, errPersists) {
 			return err
 		}
-		if try >= Tries[pgErr.Code] {
+		if try >= MaxAttempts[pgErr.Code] {
 			if e.Lock != 0 && pgErr.Code == pgerrcode.LockNotAvailable {
 				if who := advisory.Squatted(ctx, e.Pool, e.Lock, true); who != nil {
 					err = who // in place of the SQLSTATE, by which rows would be passed over as locked
@@ -177,7 +177,9 @@ func (e *Engine) Retry(ctx context.Context, what string, batch func() error) err
 			}
 			return fmt.Errorf("%w (%d times): %w", errPersists, try, err)
 		}
-		e.Recorder.Warn(fmt.Sprintf("%s: %s; it is tried %d times at most", what, Message(err), Tries[pgErr.Code]))
+		e.Recorder.Warn(
+			fmt.Sprintf("%s: %s; it is tried %d times at most", what, Message(err), MaxAttempts[pgErr.Code]),
+		)
 		e.Recorder.Retried(pgErr.Code)
 		select {
 		case <-time.After(pause.NextBackOff()):

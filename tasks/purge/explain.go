@@ -46,11 +46,11 @@ func (sw *sweep) explain(ctx context.Context) (p explained, err error) {
 	return p, nil
 }
 
-// Way tells how the rows of a sweep would be found now: by an index, by a key, or by reading the table. It changes and
+// ScanMethod tells how the rows of a sweep would be found now: by an index, by a key, or by reading the table. It changes and
 // locks nothing.
-func (e *Engine) Way(ctx context.Context, s Sweep) (way string, err error) {
+func (e *Engine) ScanMethod(ctx context.Context, s Sweep) (way string, err error) {
 	if s.Elsewhere {
-		return "key " + s.ByKey, s.Refusal()
+		return "key " + s.ByKey, s.RemoteError()
 	}
 	err = e.open(ctx, []Sweep{s}, func(sw *sweep) error {
 		t, err := sw.inspect(ctx)

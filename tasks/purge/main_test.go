@@ -41,7 +41,7 @@ func (a *account) biggest() (n int64) {
 
 func engine(db *pgtest.DB) (*purge.Engine, *account) {
 	a := &account{}
-	return purge.New(purge.Engine{Pool: db.Pool, Account: a, Recorder: a}), a
+	return purge.New(purge.Engine{Pool: db.Pool, Ledger: a, Recorder: a}), a
 }
 
 func (a *account) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {

@@ -29,7 +29,7 @@ const batchTimeout = 10 * time.Second
 // row refused that; then none was changed.
 func (sw *sweep) batchByKey(ctx context.Context, keys []int64, from, to int64) (refusal, err error) {
 	if sw.stuck {
-		return nil, &RefusedError{
+		return nil, &RemoteError{
 			Reason: "its rows may have to move to another partition, which those of a foreign table can not",
 		}
 	}
@@ -59,14 +59,14 @@ func (sw *sweep) batchByKey(ctx context.Context, keys []int64, from, to int64) (
 	if err == nil && changed < len(keys) {
 		var kept int64
 		kept, err = sw.countKeys(ctx, keys)
-		sw.leave(to+1, Left{Kept: kept})
+		sw.leave(to+1, Retained{Suppressed: kept})
 	}
 	return nil, err
 }
 
 // atKey is the cursor at a key.
 func (sw *sweep) atKey(key int64, p *Pending) Cursor {
-	return Cursor{Unit: sw.Unit, Place: key, Pending: p, Before: sw.before, Left: sw.leftBelow(key)}
+	return Cursor{Unit: sw.Unit, Place: key, Pending: p, Before: sw.before, Retained: sw.leftBelow(key)}
 }
 
 // unsettledError is an error after which some rows may be gone without being in the account.
@@ -77,12 +77,12 @@ type unsettledError struct {
 
 func (e *unsettledError) Unwrap() error { return e.error }
 
-// Settle settles what a previous worker of the sweep left pending at the cursor. Its last transaction must have ended
+// SettlePending settles what a previous worker of the sweep left pending at the cursor. Its last transaction must have ended
 // here; where it has not ended elsewhere, its locks are waited for.
-func (e *Engine) Settle(ctx context.Context, s Sweep, from Cursor) error {
+func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error {
 	return e.open(ctx, []Sweep{s}, func(sw *sweep) error {
 		sw.before = from.Before
-		sw.leave(from.Place, from.Left)
+		sw.leave(from.Place, from.Retained)
 		if err := sw.findRoot(ctx); err != nil {
 			return err
 		}

@@ -20,12 +20,12 @@ import (
 
 // A batch that a row refuses is rolled back. Smaller ones follow, down to that row alone, which is passed over.
 
-// MostRefused is how many rows of one caller's sweeps may refuse before a sweep gives up: then it is probably not the
+// MaxFailedRows is how many rows of one caller's sweeps may refuse before a sweep gives up: then it is probably not the
 // rows.
-const MostRefused = 1_000
+const MaxFailedRows = 1_000
 
-// RefusedShown is how many rows of a table are named that refuse.
-const RefusedShown = 20
+// FailedRowsLogged is how many rows of a table are named that refuse.
+const FailedRowsLogged = 20
 
 // messageShown is how many characters of an error's message are shown.
 const messageShown = 300
@@ -76,7 +76,7 @@ func (s *bisection) passedOver() { *s = bisection{most: 1} }
 func (sw *sweep) try(ctx context.Context, batch func() error) (refusal, err error) {
 	err = sw.Retry(ctx, sw.Name, func() error {
 		err := batch()
-		if sqlstate.OfRow(err) && (sw.Also == nil || !sqlstate.Is(err, pgerrcode.UniqueViolation)) {
+		if sqlstate.OfRow(err) && (sw.Companion == nil || !sqlstate.Is(err, pgerrcode.UniqueViolation)) {
 			refusal, err = err, nil
 		}
 		return err
@@ -134,7 +134,7 @@ func (w *worker) one(ctx context.Context) error {
 	if w.hasRefused(row) {
 		return w.commit(ctx, tx, begun, n, done, behind)
 	}
-	refusal := w.alone(ctx, tx, row, w.Also, &n)
+	refusal := w.alone(ctx, tx, row, w.Companion, &n)
 	switch {
 	case refusal == nil:
 		err = w.commit(ctx, tx, begun, n, done, behind)
@@ -142,7 +142,7 @@ func (w *worker) one(ctx context.Context) error {
 		return err
 	case !sqlstate.OfRow(refusal):
 		return refusal
-	case w.Also != nil: // which may be what is refused
+	case w.Companion != nil: // which may be what is refused
 		if err := w.alone(ctx, tx, row, nil, &batchResult{}); err == nil {
 			return refusal
 		} else if !sqlstate.OfRow(err) {
@@ -159,7 +159,7 @@ func (w *worker) one(ctx context.Context) error {
 
 // alone deletes or updates one row, in a part of the transaction that is undone if it fails. Deferred constraints are
 // checked, too.
-func (w *worker) alone(ctx context.Context, tx pgx.Tx, row pgtype.TID, also *Also, n *batchResult) error {
+func (w *worker) alone(ctx context.Context, tx pgx.Tx, row pgtype.TID, also *Companion, n *batchResult) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		w.picked(also)(b, w.only(row), 1, n)
@@ -177,11 +177,11 @@ func (sw *sweep) refuse(row pgtype.TID, name *string, refusal error) {
 	if place < counted {
 		return
 	}
-	sw.refuseRows(Refused(sw.Name, row, name, refusal), 1, place+1, refusal)
+	sw.refuseRows(DescribeRowError(sw.Name, row, name, refusal), 1, place+1, refusal)
 }
 
-// Refused says that a row of a table refuses, and with what error. name is its key; nil: its TID names it.
-func Refused(table string, row pgtype.TID, name *string, refusal error) string {
+// DescribeRowError says that a row of a table refuses, and with what error. name is its key; nil: its TID names it.
+func DescribeRowError(table string, row pgtype.TID, name *string, refusal error) string {
 	what := fmt.Sprintf("at TID (%d,%d)", row.BlockNumber, row.OffsetNumber)
 	if name != nil {
 		what = *name
@@ -199,15 +199,15 @@ func (sw *sweep) hasRefused(row pgtype.TID) bool {
 // refuseRows counts rows that refused, below a position, and tells of the first ones.
 func (sw *sweep) refuseRows(message string, rows, below int64, refusal error) {
 	sw.mu.Lock()
-	sw.leave(below, Left{Refused: rows})
+	sw.leave(below, Retained{Failed: rows})
 	sw.named++
 	named := sw.named
-	if sw.result.Refusal == nil {
-		sw.result.Refusal = refusal
+	if sw.result.FirstError == nil {
+		sw.result.FirstError = refusal
 	}
-	sw.result.GaveUp = sw.before.Refused+sw.left().Refused > MostRefused
+	sw.result.GaveUp = sw.before.Failed+sw.left().Failed > MaxFailedRows
 	sw.mu.Unlock()
-	if named <= RefusedShown {
+	if named <= FailedRowsLogged {
 		sw.Recorder.Warn(message)
 	}
 }
@@ -247,18 +247,23 @@ func oneLine(text string) string {
 	return string(runes)
 }
 
-// Refusal is a row whose deletion refuses, and the error.
-type Refusal struct {
+// RowError is a row whose deletion refuses, and the error.
+type RowError struct {
 	Row pgtype.TID
 	Err error
 }
 
-// Refusals returns which of some rows refuse to be deleted, one more than MostRefused at most. It deletes nothing: what
+// FindRowErrors returns which of some rows refuse to be deleted, one more than MostRefused at most. It deletes nothing: what
 // it tries in the transaction, it undoes.
-func Refusals(ctx context.Context, tx pgx.Tx, relation string, rows []pgtype.TID) (refusals []Refusal, err error) {
+func FindRowErrors(
+	ctx context.Context,
+	tx pgx.Tx,
+	relation string,
+	rows []pgtype.TID,
+) (refusals []RowError, err error) {
 	undone := errors.New("undone")
 	var bisect bisection
-	for len(rows) > 0 && len(refusals) <= MostRefused {
+	for len(rows) > 0 && len(refusals) <= MaxFailedRows {
 		some := rows[:bisect.limit(len(rows))]
 		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
@@ -275,7 +280,7 @@ func Refusals(ctx context.Context, tx pgx.Tx, relation string, rows []pgtype.TID
 			bisect.refused(len(some))
 			continue
 		default:
-			refusals = append(refusals, Refusal{some[0], err})
+			refusals = append(refusals, RowError{some[0], err})
 			bisect.passedOver()
 		}
 		rows = rows[len(some):]

@@ -60,7 +60,7 @@ func TestRowsThatRefuse(t *testing.T) {
 			"by key": func(_ *pgtest.DB, _ *purge.Engine, s *purge.Sweep) { s.Elsewhere, s.ByKey = true, "id" },
 			"with what is also": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
 				db.Do("CREATE TABLE noted (id int, by int)")
-				s.Also = &purge.Also{
+				s.Companion = &purge.Companion{
 					Returning: "r.id AS what",
 					SQL:       "INSERT INTO noted SELECT gone.what, $1::int FROM gone",
 					Args:      []any{7},
@@ -93,7 +93,7 @@ func TestRowsThatRefuse(t *testing.T) {
 				for range 2 {
 					a.batches, a.warned = nil, nil
 					result, err := e.Run(t.Context(), s, purge.Cursor{})
-					if err != nil || result.Left != (purge.Left{Refused: 6}) || result.Refusal == nil ||
+					if err != nil || result.Retained != (purge.Retained{Failed: 6}) || result.FirstError == nil ||
 						result.GaveUp ||
 						a.deleted() != want ||
 						db.Int(exactlyPoison) != 0 {
@@ -133,11 +133,12 @@ func TestAllRowsRefuse(t *testing.T) {
 			e, a := engine(db)
 			s := obsolete
 			s.Elsewhere, s.ByKey = elsewhere, "id"
-			result, err := e.Run(t.Context(), s, purge.Cursor{Before: purge.Left{Refused: 900}})
-			if err != nil || !result.GaveUp || result.Left != (purge.Left{Refused: 101}) || a.deleted() != 0 {
+			result, err := e.Run(t.Context(), s, purge.Cursor{Before: purge.Retained{Failed: 900}})
+			if err != nil || !result.GaveUp || result.Retained != (purge.Retained{Failed: 101}) || a.deleted() != 0 {
 				t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
 			}
-			if len(a.warned) != purge.RefusedShown || !strings.Contains(a.warned[0], "not at all (SQLSTATE P0001)") {
+			if len(a.warned) != purge.FailedRowsLogged ||
+				!strings.Contains(a.warned[0], "not at all (SQLSTATE P0001)") {
 				t.Errorf("warned %d times: %q", len(a.warned), a.warned[0])
 			}
 		})
@@ -203,7 +204,7 @@ func TestRefusalsAreFoundQuickly(t *testing.T) {
 			s := obsolete
 			s.Limit = 5_000
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
-			if err != nil || result.Left != (purge.Left{Refused: refused}) || result.GaveUp ||
+			if err != nil || result.Retained != (purge.Retained{Failed: refused}) || result.GaveUp ||
 				a.deleted() != n/2-refused ||
 				db.Int(exactlyPoison) != 0 {
 				t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)

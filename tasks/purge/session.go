@@ -86,7 +86,7 @@ func (t *transaction) Rollback(ctx context.Context) error {
 // Commit commits a batch's transaction, with its account.
 func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
 	b := &pgx.Batch{}
-	settled, err := e.Account.Write(ctx, b, d)
+	settled, err := e.Ledger.Write(ctx, b, d)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (w *worker) chosen(tids string) string {
 // pickSQL picks rows, deletes or updates those that still match, deletes their paired rows, counts all three, and
 // returns the last TID that it picked. The rows picked, not those gone, say whether the window may hold more: one that
 // the application changed in between stays. The parameters of the limit and the window are numbered from after+1 on.
-func (w *worker) pickSQL(also *Also, after int) string {
+func (w *worker) pickSQL(also *Companion, after int) string {
 	id, free, chosen, paired, returning := "0", "", "SELECT place FROM pick", "SELECT 1 WHERE false", ""
 	if t := w.Paired; t != nil {
 		id = "r." + t.ID

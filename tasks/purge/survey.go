@@ -7,31 +7,31 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Claim is the rows of a table that a sweep will take, for a reading that counts those of several.
-type Claim struct {
+// Candidates is the rows of a table that a sweep will take, for a reading that counts those of several.
+type Candidates struct {
 	Condition
-	// But are the places of claims, before this one, whose rows it will not find.
-	But []int
+	// Except are the places of claims, before this one, whose rows it will not find.
+	Except []int
 	// Date is SQL of the row's date, and Key its integer key; empty: there is none.
 	Date, Key string
 	// Paired are the rows that it takes with its own; nil: none.
-	Paired *PairedClaim
+	Paired *PairedCandidates
 }
 
-// PairedClaim is the rows of a table that share their ids with those of a claim.
-type PairedClaim struct {
+// PairedCandidates is the rows of a table that share their ids with those of a claim.
+type PairedCandidates struct {
 	Paired
-	// But are the rows of that table that will be gone by then.
-	But []Condition
+	// Except are the rows of that table that will be gone by then.
+	Except []Condition
 	// Before are claims of other tables that will have taken theirs by then, in the columns of the same names.
-	Before []Taken
+	Before []PairedSource
 }
 
-// Taken is the rows of a table that a claim takes, but for some that will be gone by then.
-type Taken struct {
+// PairedSource is the rows of a table that a claim takes, but for some that will be gone by then.
+type PairedSource struct {
 	Relation, ID string
 	Condition
-	But []Condition
+	Except []Condition
 }
 
 // Tally is what a reading has found of a claim.
@@ -61,13 +61,13 @@ func (t *Tally) Add(more Tally) {
 	t.PairedKeys = append(t.PairedKeys, more.PairedKeys[:min(len(more.PairedKeys), SampleSize-len(t.PairedKeys))]...)
 }
 
-// Survey reads a table once and counts the rows of several claims, changing and locking nothing. After each window it
+// CountCandidates reads a table once and counts the rows of several claims, changing and locking nothing. After each window it
 // calls found with what that one has of each. While the server is otherwise idle, as many windows are read at once as
 // there are workers.
-func (e *Engine) Survey(
+func (e *Engine) CountCandidates(
 	ctx context.Context,
 	name, relation string,
-	claims []Claim,
+	claims []Candidates,
 	found func(ctx context.Context, window []Tally) error,
 ) error {
 	return e.open(ctx, []Sweep{{Name: name, Relation: relation}}, func(sw *sweep) error {

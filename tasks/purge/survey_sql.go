@@ -13,7 +13,7 @@ import (
 
 // survey is the SQL of a reading.
 type survey struct {
-	claims []Claim
+	claims []Candidates
 	cases  []*firstOf
 	is     []string // what is true, of a row of the reading, for each claim
 	dates  []string // the columns of the reading that have them
@@ -31,16 +31,16 @@ type firstOf struct {
 
 const hidden = -1
 
-func surveyOf(claims []Claim) *survey {
+func surveyOf(claims []Candidates) *survey {
 	v := &survey{claims: claims, keys: make([]int, len(claims)), paired: make([]int, len(claims))}
 	wheres := make([]string, len(claims))
 	for i, c := range claims {
 		wheres[i] = inConstants(put(&v.args, c.Condition))
-		at := slices.IndexFunc(v.cases, func(f *firstOf) bool { return slices.Equal(f.asked, c.But) })
+		at := slices.IndexFunc(v.cases, func(f *firstOf) bool { return slices.Equal(f.asked, c.Except) })
 		if at < 0 {
 			at = len(v.cases)
 			v.cases = append(v.cases, &firstOf{})
-			for _, b := range c.But {
+			for _, b := range c.Except {
 				v.cases[at].ask(b, wheres[b], hidden)
 			}
 		}
@@ -103,7 +103,7 @@ func (v *survey) count(ctx context.Context, sw *sweep, window []any) ([]Tally, e
 		return nil, err
 	}
 	for i := range tallies {
-		tallies[i].Oldest, tallies[i].Newest = Finite(dates[i][0]), Finite(dates[i][1])
+		tallies[i].Oldest, tallies[i].Newest = FiniteTime(dates[i][0]), FiniteTime(dates[i][1])
 		if tallies[i].Rows > 0 {
 			tallies[i].Windows = 1
 		}
@@ -132,8 +132,8 @@ func (v *survey) sampled(tallies []Tally) {
 	}
 }
 
-// Finite is a moment; nil: it is none, infinite, or in a year that neither JSON nor messages have.
-func Finite(t pgtype.Timestamptz) *time.Time {
+// FiniteTime is a moment; nil: it is none, infinite, or in a year that neither JSON nor messages have.
+func FiniteTime(t pgtype.Timestamptz) *time.Time {
 	if year := t.Time.UTC().Year(); !t.Valid || t.InfinityModifier != pgtype.Finite || year < 1 || year > 9999 {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (v *survey) more(ctx context.Context, sw *sweep, window []any, i int, t *Ta
 	}
 	args := slices.Clone(v.args)
 	p := c.Paired
-	there := fmt.Sprintf("r.%s <> 0%s", p.Key, unless(&args, p.But))
+	there := fmt.Sprintf("r.%s <> 0%s", p.Key, unless(&args, p.Except))
 	sql := ""
 	for _, b := range p.Before {
 		sql += fmt.Sprintf(
@@ -170,7 +170,7 @@ func (v *survey) more(ctx context.Context, sw *sweep, window []any, i int, t *Ta
 			b.Relation,
 			b.ID,
 			put(&args, b.Condition),
-			unless(&args, b.But),
+			unless(&args, b.Except),
 		)
 	}
 	sql = fmt.Sprintf(

@@ -26,24 +26,33 @@ func TestSurvey(t *testing.T) {
 		rows,
 	)
 	ids := []int64{2, 4, 8_999}
-	claims := []purge.Claim{
+	claims := []purge.Candidates{
 		{Condition: purge.Condition{Where: "r.kind = $1", Args: []any{1}}, Key: "id"},
-		{Condition: purge.Condition{Where: "r.kind IN (1, 2)"}, But: []int{0}},
-		{Condition: purge.Condition{Where: "r.id < $1::int", Args: []any{5_000}}, But: []int{0}, Date: "r.d"},
-		{Condition: purge.Condition{Where: "r.kind IN (2, 3)"}, But: []int{0, 2}, Date: "r.d"},
-		{Condition: purge.Condition{Where: purge.In("r.kind", "$1::bigint[]"), Args: []any{ids}}, But: []int{0, 2, 3}},
+		{Condition: purge.Condition{Where: "r.kind IN (1, 2)"}, Except: []int{0}},
+		{Condition: purge.Condition{Where: "r.id < $1::int", Args: []any{5_000}}, Except: []int{0}, Date: "r.d"},
+		{Condition: purge.Condition{Where: "r.kind IN (2, 3)"}, Except: []int{0, 2}, Date: "r.d"},
+		{
+			Condition: purge.Condition{Where: purge.In("r.kind", "$1::bigint[]"), Args: []any{ids}},
+			Except:    []int{0, 2, 3},
+		},
 	}
 	is := []string{"kind = 1", "kind IN (1, 2)", "id < 5000", "kind IN (2, 3)", "kind IN (2, 4, 8999)"}
 	e, _ := engine(db)
 	sums := make([]purge.Tally, len(claims))
 	calls := 0
-	if err := e.Survey(t.Context(), "t", `"public"."t"`, claims, func(_ context.Context, window []purge.Tally) error {
-		calls++
-		for i := range window {
-			sums[i].Add(window[i])
-		}
-		return nil
-	}); err != nil {
+	if err := e.CountCandidates(
+		t.Context(),
+		"t",
+		`"public"."t"`,
+		claims,
+		func(_ context.Context, window []purge.Tally) error {
+			calls++
+			for i := range window {
+				sums[i].Add(window[i])
+			}
+			return nil
+		},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if calls < 2 {
@@ -51,7 +60,7 @@ func TestSurvey(t *testing.T) {
 	}
 	for i, c := range claims {
 		where := is[i]
-		for _, b := range c.But {
+		for _, b := range c.Except {
 			where += " AND (" + is[b] + ") IS NOT TRUE"
 		}
 		if want := int64(db.Int("SELECT count(*) FROM t WHERE " + where)); sums[i].Rows != want || want == 0 {

@@ -53,9 +53,9 @@ type Sweep struct {
 	Partition bool
 	// Key is the integer column that names a row for people; empty: its TID does.
 	Key string
-	// Also is part of the batch's statement: it reads the deleted or updated rows from gone, which has the columns of
+	// Companion is part of the batch's statement: it reads the deleted or updated rows from gone, which has the columns of
 	// Returning; nil: none.
-	Also *Also
+	Companion *Companion
 	// Paired is a table whose rows are deleted in the same statement as those of the same id; nil: none.
 	Paired *Paired
 }
@@ -71,8 +71,8 @@ type Older struct {
 	Key string
 }
 
-// Also is a data-modifying statement that accompanies that of a sweep. Its parameters are numbered after those of Set.
-type Also struct {
+// Companion is a data-modifying statement that accompanies that of a sweep. Its parameters are numbered after those of Set.
+type Companion struct {
 	Returning, SQL string
 	Args           []any
 }
@@ -89,9 +89,9 @@ type Paired struct {
 
 // Result is what a sweep could not delete, and whether it dropped the table.
 type Result struct {
-	Left
-	// Refusal is the first error by which a row refused here; nil: none did.
-	Refusal error
+	Retained
+	// FirstError is the first error by which a row refused here; nil: none did.
+	FirstError error
 	// TableLocked says that the sweep ended early because of a lock that could not be skipped, such as one on the whole
 	// table.
 	TableLocked bool
@@ -107,7 +107,7 @@ func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, 
 		sw.before = from.Before
 		err := sw.run(ctx, from)
 		result = sw.result
-		result.Left = sw.left()
+		result.Retained = sw.left()
 		if sqlstate.Is(err, pgerrcode.LockNotAvailable) { // not even its size can be read
 			result.TableLocked, err = true, nil
 		}
@@ -170,7 +170,10 @@ func (sw *sweep) run(ctx context.Context, from Cursor) error {
 		return err
 	}
 	if t.instead {
-		return sw.each(ctx, func(_ context.Context, rows int64) error { sw.leave(0, Left{Kept: rows}); return nil })
+		return sw.each(
+			ctx,
+			func(_ context.Context, rows int64) error { sw.leave(0, Retained{Suppressed: rows}); return nil },
+		)
 	}
 	done, err := sw.byIndex(ctx, t)
 	if !done && err == nil {
@@ -186,7 +189,7 @@ func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
 	sw.forget()
 	if from.Unit == sw.Unit {
 		sw.next, sw.filenode, sw.stays, sw.counted = from.Place, from.Filenode, []stay{
-			{from.Place, from.Left},
+			{from.Place, from.Retained},
 		}, from.Place
 	}
 	// The end of the table is read again when it is reached, for rows that moved there in the meantime. After a
@@ -230,7 +233,7 @@ type sweep struct {
 	undone   map[*worker]int64 // the first position of each worker's chunk that is not done
 	filenode uint32            // of the table as it was last seen; 0: not yet
 	gone     int64             // rows, since the sweep began on this axis
-	before   Left              // what earlier sweeps of the caller left
+	before   Retained          // what earlier sweeps of the caller left
 	stays    []stay
 	named    int                 // how many rows that refused were counted here
 	counted  int64               // below this position what stays was counted before
@@ -242,7 +245,7 @@ type sweep struct {
 // to sweeps up to the end of the axis.
 func (sw *sweep) to(ctx context.Context, end int64) error {
 	workers := 1
-	if end-sw.next > sw.chunk && sw.Also == nil { // what Also changes may overlap between workers
+	if end-sw.next > sw.chunk && sw.Companion == nil { // what Also changes may overlap between workers
 		workers = max(sw.Workers, 1)
 	}
 	sw.limiter, sw.sized = newLimiter(workers), newBatchSizer(sw.mostRows, sw.axis, sw.Target)

@@ -359,7 +359,7 @@ func TestSweepEndsWhenATriggerKeepsTheRows(t *testing.T) {
 		CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep()`)
 	e, a := engine(db)
 	result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
-	if err != nil || a.deleted() != 0 || result.Kept == 0 {
+	if err != nil || a.deleted() != 0 || result.Suppressed == 0 {
 		t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
 	}
 }
@@ -396,7 +396,7 @@ func TestSweepKeepsWhatARuleRewrites(t *testing.T) {
 			s := obsolete
 			s.Set = test.set
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
-			if err != nil || result.Kept != test.kept ||
+			if err != nil || result.Suppressed != test.kept ||
 				int64(db.Int("SELECT count(*) FROM t WHERE old")) != 5-test.changed ||
 				len(a.warned) > 0 {
 				t.Errorf(
@@ -473,7 +473,7 @@ func TestAlsoRecordsWhatGoes(t *testing.T) {
 	)
 	db.Hold("SELECT FROM t WHERE id = 2 FOR UPDATE")
 	s := obsolete
-	s.Also = &purge.Also{
+	s.Companion = &purge.Companion{
 		Returning: "r.id AS what",
 		SQL:       "INSERT INTO noted SELECT gone.what, $1::int FROM gone WHERE gone.what % 4 = 0",
 		Args:      []any{7},
@@ -485,7 +485,8 @@ func TestAlsoRecordsWhatGoes(t *testing.T) {
 	for _, d := range a.batches {
 		recorded += d.Recorded
 	}
-	if err != nil || result != (purge.Result{Left: purge.Left{Locked: 1, Kept: 1}}) || a.deleted() != 4_998 ||
+	if err != nil || result != (purge.Result{Retained: purge.Retained{Locked: 1, Suppressed: 1}}) ||
+		a.deleted() != 4_998 ||
 		recorded != 2_499 ||
 		a.biggest() > 500 {
 		t.Errorf("result %+v, error %v, %d rows deleted, %d recorded", result, err, a.deleted(), recorded)
@@ -534,7 +535,8 @@ func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 			e.LockTimeout = 20 * time.Millisecond
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
 			gone := test.rows/2 - test.locked - test.paired
-			if err != nil || result != (purge.Result{Left: purge.Left{Locked: test.locked, Kept: 2 * test.paired}}) ||
+			if err != nil ||
+				result != (purge.Result{Retained: purge.Retained{Locked: test.locked, Suppressed: 2 * test.paired}}) ||
 				db.Int("SELECT count(*) FROM noted") != gone ||
 				db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
 				t.Errorf(
@@ -563,7 +565,8 @@ func TestKeptRowsHideNoOthers(t *testing.T) {
 		e, a := engine(db)
 		e.MaxRows = most
 		result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
-		if err != nil || result != (purge.Result{Left: purge.Left{Kept: kept}}) || a.deleted() != 300-kept ||
+		if err != nil || result != (purge.Result{Retained: purge.Retained{Suppressed: kept}}) ||
+			a.deleted() != 300-kept ||
 			a.biggest() > int64(most) {
 			t.Errorf(
 				"at most %d at once: deleted %d rows of %d, result %+v, error %v",

@@ -81,8 +81,8 @@ func (sw *sweep) inspect(ctx context.Context) (t tableInfo, err error) {
 			)
 		}
 	}
-	t.instead = t.instead || (sw.ruled && (sw.Paired != nil || sw.Also != nil))
-	sw.simple = !triggers && sw.Paired == nil && sw.Also == nil && sw.root == ""
+	t.instead = t.instead || (sw.ruled && (sw.Paired != nil || sw.Companion != nil))
+	sw.simple = !triggers && sw.Paired == nil && sw.Companion == nil && sw.root == ""
 	return t, nil
 }
 

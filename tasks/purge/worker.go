@@ -158,7 +158,7 @@ func (w *worker) batch(ctx context.Context) error {
 		if direct {
 			w.direct(b, next, &n)
 		} else {
-			w.picked(w.Also)(b, w.boundsAfter(w.behind, w.from, next), limit, &n)
+			w.picked(w.Companion)(b, w.boundsAfter(w.behind, w.from, next), limit, &n)
 		}
 		b.Queue(afterSQL, w.Relation).QueryRow(func(row pgx.Row) error { return row.Scan(&n.filenode, &n.took) })
 	}, calls...)
@@ -245,7 +245,7 @@ func (sw *sweep) delta(n batchResult) Delta {
 		Space:      []Space{{Relation: sw.Relation, Root: sw.Root, Rows: n.gone}},
 	}
 	switch {
-	case sw.Also != nil:
+	case sw.Companion != nil:
 		d.Recorded = n.paired
 	case n.paired > 0:
 		d.Deleted += n.paired
@@ -255,7 +255,7 @@ func (sw *sweep) delta(n batchResult) Delta {
 }
 
 // picked is what queues the statements that pick rows first, up to a limit, within some bounds.
-func (w *worker) picked(also *Also) func(b *pgx.Batch, bounds []any, limit int, n *batchResult) {
+func (w *worker) picked(also *Companion) func(b *pgx.Batch, bounds []any, limit int, n *batchResult) {
 	if w.ruled {
 		return w.pickApart
 	}

@@ -98,7 +98,7 @@ func TestWorkersStopTogether(t *testing.T) {
 	db, e, _ := alone(t, 2, n/4)
 	db.Do("CREATE TABLE account (deleted bigint)")
 	stop := errors.New("stop")
-	e.Account = table{db, stop}
+	e.Ledger = table{db, stop}
 	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); !errors.Is(err, stop) {
 		t.Fatalf("got %v", err)
 	}
