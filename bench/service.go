@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -58,7 +58,7 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 		),
 		pool: pool,
 	}
-	guards := execute.DefaultGuards
+	guards := guard.DefaultLimits
 	guards.MaxSharePercent = 100 // most of a benchmark's table is obsolete
 	if err := s.manager.SetGuards(ctx, guards); err != nil {
 		pool.Close()

@@ -81,7 +81,7 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 			Sample:    p.Sample,
 			Rule:      p.Rule,
 			Remarks:   p.Remarks,
-			RowsNow:   p.RowsNow,
+			RowsNow:   p.BaselineRows,
 			Guards:    trippedMessages(p.Guards),
 		})
 	}

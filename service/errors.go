@@ -18,7 +18,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -48,7 +49,7 @@ func toStatus(ctx context.Context, err error) error {
 		lost    *runs.ReplacedError
 		purge   userdata.WrongError
 
-		refused *execute.RefusedError
+		refused *refused.Error
 
 		panicked *rescue.Panic
 		squatted *advisory.SquattedError
@@ -107,7 +108,7 @@ func toStatus(ctx context.Context, err error) error {
 		return toStatus(ctx, runs.InvalidError{{Field: "user_id", Problem: err.Error()}})
 	case errors.Is(err, runs.ErrPageToken), errors.Is(err, userdata.ErrPageToken):
 		return toStatus(ctx, runs.InvalidError{{Field: "page_token", Problem: err.Error()}})
-	case errors.Is(err, execute.ErrKey):
+	case errors.Is(err, explain.ErrKey):
 		return toStatus(ctx, runs.InvalidError{{Field: "key", Problem: err.Error()}})
 	case errors.Is(err, errStaleEtag), errors.Is(err, userdata.ErrStalePurge):
 		return status.Error(codes.Aborted, err.Error())

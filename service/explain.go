@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/explain"
 )
 
 // ExplainTask implements cleanupv1.CleanupServiceServer.
@@ -26,8 +26,8 @@ func (s *Service) ExplainTask(
 		return nil, err
 	}
 	out := &cleanupv1.ExplainTaskResponse{Task: in.GetTask(), ReferenceTime: timestamppb.New(e.Now), Skips: e.Skips}
-	if e.Set != nil {
-		out.Set, out.SetRows = statementMessage(*e.Set), e.Rows
+	if e.Parents != nil {
+		out.Set, out.SetRows = statementMessage(*e.Parents), e.Rows
 	}
 	for _, told := range e.Statements {
 		out.Statements = append(out.Statements, statementMessage(told))
@@ -35,14 +35,14 @@ func (s *Service) ExplainTask(
 	return out, nil
 }
 
-func statementMessage(told execute.Statement) *cleanupv1.ExplainedStatement {
+func statementMessage(told explain.Statement) *cleanupv1.ExplainedStatement {
 	return &cleanupv1.ExplainedStatement{
 		Table:      told.Table,
 		Action:     cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(told.Action)]),
 		Rule:       told.Rule,
 		Sql:        told.SQL,
 		Parameters: told.Parameters,
-		Way:        told.Way,
+		Way:        told.ScanMethod,
 		Partitions: int32(told.Partitions),
 	}
 }
@@ -111,25 +111,25 @@ func mayExplainByText(ctx context.Context, table string) error {
 	return audit.Note(ctx, nil, audit.Details{"table": table})
 }
 
-func verdict(v execute.Verdict) cleanupv1.Verdict {
+func verdict(v explain.Verdict) cleanupv1.Verdict {
 	return cleanupv1.Verdict(cleanupv1.Verdict_value["VERDICT_"+string(v)])
 }
 
-func stepMessage(s execute.RowStep) *cleanupv1.ExplainedStep {
+func stepMessage(s explain.Step) *cleanupv1.ExplainedStep {
 	out := &cleanupv1.ExplainedStep{
 		Task:    s.Task,
 		Action:  cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),
 		Rule:    s.Rule,
-		Held:    s.Held,
+		Held:    s.OnHold,
 		Verdict: verdict(s.Verdict),
 		Since:   moment(s.Since),
 		Why:     s.Why,
 	}
-	for _, p := range s.Parts {
+	for _, p := range s.Conditions {
 		truth := cleanupv1.Truth_TRUTH_UNKNOWN
 		switch {
-		case p.Is == nil:
-		case *p.Is:
+		case p.True == nil:
+		case *p.True:
 			truth = cleanupv1.Truth_TRUTH_TRUE
 		default:
 			truth = cleanupv1.Truth_TRUTH_FALSE
@@ -139,7 +139,7 @@ func stepMessage(s execute.RowStep) *cleanupv1.ExplainedStep {
 			&cleanupv1.ExplainedPart{
 				Of:          p.Of,
 				Alternative: int32(p.Alternative),
-				Text:        p.Words,
+				Text:        p.Text,
 				Truth:       truth,
 				Values:      p.Values,
 			},

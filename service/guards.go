@@ -9,7 +9,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
 // GetGuards implements cleanupv1.CleanupServiceServer.
@@ -20,7 +20,7 @@ func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) 
 	}
 	return &cleanupv1.GetGuardsResponse{
 		Guards:   guardsMessage(settings),
-		Defaults: guardsMessage(execute.DefaultGuards),
+		Defaults: guardsMessage(guard.DefaultLimits),
 		Latched:  latchedMessages(latched),
 	}, nil
 }
@@ -31,7 +31,7 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	if given == nil {
 		return nil, runs.InvalidError{{Field: "guards", Problem: "is missing"}}
 	}
-	settings := execute.DefaultGuards
+	settings := guard.DefaultLimits
 	set(&settings.MinRows, given.MinRows)
 	set(&settings.MinProcessInstances, given.MinProcessInstances)
 	set(&settings.MaxSharePercent, given.MaxSharePercent)
@@ -70,7 +70,7 @@ func period(d *durationpb.Duration) *time.Duration {
 	return &p
 }
 
-func guardsMessage(g execute.Guards) *cleanupv1.Guards {
+func guardsMessage(g guard.Limits) *cleanupv1.Guards {
 	return &cleanupv1.Guards{
 		MinRows:             &g.MinRows,
 		MinProcessInstances: &g.MinProcessInstances,
@@ -89,7 +89,7 @@ func latchedMessages(latched []runs.Latched) (out []*cleanupv1.LatchedGuard) {
 		out = append(
 			out,
 			&cleanupv1.LatchedGuard{
-				Guard:    trippedMessages([]execute.Trip{l.Trip})[0],
+				Guard:    trippedMessages([]guard.Trip{l.Trip})[0],
 				Task:     l.Task,
 				RunId:    l.RunID,
 				TripTime: timestamppb.New(l.Time),
@@ -99,22 +99,22 @@ func latchedMessages(latched []runs.Latched) (out []*cleanupv1.LatchedGuard) {
 	return out
 }
 
-func trippedMessages(trips []execute.Trip) (out []*cleanupv1.TrippedGuard) {
+func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	for _, t := range trips {
 		out = append(
 			out,
-			&cleanupv1.TrippedGuard{Guard: string(t.Guard), Table: t.Table, Number: t.Number, Most: t.Most},
+			&cleanupv1.TrippedGuard{Guard: string(t.Guard), Table: t.Table, Number: t.Number, Most: t.Limit},
 		)
 	}
 	return out
 }
 
 // accepted are the guards that a request may pass.
-func accepted(given []*cleanupv1.TrippedGuard) (trips []execute.Trip) {
+func accepted(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
 	for _, t := range given {
 		trips = append(
 			trips,
-			execute.Trip{Guard: execute.Guard(t.GetGuard()), Table: t.GetTable(), Number: t.GetNumber()},
+			guard.Trip{Guard: guard.Name(t.GetGuard()), Table: t.GetTable(), Number: t.GetNumber()},
 		)
 	}
 	return trips

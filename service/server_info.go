@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // WhoAmI implements cleanupv1.CleanupServiceServer.
@@ -38,7 +38,7 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 		History:    durationpb.New(about.History),
 		PlanMaxAge: durationpb.New(about.PlanAge),
 	}
-	var foreign *execute.RefusedError
+	var foreign *refused.Error
 	if err := s.runs.Own(ctx, s.pool); errors.As(err, &foreign) {
 		out.Refusal = foreign.Error()
 	} else if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -94,10 +94,10 @@ func TestMissingColumns(t *testing.T) {
 	if got := db.Strings(
 		"SELECT iRejectId::text FROM XtkReject",
 	); !slices.Equal(got, []string{"2"}) ||
-		j.states["import-rejects"] != execute.Succeeded {
+		j.states["import-rejects"] != pipeline.Succeeded {
 		t.Errorf("import-rejects is %s and left %v", j.states["import-rejects"], got)
 	}
-	if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != execute.Skipped ||
+	if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != pipeline.Skipped ||
 		!j.said("nmsvisitor", "iOrigin") {
 		t.Errorf("visitors is %s; %q", j.states["visitors"], j.logs)
 	}
@@ -221,7 +221,7 @@ func TestInheritedTableOfTheFamily(t *testing.T) {
 			INSERT INTO nmspropositionold (iPropositionId, tsLastModified)
 				VALUES (0, '2000-01-01'), (1, '2000-01-01'), (2, '2000-01-01');
 			INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (3, '2000-01-01')`)
-		j := mustRun(t, db, func(c *execute.Config) { c.DryRun = isDry }, "propositions")
+		j := mustRun(t, db, func(c *pipeline.Config) { c.DryRun = isDry }, "propositions")
 		if j.deleted["propositions"] != 3 {
 			t.Errorf("dry run: %t: %d rows", isDry, j.deleted["propositions"])
 		}
@@ -244,7 +244,7 @@ func TestListsLinkedFromAQuotedTable(t *testing.T) {
 		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (1, 0, 1), (2, 0, 0); INSERT INTO "CusMember"
 			VALUES (1), (2); INSERT INTO cusmember VALUES (7, 1)`,
 	)
-	j := mustRun(t, db, func(c *execute.Config) { c.RelatedListTables = []string{"NoSuchTable"} }, "lists-to-delete")
+	j := mustRun(t, db, func(c *pipeline.Config) { c.RelatedListTables = []string{"NoSuchTable"} }, "lists-to-delete")
 	if !j.said("WARNING", "NoSuchTable") {
 		t.Errorf("a table that was named and is missing is not told of: %q", j.logs)
 	}
@@ -307,7 +307,7 @@ func TestTooSmallDelayIsNeverUsed(t *testing.T) {
 		)
 		db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
 		j := mustRun(t, db, nil, "visitors")
-		if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != execute.Skipped ||
+		if db.Int("SELECT count(*) FROM NmsVisitor") != 1 || j.states["visitors"] != pipeline.Skipped ||
 			!j.said("WARNING", fmt.Sprint(seconds), "NmsCleanup_VisitorPurgeDelay") {
 			t.Errorf("%d seconds: the task is %s; %q", seconds, j.states["visitors"], j.logs)
 		}
@@ -379,7 +379,7 @@ func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
 		db,
 		nil,
 		"npai",
-	); j.states["npai"] != execute.Skipped ||
+	); j.states["npai"] != pipeline.Skipped ||
 		db.Int("SELECT count(*) FROM XtkOption") != 0 {
 		t.Errorf("the task is %s", j.states["npai"])
 	}
@@ -397,7 +397,7 @@ func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	if left := db.Strings(
 		"SELECT iAddressId::text FROM NmsAddress",
 	); !slices.Equal(left, []string{"7"}) || db.Int("SELECT count(*) FROM XtkOption") != 0 ||
-		j.states["npai"] != execute.Succeeded {
+		j.states["npai"] != pipeline.Succeeded {
 		t.Errorf("left %v; the task is %s", left, j.states["npai"])
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -513,7 +513,7 @@ func TestOptionsWithoutMoments(t *testing.T) {
 		"SELECT (SELECT count(*) FROM NmsVisitor) || ' ' || (SELECT count(*) FROM NmsAddress) || ' ' || (SELECT " +
 			"count(*) FROM NmsEmailErrorStat)",
 	)
-	if !slices.Equal(got, []string{"1 0 2"}) || j.states["email-error-stats"] != execute.Skipped {
+	if !slices.Equal(got, []string{"1 0 2"}) || j.states["email-error-stats"] != pipeline.Skipped {
 		t.Errorf("left %v; %q", got, j.logs)
 	}
 }
@@ -581,7 +581,7 @@ func TestOtherSchemas(t *testing.T) {
 	}
 	db.Do("ALTER ROLE CURRENT_USER IN DATABASE " + db.Name + " SET search_path = other")
 	db.Reset()
-	if j := mustRun(t, db, nil, "sessions"); j.states["sessions"] != execute.Skipped {
+	if j := mustRun(t, db, nil, "sessions"); j.states["sessions"] != pipeline.Skipped {
 		t.Errorf("the search path does not decide: %s", j.states["sessions"])
 	}
 }
@@ -604,8 +604,8 @@ func TestMissingRights(t *testing.T) {
 	if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
 		t.Error("a row went all the same")
 	}
-	j, err := run(t, db, func(c *execute.Config) { c.ContinueOnError = true })
-	if err == nil || j.states["audit-trail"] != execute.Failed || j.states["sessions"] != execute.Succeeded ||
+	j, err := run(t, db, func(c *pipeline.Config) { c.ContinueOnError = true })
+	if err == nil || j.states["audit-trail"] != pipeline.Failed || j.states["sessions"] != pipeline.Succeeded ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("going on after errors: %v, %v", j.states, err)
 	}
@@ -652,7 +652,7 @@ func TestMissingRightsBeyondTheSteps(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do(c.rows + "; REVOKE " + c.right + " FROM CURRENT_USER")
 			before := db.Int("SELECT count(*) FROM " + c.stays)
-			j, err := run(t, db, func(c *execute.Config) { c.ContinueOnError = true }, c.task)
+			j, err := run(t, db, func(c *pipeline.Config) { c.ContinueOnError = true }, c.task)
 			if right, table, _ := strings.Cut(
 				c.right,
 				" ON ",
@@ -673,11 +673,16 @@ func TestListsGiveWay(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO NmsGroup (iGroupId, iDeleteStatus) SELECT i, 1 FROM generate_series(1, 20) i")
 	j := newJournal(db)
-	j.proceed = func() error { return execute.ErrStopped }
-	err := runWith(t, j, func(c *execute.Config) { c.Limits = purge.Limits{RowsPerSecond: 1} }, "lists-to-delete")
+	j.proceed = func() error { return pipeline.ErrStopped }
+	err := runWith(
+		t,
+		j,
+		func(c *pipeline.Config) { c.Settings.Limits = purge.Limits{RowsPerSecond: 1} },
+		"lists-to-delete",
+	)
 	if left := db.Int(
 		"SELECT count(*) FROM NmsGroup WHERE iGroupId <> 0",
-	); !errors.Is(err, execute.ErrStopped) ||
+	); !errors.Is(err, pipeline.ErrStopped) ||
 		left != 19 {
 		t.Errorf("%d lists are left, %v", left, err)
 	}
@@ -690,7 +695,7 @@ func TestAFailedTaskEndsTheRun(t *testing.T) {
 		CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
 			CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
 	j, err := run(t, db, nil, "visitors", "audit-trail", "sessions")
-	if err == nil || j.states["visitors"] == execute.Failed || j.states["audit-trail"] != execute.Failed ||
+	if err == nil || j.states["visitors"] == pipeline.Failed || j.states["audit-trail"] != pipeline.Failed ||
 		j.states["sessions"] != "" {
 		t.Errorf("states %v, error %v", j.states, err)
 	}
@@ -741,7 +746,7 @@ func TestOtherCleaner(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(c.sql)
-			for _, change := range []func(*execute.Config){dry, nil} {
+			for _, change := range []func(*pipeline.Config){dry, nil} {
 				if j := mustRun(t, db, change, "sessions"); j.said("WARNING", "own workflow cleanup") != c.warns {
 					t.Errorf("the log: %q", j.logs)
 				}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // Each coupon is judged by its own log: a batch of coupons does not read all the logs of the set.
@@ -18,7 +18,7 @@ func TestCouponsReadTheirOwnLogs(t *testing.T) {
 			FROM generate_series(1, 20000) i;
 		INSERT INTO NmsCouponValue (iCouponId, sCouponCode, iMessageId) SELECT 1, i, i FROM generate_series(1, 4000) i;
 		ANALYZE`)
-	j := mustRun(t, db, func(c *execute.Config) { c.MaxRows = 200 }, "deliveries")
+	j := mustRun(t, db, func(c *pipeline.Config) { c.Settings.MaxRows = 200 }, "deliveries")
 	if j.deleted["deliveries"] != 24_050 {
 		t.Errorf("%d rows were deleted", j.deleted["deliveries"])
 	}
@@ -40,7 +40,7 @@ func TestLogsReadTheirOwnDeliveries(t *testing.T) {
 		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified) SELECT i, i % 5000 + 1, '2000-01-01'
 			FROM generate_series(1, 10000) i;
 		ANALYZE`)
-	j := mustRun(t, db, func(c *execute.Config) { c.MaxRows = 200 }, "deliveries")
+	j := mustRun(t, db, func(c *pipeline.Config) { c.Settings.MaxRows = 200 }, "deliveries")
 	if j.deleted["deliveries"] != 15_000 {
 		t.Errorf("%d rows were deleted", j.deleted["deliveries"])
 	}

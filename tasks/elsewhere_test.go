@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -123,7 +123,12 @@ func TestForeignTable(t *testing.T) {
 	for _, limit := range []int{0, 2, 1} {
 		here, far := oldLogs(t, 40)
 		for _, isDry := range []bool{true, false} {
-			j := mustRun(t, here, func(c *execute.Config) { c.DryRun, c.MaxRows = isDry, limit }, "tracking-logs")
+			j := mustRun(
+				t,
+				here,
+				func(c *pipeline.Config) { c.DryRun, c.Settings.MaxRows = isDry, limit },
+				"tracking-logs",
+			)
 			if j.deleted["tracking-logs"] != 60 {
 				t.Errorf("dry run: %t: %d rows, want 40 logs and 20 of the web", isDry, j.deleted["tracking-logs"])
 			}
@@ -145,7 +150,7 @@ func TestPlanOfAForeignTable(t *testing.T) {
 	here, _ := oldLogs(t, 4_000)
 	planned := planOf(t, here, "tracking-logs")
 	rows := map[string]int64{}
-	for _, p := range planned["tracking-logs"].Preview {
+	for _, p := range planned["tracking-logs"].Tables {
 		rows[p.Table] = p.Rows
 	}
 	if rows[`"public"."nmstrackinglogrcp"`] != 4_000 || rows[`"public"."nmswebtrackinglog"`] != 2_000 {
@@ -193,18 +198,18 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 					}
 				}
 				if dies {
-					j.onFailure = execute.ErrLost
+					j.onFailure = pipeline.ErrLost
 				}
 				err := runWith(t, j, nil, "tracking-logs")
 				alone = far.Int("SELECT count(*) FROM NmsTrackingLogRcp") == 2
-				if dies != errors.Is(err, execute.ErrLost) || (!dies && alone != (err == nil)) {
+				if dies != errors.Is(err, pipeline.ErrLost) || (!dies && alone != (err == nil)) {
 					t.Fatalf("the run ended with %v; committed elsewhere alone: %t", err, alone)
 				}
 				j.beforeCommit, j.onFailure = nil, nil
 				if err != nil && !dies { // every row refused: the task has ended
 					j.cursor = purge.Cursor{}
 				}
-				if err := runWith(t, j, func(c *execute.Config) { c.Cursor = j.cursor }, "tracking-logs"); err != nil {
+				if err := runWith(t, j, func(c *pipeline.Config) { c.Cursor = j.cursor }, "tracking-logs"); err != nil {
 					t.Fatal(err)
 				}
 				if j.deleted["tracking-logs"] != 60 || far.Strings(left)[0] != "0 41" {
@@ -282,9 +287,9 @@ func TestRefusedElsewhere(t *testing.T) {
 			t.Parallel()
 			here := pgtest.Campaign(t)
 			c.prepare(here, here.Far())
-			j, err := run(t, here, func(c *execute.Config) { c.ContinueOnError = true }, c.task, "sessions")
-			if err == nil || errors.Is(err, execute.ErrLost) || j.states[c.task] != execute.Failed ||
-				j.states["sessions"] != execute.Succeeded ||
+			j, err := run(t, here, func(c *pipeline.Config) { c.ContinueOnError = true }, c.task, "sessions")
+			if err == nil || errors.Is(err, pipeline.ErrLost) || j.states[c.task] != pipeline.Failed ||
+				j.states["sessions"] != pipeline.Succeeded ||
 				j.deleted[c.task] != 0 {
 				t.Errorf("the run ended with %v, %d rows deleted", err, j.deleted[c.task])
 			}

@@ -12,8 +12,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // anyKey allows any key.
@@ -58,21 +60,22 @@ func TestExplainEveryRow(t *testing.T) {
 				holds = m.randomHolds(rng)
 			}
 			type row struct{ table, key string }
-			said := map[row]execute.RowExplanation{}
+			said := map[row]explain.Row{}
 			tables := db.Strings(
 				"SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND " +
 					"relnamespace = 'public'::regnamespace",
 			)
 			for _, table := range tables {
-				e, err := execute.NewExplainer(
+				e, err := explain.NewExplainer(
 					t.Context(),
-					execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline, Include: m.include, Holds: holds},
+					pipeline.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline, Include: m.include},
+					holds,
 					strings.Trim(table, `"`),
 				)
-				if refused := (*execute.RefusedError)(
+				if denied := (*refused.Error)(
 					nil,
-				); errors.As(err, &refused) &&
-					refused.Reason == execute.NotCovered {
+				); errors.As(err, &denied) &&
+					denied.Reason == refused.NotCovered {
 					continue
 				}
 				if err != nil {
@@ -81,7 +84,7 @@ func TestExplainEveryRow(t *testing.T) {
 				for _, key := range keysOf(t, db, table) {
 					x, err := e.Row(t.Context(), key, anyKey)
 					// an inheriting table has the same
-					if errors.Is(err, execute.ErrKey) && strings.Contains(err.Error(), "several rows") {
+					if errors.Is(err, explain.ErrKey) && strings.Contains(err.Error(), "several rows") {
 						continue
 					}
 					if err != nil {
@@ -92,7 +95,7 @@ func TestExplainEveryRow(t *testing.T) {
 			}
 			j := newJournal(db)
 			j.holds = func() plan.Holds { return holds }
-			if err := runWith(t, j, func(c *execute.Config) { c.Include = m.include }); err != nil {
+			if err := runWith(t, j, func(c *pipeline.Config) { c.Include = m.include }); err != nil {
 				t.Fatal(err)
 			}
 			left := map[row]bool{}
@@ -106,10 +109,10 @@ func TestExplainEveryRow(t *testing.T) {
 			}
 			went := 0
 			for r, x := range said {
-				switch goes := x.Verdict == execute.Goes; {
+				switch goes := x.Verdict == explain.Deleted; {
 				case goes && left[r] && j.stays[x.Task].Rows() > 0:
 					// a trigger or a foreign key refuses some, which no reading tells
-				case goes == left[r] || !x.Exists || (x.Verdict == execute.Later && !x.Since.After(now)):
+				case goes == left[r] || !x.Exists || (x.Verdict == explain.DeletedLater && !x.Since.After(now)):
 					t.Errorf(
 						"%s %s: %s by %s %v (it left %+v): %+v",
 						r.table,

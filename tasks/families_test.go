@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // lookAlikes are tables like those of the four tasks that take families, each with an old row, and the task that it is
@@ -92,11 +92,11 @@ func TestIncludedTables(t *testing.T) {
 	for table, task := range lookAlikes {
 		include[task] = append(include[task], table)
 	}
-	with := func(c *execute.Config) { c.Include = include }
+	with := func(c *pipeline.Config) { c.Include = include }
 	if j := mustRun(
 		t,
 		db,
-		func(c *execute.Config) { c.Include, c.DryRun = include, true },
+		func(c *pipeline.Config) { c.Include, c.DryRun = include, true },
 		"delivery-logs",
 	); j.deleted["delivery-logs"] != 1 {
 		t.Errorf("a dry run counts %d rows", j.deleted["delivery-logs"])

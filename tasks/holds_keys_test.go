@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
@@ -99,7 +99,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 					"3) i; " + c.setup,
 			)
 			c.holds.Names = []string{"a hold"}
-			for _, change := range []func(*execute.Config){dry, nil} {
+			for _, change := range []func(*pipeline.Config){dry, nil} {
 				j := newJournal(db)
 				j.holds = func() plan.Holds { return c.holds }
 				if err := runWith(t, j, change, "visitors"); err != nil {

@@ -10,7 +10,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
@@ -32,7 +33,7 @@ func statementsWith(t *testing.T, h plan.Holds) map[string]int {
 	pool := sent.trace(t, db)
 	j := newJournal(db)
 	j.holds = func() plan.Holds { return h }
-	if err := runWith(t, j, func(c *execute.Config) { c.Pool, c.ContinueOnError = pool, true }); err != nil {
+	if err := runWith(t, j, func(c *pipeline.Config) { c.Pool, c.ContinueOnError = pool, true }); err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]int{}
@@ -137,20 +138,20 @@ func TestExplainRowWithHolds(t *testing.T) {
 	)
 	var sent statements
 	for _, table := range []string{"NmsTrackingLogRcp", "NmsWebTrackingLog"} {
-		e, err := execute.NewExplainer(
+		e, err := explain.NewExplainer(
 			t.Context(),
-			execute.Config{
+			pipeline.Config{
 				Pool:     sent.trace(t, db),
 				Now:      now,
 				Pipeline: tasks.Pipeline,
-				Holds:    plan.Holds{Names: []string{"x"}, Deliveries: []int64{1}},
 			},
+			plan.Holds{Names: []string{"x"}, Deliveries: []int64{1}},
 			table,
 		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for id, verdict := range map[int]execute.Verdict{1: execute.Stays, 2: execute.Goes} {
+		for id, verdict := range map[int]explain.Verdict{1: explain.Kept, 2: explain.Deleted} {
 			x, err := e.Row(t.Context(), fmt.Sprint(id), anyKey)
 			if err != nil || x.Verdict != verdict {
 				t.Errorf("%s %d: %s, %s: %v", table, id, x.Verdict, x.Why, err)

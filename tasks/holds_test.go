@@ -16,9 +16,11 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 var holdSeeds = flag.Int("hold-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestRandomHolds makes")
@@ -46,14 +48,14 @@ func TestRandomHolds(t *testing.T) {
 			}
 			j := newJournal(db)
 			j.holds = holds
-			var planned map[string]execute.Planned
+			var planned map[string]preview.Task
 			if seed%2 == 0 {
 				planned = foreseen.planned
 			}
 			if err := runWith(
 				t,
 				j,
-				func(c *execute.Config) { c.MaxRows, c.Plan = []int{0, 50}[rng.IntN(2)], planned },
+				func(c *pipeline.Config) { c.Settings.MaxRows, c.SavedPlan = []int{0, 50}[rng.IntN(2)], planned },
 			); err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +143,7 @@ func TestHoldsInMidRun(t *testing.T) {
 					stay = heldRows(t, db, m, h, original)
 				}
 			}
-			if err := runWith(t, j, func(c *execute.Config) { c.MaxRows = 20 }); err != nil {
+			if err := runWith(t, j, func(c *pipeline.Config) { c.Settings.MaxRows = 20 }); err != nil {
 				t.Fatal(err)
 			}
 			after := heldRows(t, db, m, h, original)
@@ -241,7 +243,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 			c.holds.Names = []string{"a hold"}
 			var held [2]int64
 			var done [2]int64
-			for i, change := range []func(*execute.Config){dry, nil} {
+			for i, change := range []func(*pipeline.Config){dry, nil} {
 				j := newJournal(db)
 				j.holds = func() plan.Holds { return c.holds }
 				if err := runWith(t, j, change); err != nil {
@@ -490,7 +492,7 @@ func TestHoldsOnMidSourcingServers(t *testing.T) {
 	if err := runWith(
 		t,
 		j,
-		func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries",
 	); err != nil {
 		t.Fatal(err)
@@ -517,13 +519,13 @@ func TestPlanByOtherHolds(t *testing.T) {
 	planned := planOf(t, db, "sessions")
 	j := newJournal(db)
 	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"its id"}, Deliveries: []int64{1}} }
-	var refused *execute.RefusedError
+	var denied *refused.Error
 	if err := runWith(
 		t,
 		j,
-		func(c *execute.Config) { c.Plan = planned },
+		func(c *pipeline.Config) { c.SavedPlan = planned },
 		"sessions",
-	); !errors.As(err, &refused) || refused.Reason != execute.PlanStale ||
+	); !errors.As(err, &denied) || denied.Reason != refused.PlanStale ||
 		strings.Contains(err.Error(), "its id") {
 		t.Errorf("refused: %v", err)
 	}

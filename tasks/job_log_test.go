@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // deliveryWithPages is a delivery whose mirror pages are to be purged.
@@ -73,7 +73,7 @@ func TestEntryOfTheJobLogThatCanNotBeWritten(t *testing.T) {
 			j := mustRun(t, db, nil, "mirror-pages")
 			if db.Int("SELECT iWebResPurged FROM NmsDelivery WHERE iDeliveryId = 5") != 1 ||
 				db.Int("SELECT count(*) FROM XtkJobLog WHERE iJobId = 5") != 0 ||
-				j.states["mirror-pages"] != execute.Succeeded {
+				j.states["mirror-pages"] != pipeline.Succeeded {
 				t.Errorf("the task is %s: %s", j.states["mirror-pages"], j.problems["mirror-pages"])
 			}
 			if !j.said("WARNING", "job log", test.says) {
@@ -93,7 +93,7 @@ func TestDeliveryThatCanNotBeFlagged(t *testing.T) {
 		db,
 		nil,
 		"mirror-pages",
-	); err == nil || j.states["mirror-pages"] != execute.Failed || j.said("job log") ||
+	); err == nil || j.states["mirror-pages"] != pipeline.Failed || j.said("job log") ||
 		db.Int("SELECT count(*) FROM XtkJobLog") != 0 {
 		t.Errorf("the task is %s, and %q", j.states["mirror-pages"], j.logs)
 	}

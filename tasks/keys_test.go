@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -151,7 +151,7 @@ func TestLogsThatArePassedOver(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			spoil(db)
-			for _, change := range []func(*execute.Config){dry, nil} {
+			for _, change := range []func(*pipeline.Config){dry, nil} {
 				j := mustRun(t, db, change, "deliveries", "delivery-logs")
 				if j.deleted["deliveries"] != 1 || j.deleted["delivery-logs"] != 0 ||
 					j.stays["deliveries"] != (purge.Retained{Dependent: 2, Tables: 1}) ||

@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -28,22 +28,22 @@ func TestFewRowsThatRefuse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		rows, refuse int
-		state        execute.State
+		state        pipeline.State
 	}{
-		{10, 1, execute.Succeeded},
-		{10, 2, execute.Failed},
-		{1, 1, execute.Failed},
-		{500, 50, execute.Succeeded},
-		{500, 51, execute.Failed},
-		{20_000, 1_000, execute.Succeeded},
-		{20_000, 1_001, execute.Failed},
+		{10, 1, pipeline.Succeeded},
+		{10, 2, pipeline.Failed},
+		{1, 1, pipeline.Failed},
+		{500, 50, pipeline.Succeeded},
+		{500, 51, pipeline.Failed},
+		{20_000, 1_000, pipeline.Succeeded},
+		{20_000, 1_001, pipeline.Failed},
 	} {
 		t.Run(fmt.Sprintf("%d of %d", c.refuse, c.rows), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			refusing(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")
 			j, err := run(t, db, nil, "audit-trail")
-			if (err == nil) != (c.state == execute.Succeeded) || j.states["audit-trail"] != c.state ||
+			if (err == nil) != (c.state == pipeline.Succeeded) || j.states["audit-trail"] != c.state ||
 				j.stays["audit-trail"].Failed != int64(c.refuse) {
 				t.Errorf(
 					"the task is %s, the run ended with %v, %+v stay",
@@ -57,7 +57,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 				(left != int64(c.refuse) || j.deleted["audit-trail"] != int64(c.rows-c.refuse)) {
 				t.Errorf("%d rows are left, %d were deleted", left, j.deleted["audit-trail"])
 			}
-			if c.state == execute.Failed &&
+			if c.state == pipeline.Failed &&
 				!strings.Contains(
 					j.problems["audit-trail"],
 					"dear to me (SQLSTATE P0001): a trigger or function of the application refuses",
@@ -120,7 +120,7 @@ func TestWhatStaysLocked(t *testing.T) {
 			db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
 			db.Hold(c.lock)
 			j := mustRun(t, db, nil, "audit-trail")
-			if j.states["audit-trail"] != execute.Succeeded || j.stays["audit-trail"] != c.left ||
+			if j.states["audit-trail"] != pipeline.Succeeded || j.stays["audit-trail"] != c.left ||
 				j.details["audit-trail"] != c.detail {
 				t.Errorf(
 					"the task is %s, %+v stay, %q",

@@ -9,12 +9,12 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // leftThere are the databases of midSourced after a run that knew of no server: 101 and 199 of "far" are left there,
 // and 102 of "lost".
-func leftThere(t *testing.T) (here, there *pgtest.DB, knowing func(*execute.Config)) {
+func leftThere(t *testing.T) (here, there *pgtest.DB, knowing func(*pipeline.Config)) {
 	t.Helper()
 	here, there = midSourced(t)
 	here.Do("UPDATE NmsDelivery SET sLabel = 'Sale ' || iDeliveryId WHERE iDeliveryId < 6")
@@ -22,7 +22,7 @@ func leftThere(t *testing.T) (here, there *pgtest.DB, knowing func(*execute.Conf
 	if got := leftovers(here); !slices.Equal(got, []string{"far 101 1 Sale 1", "far 199 6 ", "lost 102 2 Sale 2"}) {
 		t.Fatalf("recorded: %q", got)
 	}
-	return here, there, func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
+	return here, there, func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
 }
 
 const leftOfLost = "lost 102 2 Sale 2"
@@ -32,7 +32,7 @@ func TestLeftoversArePurged(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := leftThere(t)
 	before := leftovers(here)
-	j := mustRun(t, here, func(c *execute.Config) { knowing(c); dry(c) }, "deliveries")
+	j := mustRun(t, here, func(c *pipeline.Config) { knowing(c); dry(c) }, "deliveries")
 	if !slices.Equal(leftovers(here), before) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 ||
 		j.deleted["deliveries"]+j.left != 0 ||
 		!j.said("INFO", `"far"`, "would purge 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated") {
@@ -65,19 +65,19 @@ func TestLeftoversArePurged(t *testing.T) {
 // What cannot be purged there stays recorded, and fails the task after it has done the others.
 func TestLeftoversThatStay(t *testing.T) {
 	t.Parallel()
-	for name, hinder := range map[string]func(here, there *pgtest.DB, c *execute.Config){
-		"no answer": func(_, there *pgtest.DB, _ *execute.Config) {
+	for name, hinder := range map[string]func(here, there *pgtest.DB, c *pipeline.Config){
+		"no answer": func(_, there *pgtest.DB, _ *pipeline.Config) {
 			there.Superuser("ALTER DATABASE " + there.Name + " CONNECTION LIMIT 0")
 			there.Reset()
 		},
-		"row security": func(_, there *pgtest.DB, _ *execute.Config) {
+		"row security": func(_, there *pgtest.DB, _ *pipeline.Config) {
 			there.Do("ALTER TABLE NmsDelivery ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
 		},
-		"no rights": func(_, there *pgtest.DB, _ *execute.Config) {
+		"no rights": func(_, there *pgtest.DB, _ *pipeline.Config) {
 			there.Do("REVOKE DELETE ON NmsDelivery FROM neolane")
 		},
-		"no deliveries":     func(_, there *pgtest.DB, _ *execute.Config) { there.Do("DROP TABLE NmsDelivery") },
-		"the main database": func(here, _ *pgtest.DB, c *execute.Config) { c.MidSourcing.Databases["far"] = here.Pool },
+		"no deliveries":     func(_, there *pgtest.DB, _ *pipeline.Config) { there.Do("DROP TABLE NmsDelivery") },
+		"the main database": func(here, _ *pgtest.DB, c *pipeline.Config) { c.MidSourcing.Databases["far"] = here.Pool },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,8 +87,8 @@ func TestLeftoversThatStay(t *testing.T) {
 				`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
 					iDeliveryProviderId) VALUES (7, 1, '2000-01-01', 4, 104, 1), (8, 1, '2000-01-01', 1, 0, 0)`,
 			)
-			j, err := run(t, here, func(c *execute.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
-			if err == nil || j.states["deliveries"] != execute.Failed ||
+			j, err := run(t, here, func(c *pipeline.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
+			if err == nil || j.states["deliveries"] != pipeline.Failed ||
 				!strings.Contains(
 					j.problems["deliveries"],
 					`"far", whose 1 deliveries stay here too, and 2 that were left there: `,
@@ -194,7 +194,7 @@ func TestLeftoversThatCanNotBeRecorded(t *testing.T) {
 	here.Do(recording)
 	here.Do("ALTER TABLE kept.delivery ADD CHECK (there <> 102)")
 	j, err := run(t, here, nil, "deliveries")
-	if err == nil || j.states["deliveries"] != execute.Failed {
+	if err == nil || j.states["deliveries"] != pipeline.Failed {
 		t.Errorf("the task is %s", j.states["deliveries"])
 	}
 	if here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 2") != 1 ||

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // A work table that the application reads is skipped, and nobody else waits behind the drop for two seconds.
@@ -179,7 +179,7 @@ func TestDeliveriesGoInSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer pool.Close()
-		j := mustRun(t, db, func(c *execute.Config) { c.Pool, c.Target = pool, time.Minute }, "deliveries")
+		j := mustRun(t, db, func(c *pipeline.Config) { c.Pool, c.Settings.Target = pool, time.Minute }, "deliveries")
 		if want := int64(200_000 + deliveries); j.deleted["deliveries"] != want {
 			t.Errorf("%d rows went, want %d", j.deleted["deliveries"], want)
 		}
@@ -278,7 +278,7 @@ func TestSquattedRun(t *testing.T) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
 	mallory := db.Role("mallory")
 	pid := db.For(mallory).Hold("SELECT pg_advisory_xact_lock(-7)").Conn().PgConn().PID()
-	j, err := run(t, db, func(c *execute.Config) { c.Lock = -7 }, "audit-trail")
+	j, err := run(t, db, func(c *pipeline.Config) { c.Lock = -7 }, "audit-trail")
 	if told := fmt.Sprintf(
 		"process %d of the role %q",
 		pid,

@@ -16,8 +16,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/dryrun"
 	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -30,15 +34,15 @@ var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 type journal struct {
 	db       *pgtest.DB
 	task     string
-	states   map[string]execute.State
+	states   map[string]pipeline.State
 	problems map[string]string
 	deleted  map[string]int64
 	rows     map[string]int64 // deleted, without the tables dropped
 	updated  map[string]int64
 	stays    map[string]purge.Retained
 	details  map[string]string
-	previews map[string][]execute.TablePreview
-	planned  map[string]execute.Planned
+	previews map[string][]preview.Table
+	planned  map[string]preview.Task
 	expected map[string]int64
 	left     int64
 	batches  []purge.Delta
@@ -53,7 +57,7 @@ type journal struct {
 	// onFailure is returned where a commit fails; nil: its own error is.
 	onFailure error
 	// history is what guards compare with; nil: nothing is judged.
-	history *execute.History
+	history *guard.History
 	// holds are those in force; nil: none. creates is how many were created: a batch fails that began before the last
 	// of them.
 	holds          func() plan.Holds
@@ -70,13 +74,13 @@ func (j *journal) TaskStarted(_ context.Context, task string) error {
 func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	dies := j.loseAt > 0 && len(j.batches)+1 >= j.loseAt
 	if dies && !j.after {
-		return nil, execute.ErrLost
+		return nil, pipeline.ErrLost
 	}
 	if j.beforeCommit != nil {
 		j.beforeCommit(b, d)
 	}
 	if j.known < j.creates {
-		return nil, execute.ErrHeld
+		return nil, pipeline.ErrHoldCreated
 	}
 	return func(err error) error {
 		if err != nil {
@@ -94,7 +98,7 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 		j.updated[j.task] += d.Updated
 		j.batches = append(j.batches, d)
 		if dies {
-			return execute.ErrLost
+			return pipeline.ErrLost
 		}
 		return nil
 	}, nil
@@ -122,11 +126,11 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there " +
 	"bigint, here bigint, label text)"
 
-// Gone implements execute.Journal: no test resumes the run of a plan in mid-task.
-func (j *journal) Gone(context.Context) ([]purge.Space, error) { return nil, nil }
+// DoneByTable implements pipeline.Counts: no test resumes the run of a plan in mid-task.
+func (j *journal) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
 
-// History implements execute.Journal.
-func (j *journal) History(context.Context) (*execute.History, error) { return j.history, nil }
+// History implements pipeline.Safety.
+func (j *journal) History(context.Context) (*guard.History, error) { return j.history, nil }
 
 func (j *journal) Record(query string) string {
 	j.db.Do(recording)
@@ -157,7 +161,7 @@ func leftovers(db *pgtest.DB) []string {
 
 func (j *journal) Proceed(context.Context) error {
 	if j.loseAt > 0 && len(j.batches)+1 >= j.loseAt {
-		return execute.ErrLost
+		return pipeline.ErrLost
 	}
 	if j.proceed != nil {
 		return j.proceed()
@@ -189,10 +193,10 @@ func (j *journal) Log(_ context.Context, level severity.Level, messages ...strin
 
 func (j *journal) Done() int64 { return j.rows[j.task] + j.updated[j.task] }
 
-func (j *journal) TaskFinished(_ context.Context, o execute.Outcome) error {
-	j.states[j.task], j.problems[j.task], j.stays[j.task], j.details[j.task] = o.State, o.Problem, o.Left, o.Detail
-	if o.Planned != nil {
-		j.previews[j.task], j.planned[j.task] = o.Planned.Preview, *o.Planned
+func (j *journal) TaskFinished(_ context.Context, o pipeline.Outcome) error {
+	j.states[j.task], j.problems[j.task], j.stays[j.task], j.details[j.task] = o.State, o.Problem, o.Retained, o.Detail
+	if o.Preview != nil {
+		j.previews[j.task], j.planned[j.task] = o.Preview.Tables, *o.Preview
 	}
 	return nil
 }
@@ -207,31 +211,53 @@ func (j *journal) said(parts ...string) bool {
 func newJournal(db *pgtest.DB) *journal {
 	return &journal{
 		db:       db,
-		states:   map[string]execute.State{},
+		states:   map[string]pipeline.State{},
 		problems: map[string]string{},
 		deleted:  map[string]int64{},
 		rows:     map[string]int64{},
 		updated:  map[string]int64{},
 		stays:    map[string]purge.Retained{},
 		details:  map[string]string{},
-		previews: map[string][]execute.TablePreview{},
-		planned:  map[string]execute.Planned{},
+		previews: map[string][]preview.Table{},
+		planned:  map[string]preview.Task{},
 		expected: map[string]int64{},
 		emptied:  map[string][]string{},
 	}
 }
 
+// parts returns the journal as the parts that a run reports to.
+func (j *journal) parts() pipeline.Journal {
+	return pipeline.Journal{
+		Ledger:   j,
+		Counts:   j,
+		Tasks:    j,
+		Progress: j,
+		Activity: j,
+		Safety:   j,
+		Register: j,
+		Proceed:  j.Proceed,
+	}
+}
+
+// do makes a run, or a dry run.
+func do(ctx context.Context, c pipeline.Config, j *journal) error {
+	if c.DryRun {
+		return dryrun.Run(ctx, c, j.parts())
+	}
+	return execute.Run(ctx, c, j.parts())
+}
+
 // run executes the named tasks, or all if there are no names.
-func run(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ...string) (*journal, error) {
+func run(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names ...string) (*journal, error) {
 	t.Helper()
 	j := newJournal(db)
 	return j, runWith(t, j, change, names...)
 }
 
-func runWith(t testing.TB, j *journal, change func(*execute.Config), names ...string) error {
+func runWith(t testing.TB, j *journal, change func(*pipeline.Config), names ...string) error {
 	t.Helper()
 	db := j.db
-	c := execute.Config{
+	c := pipeline.Config{
 		Pool:     db.Pool,
 		Now:      now,
 		Pipeline: tasks.Pipeline,
@@ -245,11 +271,11 @@ func runWith(t testing.TB, j *journal, change func(*execute.Config), names ...st
 	if change != nil {
 		change(&c)
 	}
-	return execute.Run(t.Context(), c, j)
+	return do(t.Context(), c, j)
 }
 
 // mustRun is run for tasks that must succeed.
-func mustRun(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ...string) *journal {
+func mustRun(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names ...string) *journal {
 	t.Helper()
 	j, err := run(t, db, change, names...)
 	if err != nil {
@@ -261,4 +287,4 @@ func mustRun(t *testing.T, db *pgtest.DB, change func(*execute.Config), names ..
 // lockTimeout is how long runs of tests wait for a lock, which most of those that wait do not get.
 const lockTimeout = 400 * time.Millisecond
 
-func dry(c *execute.Config) { c.DryRun = true }
+func dry(c *pipeline.Config) { c.DryRun = true }

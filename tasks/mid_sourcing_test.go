@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/midsourcing"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -48,22 +49,22 @@ func TestMidSourcing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer gone.Close()
-	configured := func(c *execute.Config) {
+	configured := func(c *pipeline.Config) {
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool, "lost": gone}
 	}
 	if j, err := run(
 		t,
 		here,
-		func(c *execute.Config) { configured(c); c.DryRun = true },
+		func(c *pipeline.Config) { configured(c); c.DryRun = true },
 		"deliveries",
 	); err == nil || here.Int("SELECT count(*) FROM NmsDelivery") != 6 ||
 		there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 {
 		t.Errorf("a dry run: %v, %q", err, j.logs)
 	}
 	j, err := run(t, here, configured, "deliveries", "sessions")
-	if err == nil || j.states["deliveries"] != execute.Failed ||
+	if err == nil || j.states["deliveries"] != pipeline.Failed ||
 		!strings.Contains(j.problems["deliveries"], `"lost"`) ||
-		errors.Is(err, execute.ErrLost) {
+		errors.Is(err, pipeline.ErrLost) {
 		t.Errorf("the task is %s: %s (%v)", j.states["deliveries"], j.problems["deliveries"], err)
 	}
 	if got := here.Strings(
@@ -96,14 +97,18 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 	j := newJournal(here)
 	j.proceed = func() error {
 		if there.Int("SELECT count(*) FROM NmsBroadLogMid WHERE iDeliveryId = 101") == 0 {
-			return execute.ErrStopped
+			return pipeline.ErrStopped
 		}
 		return nil
 	}
-	err := runWith(t, j, func(c *execute.Config) {
-		c.MidSourcing.Databases, c.Limits = map[string]*pgxpool.Pool{"far": there.Pool}, purge.Limits{RowsPerSecond: 1}
+	err := runWith(t, j, func(c *pipeline.Config) {
+		c.MidSourcing.Databases, c.Settings.Limits = map[string]*pgxpool.Pool{
+			"far": there.Pool,
+		}, purge.Limits{
+			RowsPerSecond: 1,
+		}
 	}, "deliveries")
-	if !errors.Is(err, execute.ErrStopped) || j.states["deliveries"] != "" ||
+	if !errors.Is(err, pipeline.ErrStopped) || j.states["deliveries"] != "" ||
 		there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
 		t.Errorf("the task is %s: %v", j.states["deliveries"], err)
 	}
@@ -115,7 +120,7 @@ func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	j := mustRun(
 		t,
 		here,
-		func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries",
 	)
 	if got := here.Strings(
@@ -137,13 +142,13 @@ func TestMidSourcingThatIsKept(t *testing.T) {
 	t.Parallel()
 	for _, dryRun := range []bool{true, false} {
 		here, there := midSourced(t)
-		j := mustRun(t, here, func(c *execute.Config) {
-			c.MidSourcing, c.DryRun = execute.MidSourcing{
+		j := mustRun(t, here, func(c *pipeline.Config) {
+			c.MidSourcing, c.DryRun = midsourcing.Config{
 				Databases: map[string]*pgxpool.Pool{"far": there.Pool},
 				Keep:      []string{"lost", "other"},
 			}, dryRun
 		}, "deliveries")
-		if j.states["deliveries"] != execute.Succeeded || j.deleted["deliveries"] != 8 ||
+		if j.states["deliveries"] != pipeline.Succeeded || j.deleted["deliveries"] != 8 ||
 			!j.said("INFO", "1 deliveries", `"lost"`, "kept") ||
 			j.said("WARNING") {
 			t.Errorf("%s, %d rows: %q", j.states["deliveries"], j.deleted["deliveries"], j.logs)
@@ -165,7 +170,7 @@ func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	j := mustRun(
 		t,
 		here,
-		func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries",
 	)
 	if !j.said(`"far"`, "NmsDeliveryMapping is missing") {
@@ -181,7 +186,7 @@ func TestMidSourcingWithALockedRow(t *testing.T) {
 	mustRun(
 		t,
 		here,
-		func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries",
 	)
 	if got := here.Strings(
@@ -195,16 +200,16 @@ func TestMidSourcingWithALockedRow(t *testing.T) {
 func TestMainDatabaseIsNoMidSourcingServer(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
-	if err := execute.CheckMidSourcing(t.Context(), here.Pool, here.Pool); !errors.Is(err, execute.ErrSameDatabase) {
+	if err := midsourcing.Check(t.Context(), here.Pool, here.Pool); !errors.Is(err, midsourcing.ErrSameDatabase) {
 		t.Errorf("got %v", err)
 	}
-	if err := execute.CheckMidSourcing(t.Context(), here.Pool, there.Pool); err != nil {
+	if err := midsourcing.Check(t.Context(), here.Pool, there.Pool); err != nil {
 		t.Error(err)
 	}
 	if j, err := run(
 		t,
 		here,
-		func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} },
+		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} },
 		"deliveries",
 	); err == nil ||
 		here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId IN (1, 6)") != 2 {

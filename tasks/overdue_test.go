@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/overdue"
 )
 
 // Tables whose rule is a date alone are reported by their delay in force, partitions together; those that are locked,
@@ -40,7 +40,7 @@ func TestOverdue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ages, err := execute.Overdue(
+		ages, err := overdue.Tables(
 			t.Context(),
 			db.Pool,
 			catalog,

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -55,12 +55,12 @@ func TestTaskThatPanics(t *testing.T) {
 						c.beforeCommit(b, d)
 					}
 				}
-				err := runWith(t, j, func(config *execute.Config) {
+				err := runWith(t, j, func(config *pipeline.Config) {
 					config.Todo = append([]plan.Task{c.stumbling(rejects)}, config.Todo...)
 					config.ContinueOnError, config.Log = goesOn, slog.New(slog.NewTextHandler(&out, nil))
 				}, "sessions")
 				problem := j.problems[rejects.Name]
-				if err == nil || j.states[rejects.Name] != execute.Failed ||
+				if err == nil || j.states[rejects.Name] != pipeline.Failed ||
 					!strings.Contains(problem, "cleanupd itself") ||
 					strings.Contains(problem+err.Error(), "PLANTED") {
 					t.Errorf("%v; %s: %s", err, j.states[rejects.Name], problem)

@@ -10,12 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // planOf is what a dry run finds.
-func planOf(t *testing.T, db *pgtest.DB, names ...string) map[string]execute.Planned {
+func planOf(t *testing.T, db *pgtest.DB, names ...string) map[string]preview.Task {
 	t.Helper()
 	return mustRun(t, db, dry, names...).planned
 }
@@ -24,22 +26,22 @@ func planOf(t *testing.T, db *pgtest.DB, names ...string) map[string]execute.Pla
 func refusal(
 	t *testing.T,
 	db *pgtest.DB,
-	planned map[string]execute.Planned,
-	change func(*execute.Config),
+	planned map[string]preview.Task,
+	change func(*pipeline.Config),
 	names ...string,
-) (*journal, *execute.RefusedError) {
+) (*journal, *refused.Error) {
 	t.Helper()
-	j, err := run(t, db, func(c *execute.Config) {
-		c.Plan = planned
+	j, err := run(t, db, func(c *pipeline.Config) {
+		c.SavedPlan = planned
 		if change != nil {
 			change(c)
 		}
 	}, names...)
-	var refused *execute.RefusedError
-	if err != nil && !errors.As(err, &refused) {
+	var denied *refused.Error
+	if err != nil && !errors.As(err, &denied) {
 		t.Fatal(err)
 	}
-	return j, refused
+	return j, denied
 }
 
 // The run of a plan deletes no list, delivery or table that the plan does not name, though they are due by now.
@@ -59,8 +61,8 @@ UPDATE NmsDelivery SET iDeleteStatus = 1 WHERE iDeliveryId = 2;
 CREATE TABLE grp3 (i int);
 CREATE TABLE grp99 (i int);
 CREATE TABLE wkDlv_8 (i int)`)
-	if j, refused := refusal(t, db, planned, nil); refused != nil {
-		t.Fatal(refused, j.logs)
+	if j, denied := refusal(t, db, planned, nil); denied != nil {
+		t.Fatal(denied, j.logs)
 	}
 	// the table of 3 is not in the plan
 	if lists := db.Strings("SELECT iGroupId::text FROM NmsGroup ORDER BY 1"); !slices.Equal(lists, []string{"2", "3"}) {
@@ -89,15 +91,15 @@ func TestStalePlan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		sql    string
-		change func(*execute.Config)
+		change func(*pipeline.Config)
 	}{
 		"option": {sql: "INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, " +
 			"'NmsCleanup_VisitorPurgeDelay', 86400, 3)"},
 		"mapping": {sql: "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (77, " +
 			"'cus:other')"},
-		"related list": {change: func(c *execute.Config) { c.RelatedListTables = []string{"other"} }},
-		"include":      {change: func(c *execute.Config) { c.Include = map[string][]string{"delivery-logs": {"other"}} }},
-		"mid-sourcing": {change: func(c *execute.Config) { c.MidSourcing.Keep = []string{"other"} }},
+		"related list": {change: func(c *pipeline.Config) { c.RelatedListTables = []string{"other"} }},
+		"include":      {change: func(c *pipeline.Config) { c.Include = map[string][]string{"delivery-logs": {"other"}} }},
+		"mid-sourcing": {change: func(c *pipeline.Config) { c.MidSourcing.Keep = []string{"other"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,10 +109,10 @@ func TestStalePlan(t *testing.T) {
 			if c.sql != "" {
 				db.Do(c.sql)
 			}
-			j, refused := refusal(t, db, planned, c.change, "sessions")
-			if refused == nil || refused.Reason != execute.PlanStale || refused.Metadata["changed"] == "" ||
-				j.states["sessions"] != execute.Failed {
-				t.Errorf("refused: %v", refused)
+			j, denied := refusal(t, db, planned, c.change, "sessions")
+			if denied == nil || denied.Reason != refused.PlanStale || denied.Metadata["changed"] == "" ||
+				j.states["sessions"] != pipeline.Failed {
+				t.Errorf("refused: %v", denied)
 			}
 			if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
 				t.Error("something was deleted")
@@ -137,9 +139,9 @@ func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 		}
 	}
 	planned := planOf(t, db, "visitors", "sessions")
-	err := runWith(t, j, func(c *execute.Config) { c.Plan = planned }, "visitors", "sessions")
-	var refused *execute.RefusedError
-	if !errors.As(err, &refused) || refused.Reason != execute.PlanStale || j.states["visitors"] != execute.Succeeded ||
+	err := runWith(t, j, func(c *pipeline.Config) { c.SavedPlan = planned }, "visitors", "sessions")
+	var denied *refused.Error
+	if !errors.As(err, &denied) || denied.Reason != refused.PlanStale || j.states["visitors"] != pipeline.Succeeded ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
 		t.Errorf("%v %v", err, j.states)
 	}
@@ -149,22 +151,22 @@ func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
 	t.Parallel()
 	db, far, other := pgtest.Campaign(t), pgtest.Campaign(t), pgtest.Campaign(t)
-	leadsTo := func(there *pgtest.DB) func(*execute.Config) {
-		return func(c *execute.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
+	leadsTo := func(there *pgtest.DB) func(*pipeline.Config) {
+		return func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
 	}
-	planned := mustRun(t, db, func(c *execute.Config) { dry(c); leadsTo(far)(c) }, "sessions").planned
-	if _, refused := refusal(
+	planned := mustRun(t, db, func(c *pipeline.Config) { dry(c); leadsTo(far)(c) }, "sessions").planned
+	if _, denied := refusal(
 		t,
 		db,
 		planned,
 		leadsTo(other),
 		"sessions",
-	); refused == nil || refused.Reason != execute.PlanStale ||
-		!strings.Contains(refused.Metadata["changed"], other.Name) {
-		t.Errorf("another database: %v", refused)
+	); denied == nil || denied.Reason != refused.PlanStale ||
+		!strings.Contains(denied.Metadata["changed"], other.Name) {
+		t.Errorf("another database: %v", denied)
 	}
-	if _, refused := refusal(t, db, planned, leadsTo(far), "sessions"); refused != nil {
-		t.Errorf("the same one: %v", refused)
+	if _, denied := refusal(t, db, planned, leadsTo(far), "sessions"); denied != nil {
+		t.Errorf("the same one: %v", denied)
 	}
 }
 
@@ -177,15 +179,21 @@ func TestExceededPlan(t *testing.T) {
 	db.Do(insert, 1, 10_000)
 	planned := planOf(t, db, "sessions")
 	db.Do(insert, 10_001, 11_100)
-	if _, refused := refusal(t, db, planned, func(c *execute.Config) { c.MaxRows = 700 }, "sessions"); refused != nil {
-		t.Errorf("as many more as may be: %v", refused)
+	if _, denied := refusal(
+		t,
+		db,
+		planned,
+		func(c *pipeline.Config) { c.Settings.MaxRows = 700 },
+		"sessions",
+	); denied != nil {
+		t.Errorf("as many more as may be: %v", denied)
 	}
 	db.Do(insert, 1, 10_000)
 	planned = planOf(t, db, "sessions")
 	db.Do(insert, 10_001, 11_101)
-	_, refused := refusal(t, db, planned, func(c *execute.Config) { c.MaxRows = 700 }, "sessions")
-	if refused == nil || refused.Reason != execute.PlanExceeded || refused.Metadata["planned"] != "10000" {
-		t.Errorf("refused: %v", refused)
+	_, denied := refusal(t, db, planned, func(c *pipeline.Config) { c.Settings.MaxRows = 700 }, "sessions")
+	if denied == nil || denied.Reason != refused.PlanExceeded || denied.Metadata["planned"] != "10000" {
+		t.Errorf("refused: %v", denied)
 	}
 	// as many statements may be in a batch
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left < 101 || left > 101+8*700 {
@@ -196,14 +204,14 @@ func TestExceededPlan(t *testing.T) {
 		"INSERT INTO NmsDeliveryPart (iDeliveryPartId, tsValidity) SELECT i, '2020-01-01' FROM generate_series(1, " +
 			"1001) i",
 	)
-	if _, refused := refusal(
+	if _, denied := refusal(
 		t,
 		db,
 		planned,
 		nil,
 		"expired-deliveries",
-	); refused == nil ||
+	); denied == nil ||
 		db.Int("SELECT count(*) FROM NmsDeliveryPart") != 1001 {
-		t.Errorf("a table of which the plan has nothing: %v", refused)
+		t.Errorf("a table of which the plan has nothing: %v", denied)
 	}
 }

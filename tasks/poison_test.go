@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 var poisonSeeds = flag.Int("poison-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestPoison makes")
@@ -101,21 +101,23 @@ func TestPoison(t *testing.T) {
 				t.Logf("only %d rows refuse", m.refused)
 			}
 			j := newJournal(db)
-			change := func(c *execute.Config) { c.MaxRows, c.Workers, c.ContinueOnError = limit, workers, true }
+			change := func(c *pipeline.Config) {
+				c.Settings.MaxRows, c.Settings.Workers, c.ContinueOnError = limit, workers, true
+			}
 			if rng.IntN(2) == 0 {
 				j.loseAt, j.after = 1+rng.IntN(200), rng.IntN(2) == 0
 			}
 			err := runWith(t, j, change)
-			if errors.Is(err, execute.ErrLost) {
+			if errors.Is(err, pipeline.ErrLost) {
 				j.loseAt = 0
-				err = runWith(t, j, func(c *execute.Config) { change(c); goOn(c, j) })
+				err = runWith(t, j, func(c *pipeline.Config) { change(c); goOn(c, j) })
 			}
 			var refused int64
 			for task, state := range j.states {
 				refused += j.stays[task].Failed
-				skipped := state == execute.NotRun && m.uncoalesced
-				if state != execute.Succeeded && state != execute.Skipped && !skipped &&
-					(state != execute.Failed || !strings.Contains(j.problems[task], "rows refuse")) {
+				skipped := state == pipeline.NotRun && m.uncoalesced
+				if state != pipeline.Succeeded && state != pipeline.Skipped && !skipped &&
+					(state != pipeline.Failed || !strings.Contains(j.problems[task], "rows refuse")) {
 					t.Errorf("task %s is %s: %s; the run ended with %v", task, state, j.problems[task], err)
 				}
 			}

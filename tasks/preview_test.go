@@ -12,8 +12,9 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -41,8 +42,8 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	if after := db.Int("SELECT count(*) + sum(iState) FROM NmsDelivery"); after != before {
 		t.Error("a dry run changed something")
 	}
-	find := func(task, table string, action execute.Action) execute.TablePreview {
-		i := slices.IndexFunc(j.previews[task], func(p execute.TablePreview) bool {
+	find := func(task, table string, action preview.Action) preview.Table {
+		i := slices.IndexFunc(j.previews[task], func(p preview.Table) bool {
 			return strings.Contains(p.Table, table) && p.Action == action
 		})
 		if i < 0 {
@@ -50,7 +51,7 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 		}
 		return j.previews[task][i]
 	}
-	of := find("deliveries", `"nmsbroadlogrcp"`, execute.Delete)
+	of := find("deliveries", `"nmsbroadlogrcp"`, preview.Delete)
 	slices.Sort(of.Sample)
 	if of.Rows != 2 || of.Oldest != nil || !slices.Equal(of.Sample, []int64{11, 12}) ||
 		!strings.Contains(
@@ -63,12 +64,12 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	if cancelled := find(
 		"expired-deliveries",
 		`"nmsbroadlogrcp"`,
-		execute.Update,
+		preview.Update,
 	); cancelled.Rows != 1 ||
 		!slices.Equal(cancelled.Sample, []int64{21}) {
 		t.Errorf("logs that are cancelled: %+v", cancelled)
 	}
-	old := find("delivery-logs", `"nmsbroadlogrcp"`, execute.Delete)
+	old := find("delivery-logs", `"nmsbroadlogrcp"`, preview.Delete)
 	slices.Sort(old.Sample)
 	day := func(month time.Month) time.Time { return time.Date(2024, month, 1, 0, 0, 0, 0, time.UTC) }
 	if old.Rows != 2 || !slices.Equal(old.Sample, []int64{22, 23}) || old.Oldest == nil ||
@@ -79,7 +80,7 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 		!strings.Contains(old.Rule, "tsLastModified older than 180 days (2025-09-02 12:00 UTC)") {
 		t.Errorf("old logs: %+v", old)
 	}
-	tables := find("work-tables", `wkdlv\_%`, execute.Drop)
+	tables := find("work-tables", `wkdlv\_%`, preview.Drop)
 	slices.Sort(tables.Names)
 	// that of an ended delivery stays
 	if tables.Tables != 2 || !slices.Equal(tables.Names, []string{"wkdlv_1", "wkdlv_1_v"}) {
@@ -145,11 +146,11 @@ func TestDryRunGoesOn(t *testing.T) {
 		randomDatabase(t, db, seed+1, now)
 		alone := mustRun(t, db, dry)
 		for at, first := range tasks.Pipeline {
-			j := mustRun(t, db, func(c *execute.Config) {
+			j := mustRun(t, db, func(c *pipeline.Config) {
 				c.DryRun, c.Chosen, c.Todo = true, c.Todo, c.Todo[at:]
-				c.Succeeded, c.Done = map[string]bool{}, map[string]execute.Planned{}
+				c.Succeeded, c.Done = map[string]bool{}, map[string]preview.Task{}
 				for _, done := range tasks.Pipeline[:at] {
-					c.Succeeded[done.Name], c.Done[done.Name] = alone.states[done.Name] == execute.Succeeded, alone.planned[done.Name]
+					c.Succeeded[done.Name], c.Done[done.Name] = alone.states[done.Name] == pipeline.Succeeded, alone.planned[done.Name]
 				}
 			})
 			for _, what := range tasks.Pipeline[at:] {
@@ -179,7 +180,7 @@ INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(
 	j := mustRun(t, db, dry, "tracking-logs")
 	i := slices.IndexFunc(
 		j.previews["tracking-logs"],
-		func(p execute.TablePreview) bool { return strings.Contains(p.Table, "web") },
+		func(p preview.Table) bool { return strings.Contains(p.Table, "web") },
 	)
 	if i < 0 {
 		t.Fatalf("%+v", j.previews)
@@ -334,8 +335,10 @@ func BenchmarkPreview(b *testing.B) {
 		}
 		j := newJournal(db)
 		timed("preview", func() {
-			err = runWith(b, j, func(c *execute.Config) {
-				c.Pool, c.DryRun, c.Workers, c.Limits = pool, true, 2, purge.Limits{ActiveSessions: 50}
+			err = runWith(b, j, func(c *pipeline.Config) {
+				c.Pool, c.DryRun, c.Settings.Workers, c.Settings.Limits = pool, true, 2, purge.Limits{
+					ActiveSessions: 50,
+				}
 			}, "deliveries", "expired-deliveries", "delivery-logs")
 		})
 		if got := j.deleted["delivery-logs"]; err != nil || got != want {
@@ -363,7 +366,7 @@ DROP TABLE NmsBroadLogMid -- the only logs of both tasks`)
 		j.holds = func() plan.Holds {
 			return plan.Holds{Names: []string{"a hold"}, Tables: []string{"nmsmirrorpagesearch"}}
 		}
-		if err := runWith(t, j, func(c *execute.Config) { c.DryRun = j == foreseen }); err != nil {
+		if err := runWith(t, j, func(c *pipeline.Config) { c.DryRun = j == foreseen }); err != nil {
 			t.Fatal(err)
 		}
 	}

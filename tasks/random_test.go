@@ -18,8 +18,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
 var (
@@ -63,7 +64,7 @@ func TestRandomDatabases(t *testing.T) {
 			if err := runWith(
 				t,
 				foreseen,
-				func(c *execute.Config) { c.DryRun, c.Include = true, m.include },
+				func(c *pipeline.Config) { c.DryRun, c.Include = true, m.include },
 			); err != nil {
 				t.Fatal(err)
 			}
@@ -72,26 +73,26 @@ func TestRandomDatabases(t *testing.T) {
 				if which == "first" && rng.IntN(2) == 0 { // the worker dies at some batch, and another continues
 					j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
 				}
-				var planned map[string]execute.Planned
+				var planned map[string]preview.Task
 				if which == "first" && seed%2 == 0 {
 					planned = foreseen.planned
 				}
 				err := runWith(
 					t,
 					j,
-					func(c *execute.Config) { c.MaxRows, c.Include, c.Plan = limit, m.include, planned },
+					func(c *pipeline.Config) { c.Settings.MaxRows, c.Include, c.SavedPlan = limit, m.include, planned },
 				)
-				if errors.Is(err, execute.ErrLost) {
+				if errors.Is(err, pipeline.ErrLost) {
 					j.loseAt = 0
 					err = runWith(
 						t,
 						j,
-						func(c *execute.Config) {
+						func(c *pipeline.Config) {
 							goOn(
 								c,
 								j,
 							)
-							c.MaxRows, c.Include, c.Plan = limit, m.include, planned
+							c.Settings.MaxRows, c.Include, c.SavedPlan = limit, m.include, planned
 						},
 					)
 				}
@@ -99,7 +100,7 @@ func TestRandomDatabases(t *testing.T) {
 					t.Fatal(err)
 				}
 				for task, state := range j.states {
-					if state != execute.Succeeded && state != execute.Skipped {
+					if state != pipeline.Succeeded && state != pipeline.Skipped {
 						t.Errorf("task %s is %s: %s", task, state, j.problems[task])
 					}
 				}
@@ -152,8 +153,8 @@ func compareForeseen(t *testing.T, foreseen, done *journal) {
 		var sums [3]int64
 		for _, p := range foreseen.previews[name] {
 			sums[0] += p.Tables
-			sums[1] += map[execute.Action]int64{execute.Delete: p.Rows}[p.Action]
-			sums[2] += map[execute.Action]int64{execute.Update: p.Rows}[p.Action]
+			sums[1] += map[preview.Action]int64{preview.Delete: p.Rows}[p.Action]
+			sums[2] += map[preview.Action]int64{preview.Update: p.Rows}[p.Action]
 		}
 		if want := [2]int64{
 			foreseen.deleted[name],
@@ -176,7 +177,7 @@ func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 		if err := runWith(
 			t,
 			j,
-			func(c *execute.Config) { c.DryRun, c.Include, c.WhatIf = true, include, whatIf },
+			func(c *pipeline.Config) { c.DryRun, c.Include, c.WhatIf = true, include, whatIf },
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -223,8 +224,8 @@ func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 				before[p.Table+string(p.Action)] = p.Rows + p.Tables
 			}
 			for _, p := range supposed.previews[name] {
-				if p.RowsNow == nil || *p.RowsNow != before[p.Table+string(p.Action)] {
-					t.Errorf("%s: %s: now %v, not %d", name, p.Table, p.RowsNow, before[p.Table+string(p.Action)])
+				if p.BaselineRows == nil || *p.BaselineRows != before[p.Table+string(p.Action)] {
+					t.Errorf("%s: %s: now %v, not %d", name, p.Table, p.BaselineRows, before[p.Table+string(p.Action)])
 				}
 				delete(before, p.Table+string(p.Action))
 			}
@@ -237,11 +238,11 @@ func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 }
 
 // goOn makes a run continue after the last committed batch of one that was lost.
-func goOn(c *execute.Config, j *journal) {
+func goOn(c *pipeline.Config, j *journal) {
 	c.Succeeded, c.Failed = map[string]bool{}, map[string]bool{}
 	for task, state := range j.states {
-		c.Succeeded[task], c.Failed[task] = state == execute.Succeeded, state == execute.Failed ||
-			state == execute.NotRun
+		c.Succeeded[task], c.Failed[task] = state == pipeline.Succeeded, state == pipeline.Failed ||
+			state == pipeline.NotRun
 	}
 	c.Todo = slices.DeleteFunc(c.Todo, func(task plan.Task) bool { return j.states[task.Name] != "" })
 	c.Cursor = j.cursor

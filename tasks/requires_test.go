@@ -6,7 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // A task that needs another one is not run after that one failed, under whichever worker, however the run continues;
@@ -31,14 +31,14 @@ func TestOnlyWhatNeedsAFailedTaskIsNotRun(t *testing.T) {
 			if before != nil {
 				names = names[1:]
 			}
-			j, err := run(t, db, func(c *execute.Config) { c.ContinueOnError, c.Failed = true, before }, names...)
+			j, err := run(t, db, func(c *pipeline.Config) { c.ContinueOnError, c.Failed = true, before }, names...)
 			if (err == nil) != (before != nil) {
 				t.Errorf("the run ended with %v", err)
 			}
-			for task, want := range map[string]execute.State{
-				"email-errors": execute.NotRun,
-				"mx-domains":   execute.NotRun,
-				"audit-trail":  execute.Succeeded,
+			for task, want := range map[string]pipeline.State{
+				"email-errors": pipeline.NotRun,
+				"mx-domains":   pipeline.NotRun,
+				"audit-trail":  pipeline.Succeeded,
 			} {
 				if j.states[task] != want {
 					t.Errorf("%s is %s, want %s", task, j.states[task], want)

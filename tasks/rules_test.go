@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // The rules of a task are tried on the rows of testdata/rules/TASK.txtar: at least one on each side of every condition.
@@ -363,12 +363,12 @@ func TestRules(t *testing.T) {
 				if !slices.Equal(snapshot(), was) || !slices.Equal(db.Strings(allRelations), before) {
 					t.Error("a dry run changed something")
 				}
-				j := mustRun(t, db, func(c *execute.Config) { c.MaxRows = maxRows }, r.task)
+				j := mustRun(t, db, func(c *pipeline.Config) { c.Settings.MaxRows = maxRows }, r.task)
 				r.compare(t, db, before)
 				if j.deleted[r.task] != want {
 					t.Errorf("%d rows and relations were accounted for, %d went", j.deleted[r.task], want)
 				}
-				if j.states[r.task] != execute.Succeeded {
+				if j.states[r.task] != pipeline.Succeeded {
 					t.Errorf("the task is %s: %s", j.states[r.task], j.problems[r.task])
 				}
 				for _, b := range j.batches {
@@ -458,7 +458,7 @@ func TestMissingTables(t *testing.T) {
 			for _, table := range append(r.tables, tableTest{name: "NmsDeliveryMapping"}) {
 				db.Do("DROP TABLE IF EXISTS " + table.name + " CASCADE")
 				j := mustRun(t, db, nil, r.task)
-				if state := j.states[r.task]; state != execute.Succeeded && state != execute.Skipped {
+				if state := j.states[r.task]; state != pipeline.Succeeded && state != pipeline.Skipped {
 					t.Errorf("without %s the task is %s", table.name, state)
 				}
 			}

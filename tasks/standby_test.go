@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // withStandby is a random database on a server with a standby, and a pool of the same database there.
@@ -89,7 +89,7 @@ func TestPreviewOfAStandby(t *testing.T) {
 	if err := runWith(
 		t,
 		j,
-		func(c *execute.Config) { c.Pool, c.DryRun, c.Standby.Pool = traced, true, there },
+		func(c *pipeline.Config) { c.Pool, c.DryRun, c.Standby.Pool = traced, true, there },
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +114,10 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 	db, primary, standby, there := withStandby(t, 12)
 	fails := func(pool *pgxpool.Pool, parts ...string) {
 		t.Helper()
-		_, err := run(t, db, func(c *execute.Config) {
-			c.DryRun, c.Standby = true, execute.Standby{Pool: pool, Patience: time.Millisecond}
+		_, err := run(t, db, func(c *pipeline.Config) {
+			c.DryRun, c.Standby = true, pipeline.Standby{Pool: pool, MaxWait: time.Millisecond}
 		})
-		if err == nil || errors.Is(err, execute.ErrLost) {
+		if err == nil || errors.Is(err, pipeline.ErrLost) {
 			t.Fatalf("it ended with %v", err)
 		}
 		for _, part := range parts {
@@ -132,7 +132,7 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 	if _, err := run(
 		t,
 		strange,
-		func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there },
+		func(c *pipeline.Config) { c.DryRun, c.Standby.Pool = true, there },
 	); err == nil ||
 		!strings.Contains(err.Error(), "system identifier") {
 		t.Errorf("the standby of another server: %v", err)
@@ -142,7 +142,7 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 	}
 	db.Do("CREATE TABLE elsewhere.late (i int)")
 	fails(there, "has not replayed", "bytes of WAL behind")
-	mustRun(t, db, func(c *execute.Config) { c.Standby.Pool = there }, "sessions") // a real run does without
+	mustRun(t, db, func(c *pipeline.Config) { c.Standby.Pool = there }, "sessions") // a real run does without
 	standby.Stop()
 	fails(there, "--preview-database-url", "can not be read")
 }
@@ -207,7 +207,7 @@ func TestConflictsWithRecovery(t *testing.T) {
 			over = true
 		default:
 		}
-		j := mustRun(t, db, func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there }, "sessions")
+		j := mustRun(t, db, func(c *pipeline.Config) { c.DryRun, c.Standby.Pool = true, there }, "sessions")
 		if j.deleted["sessions"] != 100_000 {
 			t.Errorf("%d rows were counted: %q", j.deleted["sessions"], j.logs)
 		}
@@ -238,7 +238,7 @@ func TestPreviewOfUnloggedTables(t *testing.T) {
 	j := mustRun(
 		t,
 		db,
-		func(c *execute.Config) { c.DryRun, c.Standby.Pool = true, there },
+		func(c *pipeline.Config) { c.DryRun, c.Standby.Pool = true, there },
 		"audit-trail",
 		"expired-events",
 		"workflow-instances",

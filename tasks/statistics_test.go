@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 func TestStatistics(t *testing.T) {
@@ -128,10 +128,10 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 func TestTheTasksBehindStatistics(t *testing.T) {
 	t.Parallel()
 	behind := []string{"app-subscriptions", "sessions", "expired-events", "reactions"}
-	after := func(c *execute.Config) { c.Succeeded = map[string]bool{"statistics": true} }
+	after := func(c *pipeline.Config) { c.Succeeded = map[string]bool{"statistics": true} }
 	for _, c := range []struct {
 		name, option string
-		change       func(*execute.Config)
+		change       func(*pipeline.Config)
 		want         []string
 	}{
 		{
@@ -149,7 +149,7 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 		{"analyze", "2", after, []string{"analyzing xtksessioninfo", "analyzing rtevent_old", "analyzing nmsrtevent"}},
 		{"nothing", "1", after, nil},
 		{"without statistics", "0", nil, nil},
-		{"dry", "0", func(c *execute.Config) { after(c); dry(c) }, nil},
+		{"dry", "0", func(c *pipeline.Config) { after(c); dry(c) }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -194,11 +194,11 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 			)
 			j := newJournal(db)
 			j.loseAt, j.after = at, after
-			succeeded := func(c *execute.Config) { c.Succeeded = map[string]bool{"statistics": true} }
+			succeeded := func(c *pipeline.Config) { c.Succeeded = map[string]bool{"statistics": true} }
 			err := runWith(t, j, succeeded, "expired-events")
-			if died = errors.Is(err, execute.ErrLost); died {
+			if died = errors.Is(err, pipeline.ErrLost); died {
 				j.loseAt = 0
-				err = runWith(t, j, func(c *execute.Config) { succeeded(c); c.Cursor = j.cursor }, "expired-events")
+				err = runWith(t, j, func(c *pipeline.Config) { succeeded(c); c.Cursor = j.cursor }, "expired-events")
 			}
 			want := []string{
 				"analyzing nmsbatchevent",
@@ -245,7 +245,7 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 				"UPDATE pg_index SET indisready = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)",
 			)
 			j := mustRun(t, db, nil, "statistics", "app-subscriptions")
-			if !slices.Contains(j.vacuumed(), "analyzing z_table") || j.states["statistics"] != execute.Succeeded ||
+			if !slices.Contains(j.vacuumed(), "analyzing z_table") || j.states["statistics"] != pipeline.Succeeded ||
 				j.states["app-subscriptions"] == "" {
 				t.Errorf("statistics is %s: %q", j.states["statistics"], j.vacuumed())
 			}
@@ -271,7 +271,7 @@ func TestVacuumTruncate(t *testing.T) {
 		)
 		before := db.Int("SELECT pg_relation_size('large')")
 		db.Do("DELETE FROM large")
-		mustRun(t, db, func(c *execute.Config) { c.VacuumTruncate = truncate }, "statistics")
+		mustRun(t, db, func(c *pipeline.Config) { c.VacuumTruncate = truncate }, "statistics")
 		if after := db.Int("SELECT pg_relation_size('large')"); (after < before) != truncate {
 			t.Errorf("truncate %t: it had %d bytes, and has %d", truncate, before, after)
 		}

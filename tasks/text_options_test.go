@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // An option that is stored as a text is read from it, never from the number beside it; what is no number is not used.
@@ -56,7 +56,7 @@ func TestMomentInAText(t *testing.T) {
 	)
 	j := mustRun(t, db, nil, "npai", "email-error-stats")
 	for _, task := range []string{"npai", "email-error-stats"} {
-		if j.states[task] != execute.Skipped || j.deleted[task] != 0 {
+		if j.states[task] != pipeline.Skipped || j.deleted[task] != 0 {
 			t.Errorf("%s is %s", task, j.states[task])
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // onError is a tracer that calls a function when a query fails with a SQLSTATE.
@@ -47,7 +47,7 @@ func TestTransientErrorBeforeTheFirstTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	j := mustRun(t, db, func(c *execute.Config) { c.Pool = pool }, "import-rejects")
+	j := mustRun(t, db, func(c *pipeline.Config) { c.Pool = pool }, "import-rejects")
 	if j.deleted["import-rejects"] != 1 {
 		t.Errorf("%d rows deleted, want 1", j.deleted["import-rejects"])
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -87,7 +87,7 @@ func TestTriggerThatAlwaysFails(t *testing.T) {
 			)
 			before := db.Int("SELECT count(*) FROM " + c.table)
 			j, err := run(t, db, nil, c.task)
-			if err == nil || j.states[c.task] != execute.Failed ||
+			if err == nil || j.states[c.task] != pipeline.Failed ||
 				!strings.Contains(j.problems[c.task], `relation "nowhere" does not exist`) {
 				t.Errorf("%v: the task is %s: %q", err, j.states[c.task], j.problems[c.task])
 			}
@@ -126,13 +126,13 @@ func TestPolicyThatFails(t *testing.T) {
 			FROM nowhere WHERE i = id); END $$;
 		ALTER TABLE XtkAudit ENABLE ROW LEVEL SECURITY; ALTER TABLE XtkAudit FORCE ROW LEVEL SECURITY;
 			CREATE POLICY seen ON XtkAudit USING (seen(iAuditId))`)
-	for _, change := range []func(*execute.Config){nil, dry} {
+	for _, change := range []func(*pipeline.Config){nil, dry} {
 		if j, err := run(
 			t,
 			db,
 			change,
 			"audit-trail",
-		); err == nil || j.states["audit-trail"] != execute.Failed ||
+		); err == nil || j.states["audit-trail"] != pipeline.Failed ||
 			!strings.Contains(j.problems["audit-trail"], "nowhere") {
 			t.Errorf("%v: the task is %s: %q", err, j.states["audit-trail"], j.problems["audit-trail"])
 		}

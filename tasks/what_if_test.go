@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// A dry run that supposes options reads a table once, for them and for those that are stored.
-func TestWhatIfReadsOnce(t *testing.T) {
+// A dry run by other options counts a table once for all of its tasks, and once by the stored options.
+func TestWhatIfReads(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp')")
@@ -24,7 +25,7 @@ func TestWhatIfReadsOnce(t *testing.T) {
 	)
 	traced, asks := asking(t, db)
 	j := newJournal(db)
-	if err := runWith(t, j, func(c *execute.Config) {
+	if err := runWith(t, j, func(c *pipeline.Config) {
 		c.Pool, c.DryRun = traced, true
 		c.WhatIf = map[string]int{"NmsCleanup_BroadLogPurgeDelay": 20, "NmsCleanup_RecycledDeliveryPurgeDelay": 9}
 	}, "deliveries", "delivery-logs"); err != nil {
@@ -34,7 +35,7 @@ func TestWhatIfReadsOnce(t *testing.T) {
 		return !strings.HasPrefix(sql, "SELECT count(*) FILTER") ||
 			!strings.Contains(sql, `FROM ONLY "public"."nmsbroadlogrcp"`)
 	})
-	if len(reads) != 1 {
+	if len(reads) != 2 {
 		t.Errorf("it was read %d times: %q", len(reads), reads)
 	}
 	for _, c := range []struct {
@@ -43,13 +44,13 @@ func TestWhatIfReadsOnce(t *testing.T) {
 	}{{"deliveries", 5 * 20, 7 * 20}, {"delivery-logs", 380 - 95, 220 - 77}} {
 		i := slices.IndexFunc(
 			j.previews[c.task],
-			func(p execute.TablePreview) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") },
+			func(p preview.Table) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") },
 		)
 		if i < 0 {
 			t.Fatalf("%s: %+v", c.task, j.previews[c.task])
 		}
-		if p := j.previews[c.task][i]; p.Rows != c.rows || p.RowsNow == nil || *p.RowsNow != c.now {
-			t.Errorf("%s: %d rows, now %d; not %d, %d", c.task, p.Rows, *p.RowsNow, c.rows, c.now)
+		if p := j.previews[c.task][i]; p.Rows != c.rows || p.BaselineRows == nil || *p.BaselineRows != c.now {
+			t.Errorf("%s: %d rows, now %d; not %d, %d", c.task, p.Rows, *p.BaselineRows, c.rows, c.now)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -140,10 +141,12 @@ func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 		tasks.Pipeline,
 		func(t plan.Task) bool { return t.Name == "orphan-work-tables" },
 	)]
+	parts := j.parts()
+	parts.Ledger = j
 	if err := execute.Run(
 		t.Context(),
-		execute.Config{Pool: db.Pool, Now: now, Todo: []plan.Task{task}},
-		j,
+		pipeline.Config{Pool: db.Pool, Now: now, Todo: []plan.Task{task}},
+		parts,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +264,7 @@ func TestWorkTablesOfOthers(t *testing.T) {
 					"VALUES (0); INSERT INTO NmsGroup (iGroupId) VALUES (0)",
 			)
 			db.Superuser(c.sql)
-			for _, change := range []func(*execute.Config){dry, nil} {
+			for _, change := range []func(*pipeline.Config){dry, nil} {
 				j := mustRun(t, db, change, "workflow-instances")
 				if left := j.stays["workflow-instances"].Tables; left != c.left ||
 					j.deleted["workflow-instances"] != 0 ||

@@ -9,7 +9,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/overdue"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // inZone sets the time zone of a database.
@@ -164,8 +167,8 @@ func TestZoneOfExplanations(t *testing.T) {
 		"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, " +
 			"'America/Bogota')",
 	)
-	c := execute.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}
-	e, err := execute.NewExplainer(t.Context(), c, "XtkAudit")
+	c := pipeline.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline}
+	e, err := explain.NewExplainer(t.Context(), c, plan.Holds{}, "XtkAudit")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +177,7 @@ func TestZoneOfExplanations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (x.Verdict == execute.Goes) != goes {
+		if (x.Verdict == explain.Deleted) != goes {
 			t.Errorf("hour %d: %s: %s", hour, x.Verdict, x.Why)
 		}
 	}
@@ -193,7 +196,7 @@ func TestZoneOfExplanations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ages, err := execute.Overdue(t.Context(), db.Pool, catalog, tasks.Pipeline, nil, nil)
+	ages, err := overdue.Tables(t.Context(), db.Pool, catalog, tasks.Pipeline, nil, nil)
 	if late := ages["xtkaudit"] - 48*time.Hour; err != nil || late.Abs() > 10*time.Minute {
 		t.Errorf("overdue: %v, %v", ages, err)
 	}

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // keepHere is given instead of a URL where deliveries are to be kept.
@@ -48,8 +47,8 @@ func (s *server) connectOthers(ctx context.Context, others map[string]*pgxpool.C
 			return fmt.Errorf("--mid-sourcing %s: %w", name, err)
 		}
 		s.others[name] = pool
-		err = execute.CheckMidSourcing(ctx, s.pool, pool)
-		if errors.Is(err, execute.ErrSameDatabase) {
+		err = midsourcing.Check(ctx, s.pool, pool)
+		if errors.Is(err, midsourcing.ErrSameDatabase) {
 			return usagef("--mid-sourcing %s: %w", name, err)
 		}
 		if err != nil {

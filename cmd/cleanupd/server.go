@@ -16,7 +16,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/midsourcing"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -165,7 +167,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	s.manager = runs.New(runs.Config{
 		Pool:         s.pool,
 		Calls:        s.calls,
-		Standby:      execute.Standby{Pool: s.standby},
+		Standby:      pipeline.Standby{Pool: s.standby},
 		Outside:      more,
 		Lease:        c.lease,
 		KeepSchedule: c.schedule,
@@ -176,7 +178,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		Log:          log,
 		Version:      programVersion(),
 		Replica:      fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: execute.MidSourcing{
+		MidSourcing: midsourcing.Config{
 			Databases: s.others,
 			Keep:      given.keep,
 		},
@@ -196,7 +198,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 
 // belongs makes a database that nobody cleans yet that of an instance. foreign says that it is another one's, or a
 // copy: it is served, and nothing is changed, there or elsewhere.
-func (s *server) belongs(ctx context.Context, instance string) (foreign *execute.RefusedError, err error) {
+func (s *server) belongs(ctx context.Context, instance string) (foreign *refused.Error, err error) {
 	err = runs.Own(ctx, s.pool, instance)
 	if errors.As(err, &foreign) {
 		return foreign, nil

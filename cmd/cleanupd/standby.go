@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/dryrun"
 )
 
 const previewFlag = "--preview-database-url"
@@ -43,8 +43,8 @@ func (s *server) connectStandby(
 	if s.standby, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return fmt.Errorf("%s: %w", previewFlag, err)
 	}
-	err = execute.CheckStandby(ctx, s.pool, s.standby)
-	if errors.Is(err, execute.ErrOtherServer) {
+	err = dryrun.CheckStandby(ctx, s.pool, s.standby)
+	if errors.Is(err, dryrun.ErrNotStandby) {
 		return usagef("%s: %w", previewFlag, err)
 	}
 	if err != nil {

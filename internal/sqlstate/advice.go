@@ -36,6 +36,10 @@ func Lost(err error) bool {
 	return false
 }
 
+// LostInDrop reports whether a DROP has lost the database. It has not if only the server's lock table is full: a DROP
+// takes a lock for each partition and index.
+func LostInDrop(err error) bool { return Lost(err) && !Is(err, pgerrcode.OutOfMemory) }
+
 // advice is what an operator can do about a persistent error, by SQLSTATE.
 var advice = map[string]string{
 	pgerrcode.ConnectionFailure: "see that the database server runs, and what lies between it and this service",

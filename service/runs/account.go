@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -17,20 +17,20 @@ import (
 // stretch of rows that stay again.
 const checkEvery = time.Second
 
-// Write implements execute.Journal.
+// Write implements purge.Ledger.
 func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	a := j.account(d)
 	b.Queue(a.sql, a.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&a.reason) })
 	return a.settled, nil
 }
 
-// Count implements execute.Journal.
+// Count implements pipeline.Counts.
 func (j *journal) Count(ctx context.Context, d purge.Delta) error {
 	a := j.account(d)
 	return a.settled(j.m.pool.QueryRow(ctx, a.sql, a.args...).Scan(&a.reason))
 }
 
-// Proceed implements execute.Journal.
+// Proceed fails if the run must stop.
 func (j *journal) Proceed(ctx context.Context) error {
 	a := j.asks()
 	err := j.m.pool.QueryRow(ctx, a.sql, a.args...).Scan(&a.reason)
@@ -122,7 +122,7 @@ func (a *account) settled(err error) error {
 	case sqlstate.Is(err, fenced):
 		return errFenced
 	case sqlstate.Is(err, heldMeanwhile):
-		return execute.ErrHeld
+		return pipeline.ErrHoldCreated
 	case err != nil:
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/overdue"
 )
 
 // How often the database is queried for metrics at most, and with which timeout.
@@ -57,7 +57,7 @@ var (
 		nil,
 		nil,
 	)
-	overdue = prometheus.NewDesc(
+	overdueDesc = prometheus.NewDesc(
 		"cleanupd_oldest_obsolete_row_age_seconds",
 		"For how long the oldest row of a table has been obsolete; 0: none is. Of tables without an index on the "+
 			"date it is an estimate from their last ANALYZE.",
@@ -107,7 +107,7 @@ func (a *answers) Describe(ch chan<- *prometheus.Desc) {
 		activeRuns,
 		scheduled,
 		nextRun,
-		overdue,
+		overdueDesc,
 		rowsLeft,
 		tablesLeft,
 		otherCleaner,
@@ -248,12 +248,12 @@ func (a *answers) tables(ctx context.Context) error {
 	if _, err := pgx.ForEachRow(rows, []any{&task, &at}, func() error { cleaned[task] = at; return nil }); err != nil {
 		return err
 	}
-	ages, err := execute.Overdue(ctx, a.m.calls, catalog, tasks.Pipeline, a.m.include, cleaned)
+	ages, err := overdue.Tables(ctx, a.m.calls, catalog, tasks.Pipeline, a.m.include, cleaned)
 	if err != nil {
 		return err
 	}
 	for table, age := range ages {
-		a.gauge(overdue, age.Seconds(), table)
+		a.gauge(overdueDesc, age.Seconds(), table)
 	}
 	started, err := catalog.OtherCleaner(ctx, a.m.calls)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -27,8 +28,8 @@ type claim struct {
 	epoch           int64
 	dryRun          bool
 	continueOnError bool
-	plan            string         // the dry run that it does; empty: none
-	accepted        []execute.Trip // the guards that it may pass
+	plan            string       // the dry run that it does; empty: none
+	accepted        []guard.Trip // the guards that it may pass
 	whatIf          map[string]int
 	referenceTime   time.Time
 	chosen          []string // the names of its tasks, in order
@@ -287,19 +288,19 @@ func (c *claim) takeTasks(ctx context.Context, tx pgx.Tx) error {
 	}
 	var (
 		name   string
-		state  execute.State
+		state  pipeline.State
 		cursor purge.Cursor
 	)
 	c.succeeded, c.unmet = map[string]bool{}, map[string]bool{}
 	_, err = pgx.ForEachRow(rows, []any{&name, &state, &cursor}, func() error {
 		c.chosen = append(c.chosen, name)
-		c.succeeded[name] = state == execute.Succeeded
-		c.failed = c.failed || state == execute.Failed
-		c.unmet[name] = state == execute.Failed || state == execute.NotRun
-		if state == execute.Running {
+		c.succeeded[name] = state == pipeline.Succeeded
+		c.failed = c.failed || state == pipeline.Failed
+		c.unmet[name] = state == pipeline.Failed || state == pipeline.NotRun
+		if state == pipeline.Running {
 			c.begun, c.cursor = true, cursor
 		}
-		if state == execute.Running || state == execute.Pending {
+		if state == pipeline.Running || state == pipeline.Pending {
 			c.todo = append(c.todo, name)
 		}
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -353,14 +353,14 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 				last := events[len(events)-1].Run
 				problem := last.Result("sessions").Error
 				if last.State != runs.Failed || last.Cause != c.cause ||
-					last.Result("sessions").State != execute.Failed ||
+					last.Result("sessions").State != pipeline.Failed ||
 					!strings.Contains(problem, c.advice) ||
 					!strings.Contains(problem, state) ||
 					!strings.Contains(last.Error, problem) ||
 					last.Result("audit-trail").RowsDeleted != 1 {
 					t.Errorf("the run: %+v", last)
 				}
-				after := map[bool]execute.State{false: execute.NotRun, true: execute.Succeeded}[goOn]
+				after := map[bool]pipeline.State{false: pipeline.NotRun, true: pipeline.Succeeded}[goOn]
 				if got := last.Result("reactions"); got.State != after {
 					t.Errorf("the task after it: %+v", got)
 				}
@@ -441,8 +441,8 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 		problem,
 		"given up after 11 setbacks",
 	) || !strings.Contains(problem, "replica x fell silent") ||
-		(got.Result("expired-events").State != execute.Skipped &&
-			got.Result("expired-events").State != execute.Succeeded) ||
+		(got.Result("expired-events").State != pipeline.Skipped &&
+			got.Result("expired-events").State != pipeline.Succeeded) ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", got)
 	}
@@ -468,7 +468,7 @@ func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 	}
 	events := watch(t, m, run.ID)
 	if got := events[len(events)-1].Run; got.State != runs.Cancelled || got.Cause != runs.CauseCancelled ||
-		got.Result("sessions").State != execute.Failed {
+		got.Result("sessions").State != pipeline.Failed {
 		t.Errorf("%s, %s", got.State, got.Cause)
 	}
 }
@@ -490,7 +490,7 @@ func TestDryRunWithoutProgress(t *testing.T) {
 	events := watch(t, m, run.ID)
 	if got := events[len(events)-1].Run; got.State != runs.Failed ||
 		!strings.Contains(got.Result("sessions").Error, "given up after 11 setbacks without progress") ||
-		got.Result("audit-trail").State != execute.Succeeded {
+		got.Result("audit-trail").State != pipeline.Succeeded {
 		t.Errorf("%+v", got)
 	}
 }

@@ -87,7 +87,7 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, sequence int64) error 
 }
 
 // appendEvents writes events to a run's log, if the run is still held in this epoch; otherwise it fails with
-// execute.ErrLost. The run's row stays locked until the transaction ends, so that sequences are committed in order.
+// pipeline.ErrLost. The run's row stays locked until the transaction ends, so that sequences are committed in order.
 func appendEvents(ctx context.Context, tx pgx.Tx, runID string, epoch int64, events ...Event) error {
 	tag, err := tx.Exec(ctx, `
 		WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality($3::jsonb[]) WHERE `+held+`

@@ -4,14 +4,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/cleanupd/cleanupd/tasks/explain"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // ExplainTask tells what a task would do here and now. It fails with ErrNoTask.
-func (m *Manager) ExplainTask(ctx context.Context, name string) (e execute.Explanation, err error) {
-	config, err := m.asked(ctx)
+func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task, err error) {
+	config, holds, err := m.explainConfig(ctx)
 	if err != nil {
 		return e, err
 	}
@@ -19,19 +20,19 @@ func (m *Manager) ExplainTask(ctx context.Context, name string) (e execute.Expla
 	if !ok {
 		return e, ErrNoTask
 	}
-	return execute.Explain(ctx, config, t)
+	return explain.DescribeTask(ctx, config, holds, t)
 }
 
-// asked is what a question is answered by.
-func (m *Manager) asked(ctx context.Context) (config execute.Config, err error) {
+// explainConfig returns what explanations are made with.
+func (m *Manager) explainConfig(ctx context.Context) (config pipeline.Config, holds plan.Holds, err error) {
 	p, err := m.Pipeline(ctx)
 	if err != nil {
-		return config, err
+		return config, holds, err
 	}
 	config = m.config(p)
 	config.Pool, config.Log = m.calls, m.log
-	config.Holds, _, err = readHolds(ctx, m.calls, time.Now())
-	return config, err
+	holds, _, err = readHolds(ctx, m.calls, time.Now())
+	return config, holds, err
 }
 
 // RowRun is a run that took rows of a table.
@@ -46,17 +47,17 @@ type RowRun struct {
 const runsShown = 50
 
 // ExplainRow explains why a row is, or is not, deleted, and returns which runs took rows of its table if it does not
-// exist. byText is called first if the key is a text. ExplainRow fails with execute.ErrKey, or an execute.RefusedError.
+// exist. byText is called first if the key is a text. ExplainRow fails with explain.ErrKey, or an refused.Error.
 func (m *Manager) ExplainRow(
 	ctx context.Context,
 	table, key string,
 	byText func() error,
-) (x execute.RowExplanation, took []RowRun, err error) {
-	config, err := m.asked(ctx)
+) (x explain.Row, took []RowRun, err error) {
+	config, holds, err := m.explainConfig(ctx)
 	if err != nil {
 		return x, nil, err
 	}
-	e, err := execute.NewExplainer(ctx, config, table)
+	e, err := explain.NewExplainer(ctx, config, holds, table)
 	if err != nil {
 		return x, nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -272,7 +272,7 @@ func TestDryRunsBesideARun(t *testing.T) {
 	work()
 	events := watch(t, m, first.ID)
 	if len(events) != 1 || events[0].Run.State != runs.Cancelled ||
-		events[0].Run.Result("sessions").State != execute.NotRun {
+		events[0].Run.Result("sessions").State != pipeline.NotRun {
 		t.Errorf("a run that was cancelled before it began has the events %+v", events)
 	}
 }
@@ -316,7 +316,7 @@ func TestCancelOfAnAbandonedRun(t *testing.T) {
 	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), lease_until = now() - interval '1 s'")
 	db.Do("UPDATE cleanupd.task SET state = 'RUNNING' WHERE name = 'sessions'")
 	got, err := m.Cancel(t.Context(), run.ID)
-	if err != nil || got.State != runs.Cancelled || got.Result("sessions").State != execute.Cancelled {
+	if err != nil || got.State != runs.Cancelled || got.Result("sessions").State != pipeline.Cancelled {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	events := watch(t, m, run.ID)
@@ -339,8 +339,8 @@ func TestCancelStopsAfterTheBatch(t *testing.T) {
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
 	gone := 20_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
-	if got.State != runs.Cancelled || got.Result("sessions").State != execute.Cancelled ||
-		got.Result("reactions").State != execute.NotRun ||
+	if got.State != runs.Cancelled || got.Result("sessions").State != pipeline.Cancelled ||
+		got.Result("reactions").State != pipeline.NotRun ||
 		got.Result("sessions").RowsDeleted != gone ||
 		got.Result("sessions").Batches != gone {
 		t.Errorf("%d rows went; the run: %+v", gone, got)
@@ -475,7 +475,7 @@ func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
 	if got.State != runs.Failed || got.Error != "task visitors failed: no" ||
-		got.Result("sessions").State != execute.NotRun ||
+		got.Result("sessions").State != pipeline.NotRun ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("the run: %+v", got)
 	}

@@ -10,7 +10,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // Why a run was stopped, as in its error.
@@ -28,11 +29,11 @@ type outcome struct {
 
 // outcomeOf turns what execute.Run returned into an outcome.
 func outcomeOf(err error, stop string) outcome {
-	refused := (*execute.RefusedError)(nil)
+	refused := (*refused.Error)(nil)
 	switch {
 	case err == nil:
 		return outcome{state: Succeeded}
-	case errors.Is(err, execute.ErrStopped):
+	case errors.Is(err, pipeline.ErrStopped):
 		return outcome{Cancelled, stop, CauseCancelled}
 	case errors.Is(err, campaign.ErrNotCampaign):
 		return outcome{Failed, err.Error(), CauseNotCampaign}

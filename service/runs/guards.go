@@ -15,19 +15,21 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // Latched is a guard that tripped in a task, and has refused it since.
 type Latched struct {
-	execute.Trip
+	guard.Trip
 	Task  string
 	RunID string // the first run that it refused
 	Time  time.Time
 }
 
 // Guards reads the settings of the guards, and those that are latched.
-func (m *Manager) Guards(ctx context.Context) (execute.Guards, []Latched, error) {
+func (m *Manager) Guards(ctx context.Context) (guard.Limits, []Latched, error) {
 	settings, err := readGuards(ctx, m.calls, "")
 	if err != nil {
 		return settings, nil, err
@@ -41,14 +43,14 @@ func (m *Manager) Guards(ctx context.Context) (execute.Guards, []Latched, error)
 		return settings, nil, err
 	}
 	latched, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Latched, err error) {
-		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Most, &l.Task, &l.RunID, &l.Time)
+		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Limit, &l.Task, &l.RunID, &l.Time)
 	})
 	return settings, latched, err
 }
 
 // readGuards reads the settings. What is not stored is as by default.
-func readGuards(ctx context.Context, db campaign.Querier, lock string) (execute.Guards, error) {
-	g := execute.DefaultGuards
+func readGuards(ctx context.Context, db campaign.Querier, lock string) (guard.Limits, error) {
+	g := guard.DefaultLimits
 	var stored []byte
 	err := db.QueryRow(ctx, "SELECT settings FROM cleanupd.guards "+lock).Scan(&stored)
 	switch {
@@ -61,7 +63,7 @@ func readGuards(ctx context.Context, db campaign.Querier, lock string) (execute.
 }
 
 // checkGuards fails with InvalidError if settings cannot be.
-func checkGuards(g execute.Guards) error {
+func checkGuards(g guard.Limits) error {
 	var wrong InvalidError
 	say := func(bad bool, field, problem string) {
 		if bad {
@@ -94,7 +96,7 @@ func checkGuards(g execute.Guards) error {
 
 // SetGuards replaces the settings of the guards. Those that are judged otherwise now are not latched any longer. It
 // fails with InvalidError.
-func (m *Manager) SetGuards(ctx context.Context, g execute.Guards) error {
+func (m *Manager) SetGuards(ctx context.Context, g guard.Limits) error {
 	if err := checkGuards(g); err != nil {
 		return err
 	}
@@ -140,12 +142,12 @@ func (m *Manager) Unlatch(ctx context.Context, tx pgx.Tx, inForce map[string]str
 }
 
 // acceptable are the guards that a run may pass.
-var acceptable = []execute.Guard{
-	execute.GuardShare,
-	execute.GuardCutoff,
-	execute.GuardGrowth,
-	execute.GuardTables,
-	execute.GuardBytes,
+var acceptable = []guard.Name{
+	guard.Share,
+	guard.Cutoff,
+	guard.Growth,
+	guard.Tables,
+	guard.Bytes,
 }
 
 // wrongAccepted is what is wrong with the guards that a request accepts.
@@ -156,7 +158,7 @@ func (r Request) wrongAccepted() (wrong InvalidError) {
 	for i, a := range r.Accepted {
 		field := fmt.Sprintf("accept_guards[%d].", i)
 		switch {
-		case a.Guard == execute.GuardClock || a.Guard == execute.GuardIdle:
+		case a.Guard == guard.Clock || a.Guard == guard.Idle:
 			wrong = append(wrong, Violation{field + "guard", fmt.Sprintf("%s can not be accepted, only set", a.Guard)})
 		case !slices.Contains(acceptable, a.Guard):
 			wrong = append(
@@ -175,18 +177,18 @@ func (r Request) wrongAccepted() (wrong InvalidError) {
 	return wrong
 }
 
-// History implements execute.Journal.
-func (j *journal) History(ctx context.Context) (*execute.History, error) {
-	h := &execute.History{
-		Accepted: j.claim.accepted,
-		Taken:    map[string]execute.Taken{},
-		Cutoffs:  map[string]execute.Cutoff{},
+// History implements pipeline.Safety.
+func (j *journal) History(ctx context.Context) (*guard.History, error) {
+	h := &guard.History{
+		Accepted:  j.claim.accepted,
+		Deletions: map[string]guard.Deletions{},
+		Cutoffs:   map[string]guard.CutoffRecord{},
 	}
 	var err error
-	if h.Guards, err = readGuards(ctx, j.m.pool, ""); err != nil {
+	if h.Limits, err = readGuards(ctx, j.m.pool, ""); err != nil {
 		return nil, err
 	}
-	for _, read := range []func(context.Context, *execute.History) error{j.latched, j.taken, j.cutoffs} {
+	for _, read := range []func(context.Context, *guard.History) error{j.latched, j.taken, j.cutoffs} {
 		if err := read(ctx, h); err != nil {
 			return nil, err
 		}
@@ -197,7 +199,7 @@ func (j *journal) History(ctx context.Context) (*execute.History, error) {
 		Scan(&h.LastStart)
 }
 
-func (j *journal) latched(ctx context.Context, h *execute.History) error {
+func (j *journal) latched(ctx context.Context, h *guard.History) error {
 	rows, err := j.m.pool.Query(
 		ctx,
 		"SELECT guard, table_name, number, most, options FROM cleanupd.latch WHERE task = $1 ORDER BY guard, table_name",
@@ -206,15 +208,15 @@ func (j *journal) latched(ctx context.Context, h *execute.History) error {
 	if err != nil {
 		return err
 	}
-	h.Latched, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l execute.Latch, err error) {
-		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Most, &l.Options)
+	h.Latched, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l guard.Latch, err error) {
+		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Limit, &l.Options)
 	})
 	return err
 }
 
 // taken reads what runs have taken: this one, too, unless it is dry. What somebody has accepted of a table's share is
 // not counted with what others take.
-func (j *journal) taken(ctx context.Context, h *execute.History) error {
+func (j *journal) taken(ctx context.Context, h *guard.History) error {
 	rows, err := j.m.pool.Query(ctx, `
 		WITH taken AS (
 		  SELECT t.table_name, t.start_time, t.rows_deleted, t.rows_updated, usual, EXISTS (SELECT FROM cleanupd.run r
@@ -232,23 +234,23 @@ func (j *journal) taken(ctx context.Context, h *execute.History) error {
 		FROM taken AS t, begun, LATERAL (SELECT NOT accepted
 			AND t.start_time > begun.start_time - $2::bigint * interval '1 microsecond' AS lately) AS l
 		WHERE t.start_time > begun.start_time - $3::bigint * interval '1 microsecond' GROUP BY 1`,
-		j.claim.id, execute.SharePeriod.Microseconds(), execute.UsualPeriod.Microseconds(), execute.GuardShare)
+		j.claim.id, guard.SharePeriod.Microseconds(), guard.UsualPeriod.Microseconds(), guard.Share)
 	if err != nil {
 		return err
 	}
 	var (
 		table string
-		t     execute.Taken
+		t     guard.Deletions
 	)
 	_, err = pgx.ForEachRow(
 		rows,
-		[]any{&table, &t.Lately, &t.Deleted, &t.Usual},
-		func() error { h.Taken[table] = t; return nil },
+		[]any{&table, &t.Recent, &t.RecentDeleted, &t.Usual},
+		func() error { h.Deletions[table] = t; return nil },
 	)
 	return err
 }
 
-func (j *journal) cutoffs(ctx context.Context, h *execute.History) error {
+func (j *journal) cutoffs(ctx context.Context, h *guard.History) error {
 	rows, err := j.m.pool.Query(
 		ctx,
 		"SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1",
@@ -259,7 +261,7 @@ func (j *journal) cutoffs(ctx context.Context, h *execute.History) error {
 	}
 	var (
 		delay  string
-		c      execute.Cutoff
+		c      guard.CutoffRecord
 		offset int64
 	)
 	_, err = pgx.ForEachRow(rows, []any{&delay, &c.At, &c.ReferenceTime, &offset}, func() error {
@@ -271,12 +273,12 @@ func (j *journal) cutoffs(ctx context.Context, h *execute.History) error {
 }
 
 // judged stores what guards said of a task that has ended, and what they will compare with.
-func (j *journal) judged(ctx context.Context, tx pgx.Tx, o execute.Outcome) error {
+func (j *journal) judged(ctx context.Context, tx pgx.Tx, o pipeline.Outcome) error {
 	if j.claim.dryRun {
 		return nil
 	}
 	b := &pgx.Batch{}
-	if o.State == execute.Succeeded {
+	if o.State == pipeline.Succeeded {
 		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1", j.task)
 		for delay, c := range o.Cutoffs {
 			b.Queue(
@@ -294,7 +296,7 @@ func (j *journal) judged(ctx context.Context, tx pgx.Tx, o execute.Outcome) erro
 		}
 	}
 	// whatever became of it: what did not get as far as them is judged again
-	if o.Trips == nil && o.State != execute.NotRun && o.Reason != execute.PlanStale {
+	if o.Trips == nil && o.State != pipeline.NotRun && o.Reason != refused.PlanStale {
 		for _, a := range j.claim.accepted {
 			b.Queue(
 				"DELETE FROM cleanupd.latch WHERE task = $1 AND guard = $2 AND table_name = $3",
@@ -316,7 +318,7 @@ func (j *journal) judged(ctx context.Context, tx pgx.Tx, o execute.Outcome) erro
 			t.Guard,
 			t.Table,
 			t.Number,
-			t.Most,
+			t.Limit,
 			o.Options,
 			j.claim.id,
 		)
@@ -336,7 +338,7 @@ func keepTaken(ctx context.Context, tx pgx.Tx, id string) error {
 		WHERE r.id = $1::text::uuid AND NOT r.dry_run AND (s.rows_deleted > 0 OR s.rows_updated > 0) GROUP BY 1, 2, 3
 		ON CONFLICT DO NOTHING`,
 		id,
-		execute.Guarded,
+		refused.Guard,
 	)
 	return err
 }

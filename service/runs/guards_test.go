@@ -12,11 +12,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // guarded is a replica at work whose guards are judged from ten rows on.
-func guarded(t *testing.T, db *pgtest.DB, change func(*execute.Guards)) *runs.Manager {
+func guarded(t *testing.T, db *pgtest.DB, change func(*guard.Limits)) *runs.Manager {
 	t.Helper()
 	m, work, _ := replica(t, db, "a", nil)
 	setGuards(t, m, change)
@@ -24,9 +26,9 @@ func guarded(t *testing.T, db *pgtest.DB, change func(*execute.Guards)) *runs.Ma
 	return m
 }
 
-func setGuards(t *testing.T, m *runs.Manager, change func(*execute.Guards)) {
+func setGuards(t *testing.T, m *runs.Manager, change func(*guard.Limits)) {
 	t.Helper()
-	g := execute.DefaultGuards
+	g := guard.DefaultLimits
 	g.MinRows = 10
 	if change != nil {
 		change(&g)
@@ -48,13 +50,13 @@ func refusedIn(t *testing.T, run *runs.Run, task string) string {
 	t.Helper()
 	result := run.Result(task)
 	if result.Reason == "" {
-		if result.State != execute.Succeeded {
+		if result.State != pipeline.Succeeded {
 			t.Fatalf("%s: %s %s", task, result.State, result.Error)
 		}
 		return ""
 	}
-	if result.Reason != execute.Guarded || result.State != execute.Failed || run.State != runs.Failed ||
-		run.Reason() != execute.Guarded ||
+	if result.Reason != refused.Guard || result.State != pipeline.Failed || run.State != runs.Failed ||
+		run.Reason() != refused.Guard ||
 		result.RowsDeleted+result.RowsUpdated+result.TablesDropped != 0 {
 		t.Fatalf("%+v of %s", result, run.State)
 	}
@@ -282,7 +284,7 @@ func TestGuardLatches(t *testing.T) {
 	if p := dry.Result(
 		"audit-trail",
 	).Preview; dry.State != runs.Succeeded || len(p) != 1 || len(p[0].Guards) != 1 ||
-		p[0].Guards[0] != (execute.Trip{Guard: execute.GuardShare, Table: p[0].Table, Number: 80, Most: 50}) {
+		p[0].Guards[0] != (guard.Trip{Guard: guard.Share, Table: p[0].Table, Number: 80, Limit: 50}) {
 		t.Fatalf("the preview: %+v", p)
 	}
 	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
@@ -310,7 +312,7 @@ func TestGuardLatches(t *testing.T) {
 		t.Fatalf("%+v", req.Accepted)
 	}
 	less := req
-	less.Accepted = []execute.Trip{req.Accepted[0]}
+	less.Accepted = []guard.Trip{req.Accepted[0]}
 	less.Accepted[0].Number = 4
 	if got := refusedIn(t, ended(t, m, less), "audit-trail"); got != "" { // 5 rows are too few to judge by now
 		t.Errorf("%q", got)
@@ -336,8 +338,8 @@ func TestGuardLatches(t *testing.T) {
 		t.Errorf("what was accepted: %q", got)
 	}
 	for _, release := range []func(){
-		func() { setGuards(t, m, func(g *execute.Guards) { g.MaxSharePercent = 0 }) },
-		func() { setGuards(t, m, func(g *execute.Guards) { g.MinRows = 1_000 }) },
+		func() { setGuards(t, m, func(g *guard.Limits) { g.MaxSharePercent = 0 }) },
+		func() { setGuards(t, m, func(g *guard.Limits) { g.MinRows = 1_000 }) },
 		func() {
 			db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES (1, " +
 				"'XtkCleanup_AuditTrailPurgeDelay', 86400 * 400, 3)")
@@ -381,7 +383,7 @@ func TestWhatWasAcceptedOnce(t *testing.T) {
 	if got := age(176, 185); got != "share 21" {
 		t.Errorf("25 of 40: %q", got)
 	}
-	setGuards(t, m, func(g *execute.Guards) { g.MaxSharePercent = 10 })
+	setGuards(t, m, func(g *guard.Limits) { g.MaxSharePercent = 10 })
 	db.Do("DELETE FROM XtkAudit WHERE iAuditId BETWEEN 176 AND 185")
 	if got := age(0, 0); got != "" {
 		t.Errorf("nothing to do, after more than may go: %q", got)
@@ -441,7 +443,7 @@ func TestALatchedGuardIsShown(t *testing.T) {
 func TestGuardCutoff(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	m := guarded(t, db, func(g *execute.Guards) { g.MaxSharePercent = 0 })
+	m := guarded(t, db, func(g *guard.Limits) { g.MaxSharePercent = 0 })
 	task := []string{"audit-trail"}
 	try := func() string { return refusedIn(t, ended(t, m, runs.Request{Tasks: task}), "audit-trail") }
 	audits(db, 1, 5, "1 year")
@@ -470,7 +472,7 @@ func TestGuardCutoff(t *testing.T) {
 	dry := ended(t, m, runs.Request{Tasks: task, DryRun: true})
 	if p := dry.Result(
 		"audit-trail",
-	).Preview; len(p) != 1 || len(p[0].Guards) != 1 || p[0].Guards[0].Guard != execute.GuardCutoff ||
+	).Preview; len(p) != 1 || len(p[0].Guards) != 1 || p[0].Guards[0].Guard != guard.Cutoff ||
 		p[0].Guards[0].Number != 15 {
 		t.Errorf("the preview: %+v", p)
 	}
@@ -505,7 +507,7 @@ func TestGuardCutoff(t *testing.T) {
 func TestGuardGrowth(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	m := guarded(t, db, func(g *execute.Guards) { g.MaxSharePercent = 0 })
+	m := guarded(t, db, func(g *guard.Limits) { g.MaxSharePercent = 0 })
 	task := []string{"subscriptions"}
 	try := func(rows int) string {
 		db.Do("DELETE FROM NmsSubscription")
@@ -538,7 +540,7 @@ func TestGuardGrowth(t *testing.T) {
 	if got := try(301); got != "growth 301" {
 		t.Errorf("what was accepted counts as usual: %q", got)
 	}
-	setGuards(t, m, func(g *execute.Guards) { g.MaxSharePercent, g.MaxGrowth = 0, 1 })
+	setGuards(t, m, func(g *guard.Limits) { g.MaxSharePercent, g.MaxGrowth = 0, 1 })
 	db.Do("DELETE FROM cleanupd.taken WHERE rows_deleted > 30")
 	if got := try(60); got != "growth 31" {
 		t.Errorf("twice as many: %q", got)
@@ -550,25 +552,25 @@ func TestGuardDrops(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		task, make string
-		change     func(g *execute.Guards)
+		change     func(g *guard.Limits)
 		want       string // with four tables; with three, none
 	}{
 		"tables": {
 			"workflow-instances",
 			"CREATE TABLE wkDlv_%d (i int)",
-			func(g *execute.Guards) { g.MaxTables = 3 },
+			func(g *guard.Limits) { g.MaxTables = 3 },
 			"tables 4",
 		},
 		"tables of lists": {
 			"lists-to-delete",
 			"CREATE TABLE grp%[1]d (i int); INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) VALUES (%[1]d, 1, 1)",
-			func(g *execute.Guards) { g.MaxTables = 3 },
+			func(g *guard.Limits) { g.MaxTables = 3 },
 			"tables 4",
 		},
 		"bytes": {
 			"workflow-instances",
 			"CREATE TABLE wkDlv_%d AS SELECT 1 AS i FROM generate_series(1, 40000)",
-			func(g *execute.Guards) { g.MaxDropPercent = 30 },
+			func(g *guard.Limits) { g.MaxDropPercent = 30 },
 			"bytes 5",
 		},
 		"partitions": {
@@ -576,7 +578,7 @@ func TestGuardDrops(t *testing.T) {
 			"CREATE TABLE wkDlv_%d (i int) PARTITION BY RANGE (i); CREATE " +
 				"TABLE part_%[1]d PARTITION OF wkDlv_%d DEFAULT; INSERT INTO wkDlv_%d SELECT 1 FROM generate_series(1, " +
 				"40000)",
-			func(g *execute.Guards) { g.MaxDropPercent = 30 },
+			func(g *guard.Limits) { g.MaxDropPercent = 30 },
 			"bytes 5",
 		},
 	} {
@@ -635,7 +637,7 @@ func TestGuardDropsOfLists(t *testing.T) {
 		"CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) " +
 			"VALUES (1, 1, 1), (2, 0, 1)",
 	)
-	m := guarded(t, db, func(g *execute.Guards) { g.MaxTables = 1 })
+	m := guarded(t, db, func(g *guard.Limits) { g.MaxTables = 1 })
 	run := ended(t, m, runs.Request{Tasks: []string{"lists-to-delete"}})
 	if got := refusedIn(t, run, "lists-to-delete"); got != "" || run.Result("lists-to-delete").TablesDropped != 1 {
 		t.Errorf("%q: %+v", got, run.Result("lists-to-delete"))
@@ -652,9 +654,9 @@ func TestGuardsOfTheStart(t *testing.T) {
 	try := func(guard string, trips bool) {
 		t.Helper()
 		run := ended(t, m, runs.Request{Tasks: []string{"sessions"}})
-		refused := run.State == runs.Failed && run.Reason() == execute.Guarded &&
+		refused := run.State == runs.Failed && run.Reason() == refused.Guard &&
 			strings.Contains(run.Error, "guard "+guard) &&
-			run.Result("sessions").State == execute.NotRun
+			run.Result("sessions").State == pipeline.NotRun
 		if refused != trips || (!trips && run.State != runs.Succeeded) {
 			t.Errorf("%s: %s %s", guard, run.State, run.Error)
 		}
@@ -681,13 +683,13 @@ func TestGuardsOfTheStart(t *testing.T) {
 	try("idle", false)
 	db.Do("TRUNCATE NmsEventHisto")
 	try("idle", true)
-	setGuards(t, m, func(g *execute.Guards) { g.MaxIdle = 0 })
+	setGuards(t, m, func(g *guard.Limits) { g.MaxIdle = 0 })
 	try("idle", false)
 	db.Do(
 		"UPDATE cleanupd.run SET start_time = start_time + interval '1 hour' WHERE NOT dry_run AND state = 'SUCCEEDED'",
 	)
 	try("clock", true)
-	setGuards(t, m, func(g *execute.Guards) { g.MaxIdle, g.MaxClockDifference = 0, 0 })
+	setGuards(t, m, func(g *guard.Limits) { g.MaxIdle, g.MaxClockDifference = 0, 0 })
 	try("clock", false)
 }
 
@@ -696,16 +698,16 @@ func TestGuardsAreChecked(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m, _, _ := replica(t, db, "a", nil)
-	for field, change := range map[string]func(g *execute.Guards){
-		"min_rows":             func(g *execute.Guards) { g.MinRows = -1 },
-		"max_share_percent":    func(g *execute.Guards) { g.MaxSharePercent = 101 },
-		"max_growth":           func(g *execute.Guards) { g.MaxGrowth = 0.5 },
-		"max_tables":           func(g *execute.Guards) { g.MaxTables = -1 },
-		"max_drop_percent":     func(g *execute.Guards) { g.MaxDropPercent = -1 },
-		"max_clock_difference": func(g *execute.Guards) { g.MaxClockDifference = -time.Second },
-		"max_idle":             func(g *execute.Guards) { g.MaxIdle = -1 },
+	for field, change := range map[string]func(g *guard.Limits){
+		"min_rows":             func(g *guard.Limits) { g.MinRows = -1 },
+		"max_share_percent":    func(g *guard.Limits) { g.MaxSharePercent = 101 },
+		"max_growth":           func(g *guard.Limits) { g.MaxGrowth = 0.5 },
+		"max_tables":           func(g *guard.Limits) { g.MaxTables = -1 },
+		"max_drop_percent":     func(g *guard.Limits) { g.MaxDropPercent = -1 },
+		"max_clock_difference": func(g *guard.Limits) { g.MaxClockDifference = -time.Second },
+		"max_idle":             func(g *guard.Limits) { g.MaxIdle = -1 },
 	} {
-		g := execute.DefaultGuards
+		g := guard.DefaultLimits
 		change(&g)
 		var invalid runs.InvalidError
 		if err := m.SetGuards(
@@ -716,7 +718,7 @@ func TestGuardsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if g, _, err := m.Guards(t.Context()); err != nil || g != execute.DefaultGuards {
+	if g, _, err := m.Guards(t.Context()); err != nil || g != guard.DefaultLimits {
 		t.Errorf("%+v, %v", g, err)
 	}
 }

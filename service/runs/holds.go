@@ -16,8 +16,10 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/hold"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 const (
@@ -42,7 +44,13 @@ func (m *Manager) CreateHold(ctx context.Context, h Hold) (*Hold, error) {
 	}
 	h.NotCovered = []string{}
 	if h.Kind == HoldRecipients {
-		if h.NotCovered, err = execute.NotOfRecipients(ctx, m.config(Pipeline{Tasks: tasks.Pipeline})); err != nil {
+		config := m.config(Pipeline{Tasks: tasks.Pipeline})
+		config.DryRun = true // what the role may do to the tables does not matter
+		env, err := pipeline.EnvOf(ctx, config, m.pool, catalog, plan.Holds{})
+		if err != nil {
+			return nil, err
+		}
+		if h.NotCovered, err = hold.NotCoveredByRecipients(env); err != nil {
 			return nil, err
 		}
 	}
@@ -311,7 +319,7 @@ func Unheld(ctx context.Context, db campaign.Querier) error {
 	}
 	holds, _, err := readHolds(ctx, db, now)
 	if err == nil && holds.Everything {
-		err = &execute.RefusedError{
+		err = &refused.Error{
 			Reason:  AllHeld,
 			Message: "everything is held: nothing is erased until that is released",
 		}
@@ -319,7 +327,7 @@ func Unheld(ctx context.Context, db campaign.Querier) error {
 	return err
 }
 
-// Holds implements execute.Journal.
+// Holds implements pipeline.Safety.
 func (j *journal) Holds(ctx context.Context) (plan.Holds, error) {
 	holds, last, err := readHolds(ctx, j.m.pool, j.claim.referenceTime)
 	if err == nil && !j.claim.dryRun {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // A hold that is created in mid-run is in force when it has been created: what it is about by then stays, the rest of
@@ -46,7 +46,7 @@ func TestHoldInMidRun(t *testing.T) {
 	}
 	events := watch(t, m, run.ID)
 	result := events[len(events)-1].Run.Result("deliveries")
-	if result.State != execute.Succeeded || result.RowsHeld != stay || result.RowsLeft != 0 ||
+	if result.State != pipeline.Succeeded || result.RowsHeld != stay || result.RowsLeft != 0 ||
 		result.RowsDeleted != n-stay ||
 		!said(events, "INFO", "a hold was created") {
 		t.Errorf("%+v of %d: %q", result, stay, logs(events))

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // ForeignInstance is the reason for which a service changes nothing: the database is another one's, or a copy.
@@ -66,7 +66,7 @@ func Own(ctx context.Context, db campaign.Querier, name string) error {
 	if what == nil {
 		return nil
 	}
-	return &execute.RefusedError{
+	return &refused.Error{
 		Reason:   ForeignInstance,
 		Metadata: map[string]string{"instance": kept.name, "differs": strings.Join(what, "; ")},
 		Message: fmt.Sprintf(
@@ -92,7 +92,7 @@ func (m *Manager) keepOwn(ctx context.Context, tx pgx.Tx) error {
 // owns reports whether the database is the manager's, and says so once if it is not.
 func (m *Manager) owns(ctx context.Context) (bool, error) {
 	err := m.Own(ctx, m.pool)
-	refused := (*execute.RefusedError)(nil)
+	refused := (*refused.Error)(nil)
 	if !errors.As(err, &refused) {
 		m.foreign.Store(false)
 		return err == nil, err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // named is a replica's configuration with the name of its service.
@@ -18,7 +18,7 @@ func named(name string) func(*runs.Config) {
 }
 
 func isForeign(err error) bool {
-	var refused *execute.RefusedError
+	var refused *refused.Error
 	return errors.As(err, &refused) && refused.Reason == runs.ForeignInstance && refused.Metadata["differs"] != ""
 }
 

@@ -11,17 +11,17 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/severity"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // errHandover says that this replica is stopping and the run continues elsewhere; errFenced that this replica does not
 // hold the run any more.
 var (
-	errHandover = fmt.Errorf("%w: this replica is stopping", execute.ErrLost)
+	errHandover = fmt.Errorf("%w: this replica is stopping", pipeline.ErrLost)
 	errFenced   = fmt.Errorf(
 		"%w: another replica has it, it has ended, or the database server was restarted or replaced",
-		execute.ErrLost,
+		pipeline.ErrLost,
 	)
 )
 
@@ -51,7 +51,19 @@ type journal struct {
 	holds    *int64         // the last hold that was created when the task at work read them; nil: it obeys none
 }
 
-var _ execute.Journal = (*journal)(nil)
+// parts returns the journal as the parts that a run reports to.
+func (j *journal) parts() pipeline.Journal {
+	return pipeline.Journal{
+		Ledger:   j,
+		Counts:   j,
+		Tasks:    j,
+		Progress: j,
+		Activity: j,
+		Safety:   j,
+		Register: j,
+		Proceed:  j.Proceed,
+	}
+}
 
 // write runs a transaction and appends its events, one at a time.
 func (j *journal) write(ctx context.Context, fn func(tx pgx.Tx) ([]Event, error)) error {
@@ -84,12 +96,12 @@ func (j *journal) halt(reason *string) error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.stop = *reason
-		return execute.ErrStopped
+		return pipeline.ErrStopped
 	}
 	return nil
 }
 
-// TaskStarted implements execute.Journal. A task that a previous worker started is not started again.
+// TaskStarted implements pipeline.Tasks. A task that a previous worker started is not started again.
 func (j *journal) TaskStarted(ctx context.Context, name string) error {
 	var (
 		reason *string
@@ -123,7 +135,7 @@ func (j *journal) TaskStarted(ctx context.Context, name string) error {
 	return nil
 }
 
-// Log implements execute.Journal.
+// Log implements pipeline.Progress.
 func (j *journal) Log(ctx context.Context, level severity.Level, messages ...string) error {
 	return j.write(ctx, func(pgx.Tx) ([]Event, error) {
 		var events []Event
@@ -134,8 +146,8 @@ func (j *journal) Log(ctx context.Context, level severity.Level, messages ...str
 	})
 }
 
-// TaskFinished implements execute.Journal.
-func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
+// TaskFinished implements pipeline.Tasks.
+func (j *journal) TaskFinished(ctx context.Context, o pipeline.Outcome) error {
 	var run *Run
 	var result *Result
 	err := j.write(ctx, func(tx pgx.Tx) ([]Event, error) {
@@ -159,7 +171,7 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 					connection.Text(o.Problem),
 					connection.Text(o.Detail),
 				},
-				leftArgs(o.Left),
+				leftArgs(o.Retained),
 				plannedArgs(o),
 			)...); err != nil {
 			return nil, err
@@ -184,10 +196,10 @@ func (j *journal) TaskFinished(ctx context.Context, o execute.Outcome) error {
 }
 
 // plannedArgs are the parameters for what a dry run has found, and for why a task was refused.
-func plannedArgs(o execute.Outcome) []any {
+func plannedArgs(o pipeline.Outcome) []any {
 	var preview, planned, metadata any // NULL
-	if o.Planned != nil {
-		preview, planned = o.Planned.Preview, o.Planned
+	if o.Preview != nil {
+		preview, planned = o.Preview.Tables, o.Preview
 	}
 	if o.Metadata != nil {
 		metadata = o.Metadata
@@ -195,8 +207,8 @@ func plannedArgs(o execute.Outcome) []any {
 	return []any{preview, planned, o.Reason, metadata}
 }
 
-// Gone implements execute.Journal.
-func (j *journal) Gone(ctx context.Context) ([]purge.Space, error) {
+// DoneByTable implements pipeline.Counts.
+func (j *journal) DoneByTable(ctx context.Context) ([]purge.Space, error) {
 	rows, err := j.m.pool.Query(
 		ctx,
 		"SELECT relation, root, rows_deleted, rows_updated FROM cleanupd.space WHERE run_id = $1::text::uuid AND "+

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -57,7 +57,7 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 		t.Context(),
 		run.ID,
 	); err != nil || after.State != Queued || after.FailedTask() != "" ||
-		after.Results[0].State != execute.Pending {
+		after.Results[0].State != pipeline.Pending {
 		t.Errorf("the run is %+v, %v", after, err)
 	}
 }

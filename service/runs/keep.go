@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cleanupd/cleanupd/tasks/refused"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // scheduler is who requests the runs of the schedule.
@@ -152,7 +151,7 @@ func (m *Manager) lockPending(ctx context.Context, tx pgx.Tx) (*Schedule, error)
 	if err == nil {
 		err = m.keepOwn(ctx, tx)
 	}
-	if refused := (*execute.RefusedError)(nil); errors.As(err, &refused) {
+	if refused := (*refused.Error)(nil); errors.As(err, &refused) {
 		return nil, nil
 	}
 	return s, err

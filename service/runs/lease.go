@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cleanupd/cleanupd/tasks/execute"
 )
 
 // confirm says that the worker has started: from then on it is a setback if it does not get on. A database that lets it
 // claim the run and nothing else does not use up attempts.
 func (m *Manager) confirm(ctx context.Context, c *claim) error {
 	if err := m.prolong(ctx, m.lease, c, ", progress = "+progressNow); err != nil {
-		return fmt.Errorf("%w: the start could not be recorded: %w", execute.ErrLost, err)
+		return fmt.Errorf("%w: the start could not be recorded: %w", pipeline.ErrLost, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

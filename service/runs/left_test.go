@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // poisoned makes n obsolete rows of the audit trail, every 50th of which refuses.
@@ -56,7 +56,10 @@ func TestRefusalsOfATakeover(t *testing.T) {
 		t.Error("no other replica took the run over, or obsolete rows are left")
 	}
 	again := watch(t, b, start(t, b, runs.Request{Tasks: []string{"audit-trail"}}).ID)
-	if last := again[len(again)-1].Run.Result("audit-trail"); last.State != execute.Failed || last.RowsRefused != n/50 {
+	if last := again[len(again)-1].Run.Result(
+		"audit-trail",
+	); last.State != pipeline.Failed ||
+		last.RowsRefused != n/50 {
 		t.Errorf("the next run: %+v", last)
 	}
 }

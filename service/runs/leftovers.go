@@ -80,7 +80,7 @@ func parseRemoteToken(token string) (d RemoteDelivery, err error) {
 	return d, nil
 }
 
-// Record implements execute.Journal. A delivery has an entry already if its row was restored after an earlier run.
+// Record implements midsourcing.Register. A delivery has an entry already if its row was restored after an earlier run.
 func (j *journal) Record(query string) string {
 	return fmt.Sprintf(`INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
 		SELECT DISTINCT ON (account, there, here) account, there, here, label, '%s'::uuid FROM (%s) AS l
@@ -88,7 +88,7 @@ func (j *journal) Record(query string) string {
 			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, leave_time = EXCLUDED.leave_time`, j.claim.id, query)
 }
 
-// Leftovers implements execute.Journal.
+// Leftovers implements midsourcing.Register.
 func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error) {
 	holds, _, err := readHolds(ctx, j.m.pool, j.claim.referenceTime)
 	if err != nil || holds.Everything {
@@ -107,7 +107,7 @@ func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// Forget implements execute.Journal. Whoever has the run by now would forget the same.
+// Forget implements midsourcing.Register. Whoever has the run by now would forget the same.
 func (j *journal) Forget(ctx context.Context, account string, ids []int64) error {
 	_, err := j.m.pool.Exec(
 		ctx,

@@ -15,7 +15,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/midsourcing"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -35,7 +36,7 @@ type Config struct {
 	// to work. nil: Pool.
 	Calls *pgxpool.Pool
 	// Standby is what dry runs read in place of Pool; they are kept there.
-	Standby execute.Standby
+	Standby pipeline.Standby
 	// Lease is how long a silent replica keeps its run; 0: DefaultLease.
 	Lease time.Duration
 	// PollEvery is how often a replica checks whether the schedule is due and, in case a notification was missed,
@@ -57,14 +58,14 @@ type Config struct {
 	// Settings configure batches; Workers is DefaultWorkers if 0.
 	purge.Settings
 	// MidSourcing says what is done about the deliveries of mid-sourcing servers.
-	MidSourcing execute.MidSourcing
+	MidSourcing midsourcing.Config
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
 	// VacuumTruncate has VACUUM give free space at the end of tables back, for which it locks them exclusively.
 	VacuumTruncate bool
 	// Outside is where tasks on another database come from; nil: there are none.
 	Outside *outside.Source
-	// Include are further tables that tasks take in, as in execute.Config.
+	// Include are further tables that tasks take in, as in pipeline.Config.
 	Include map[string][]string
 }
 
@@ -88,8 +89,8 @@ type Manager struct {
 	metrics      *metrics
 	measured     *prometheus.Registry
 
-	standby           execute.Standby
-	midSourcing       execute.MidSourcing
+	standby           pipeline.Standby
+	midSourcing       midsourcing.Config
 	relatedListTables []string
 	vacuumTruncate    bool
 	include           map[string][]string

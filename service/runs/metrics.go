@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/cleanupd/cleanupd/tasks"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -104,12 +104,12 @@ func (m *metrics) begin() {
 		m.runSeconds.WithLabelValues(dry)
 	}
 	for _, t := range tasks.Pipeline {
-		for _, state := range []execute.State{
-			execute.Succeeded,
-			execute.Skipped,
-			execute.Failed,
-			execute.NotRun,
-			execute.Cancelled,
+		for _, state := range []pipeline.State{
+			pipeline.Succeeded,
+			pipeline.Skipped,
+			pipeline.Failed,
+			pipeline.NotRun,
+			pipeline.Cancelled,
 		} {
 			m.tasks.WithLabelValues(t.Name, label(state))
 		}
@@ -134,7 +134,7 @@ func label[S ~string](state S) string { return strings.ToLower(string(state)) }
 // tasks.
 func (m *metrics) runEnded(r *Run) {
 	for _, t := range r.Results {
-		if t.State == execute.Cancelled {
+		if t.State == pipeline.Cancelled {
 			m.taskEnded(r, &t)
 		}
 	}

@@ -7,7 +7,9 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 var nights = flag.Int(
@@ -90,7 +92,7 @@ func TestNights(t *testing.T) {
 		live(n)
 	}
 	m, work, stop := replica(t, db, "a", func(c *runs.Config) { c.PlanMaxAge = 10_000 * time.Hour })
-	g := execute.DefaultGuards
+	g := guard.DefaultLimits
 	g.MinRows = 100
 	if err := m.SetGuards(t.Context(), g); err != nil {
 		t.Fatal(err)
@@ -149,8 +151,8 @@ func TestNights(t *testing.T) {
 		t,
 		m,
 		runs.Request{},
-	); run.Reason() != execute.Guarded ||
-		run.Result("sessions").State != execute.NotRun {
+	); run.Reason() != refused.Guard ||
+		run.Result("sessions").State != pipeline.NotRun {
 		t.Errorf("a clock a year ahead: %s %s", run.State, run.Error)
 	}
 	g.MaxIdle = 0

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
@@ -86,7 +86,7 @@ func (p Pipeline) find(name string) (t plan.Task, ok bool) {
 // has nothing to do.
 func (m *Manager) of(ctx context.Context, names []string) (chosen []plan.Task, p Pipeline, err error) {
 	if p, err = m.pipeline(ctx, m.pool); err != nil {
-		return nil, p, fmt.Errorf("%w: %w", execute.ErrLost, err)
+		return nil, p, fmt.Errorf("%w: %w", pipeline.ErrLost, err)
 	}
 	for _, name := range names {
 		t, ok := p.find(name)

@@ -9,7 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // DefaultPlanMaxAge is how old a plan may be by default.
@@ -29,8 +31,8 @@ func (m *Manager) planned(ctx context.Context, tx pgx.Tx, p Pipeline, req Reques
 	if err != nil {
 		return req, err
 	}
-	config := m.config(p)
-	if config.Holds, _, err = readHolds(ctx, tx, *run.ReferenceTime); err != nil {
+	holds, _, err := readHolds(ctx, tx, *run.ReferenceTime)
+	if err != nil {
 		return req, err
 	}
 	req.Plan, req.Tasks = run.ID, run.chosen()
@@ -39,7 +41,7 @@ func (m *Manager) planned(ctx context.Context, tx pgx.Tx, p Pipeline, req Reques
 			return req, InvalidError{{"plan", fmt.Sprintf("has the task %s, which is disabled", name)}}
 		}
 	}
-	return req, execute.Confirm(ctx, config, found[req.Tasks[0]]) // all have one basis
+	return req, pipeline.ConfirmPlan(ctx, m.config(p), holds, found[req.Tasks[0]]) // all have one basis
 }
 
 // planOf is the dry run that a field of a request names.
@@ -73,19 +75,19 @@ func (m *Manager) holds(ctx context.Context, db campaign.Querier, plan string) e
 		Scan(&age, &later)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return execute.Stale("it is forgotten")
+		return refused.StalePlan("it is forgotten")
 	case err != nil:
 		return err
 	case later != nil:
-		return execute.Stale(fmt.Sprintf("run %s has ended since", *later))
+		return refused.StalePlan(fmt.Sprintf("run %s has ended since", *later))
 	case age > m.planMaxAge:
-		return execute.Stale(fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Second), m.planMaxAge))
+		return refused.StalePlan(fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Second), m.planMaxAge))
 	}
 	return nil
 }
 
 // loadPlan reads what a dry run has found, by its tasks.
-func loadPlan(ctx context.Context, db campaign.Querier, id string) (map[string]execute.Planned, error) {
+func loadPlan(ctx context.Context, db campaign.Querier, id string) (map[string]preview.Task, error) {
 	rows, err := db.Query(
 		ctx,
 		"SELECT name, planned, preview FROM cleanupd.task WHERE run_id = $1::text::uuid AND planned IS NOT NULL",
@@ -96,22 +98,22 @@ func loadPlan(ctx context.Context, db campaign.Querier, id string) (map[string]e
 	}
 	var (
 		name    string
-		planned execute.Planned
-		preview []execute.TablePreview
-		found   = map[string]execute.Planned{}
+		planned preview.Task
+		tables  []preview.Table
+		found   = map[string]preview.Task{}
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &planned, &preview}, func() error {
-		planned.Preview = preview
+	_, err = pgx.ForEachRow(rows, []any{&name, &planned, &tables}, func() error {
+		planned.Tables = tables
 		found[name] = planned
-		planned, preview = execute.Planned{}, nil
+		planned, tables = preview.Task{}, nil
 		return nil
 	})
 	return found, err
 }
 
 // config is what is configured for any run.
-func (m *Manager) config(p Pipeline) execute.Config {
-	return execute.Config{
+func (m *Manager) config(p Pipeline) pipeline.Config {
+	return pipeline.Config{
 		Pool:              m.pool,
 		Pipeline:          p.Tasks,
 		Outside:           p.Outside,

@@ -15,21 +15,21 @@ const (
 	progressQuiet = 2
 )
 
-// At implements execute.Journal.
+// At implements pipeline.Progress.
 func (j *journal) At(object string, expected int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.progress.Object, j.progress.Way, j.expected, j.changed = object, "", expected, true
 }
 
-// ScanMethod implements execute.Journal.
+// ScanMethod implements pipeline.Activity.
 func (j *journal) ScanMethod(way string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.progress.Way, j.changed = way, true
 }
 
-// Throttled implements execute.Journal.
+// Throttled implements pipeline.Activity.
 func (j *journal) Throttled(throttle purge.Throttle) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -40,10 +40,10 @@ func (j *journal) Throttled(throttle purge.Throttle) {
 	j.progress.ThrottledBy, j.changed = throttle.String(), true
 }
 
-// Retried implements execute.Journal.
+// Retried implements pipeline.Activity.
 func (j *journal) Retried(state string) { j.m.metrics.retries.WithLabelValues(state).Inc() }
 
-// Done implements execute.Journal.
+// Done implements pipeline.Counts.
 func (j *journal) Done() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()

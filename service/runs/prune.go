@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
 // pruneEvery is how often old runs are looked for; more often if they are kept for less.
@@ -31,7 +31,7 @@ func (m *Manager) prune(ctx context.Context) error {
 	_, err := m.pool.Exec(
 		ctx,
 		"DELETE FROM cleanupd.taken WHERE start_time < clock_timestamp() - $1::bigint * interval '1 microsecond'",
-		execute.UsualPeriod.Microseconds(),
+		guard.UsualPeriod.Microseconds(),
 	)
 	return err
 }

@@ -7,7 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // State is the state of a run.
@@ -35,9 +38,9 @@ const (
 	CauseUnavailable Cause = "UNAVAILABLE"
 	CauseInternal    Cause = "INTERNAL"
 	// Those of a task that was refused have its reason.
-	CausePlanStale    Cause = execute.PlanStale
-	CausePlanExceeded Cause = execute.PlanExceeded
-	CauseGuarded      Cause = execute.Guarded
+	CausePlanStale    Cause = refused.PlanStale
+	CausePlanExceeded Cause = refused.PlanExceeded
+	CauseGuarded      Cause = refused.Guard
 )
 
 // Run is one execution of the pipeline.
@@ -55,23 +58,23 @@ type Run struct {
 	Plan          string     `json:"Plan"` // the dry run that it does; empty: none
 	// values that a dry run supposes to be stored, by the options' names; nil: none
 	WhatIf       map[string]int `json:"WhatIf"`
-	Accepted     []execute.Trip `json:"Accepted,omitempty"` // the guards that it may pass
+	Accepted     []guard.Trip   `json:"Accepted,omitempty"` // the guards that it may pass
 	LastSequence int64          `json:"-"`
 	Results      []Result       `json:"Results"`
 }
 
 // Result is the account of one task.
 type Result struct {
-	Task          string        `json:"Task"`
-	State         execute.State `json:"State"`
-	RowsDeleted   int64         `json:"RowsDeleted"`
-	RowsUpdated   int64         `json:"RowsUpdated"`
-	TablesDropped int64         `json:"TablesDropped"`
-	Batches       int64         `json:"Batches"`
-	StartTime     *time.Time    `json:"StartTime"`
-	EndTime       *time.Time    `json:"EndTime"`
-	Error         string        `json:"Error"`
-	Space         []Space       `json:"Space,omitempty"`
+	Task          string         `json:"Task"`
+	State         pipeline.State `json:"State"`
+	RowsDeleted   int64          `json:"RowsDeleted"`
+	RowsUpdated   int64          `json:"RowsUpdated"`
+	TablesDropped int64          `json:"TablesDropped"`
+	Batches       int64          `json:"Batches"`
+	StartTime     *time.Time     `json:"StartTime"`
+	EndTime       *time.Time     `json:"EndTime"`
+	Error         string         `json:"Error"`
+	Space         []Space        `json:"Space,omitempty"`
 	// RemoteDeliveriesLeft is how many deliveries stay on mid-sourcing servers that no database is configured for.
 	RemoteDeliveriesLeft int64 `json:"RemoteDeliveriesLeft,omitempty"`
 	// RowsRefused is how many obsolete rows refused with an error, and RowsLeft how many stay for whatever reason; but
@@ -87,7 +90,7 @@ type Result struct {
 	Reason   string            `json:"Reason,omitempty"`
 	Metadata map[string]string `json:"Metadata,omitempty"`
 	// Preview is what a dry run foresees, table by table.
-	Preview []execute.TablePreview `json:"Preview,omitempty"`
+	Preview []preview.Table `json:"Preview,omitempty"`
 }
 
 // Result is the account of the task of this name; nil when there is none.
@@ -102,7 +105,7 @@ func (r *Run) Result(task string) *Result {
 // FailedTask is the name of the first task that failed, or was stopped with the run; empty when there is none.
 func (r *Run) FailedTask() string {
 	for _, t := range r.Results {
-		if t.State == execute.Failed || t.State == execute.Cancelled {
+		if t.State == pipeline.Failed || t.State == pipeline.Cancelled {
 			return t.Task
 		}
 	}
@@ -132,7 +135,7 @@ func (r *Run) refusal() Cause {
 func (r *Run) failures() string {
 	var lines []string
 	for _, t := range r.Results {
-		if t.State == execute.Failed {
+		if t.State == pipeline.Failed {
 			lines = append(lines, fmt.Sprintf("task %s failed: %s", t.Task, t.Error))
 		}
 	}
@@ -150,7 +153,7 @@ type Request struct {
 	ByViewer        bool           // the caller may only request dry runs
 	Plan            string         // the id of a dry run that is done, in place of tasks; empty: none
 	WhatIf          map[string]int // as in Run
-	Accepted        []execute.Trip // the guards that the run of a plan may pass, with the numbers that were accepted
+	Accepted        []guard.Trip   // the guards that the run of a plan may pass, with the numbers that were accepted
 }
 
 // besidePlan are the fields that contradict a plan.

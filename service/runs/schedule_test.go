@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 func keeps(c *runs.Config) { c.KeepSchedule = true }
@@ -107,10 +107,10 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 	work()
 	for _, c := range []struct {
 		s    runs.Schedule
-		want execute.State
+		want pipeline.State
 	}{
-		{runs.Schedule{Enabled: true, ContinueOnError: true}, execute.Succeeded},
-		{runs.Schedule{Enabled: true}, execute.NotRun},
+		{runs.Schedule{Enabled: true, ContinueOnError: true}, pipeline.Succeeded},
+		{runs.Schedule{Enabled: true}, pipeline.NotRun},
 	} {
 		db.Do("DELETE FROM cleanupd.run")
 		if s := setSchedule(t, m, c.s); s.ContinueOnError != c.s.ContinueOnError {
@@ -119,7 +119,7 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 		db.Do(due)
 		db.Until(allEnded)
 		run, err := m.Get(t.Context(), schedule(t, m).LastRunID)
-		if err != nil || run.State != runs.Failed || run.Result("sessions").State != execute.Failed ||
+		if err != nil || run.State != runs.Failed || run.Result("sessions").State != pipeline.Failed ||
 			run.Result("expired-events").State != c.want {
 			t.Errorf("%+v: %+v, %v", c.s, run, err)
 		}
@@ -160,7 +160,7 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 		}
 		run, err := managers[2].Get(t.Context(), s.LastRunID)
 		if err != nil || run.RequestedBy != "schedule" || run.State != runs.Succeeded || run.DryRun ||
-			run.Result("reactions").State == execute.NotRun {
+			run.Result("reactions").State == pipeline.NotRun {
 			t.Errorf("%s: %+v, %v", c.name, run, err)
 		}
 	}

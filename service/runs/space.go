@@ -174,7 +174,7 @@ func large(ctx context.Context, tx pgx.Tx, id string) ([]Event, error) {
 	})
 }
 
-// Emptied implements execute.Journal.
+// Emptied implements pipeline.Counts.
 func (j *journal) Emptied(ctx context.Context, task string) ([]string, error) {
 	rows, err := j.m.pool.Query(
 		ctx,

@@ -15,7 +15,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
 // selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
@@ -60,7 +62,7 @@ func load(ctx context.Context, db campaign.Querier, v View, where string, args .
 			Task string
 			Space
 		}
-		var previews map[string][]execute.TablePreview
+		var previews map[string][]preview.Table
 		err := row.Scan(
 			&r.ID,
 			&r.State,
@@ -329,7 +331,7 @@ func unlessNil(values map[string]int) any {
 }
 
 // unlessNone are the guards that a run may pass, or NULL.
-func unlessNone(accepted []execute.Trip) any {
+func unlessNone(accepted []guard.Trip) any {
 	if len(accepted) == 0 {
 		return nil
 	}
@@ -349,16 +351,16 @@ func insertTasks(ctx context.Context, tx pgx.Tx, id string, p Pipeline, req Requ
 	chosen := p.chosen(req)
 	var names, states []string
 	for _, name := range p.names() {
-		state := execute.Skipped
+		state := pipeline.Skipped
 		if slices.Contains(chosen, name) {
-			state = execute.Pending
+			state = pipeline.Pending
 		}
 		names, states = append(names, name), append(states, string(state))
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
 		SELECT $1::text::uuid, position, name, state = $4, state
 			FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS t (name, state, position)`,
-		id, names, states, string(execute.Pending)); err != nil {
+		id, names, states, string(pipeline.Pending)); err != nil {
 		return err
 	}
 	return notify(ctx, tx, id, 0)

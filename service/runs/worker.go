@@ -17,7 +17,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/dryrun"
 	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -147,7 +149,7 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 	if cause := context.Cause(working); cause != nil {
 		return cause
 	}
-	if errors.Is(err, execute.ErrLost) {
+	if errors.Is(err, pipeline.ErrLost) {
 		return err
 	}
 	o := outcomeOf(err, j.stop)
@@ -168,26 +170,26 @@ func (m *Manager) attempt(ctx context.Context, c *claim) error {
 
 func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 	if c.failedAttempts > maxFailedAttempts && len(c.todo) > 0 {
-		if err := c.giveUp(ctx, j); errors.Is(err, execute.ErrStopped) {
+		if err := c.giveUp(ctx, j); errors.Is(err, pipeline.ErrStopped) {
 			return err
 		} else if err != nil {
-			return fmt.Errorf("%w: %w", execute.ErrLost, err)
+			return fmt.Errorf("%w: %w", pipeline.ErrLost, err)
 		}
 	}
 	if c.failed && !c.continueOnError { // only the end of the run is left
 		return nil
 	}
-	chosen, pipeline, err := m.of(ctx, c.chosen)
+	chosen, all, err := m.of(ctx, c.chosen)
 	if err != nil {
 		return err
 	}
 	todo := slices.DeleteFunc(slices.Clone(chosen), func(t plan.Task) bool { return !slices.Contains(c.todo, t.Name) })
 	if c.resumed {
 		if err := m.awaitPredecessor(ctx, c); err != nil {
-			return fmt.Errorf("%w: %w", execute.ErrLost, err)
+			return fmt.Errorf("%w: %w", pipeline.ErrLost, err)
 		}
 	}
-	config := m.config(pipeline)
+	config := m.config(all)
 	config.ID, config.Lock, config.Log = c.id, c.lock(), m.log.With("run_id", c.id)
 	config.Now, config.DryRun, config.ContinueOnError = c.referenceTime, c.dryRun, c.continueOnError
 	config.Chosen, config.Todo, config.Cursor = chosen, todo, c.cursor
@@ -196,21 +198,24 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 	if c.plan != "" {
 		if !c.resumed { // the schedule may have started it long after it was checked
 			if err := m.holds(ctx, m.pool, c.plan); sqlstate.Lost(err) {
-				return fmt.Errorf("%w: %w", execute.ErrLost, err)
+				return fmt.Errorf("%w: %w", pipeline.ErrLost, err)
 			} else if err != nil {
 				return err
 			}
 		}
-		if config.Plan, err = loadPlan(ctx, m.pool, c.plan); err != nil {
-			return fmt.Errorf("%w: %w", execute.ErrLost, err)
+		if config.SavedPlan, err = loadPlan(ctx, m.pool, c.plan); err != nil {
+			return fmt.Errorf("%w: %w", pipeline.ErrLost, err)
 		}
 	}
 	if c.dryRun && c.resumed {
 		if config.Done, err = loadPlan(ctx, m.pool, c.id); err != nil {
-			return fmt.Errorf("%w: %w", execute.ErrLost, err)
+			return fmt.Errorf("%w: %w", pipeline.ErrLost, err)
 		}
 	}
-	return execute.Run(ctx, config, j)
+	if c.dryRun {
+		return dryrun.Run(ctx, config, j.parts())
+	}
+	return execute.Run(ctx, config, j.parts())
 }
 
 // giveUp fails the current task, or the next one, after too many failed attempts.
@@ -220,9 +225,9 @@ func (c *claim) giveUp(ctx context.Context, j *journal) error {
 	}
 	if err := j.TaskFinished(
 		ctx,
-		execute.Outcome{
-			State: execute.Failed,
-			Left:  c.cursor.TotalRetained(),
+		pipeline.Outcome{
+			State:    pipeline.Failed,
+			Retained: c.cursor.TotalRetained(),
 			Problem: fmt.Sprintf(
 				"given up after %d setbacks without progress, the last one: %s",
 				c.failedAttempts,

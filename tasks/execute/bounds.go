@@ -8,127 +8,140 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// More rows than were planned may be due by other means than age: a hundredth, and a thousand.
-func allowed(planned int64) int64 { return planned + planned/100 + 1_000 }
+// tolerated returns how many rows a run may delete where a saved plan has some: a hundredth and a thousand more may be
+// obsolete by other rules than those about age.
+func tolerated(planned int64) int64 { return planned + planned/100 + 1_000 }
 
-// bounded is the account of a run that deletes: a batch fails with which a task would take too many rows of a table, as
-// planned, or as guards have estimated.
+// bounded is a ledger that refuses a batch by which a task would delete more rows of a table than its saved plan has, or
+// a larger share of it than guards have estimated.
 type bounded struct {
-	Journal
+	next purge.Ledger
 
-	mu    sync.Mutex
-	taken map[bound]int64
-	// most are those that are planned; nil: whatever is due is.
-	most map[bound]int64
-	// shares are the guard's, by table, of those that were not counted.
-	shares map[string]Trip
+	mu   sync.Mutex
+	done map[bound]int64
+	// planned are the rows of the saved plan; nil if there is none.
+	planned map[bound]int64
+	// shares are those of the share guard, by table, where an estimate decided.
+	shares map[string]guard.Trip
 }
 
 type bound struct {
 	table  string
-	action Action
+	action preview.Action
 }
 
-// begin begins a task, of which some rows are gone already.
-func (a *bounded) begin(p *Planned, gone []purge.Space) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.most, a.shares, a.taken = nil, map[string]Trip{}, taken(gone)
-	if p == nil {
+// startTask starts a task of which a previous worker has done some rows.
+func (b *bounded) startTask(saved *preview.Task, done []purge.Space) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.planned, b.shares, b.done = nil, map[string]guard.Trip{}, rowsByTable(done)
+	if saved == nil {
 		return
 	}
-	a.most = map[bound]int64{}
-	for _, t := range p.Preview {
-		a.most[bound{t.Table, t.Action}] = t.Rows
+	b.planned = map[bound]int64{}
+	for _, t := range saved.Tables {
+		b.planned[bound{t.Table, t.Action}] = t.Rows
 	}
 }
 
-// share bounds what goes of a table from now on.
-func (a *bounded) share(t Trip) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.shares[t.Table] = t
+// setShare bounds the share of a table that the task deletes from now on.
+func (b *bounded) setShare(t guard.Trip) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shares[t.Table] = t
 }
 
-// taken is what was taken, table by table.
-func taken(spaces []purge.Space) map[bound]int64 {
+// rowsByTable returns how many rows were deleted or updated, table by table.
+func rowsByTable(spaces []purge.Space) map[bound]int64 {
 	rows := map[bound]int64{}
 	for _, s := range spaces {
 		if s.Rows > 0 {
-			rows[bound{s.Root, Delete}] += s.Rows
+			rows[bound{s.Root, preview.Delete}] += s.Rows
 		}
 		if s.Updated > 0 {
-			rows[bound{s.Root, Update}] += s.Updated
+			rows[bound{s.Root, preview.Update}] += s.Updated
 		}
 	}
 	return rows
 }
 
-// Write implements Journal.
-func (a *bounded) Write(ctx context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
-	rows := taken(d.Space)
-	if err := a.take(rows); err != nil {
+// Write implements purge.Ledger.
+func (b *bounded) Write(
+	ctx context.Context,
+	batch *pgx.Batch,
+	d purge.Delta,
+) (settled func(error) error, err error) {
+	rows := rowsByTable(d.Space)
+	if err := b.reserve(rows); err != nil {
 		return nil, err
 	}
-	written, err := a.Journal.Write(ctx, b, d)
+	written, err := b.next.Write(ctx, batch, d)
 	if err != nil {
-		a.giveBack(rows)
+		b.release(rows)
 		return nil, err
 	}
 	return func(err error) error {
 		if err != nil {
-			a.giveBack(rows)
+			b.release(rows)
 		}
 		return written(err)
 	}, nil
 }
 
-func (a *bounded) take(rows map[bound]int64) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// reserve adds the rows of a batch to those that are done, or fails.
+func (b *bounded) reserve(rows map[bound]int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for of, n := range rows {
-		if most := allowed(a.most[of]); a.most != nil && a.taken[of]+n > most {
-			return &RefusedError{
-				Reason:   PlanExceeded,
-				Metadata: map[string]string{"table": of.table, "planned": fmt.Sprint(a.most[of])},
-				Message: fmt.Sprintf(
-					"%s: the plan has %d rows to %s, and more than %d are due: stopped before these",
-					of.table,
-					a.most[of],
-					strings.ToLower(string(of.action)),
-					most,
-				),
-			}
+		if limit := tolerated(b.planned[of]); b.planned != nil && b.done[of]+n > limit {
+			return planExceeded(of, b.planned[of], limit)
 		}
-		share, some := a.shares[of.table]
-		if some && share.Number+n > share.Most {
-			share.Number = share.Most + 1
-			return tripped([]Trip{share})
+		share, ok := b.shares[of.table]
+		if ok && share.Number+n > share.Limit {
+			share.Number = share.Limit + 1
+			return guard.Refuse([]guard.Trip{share})
 		}
 	}
 	for of, n := range rows {
-		a.taken[of] += n
-		a.grow(of.table, n)
+		b.add(of, n)
 	}
 	return nil
 }
 
-// grow adds rows to those of a share.
-func (a *bounded) grow(table string, rows int64) {
-	if share, some := a.shares[table]; some {
-		share.Number += rows
-		a.shares[table] = share
+// release removes the rows of a batch that was not committed.
+func (b *bounded) release(rows map[bound]int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for of, n := range rows {
+		b.add(of, -n)
 	}
 }
 
-func (a *bounded) giveBack(rows map[bound]int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for of, n := range rows {
-		a.taken[of] -= n
-		a.grow(of.table, -n)
+// add adds rows to those that are done, and to the share of their table.
+func (b *bounded) add(of bound, rows int64) {
+	b.done[of] += rows
+	if share, ok := b.shares[of.table]; ok {
+		share.Number += rows
+		b.shares[of.table] = share
+	}
+}
+
+func planExceeded(of bound, planned, limit int64) error {
+	return &refused.Error{
+		Reason:   refused.PlanExceeded,
+		Metadata: map[string]string{"table": of.table, "planned": fmt.Sprint(planned)},
+		Message: fmt.Sprintf(
+			"%s: the plan has %d rows to %s, and more than %d are due: stopped before these",
+			of.table,
+			planned,
+			strings.ToLower(string(of.action)),
+			limit,
+		),
 	}
 }

@@ -1,3 +1,3 @@
-// Package execute carries out the tasks of a run, on one database, and reports to a Journal. Where the journal is kept,
-// and who reads it, is not known here.
+// Package execute deletes what the plans of a run's tasks say, batch by batch, in the order of the plans. It is one of
+// the two executors of package pipeline; package dryrun is the other.
 package execute

@@ -1,0 +1,198 @@
+package binding
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// State is what a run knows of its tasks. Binders of one run share it.
+type State struct {
+	// Succeeded are the tasks that have succeeded, by name.
+	Succeeded map[string]bool
+	// RetainedParents are the tasks that had to retain parents, or may have under a previous worker.
+	RetainedParents map[string]bool
+	// DryRun is what a dry run knows in addition; nil in a run that deletes.
+	DryRun *DryRun
+}
+
+// DryRun is what the tasks of a dry run would have done, by name. Tasks that follow see their tables as these would
+// have left them.
+type DryRun struct {
+	// Deleted are the parents whose own rows a task would delete or update.
+	Deleted map[string][]int64
+	// Processed are the parents whose dependent rows it would delete. Some of their own rows may be retained.
+	Processed map[string][]int64
+	// RolledUp is when the period begins whose rows a task would roll up.
+	RolledUp map[string]*time.Time
+}
+
+// Binder completes the plan of one task.
+type Binder struct {
+	Pool   *pgxpool.Pool
+	Engine *purge.Engine
+	Env    plan.Env
+	Plan   *plan.Plan
+	State  State
+	OnHold *OnHold
+	// Remote are the ids of deliveries that remain on their mid-sourcing servers.
+	Remote []int64
+
+	lookups  map[plan.Lookup]any
+	retained map[string][]int64 // the parents that other tasks retained, by their names
+}
+
+// Parents returns the ids of a task's parent set in ascending order; nil if there are none.
+func (b *Binder) Parents(ctx context.Context, p *plan.Parents) ([]int64, error) {
+	if p == nil {
+		return nil, nil
+	}
+	args, err := b.values(ctx, p.Args, nil)
+	if err != nil {
+		return nil, err
+	}
+	return b.IDs(ctx, p.Table, "SELECT r."+p.Key+"::bigint"+p.Rows()+" ORDER BY 1", args...)
+}
+
+// IDs returns the ids that a query of a table selects; nil if there are none. It retries transient errors.
+func (b *Binder) IDs(ctx context.Context, table *campaign.Table, sql string, args ...any) (ids []int64, err error) {
+	err = b.Engine.Retry(ctx, table.Name, func() error {
+		rows, err := b.Pool.Query(ctx, sql, args...)
+		if err == nil {
+			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", table.Name, err)
+	}
+	return ids, nil
+}
+
+// ParentsOf returns the ids of the parents of the rows of a job's sweep.
+func (b *Binder) ParentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids []int64, err error) {
+	tx, err := b.Engine.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	rows, err := tx.Query(
+		ctx,
+		fmt.Sprintf(
+			"SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s",
+			s.Relation,
+			j.ParentIDs,
+			s.Where,
+		),
+		s.Args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+// Sweep returns the sweep of a job for some parents, without the rows on hold.
+func (b *Binder) Sweep(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
+	if s, err = b.obsolete(ctx, j, parents); err != nil {
+		return s, err
+	}
+	h, err := b.OnHold.condition(ctx, j, purge.Among)
+	if err != nil || h.Where == "" {
+		return s, err
+	}
+	return restricted(j, s.Without(h.Condition), h.readsOthers, h.elsewhere), nil
+}
+
+// SweepOnHold returns the sweep of the obsolete rows of a job that are on hold, and reports whether there may be any.
+func (b *Binder) SweepOnHold(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, any bool, err error) {
+	h, err := b.OnHold.condition(ctx, j, purge.OneOf)
+	if err != nil || h.Where == "" {
+		return s, false, err
+	}
+	if s, err = b.obsolete(ctx, j, parents); err != nil {
+		return s, false, err
+	}
+	return restricted(j, s.And(h.Condition), h.readsOthers, h.elsewhere), true, nil
+}
+
+// obsolete returns the sweep of the obsolete rows of a job, on hold or not.
+func (b *Binder) obsolete(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
+	s = j.Sweep
+	if s.Args, err = b.values(ctx, s.Args, parents); err != nil {
+		return s, err
+	}
+	if s.SetArgs, err = b.values(ctx, s.SetArgs, parents); err != nil {
+		return s, err
+	}
+	if s.Companion != nil {
+		companion := *s.Companion
+		if companion.Args, err = b.values(ctx, companion.Args, parents); err != nil {
+			return s, err
+		}
+		s.Companion = &companion
+		if j.Step.Records && len(b.remoteOf(parents)) == 0 {
+			s.Companion = nil
+		}
+	}
+	if j.Step.OfParents {
+		s.Keys = parents
+	}
+	if j.Except == nil || !b.State.RetainedParents[j.Except.Task] {
+		return s, nil
+	}
+	return b.except(ctx, j, s)
+}
+
+// except returns a sweep without the rows that the retained parents of another task need.
+func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.Sweep, error) {
+	e := j.Except
+	if err := RightsError(e.Rights); err != nil {
+		return s, err
+	}
+	ids, known := b.retained[e.Task]
+	if !known {
+		var err error
+		if ids, err = b.Parents(ctx, e.Parents); err != nil {
+			return s, err
+		}
+		if b.State.DryRun != nil { // their logs would be deleted, by which more would be known
+			ids = Without(ids, b.State.DryRun.Processed[e.Task])
+		}
+		if b.retained == nil {
+			b.retained = map[string][]int64{}
+		}
+		b.retained[e.Task] = ids
+	}
+	if len(ids) == 0 {
+		return s, nil
+	}
+	needed := purge.Condition{Where: fmt.Sprintf(e.Where, 1), Args: []any{ids}}
+	if b.State.DryRun != nil && strings.Contains(e.Where, "%[2]d") {
+		needed = purge.Condition{
+			Where: fmt.Sprintf(e.Where, 1, 2),
+			Args:  []any{ids, b.State.DryRun.Processed[e.Task]},
+		}
+	}
+	return restricted(j, s.Without(needed), true, e.Elsewhere), nil
+}
+
+// restricted returns a job's sweep whose condition has become more than its rule. It notes whether that reads other
+// tables, and whether one of them is distributed.
+func restricted(j *plan.Job, s purge.Sweep, readsOthers, elsewhere bool) purge.Sweep {
+	s.ReadsOthers = s.ReadsOthers || readsOthers
+	if elsewhere && !s.Elsewhere {
+		s.Elsewhere, j.Location = true, plan.JudgedElsewhere
+	}
+	return s
+}
+
+// remoteOf returns those of some deliveries that remain on their mid-sourcing servers.
+func (b *Binder) remoteOf(ids []int64) []int64 { return Intersection(ids, b.Remote) }

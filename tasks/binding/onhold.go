@@ -1,0 +1,125 @@
+package binding
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// maxIDs is how many ids on hold a statement may have as a parameter. Where there are more, it reads the tables that
+// have them.
+const maxIDs = 1_000_000
+
+// Timeouts of queries for ids on hold. A query that only finds which of the ids a table has gets a few seconds:
+// otherwise all ids are used.
+const (
+	idsTimeout    = time.Hour
+	narrowTimeout = 5 * time.Second
+)
+
+// OnHold finds the rows on hold of all jobs that are compiled for one environment. It reads each list of ids once, so
+// that statements have neither the ids of other tables nor subqueries for each row.
+type OnHold struct {
+	Engine *purge.Engine
+	// ConditionsOnly is true for explanations, which are about single rows and read no ids.
+	ConditionsOnly bool
+
+	ids map[string][]int64 // by the queries for them
+}
+
+// onHold is the condition that a row is on hold. It has no text if no row is.
+type onHold struct {
+	purge.Condition
+	// readsOthers is true if it reads other tables, and elsewhere if one of these is distributed.
+	readsOthers, elsewhere bool
+}
+
+// condition returns the condition that a row of a job's table is on hold. among makes the condition that a column has
+// one of some ids: purge.OneOf to find the rows on hold, purge.Among to check each row.
+func (o *OnHold) condition(
+	ctx context.Context,
+	j *plan.Job,
+	among func(column string, ids []int64) purge.Condition,
+) (h onHold, err error) {
+	var conditions []purge.Condition
+	add := func(c purge.Condition, readsOthers, elsewhere bool) {
+		conditions = append(conditions, c)
+		h.readsOthers, h.elsewhere = h.readsOthers || readsOthers, h.elsewhere || elsewhere
+	}
+	for _, by := range j.OnHold {
+		if by.Column == "" || o.ConditionsOnly {
+			add(by.Condition, by.ReadsOthers, by.Elsewhere)
+			continue
+		}
+		ids, err := o.idsOnHold(ctx, j, by)
+		switch {
+		case err != nil:
+			return onHold{}, fmt.Errorf("look for what is on hold in %s: %w", j.Name, err)
+		case len(ids) > maxIDs:
+			in := fmt.Sprintf("r.%s IN (%s)", by.Column, by.IDs.Where)
+			add(purge.Condition{Where: in, Args: by.IDs.Args}, true, by.Elsewhere)
+		case len(ids) > 0:
+			add(among("r."+by.Column, ids), false, false)
+		}
+	}
+	h.Condition = purge.Or(conditions...)
+	return h, nil
+}
+
+// idsOnHold returns the ids of one condition in ascending order, or more than maxIDs if there are too many.
+func (o *OnHold) idsOnHold(ctx context.Context, j *plan.Job, by plan.HoldCondition) (ids []int64, err error) {
+	if ids, known := o.ids[by.IDs.Where]; known {
+		return ids, nil
+	}
+	timeout := idsTimeout
+	if by.All != nil {
+		timeout = narrowTimeout
+	}
+	err = o.Engine.Retry(ctx, j.Name, func() (err error) {
+		if err := o.Engine.Wait(ctx); err != nil {
+			return err
+		}
+		ids, err = o.read(ctx, by.IDs, timeout)
+		return err
+	})
+	switch {
+	case by.All != nil && sqlstate.Is(err, pgerrcode.QueryCanceled) && ctx.Err() == nil:
+		ids = by.All
+	case campaign.Dropped(ctx, o.Engine.Pool, err, j.Relation): // nothing is deleted there
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	ids = slices.Sorted(slices.Values(ids))
+	if o.ids == nil {
+		o.ids = map[string][]int64{}
+	}
+	o.ids[by.IDs.Where] = ids
+	return ids, nil
+}
+
+// read runs a query for ids with a timeout.
+func (o *OnHold) read(ctx context.Context, query purge.Condition, timeout time.Duration) ([]int64, error) {
+	tx, err := o.Engine.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", timeout.Milliseconds())); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, fmt.Sprintf("%s LIMIT %d", query.Where, maxIDs+1), query.Args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}

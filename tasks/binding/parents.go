@@ -1,0 +1,43 @@
+package binding
+
+import "slices"
+
+// Parents are the parents that a task works on.
+type Parents struct {
+	// IDs are the parents whose dependent rows are deleted.
+	IDs []int64
+	// RowsOnHold are those of them whose own rows are retained, because rows that depend on them are on hold.
+	RowsOnHold []int64
+}
+
+// Own returns the parents whose own rows are deleted.
+func (p Parents) Own() []int64 { return Without(p.IDs, p.RowsOnHold) }
+
+// set returns ids as a set.
+func set(ids []int64) map[int64]bool {
+	set := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
+}
+
+// Without returns ids without others.
+func Without(ids, others []int64) []int64 {
+	if len(others) == 0 {
+		return ids
+	}
+	excluded := set(others)
+	return slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return excluded[id] })
+}
+
+// Intersection returns the ids that are among others.
+func Intersection(ids, others []int64) (both []int64) {
+	among := set(others)
+	for _, id := range ids {
+		if among[id] {
+			both = append(both, id)
+		}
+	}
+	return both
+}

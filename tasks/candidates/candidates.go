@@ -1,0 +1,118 @@
+// Package candidates determines which rows several jobs of a run delete, so that each row counts at the first job that
+// deletes it. It is pure: conditions go in, conditions come out. Dry runs, guards and explanations count by them.
+package candidates
+
+import (
+	"slices"
+
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Set is the candidate rows of one job.
+type Set struct {
+	Task string
+	Job  plan.Job
+	Rows purge.Candidates
+}
+
+// New returns the candidate rows of a job's sweep.
+func New(task string, j plan.Job, s purge.Sweep) Set {
+	return Set{
+		Task: task,
+		Job:  j,
+		Rows: purge.Candidates{
+			Condition: purge.Condition{Where: s.Where, Args: s.Args},
+			Date:      j.Date,
+			Key:       j.Key,
+		},
+	}
+}
+
+// Key identifies a job among those of all tasks.
+func (s Set) Key() string { return s.Task + "/" + s.Job.Unit }
+
+// Hides reports whether a later job no longer finds the rows of s: they are deleted, or the date of the later job's
+// rules is updated.
+func (s Set) Hides(later plan.Job) bool {
+	return s.Job.Set == nil || slices.ContainsFunc(s.Job.Set, func(a purge.Assignment) bool {
+		return slices.Contains(later.DateColumns, a.Column)
+	})
+}
+
+// On returns a filter of the jobs on a relation.
+func On(relation string) func(plan.Job) bool {
+	return func(j plan.Job) bool { return j.Relation == relation }
+}
+
+// Touches reports whether a job deletes or updates rows of a table, given by its quoted name, or deletes rows of it
+// that are paired with its own.
+func Touches(j plan.Job, table string) bool {
+	return j.Root == table || (j.Paired != nil && j.Paired.Relation == table)
+}
+
+// Exclusions returns the conditions of those sets before s that pass the filter and hide rows from s.
+func Exclusions(all []Set, filter func(plan.Job) bool, s Set) (conditions []purge.Condition) {
+	for _, before := range all {
+		if before.Key() == s.Key() {
+			break
+		}
+		if filter(before.Job) && before.Hides(s.Job) {
+			conditions = append(conditions, before.Rows.Condition)
+		}
+	}
+	return conditions
+}
+
+// OfRelation returns the sets on a relation of this database, in order, and their candidate rows without those that
+// earlier ones hide, for one reading of the relation.
+func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates) {
+	for i, s := range all {
+		if s.Job.Relation != relation || s.Job.Elsewhere {
+			continue
+		}
+		for k, before := range sets {
+			if before.Hides(s.Job) {
+				s.Rows.Except = append(s.Rows.Except, k)
+			}
+		}
+		if s.Job.Paired != nil {
+			s.Rows.Paired = paired(all[:i], s)
+		}
+		sets, rows = append(sets, s), append(rows, s.Rows)
+	}
+	return sets, rows
+}
+
+// paired returns the rows that s deletes from its paired table, after the sets before it.
+func paired(before []Set, s Set) *purge.PairedCandidates {
+	onPaired := func(j plan.Job) bool { return j.Table.Quoted() == s.Job.Paired.Relation }
+	p := &purge.PairedCandidates{Paired: *s.Job.Paired, Except: Exclusions(before, onPaired, s)}
+	for _, b := range before {
+		if b.Job.Step.Paired == s.Job.Step.Paired {
+			p.Before = append(p.Before, purge.PairedSource{
+				Relation:  b.Job.Relation,
+				ID:        b.Job.Paired.ID,
+				Condition: b.Rows.Condition,
+				Except:    Exclusions(before, On(b.Job.Relation), b),
+			})
+		}
+	}
+	return p
+}
+
+// Related returns a relation together with those whose jobs decide which paired rows are deleted with its own.
+func Related(jobs []plan.Job, relation string) map[string]bool {
+	related := map[string]bool{relation: true}
+	for _, j := range jobs {
+		if j.Relation != relation || j.Paired == nil {
+			continue
+		}
+		for _, other := range jobs {
+			if other.Table.Quoted() == j.Paired.Relation || other.Step.Paired == j.Step.Paired {
+				related[other.Relation] = true
+			}
+		}
+	}
+	return related
+}

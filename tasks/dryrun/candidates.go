@@ -1,0 +1,139 @@
+package dryrun
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cleanupd/cleanupd/tasks/candidates"
+	"github.com/cleanupd/cleanupd/tasks/hold"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// lookahead determines what all tasks of a dry run would delete, as far as that is known while one of them is current.
+type lookahead struct {
+	run   *pipeline.Run
+	found *results
+	// current is the attempt of the current task. Those of the others are simulated.
+	current *pipeline.Attempt
+}
+
+// candidates returns the candidate rows of the jobs of all tasks that pass a filter, in order. It ends before the first
+// job whose rows are not known yet.
+func (s lookahead) candidates(ctx context.Context, filter func(plan.Job) bool) (all []candidates.Set, err error) {
+	for _, t := range s.found.chosen {
+		a := s.current
+		if t.Name != a.Task.Name {
+			if s.found.ineffective[t.Name] {
+				continue
+			}
+			p, err := s.run.Database.Compile(t)
+			if err != nil || p.Rights != nil {
+				return all, err
+			}
+			a = s.run.NewAttempt(p)
+		}
+		for _, j := range a.Plan.Jobs {
+			if !filter(j) {
+				continue
+			}
+			set, known, err := s.ofJob(ctx, a, j)
+			if err != nil {
+				return nil, err
+			}
+			if !known {
+				return all, nil
+			}
+			if set != nil {
+				all = append(all, *set)
+			}
+		}
+	}
+	return all, nil
+}
+
+// ofJob returns the candidate rows of a job; nil if it has no parents. known is false if that depends on tasks that have
+// not been done.
+func (s lookahead) ofJob(
+	ctx context.Context,
+	a *pipeline.Attempt,
+	j plan.Job,
+) (set *candidates.Set, known bool, err error) {
+	emptied := slices.ContainsFunc(j.Orphans, func(o plan.Orphan) bool { return o.EmptyAfter != "" })
+	if emptied && s.found.follows(a.Task.Name, s.current.Task.Name) {
+		return nil, false, nil
+	}
+	var ids []int64
+	if j.Step.Dependent() {
+		if known, err = s.loadParents(ctx, a.Task); err != nil || !known {
+			return nil, false, err
+		}
+		ids = s.found.state.Processed[a.Task.Name]
+		if j.Step.OfParents {
+			ids = s.found.state.Deleted[a.Task.Name]
+		}
+		if len(ids) == 0 {
+			return nil, true, nil
+		}
+	}
+	for _, t := range s.found.chosen { // by whose parents the job is judged
+		if !slices.Contains(j.Args, any(plan.DryRunSet(t.Name))) {
+			continue
+		}
+		if known, err = s.loadParents(ctx, t); err != nil || !known {
+			return nil, false, err
+		}
+	}
+	sweep, err := a.Binder.Sweep(ctx, &j, ids)
+	if err != nil {
+		return nil, false, err
+	}
+	c := candidates.New(a.Task.Name, j, sweep)
+	return &c, true, nil
+}
+
+// loadParents determines the parents of a task, and of those before it, which may not have begun. known is false if
+// mid-sourcing servers decide about them.
+func (s lookahead) loadParents(ctx context.Context, t plan.Task) (known bool, err error) {
+	for _, before := range s.found.predecessors(t.Name) {
+		if _, known := s.found.state.Deleted[before.Name]; known || before.ParentSet == nil {
+			continue
+		}
+		if before.ParentSet.MidSourced && s.found.follows(before.Name, s.current.Task.Name) {
+			return false, nil
+		}
+		p, err := s.run.Database.Compile(before)
+		if err != nil {
+			return false, err
+		}
+		b := s.run.Database.Binder(p, s.run.State)
+		ids, err := b.Parents(ctx, p.Parents)
+		if err != nil {
+			return false, err
+		}
+		parents, _, err := hold.Parents(ctx, b, p.Jobs, ids)
+		if err != nil {
+			return false, err
+		}
+		s.found.recordParents(before.Name, parents)
+	}
+	return true, nil
+}
+
+// candidates returns the candidate rows of the jobs of all tasks that pass a filter, in order.
+func (t *task) candidates(ctx context.Context, filter func(plan.Job) bool) ([]candidates.Set, error) {
+	return lookahead{t.run, t.found, t.Attempt}.candidates(ctx, filter)
+}
+
+// related returns a relation together with those whose jobs decide which paired rows are deleted with its own.
+func (t *task) related(relation string) (map[string]bool, error) {
+	var jobs []plan.Job
+	for _, other := range t.found.chosen {
+		p, err := t.run.Database.Compile(other)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, p.Jobs...)
+	}
+	return candidates.Related(jobs, relation), nil
+}

@@ -1,0 +1,160 @@
+package dryrun
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/candidates"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// countJobs counts the rows of the jobs: of those that depend on parents, for all of these at once, then of the others.
+func (t *task) countJobs(ctx context.Context, parents binding.Parents) error {
+	jobs := slices.Clone(t.Jobs)
+	slices.SortStableFunc(jobs, func(a, b plan.Job) int { return rank(a) - rank(b) })
+	for _, j := range jobs {
+		ids := parents.IDs
+		if j.Step.OfParents {
+			ids = parents.Own()
+		}
+		if j.Step.Dependent() && len(ids) == 0 {
+			continue
+		}
+		if err := t.countJob(ctx, j, ids); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rank orders jobs that depend on parents before the others.
+func rank(j plan.Job) int {
+	if j.Step.Dependent() {
+		return 0
+	}
+	return 1
+}
+
+// countJob counts the rows of a job.
+func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error {
+	if j.Step.Tables != nil {
+		return t.countLists(ctx, j, parents)
+	}
+	t.run.Journal.Progress.At(j.Name, t.expected)
+	s, err := t.Binder.Sweep(ctx, &j, parents)
+	if err != nil || t.setsOnly {
+		return err
+	}
+	key := candidates.Set{Task: t.Task.Name, Job: j}.Key()
+	if found, known := t.found.tallies[key]; known {
+		return t.record(ctx, j, found)
+	}
+	if j.Unlogged && t.readsStandby() {
+		t.skipUnlogged(ctx, j)
+		return nil
+	}
+	if err := s.RemoteError(); err != nil {
+		t.RemoteFailed(ctx, j, s, err)
+		return nil
+	}
+	related, err := t.related(j.Relation)
+	if err != nil {
+		return err
+	}
+	all, err := t.candidates(ctx, func(other plan.Job) bool { return related[other.Relation] })
+	if err != nil {
+		return err
+	}
+	if s.Elsewhere {
+		mine := candidates.Set{Task: t.Task.Name, Job: j}
+		s = s.Without(candidates.Exclusions(all, candidates.On(j.Relation), mine)...)
+		found, err := t.Binder.Engine.CountElsewhere(ctx, s)
+		if err == nil {
+			return t.record(ctx, j, found)
+		}
+		return t.Uncounted(ctx, j, s, err)
+	}
+	return t.Uncounted(ctx, j, s, t.read(ctx, j, key, all))
+}
+
+// readsStandby reports whether the tables are read from a standby.
+func (t *task) readsStandby() bool { return readsStandby(t.run) }
+
+// skipUnlogged reports that the standby has none of the rows of an unlogged table.
+func (t *task) skipUnlogged(ctx context.Context, j plan.Job) {
+	t.Log(ctx, severity.Warning, j.Name+" is unlogged: its rows are not counted, since the standby has none of them; "+
+		"a dry run without --preview-database-url counts them")
+	t.found.tables.at(j.Table.Quoted(), preview.Delete, t.Plan.Describe(j)).
+		remark(j.Name + " is unlogged: the standby has none of its rows, which are not counted")
+	t.Retained.Tables++
+}
+
+// read reads the table of a job once, and counts its rows together with those of other jobs, some of whose tasks follow.
+func (t *task) read(ctx context.Context, j plan.Job, key string, all []candidates.Set) error {
+	sets, rows := candidates.OfRelation(all, j.Relation)
+	at := slices.IndexFunc(sets, func(s candidates.Set) bool { return s.Key() == key })
+	sums := make([]purge.Tally, len(sets))
+	err := t.Binder.Engine.CountCandidates(ctx, j.Name, j.Relation, rows,
+		func(ctx context.Context, window []purge.Tally) error {
+			for i := range window {
+				sums[i].Add(window[i])
+			}
+			if window[at].Rows == 0 {
+				return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // which fails if the run must stop
+			}
+			return t.record(ctx, j, window[at])
+		},
+	)
+	if err != nil {
+		return err
+	}
+	for i, s := range sets {
+		t.found.tallies[s.Key()] = sums[i]
+	}
+	return nil
+}
+
+// record records rows that a job would delete or update.
+func (t *task) record(ctx context.Context, j plan.Job, found purge.Tally) error {
+	d, action := purge.Delta{Deleted: found.Rows + found.Paired, Statements: found.Windows}, preview.Delete
+	if j.Set != nil {
+		d, action = purge.Delta{Updated: found.Rows, Statements: found.Windows}, preview.Update
+	}
+	table := t.found.tables.at(j.Table.Quoted(), action, t.Plan.Describe(j))
+	table.add(j.Table, j.Relation, found)
+	if found.Rows > 0 {
+		table.addCaveats(j)
+	}
+	if found.Paired > 0 {
+		rule := fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, j.Rule)
+		t.found.tables.at(j.Paired.Relation, preview.Delete, rule).add(
+			t.Binder.Env.Catalog.Table(j.Step.Paired.Table),
+			j.Paired.Relation,
+			purge.Tally{Rows: found.Paired, Keys: found.PairedKeys},
+		)
+	}
+	return t.run.Journal.Counts.Count(ctx, d)
+}
+
+// addDates adds the first and the last date of some rows to what was found of them. from is the FROM and WHERE.
+func addDates(ctx context.Context, db campaign.Querier, date, from string, args []any, found *purge.Tally) error {
+	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
+	sql := fmt.Sprintf(
+		"SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s",
+		date,
+		finite,
+		from,
+	)
+	var oldest, newest pgtype.Timestamptz
+	err := db.QueryRow(ctx, sql, args...).Scan(&oldest, &newest)
+	found.Oldest, found.Newest = purge.FiniteTime(oldest), purge.FiniteTime(newest)
+	return err
+}

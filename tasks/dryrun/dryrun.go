@@ -1,0 +1,98 @@
+package dryrun
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// Run makes a dry run and reports to the journal. Its error is that of the failed tasks, pipeline.ErrStopped, or one that
+// wraps pipeline.ErrLost; nil if no task failed.
+func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
+	x := newExecutor(ctx, c, j)
+	if c.WhatIf != nil {
+		stored := c
+		stored.WhatIf = nil
+		x.baseline = newExecutor(ctx, stored, silent(j))
+	}
+	engine := x.run.Database.Engine
+	err := engine.Retry(ctx, "the standby", func() error { return x.awaitStandby(ctx) })
+	if err == nil {
+		err = x.run.Begin(ctx)
+	}
+	if err != nil {
+		return pipeline.Lost(x.standbyError(ctx, err))
+	}
+	x.resume()
+	if x.baseline != nil {
+		x.baseline.resume()
+	}
+	return pipeline.Lost(x.run.Tasks(ctx, x))
+}
+
+// executor implements pipeline.Executor.
+type executor struct {
+	run   *pipeline.Run
+	found *results
+	// baseline is the dry run by the stored options, if this one replaces some; nil otherwise.
+	baseline *executor
+	// setsOnly is true if only the parents of tasks are determined, and no rows are counted.
+	setsOnly bool
+}
+
+// newExecutor returns the executor of a dry run that reads the standby, if there is one.
+func newExecutor(ctx context.Context, c pipeline.Config, j pipeline.Journal) *executor {
+	x := &executor{run: pipeline.New(ctx, c, j, cmp.Or(c.Standby.Pool, c.Pool))}
+	x.found = newResults(x.run.Config.Chosen)
+	x.run.State.DryRun = &x.found.state
+	x.run.Database.Predecessors = x.found.predecessors
+	return x
+}
+
+// resume takes over what a previous worker has found of the tasks that are done.
+func (x *executor) resume() {
+	for _, t := range x.found.chosen {
+		if done, ok := x.run.Config.Done[t.Name]; ok {
+			x.found.resume(t, done)
+		}
+		if x.run.Config.Failed[t.Name] {
+			x.markIneffective(t)
+		}
+	}
+}
+
+// markIneffective records that a task failed, or was not run, so that it would change nothing. A task whose parents are
+// known does what it can.
+func (x *executor) markIneffective(t plan.Task) {
+	if x.found.state.Deleted[t.Name] == nil {
+		x.found.ineffective[t.Name] = true
+		x.run.Database.ForgetPlans() // they depend on what it would have done
+	}
+}
+
+// Try implements pipeline.Executor. It tries a task once: rows would be counted twice.
+func (x *executor) Try(ctx context.Context, _ string, attempt func() error) error {
+	return x.standbyError(ctx, attempt())
+}
+
+// Finish implements pipeline.Executor.
+func (x *executor) Finish(ctx context.Context, t plan.Task, a *pipeline.Attempt, o *pipeline.Outcome) error {
+	x.found.problems[t.Name] = cmp.Or(o.Problem, o.Detail)
+	if a != nil {
+		o.Preview = x.preview(x.run.Database.InZone(ctx), t.Name)
+	}
+	if x.baseline != nil && a != nil {
+		if err := x.compare(ctx, t, o); err != nil {
+			return err
+		}
+	}
+	if o.State == pipeline.Failed || o.State == pipeline.NotRun {
+		x.markIneffective(t)
+		if x.baseline != nil {
+			x.baseline.markIneffective(t)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package dryrun
+
+import (
+	"context"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/figures"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// DoOutside implements pipeline.Executor. It counts the rows that a task on another database would delete.
+func (x *executor) DoOutside(ctx context.Context, a *pipeline.Attempt, o outside.Task) (pipeline.State, error) {
+	due, name := a.Due, a.Task.Name
+	if a.Binder.Env.Holds.Everything {
+		a.Retained.OnHold = int64(len(due.Items))
+		a.Log(ctx, severity.Warning, figures.EverythingOnHold(due))
+		return pipeline.Skipped, nil
+	}
+	var sum purge.Tally
+	for _, i := range due.Items {
+		x.found.parents[name] = append(x.found.parents[name], i.ID)
+		sum.Add(purge.Tally{Oldest: &i.Date, Newest: &i.Date, Keys: []int64{i.ID}})
+	}
+	x.found.state.Deleted[name] = x.found.parents[name]
+	items := x.found.tables.at(due.Table, preview.Delete, due.Rule)
+	items.RowsTotal, items.Oldest, items.Newest, items.Sample = due.Total, sum.Oldest, sum.Newest, sum.Keys
+	if a.History != nil {
+		var err error
+		before := x.found.deleted[due.Table]
+		if items.Guards, err = figures.JudgeItems(ctx, a, o, x.run.Config.ID, before, true); err != nil {
+			return pipeline.Failed, err
+		}
+		x.found.deleted[due.Table] += int64(len(due.Items))
+	}
+	return pipeline.Succeeded, o.Foresee(ctx, due, func(ctx context.Context, rows map[string]int64) error {
+		d := purge.Delta{Statements: 1}
+		for table, n := range rows {
+			t := items
+			if table != due.Table {
+				t = x.found.tables.at(table, preview.Delete, "of a row of "+due.Table+": "+due.Rule)
+			}
+			t.Rows += n
+			d.Deleted += n
+		}
+		return x.run.Journal.Counts.Count(ctx, d)
+	})
+}

@@ -1,0 +1,122 @@
+package dryrun
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// results are what a dry run has found so far.
+type results struct {
+	// chosen are the tasks of the run, in order.
+	chosen []plan.Task
+	// state is what later tasks depend on.
+	state binding.DryRun
+	// parents are those that tasks began with, by name.
+	parents map[string][]int64
+	// ineffective are the tasks that would change nothing, since they failed or were not run, and problems are why.
+	ineffective map[string]bool
+	problems    map[string]string
+	// tallies are what was found of jobs, by their keys. Some of their tasks have not begun.
+	tallies map[string]purge.Tally
+	// dropped are the quoted names of the work tables that would be dropped.
+	dropped map[string]bool
+	// deleted are the rows that the tasks before the current one would have deleted or updated, by table.
+	deleted map[string]int64
+	// tables are what the current task would do.
+	tables tables
+}
+
+func newResults(chosen []plan.Task) *results {
+	return &results{
+		chosen: chosen,
+		state: binding.DryRun{
+			Deleted:   map[string][]int64{},
+			Processed: map[string][]int64{},
+			RolledUp:  map[string]*time.Time{},
+		},
+		parents:     map[string][]int64{},
+		ineffective: map[string]bool{},
+		problems:    map[string]string{},
+		tallies:     map[string]purge.Tally{},
+		dropped:     map[string]bool{},
+		deleted:     map[string]int64{},
+	}
+}
+
+// resume takes over what a previous worker has found of a task.
+func (r *results) resume(t plan.Task, done preview.Task) {
+	if t.ParentSet != nil {
+		r.parents[t.Name] = done.Parents
+		r.state.Processed[t.Name] = binding.Without(done.Parents, done.Untouched)
+		r.state.Deleted[t.Name] = binding.Without(done.Parents, done.Retained)
+	}
+	if done.RolledUpFrom != nil {
+		r.state.RolledUp[t.Name] = done.RolledUpFrom
+	}
+	for _, name := range done.Dropped {
+		r.dropped[name] = true
+	}
+	for _, table := range done.Tables {
+		r.deleted[table.Table] += table.Rows
+	}
+}
+
+// predecessors returns the tasks up to and including one, without those that would change nothing.
+func (r *results) predecessors(name string) (tasks []plan.Task) {
+	for _, t := range r.chosen {
+		if !r.ineffective[t.Name] {
+			tasks = append(tasks, t)
+		}
+		if t.Name == name {
+			break
+		}
+	}
+	return tasks
+}
+
+// follows reports whether a task comes after another.
+func (r *results) follows(task, other string) bool {
+	place := func(name string) int {
+		return slices.IndexFunc(r.chosen, func(t plan.Task) bool { return t.Name == name })
+	}
+	return place(task) > place(other)
+}
+
+// recordParents records the parents of a task, so that later tasks see what would become of them.
+func (r *results) recordParents(task string, p binding.Parents) {
+	r.state.Processed[task], r.state.Deleted[task] = p.IDs, p.Own()
+}
+
+// recordDrops adds work tables of a kind that would be dropped.
+func (r *results) recordDrops(mask, rule string, dropped []campaign.WorkTable) {
+	if len(dropped) == 0 {
+		return
+	}
+	t := r.tables.at(mask, preview.Drop, rule)
+	for _, w := range dropped {
+		r.dropped[w.Quoted()] = true
+		t.addDropped(w)
+	}
+}
+
+// task returns what was found of a task, without its tables.
+func (r *results) task(task string) *preview.Task {
+	p := &preview.Task{
+		Parents:   r.parents[task],
+		Untouched: binding.Without(r.parents[task], r.state.Processed[task]),
+		Retained:  binding.Without(r.parents[task], r.state.Deleted[task]),
+	}
+	if from := r.state.RolledUp[task]; from != nil {
+		if from.Before(time.Time{}) { // which JSON does not have
+			from = &time.Time{}
+		}
+		p.RolledUpFrom = from
+	}
+	return p
+}

@@ -1,0 +1,79 @@
+package dryrun
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/candidates"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// Simulation is a dry run that determines the parents of tasks and counts no rows. Explanations of single rows are based
+// on it.
+type Simulation struct {
+	executor *executor
+}
+
+// Simulate returns a simulation of the whole pipeline, whose tasks have not been done.
+func Simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Simulation, error) {
+	c.DryRun, c.ContinueOnError, c.Chosen, c.Todo = true, true, c.Pipeline, nil
+	x := newExecutor(ctx, c, pipeline.DiscardJournal(holds))
+	x.setsOnly = true
+	x.run.Database.OnHold.ConditionsOnly = true
+	return &Simulation{x}, x.run.Database.Refresh(ctx)
+}
+
+// Database returns the database of the simulation.
+func (s *Simulation) Database() *pipeline.Database { return s.executor.run.Database }
+
+// Do determines the parents of some tasks, in the order of the pipeline. A task that fails is ineffective.
+func (s *Simulation) Do(ctx context.Context, tasks []plan.Task) error {
+	s.executor.run.Config.Todo = tasks
+	err := s.executor.run.Tasks(ctx, s.executor)
+	if errors.Is(err, pipeline.ErrLost) || sqlstate.Lost(err) || ctx.Err() != nil {
+		return cmp.Or(err, ctx.Err())
+	}
+	return nil
+}
+
+// Ineffective reports whether a task would change nothing because it would fail, and why.
+func (s *Simulation) Ineffective(task string) (problem string, ineffective bool) {
+	return s.executor.found.problems[task], s.executor.found.ineffective[task]
+}
+
+// Candidates returns the candidate rows of the jobs of all tasks that pass a filter, in order.
+func (s *Simulation) Candidates(ctx context.Context, filter func(plan.Job) bool) ([]candidates.Set, error) {
+	chosen := s.executor.found.chosen
+	p, err := s.Database().Compile(chosen[len(chosen)-1])
+	if err != nil {
+		return nil, err
+	}
+	return lookahead{s.executor.run, s.executor.found, s.Attempt(p)}.candidates(ctx, filter)
+}
+
+// Attempt returns an attempt of a task, which sees its tables as the tasks before it would have left them.
+func (s *Simulation) Attempt(p *plan.Plan) *pipeline.Attempt { return s.executor.run.NewAttempt(p) }
+
+// Concerning returns the tasks that pass a filter, and those on whose outcome these depend, in order.
+func (s *Simulation) Concerning(filter func(*plan.Plan) bool) ([]plan.Task, error) {
+	concerns := map[string]bool{}
+	all := s.executor.found.chosen
+	for _, t := range slices.Backward(all) { // tasks depend on earlier ones
+		p, err := s.Database().Compile(t)
+		if err != nil {
+			return nil, err
+		}
+		if !filter(p) && !concerns[t.Name] {
+			continue
+		}
+		concerns[t.Name] = true
+		for _, name := range p.DependsOn() {
+			concerns[name] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(t plan.Task) bool { return !concerns[t.Name] }), nil
+}

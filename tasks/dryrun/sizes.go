@@ -1,0 +1,120 @@
+package dryrun
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+)
+
+// properties selects what the catalog has of relations ($1), whether those that rows are deleted from ($2) have triggers
+// or rules, and which of these refuse an action ($3) because they are published and have no replica identity.
+const properties = `
+SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,
+  sum(pg_relation_size(c.oid))::bigint,
+  bool_or(name = ANY ($2) AND (EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
+    AND t.tgenabled <> 'D') OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid))),
+  bool_or(c.relpersistence = 'u' AND pg_is_in_recovery()),
+  array_agg(c.oid::regclass::text ORDER BY name) FILTER (WHERE name = ANY ($2) AND c.relreplident <> 'f'
+    AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident
+      WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
+    AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t USING (pubname)
+      JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class x ON x.relnamespace = n.oid
+      AND x.relname = t.tablename
+      WHERE CASE $3 WHEN 'DELETE' THEN p.pubdelete ELSE p.pubupdate END AND (x.oid = c.oid OR x.oid IN (SELECT relid
+        FROM pg_partition_ancestors(c.oid)))))
+FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
+
+// preview returns what the current task would do, the tables with the most rows first.
+func (x *executor) preview(ctx context.Context, task string) *preview.Task {
+	p := x.found.task(task)
+	p.Basis = pipeline.BasisOf(x.run.Config, x.run.Database.Env)
+	for _, t := range x.found.tables.take() {
+		x.measure(ctx, t)
+		p.Tables = append(p.Tables, t.Table)
+		p.Dropped = append(p.Dropped, t.dropped...)
+	}
+	slices.SortStableFunc(p.Tables, func(a, b preview.Table) int {
+		return cmp.Compare(b.Rows+b.Tables, a.Rows+a.Tables)
+	})
+	return p
+}
+
+// measure adds estimates of sizes, and remarks. A table that is locked gets none.
+func (x *executor) measure(ctx context.Context, t *table) {
+	var rows, bytes, heap *int64
+	var triggers, absent *bool
+	var unidentified []string
+	err := pgx.BeginFunc(ctx, x.run.Database.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100"); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, properties, t.all(), t.relations, string(t.Action)).
+			Scan(&rows, &bytes, &heap, &triggers, &absent, &unidentified)
+		if err != nil || rows == nil || *absent || t.of == nil || t.of.Elsewhere != "" {
+			return err
+		}
+		*rows, err = countOrEstimate(ctx, tx, t.of, *heap)
+		return err
+	})
+	if err != nil || rows == nil || bytes == nil {
+		return
+	}
+	if *absent {
+		t.remark("unlogged: the standby has none of the rows, so that sizes are not known")
+		return
+	}
+	if t.Action == preview.Drop {
+		t.Bytes = *bytes
+		return
+	}
+	t.RowsTotal = max(*rows, t.Rows)
+	if t.Action == preview.Delete {
+		t.Bytes = int64(float64(*bytes) * float64(t.Rows) / float64(t.RowsTotal))
+	}
+	if triggers != nil && *triggers {
+		t.remark("a trigger or rule of the table may keep rows, or change others")
+	}
+	for _, name := range unidentified {
+		t.remark(
+			name + " is published and has no replica identity, so that the server refuses this: ALTER TABLE " + name +
+				" REPLICA IDENTITY FULL helps, or USING INDEX with a unique index",
+		)
+	}
+}
+
+// all returns the relations of the table, or the work tables.
+func (t *table) all() (names []string) {
+	if t.of != nil {
+		for _, leaf := range t.of.Leaves {
+			names = append(names, leaf.Quoted())
+		}
+	}
+	return append(names, t.dropped...)
+}
+
+// maxCountedBytes is how large a table may be to be counted where an estimate would do: 8 MiB.
+const maxCountedBytes = 8 << 20
+
+// countOrEstimate returns how many rows a table of a size has: it counts a small one, and asks the planner about a large
+// one, which knows it by its size even if it was never analyzed.
+func countOrEstimate(ctx context.Context, tx pgx.Tx, t *campaign.Table, bytes int64) (rows int64, err error) {
+	if bytes <= maxCountedBytes {
+		return rows, tx.QueryRow(ctx, "SELECT count(*) FROM "+t.Quoted()).Scan(&rows)
+	}
+	var explained []struct {
+		Plan struct {
+			Rows int64 `json:"Plan Rows"`
+		}
+	}
+	err = tx.QueryRow(ctx, "EXPLAIN (FORMAT JSON) SELECT FROM "+t.Quoted()).Scan(&explained)
+	if err == nil && len(explained) > 0 {
+		rows = explained[0].Plan.Rows
+	}
+	return rows, err
+}

@@ -1,0 +1,145 @@
+package dryrun
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+)
+
+// ErrNotStandby reports that a server is no hot standby of the database.
+var ErrNotStandby = errors.New("it is no standby of --database-url")
+
+// identity identifies a server and a database on it.
+type identity struct {
+	inRecovery   bool
+	system, name string
+	oid          int64
+}
+
+func readIdentity(ctx context.Context, pool *pgxpool.Pool) (i identity, err error) {
+	err = pool.QueryRow(ctx, `SELECT pg_is_in_recovery(), (SELECT system_identifier::text
+		FROM pg_control_system()), datname, oid::bigint FROM pg_database WHERE datname = current_database()`).
+		Scan(&i.inRecovery, &i.system, &i.name, &i.oid)
+	return i, err
+}
+
+// CheckStandby fails with ErrNotStandby unless one database is that of a hot standby, and the other the same on its
+// primary. It also fails if one of them does not answer.
+func CheckStandby(ctx context.Context, primary, standby *pgxpool.Pool) error {
+	here, err := readIdentity(ctx, primary)
+	if err != nil {
+		return err
+	}
+	there, err := readIdentity(ctx, standby)
+	switch {
+	case errors.Is(err, connection.ErrPrimary) || (err == nil && !there.inRecovery):
+		return fmt.Errorf("%w: it is not in recovery", ErrNotStandby)
+	case err != nil:
+		return err
+	case there.system != here.system:
+		return fmt.Errorf(
+			"%w: its system identifier is %s, and that of --database-url %s",
+			ErrNotStandby,
+			there.system,
+			here.system,
+		)
+	case there.oid != here.oid:
+		return fmt.Errorf("%w: its database is %s, and that of --database-url %s", ErrNotStandby, there.name, here.name)
+	}
+	return nil
+}
+
+// readsStandby reports whether a run reads a standby.
+func readsStandby(r *pipeline.Run) bool { return r.Database.Pool != r.Database.Primary }
+
+const (
+	// pollEvery is how often a standby is asked how far it is.
+	pollEvery = 200 * time.Millisecond
+	// defaultMaxWait is the default of pipeline.Standby.MaxWait.
+	defaultMaxWait = 10 * time.Minute
+)
+
+// awaitStandby waits until the standby has replayed all that was written before the dry run.
+func (x *executor) awaitStandby(ctx context.Context) error {
+	if !readsStandby(x.run) {
+		return nil
+	}
+	primary, standby := x.run.Database.Primary, x.run.Database.Pool
+	if err := CheckStandby(ctx, primary, standby); err != nil {
+		return err
+	}
+	var written string
+	if err := primary.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&written); err != nil {
+		return err
+	}
+	maxWait := cmp.Or(x.run.Config.Standby.MaxWait, defaultMaxWait)
+	deadline := time.Now().Add(maxWait)
+	for logged := false; ; logged = true {
+		var behind int64
+		if err := standby.QueryRow(ctx, "SELECT ($1::text::pg_lsn - pg_last_wal_replay_lsn())::bigint", written).
+			Scan(&behind); err != nil {
+			return err
+		}
+		switch {
+		case behind <= 0:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf(
+				"the standby (--preview-database-url) has not replayed what was written %s ago: it is %d bytes of "+
+					"WAL behind; see why it lags, or serve without it",
+				maxWait,
+				behind,
+			)
+		case !logged:
+			x.run.Database.Log(
+				ctx,
+				severity.Info,
+				fmt.Sprintf("the dry run waits for the standby that it reads, which is %d bytes of WAL behind", behind),
+			)
+		}
+		if err := x.run.Journal.Proceed(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// standbyError returns an error as it is, unless the standby causes it: one that is away must not count as the loss of
+// the database.
+func (x *executor) standbyError(ctx context.Context, err error) error {
+	switch {
+	case !readsStandby(x.run) || err == nil || pipeline.EndsAttempt(err) || ctx.Err() != nil:
+		return err
+	case sqlstate.Is(err, pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected):
+		return fmt.Errorf(
+			"reading the standby (--preview-database-url) conflicts with its recovery; turn hot_standby_feedback on "+
+				"there, or raise max_standby_streaming_delay: %s",
+			err.Error(),
+		) //nolint:errorlint // its advice is another
+	case !sqlstate.Lost(err):
+		return err
+	}
+	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if x.run.Database.Pool.Ping(ping) == nil { // it, or the primary, was away for a moment
+		return err
+	}
+	return fmt.Errorf(
+		"the standby (--preview-database-url) can not be read: %s",
+		err.Error(),
+	) //nolint:errorlint // see above
+}

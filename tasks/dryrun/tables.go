@@ -1,0 +1,100 @@
+package dryrun
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// maxNames is how many names of work tables a preview has.
+const maxNames = 20
+
+// table is what the current task would do to a table, or to its work tables.
+type table struct {
+	preview.Table
+	of        *campaign.Table // nil for work tables
+	relations []string        // those that have the rows
+	dropped   []string        // all names, quoted
+}
+
+// tables are what the current task would do.
+type tables struct{ all []*table }
+
+// at returns what the task would do to a table. It adds a rule.
+func (ts *tables) at(name string, action preview.Action, rule string) *table {
+	for _, t := range ts.all {
+		if t.Table.Table == name && t.Action == action {
+			if rule != "" && !strings.Contains(t.Rule, rule) {
+				t.Rule += "; or " + rule
+			}
+			return t
+		}
+	}
+	t := &table{Table: preview.Table{Table: name, Action: action, Rule: rule}}
+	ts.all = append(ts.all, t)
+	return t
+}
+
+// has reports whether the task would do something to a table.
+func (ts *tables) has(name string, action preview.Action) bool {
+	return slices.ContainsFunc(ts.all, func(t *table) bool { return t.Table.Table == name && t.Action == action })
+}
+
+// take returns the tables and forgets them. It leaves out a table without rows, unless a guard trips nevertheless or its
+// rows were not counted.
+func (ts *tables) take() (taken []*table) {
+	for _, t := range ts.all {
+		if t.Rows > 0 || t.Tables > 0 || t.Guards != nil || t.Remarks != nil {
+			taken = append(taken, t)
+		}
+	}
+	ts.all = nil
+	return taken
+}
+
+// add adds rows that a job would delete or update.
+func (t *table) add(of *campaign.Table, relation string, found purge.Tally) {
+	t.of = of
+	sum := purge.Tally{Oldest: t.Oldest, Newest: t.Newest, Keys: t.Sample}
+	sum.Add(found)
+	t.Rows, t.Oldest, t.Newest, t.Sample = t.Rows+found.Rows, sum.Oldest, sum.Newest, sum.Keys
+	if !slices.Contains(t.relations, relation) {
+		t.relations = append(t.relations, relation)
+	}
+}
+
+// addDropped adds a work table.
+func (t *table) addDropped(w campaign.WorkTable) {
+	t.Tables++
+	t.dropped = append(t.dropped, w.Quoted())
+	if len(t.Names) < maxNames {
+		t.Names = append(t.Names, w.Name)
+	}
+}
+
+// remark adds what cannot be known before the rows are deleted.
+func (t *table) remark(text string) {
+	if !slices.Contains(t.Remarks, text) {
+		t.Remarks = append(t.Remarks, text)
+	}
+}
+
+// addCaveats remarks what else the rows of a job would have the database do, which is not counted.
+func (t *table) addCaveats(j plan.Job) {
+	if j.Elsewhere {
+		t.remark("rows are " + j.Location + ": what another server does with them is not known")
+	}
+	if j.Companion != nil && j.CompanionWrites != "" {
+		t.remark(j.CompanionWrites + " are inserted")
+	}
+	if t.Action != preview.Delete {
+		return
+	}
+	for _, c := range j.Table.Cascades {
+		t.remark("a foreign key deletes or changes rows of " + c.Table.NameIn(j.Table.Schema) + " that refer to these")
+	}
+}

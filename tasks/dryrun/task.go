@@ -1,0 +1,149 @@
+package dryrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/figures"
+	"github.com/cleanupd/cleanupd/tasks/hold"
+	"github.com/cleanupd/cleanupd/tasks/midsourcing"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rollup"
+	"github.com/cleanupd/cleanupd/tasks/vacuum"
+)
+
+// task is an attempt that counts.
+type task struct {
+	*pipeline.Attempt
+	run   *pipeline.Run
+	found *results
+	// setsOnly is true if only the parents of tasks are determined.
+	setsOnly bool
+	// parents are those that the task would process.
+	parents binding.Parents
+	// expected is how many rows would be deleted or updated; negative if that is not known.
+	expected int64
+}
+
+// Do implements pipeline.Executor.
+func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (pipeline.State, error) {
+	t := &task{Attempt: a, run: x.run, found: x.found, setsOnly: x.setsOnly, expected: -1}
+	done, err := t.count(ctx)
+	if err := errors.Join(err, a.Err()); err != nil {
+		return pipeline.Failed, err
+	}
+	if !done {
+		return pipeline.Skipped, nil
+	}
+	return pipeline.Succeeded, nil
+}
+
+// count counts all that the task would do, and reports whether there was anything to do it to.
+func (t *task) count(ctx context.Context) (done bool, err error) {
+	if t.parents, err = t.chooseParents(ctx); err != nil {
+		return false, err
+	}
+	if !t.setsOnly {
+		t.expected = figures.Estimate(ctx, t.Binder, t.Jobs, t.parents)
+	}
+	if err := t.countJobs(ctx, t.parents); err != nil {
+		return false, err
+	}
+	done = len(t.Jobs) > 0
+	if t.setsOnly {
+		rolledUp, err := t.rollUp(ctx)
+		return done || rolledUp, err
+	}
+	onHold, err := hold.Count(ctx, t.Binder, t.Jobs, t.Parents, t.Uncounted)
+	if t.Retained.OnHold += onHold; err != nil {
+		return false, err
+	}
+	for _, step := range []func(context.Context) (bool, error){t.rollUp, t.dropWorkTables, t.vacuum} {
+		some, err := step(ctx)
+		if err != nil {
+			return false, err
+		}
+		done = done || some
+	}
+	return done, t.judge(ctx)
+}
+
+// chooseParents returns the parents that the task would process, and records them for the tasks that follow.
+func (t *task) chooseParents(ctx context.Context) (parents binding.Parents, err error) {
+	name := t.Task.Name
+	t.found.parents[name] = t.Parents
+	ids, err := t.RetainForSkipped(ctx, t.Parents)
+	if err != nil {
+		return parents, err
+	}
+	parents, onHold, err := hold.Parents(ctx, t.Binder, t.Jobs, ids)
+	if err != nil {
+		return parents, err
+	}
+	t.Retained.OnHold += onHold
+	t.ParentsRetained = t.ParentsRetained || len(parents.IDs) < len(ids) || len(parents.RowsOnHold) > 0
+	if t.Plan.Parents != nil && t.Task.ParentSet.MidSourced {
+		m := &midsourcing.Purge{
+			Config:    t.run.Config.MidSourcing,
+			Binder:    t.Binder,
+			Remote:    remote{t},
+			Register:  t.run.Journal.Register,
+			Log:       t.Log,
+			Leftovers: true,
+		}
+		r, err := m.Run(ctx, parents)
+		if err != nil {
+			return parents, err
+		}
+		t.Retained.Dependent += r.Dependent
+		t.ParentsRetained = t.ParentsRetained || len(r.IDs) < len(parents.IDs)
+		t.Unfinished = errors.Join(t.Unfinished, r.Failed)
+		parents.IDs = r.IDs
+	}
+	if t.Task.ParentSet != nil {
+		t.found.recordParents(name, parents)
+		t.run.State.RetainedParents[name] = t.ParentsRetained
+	}
+	return parents, nil
+}
+
+// rollUp counts the rows that the task would roll up.
+func (t *task) rollUp(ctx context.Context) (bool, error) {
+	p, rows, ok, err := rollup.Prepare(ctx, t.Attempt)
+	if err != nil || rows == 0 {
+		return ok, err
+	}
+	t.run.Journal.Progress.At(p.Table.Name, rows)
+	from := p.Start.Time
+	t.found.state.RolledUp[t.Task.Name] = &from
+	sum := purge.Tally{Rows: rows}
+	if err := t.Binder.Engine.Retry(ctx, p.Table.Name, func() error {
+		return addDates(ctx, t.Binder.Pool, "r."+p.Date, p.Rows(), []any{p.Start, p.End}, &sum)
+	}); err != nil {
+		return false, err
+	}
+	table := t.found.tables.at(p.Table.Quoted(), preview.Delete, p.Rule())
+	table.remark(p.Remark())
+	table.add(p.Table, p.Table.Quoted(), sum)
+	return true, t.run.Journal.Counts.Count(ctx, purge.Delta{Deleted: rows})
+}
+
+// vacuum logs what a task that vacuums would run.
+func (t *task) vacuum(ctx context.Context) (bool, error) {
+	if !t.Task.Vacuums {
+		return false, nil
+	}
+	commands, tables, err := vacuum.Prepare(ctx, t.Attempt, t.run.Config.VacuumTruncate)
+	if err != nil {
+		return false, err
+	}
+	for _, g := range commands.Groups(tables) {
+		t.Log(ctx, severity.Info, fmt.Sprintf("would run %s on %d tables", g.Command, len(g.Tables)))
+	}
+	return true, nil
+}

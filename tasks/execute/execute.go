@@ -1,0 +1,146 @@
+package execute
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/figures"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/hold"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// Run executes the tasks of a run and reports to the journal. Its error is that of the failed tasks,
+// pipeline.ErrStopped, or one that wraps pipeline.ErrLost; nil if no task failed.
+func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
+	b := &bounded{next: j.Ledger}
+	j.Ledger = b
+	x := &executor{run: pipeline.New(ctx, c, j, c.Pool), bounds: b}
+	if err := x.run.Begin(ctx); err != nil {
+		return pipeline.Lost(err)
+	}
+	return pipeline.Lost(x.run.Tasks(ctx, x))
+}
+
+// executor implements pipeline.Executor.
+type executor struct {
+	run    *pipeline.Run
+	bounds *bounded
+}
+
+// Try implements pipeline.Executor. It tries a task again after transient errors of queries outside of its batches, and
+// after a hold was created.
+func (x *executor) Try(ctx context.Context, task string, attempt func() error) error {
+	for {
+		err := x.run.Database.Engine.Retry(ctx, task, attempt)
+		if !errors.Is(err, pipeline.ErrHoldCreated) {
+			return err
+		}
+		x.run.Database.Log(ctx, severity.Info, task+": a hold was created: the rest is done by it")
+	}
+}
+
+// Finish implements pipeline.Executor.
+func (x *executor) Finish(context.Context, plan.Task, *pipeline.Attempt, *pipeline.Outcome) error {
+	return nil
+}
+
+// Do implements pipeline.Executor.
+func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (pipeline.State, error) {
+	t := &task{
+		Attempt:  a,
+		run:      x.run,
+		journal:  x.run.Journal,
+		engine:   x.run.Database.Engine,
+		bounds:   x.bounds,
+		expected: -1,
+	}
+	if err := t.resume(ctx); err != nil {
+		return pipeline.Failed, err
+	}
+	done, err := t.do(ctx)
+	if err := errors.Join(err, a.Err()); err != nil {
+		return pipeline.Failed, err
+	}
+	if !done {
+		return pipeline.Skipped, nil
+	}
+	if err := t.advance(ctx); err != nil {
+		return pipeline.Failed, err
+	}
+	return pipeline.Succeeded, t.vacuumEmptied(ctx)
+}
+
+// do does all that the task is to do, and reports whether there was anything to do it to.
+func (t *task) do(ctx context.Context) (done bool, err error) {
+	ids, err := t.RetainForSkipped(ctx, t.Parents)
+	if err != nil {
+		return false, err
+	}
+	parents, onHold, err := hold.Parents(ctx, t.Binder, t.Jobs, ids)
+	if err != nil {
+		return false, err
+	}
+	t.Retained.OnHold += onHold
+	t.ParentsRetained = t.ParentsRetained || len(parents.IDs) < len(ids) || len(parents.RowsOnHold) > 0
+	if err := t.guard(ctx, parents); err != nil {
+		return false, err
+	}
+	if parents.IDs, err = t.purgeMidSourced(ctx, parents); err != nil {
+		return false, err
+	}
+	t.expected = figures.Estimate(ctx, t.Binder, t.Jobs, parents)
+	if _, err := t.sweepAll(ctx, t.Jobs, parents); err != nil {
+		return false, err
+	}
+	onHold, err = hold.Count(ctx, t.Binder, t.Jobs, t.Parents, t.Uncounted)
+	if t.Retained.OnHold += onHold; err != nil {
+		return false, err
+	}
+	done = len(t.Jobs) > 0
+	for _, step := range []func(context.Context) (bool, error){t.rollUp, t.dropWorkTables, t.vacuumAll} {
+		some, err := step(ctx)
+		if err != nil {
+			return false, err
+		}
+		done = done || some
+	}
+	return done, nil
+}
+
+// guard fails with a guard.TrippedError if the task would do something unusual that was not accepted. Nothing is changed
+// by then.
+func (t *task) guard(ctx context.Context, parents binding.Parents) error {
+	if t.History == nil {
+		return nil
+	}
+	if trips := t.History.LatchedTrips(t.Options()); trips != nil {
+		return guard.Refuse(trips)
+	}
+	if saved := t.Saved(); saved != nil {
+		parents.IDs = binding.Without(parents.IDs, saved.Retained)
+	}
+	var err error
+	if parents.IDs, err = t.withoutKept(ctx, parents.IDs); err != nil {
+		return err
+	}
+	f := figures.Task{
+		Attempt: t.Attempt,
+		Jobs:    t.Jobs,
+		Parents: parents,
+		At:      func(object string) { t.journal.Progress.At(object, -1) },
+		Proceed: t.journal.Proceed,
+	}
+	trips, err := f.Judge(ctx, t.bounds.setShare)
+	if err != nil {
+		return err
+	}
+	more, err := t.judgeListTables(ctx, parents)
+	if err != nil {
+		return err
+	}
+	return guard.Refuse(append(trips, more...))
+}

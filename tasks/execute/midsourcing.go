@@ -1,0 +1,149 @@
+package execute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/midsourcing"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// isMidSourced reports whether the parents of the task are also on mid-sourcing servers.
+func (t *task) isMidSourced() bool { return t.Plan.Parents != nil && t.Task.ParentSet.MidSourced }
+
+// midSourcing handles the parents that are also on mid-sourcing servers. A saved plan names no leftovers.
+func (t *task) midSourcing() *midsourcing.Purge {
+	return &midsourcing.Purge{
+		Config:    t.run.Config.MidSourcing,
+		Binder:    t.Binder,
+		Remote:    remote{t},
+		Register:  t.journal.Register,
+		Log:       t.Log,
+		Leftovers: t.run.Config.SavedPlan == nil,
+	}
+}
+
+// purgeMidSourced deletes parents on their mid-sourcing servers, and returns those that are deleted here, too.
+func (t *task) purgeMidSourced(ctx context.Context, parents binding.Parents) ([]int64, error) {
+	if !t.isMidSourced() {
+		return parents.IDs, nil
+	}
+	r, err := t.midSourcing().Run(ctx, parents)
+	if err != nil {
+		return nil, err
+	}
+	t.Retained.Dependent += r.Dependent
+	t.ParentsRetained = t.ParentsRetained || len(r.IDs) < len(parents.IDs)
+	t.Unfinished = errors.Join(t.Unfinished, r.Failed)
+	return r.IDs, nil
+}
+
+// withoutKept returns parents without those of mid-sourcing accounts whose deliveries are kept.
+func (t *task) withoutKept(ctx context.Context, ids []int64) ([]int64, error) {
+	if !t.isMidSourced() {
+		return ids, nil
+	}
+	return t.midSourcing().WithoutKept(ctx, ids)
+}
+
+// remote implements midsourcing.Remote.
+type remote struct{ main *task }
+
+// Open implements midsourcing.Remote.
+func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, error) {
+	j := r.main.journal
+	j.Proceed = func(ctx context.Context) error {
+		if err := r.main.journal.Proceed(ctx); err != nil {
+			return fmt.Errorf("%w: %w", midsourcing.ErrMain, err)
+		}
+		return nil
+	}
+	ledger := &serverLedger{main: r.main.engine, proceed: j.Proceed}
+	j.Ledger = ledger
+	engine := *r.main.engine
+	engine.Ledger, engine.Lock, engine.Workers, engine.Durable = ledger, 0, 1, true
+	a, err := r.main.run.OnServer(ctx, account, r.main.Task, j, engine)
+	if err != nil {
+		return nil, err
+	}
+	return &server{&task{
+		Attempt:  a,
+		run:      r.main.run,
+		journal:  j,
+		engine:   a.Database().Engine,
+		expected: -1,
+	}, ledger}, nil
+}
+
+// Stop implements midsourcing.Remote. A delivery whose row is locked is left for the next run.
+func (r remote) Stop(ctx context.Context, ids []int64) (retained []int64, err error) {
+	stops := slices.DeleteFunc(slices.Clone(r.main.Plan.Jobs), func(j plan.Job) bool {
+		return !j.Step.OfParents || j.Step.Update == nil
+	})
+	stopped, err := r.main.sweepAll(ctx, stops, binding.Parents{IDs: ids})
+	return binding.Without(ids, stopped), err
+}
+
+// Forget implements midsourcing.Remote.
+func (r remote) Forget(ctx context.Context, account string, ids []int64) error {
+	return r.main.journal.Register.Forget(ctx, account, ids)
+}
+
+// DeleteHereAlone implements midsourcing.Remote: the deliveries are recorded when they are deleted.
+func (r remote) DeleteHereAlone(_ context.Context, ids []int64) error {
+	r.main.Binder.Remote = append(r.main.Binder.Remote, ids...)
+	return nil
+}
+
+// server implements midsourcing.Server.
+type server struct {
+	task   *task
+	ledger *serverLedger
+}
+
+// Purge implements midsourcing.Server.
+func (s *server) Purge(ctx context.Context, ids []int64) ([]int64, midsourcing.Summary, error) {
+	ctx = s.task.Database().InZone(ctx)
+	purged, err := s.task.sweepAll(ctx, s.task.Jobs, binding.Parents{IDs: ids})
+	if err == nil {
+		err = s.task.Unfinished
+	}
+	return purged, midsourcing.Summary{Verb: "purged", Deleted: s.ledger.deleted, Updated: s.ledger.updated}, err
+}
+
+// serverLedger keeps what is done on a mid-sourcing server out of the counts of the run.
+type serverLedger struct {
+	main             *purge.Engine
+	proceed          func(ctx context.Context) error
+	deleted, updated int64
+}
+
+// Write implements purge.Ledger. It first checks whether the run may proceed, in a batch of the main database that ends
+// after the one on the server: who waits for batches waits for both.
+func (l *serverLedger) Write(
+	ctx context.Context,
+	_ *pgx.Batch,
+	d purge.Delta,
+) (settled func(error) error, err error) {
+	tx, err := l.main.Begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", midsourcing.ErrMain, err)
+	}
+	if err := l.proceed(ctx); err != nil {
+		return nil, errors.Join(err, tx.Rollback(ctx))
+	}
+	return func(err error) error {
+		_ = tx.Rollback(ctx) // it changed nothing
+		if err == nil {
+			l.deleted += d.Deleted
+			l.updated += d.Updated
+		}
+		return err
+	}, nil
+}

@@ -1,0 +1,101 @@
+package execute
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rollup"
+)
+
+// rollUp replaces rows by their sums. It does not work in batches: one statement deletes the rows and inserts their sums,
+// so that no row that arrives in between is lost, and the moment advances in the same transaction. It reports whether
+// there was a period to look at.
+func (t *task) rollUp(ctx context.Context) (bool, error) {
+	p, rows, ok, err := rollup.Prepare(ctx, t.Attempt)
+	if err != nil || rows == 0 {
+		return ok, err
+	}
+	t.journal.Progress.At(p.Table.Name, rows)
+	sql, err := p.Statement(ctx, t.Binder.Pool)
+	if err != nil {
+		return false, err
+	}
+	failed := []pgtype.TID{}
+	replace := func() error {
+		return t.inBatch(ctx, p.Table.Name, func(tx pgx.Tx) (d purge.Delta, err error) {
+			d.Deleted, err = t.replace(ctx, tx, p, sql, failed)
+			name := p.Table.Quoted()
+			d.Space = []purge.Space{{Relation: name, Root: name, Rows: d.Deleted}}
+			return d, err
+		})
+	}
+	err = replace()
+	if len(p.Table.Leaves) > 1 || !sqlstate.OfRow(err) { // TIDs are those of one table
+		return true, err
+	}
+	rowErrors, findErr := t.findRowErrors(ctx, p)
+	if findErr != nil || len(rowErrors) == 0 || len(rowErrors) > purge.MaxFailedRows {
+		return true, errors.Join(findErr, err)
+	}
+	for _, r := range rowErrors {
+		failed = append(failed, r.Row)
+	}
+	if err := replace(); err != nil {
+		return true, err
+	}
+	t.report(ctx, p.Table.Name, purge.Result{
+		Retained:   purge.Retained{Failed: int64(len(failed))},
+		FirstError: rowErrors[0].Err,
+	})
+	for _, r := range rowErrors[:min(len(rowErrors), purge.FailedRowsLogged)] {
+		t.Log(ctx, severity.Warning, purge.DescribeRowError(p.Table.Name, r.Row, nil, r.Err))
+	}
+	return true, nil
+}
+
+// replace rolls up the rows of a period in a transaction, without those that failed, and returns how many it deleted.
+func (t *task) replace(
+	ctx context.Context,
+	tx pgx.Tx,
+	p *rollup.Period,
+	sql string,
+	failed []pgtype.TID,
+) (deleted int64, err error) {
+	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '1h'"); err != nil {
+		return 0, err
+	}
+	if err := tx.QueryRow(ctx, sql, p.Start, p.End, failed).Scan(&deleted); err != nil {
+		return 0, err
+	}
+	return deleted, campaign.StoreMoment(ctx, tx, t.env().Catalog, p.Since, p.End)
+}
+
+// findRowErrors returns the rows of a period whose deletion fails: they are retained, in addition to the sums of the
+// others.
+func (t *task) findRowErrors(ctx context.Context, p *rollup.Period) (rowErrors []purge.RowError, err error) {
+	err = t.engine.Retry(ctx, p.Table.Name, func() error {
+		tx, err := t.engine.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(ctx) }()
+		rows, err := tx.Query(ctx, "SELECT r.ctid FROM "+p.Rows()+" ORDER BY r.ctid", p.Start, p.End)
+		if err != nil {
+			return err
+		}
+		tids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.TID])
+		if err != nil {
+			return err
+		}
+		rowErrors, err = purge.FindRowErrors(ctx, tx, p.Table.Quoted(), tids)
+		return err
+	})
+	return rowErrors, err
+}

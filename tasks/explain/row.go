@@ -1,0 +1,210 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/candidates"
+	"github.com/cleanupd/cleanupd/tasks/dryrun"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// Verdict is what becomes of a row.
+type Verdict string
+
+// Verdicts.
+const (
+	// Deleted is the verdict if the next run deletes or updates the row, and DeletedLater if a later run does, if nothing
+	// else changes.
+	Deleted      Verdict = "GOES"
+	DeletedLater Verdict = "LATER"
+	// Kept is the verdict if no run does, and Unknown if that cannot be determined.
+	Kept    Verdict = "STAYS"
+	Unknown Verdict = "UNKNOWN"
+)
+
+// Condition is a part of a rule, as it was judged.
+type Condition struct {
+	// Of is the table and the id of the row that it is about; "" if that is the row itself.
+	Of string
+	// Alternative is the number of the rule that it is a part of, from 1. One rule is enough, of which all parts must be
+	// true.
+	Alternative int
+	Text        string
+	// True is nil if it is unknown whether the condition is true.
+	True *bool
+	// Values are the columns that it reads, with their values.
+	Values []string
+}
+
+// Step is what a step of a task does to a row.
+type Step struct {
+	Task   string
+	Action preview.Action
+	// Rule is the whole rule, and Conditions are its parts.
+	Rule       string
+	Conditions []Condition
+	OnHold     bool
+	// Verdict is what the step does, Since when it starts to, and Why says more.
+	Verdict Verdict
+	Since   *time.Time
+	Why     string
+}
+
+// Row is why a row is deleted, or is not.
+type Row struct {
+	// Table is the quoted name with the schema.
+	Table  string
+	Exists bool
+	// Now is the reference time.
+	Now time.Time
+	// Steps are those that concern the table, in the order of the pipeline.
+	Steps []Step
+	// Verdict is that of all steps together. Task is the task that deletes the row, and Since when it starts to.
+	Verdict Verdict
+	Task    string
+	Since   *time.Time
+	Why     string
+}
+
+// ErrKey reports that a key is not that of one row.
+var ErrKey = errors.New("not a key of one row")
+
+func notCovered(table, why string) error {
+	return &refused.Error{Reason: refused.NotCovered, Metadata: map[string]string{"table": table}, Message: why}
+}
+
+func noIndex(table, why string) error {
+	return &refused.Error{
+		Reason:   refused.NoIndex,
+		Metadata: map[string]string{"table": table},
+		Message:  "no index finds the row within 5 seconds: " + why,
+	}
+}
+
+// Explainer explains why rows of one table are deleted, or are not, by the database as it was when it was made.
+type Explainer struct {
+	config     pipeline.Config
+	simulation *dryrun.Simulation
+	table      *campaign.Table
+}
+
+// NewExplainer determines the parents of the tasks on which rows of a table depend. It fails with a refused.Error if no
+// task covers the table.
+func NewExplainer(ctx context.Context, c pipeline.Config, holds plan.Holds, table string) (*Explainer, error) {
+	if c.Now.IsZero() {
+		if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
+			return nil, err
+		}
+	}
+	s, err := dryrun.Simulate(ctx, c, holds)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explainer{config: c, simulation: s}
+	if e.table, err = e.covered(table); err != nil {
+		return nil, err
+	}
+	concerning, err := s.Concerning(func(p *plan.Plan) bool { return e.covers(p, e.table) })
+	if err != nil {
+		return nil, err
+	}
+	return e, s.Do(ctx, concerning)
+}
+
+// covered returns the table with a name, or of which a partition has that name. It fails with a refused.Error if no task
+// covers it.
+func (e *Explainer) covered(name string) (*campaign.Table, error) {
+	catalog := e.simulation.Database().Env.Catalog
+	name = strings.ToLower(strings.ReplaceAll(name, `"`, ""))
+	name = strings.TrimPrefix(name, catalog.Schema+".")
+	table := catalog.Table(name)
+	for _, t := range catalog.Tables(func(t *campaign.Table) bool { return len(t.Leaves) > 1 }) {
+		if slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return leaf.Name == name }) {
+			table = t
+		}
+	}
+	if table == nil {
+		return nil, notCovered(name, fmt.Sprintf("schema %q has no table %.64q", catalog.Schema, name))
+	}
+	for _, t := range e.config.Pipeline {
+		p, err := e.simulation.Database().Compile(t)
+		if err != nil || e.covers(p, table) {
+			return table, err
+		}
+	}
+	return nil, notCovered(table.Quoted(), "no task covers "+table.Name)
+}
+
+// covers reports whether a plan deletes rows from a table, updates them, or rolls them up.
+func (e *Explainer) covers(p *plan.Plan, table *campaign.Table) bool {
+	return e.rollsUp(p, table) ||
+		slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return candidates.Touches(j, table.Quoted()) }) ||
+		slices.ContainsFunc(p.SkippedSteps, func(s plan.Skip) bool { return s.Table == table })
+}
+
+// rollsUp reports whether a plan replaces rows of a table by their sums.
+func (e *Explainer) rollsUp(p *plan.Plan, table *campaign.Table) bool {
+	r := p.Task.RollUp
+	return r != nil && e.simulation.Database().Env.Catalog.Table(r.Table) == table
+}
+
+// Row explains a row. key is the value of the table's own key, or COLUMN=VALUE for each column of a unique key, separated
+// by commas. onText is called if the key is a text, before the row is looked for; its error ends the search. Row fails
+// with ErrKey, or a refused.Error.
+func (e *Explainer) Row(ctx context.Context, key string, onText func() error) (x Row, err error) {
+	x.Table, x.Now = e.table.Quoted(), e.config.Now
+	d := e.simulation.Database()
+	ctx = d.InZone(ctx)
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, d.Pool, options, func(tx pgx.Tx) error {
+		const settings = "SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '1s'; SET LOCAL DateStyle = 'ISO'"
+		if _, err := tx.Exec(ctx, settings); err != nil {
+			return err
+		}
+		r, err := find(ctx, tx, e.table, key, onText)
+		if err != nil || r == nil {
+			return err
+		}
+		x.Exists = true
+		if x.Steps, err = (&explanation{Explainer: e, tx: tx, row: *r}).steps(ctx); err != nil {
+			return err
+		}
+		x.conclude()
+		return nil
+	})
+	if sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable) && ctx.Err() == nil {
+		err = noIndex(e.table.Quoted(), sqlstate.Explain(err))
+	}
+	return x, err
+}
+
+// conclude sets the verdict of all steps together.
+func (x *Row) conclude() {
+	x.Verdict, x.Why = Kept, "no rule takes it"
+	rank := map[Verdict]int{Kept: 0, DeletedLater: 1, Unknown: 2, Deleted: 3}
+	for _, s := range x.Steps {
+		switch {
+		case s.Action == preview.Update || rank[s.Verdict] < rank[x.Verdict] || x.Verdict == Deleted:
+		case s.Verdict == Kept:
+			if s.OnHold {
+				x.Task, x.Why = s.Task, s.Why
+			}
+		case s.Verdict == x.Verdict && (s.Verdict != DeletedLater || !s.Since.Before(*x.Since)):
+		default:
+			x.Verdict, x.Task, x.Since, x.Why = s.Verdict, s.Task, s.Since, s.Why
+		}
+	}
+}

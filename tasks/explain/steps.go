@@ -1,0 +1,245 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/candidates"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/rollup"
+)
+
+// explanation explains one row in a transaction.
+type explanation struct {
+	*Explainer
+	tx  pgx.Tx
+	row row
+}
+
+// steps returns the steps of all tasks that concern the row.
+func (x *explanation) steps(ctx context.Context) (steps []Step, err error) {
+	relevant := map[string]bool{x.row.relation: true}
+	plans := map[string]*plan.Plan{}
+	for _, t := range x.config.Pipeline {
+		p, err := x.simulation.Database().Compile(t)
+		if err != nil {
+			return nil, err
+		}
+		plans[t.Name] = p
+		for _, j := range p.Jobs {
+			relevant[j.Relation] = relevant[j.Relation] || x.isPaired(j)
+		}
+	}
+	all, err := x.simulation.Candidates(ctx, func(j plan.Job) bool { return relevant[j.Relation] })
+	if err != nil {
+		return nil, err
+	}
+	taker := candidates.Set{} // the first that deletes the row, or updates it
+	add := func(s Step, c candidates.Set) {
+		if s.Verdict == Deleted && taker.Task != "" && taker.Hides(c.Job) {
+			s.Verdict, s.Why = Kept, "the task "+taker.Task+" takes it before"
+		}
+		if s.Verdict == Deleted && (c.Job.Set == nil || taker.Task == "") {
+			taker = c
+		}
+		steps = append(steps, s)
+	}
+	for _, t := range x.config.Pipeline {
+		p := plans[t.Name]
+		for _, j := range p.Jobs {
+			if j.Relation != x.row.relation && !x.isPaired(j) {
+				continue
+			}
+			s, err := x.step(ctx, p, j, all)
+			if err != nil {
+				return nil, err
+			}
+			add(s, candidates.Set{Task: t.Name, Job: j})
+		}
+		for _, skip := range p.SkippedSteps {
+			if skip.Table == x.row.table {
+				steps = append(steps, skipped(t.Name, skip))
+			}
+		}
+		if x.rollsUp(p, x.row.table) {
+			s, err := x.rollUpStep(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			add(s, candidates.Set{Task: t.Name})
+		}
+	}
+	return steps, nil
+}
+
+// isPaired reports whether a job deletes the row together with one of its own.
+func (x *explanation) isPaired(j plan.Job) bool {
+	return j.Paired != nil && j.Paired.Relation == x.row.table.Quoted()
+}
+
+// skipped returns a step that does not apply to the table.
+func skipped(task string, s plan.Skip) Step {
+	step := Step{
+		Task:    task,
+		Action:  preview.Delete,
+		Rule:    s.Rule,
+		Verdict: Kept,
+		Why:     "the step is skipped: " + s.Why,
+	}
+	if s.Step.Update != nil {
+		step.Action = preview.Update
+	}
+	return step
+}
+
+// newStep returns a step that is not judged yet, unless its task is known to fail.
+func (x *explanation) newStep(task, rule string) Step {
+	s := Step{Task: task, Action: preview.Delete, Rule: rule, Verdict: Kept}
+	if problem, ineffective := x.simulation.Ineffective(task); ineffective {
+		s.Verdict, s.Why = Unknown, "the task would not succeed: "+problem
+	}
+	return s
+}
+
+// step explains what a job does to the row, by the candidate rows of all tasks.
+func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []candidates.Set) (s Step, err error) {
+	s = x.newStep(p.Task.Name, p.Describe(j))
+	if j.Set != nil {
+		s.Action = preview.Update
+	}
+	deletes := false
+	key := candidates.Set{Task: s.Task, Job: j}.Key()
+	if i := slices.IndexFunc(all, func(c candidates.Set) bool { return c.Key() == key }); i >= 0 {
+		if deletes, err = x.deletes(ctx, all[:i], all[i]); err != nil {
+			return s, err
+		}
+	}
+	judged, of := x.row, ""
+	if j.Relation != x.row.relation {
+		s.Rule = fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, s.Rule)
+		id, err := x.idOfPaired(ctx, j)
+		if err != nil {
+			return s, err
+		}
+		if id == nil {
+			s.Why = j.Name + " has no row of the same id"
+			return s, nil
+		}
+		judged = row{table: j.Table, relation: j.Relation, key: byID(j.Paired.ID, *id)}
+		of = fmt.Sprintf("%s %d", j.Table.Name, *id)
+	}
+	due, err := x.judge(ctx, &s, p, j, judged, of)
+	if err != nil {
+		return s, err
+	}
+	for _, by := range j.OnHold {
+		if err := x.ask(ctx, &s.OnHold, "("+by.Condition.Where+") IS TRUE", by.Condition.Args, judged); err != nil {
+			return s, err
+		}
+		if s.OnHold {
+			break
+		}
+	}
+	x.conclude(&s, deletes, due)
+	return s, nil
+}
+
+// idOfPaired returns the id of the row of a job that is paired with the row; nil if there is none.
+func (x *explanation) idOfPaired(ctx context.Context, j plan.Job) (id *int64, err error) {
+	sql := fmt.Sprintf(
+		"(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)",
+		j.Paired.ID,
+		j.Relation,
+		j.Paired.Key,
+	)
+	return id, x.ask(ctx, &id, sql, nil, x.row)
+}
+
+// byID returns the condition that a row has an id.
+func byID(column string, id int64) purge.Condition {
+	return purge.Condition{Where: "r." + column + " = $1::bigint", Args: []any{id}}
+}
+
+// deletes reports whether a set has the row, or one that is paired with it, as the sets before leave it.
+func (x *explanation) deletes(ctx context.Context, before []candidates.Set, c candidates.Set) (is bool, err error) {
+	if c.Job.Relation == x.row.relation {
+		return is, x.ask(ctx, &is, "("+c.Rows.Where+") IS TRUE", c.Rows.Args, x.row)
+	}
+	excluded := candidates.Exclusions(append(slices.Clone(before), c), candidates.On(c.Job.Relation), c)
+	s := purge.Sweep{Where: c.Rows.Where, Args: c.Rows.Args}.Without(excluded...)
+	p := c.Job.Paired
+	exists := fmt.Sprintf(
+		"k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)",
+		p.Key,
+		c.Job.Relation,
+		p.ID,
+		s.Where,
+	)
+	sql := fmt.Sprintf(
+		"SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.ctid = k.ctid AND %s)",
+		exists,
+		x.row.relation,
+		x.row.key.NumberedAfter(len(s.Args)),
+	)
+	return is, x.tx.QueryRow(ctx, sql, slices.Concat(s.Args, x.row.key.Args)...).Scan(&is)
+}
+
+// conclude sets the verdict of a step. deletes is true if it deletes the row now. due is when all parts of a rule become
+// true; nil if time alone does not make them.
+func (x *explanation) conclude(s *Step, deletes bool, due *time.Time) {
+	switch {
+	case s.Verdict == Unknown:
+	case deletes:
+		s.Verdict = Deleted
+	case x.row.zero:
+		s.Why = "it is the zero record"
+	case s.OnHold:
+		s.Why = "it is held, or what belongs to it"
+	case due != nil && due.After(x.config.Now):
+		s.Verdict, s.Since = DeletedLater, due
+	case due != nil:
+		s.Why = "something that is not part of the rule keeps it: what it belongs to, or what depends on it"
+	default:
+		s.Why = "the rule is not true of it"
+	}
+}
+
+// rollUpStep explains what becomes of the row if a task replaces those of a period by their sums.
+func (x *explanation) rollUpStep(ctx context.Context, p *plan.Plan) (s Step, err error) {
+	env := x.simulation.Database().Env
+	period, skip := rollup.New(env, *p.Task.RollUp)
+	if skip != nil {
+		return skipped(p.Task.Name, plan.Skip{Rule: period.Rule(), Why: skip.Text}), nil
+	}
+	if err := period.Find(ctx, x.tx); err != nil {
+		return s, err
+	}
+	s = x.newStep(p.Task.Name, period.Rule())
+	s.OnHold = period.OnHold(env, p)
+	var inPeriod bool
+	args := []any{period.Start, period.End}
+	if err := x.ask(ctx, &inPeriod, "("+period.Condition()+") IS TRUE", args, x.row); err != nil {
+		return s, err
+	}
+	var due *time.Time
+	b := x.binder(p)
+	s.Conditions, due, err = x.conditions(ctx, b, period.Rules(), x.row, "")
+	x.conclude(&s, inPeriod && !s.OnHold, due)
+	return s, err
+}
+
+// binder returns a binder of a plan.
+func (x *explanation) binder(p *plan.Plan) *binding.Binder { return x.simulation.Attempt(p).Binder }
+
+// ask selects something of a row, as SQL over r, whose parameters come before those of the row's key.
+func (x *explanation) ask(ctx context.Context, dest any, sql string, args []any, r row) error {
+	query := fmt.Sprintf("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key.NumberedAfter(len(args)))
+	return x.tx.QueryRow(ctx, query, slices.Concat(args, r.key.Args)...).Scan(dest)
+}

@@ -1,0 +1,239 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/figures"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Statement is what a task would have the database do.
+type Statement struct {
+	// Table is the quoted name with the schema, or the mask of the names of work tables.
+	Table string
+	// Action is "" for a query, and for VACUUM and ANALYZE.
+	Action preview.Action
+	// Rule describes which rows or tables.
+	Rule string
+	// SQL is the statement, without the part of the table that each batch is for. Of a statement on many tables it is that
+	// on the first ones. It is "" if no work table would be dropped.
+	SQL string
+	// Parameters are the values of its parameters; of a long list the first ones.
+	Parameters []string
+	// ScanMethod is how the rows are found.
+	ScanMethod string
+	// Partitions is in how many partitions it is done, one after another. The SQL names the first one.
+	Partitions int
+}
+
+// Task is what a task would do now.
+type Task struct {
+	// Now is the reference time.
+	Now time.Time
+	// Parents is the query for the parent set, which has Rows; nil if the task has none.
+	Parents *Statement
+	Rows    int64
+	// Statements are in order.
+	Statements []Statement
+	// Skips describe what is not done, and why, and which rights are missing.
+	Skips []string
+}
+
+// DescribeTask returns what a task would do now. It reports that something is on hold, but not what: whoever may ask for a
+// statement may not see the holds.
+func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t plan.Task) (e Task, err error) {
+	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
+		return e, err
+	}
+	e.Now = c.Now
+	if o, ok := c.Outside[t.Name]; ok {
+		err = explainOutside(ctx, o, &e)
+		return e, err
+	}
+	a, skips, err := newAttempt(ctx, c, t)
+	if err != nil {
+		return e, err
+	}
+	if len(holds.Names) > 0 {
+		e.Skips = append(e.Skips, "something is held: it stays, whatever the statements say")
+	}
+	defer func() { e.Skips = append(e.Skips, skips.messages...) }()
+	if z := a.Binder.Env.Catalog.Zone; z.Unknown {
+		skips.add(z.Reason)
+	}
+	ctx = a.Database().InZone(ctx)
+	for _, n := range a.Plan.Notes {
+		skips.add(n.Text)
+	}
+	for _, grant := range a.Plan.Rights {
+		skips.add("the task fails before it deletes anything; let an owner of the tables run: " + grant)
+	}
+	if a.Plan.Rights != nil {
+		return e, nil
+	}
+	if err := addEmptyParents(ctx, a, skips); err != nil {
+		return e, err
+	}
+	ids, err := a.Binder.Parents(ctx, a.Plan.Parents)
+	if err != nil {
+		return e, err
+	}
+	if p := a.Plan.Parents; p != nil {
+		e.Rows = int64(len(ids))
+		e.Parents = &Statement{
+			Table:      p.Table.Quoted(),
+			Rule:       p.Rule,
+			SQL:        "SELECT r." + p.Key + p.Rows(),
+			Parameters: format(p.Args),
+		}
+	}
+	if e.Statements, err = sweeps(ctx, a, ids); err != nil {
+		return e, err
+	}
+	for _, more := range []func(context.Context, *pipeline.Attempt, *skipLog) ([]Statement, error){
+		rollUp,
+		drops,
+		func(ctx context.Context, a *pipeline.Attempt, _ *skipLog) ([]Statement, error) {
+			return vacuums(ctx, a, c.VacuumTruncate)
+		},
+	} {
+		statements, err := more(ctx, a, skips)
+		if err != nil {
+			return e, err
+		}
+		e.Statements = append(e.Statements, statements...)
+	}
+	return e, nil
+}
+
+// newAttempt returns an attempt to explain. What it logs is what it skips, and why.
+func newAttempt(ctx context.Context, c pipeline.Config, t plan.Task) (*pipeline.Attempt, *skipLog, error) {
+	skips := &skipLog{}
+	j := pipeline.DiscardJournal(plan.Holds{})
+	j.Progress = skips
+	r := pipeline.New(ctx, c, j, c.Pool)
+	if err := r.Database.Refresh(ctx); err != nil {
+		return nil, nil, err
+	}
+	skips.messages = nil // about the catalog, which each run logs
+	p, err := r.Database.Compile(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.NewAttempt(p), skips, nil
+}
+
+// skipLog implements pipeline.Progress. It has each message once.
+type skipLog struct{ messages []string }
+
+func (s *skipLog) add(message string) {
+	if !slices.Contains(s.messages, message) {
+		s.messages = append(s.messages, message)
+	}
+}
+
+// At implements pipeline.Progress.
+func (s *skipLog) At(string, int64) {}
+
+// Log implements pipeline.Progress.
+func (s *skipLog) Log(_ context.Context, _ severity.Level, messages ...string) error {
+	for _, m := range messages {
+		s.add(m)
+	}
+	return nil
+}
+
+// addEmptyParents adds which tables have no row now, so that no row is an orphan of theirs.
+func addEmptyParents(ctx context.Context, a *pipeline.Attempt, skips *skipLog) error {
+	var names []string
+	for _, j := range a.Plan.Jobs {
+		for _, o := range j.Orphans {
+			if o.EmptyAfter == "" {
+				names = append(names, o.Parent)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		empty, err := a.Binder.Env.Catalog.Table(name).Empty(ctx, a.Binder.Pool)
+		if err != nil {
+			return err
+		}
+		if empty {
+			skips.add(campaign.EmptyParent(name))
+		}
+	}
+	return nil
+}
+
+// sweeps returns the statements of the task's jobs, one for all partitions of a table.
+func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []Statement, err error) {
+	for i, j := range a.Plan.Jobs {
+		if i > 0 && a.Plan.Jobs[i-1].StepNumber == j.StepNumber && a.Plan.Jobs[i-1].Table == j.Table {
+			all[len(all)-1].Partitions++
+			continue
+		}
+		s := Statement{
+			Table:      j.Table.Quoted(),
+			Action:     preview.Delete,
+			Rule:       a.Plan.Describe(j),
+			SQL:        j.SQL(),
+			Partitions: 1,
+		}
+		if j.Set != nil {
+			s.Action = preview.Update
+		}
+		sweep, err := a.Binder.Sweep(ctx, &j, parents[:min(len(parents), figures.ParentsAtOnce)])
+		if err != nil {
+			return nil, err
+		}
+		s.Parameters = append(format(sweep.Args), format(sweep.SetArgs)...)
+		if s.ScanMethod, err = scanMethod(ctx, a, sweep); err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// scanMethod returns how the rows of a sweep are found.
+func scanMethod(ctx context.Context, a *pipeline.Attempt, s purge.Sweep) (string, error) {
+	method, err := a.Binder.Engine.ScanMethod(ctx, s)
+	if remote := (*purge.RemoteError)(nil); errors.As(err, &remote) {
+		return "not at all: " + remote.Reason, nil
+	}
+	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) ||
+		campaign.Dropped(ctx, a.Binder.Pool, err, s.Relation) {
+		return "not known: the table is locked, or gone", nil
+	}
+	return method, err
+}
+
+// explainOutside adds what a task on another database would do.
+func explainOutside(ctx context.Context, o outside.Task, e *Task) error {
+	if o.Disabled {
+		e.Skips = append(e.Skips, fmt.Sprintf("the task %s is disabled", o.Name))
+	}
+	statements, err := o.Statements(ctx, e.Now)
+	for _, s := range statements {
+		action := preview.Action("")
+		if s.Deletes {
+			action = preview.Delete
+		}
+		e.Statements = append(e.Statements, Statement{Table: s.Table, Action: action, Rule: s.Rule, SQL: s.SQL})
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+package figures
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+)
+
+// JudgeItems judges the items that a task on another database would delete. before is how many of them earlier tasks of
+// a dry run would delete.
+func JudgeItems(
+	ctx context.Context,
+	a *pipeline.Attempt,
+	o outside.Task,
+	run string,
+	before int64,
+	showLatched bool,
+) ([]guard.Trip, error) {
+	items := guard.Items{
+		Table:       a.Due.Table,
+		Total:       a.Due.Total,
+		Number:      int64(len(a.Due.Items)),
+		Before:      before,
+		Options:     a.Options(),
+		ShowLatched: showLatched,
+	}
+	if a.History.MaxSharePercent > 0 {
+		var err error
+		if items.Recent, err = o.Lately(ctx, run, guard.SharePeriod); err != nil {
+			return nil, err
+		}
+	}
+	var former guard.CutoffRecord
+	if former, items.CutoffMoved = a.MovedFast()[a.Task.Name]; items.CutoffMoved {
+		for _, i := range a.Due.Items {
+			if !i.Date.Before(former.At) {
+				items.SinceCutoff++
+			}
+		}
+	}
+	return a.History.JudgeItems(items), nil
+}
+
+// EverythingOnHold returns the message about a task on another database while everything is on hold.
+func EverythingOnHold(due *outside.Due) string {
+	return fmt.Sprintf(
+		"everything is on hold: %d rows of %s are retained, with all that belongs to them",
+		len(due.Items),
+		due.Table,
+	)
+}

@@ -1,0 +1,104 @@
+package guard
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// Latch is a guard that tripped in a task. It trips in every run until a saved plan that accepted it has run, or an
+// option of the task has changed.
+type Latch struct {
+	Trip
+	// Options are the values of the task's options when the guard tripped.
+	Options map[string]string
+}
+
+// Deletions are the rows of a table that runs have deleted or updated.
+type Deletions struct {
+	// Recent is how many rows there were within SharePeriod, and RecentDeleted how many of them were deleted.
+	Recent, RecentDeleted int64
+	// Usual is the largest number of a run within UsualPeriod; 0 if there is none to compare with.
+	Usual int64
+}
+
+// CutoffRecord is a cutoff as it was when its task last succeeded.
+type CutoffRecord struct {
+	At, ReferenceTime time.Time
+	// ClockOffset is how far the replica's clock was ahead of the database's.
+	ClockOffset time.Duration
+}
+
+// History is what guards compare with.
+type History struct {
+	Limits
+	// Latched are the guards that tripped in the current task. Accepted are those that the run may pass, with the
+	// accepted numbers.
+	Latched  []Latch
+	Accepted []Trip
+	// Deletions are those of former runs, by the quoted names of tables.
+	Deletions map[string]Deletions
+	// Cutoffs are those of the current task, by the names of their delays.
+	Cutoffs map[string]CutoffRecord
+	// LastStart is when the previous run started; nil if there is none.
+	LastStart *time.Time
+}
+
+// accepted returns the number that was accepted for a guard and a table, or -1.
+func (h *History) accepted(name Name, table string) int64 {
+	number := int64(-1)
+	for _, a := range h.Accepted {
+		if a.is(name, table) {
+			number = max(number, a.Number)
+		}
+	}
+	return number
+}
+
+// limit returns how many rows, tables or bytes a guard lets pass: the largest of its limit, a floor, and an accepted
+// number.
+func (h *History) limit(name Name, table string, limit float64, floor int64) int64 {
+	return max(int64(math.Min(limit, math.MaxInt64/2)), floor, h.accepted(name, table))
+}
+
+// minRows returns the largest number of rows for which guards of rows never trip.
+func (h *History) minRows() int64 { return max(h.MinRows-1, 0) }
+
+// IsLatched reports whether a guard trips for a table whatever its number is, by the current options of the task.
+func (h *History) IsLatched(name Name, table string, options map[string]string) bool {
+	return slices.ContainsFunc(
+		h.Latched,
+		func(l Latch) bool { return l.is(name, table) && maps.Equal(l.Options, options) },
+	)
+}
+
+// LatchedTrips returns the trips of latched guards that nobody has accepted, by the current options of the task.
+func (h *History) LatchedTrips(options map[string]string) (trips []Trip) {
+	for _, l := range h.Latched {
+		if maps.Equal(l.Options, options) && h.accepted(l.Guard, l.Table) < 0 {
+			trips = append(trips, l.Trip)
+		}
+	}
+	return trips
+}
+
+// AddLatched adds to the trips of a dry run the latched guards that are not among them, since they would trip although
+// nothing would be deleted now.
+func (h *History) AddLatched(trips []Trip, options map[string]string) []Trip {
+	for _, l := range h.Latched {
+		shown := slices.ContainsFunc(trips, func(t Trip) bool { return t.is(l.Guard, l.Table) })
+		if !shown && maps.Equal(l.Options, options) {
+			trips = append(trips, Trip{l.Guard, l.Table, 0, l.Limit})
+		}
+	}
+	return trips
+}
+
+// MovedFast reports whether a cutoff has moved by more than the time that passed since its task last succeeded, and
+// returns the former cutoff. The time that passed is taken from the clock that shows less of it.
+func (h *History) MovedFast(name string, now CutoffRecord) (former time.Time, moved bool) {
+	before, known := h.Cutoffs[name]
+	passed := now.ReferenceTime.Sub(before.ReferenceTime) + min(0, now.ClockOffset-before.ClockOffset)
+	return before.At, known && now.At.Sub(before.At) > passed+cutoffSlack
+}

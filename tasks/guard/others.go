@@ -1,0 +1,113 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Drops describes work tables that a task would drop.
+type Drops struct {
+	// Mask is the mask of their names.
+	Mask string
+	// Tables is how many there are.
+	Tables int64
+	// Options and ShowLatched are as in Rows.
+	Options     map[string]string
+	ShowLatched bool
+	// Sizes returns the bytes of the tables and of the database.
+	Sizes func(ctx context.Context) (tables, database int64, err error)
+}
+
+// JudgeDrops judges the number and the size of work tables.
+func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err error) {
+	shown := func(name Name) bool { return d.ShowLatched && h.IsLatched(name, d.Mask, d.Options) }
+	n := Trip{Tables, d.Mask, d.Tables, h.limit(Tables, d.Mask, float64(h.MaxTables), 0)}
+	if h.MaxTables > 0 && (n.Number > n.Limit || shown(Tables)) {
+		trips = append(trips, n)
+	}
+	if h.MaxDropPercent == 0 || (d.Tables == 0 && !shown(Bytes)) {
+		return trips, nil
+	}
+	tables, database, err := d.Sizes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the sizes of work tables: %w", err)
+	}
+	b := Trip{Bytes, d.Mask, tables, h.limit(Bytes, d.Mask, float64(database)*h.MaxDropPercent/100, 0)}
+	if b.Number > b.Limit || shown(Bytes) {
+		trips = append(trips, b)
+	}
+	return trips, nil
+}
+
+// Items describes the items of another database, such as process instances, that a task would delete.
+type Items struct {
+	Table string
+	// Total is how many items the table has, and Number how many the task would delete.
+	Total, Number int64
+	// Recent is how many were deleted within SharePeriod, and Before how many earlier tasks of a dry run would delete.
+	Recent, Before int64
+	// SinceCutoff is how many are between a cutoff that moved too fast and what it was, if CutoffMoved is true.
+	SinceCutoff int64
+	CutoffMoved bool
+	// Options and ShowLatched are as in Rows.
+	Options     map[string]string
+	ShowLatched bool
+}
+
+// JudgeItems judges the items of another database.
+func (h *History) JudgeItems(i Items) (trips []Trip) {
+	judge := func(name Name, number int64, limit float64) {
+		t := Trip{name, i.Table, number, h.limit(name, i.Table, limit, max(h.MinProcessInstances-1, 0))}
+		if t.Number > t.Limit || (i.ShowLatched && h.IsLatched(name, i.Table, i.Options)) {
+			trips = append(trips, t)
+		}
+	}
+	if h.MaxSharePercent > 0 {
+		judge(Share, i.Recent+i.Before+i.Number, float64(i.Total+i.Recent)*h.MaxSharePercent/100)
+	}
+	if h.Cutoff && i.CutoffMoved {
+		judge(Cutoff, i.SinceCutoff, 0)
+	}
+	return trips
+}
+
+// JudgeClock returns what is wrong with the clock of the database, or "" if nothing is. offset is how far the clock of
+// this process is ahead of it.
+func (h *History) JudgeClock(now time.Time, offset time.Duration) string {
+	database := now.Add(-offset)
+	switch {
+	case h.MaxClockDifference == 0:
+		return ""
+	case offset.Abs() > h.MaxClockDifference:
+		return fmt.Sprintf(
+			"the database's clock is %s, and this replica's differs by %s: more than %s",
+			inUTC(database),
+			offset.Abs().Round(time.Second),
+			h.MaxClockDifference,
+		)
+	case h.LastStart != nil && database.Before(*h.LastStart):
+		return fmt.Sprintf(
+			"the database's clock is %s, and the last run began at %s",
+			inUTC(database),
+			inUTC(*h.LastStart),
+		)
+	}
+	return ""
+}
+
+// JudgeIdle returns for how long the application has written nothing, or "" if that is not too long. newest is when it
+// last did; zero if that is not known.
+func (h *History) JudgeIdle(newest, now time.Time) string {
+	if h.MaxIdle == 0 || newest.IsZero() || !newest.Before(now.Add(-h.MaxIdle)) {
+		return ""
+	}
+	return fmt.Sprintf(
+		"the application last did something at %s (the newest date of workflow logs, tracking logs and events), "+
+			"which is more than %s ago: is this a restored copy, or is the clock wrong?",
+		inUTC(newest),
+		h.MaxIdle,
+	)
+}
+
+func inUTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

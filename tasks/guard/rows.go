@@ -1,0 +1,160 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+)
+
+// safetyFactor is how far below a limit an estimate has to be to decide.
+const safetyFactor = 10
+
+// Rows describes the rows of a table that a task would delete or update.
+type Rows struct {
+	// Table is the quoted name of the table.
+	Table string
+	// Empties is true if the task empties the table by its nature, so that the share of the deleted rows means nothing.
+	Empties bool
+	// Before is how many rows earlier tasks of a dry run would have deleted.
+	Before int64
+	// CutoffMoved is true if a cutoff of the task has moved by more than the time that passed.
+	CutoffMoved bool
+	// Options are the current options of the task, and ShowLatched is true for a dry run, which shows latched guards
+	// even if their numbers are small.
+	Options     map[string]string
+	ShowLatched bool
+}
+
+// Figures are what guards of rows ask about a table. Each is read when a judgement needs it. Counts stop at one more
+// than enough.
+type Figures interface {
+	// Estimate returns about how many rows the task would delete; infinite if that is not known.
+	Estimate(ctx context.Context) (float64, error)
+	// Total returns how many rows the table has by the planner's statistics, and whether these are fresh.
+	Total(ctx context.Context) (rows float64, fresh bool, err error)
+	// CountTotal counts the rows of the table.
+	CountTotal(ctx context.Context) (float64, error)
+	// Count counts the rows that the task would delete.
+	Count(ctx context.Context, enough int64) (int64, error)
+	// CountWithoutDelays counts those that it would delete by rules without a delay.
+	CountWithoutDelays(ctx context.Context, enough int64) (int64, error)
+	// CountSinceCutoff counts those that it would not delete by the former cutoffs.
+	CountSinceCutoff(ctx context.Context, enough int64) (int64, error)
+}
+
+// Judgement is the result of judging a table.
+type Judgement struct {
+	Trips []Trip
+	// Bound is the share that the run must not exceed while it deletes, where an estimate decided; nil if there is none.
+	Bound *Trip
+}
+
+// JudgeRows judges the rows of one table.
+func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement, err error) {
+	estimate, err := f.Estimate(ctx)
+	if err != nil {
+		return j, err
+	}
+	for _, judge := range []func() (*Trip, error){
+		func() (*Trip, error) { return h.judgeShare(ctx, r, f, estimate, &j) },
+		func() (*Trip, error) { return h.judgeGrowth(ctx, r, f, estimate) },
+		func() (*Trip, error) { return h.judgeCutoff(ctx, r, f, estimate) },
+	} {
+		trip, err := judge()
+		if err != nil {
+			return j, fmt.Errorf("judge how many rows of %s go: %w", r.Table, err)
+		}
+		if trip != nil {
+			j.Trips = append(j.Trips, *trip)
+		}
+	}
+	return j, nil
+}
+
+// judgeShare judges which share of a table all tasks and runs within SharePeriod delete together.
+func (h *History) judgeShare(
+	ctx context.Context,
+	r Rows,
+	f Figures,
+	estimate float64,
+	j *Judgement,
+) (*Trip, error) {
+	if h.MaxSharePercent == 0 || r.Empties {
+		return nil, nil
+	}
+	former, latched := h.Deletions[r.Table], h.IsLatched(Share, r.Table, r.Options)
+	recent := former.Recent + r.Before
+	total, fresh, err := f.Total(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := func(deleted int64) int64 {
+		return h.limit(Share, r.Table, (total+float64(deleted))*h.MaxSharePercent/100, h.minRows())
+	}
+	t := Trip{Share, r.Table, recent, limit(0)} // the statistics may include rows that are deleted
+	if about := (float64(recent) + estimate) * safetyFactor; !latched &&
+		((about < float64(t.Limit) && fresh) || about < float64(h.minRows())) {
+		j.Bound = &t
+		return nil, nil
+	}
+	if !fresh || former.RecentDeleted > 0 {
+		if total, err = f.CountTotal(ctx); err != nil {
+			return nil, err
+		}
+		t.Limit = limit(former.RecentDeleted)
+	}
+	n, err := f.Count(ctx, max(t.Limit-recent, 0))
+	if err != nil {
+		return nil, err
+	}
+	counted := t
+	counted.Number += n
+	if (n > 0 && counted.Number > t.Limit) || (r.ShowLatched && latched) {
+		return &counted, nil
+	}
+	j.Bound = &t
+	return nil, nil
+}
+
+// judgeGrowth judges how many rows rules without a delay delete, in comparison with former runs.
+func (h *History) judgeGrowth(ctx context.Context, r Rows, f Figures, estimate float64) (*Trip, error) {
+	usual := h.Deletions[r.Table].Usual
+	if h.MaxGrowth == 0 {
+		return nil, nil
+	}
+	t := Trip{Guard: Growth, Table: r.Table}
+	t.Limit = h.limit(Growth, r.Table, h.MaxGrowth*float64(usual), h.minRows())
+	return h.judgeCount(ctx, r, t, usual > 0, estimate, f.CountWithoutDelays)
+}
+
+// judgeCutoff judges how many rows are between a cutoff that moved too fast and what it was.
+func (h *History) judgeCutoff(ctx context.Context, r Rows, f Figures, estimate float64) (*Trip, error) {
+	if !h.Cutoff {
+		return nil, nil
+	}
+	t := Trip{Guard: Cutoff, Table: r.Table, Limit: h.limit(Cutoff, r.Table, 0, h.minRows())}
+	return h.judgeCount(ctx, r, t, r.CutoffMoved, estimate, f.CountSinceCutoff)
+}
+
+// judgeCount completes a trip with a count, and returns it if that exceeds the limit. It counts nothing if the guard
+// does not apply, or if the estimate is far below the limit, unless the guard is latched.
+func (h *History) judgeCount(
+	ctx context.Context,
+	r Rows,
+	t Trip,
+	applies bool,
+	estimate float64,
+	count func(ctx context.Context, enough int64) (int64, error),
+) (*Trip, error) {
+	latched := h.IsLatched(t.Guard, r.Table, r.Options)
+	if !latched && (!applies || estimate*safetyFactor < float64(t.Limit)) {
+		return nil, nil
+	}
+	var err error
+	if t.Number, err = count(ctx, t.Limit); err != nil {
+		return nil, err
+	}
+	if t.Number > t.Limit || (r.ShowLatched && latched) {
+		return &t, nil
+	}
+	return nil, nil
+}

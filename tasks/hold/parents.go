@@ -1,0 +1,131 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Parents applies holds to the parents of a task. It leaves out those of which a message's log is on hold, since only
+// that log shows which parent the message belongs to. The others are processed, without the own rows of those that are
+// on hold themselves or have a dependent row on hold. retained is how many parents only their dependent rows retain.
+func Parents(
+	ctx context.Context,
+	b *binding.Binder,
+	jobs []plan.Job,
+	ids []int64,
+) (parents binding.Parents, retained int64, err error) {
+	themselves, err := parentsOnHold(ctx, b)
+	if err != nil {
+		return parents, 0, err
+	}
+	onHold := slices.Clone(themselves)
+	for _, j := range jobs {
+		if !j.Step.Dependent() || j.Step.OfParents || len(ids) == 0 {
+			continue
+		}
+		by, err := parentsOfRowsOnHold(ctx, b, j, ids)
+		if err != nil {
+			return parents, 0, err
+		}
+		if j.Step.Message == "" {
+			onHold = append(onHold, by...)
+			continue
+		}
+		retained += int64(len(binding.Without(binding.Intersection(ids, by), themselves)))
+		ids = binding.Without(ids, by)
+	}
+	parents = binding.Parents{IDs: ids, RowsOnHold: binding.Intersection(ids, onHold)}
+	return parents, retained + int64(len(binding.Without(parents.RowsOnHold, themselves))), nil
+}
+
+// parentsOnHold returns the parents that are on hold themselves.
+func parentsOnHold(ctx context.Context, b *binding.Binder) ([]int64, error) {
+	p := b.Plan.Parents
+	if p == nil || p.OnHold.Where == "" {
+		return nil, nil
+	}
+	onHold := *p
+	onHold.Where += " AND (" + p.OnHold.NumberedAfter(len(p.Args)) + ") IS TRUE"
+	onHold.Args = slices.Concat(p.Args, p.OnHold.Args)
+	return b.Parents(ctx, &onHold)
+}
+
+// parentsOfRowsOnHold returns the parents of those rows of a job that are on hold.
+func parentsOfRowsOnHold(ctx context.Context, b *binding.Binder, j plan.Job, ids []int64) (by []int64, err error) {
+	s, any, err := b.SweepOnHold(ctx, &j, ids)
+	if err != nil || !any {
+		return nil, err
+	}
+	err = b.Engine.Retry(ctx, j.Name, func() (err error) { by, err = b.ParentsOf(ctx, j, s); return err })
+	if err != nil && !campaign.Dropped(ctx, b.Pool, err, s.Relation) {
+		return nil, fmt.Errorf("look for held rows of %s: %w", j.Name, err)
+	}
+	return by, nil
+}
+
+// Uncounted decides about an error of counting rows: nil continues with the next job.
+type Uncounted func(ctx context.Context, j plan.Job, s purge.Sweep, err error) error
+
+// Count returns how many obsolete rows of jobs are retained because they are on hold.
+func Count(
+	ctx context.Context,
+	b *binding.Binder,
+	jobs []plan.Job,
+	parents []int64,
+	uncounted Uncounted,
+) (rows int64, err error) {
+	ofParents := func(j plan.Job) bool { return j.Step.OfParents }
+	for i, j := range jobs {
+		countedLater := ofParents(j) && slices.ContainsFunc(jobs[i+1:], ofParents)
+		if countedLater || (j.Step.Dependent() && len(parents) == 0) {
+			continue
+		}
+		n, err := countRows(ctx, b, j, parents, uncounted)
+		if rows += n; err != nil {
+			return rows, fmt.Errorf("count held rows of %s: %w", j.Name, err)
+		}
+	}
+	return rows, nil
+}
+
+// countRows counts the obsolete rows of a job that are on hold. It counts the rows of parents by a single statement,
+// which finds them by their link.
+func countRows(
+	ctx context.Context,
+	b *binding.Binder,
+	j plan.Job,
+	parents []int64,
+	uncounted Uncounted,
+) (rows int64, err error) {
+	j.Except = nil
+	s, any, err := b.SweepOnHold(ctx, &j, parents)
+	if err != nil || !any {
+		return 0, err
+	}
+	if j.Step.Dependent() {
+		err = b.Engine.Retry(ctx, j.Name, func() (err error) { rows, err = countAtOnce(ctx, b, s); return err })
+	} else {
+		if s.Paired != nil {
+			alone := *s.Paired
+			alone.Before = nil // other jobs delete none of these
+			s.Paired = &alone
+		}
+		err = b.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
+	}
+	return rows, uncounted(ctx, j, s, err)
+}
+
+func countAtOnce(ctx context.Context, b *binding.Binder, s purge.Sweep) (rows int64, err error) {
+	tx, err := b.Engine.Begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	return rows, tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation+" AS r WHERE "+s.Where, s.Args...).Scan(&rows)
+}

@@ -1,0 +1,143 @@
+package hold
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// ErrTable reports that a work table is on hold.
+var ErrTable = errors.New("its table is held")
+
+// WorkTables applies holds to work tables: those that are named, those of an owner on hold, and those with a row of a
+// recipient on hold.
+type WorkTables struct {
+	Engine *purge.Engine
+	Holds  plan.Holds
+	Log    func(ctx context.Context, level severity.Level, messages ...string)
+}
+
+// Filter returns the tables that are not on hold, and how many of the others are. The ones with a mask in common have
+// one owner. Tables in use are retained without being read if they can have rows of a recipient on hold; unused returns
+// the others.
+func (w WorkTables) Filter(
+	ctx context.Context,
+	owner string,
+	tables []campaign.WorkTable,
+	unused func([]campaign.WorkTable) ([]campaign.WorkTable, error),
+) (rest []campaign.WorkTable, onHold int, err error) {
+	named := func(t campaign.WorkTable) bool { return w.Holds.WorkTable(t, owner) }
+	rest = slices.DeleteFunc(slices.Clone(tables), named)
+	onHold = len(tables) - len(rest)
+	if !slices.ContainsFunc(rest, w.mayHaveRecipients) {
+		return rest, onHold, nil
+	}
+	read, err := unused(rest)
+	if err != nil {
+		return nil, 0, err
+	}
+	has, err := w.WithRecipients(ctx, read)
+	if err != nil {
+		return nil, 0, err
+	}
+	rest = slices.DeleteFunc(rest, func(t campaign.WorkTable) bool {
+		found, wasRead := has[t.Name]
+		if found {
+			onHold++
+		}
+		return w.mayHaveRecipients(t) && (found || !wasRead)
+	})
+	return rest, onHold, nil
+}
+
+// mayHaveRecipients reports whether a work table can have a row of a recipient on hold.
+func (w WorkTables) mayHaveRecipients(t campaign.WorkTable) bool {
+	return t.Recipients && len(w.Holds.Recipients) > 0
+}
+
+// WithRecipients returns, by their names, which of those tables that can have rows of a recipient on hold have one. A
+// table that cannot be read counts as one that has, with a warning.
+func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTable) (map[string]bool, error) {
+	has := map[string]bool{}
+	unreadable, first := 0, ""
+	for _, t := range tables {
+		if !w.mayHaveRecipients(t) {
+			continue
+		}
+		found, err := w.read(ctx, t)
+		if sqlstate.Of(err) != "" && !sqlstate.LostInDrop(err) {
+			if unreadable++; unreadable == 1 {
+				first = t.Name + ": " + purge.Message(err)
+			}
+			found, err = true, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		has[t.Name] = found
+	}
+	if unreadable > 0 {
+		w.Log(ctx, severity.Warning, fmt.Sprintf(
+			"%d tables may have held rows and could not be read: they stay; the first is %s",
+			unreadable,
+			first,
+		))
+	}
+	return has, nil
+}
+
+// read reports whether a table has a row of a recipient on hold, in a transaction of its own.
+func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (bool, error) {
+	if err := w.Engine.Recorder.Proceed(ctx); err != nil {
+		return false, err
+	}
+	if err := w.Engine.Wait(ctx); err != nil {
+		return false, err
+	}
+	tx, err := w.Engine.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	return w.hasRecipients(ctx, tx, t)
+}
+
+// hasRecipients reports whether a table has a row of a recipient on hold. It fails if a policy might hide one.
+func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.WorkTable) (has bool, err error) {
+	if !w.mayHaveRecipients(t) {
+		return false, nil
+	}
+	if _, err := tx.Exec(ctx, "SET LOCAL row_security = off"); err != nil {
+		return false, err
+	}
+	is := "irecipientid = ANY ($1::bigint[])"
+	if t.RecipientTexts { // "7", " 7", "7.0"
+		is = `CASE WHEN irecipientid::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' ` +
+			`THEN irecipientid::text::numeric = ANY ($1::bigint[]) END`
+	}
+	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE "+is+")", w.Holds.Recipients).Scan(&has)
+	return has, err
+}
+
+// Check fails with ErrTable if one of the tables of lists is on hold, or has a row of a recipient on hold.
+func (w WorkTables) Check(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) error {
+	for _, t := range tables {
+		if w.Holds.WorkTable(t, "") {
+			return ErrTable
+		}
+		if has, err := w.hasRecipients(ctx, tx, t); err != nil || has {
+			return cmp.Or(err, ErrTable)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package midsourcing
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// deliveries are the ids of deliveries on a server, by the ids that they have in the main database.
+type deliveries map[int64]int64
+
+// columns are those that show which deliveries are on mid-sourcing servers.
+var columns = []string{"iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId"}
+
+// byAccount groups those of some deliveries that are on servers by the names of their accounts; "" if a delivery has
+// none.
+func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveries, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	table := p.Binder.Plan.Parents.Table
+	if missing := table.Missing(columns...); missing != nil {
+		p.Log(ctx, severity.Info, fmt.Sprintf(
+			"%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone",
+			table.Name,
+			missing[0],
+		))
+		return nil, nil
+	}
+	name, join := plan.AccountOf(p.Binder.Env.Catalog, "r.iDeliveryProviderId")
+	rows, err := p.Binder.Pool.Query(
+		ctx,
+		fmt.Sprintf(
+			"SELECT %s, r.iMidRemoteId::bigint, r.iDeliveryId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND "+
+				"r.iMidRemoteId <> 0 AND r.iDeliveryId = ANY ($1) ORDER BY 3",
+			name,
+			table.Quoted(),
+			join,
+		),
+		ids,
+	)
+	if err != nil {
+		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
+	}
+	accounts := map[string]deliveries{}
+	var (
+		account     string
+		there, here int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&account, &there, &here}, func() error {
+		if accounts[account] == nil {
+			accounts[account] = deliveries{}
+		}
+		accounts[account][here] = there
+		return nil
+	})
+	return accounts, err
+}
+
+// leftovers returns the recorded deliveries of an account, by their ids there, without those that a delivery here has
+// again: its row was restored, and they are deleted with it.
+func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) {
+	left, err := p.Register.Leftovers(ctx, account)
+	if err != nil {
+		return nil, fmt.Errorf("read what was left on mid-sourcing servers: %w", err)
+	}
+	table := p.Binder.Plan.Parents.Table
+	if len(left) == 0 || table.Missing(columns...) != nil {
+		return left, nil
+	}
+	name, join := plan.AccountOf(p.Binder.Env.Catalog, "r.iDeliveryProviderId")
+	rows, err := p.Binder.Pool.Query(
+		ctx,
+		fmt.Sprintf(
+			"SELECT r.iMidRemoteId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND r.iMidRemoteId = ANY "+
+				"($1::bigint[]) AND %s = $2",
+			table.Quoted(),
+			join,
+			name,
+		),
+		left,
+		account,
+	)
+	if err != nil {
+		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
+	}
+	restored, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
+	}
+	if restored = binding.Intersection(left, restored); len(restored) > 0 {
+		slices.Sort(restored)
+		p.Log(ctx, severity.Info, fmt.Sprintf(
+			"%d deliveries that were left on the mid-sourcing server %q are here again: they stay there as long "+
+				"as here",
+			len(slices.Compact(restored)),
+			account,
+		))
+	}
+	return binding.Without(left, restored), nil
+}

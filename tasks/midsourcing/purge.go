@@ -1,0 +1,198 @@
+package midsourcing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+)
+
+// Purge handles the deliveries of one task that are on mid-sourcing servers.
+type Purge struct {
+	Config   Config
+	Binder   *binding.Binder
+	Remote   Remote
+	Register Register
+	Log      func(ctx context.Context, level severity.Level, messages ...string)
+	// Leftovers is true if deliveries that earlier runs left on servers are deleted, too.
+	Leftovers bool
+}
+
+// Remote deletes deliveries on servers, or counts them in a dry run.
+type Remote interface {
+	// Open opens the database of an account for the task.
+	Open(ctx context.Context, account string) (Server, error)
+	// Stop stops those of some deliveries that are active in the main database, before anything of them is deleted
+	// anywhere. It returns those that it could not stop: they are left for the next run.
+	Stop(ctx context.Context, ids []int64) (retained []int64, err error)
+	// Forget removes deliveries that are deleted on a server from the register.
+	Forget(ctx context.Context, account string, ids []int64) error
+	// DeleteHereAlone notes that deliveries are to be recorded as remaining on their servers.
+	DeleteHereAlone(ctx context.Context, ids []int64) error
+}
+
+// Server is the database of an account.
+type Server interface {
+	// Purge deletes deliveries with all that depends on them, by the steps of the task, whatever its rules say of them
+	// there. It returns those that it deleted, and a summary.
+	Purge(ctx context.Context, ids []int64) (purged []int64, summary Summary, err error)
+}
+
+// Summary is what was done on a server, or would be.
+type Summary struct {
+	// Verb is "purged" or "would purge".
+	Verb             string
+	Deleted, Updated int64
+}
+
+// Result is what remains to be done in the main database.
+type Result struct {
+	// IDs are the deliveries to delete there.
+	IDs []int64
+	// Dependent is how many were left out because a server failed or retained them.
+	Dependent int64
+	// Failed is the error of servers, which fails the task at its end.
+	Failed error
+}
+
+// leaveOut removes deliveries, and counts them as dependent.
+func (r *Result) leaveOut(ids []int64) {
+	rest := binding.Without(r.IDs, ids)
+	r.Dependent += int64(len(r.IDs) - len(rest))
+	r.IDs = rest
+}
+
+// Run deletes the parents of a task on their servers, together with those that earlier runs have left there. Deliveries
+// with rows on hold are kept in both places. If it fails for a server, the deliveries of that are kept, too.
+func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err error) {
+	r.IDs = parents.IDs
+	accounts, err := p.byAccount(ctx, parents.IDs)
+	if err != nil {
+		return r, err
+	}
+	for _, account := range slices.Sorted(maps.Keys(accounts)) {
+		d := accounts[account]
+		onHold := binding.Intersection(parents.RowsOnHold, slices.Collect(maps.Keys(d)))
+		r.IDs = binding.Without(r.IDs, onHold)
+		maps.DeleteFunc(d, func(here, _ int64) bool { return slices.Contains(onHold, here) })
+		if p.Config.Databases[account] != nil {
+			continue
+		}
+		ids := slices.Sorted(maps.Keys(d))
+		if p.Config.keeps(account) {
+			p.Log(ctx, severity.Info, fmt.Sprintf(
+				"%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them",
+				len(d),
+				account,
+			))
+			r.IDs = binding.Without(r.IDs, ids)
+			continue
+		}
+		p.Log(ctx, severity.Warning, fmt.Sprintf(
+			"no database is configured for the mid-sourcing account %q: its %d deliveries are purged here alone, and "+
+				"recorded as left there",
+			account,
+			len(d),
+		))
+		if err := p.Remote.DeleteHereAlone(ctx, ids); err != nil {
+			return r, err
+		}
+	}
+	for _, account := range slices.Sorted(maps.Keys(p.Config.Databases)) {
+		if err := p.runServer(ctx, account, accounts[account], &r); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// runServer deletes the deliveries of one server. Its error is that of the main database; that of the server is in the
+// result.
+func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *Result) (err error) {
+	var left []int64
+	if p.Leftovers {
+		if left, err = p.leftovers(ctx, account); err != nil {
+			return err
+		}
+	}
+	if len(d)+len(left) == 0 {
+		return nil
+	}
+	retained, err := p.purge(ctx, account, d, left)
+	r.IDs = binding.Without(r.IDs, retained)
+	if errors.Is(err, ErrMain) || ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		// Not wrapped: the loss of another database's connection must not count as that of the main one.
+		r.Failed = errors.Join(r.Failed, fmt.Errorf(
+			"mid-sourcing server %q, whose %d deliveries stay here too, and %d that were left there: %s",
+			account,
+			len(d),
+			len(left),
+			err.Error(),
+		)) //nolint:errorlint // see above
+	}
+	r.leaveOut(slices.Collect(maps.Keys(d)))
+	return nil
+}
+
+// purge deletes the deliveries of one server there, and removes those that are deleted from d. retained are those that
+// could not be stopped here.
+func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []int64) (retained []int64, err error) {
+	if err := Check(ctx, p.Binder.Pool, p.Config.Databases[account]); err != nil {
+		return nil, err
+	}
+	server, err := p.Remote.Open(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	if retained, err = p.Remote.Stop(ctx, slices.Sorted(maps.Keys(d))); err != nil {
+		return retained, fmt.Errorf("%w: %w", ErrMain, err)
+	}
+	for _, id := range retained {
+		delete(d, id)
+	}
+	ids := slices.Concat(slices.Collect(maps.Values(d)), left)
+	slices.Sort(ids)
+	purged, summary, err := server.Purge(ctx, slices.Compact(ids))
+	if err != nil {
+		return retained, err
+	}
+	done := map[int64]bool{}
+	for _, id := range purged {
+		done[id] = true
+	}
+	maps.DeleteFunc(d, func(_, there int64) bool { return done[there] })
+	if err := p.Remote.Forget(ctx, account, purged); err != nil {
+		return retained, fmt.Errorf("%w: %w", ErrMain, err)
+	}
+	p.Log(ctx, severity.Info, fmt.Sprintf(
+		"mid-sourcing server %q: %s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated",
+		account,
+		summary.Verb,
+		len(done),
+		len(binding.Intersection(left, purged)),
+		summary.Deleted,
+		summary.Updated,
+	))
+	return retained, nil
+}
+
+// WithoutKept returns the deliveries without those of accounts whose deliveries are kept.
+func (p *Purge) WithoutKept(ctx context.Context, ids []int64) ([]int64, error) {
+	if len(p.Config.Keep) == 0 {
+		return ids, nil
+	}
+	accounts, err := p.byAccount(ctx, ids)
+	for account, d := range accounts {
+		if p.Config.keeps(account) {
+			ids = binding.Without(ids, slices.Collect(maps.Keys(d)))
+		}
+	}
+	return ids, err
+}

@@ -1,0 +1,109 @@
+// Package overdue tells for how long the oldest row of each table has been obsolete, without reading the tables.
+package overdue
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// limits are how long a query about a table may wait for its lock, and take.
+const limits = "SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '500ms'"
+
+// relation is a relation whose rows become obsolete by their date alone.
+type relation struct {
+	plan.Job
+	// deletedBefore is the date before which rows have been deleted; zero if that is not known.
+	deletedBefore time.Time
+}
+
+// Tables returns for how long the oldest row of each table has been obsolete, by the tables' stored names; 0 if no row
+// is. It covers the tables whose rule is a date alone, if an index or the planner's statistics have it. cleaned is the
+// reference time of the last run in which a task succeeded, by the task's name: statistics may be older than that.
+// include is as in pipeline.Config.
+func Tables(
+	ctx context.Context,
+	pool *pgxpool.Pool,
+	catalog *campaign.Catalog,
+	tasks []plan.Task,
+	include map[string][]string,
+	cleaned map[string]time.Time,
+) (map[string]time.Duration, error) {
+	c := pipeline.Config{DryRun: true, Include: include}
+	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
+		return nil, err
+	}
+	env, err := pipeline.EnvOf(ctx, c, pool, catalog, plan.Holds{})
+	if err != nil {
+		return nil, err
+	}
+	relations, err := find(tasks, env, cleaned)
+	if err != nil {
+		return nil, err
+	}
+	ctx = connection.InZone(ctx, catalog.Zone.Name)
+	out, unknown := map[string]time.Duration{}, map[string]bool{}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, limits); err != nil {
+			return err
+		}
+		for _, r := range relations {
+			since, err := r.since(ctx, tx)
+			switch {
+			case sqlstate.Lost(err) || ctx.Err() != nil:
+				return err
+			case err != nil: // unknown, or locked
+				unknown[r.Table.Name] = true
+			default:
+				out[r.Table.Name] = max(out[r.Table.Name], since)
+			}
+		}
+		return nil
+	})
+	for name := range unknown {
+		delete(out, name)
+	}
+	return out, err
+}
+
+// since returns for how long the oldest row of a relation has been obsolete, in a savepoint.
+func (r relation) since(ctx context.Context, tx pgx.Tx) (since time.Duration, err error) {
+	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		oldest, err := r.Older.Oldest(ctx, tx, r.Relation, r.deletedBefore)
+		if oldest != nil {
+			since = r.Older.Than.Sub(*oldest)
+		}
+		return err
+	})
+	return since, err
+}
+
+// find returns the relations that this role may read.
+func find(tasks []plan.Task, env plan.Env, cleaned map[string]time.Time) (relations []relation, err error) {
+	for _, t := range tasks {
+		p, err := plan.Compile(t, env)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range p.Jobs {
+			// Neither indexes nor statistics have rows that are elsewhere.
+			if j.Older == nil || !j.Table.CanSelect || j.Table.Elsewhere != "" {
+				continue
+			}
+			var deletedBefore time.Time
+			if at, ok := cleaned[t.Name]; ok {
+				deletedBefore = j.Older.Than.Add(at.Sub(env.Now))
+			}
+			relations = append(relations, relation{j, deletedBefore})
+		}
+	}
+	return relations, nil
+}

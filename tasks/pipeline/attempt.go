@@ -1,0 +1,239 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks/pipeline")
+
+// Attempt is one try of a task. Each try has a new one.
+type Attempt struct {
+	Task   plan.Task
+	Plan   *plan.Plan
+	Binder *binding.Binder
+	// Jobs are those of the plan that apply now.
+	Jobs []plan.Job
+	// Parents are the ids of the parent set, as it was chosen at the beginning.
+	Parents []int64
+	// History is what guards compare with; nil to judge nothing.
+	History *guard.History
+	// Due is what a task on another database has to do; nil if it is none, or has not got so far.
+	Due *outside.Due
+	// Cursor is where a previous worker stopped.
+	Cursor *purge.Cursor
+
+	// Retained are the obsolete rows that were not deleted.
+	Retained purge.Retained
+	// ParentsRetained is true if parents had to be retained.
+	ParentsRetained bool
+	// RowError is the first error of a row; nil if there was none here. Unfinished is what could not be completed: it
+	// fails the task when the rest is done.
+	RowError, Unfinished error
+
+	run *Run
+}
+
+// traced makes the attempt in a span of its own. A panic is an error of the task.
+func (a *Attempt) traced(ctx context.Context, x Executor) (state State, err error) {
+	ctx, span := tracer.Start(ctx, "task "+a.Task.Name)
+	defer span.End()
+	err = rescue.Call(func() (err error) { state, err = a.do(ctx, x); return err })
+	if err != nil {
+		span.SetStatus(codes.Error, sqlstate.Explain(err))
+	}
+	return state, err
+}
+
+// do makes the attempt.
+func (a *Attempt) do(ctx context.Context, x Executor) (State, error) {
+	r := a.run
+	if err := r.Database.Refresh(ctx); err != nil {
+		return Failed, err
+	}
+	ctx = r.Database.InZone(ctx)
+	var err error
+	if a.Plan, err = r.Database.Compile(a.Task); err != nil {
+		return Failed, err
+	}
+	saved := a.Saved()
+	if saved != nil {
+		if err := confirm(r.Config, r.Database.Env, *saved); err != nil {
+			return Failed, err
+		}
+	}
+	if a.History, err = r.Journal.Safety.History(ctx); err != nil {
+		return Failed, fmt.Errorf("read what guards compare with: %w", err)
+	}
+	a.logPlan(ctx)
+	if err := binding.RightsError(a.Plan.Rights); err != nil {
+		return Failed, err
+	}
+	a.Binder = r.Database.Binder(a.Plan, r.State)
+	if o, ok := r.Config.Outside[a.Task.Name]; ok {
+		return a.doOutside(ctx, x, o)
+	}
+	if a.Parents, err = a.Binder.Parents(ctx, a.Plan.Parents); err != nil {
+		return Failed, err
+	}
+	if saved != nil {
+		a.Parents = binding.Intersection(a.Parents, saved.Parents)
+	}
+	if a.Jobs, err = a.applicableJobs(ctx); err != nil {
+		return Failed, err
+	}
+	a.Retained = purge.Retained{Tables: int64(len(a.Plan.SkippedTables))}
+	return x.Do(ctx, a)
+}
+
+// NewAttempt returns an attempt of a compiled task, which is not made by Tasks: on a mid-sourcing server, or to explain.
+func (r *Run) NewAttempt(p *plan.Plan) *Attempt {
+	return &Attempt{
+		Task:   p.Task,
+		Plan:   p,
+		Binder: r.Database.Binder(p, r.State),
+		Jobs:   p.Jobs,
+		Cursor: &purge.Cursor{},
+		run:    r,
+	}
+}
+
+// Database returns the database of the run.
+func (a *Attempt) Database() *Database { return a.run.Database }
+
+// Log writes messages to the journal, if there are any.
+func (a *Attempt) Log(ctx context.Context, level severity.Level, messages ...string) {
+	a.run.Database.Log(ctx, level, messages...)
+}
+
+// Options returns the effective options that the task reads.
+func (a *Attempt) Options() map[string]string {
+	return optionsOf(a.run.Config, a.run.Database.Env, a.Task)
+}
+
+// MovedFast reports whether a cutoff of the task has moved by more than the time that passed, and returns what it was.
+func (a *Attempt) MovedFast() map[string]guard.CutoffRecord {
+	former := map[string]guard.CutoffRecord{}
+	for name, now := range a.run.cutoffs(a) {
+		if _, moved := a.History.MovedFast(name, now); moved {
+			former[name] = a.History.Cutoffs[name]
+		}
+	}
+	return former
+}
+
+// Saved returns what the saved plan has of the task; nil if the run has no saved plan.
+func (a *Attempt) Saved() *preview.Task {
+	if a.run.Config.SavedPlan == nil {
+		return nil
+	}
+	saved := a.run.Config.SavedPlan[a.Task.Name]
+	return &saved
+}
+
+// Emptied returns the quoted names of the tables that the run has deleted rows from, those with the most rows first.
+func (a *Attempt) Emptied(ctx context.Context) ([]string, error) {
+	return a.run.Journal.Counts.Emptied(ctx, "")
+}
+
+// logPlan logs what is not done, and why, and adds the rules to the trace.
+func (a *Attempt) logPlan(ctx context.Context) {
+	for _, n := range a.Plan.Notes {
+		a.Log(ctx, n.Level, n.Text)
+	}
+	var rules []string
+	for _, j := range a.Plan.Jobs {
+		rules = append(rules, fmt.Sprintf("%s: %s", j.Name, cmp.Or(j.Rule, "all")))
+	}
+	trace.SpanFromContext(ctx).SetAttributes(attribute.StringSlice("cleanupd.rules", rules))
+}
+
+// applicableJobs returns the jobs without those that delete only orphans of parents without any row: these prove nothing,
+// unless a task that may rightly empty them has succeeded in this run.
+func (a *Attempt) applicableJobs(ctx context.Context) (jobs []plan.Job, err error) {
+	credible := map[string]bool{}
+	for _, j := range a.Plan.Jobs {
+		applies := !j.OnlyOrphans
+		for _, o := range j.Orphans {
+			ok, known := credible[o.Parent]
+			if !known {
+				if ok, err = a.isCredible(ctx, o); err != nil {
+					return nil, err
+				}
+				credible[o.Parent] = ok
+			}
+			applies = applies || ok
+		}
+		if applies {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, nil
+}
+
+// isCredible reports whether a row that a parent table does not have is deleted, with a warning if that is not known.
+func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
+	if a.run.State.Succeeded[o.EmptyAfter] {
+		return true, nil
+	}
+	var empty bool
+	d := a.run.Database
+	err := d.Engine.Retry(ctx, o.Parent, func() (err error) {
+		empty, err = d.Env.Catalog.Table(o.Parent).Empty(ctx, d.Pool)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("ask %s: %w", o.Parent, err)
+	}
+	if empty {
+		a.Log(ctx, severity.Warning, campaign.EmptyParent(o.Parent))
+	}
+	return !empty, nil
+}
+
+// doOutside makes the attempt of a task on another database.
+func (a *Attempt) doOutside(ctx context.Context, x Executor, t outside.Task) (State, error) {
+	reason := ""
+	switch {
+	case t.Work == nil:
+		reason = "the task was removed meanwhile"
+	case t.Disabled && !a.run.Config.DryRun:
+		reason = "the task was disabled meanwhile"
+	}
+	if reason != "" {
+		a.Log(ctx, severity.Warning, reason)
+		return Skipped, nil
+	}
+	var err error
+	if a.Due, err = t.Due(ctx, a.run.Config.Now); err != nil {
+		return Failed, err
+	}
+	if !a.run.Database.Env.Holds.Everything {
+		a.Log(ctx, severity.Warning, a.Due.Notes...)
+		if saved := a.Saved(); saved != nil {
+			a.Due.Items = slices.DeleteFunc(a.Due.Items, func(i outside.Item) bool {
+				return !slices.Contains(saved.Parents, i.ID)
+			})
+		}
+		a.run.Journal.Progress.At(a.Due.Table, -1)
+	}
+	return x.DoOutside(ctx, a, t)
+}

@@ -1,0 +1,87 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// BasisOf returns what decides, apart from the rows and the clock, what a run does now.
+func BasisOf(c Config, env plan.Env) preview.Basis {
+	b := preview.Basis{
+		Version:           "unknown",
+		Options:           env.Options.InForce(),
+		Mappings:          env.Catalog.Mappings(),
+		Holds:             env.Holds.Names,
+		RelatedListTables: slices.Sorted(slices.Values(c.RelatedListTables)),
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.Version = info.Main.Version
+	}
+	for name, o := range c.Outside {
+		if b.Outside == nil {
+			b.Outside = map[string]string{}
+		}
+		b.Outside[name] = o.Basis
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.MidSourcing.Databases)) {
+		b.MidSourcing = append(b.MidSourcing, name+"="+address(c.MidSourcing.Databases[name]))
+	}
+	for _, name := range slices.Sorted(slices.Values(c.MidSourcing.Keep)) {
+		b.MidSourcing = append(b.MidSourcing, name+"=keep")
+	}
+	for _, task := range slices.Sorted(maps.Keys(c.Include)) {
+		for _, table := range slices.Sorted(slices.Values(c.Include[task])) {
+			b.Include = append(b.Include, task+"="+table)
+		}
+	}
+	return b
+}
+
+// address returns where a database is, without credentials.
+func address(pool *pgxpool.Pool) string {
+	c := pool.Config().ConnConfig
+	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
+	for _, f := range c.Fallbacks {
+		if host := fmt.Sprintf("%s:%d", f.Host, f.Port); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return strings.Join(hosts, ",") + "/" + c.Database
+}
+
+// ConfirmPlan fails with a refused.Error if the basis of a saved plan has changed. holds are the current ones.
+func ConfirmPlan(ctx context.Context, c Config, holds plan.Holds, saved preview.Task) error {
+	env, err := LoadEnv(ctx, c, c.Pool, holds)
+	if err != nil {
+		return err
+	}
+	return confirm(c, env, saved)
+}
+
+func confirm(c Config, env plan.Env, saved preview.Task) error {
+	if changes := saved.Basis.Changes(BasisOf(c, env)); changes != nil {
+		return refused.StalePlan(changes...)
+	}
+	return nil
+}
+
+// optionsOf returns the effective options that a task reads. The basis of a task on another database is like an option
+// of its name.
+func optionsOf(c Config, env plan.Env, t plan.Task) map[string]string {
+	options, names := env.Options.InForce(), t.OptionNames()
+	maps.DeleteFunc(options, func(name, _ string) bool { return !slices.Contains(names, name) })
+	if o, ok := c.Outside[t.Name]; ok {
+		options[t.Name] = o.Basis
+	}
+	return options
+}

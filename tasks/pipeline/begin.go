@@ -1,0 +1,202 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// Begin checks whether the run may begin, or be continued. It fails before anything is deleted.
+func (r *Run) Begin(ctx context.Context) error {
+	engine := r.Database.Engine
+	if err := engine.Retry(ctx, "the catalog", func() error { return r.checkRights(ctx) }); err != nil {
+		return err
+	}
+	if err := engine.Retry(ctx, "the clock", func() error { return r.readClock(ctx) }); err != nil {
+		return err
+	}
+	if len(r.Config.Todo) < len(r.Config.Chosen) || r.cursor != (purge.Cursor{}) { // it is continued
+		return nil
+	}
+	if err := r.warnOfOtherCleaner(ctx); sqlstate.Lost(err) {
+		return err
+	}
+	return engine.Retry(ctx, "the guards", func() error { return r.guardStart(r.Database.InZone(ctx)) })
+}
+
+// checkRights fails if this is not a Campaign database, or if the role lacks rights that the tasks need. The error names
+// every missing right on a table.
+func (r *Run) checkRights(ctx context.Context) error {
+	if err := r.Database.Refresh(ctx); err != nil {
+		return err
+	}
+	if r.Config.ContinueOnError {
+		return nil
+	}
+	var missing []string
+	for _, t := range r.Config.Todo {
+		_ = rescue.Call(func() error { // the task will meet and report its error
+			p, err := r.Database.Compile(t)
+			if err == nil {
+				missing = append(missing, p.Rights...)
+			}
+			return err
+		})
+	}
+	return binding.RightsError(missing)
+}
+
+// readClock compares this process's clock with the database's.
+func (r *Run) readClock(ctx context.Context) error {
+	asked := time.Now()
+	var database time.Time
+	if err := r.Database.Primary.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&database); err != nil {
+		return err
+	}
+	r.ClockOffset = asked.Add(time.Since(asked) / 2).Sub(database)
+	return nil
+}
+
+// warnOfOtherCleaner warns if the application cleans the database, too. It fails if that is not known.
+func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
+	tx, err := r.Database.Engine.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	started, err := r.Database.Env.Catalog.OtherCleaner(ctx, tx)
+	if started {
+		r.Database.Log(
+			ctx,
+			severity.Warning,
+			"the application's own workflow cleanup is started, too: stop it, or two clean one database",
+		)
+	}
+	return err
+}
+
+// guardStart judges the clock, and whether the application is idle. A dry run only warns.
+func (r *Run) guardStart(ctx context.Context) error {
+	h, err := r.Journal.Safety.History(ctx)
+	if err != nil || h == nil {
+		return err
+	}
+	newest, err := r.newestActivity(ctx, h.MaxIdle)
+	if err != nil {
+		return err
+	}
+	name, why := guard.Clock, h.JudgeClock(time.Now(), r.ClockOffset)
+	if why == "" {
+		name, why = guard.Idle, h.JudgeIdle(newest, r.Config.Now)
+	}
+	if why == "" {
+		return nil
+	}
+	if r.Config.DryRun {
+		r.Database.Log(ctx, severity.Warning, fmt.Sprintf("the guard %s would refuse a run: %s", name, why))
+		return nil
+	}
+	return &refused.Error{
+		Reason:   refused.Guard,
+		Metadata: map[string]string{"guard": string(name)},
+		Message: fmt.Sprintf(
+			"the guard %s refuses the run, which has changed nothing: %s; if that is right, set the guard: "+
+				"cleanupd guards set",
+			name,
+			why,
+		),
+	}
+}
+
+// activity is a date that shows when the application last wrote something.
+type activity struct {
+	table *campaign.Table
+	date  string
+}
+
+// newestActivity returns when the application last wrote something, or the reference time if it did within maxIdle; zero
+// if that is not known or not asked for.
+func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest time.Time, err error) {
+	if maxIdle == 0 {
+		return newest, nil
+	}
+	for _, a := range r.activities() {
+		recent, at, err := r.newest(ctx, a, maxIdle)
+		switch {
+		case sqlstate.Lost(err) || ctx.Err() != nil:
+			return newest, cmp.Or(err, ctx.Err())
+		case err != nil:
+			r.Database.Log(ctx, severity.Warning, fmt.Sprintf(
+				"%s can not tell whether the application is idle: %s",
+				a.table.Name,
+				sqlstate.Explain(err),
+			))
+		case recent:
+			return r.Config.Now, nil
+		case at != nil && at.After(newest):
+			newest = *at
+		}
+	}
+	return newest, nil
+}
+
+// activities returns those that the database has, the quickest to read first.
+func (r *Run) activities() (all []activity) {
+	add := func(t *campaign.Table, date string) {
+		a := activity{t, date}
+		if t != nil && t.Has(date) && t.CanSelect && !slices.Contains(all, a) {
+			all = append(all, a)
+		}
+	}
+	catalog := r.Database.Env.Catalog
+	add(catalog.Table("XtkWorkflowLog"), "tsLog")
+	for _, name := range []string{"NmsRtEvent", "NmsBatchEvent", "NmsEventHisto"} {
+		add(catalog.Table(name), "tsCreated")
+	}
+	logs, err := catalog.TrackingLogs()
+	if err != nil { // the tasks report that the logs are not known
+		return all
+	}
+	for _, t := range logs.Tables {
+		add(t, "tsLog")
+	}
+	return all
+}
+
+// newest reports whether a date is within maxIdle, and otherwise returns the newest one; nil if there is none.
+func (r *Run) newest(
+	ctx context.Context,
+	a activity,
+	maxIdle time.Duration,
+) (recent bool, at *time.Time, err error) {
+	now := r.Config.Now
+	err = pgx.BeginFunc(ctx, r.Database.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
+			return err
+		}
+		from := fmt.Sprintf(
+			" FROM %s AS r WHERE r.%s <= $1::timestamptz AND r.%[2]s > '-infinity'",
+			a.table.Quoted(),
+			a.date,
+		)
+		exists := fmt.Sprintf("SELECT EXISTS (SELECT%s AND r.%s >= $2::timestamptz)", from, a.date)
+		if err := tx.QueryRow(ctx, exists, now, now.Add(-maxIdle)).Scan(&recent); err != nil || recent {
+			return err
+		}
+		return tx.QueryRow(ctx, fmt.Sprintf("SELECT max(r.%s)::timestamptz%s", a.date, from), now).Scan(&at)
+	})
+	return recent, at, err
+}

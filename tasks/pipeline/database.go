@@ -1,0 +1,175 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Database is a database that tasks work on: that of the run, or that of a mid-sourcing server. It reads its environment
+// again between tasks, and compiles each task once for an environment.
+type Database struct {
+	// Pool is read; Primary is the database itself, if Pool is that of a standby.
+	Pool, Primary *pgxpool.Pool
+	Engine        *purge.Engine
+	// Env is the environment as of the last Refresh.
+	Env plan.Env
+	// OnHold finds the rows on hold.
+	OnHold *binding.OnHold
+	// Predecessors returns, in a dry run, the tasks up to and including one that would have changed something; nil
+	// otherwise.
+	Predecessors func(task string) []plan.Task
+
+	config   Config
+	journal  Journal
+	recorder *recorder
+	readAt   time.Time // zero if the environment is to be read
+	plans    map[string]*plan.Plan
+}
+
+// NewDatabase returns a database that is read and changed by an engine, whose pool is that of the database. The engine
+// reports to the journal.
+func NewDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool, e purge.Engine) *Database {
+	d := &Database{Pool: e.Pool, Primary: primary, config: c, journal: j, recorder: newRecorder(ctx, j)}
+	e.Recorder = d.recorder
+	d.Engine = purge.New(e)
+	d.OnHold = &binding.OnHold{Engine: d.Engine}
+	return d
+}
+
+// Log writes messages to the journal, if there are any. If that fails, the next batch fails, too, which must write to
+// it.
+func (d *Database) Log(ctx context.Context, level severity.Level, messages ...string) {
+	if len(messages) > 0 {
+		_ = d.journal.Progress.Log(ctx, level, messages...)
+	}
+}
+
+// maxEnvAge is how long an environment is used by the tasks that follow. A run by a saved plan reads it for each task.
+const maxEnvAge = time.Second
+
+// Refresh reads the environment for the next task. A dry run reads it once, since it counts for several tasks at once.
+func (d *Database) Refresh(ctx context.Context) error {
+	if !d.readAt.IsZero() && (d.config.DryRun || (time.Since(d.readAt) < maxEnvAge && d.config.SavedPlan == nil)) {
+		return nil
+	}
+	holds, err := d.journal.Safety.Holds(ctx)
+	if err != nil {
+		return fmt.Errorf("read the holds: %w", err)
+	}
+	env, err := LoadEnv(ctx, d.config, d.Pool, holds)
+	if err != nil {
+		return err
+	}
+	d.logCatalog(ctx, d.Env.Catalog, env.Catalog)
+	env.Record = d.journal.Register.Record
+	d.Env = env
+	d.Engine.FlushStats = env.Catalog.Version >= 150_000
+	d.ForgetPlans()
+	d.OnHold = &binding.OnHold{Engine: d.Engine, ConditionsOnly: d.OnHold.ConditionsOnly}
+	d.readAt = time.Now()
+	return nil
+}
+
+// Forget lets Refresh read the environment again, since an error may come from what has changed in it.
+func (d *Database) Forget() { d.readAt = time.Time{} }
+
+// ForgetPlans lets tasks be compiled again.
+func (d *Database) ForgetPlans() { d.plans = map[string]*plan.Plan{} }
+
+// logCatalog logs, if it has changed, in which time zone dates without one are read, and which schemas are not cleaned.
+func (d *Database) logCatalog(ctx context.Context, before, now *campaign.Catalog) {
+	if before == nil {
+		before = &campaign.Catalog{}
+	}
+	if z := now.Zone; z != before.Zone && z.Reason != "" {
+		level := severity.Info
+		if z.Unknown {
+			level = severity.Warning
+		}
+		d.Log(ctx, level, z.Reason)
+	}
+	if others := now.OtherSchemas; len(others) > 0 && !slices.Equal(others, before.OtherSchemas) {
+		d.Log(ctx, severity.Warning, fmt.Sprintf(
+			"schema %s is cleaned; tables of Campaign in %s are not: to clean those, run a service whose role "+
+				"has that schema first in its search_path",
+			now.Schema,
+			strings.Join(others, ", "),
+		))
+	}
+}
+
+// InZone returns a context in which statements read and write dates without a time zone as the application does.
+func (d *Database) InZone(ctx context.Context) context.Context {
+	return connection.InZone(ctx, d.Env.Catalog.Zone.Name)
+}
+
+// EnvFor returns the environment of a task. In a dry run it has the tasks before it, as these would have left the
+// database.
+func (d *Database) EnvFor(task string) plan.Env {
+	env := d.Env
+	if d.Predecessors != nil {
+		env.Predecessors = d.Predecessors(task)
+	}
+	return env
+}
+
+// Compile compiles a task for the current environment, once.
+func (d *Database) Compile(t plan.Task) (*plan.Plan, error) {
+	if p := d.plans[t.Name]; p != nil {
+		return p, nil
+	}
+	p, err := plan.Compile(t, d.EnvFor(t.Name))
+	if err == nil {
+		d.plans[t.Name] = p
+	}
+	return p, err
+}
+
+// Binder returns a binder for a plan.
+func (d *Database) Binder(p *plan.Plan, state binding.State) *binding.Binder {
+	return &binding.Binder{Pool: d.Pool, Engine: d.Engine, Env: d.Env, Plan: p, State: state, OnHold: d.OnHold}
+}
+
+// LoadEnv reads what tasks are compiled for.
+func LoadEnv(ctx context.Context, c Config, pool *pgxpool.Pool, holds plan.Holds) (plan.Env, error) {
+	catalog, err := campaign.LoadCatalog(ctx, pool)
+	if err != nil {
+		return plan.Env{}, err
+	}
+	return EnvOf(ctx, c, pool, catalog, holds)
+}
+
+// EnvOf returns what tasks are compiled for in a database with a catalog.
+func EnvOf(
+	ctx context.Context,
+	c Config,
+	pool *pgxpool.Pool,
+	catalog *campaign.Catalog,
+	holds plan.Holds,
+) (env plan.Env, err error) {
+	env = plan.Env{
+		Catalog:           catalog,
+		Now:               c.Now,
+		DryRun:            c.DryRun,
+		Holds:             holds,
+		Pipeline:          c.Pipeline,
+		RelatedListTables: c.RelatedListTables,
+		Include:           c.Include,
+	}
+	if env.Options, err = campaign.ReadOptions(ctx, pool, catalog); err == nil && c.WhatIf != nil {
+		env.Options = env.Options.With(c.WhatIf)
+	}
+	return env, err
+}

@@ -1,0 +1,53 @@
+package pipeline
+
+import (
+	"context"
+	"sync"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// recorder reports what an engine does. It logs each warning, such as about a lock, once a task.
+type recorder struct {
+	Activity
+	progress Progress
+	proceed  func(ctx context.Context) error
+	ctx      context.Context // of the run
+
+	mu     sync.Mutex
+	warned map[string]bool
+}
+
+var _ purge.Recorder = (*recorder)(nil)
+
+func newRecorder(ctx context.Context, j Journal) *recorder {
+	return &recorder{
+		Activity: j.Activity,
+		progress: j.Progress,
+		proceed:  j.Proceed,
+		ctx:      ctx,
+		warned:   map[string]bool{},
+	}
+}
+
+// startTask lets warnings be logged again.
+func (r *recorder) startTask() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.warned)
+}
+
+// Warn implements purge.Recorder.
+func (r *recorder) Warn(message string) {
+	r.mu.Lock()
+	known := r.warned[message]
+	r.warned[message] = true
+	r.mu.Unlock()
+	if !known {
+		_ = r.progress.Log(r.ctx, severity.Warning, message)
+	}
+}
+
+// Proceed implements purge.Recorder.
+func (r *recorder) Proceed(ctx context.Context) error { return r.proceed(ctx) }

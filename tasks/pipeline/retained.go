@@ -1,0 +1,120 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgerrcode"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// RetainForSkipped removes from parents those with rows in tables that the task skips: without their parents, these rows
+// would be orphaned.
+func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int64, error) {
+	if a.Plan.Parents == nil || len(parents) == 0 {
+		return parents, nil
+	}
+	for _, r := range a.Plan.Parents.Retaining {
+		retained, why := parents, "row security may hide rows of theirs in "+r.Table.Name
+		if !r.Table.RowSecurity {
+			var err error
+			why = "rows of theirs are in " + r.Table.Name + ", which is left alone"
+			sql := fmt.Sprintf(
+				"SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])",
+				r.Link,
+				r.Table.Quoted(),
+			)
+			if retained, err = a.Binder.IDs(ctx, r.Table, sql, parents); err != nil {
+				return nil, err
+			}
+		}
+		if len(retained) > 0 {
+			name := a.Plan.Parents.Table.Name
+			a.Log(ctx, severity.Warning, fmt.Sprintf("%d rows of %s stay, since %s", len(retained), name, why))
+		}
+		parents = a.RetainParents(parents, retained)
+	}
+	return parents, nil
+}
+
+// RetainParents removes parents that have to be retained from others, and counts them as dependent rows.
+func (a *Attempt) RetainParents(parents, retained []int64) []int64 {
+	rest := a.LeaveOut(parents, retained)
+	a.Retained.Dependent += int64(len(parents) - len(rest))
+	return rest
+}
+
+// LeaveOut removes parents from others: they, and what depends on them, are not deleted by this run.
+func (a *Attempt) LeaveOut(parents, retained []int64) []int64 {
+	rest := binding.Without(parents, retained)
+	a.ParentsRetained = a.ParentsRetained || len(rest) < len(parents)
+	return rest
+}
+
+// Uncounted logs why the rows of a sweep were not counted, and returns the error if it fails the task.
+func (a *Attempt) Uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err error) error {
+	switch {
+	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
+		a.Log(ctx, severity.Warning, j.Name+": someone keeps the whole table locked: the rest of it is not counted")
+	case campaign.Dropped(ctx, a.Binder.Pool, err, s.Relation):
+		a.Log(ctx, severity.Warning, j.Name+": the table was dropped meanwhile: skipped")
+	case s.Elsewhere && err != nil && !sqlstate.Lost(err) && ctx.Err() == nil:
+		a.RemoteFailed(ctx, j, s, err)
+	default:
+		return err
+	}
+	return nil
+}
+
+// RemoteFailed logs that rows on another server could not be deleted or updated, and makes the task fail at its end,
+// unless no obsolete rows are left there. It returns what is retained.
+func (a *Attempt) RemoteFailed(ctx context.Context, j plan.Job, s purge.Sweep, failed error) purge.Retained {
+	var rows int64
+	err := a.Binder.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
+	many := fmt.Sprintf("%d obsolete rows are", rows)
+	switch {
+	case err != nil:
+		many = "obsolete rows may be"
+	case rows == 0:
+		a.Log(ctx, severity.Warning, fmt.Sprintf(
+			"%s is %s, and no obsolete row is left there, after a refusal: %v",
+			j.Name,
+			j.Location,
+			failed,
+		))
+		return purge.Retained{}
+	}
+	message := fmt.Sprintf("%s is %s, and it could not be cleaned: %v; %s left", j.Name, j.Location, failed, many)
+	a.Log(ctx, severity.Warning, message)
+	a.Unfinished = errors.Join(a.Unfinished, errors.New(message))
+	retained := purge.Retained{Tables: 1}
+	a.Retained = a.Retained.Plus(retained)
+	return retained
+}
+
+// maxFailedShare is the part of a task's rows, one of so many, that may fail in a task that succeeds.
+const maxFailedShare = 10
+
+// Err returns why the attempt fails although its jobs were done; nil if it does not.
+func (a *Attempt) Err() error { return errors.Join(a.Unfinished, a.tooManyFailed()) }
+
+// tooManyFailed returns the error about failed rows; nil if few rows failed, or none.
+func (a *Attempt) tooManyFailed() error {
+	failed := a.Retained.Failed
+	all := failed + a.run.Journal.Counts.Done()
+	text := fmt.Sprintf("%d of %d rows refuse", failed, all)
+	switch {
+	case failed <= purge.MaxFailedRows && failed*maxFailedShare <= all:
+		return nil
+	case a.RowError == nil: // all failed under a previous worker
+		return errors.New(text)
+	}
+	return fmt.Errorf("%s, the first of them with: %w", text, a.RowError)
+}

@@ -1,0 +1,165 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Executor carries out the attempts of a run.
+type Executor interface {
+	// Try calls an attempt of a task, and again after errors that another attempt may not meet.
+	Try(ctx context.Context, task string, attempt func() error) error
+	// Do does what the plan of an attempt says.
+	Do(ctx context.Context, a *Attempt) (State, error)
+	// DoOutside does a task on another database. Its items are in a.Due.
+	DoOutside(ctx context.Context, a *Attempt, t outside.Task) (State, error)
+	// Finish completes the outcome of a task. a is nil if the task was not run.
+	Finish(ctx context.Context, t plan.Task, a *Attempt, o *Outcome) error
+}
+
+// Run is a run at work on its tasks.
+type Run struct {
+	Config   Config
+	Journal  Journal
+	Database *Database
+	// State is what attempts know of the tasks before theirs.
+	State binding.State
+	// ClockOffset is how far this process's clock is ahead of the database's.
+	ClockOffset time.Duration
+
+	failed map[string]bool
+	cursor purge.Cursor
+}
+
+// New returns a run that reads a pool: that of the database, or of a standby.
+func New(ctx context.Context, c Config, j Journal, pool *pgxpool.Pool) *Run {
+	if c.Chosen == nil {
+		c.Chosen = c.Todo
+	}
+	r := &Run{Config: c, Journal: j, cursor: c.Cursor, failed: map[string]bool{}}
+	maps.Copy(r.failed, c.Failed)
+	r.State = binding.State{Succeeded: map[string]bool{}, RetainedParents: map[string]bool{}}
+	maps.Copy(r.State.Succeeded, c.Succeeded)
+	for done := range c.Succeeded { // a previous worker may have retained parents
+		r.State.RetainedParents[done] = !slices.ContainsFunc(c.Todo, func(t plan.Task) bool { return t.Name == done })
+	}
+	engine := purge.Engine{Pool: pool, Ledger: j.Ledger, Settings: c.Settings, Lock: c.Lock}
+	r.Database = NewDatabase(ctx, c, j, c.Pool, engine)
+	return r
+}
+
+// Tasks takes the tasks that are to be done. Its error is that of the failed tasks, ErrStopped, or one that wraps
+// ErrLost; nil if no task failed.
+func (r *Run) Tasks(ctx context.Context, x Executor) (failed error) {
+	for _, t := range r.Config.Todo {
+		if err := r.Journal.Tasks.TaskStarted(ctx, t.Name); err != nil {
+			return unwritten(err)
+		}
+		o, err := r.Task(ctx, x, t)
+		if err != nil {
+			return err
+		}
+		if err := r.Journal.Tasks.TaskFinished(ctx, o); err != nil {
+			return unwritten(err)
+		}
+		if o.State == Failed {
+			failed = errors.Join(failed, o.err(t.Name))
+			if !r.Config.ContinueOnError {
+				break
+			}
+		}
+		r.cursor = purge.Cursor{}
+	}
+	return failed
+}
+
+// Task does one task and returns its outcome. Its error is about the run, not the task.
+func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err error) {
+	if i := slices.IndexFunc(t.Requires, func(name string) bool { return r.failed[name] }); i >= 0 {
+		o = Outcome{State: NotRun, Detail: fmt.Sprintf("it needs the task %s, which did not succeed", t.Requires[i])}
+		r.failed[t.Name] = true
+		return o, x.Finish(ctx, t, nil, &o)
+	}
+	r.Database.recorder.startTask()
+	var a *Attempt
+	err = x.Try(ctx, t.Name, func() (err error) {
+		a = &Attempt{Task: t, run: r, Cursor: &r.cursor}
+		if o.State, err = a.traced(ctx, x); err != nil {
+			r.Database.Forget()
+		}
+		return err
+	})
+	if EndsAttempt(err) || sqlstate.Lost(err) || ctx.Err() != nil {
+		return o, cmp.Or(err, ctx.Err())
+	}
+	if err != nil {
+		rescue.Log(cmp.Or(r.Config.Log, slog.Default()), "task "+t.Name, err)
+		o.fail(sqlstate.Explain(err), err)
+	}
+	o.Options, o.Cutoffs = optionsOf(r.Config, r.Database.Env, t), r.cutoffs(a)
+	o.Retained, o.Detail = a.Retained, retainedDetail(a.Retained)
+	if t.Vacuums {
+		o.Detail = vacuumDetail(a.Retained.Tables)
+	}
+	r.State.RetainedParents[t.Name] = a.ParentsRetained
+	if err := x.Finish(ctx, t, a, &o); err != nil {
+		return o, err
+	}
+	r.State.Succeeded[t.Name], r.failed[t.Name] = o.State == Succeeded, o.State == Failed
+	return o, nil
+}
+
+// cutoffs returns the cutoffs of an attempt's task by the names of their delays.
+func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
+	cutoffs := map[string]guard.CutoffRecord{}
+	for name, at := range a.Task.Cutoffs(r.Database.Env) {
+		cutoffs[name] = r.CutoffRecord(at)
+	}
+	if a.Due != nil {
+		cutoffs[a.Task.Name] = r.CutoffRecord(a.Due.Cutoff)
+	}
+	return cutoffs
+}
+
+// CutoffRecord returns the record of a cutoff of this run.
+func (r *Run) CutoffRecord(at time.Time) guard.CutoffRecord {
+	return guard.CutoffRecord{At: at, ReferenceTime: r.Config.Now, ClockOffset: r.ClockOffset}
+}
+
+// unwritten wraps ErrLost around the error of a journal that cannot be written, unless the run must stop.
+func unwritten(err error) error {
+	if EndsAttempt(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrLost, err)
+}
+
+// Lost returns the error of a run, with ErrLost if the database was lost.
+func Lost(err error) error {
+	if sqlstate.Lost(err) {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return err
+}
+
+// EndsAttempt reports whether an error is about the run rather than the current task, or ends its attempt.
+func EndsAttempt(err error) bool {
+	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, ErrHoldCreated) ||
+		errors.Is(err, context.Canceled)
+}

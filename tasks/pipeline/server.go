@@ -1,0 +1,68 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// OnServer returns an attempt of a task on the database of a mid-sourcing account, with the steps of the task and for
+// parents that are given by their ids, whatever its rules say of them there. It has no holds: those of the main database
+// name its own ids. The engine gets the pool of the server, and the journal its name.
+func (r *Run) OnServer(ctx context.Context, account string, t plan.Task, j Journal, e purge.Engine) (*Attempt, error) {
+	j.Progress, j.Safety = serverProgress{j.Progress, account}, noHolds{}
+	e.Pool = r.Config.MidSourcing.Databases[account]
+	server := &Run{Config: r.Config, Journal: j, State: binding.State{Succeeded: r.State.Succeeded}}
+	server.Database = NewDatabase(ctx, r.Config, j, e.Pool, e)
+	if err := server.Database.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	table := server.Database.Env.Catalog.Table(t.ParentSet.Parent)
+	switch {
+	case table == nil:
+		return nil, campaign.ErrNotCampaign
+	case table.RowSecurity: // hidden rows would count as deleted
+		return nil, errors.New("row security may hide rows of " + t.ParentSet.Parent)
+	}
+	t.ParentSet = &plan.ParentSet{Parent: t.ParentSet.Parent, Key: t.ParentSet.Key}
+	compiled, err := server.Database.Compile(t)
+	if err != nil {
+		return nil, err
+	}
+	a := server.NewAttempt(compiled)
+	for _, n := range compiled.Notes {
+		a.Log(ctx, n.Level, n.Text)
+	}
+	return a, binding.RightsError(compiled.Rights)
+}
+
+// serverProgress adds the name of a mid-sourcing server to progress.
+type serverProgress struct {
+	next    Progress
+	account string
+}
+
+func (p serverProgress) At(object string, _ int64) { p.next.At(p.account+": "+object, -1) }
+
+func (p serverProgress) Log(ctx context.Context, level severity.Level, messages ...string) error {
+	named := slices.Clone(messages)
+	for i, m := range messages {
+		named[i] = fmt.Sprintf("mid-sourcing server %q: %s", p.account, m)
+	}
+	return p.next.Log(ctx, level, named...)
+}
+
+// noHolds implements Safety for a mid-sourcing server: what is on hold was left out in the main database.
+type noHolds struct{}
+
+func (noHolds) Holds(context.Context) (plan.Holds, error) { return plan.Holds{}, nil }
+
+func (noHolds) History(context.Context) (*guard.History, error) { return nil, nil }

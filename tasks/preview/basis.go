@@ -1,0 +1,63 @@
+package preview
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Basis is what decides what a run does, apart from the rows and the clock.
+type Basis struct {
+	// Version is that of the program.
+	Version string `json:"Version"`
+	// Options are the effective delays by name, and Mappings the tables that the delivery mappings name, by column.
+	Options  map[string]string   `json:"Options"`
+	Mappings map[string][]string `json:"Mappings"`
+	// MidSourcing, RelatedListTables and Include are the operator's settings.
+	MidSourcing       []string `json:"MidSourcing"`
+	RelatedListTables []string `json:"Related"`
+	Include           []string `json:"Include"`
+	// Outside has the rules of the tasks on other databases, by their names.
+	Outside map[string]string `json:"Outside,omitempty"`
+	// Holds are the names of the holds.
+	Holds []string `json:"Holds,omitempty"`
+}
+
+// Changes describes how now differs from b; nil if it does not.
+func (b Basis) Changes(now Basis) (changes []string) {
+	compare := func(name, before, after string) {
+		if before != after {
+			changes = append(changes, fmt.Sprintf("%s was %s, and is %s", name, before, after))
+		}
+	}
+	compare("the program's version", b.Version, now.Version)
+	for _, name := range slices.Sorted(maps.Keys(now.Options)) {
+		compare("option "+name, b.Options[name], now.Options[name])
+	}
+	for _, name := range unionKeys(b.Outside, now.Outside) {
+		compare("the task "+name, cmp.Or(b.Outside[name], "none"), cmp.Or(now.Outside[name], "none"))
+	}
+	for _, column := range unionKeys(b.Mappings, now.Mappings) {
+		compare("NmsDeliveryMapping."+column, list(b.Mappings[column]), list(now.Mappings[column]))
+	}
+	if list(b.Holds) != list(now.Holds) { // only admins may see which
+		changes = append(changes, "the holds have changed")
+	}
+	compare("--mid-sourcing", list(b.MidSourcing), list(now.MidSourcing))
+	compare("--related-list-table", list(b.RelatedListTables), list(now.RelatedListTables))
+	compare("--include", list(b.Include), list(now.Include))
+	return changes
+}
+
+// unionKeys returns the sorted keys of both maps.
+func unionKeys[V any](a, b map[string]V) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func list(names []string) string {
+	return cmp.Or(strings.Join(names, ", "), "none")
+}

@@ -1,0 +1,128 @@
+package rollup
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// Period is the rows that are rolled up: those since the last time, before the reference time.
+type Period struct {
+	plan.RollUp
+	Table *campaign.Table
+	// Start is when the period begins, after Find; not valid if the table has no dates.
+	Start pgtype.Timestamptz
+	// End is the reference time.
+	End time.Time
+
+	last *time.Time // when rows were rolled up the last time; nil if they were not
+}
+
+// New returns the period of a roll-up, or the note about why this database has none.
+func New(env plan.Env, r plan.RollUp) (p *Period, skip *plan.Note) {
+	p = &Period{RollUp: r, Table: env.Catalog.Table(r.Table), End: env.Now}
+	if p.Table == nil || !p.Table.Has(append([]string{r.Date, r.Total}, r.By...)...) {
+		return p, &plan.Note{
+			Level: severity.Info,
+			Text:  fmt.Sprintf("table %s, or a column of it, is missing: skipped", r.Table),
+		}
+	}
+	if !env.Catalog.KeepsMoments() {
+		return p, &plan.Note{
+			Level: severity.Info,
+			Text: "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps " +
+				"up to when statistics are coalesced: skipped",
+		}
+	}
+	var err error
+	if p.last, err = env.Options.Moment(r.Since); err != nil {
+		return p, &plan.Note{Level: severity.Warning, Text: fmt.Sprintf("%v; %s is left as it is", err, p.Table.Name)}
+	}
+	if p.last != nil {
+		*p.last = env.Catalog.Zone.After(*p.last)
+	}
+	return p, nil
+}
+
+// Check fails if the table is on another server, where its rows and the option might not be changed together.
+func (p *Period) Check() error {
+	if p.Table.Elsewhere == "" {
+		return nil
+	}
+	return fmt.Errorf("%s is %s: its rows can not be coalesced there", p.Table.Name, p.Table.Elsewhere)
+}
+
+// OnHold reports whether the rows are retained: their table is on hold, or the option's, which is written with them, or
+// rows that foreign keys delete or change with them may be.
+func (p *Period) OnHold(env plan.Env, compiled *plan.Plan) bool {
+	return compiled.RollUpOnHold || env.Holds.WholeTable(p.Table) ||
+		env.Holds.WholeTable(env.Catalog.Table("XtkOption"))
+}
+
+// Find determines when the period begins.
+func (p *Period) Find(ctx context.Context, db campaign.Querier) error {
+	if p.last != nil {
+		p.Start = pgtype.Timestamptz{Time: *p.last, Valid: true}
+		return nil
+	}
+	return db.QueryRow(ctx, fmt.Sprintf("SELECT min(%s)::timestamptz FROM %s", p.Date, p.Table.Quoted())).Scan(&p.Start)
+}
+
+// Count returns how many rows the period has.
+func (p *Period) Count(ctx context.Context, db campaign.Querier) (rows int64, err error) {
+	err = db.QueryRow(ctx, "SELECT count(*) FROM "+p.Rows(), p.Start, p.End).Scan(&rows)
+	return rows, err
+}
+
+// Rows returns the FROM and WHERE of a statement on the rows of the period, from $1 to before $2.
+func (p *Period) Rows() string { return p.Table.Quoted() + " AS r WHERE " + p.Condition() }
+
+// Condition returns the condition that a row is in the period from $1 to before $2. It excludes the zero record.
+func (p *Period) Condition() string {
+	where := fmt.Sprintf("r.%[1]s >= $1::timestamptz AND r.%[1]s < $2::timestamptz", p.Date)
+	if p.Table.Key != "" {
+		where += " AND r." + p.Table.Key + " IS DISTINCT FROM 0"
+	}
+	return where
+}
+
+// UpToDate reports whether the period has not begun.
+func (p *Period) UpToDate() bool {
+	return p.Start.InfinityModifier == pgtype.Infinity || (p.starts() && !p.Start.Time.Before(p.End))
+}
+
+// starts reports whether the period has a first moment.
+func (p *Period) starts() bool { return p.Start.Valid && p.Start.InfinityModifier == pgtype.Finite }
+
+// Rules returns the rules of the period, to explain a row by them. The statements compare with its start.
+func (p *Period) Rules() plan.Rules {
+	return plan.Rules{{plan.Since(p.Date, p.Since), plan.Past(p.Date)}}
+}
+
+// Rule describes the period, and what becomes of its rows.
+func (p *Period) Rule() string {
+	period := "since the last time"
+	if p.starts() {
+		period = fmt.Sprintf("from %s to %s", inUTC(p.Start.Time), inUTC(p.End))
+	}
+	return fmt.Sprintf("%s %s: replaced by their sums", p.Date, period)
+}
+
+// Remark describes the rows that are inserted.
+func (p *Period) Remark() string {
+	return fmt.Sprintf(
+		"one row is inserted for each %s whose %s is %d or more",
+		strings.Join(p.By, " and "),
+		p.Total,
+		p.Least,
+	)
+}
+
+func inUTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

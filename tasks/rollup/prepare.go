@@ -1,0 +1,45 @@
+package rollup
+
+import (
+	"context"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+)
+
+// Prepare finds the period of an attempt's task, and counts its rows. It returns no rows if there is nothing to roll up,
+// and logs why. ok is false if the task rolls nothing up in this database.
+func Prepare(ctx context.Context, a *pipeline.Attempt) (p *Period, rows int64, ok bool, err error) {
+	if a.Task.RollUp == nil {
+		return nil, 0, false, nil
+	}
+	p, skip := New(a.Binder.Env, *a.Task.RollUp)
+	if skip != nil {
+		a.Log(ctx, skip.Level, skip.Text)
+		return nil, 0, false, nil
+	}
+	if err := p.Check(); err != nil {
+		return nil, 0, false, err
+	}
+	err = a.Binder.Engine.Retry(ctx, p.Table.Name, func() (err error) {
+		if err := p.Find(ctx, a.Binder.Pool); err != nil {
+			return err
+		}
+		rows, err = p.Count(ctx, a.Binder.Pool)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, 0, false, err
+	case p.UpToDate():
+		a.Log(ctx, severity.Info, "coalesceUpToDate")
+		return p, 0, true, nil
+	case rows > 0 && p.OnHold(a.Binder.Env, a.Plan):
+		a.Log(ctx, severity.Info, p.Table.Name+", or XtkOption, is held: its rows stay as they are")
+		a.Retained.OnHold += rows
+		return p, 0, true, nil
+	case rows > 0:
+		a.Log(ctx, severity.Info, "coalescingErrors")
+	}
+	return p, rows, true, nil
+}

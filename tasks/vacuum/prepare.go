@@ -1,0 +1,37 @@
+package vacuum
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+)
+
+// Prepare returns the commands and the tables of a task that vacuums all: those first that the run deleted most from. It
+// logs how many tables belong to other roles. There are no tables if the option XtkCleanup_NoStats turns it off.
+func Prepare(ctx context.Context, a *pipeline.Attempt, truncate bool) (c Commander, tables []Storage, err error) {
+	env := a.Binder.Env
+	c = Commander{Catalog: env.Catalog, Truncate: truncate}
+	if c.Mode, err = env.Options.Statistics(); err != nil {
+		a.Log(ctx, severity.Warning, err.Error())
+	}
+	if c.Mode == campaign.NoStatistics {
+		a.Log(ctx, severity.Info, "Option 'XtkCleanup_NoStats' is set to '1'")
+		return c, nil, nil
+	}
+	emptied, err := a.Emptied(ctx)
+	if err != nil {
+		return c, nil, fmt.Errorf("list the tables: %w", err)
+	}
+	tables, others, err := All(ctx, a.Binder.Pool, env.Catalog.Schema, emptied)
+	if others > 0 {
+		a.Log(ctx, severity.Info, fmt.Sprintf(
+			"%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum",
+			others,
+			env.Catalog.Schema,
+		))
+	}
+	return c, tables, err
+}

@@ -1,0 +1,125 @@
+package vacuum
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Storage is a table or a materialized view.
+type Storage struct {
+	OID          uint32
+	Schema, Name string
+	// Parent is true for a partitioned table, whose rows are in its partitions.
+	Parent bool
+}
+
+// Quoted returns the quoted name with the schema.
+func (s Storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanitize() }
+
+// storages selects those in the application's schema and in the service's own that the role may vacuum ($2), or the
+// others: first those that were emptied ($3), in their order, and parents after their partitions; all of them ($4), or
+// only those that were emptied, with their parents. It leaves out a parent of foreign tables, since ANALYZE would read
+// these from their server. Nothing in it waits for a lock, as pg_partition_tree would.
+const storages = `
+WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place
+  FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place))
+SELECT c.oid, n.nspname, c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT
+  JOIN emptied ON emptied.oid = c.oid
+WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind IN ('r', 'm', 'p') AND c.relpersistence <> 't'
+  AND pg_has_role(c.relowner, 'USAGE') = $2
+  AND NOT EXISTS (SELECT FROM pg_class f, pg_partition_ancestors(f.oid) a WHERE f.relkind = 'f' AND a.relid = c.oid)
+  AND ($4 OR c.oid IN (SELECT oid FROM emptied UNION SELECT a.relid
+    FROM emptied, pg_partition_ancestors(emptied.oid) a))
+ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*)
+  FROM pg_partition_ancestors(c.oid)) END DESC NULLS FIRST, emptied.place, n.nspname, c.relname`
+
+// All returns all storages that the role may vacuum, those that were emptied first, and how many belong to others.
+func All(
+	ctx context.Context,
+	db campaign.Querier,
+	schema string,
+	emptied []string,
+) (own []Storage, others int, err error) {
+	if own, err = list(ctx, db, schema, true, emptied, true); err != nil {
+		return nil, 0, err
+	}
+	foreign, err := list(ctx, db, schema, false, nil, true)
+	return own, len(foreign), err
+}
+
+// Emptied returns the storages that were emptied, given by their quoted names, with their parents, as far as the role
+// may vacuum them.
+func Emptied(ctx context.Context, db campaign.Querier, schema string, emptied []string) ([]Storage, error) {
+	return list(ctx, db, schema, true, emptied, false)
+}
+
+func list(
+	ctx context.Context,
+	db campaign.Querier,
+	schema string,
+	own bool,
+	emptied []string,
+	all bool,
+) ([]Storage, error) {
+	rows, err := db.Query(ctx, storages, schema, own, emptied, all)
+	if err != nil {
+		return nil, fmt.Errorf("list the tables: %w", err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Storage])
+	if err != nil {
+		return nil, fmt.Errorf("list the tables: %w", err)
+	}
+	return tables, nil
+}
+
+// Commander returns the command for each storage.
+type Commander struct {
+	Catalog *campaign.Catalog
+	// Mode is that of the option XtkCleanup_NoStats, as campaign.Options.Statistics returns it.
+	Mode int
+	// Truncate lets VACUUM give free space at the end of a table back, for which it locks the table exclusively.
+	Truncate bool
+}
+
+// Command returns the command for a storage, without its name. VACUUM of a parent would vacuum its partitions again, and
+// so would ANALYZE before PostgreSQL 18; a parent needs ANALYZE, since autovacuum never analyzes one. Citus passes on no
+// ANALYZE with SKIP_LOCKED.
+func (c Commander) Command(s Storage) string {
+	analyze := s.Parent || c.Mode == campaign.AnalyzeOnly
+	switch {
+	case analyze && c.Catalog.Elsewhere[s.OID] == campaign.Distributed:
+		return "ANALYZE (VERBOSE)"
+	case s.Parent && c.Catalog.Version >= 180_000:
+		return "ANALYZE (VERBOSE, SKIP_LOCKED) ONLY"
+	case analyze:
+		return "ANALYZE (VERBOSE, SKIP_LOCKED)"
+	case c.Truncate:
+		return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED)"
+	}
+	return "VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false)"
+}
+
+// Group is the tables of one command.
+type Group struct {
+	Command string
+	Tables  []Storage
+}
+
+// Groups groups tables by their commands, in the order of these.
+func (c Commander) Groups(tables []Storage) (groups []Group) {
+	byCommand := map[string][]Storage{}
+	for _, s := range tables {
+		command := c.Command(s)
+		byCommand[command] = append(byCommand[command], s)
+	}
+	for _, command := range slices.Sorted(maps.Keys(byCommand)) {
+		groups = append(groups, Group{command, byCommand[command]})
+	}
+	return groups
+}

@@ -1,0 +1,45 @@
+package worktables
+
+import (
+	"context"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// FirstGroup is how many work tables are dropped together at first.
+const FirstGroup = 8
+
+// Blocked is a work table that other objects depend on, and the message about it.
+type Blocked struct {
+	campaign.WorkTable
+	Message string
+}
+
+// Dropper drops the unused ones of some tables, or some views, of a kind, and returns those that are blocked.
+type Dropper func(ctx context.Context, k Kind, tables []campaign.WorkTable) ([]Blocked, error)
+
+// DropAll has the tables of all kinds dropped: first the views, which may depend on tables of another kind. A blocked
+// table is tried again as long as others are dropped. messages are those about the tables that remain blocked.
+func DropAll(ctx context.Context, kinds []Kind, drop Dropper) (messages []string, err error) {
+	for before := 0; ; before = len(messages) {
+		messages = nil
+		blocked := make([][]campaign.WorkTable, len(kinds))
+		for _, views := range []bool{true, false} {
+			for i, k := range kinds {
+				remaining, err := drop(ctx, k, OfKind(k.Tables, views))
+				if err != nil {
+					return nil, err
+				}
+				for _, b := range remaining {
+					blocked[i], messages = append(blocked[i], b.WorkTable), append(messages, b.Message)
+				}
+			}
+		}
+		if len(messages) == 0 || len(messages) == before {
+			return messages, nil
+		}
+		for i := range kinds {
+			kinds[i].Tables = blocked[i]
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package worktables
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/hold"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// Kind is a kind of work tables, with the tables that may be dropped.
+type Kind struct {
+	Drop   plan.Drop
+	Tables []campaign.WorkTable
+	// Unused returns those of some tables of the kind that are not in use; nil if nothing shows which are.
+	Unused Unused
+}
+
+// Unused returns the work tables that are not in use.
+type Unused func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) ([]campaign.WorkTable, error)
+
+// Finder finds the work tables of a task.
+type Finder struct {
+	Binder *binding.Binder
+	// Holds retain tables, and Exclude reports which of the others are left out, such as by a saved plan.
+	Holds   hold.WorkTables
+	Exclude func(w campaign.WorkTable) bool
+	Log     func(ctx context.Context, level severity.Level, messages ...string)
+}
+
+// Find returns the kinds of work tables of the task. retained is how many unused tables cannot be dropped because of
+// their owner or their kind.
+func (f Finder) Find(ctx context.Context) (kinds []Kind, retained int64, err error) {
+	for _, d := range f.Binder.Plan.Drops {
+		k, n, err := f.find(ctx, d)
+		if err != nil {
+			return nil, 0, err
+		}
+		kinds, retained = append(kinds, k), retained+n
+	}
+	return kinds, retained, nil
+}
+
+func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, err error) {
+	k.Drop = d
+	pool, catalog := f.Binder.Pool, f.Binder.Env.Catalog
+	hasOwners, err := f.Binder.Bool(ctx, pool, d.HasOwners)
+	if err != nil {
+		return k, 0, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
+	}
+	if !hasOwners {
+		f.Log(ctx, severity.Warning, campaign.EmptyParent(d.WorkTables.Owner))
+		return k, 0, nil
+	}
+	k.Unused = f.unused(d)
+	tables, unfit, err := catalog.WorkTables(ctx, pool, d.Prefix, d.Bare)
+	if err != nil {
+		return k, 0, err
+	}
+	unused := func(tables []campaign.WorkTable) ([]campaign.WorkTable, error) { return k.Unused(ctx, pool, tables) }
+	tables, onHold, err := f.Holds.Filter(ctx, d.WorkTables.Owner, tables, unused)
+	if err != nil {
+		return k, 0, err
+	}
+	if onHold > 0 {
+		f.Log(ctx, severity.Info, fmt.Sprintf(
+			"%d tables %s stay: they, or what they belong to, are held",
+			onHold,
+			Mask(d.Prefix),
+		))
+	}
+	k.Tables = slices.DeleteFunc(tables, f.Exclude)
+	if retained, err = f.others(ctx, k); err != nil {
+		return k, 0, err
+	}
+	for _, name := range unfit {
+		if d.Except == "" || !strings.HasPrefix(name, d.Except) {
+			f.Log(ctx, severity.Info, name+" begins like a work table, but has no id where one should be: left alone")
+		}
+	}
+	return k, retained, nil
+}
+
+// unused returns the filter for the unused tables of a kind. If there is no list at all, nothing is known about lists,
+// and tables with the data of one are in use.
+func (f Finder) unused(d plan.Drop) Unused {
+	logged := false
+	return func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) ([]campaign.WorkTable, error) {
+		var ids, listIDs []int64
+		for _, w := range tables {
+			ids = append(ids, w.ID)
+			if d.Lists {
+				listIDs = append(listIDs, w.ListIDs()...)
+			}
+		}
+		if hasOwners, err := f.Binder.Bool(ctx, db, d.HasOwners); err != nil || !hasOwners {
+			return nil, err
+		}
+		used, err := f.Binder.Among(ctx, db, d.InUse, ids)
+		if err != nil {
+			return nil, err
+		}
+		lists, known := map[int64]bool{}, true
+		if len(listIDs) > 0 {
+			if lists, known, err = f.lists(ctx, db, d, listIDs); err != nil {
+				return nil, err
+			}
+			if !known && d.Groups != nil && !logged {
+				f.Log(ctx, severity.Info, d.Groups.Name+" is empty: tables with _grp and an id in their names stay")
+				logged = true
+			}
+		}
+		var unused []campaign.WorkTable
+		for _, w := range tables {
+			ofList := d.Lists && slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return !known || lists[id] })
+			if !used[w.ID] && !ofList {
+				unused = append(unused, w)
+			}
+		}
+		return unused, nil
+	}
+}
+
+// lists returns which ids are those of lists. known is false if there is no list at all.
+func (f Finder) lists(
+	ctx context.Context,
+	db campaign.Querier,
+	d plan.Drop,
+	ids []int64,
+) (lists map[int64]bool, known bool, err error) {
+	if d.Groups == nil {
+		return nil, false, nil
+	}
+	if known, err = f.Binder.Bool(ctx, db, d.HasLists); err != nil {
+		return nil, false, err
+	}
+	lists, err = f.Binder.Among(ctx, db, d.KnownLists, ids)
+	return lists, known, err
+}

@@ -1,0 +1,63 @@
+package worktables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// Mask returns the mask of the names of a kind of work tables, for LIKE.
+func Mask(prefix string) string { return strings.ReplaceAll(prefix, "_", `\_`) + "%" }
+
+// TaskMask returns the mask that stands for all work tables that a task drops, or "" if it drops none.
+func TaskMask(p *plan.Plan) string {
+	for _, j := range p.Jobs {
+		if j.Step.Tables != nil {
+			return Mask(j.Step.Tables.Prefix)
+		}
+	}
+	if len(p.Drops) == 0 {
+		return ""
+	}
+	return Mask(p.Drops[0].Prefix)
+}
+
+// Rule describes which tables of a kind are dropped.
+func Rule(d plan.Drop) string {
+	rule := fmt.Sprintf("the id in the name is that of no row of %s", d.Owner.Name)
+	if d.Rule != "" {
+		rule += " where " + d.Rule
+	}
+	if d.Lists {
+		rule += ", and no _grp<id> in it is that of a list"
+	}
+	return rule
+}
+
+// Quoted returns the quoted names of work tables.
+func Quoted(tables []campaign.WorkTable) (names []string) {
+	for _, w := range tables {
+		names = append(names, w.Quoted())
+	}
+	return names
+}
+
+// OfKind returns the views among work tables, or the others.
+func OfKind(tables []campaign.WorkTable, views bool) []campaign.WorkTable {
+	return slices.DeleteFunc(slices.Clone(tables), func(w campaign.WorkTable) bool { return w.View != views })
+}
+
+// DropStatement returns the statement that drops tables, or views, together, with its parameters. It never cascades.
+func DropStatement(tables []campaign.WorkTable) (sql string, args []any) {
+	names := Quoted(tables)
+	if tables[0].ByFunction {
+		return "SELECT " + campaign.DropFunction + "($1::text[]::regclass[])", []any{names}
+	}
+	if tables[0].View {
+		return "DROP VIEW " + strings.Join(names, ", "), nil
+	}
+	return "DROP TABLE " + strings.Join(names, ", "), nil
+}
