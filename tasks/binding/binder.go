@@ -3,7 +3,6 @@ package binding
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -174,13 +173,11 @@ func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.
 	if len(ids) == 0 {
 		return s, nil
 	}
-	needed := purge.Condition{Where: fmt.Sprintf(e.Where, 1), Args: []any{ids}}
-	if b.State.DryRun != nil && strings.Contains(e.Where, "%[2]d") {
-		needed = purge.Condition{
-			Where: fmt.Sprintf(e.Where, 1, 2),
-			Args:  []any{ids, b.State.DryRun.Processed[e.Task]},
-		}
+	args, err := b.values(ctx, e.Condition.Args, ids)
+	if err != nil {
+		return s, err
 	}
+	needed := purge.Condition{Where: e.Condition.Where, Args: args}
 	return restricted(j, s.Without(needed), true, e.Elsewhere), nil
 }
 

@@ -30,6 +30,8 @@ func (b *Binder) values(ctx context.Context, args []any, parents []int64) ([]any
 			values[i] = b.State.Succeeded[string(a)]
 		case plan.DryRunSet:
 			values[i] = b.State.DryRun.Deleted[string(a)]
+		case plan.DryRunParents:
+			values[i] = b.State.DryRun.Processed[string(a)]
 		case plan.RolledUpFrom:
 			values[i] = b.State.DryRun.RolledUp[string(a)]
 		case plan.Lookup:

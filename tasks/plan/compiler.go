@@ -208,7 +208,7 @@ func (c *compiler) where(step Step, job *Job) (string, error) {
 	}
 	if step.NeededBy != nil {
 		var err error
-		if job.Except, err = c.neededBy(*step.NeededBy); err != nil {
+		if job.Except, err = c.neededByRetained(*step.NeededBy); err != nil {
 			return "", err
 		}
 	}

@@ -138,9 +138,8 @@ type Except struct {
 	// Task is that task, Parents its set.
 	Task    string
 	Parents *Parents
-	// Where is the condition; $%[1]d stands for the ids of the parents, and, in a dry run, $%[2]d for those with which
-	// rows go.
-	Where string
+	// Condition is true for these rows. ParentIDs stands for the ids of the retained parents.
+	Condition purge.Condition
 	// Elsewhere says that it reads a distributed table.
 	Elsewhere bool
 	// Rights are the GRANTs that are missing for it.
@@ -210,6 +209,9 @@ type (
 	SucceededTask string
 	// DryRunSet is, in a dry run, the ids of the set of a task, as the name says.
 	DryRunSet string
+	// DryRunParents are, in a dry run, the ids of the parents of a task, as the name says, whose dependent rows it would
+	// delete, whether or not they are retained themselves.
+	DryRunParents string
 	// RolledUpFrom is, in a dry run, from when on a task would have coalesced rows; NULL: it would not.
 	RolledUpFrom string
 	// Lookup is what a query returns, asked once a task.

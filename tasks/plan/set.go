@@ -114,9 +114,9 @@ func (c *compiler) ofMessage(column string) (where, ids string, err error) {
 		), nil
 }
 
-// neededBy is the logs by which alone rows are known to be those of a task's parents; nil: there are none. What is
-// missing for it, that task has noted.
-func (c *compiler) neededBy(t Task) (*Except, error) {
+// neededByRetained returns the logs that a task needs to find the dependent rows of its retained parents: those of the
+// messages that such rows refer to. It returns nil if there are none. Notes and missing rights are those of that task.
+func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil
 	}
@@ -125,11 +125,15 @@ func (c *compiler) neededBy(t Task) (*Except, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Except{Task: t.Name, Parents: set}
-	of := compiler{Env: c.Env, plan: its, table: c.table}
 	logs, err := DeliveryAndExclusionLogs(c.Env, its)
 	if err != nil {
 		return nil, err
+	}
+	of := compiler{Env: c.Env, plan: its, table: c.table}
+	retained, rest := of.bind(ParentIDs{}, "bigint[]"), func(string) string { return "true" }
+	if c.DryRun { // nothing has been deleted: rows of other parents are still there
+		deleted := of.bind(DryRunParents(t.Name), "bigint[]")
+		rest = func(message string) string { return ofDeliveries(logs, message, deleted) + " IS NOT TRUE" }
 	}
 	var needed []string
 	for _, step := range t.Steps {
@@ -145,53 +149,39 @@ func (c *compiler) neededBy(t Task) (*Except, error) {
 				continue
 			}
 			of.reads(t)
-			stays := "true"
-			if c.DryRun { // those of other parents are still there
-				stays = goes(logs, "m."+step.Message) + " IS NOT TRUE"
-			}
+			format := "EXISTS (SELECT FROM %[2]s AS m WHERE m.%[1]s = r.iBroadLogId AND %[3]s)"
 			if of.apart() {
-				needed = append(
-					needed,
-					fmt.Sprintf(
-						"r.iBroadLogId IN (SELECT m.%s FROM %s AS m WHERE %s)",
-						step.Message,
-						t.Quoted(),
-						stays,
-					),
-				)
-			} else {
-				needed = append(
-					needed,
-					fmt.Sprintf(
-						"EXISTS (SELECT FROM %s AS m WHERE m.%s = r.iBroadLogId AND %s)",
-						t.Quoted(),
-						step.Message,
-						stays,
-					),
-				)
+				format = "r.iBroadLogId IN (SELECT m.%[1]s FROM %[2]s AS m WHERE %[3]s)"
 			}
+			needed = append(needed, fmt.Sprintf(format, step.Message, t.Quoted(), rest("m."+step.Message)))
 		}
 	}
-	if needed == nil || e.Parents == nil {
+	if needed == nil || set == nil {
 		return nil, nil
 	}
-	e.Where = "r.iDeliveryId = ANY ($%[1]d::bigint[]) AND (" + strings.Join(needed, " OR ") + ")"
-	e.Elsewhere, e.Rights = of.elsewhere, its.Rights
-	return e, nil
+	return &Except{
+		Task:    t.Name,
+		Parents: set,
+		Condition: purge.Condition{
+			Where: "r.iDeliveryId = ANY (" + retained + ") AND (" + strings.Join(needed, " OR ") + ")",
+			Args:  of.args,
+		},
+		Elsewhere: of.elsewhere,
+		Rights:    its.Rights,
+	}, nil
 }
 
-// goes is the condition that a message is one of the parents with whose rows it goes, which are a parameter, $%[2]d.
-func goes(logs []*campaign.Table, message string) string {
+// ofDeliveries returns the condition that a message is that of a delivery, by the logs. The ids of the deliveries are a
+// parameter.
+func ofDeliveries(logs []*campaign.Table, message, ids string) string {
 	var sides []string
 	for _, log := range logs {
-		sides = append(
-			sides,
-			fmt.Sprintf(
-				"%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE l.iDeliveryId = ANY ($%%[2]d::bigint[]))",
-				message,
-				log.Quoted(),
-			),
-		)
+		sides = append(sides, fmt.Sprintf(
+			"%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE l.iDeliveryId = ANY (%s))",
+			message,
+			log.Quoted(),
+			ids,
+		))
 	}
 	return "(" + strings.Join(sides, " OR ") + ")"
 }
