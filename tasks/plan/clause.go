@@ -14,10 +14,10 @@ type Clause struct {
 
 // Clauses are the rules that are applicable to a table, part by part. Those of a rule must all be true of a row for one
 // of them to take it.
-func (p *Plan) Clauses(rules Rules, t *campaign.Table, g Env) (applicable [][]Clause) {
+func (p *Plan) Clauses(rules Rules, t *campaign.Table, env Env) (applicable [][]Clause) {
 	its := row{"r", t}
 	compiled := func(sql func(c *compiler) (string, bool)) (q Query, ok bool) {
-		c := &compiler{Env: g, plan: &Plan{Task: p.Task}, table: t}
+		c := &compiler{Env: env, plan: &Plan{Task: p.Task}, table: t}
 		q.SQL, ok = sql(c)
 		q.Args = c.args
 		return q, ok
@@ -26,7 +26,7 @@ func (p *Plan) Clauses(rules Rules, t *campaign.Table, g Env) (applicable [][]Cl
 		var clauses []Clause
 		for _, part := range rule {
 			is, ok := compiled(func(c *compiler) (string, bool) {
-				if !part.there(c, its) {
+				if !part.applies(c, its) {
 					return "", false
 				}
 				return part.sql(c, its)
@@ -35,8 +35,8 @@ func (p *Plan) Clauses(rules Rules, t *campaign.Table, g Env) (applicable [][]Cl
 				clauses = nil
 				break
 			}
-			due, _ := compiled(func(c *compiler) (string, bool) { return part.due(c, its), true })
-			clauses = append(clauses, Clause{part.words(g), is, due, part.columns()})
+			due, _ := compiled(func(c *compiler) (string, bool) { return part.trueFrom(c, its), true })
+			clauses = append(clauses, Clause{part.describe(env), is, due, part.columns()})
 		}
 		if clauses != nil {
 			applicable = append(applicable, clauses)

@@ -16,32 +16,32 @@ import (
 const defaultLimit = 5_000
 
 // Compile plans a task for a database. It fails if what the task needs to know of the database could not be read.
-func Compile(t Task, g Env) (*Plan, error) {
+func Compile(t Task, env Env) (*Plan, error) {
 	p := &Plan{Task: t}
 	if t.ParentSet != nil {
-		before := g
+		before := env
 		before.Predecessors = slices.DeleteFunc(
-			slices.Clone(g.Predecessors),
+			slices.Clone(env.Predecessors),
 			func(of Task) bool { return of.Name == t.Name },
 		)
 		var err error
-		if p.Parents, err = parents(p, *t.ParentSet, before); err != nil {
+		if p.Parents, err = compileParents(p, *t.ParentSet, before); err != nil {
 			return nil, err
 		}
 	}
 	ofSet := slices.Clone(p.Notes)
 	for i, step := range t.Steps {
-		s := stepCompiler{Env: g, plan: p, ofSet: ofSet, step: step, number: i + 1, planned: map[uint32]bool{}}
+		s := stepCompiler{Env: env, plan: p, parentNotes: ofSet, step: step, number: i + 1, planned: map[uint32]bool{}}
 		if err := s.compile(); err != nil {
 			return nil, err
 		}
 	}
 	if t.RollUp != nil {
-		c := compiler{Env: g, plan: p}
+		c := compiler{Env: env, plan: p}
 		table := c.Catalog.Table(t.RollUp.Table)
 		c.needsRights(table, "SELECT", "INSERT", "DELETE")
 		if table != nil {
-			of := compiler{Env: g, plan: p, table: table}
+			of := compiler{Env: env, plan: p, table: table}
 			held, err := of.held(table)
 			if err != nil {
 				return nil, err
@@ -51,11 +51,11 @@ func Compile(t Task, g Env) (*Plan, error) {
 		c.needsRights(c.Catalog.Table("XtkOption"), "INSERT")
 	}
 	if t.Advances != (campaign.Option{}) {
-		c := compiler{Env: g, plan: p}
+		c := compiler{Env: env, plan: p}
 		c.needsRights(c.Catalog.Table("XtkOption"), "INSERT")
 	}
 	for _, kind := range t.Drops {
-		drop(p, kind, g)
+		compileDrop(p, kind, env)
 	}
 	// Several selectors may have passed over one table.
 	slices.SortFunc(p.SkippedTables, func(a, b *campaign.Table) int { return strings.Compare(a.Name, b.Name) })
@@ -63,21 +63,27 @@ func Compile(t Task, g Env) (*Plan, error) {
 	return p, nil
 }
 
-// parents compiles a set; nil, with notes, if it is not applicable to this database.
-func parents(p *Plan, s ParentSet, g Env) (*Parents, error) {
-	table := g.Catalog.Table(s.Parent)
+// compileParents compiles a set; nil, with notes, if it is not applicable to this database.
+func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
+	table := env.Catalog.Table(s.Parent)
 	if table == nil || !table.Has(s.Key) {
 		p.note(severity.Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
 		return nil, nil
 	}
-	c := compiler{Env: g, plan: p, table: table}
+	c := compiler{Env: env, plan: p, table: table}
 	c.needsRights(table, "SELECT")
-	where := c.any(s.Rules, row{"r", table})
+	where := c.anyRule(s.Rules, row{"r", table})
 	if where == "" || !table.CanSelect {
 		return nil, nil
 	}
-	set := &Parents{Table: table, Key: s.Key, From: c.seen(table), Where: where, Rule: s.Rules.words(g)}
-	set.Date, _ = c.date(s.Rules, row{"r", table})
+	set := &Parents{
+		Table: table,
+		Key:   s.Key,
+		From:  c.afterPredecessors(table),
+		Where: where,
+		Rule:  s.Rules.describe(env),
+	}
+	set.Date, _ = c.dateOf(s.Rules, row{"r", table})
 	var err error
 	set.OnHold, err = c.held(table)
 	set.Args = c.args
@@ -87,11 +93,11 @@ func parents(p *Plan, s ParentSet, g Env) (*Parents, error) {
 // stepCompiler compiles a step.
 type stepCompiler struct {
 	Env
-	plan    *Plan
-	ofSet   []Note // about the set
-	step    Step
-	number  int
-	planned map[uint32]bool // the relations that have a job, since they may also be selected by their own names
+	plan        *Plan
+	parentNotes []Note // about the set
+	step        Step
+	number      int
+	planned     map[uint32]bool // the relations that have a job, since they may also be selected by their own names
 }
 
 // compile adds the jobs of the step. Inheriting tables are planned with the table that they inherit from.
@@ -109,7 +115,7 @@ func (s *stepCompiler) compile() error {
 			if table.HasChildren != children {
 				continue
 			}
-			if err := s.table(table); err != nil {
+			if err := s.compileTable(table); err != nil {
 				return err
 			}
 		}
@@ -117,11 +123,11 @@ func (s *stepCompiler) compile() error {
 	return nil
 }
 
-// table adds the jobs of the step on one table, one for each of its partitions and children that has none yet.
-func (s *stepCompiler) table(table *campaign.Table) error {
+// compileTable adds the jobs of the step on one table, one for each of its partitions and children that has none yet.
+func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	c := &compiler{Env: s.Env, plan: s.plan, table: table}
-	job := Job{StepNumber: s.number, Step: s.step, Table: table, Rule: s.step.Rules.words(s.Env)}
-	where, err := c.where(s.step, &job)
+	job := Job{StepNumber: s.number, Step: s.step, Table: table, Rule: s.step.Rules.describe(s.Env)}
+	where, err := c.stepCondition(s.step, &job)
 	if err != nil || where == "" {
 		return errors.Join(err, s.skip(table, job.Rule))
 	}
@@ -136,7 +142,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
 		s.retain(table)
 	}
-	job.Date, job.DateColumns = c.date(s.step.Rules, row{"r", table})
+	job.Date, job.DateColumns = c.dateOf(s.step.Rules, row{"r", table})
 	if s.step.OfParents && s.step.Update == nil {
 		job.Date = s.plan.Parents.Date
 	}
@@ -155,14 +161,14 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 		return nil
 	}
 	job.SetArgs = c.args[len(job.Args):]
-	job.Companion, job.CompanionWrites = c.also(s.step)
+	job.Companion, job.CompanionWrites = c.companion(s.step)
 	switch {
 	case s.step.Update != nil:
 		c.needsRights(table, "SELECT", "UPDATE")
 	case s.step.Tables != nil:
 		c.needsRights(table, "SELECT", "DELETE", "UPDATE")
 		job.TypedTables = "true" // unknown: any row may have one
-		if own := (row{"r", table}); s.step.Tables.If.there(
+		if own := (row{"r", table}); s.step.Tables.If.applies(
 			&compiler{Env: s.Env, plan: &Plan{}, table: table},
 			own,
 		) {
@@ -189,7 +195,7 @@ func (s *stepCompiler) table(table *campaign.Table) error {
 			continue
 		}
 		s.planned[leaf.OID] = true
-		s.plan.Jobs = append(s.plan.Jobs, s.on(leaf, job, c))
+		s.plan.Jobs = append(s.plan.Jobs, s.jobOn(leaf, job, c))
 	}
 	return nil
 }
@@ -206,17 +212,17 @@ func (s *stepCompiler) retain(table *campaign.Table) {
 // skip notes, for who asks for one of its rows, that the step is not applicable to a table.
 func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
 	alone := &Plan{Task: s.plan.Task, Parents: s.plan.Parents} // that of the task has each note once
-	_, err := (&compiler{Env: s.Env, plan: alone, table: table}).where(s.step, &Job{})
+	_, err := (&compiler{Env: s.Env, plan: alone, table: table}).stepCondition(s.step, &Job{})
 	var why []string
-	for _, n := range slices.Concat(s.ofSet, alone.Notes) {
+	for _, n := range slices.Concat(s.parentNotes, alone.Notes) {
 		why = append(why, n.Text)
 	}
 	s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, rule, strings.Join(why, "; ")})
 	return err
 }
 
-// on is a job on one relation.
-func (s *stepCompiler) on(leaf campaign.Leaf, job Job, c *compiler) Job {
+// jobOn is a job on one relation.
+func (s *stepCompiler) jobOn(leaf campaign.Leaf, job Job, c *compiler) Job {
 	job.Location, job.Unlogged = leaf.Elsewhere, leaf.Unlogged
 	job.ByKey = cmp.Or(s.step.ByKey, job.Table.Key)
 	if s.step.OfParents {
@@ -249,7 +255,7 @@ func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 	if !ok || age.operator != "<" || age.Else != "" {
 		return nil
 	}
-	than, _, _ := age.moment(s.Env) // its failure left no job
+	than, _, _ := age.cutoff(s.Env) // its failure left no job
 	return &purge.Older{Column: strings.ToLower(age.Column), Than: than, Key: table.Key}
 }
 

@@ -38,8 +38,8 @@ func (c *compiler) note(level severity.Level, format string, args ...any) {
 	c.plan.note(level, format, args...)
 }
 
-// has notes the first column that is missing, and reports whether none is.
-func (c *compiler) has(r row, columns ...string) bool {
+// requireColumns notes the first column that is missing, and reports whether none is.
+func (c *compiler) requireColumns(r row, columns ...string) bool {
 	if missing := r.table.Missing(columns...); missing != nil {
 		c.note(severity.Info, "%s has no column %s: skipped", r.table.Name, missing[0])
 		return false
@@ -47,8 +47,8 @@ func (c *compiler) has(r row, columns ...string) bool {
 	return true
 }
 
-// first is the first of some columns that is not NULL, of those that are there.
-func (c *compiler) first(r row, columns ...string) string {
+// coalesce is the first of some columns that is not NULL, of those that are there.
+func (c *compiler) coalesce(r row, columns ...string) string {
 	var there []string
 	for _, column := range columns {
 		if column != "" && r.table.Has(column) {
@@ -61,16 +61,16 @@ func (c *compiler) first(r row, columns ...string) string {
 	return "COALESCE(" + strings.Join(there, ", ") + ")"
 }
 
-// reads records that the SQL reads another table.
-func (c *compiler) reads(t *campaign.Table) {
+// recordRead records that the SQL reads another table.
+func (c *compiler) recordRead(t *campaign.Table) {
 	c.needsRights(t, "SELECT")
 	c.readsOthers = true
 	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
 }
 
-// apart reports whether a statement has to read each table apart from the others: Citus joins a distributed table to no
+// cannotJoin reports whether a statement has to read each table apart from the others: Citus joins a distributed table to no
 // local one, and an ordinary subquery is run where its tables are.
-func (c *compiler) apart() bool { return c.elsewhere || c.table.Elsewhere != "" }
+func (c *compiler) cannotJoin() bool { return c.elsewhere || c.table.Elsewhere != "" }
 
 // needsRights notes the GRANT of the rights on a table, if there is one, that the role lacks. A dry run needs only
 // SELECT.
@@ -96,9 +96,9 @@ func (c *compiler) needsRights(t *campaign.Table, rights ...string) {
 	}
 }
 
-// parent returns a table that is only asked whether something exists; nil, with a note, when its answer cannot be
+// trustedParent returns a table that is only asked whether something exists; nil, with a note, when its answer cannot be
 // trusted.
-func (c *compiler) parent(name, key string) *campaign.Table {
+func (c *compiler) trustedParent(name, key string) *campaign.Table {
 	t := c.Catalog.Table(name)
 	switch {
 	case t == nil:
@@ -110,22 +110,22 @@ func (c *compiler) parent(name, key string) *campaign.Table {
 	case t.RowSecurity:
 		c.note(severity.Warning, "row security may hide rows of %s, so nothing is without one: skipped", name)
 	default:
-		c.reads(t)
+		c.recordRead(t)
 		return t
 	}
 	return nil
 }
 
-// any is the SQL of rules; empty, with notes, when none is applicable.
-func (c *compiler) any(rules Rules, r row) string {
+// anyRule is the SQL of rules; empty, with notes, when none is applicable.
+func (c *compiler) anyRule(rules Rules, r row) string {
 	if len(rules) == 0 {
 		return "true"
 	}
-	applicable := slices.DeleteFunc(slices.Clone(rules), func(rule Rule) bool { return !c.there(rule, r) })
+	applicable := slices.DeleteFunc(slices.Clone(rules), func(rule Rule) bool { return !c.applies(rule, r) })
 	var sides []string
 	c.onlyOrphans = true
 	for _, rule := range applicable {
-		sql, ok := c.all(rule, r)
+		sql, ok := c.allParts(rule, r)
 		if !ok {
 			continue
 		}
@@ -140,13 +140,13 @@ func (c *compiler) any(rules Rules, r row) string {
 	return "(" + strings.Join(sides, " OR ") + ")"
 }
 
-// there notes the first thing that is missing for a rule, and reports whether nothing is.
-func (c *compiler) there(rule Rule, r row) bool {
-	return !slices.ContainsFunc(rule, func(p Part) bool { return !p.there(c, r) })
+// applies notes the first thing that is missing for a rule, and reports whether nothing is.
+func (c *compiler) applies(rule Rule, r row) bool {
+	return !slices.ContainsFunc(rule, func(p Part) bool { return !p.applies(c, r) })
 }
 
-// all is the SQL of a rule; not ok, with a note, if a part of it cannot be judged.
-func (c *compiler) all(rule Rule, r row) (sql string, ok bool) {
+// allParts is the SQL of a rule; not ok, with a note, if a part of it cannot be judged.
+func (c *compiler) allParts(rule Rule, r row) (sql string, ok bool) {
 	var parts []string
 	for _, p := range rule {
 		part, ok := p.sql(c, r)
@@ -167,8 +167,8 @@ func (rule Rule) orphans() (orphans []Orphan) {
 	return orphans
 }
 
-// date is the SQL of the date that rules go by, and its columns; empty if they go by none.
-func (c *compiler) date(rules Rules, r row) (sql string, columns []string) {
+// dateOf is the SQL of the date that rules go by, and its columns; empty if they go by none.
+func (c *compiler) dateOf(rules Rules, r row) (sql string, columns []string) {
 	for _, rule := range rules {
 		for _, p := range rule {
 			switch p := p.(type) {
@@ -184,22 +184,22 @@ func (c *compiler) date(rules Rules, r row) (sql string, columns []string) {
 				func(column string) bool { return column == "" || !r.table.Has(column) },
 			)
 			if len(columns) > 0 {
-				return c.first(r, columns...), columns
+				return c.coalesce(r, columns...), columns
 			}
 		}
 	}
 	return "", nil
 }
 
-// where is the whole condition of a step on a table; empty when it is not applicable.
-func (c *compiler) where(step Step, job *Job) (string, error) {
-	where := c.any(step.Rules, row{"r", c.table})
+// stepCondition is the whole condition of a step on a table; empty when it is not applicable.
+func (c *compiler) stepCondition(step Step, job *Job) (string, error) {
+	where := c.anyRule(step.Rules, row{"r", c.table})
 	if where == "" {
 		return "", nil
 	}
 	job.Orphans, job.OnlyOrphans = c.orphans, c.onlyOrphans
 	if step.Dependent() {
-		of, ids, err := c.ofSet(step)
+		of, ids, err := c.dependsOnParents(step)
 		if err != nil || of == "" {
 			return "", err
 		}
@@ -214,11 +214,11 @@ func (c *compiler) where(step Step, job *Job) (string, error) {
 	}
 	var err error
 	job.OnHold, err = c.heldBy(c.table)
-	return where + butZero("r", c.table), err
+	return where + excludeZeroRecord("r", c.table), err
 }
 
-// butZero keeps the zero record; with IS DISTINCT FROM, since a unique column may be NULL.
-func butZero(alias string, t *campaign.Table) string {
+// excludeZeroRecord keeps the zero record; with IS DISTINCT FROM, since a unique column may be NULL.
+func excludeZeroRecord(alias string, t *campaign.Table) string {
 	if t.Key == "" {
 		return ""
 	}

@@ -7,25 +7,25 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// drop adds a kind of work tables, unless, with a note, it is not known which of them are in use.
-func drop(p *Plan, kind WorkTables, g Env) {
-	if g.Catalog.Table("NmsDelivery") == nil {
+// compileDrop adds a kind of work tables, unless, with a note, it is not known which of them are in use.
+func compileDrop(p *Plan, kind WorkTables, env Env) {
+	if env.Catalog.Table("NmsDelivery") == nil {
 		p.note(severity.Warning, "table NmsDelivery is missing, whose owner tells the application's tables: skipped")
 		return
 	}
-	c := compiler{Env: g, plan: p}
-	d := Drop{WorkTables: kind, Owner: c.parent(kind.Owner, kind.Key)}
+	c := compiler{Env: env, plan: p}
+	d := Drop{WorkTables: kind, Owner: c.trustedParent(kind.Owner, kind.Key)}
 	if d.Owner == nil {
 		return
 	}
 	owner := row{"o", d.Owner}
-	if !(&compiler{Env: g, plan: p, table: d.Owner}).there(kind.InUse, owner) {
+	if !(&compiler{Env: env, plan: p, table: d.Owner}).applies(kind.InUse, owner) {
 		return
 	}
-	d.Rule = Rules{kind.InUse}.words(g)
-	d.InUse, d.HasOwners = idsOf(p, g, d.Owner, kind.Key, kind.InUse), anyOf(p, g, d.Owner)
+	d.Rule = Rules{kind.InUse}.describe(env)
+	d.InUse, d.HasOwners = idQuery(p, env, d.Owner, kind.Key, kind.InUse), existsQuery(p, env, d.Owner)
 	if kind.Lists {
-		d.Groups = g.Catalog.Table("NmsGroup")
+		d.Groups = env.Catalog.Table("NmsGroup")
 		c.needsRights(d.Groups, "SELECT")
 		switch {
 		case d.Groups == nil:
@@ -38,31 +38,31 @@ func drop(p *Plan, kind WorkTables, g Env) {
 			)
 			d.Groups = nil
 		default:
-			d.KnownLists, d.HasLists = idsOf(p, g, d.Groups, "iGroupId", nil), anyOf(p, g, d.Groups)
+			d.KnownLists, d.HasLists = idQuery(p, env, d.Groups, "iGroupId", nil), existsQuery(p, env, d.Groups)
 		}
 	}
 	p.Drops = append(p.Drops, d)
 }
 
-// idsOf is a query for those of some ids ($1) that a table has, in rows of which a rule is true.
-func idsOf(p *Plan, g Env, t *campaign.Table, key string, that Rule) Query {
-	c := compiler{Env: g, plan: p, table: t, args: []any{nil}}
+// idQuery is a query for those of some ids ($1) that a table has, in rows of which a rule is true.
+func idQuery(p *Plan, env Env, t *campaign.Table, key string, that Rule) Query {
+	c := compiler{Env: env, plan: p, table: t, args: []any{nil}}
 	q := Query{
 		SQL: fmt.Sprintf(
 			"SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0",
-			c.seen(t),
+			c.afterPredecessors(t),
 			key,
 		),
 	}
-	if rule, _ := c.all(that, row{"o", t}); rule != "" {
+	if rule, _ := c.allParts(that, row{"o", t}); rule != "" {
 		q.SQL += " AND " + rule
 	}
 	q.Args = c.args[1:]
 	return q
 }
 
-// anyOf is a query for whether a table has any row.
-func anyOf(p *Plan, g Env, t *campaign.Table) Query {
-	c := compiler{Env: g, plan: p, table: t}
-	return Query{SQL: "SELECT EXISTS (SELECT FROM " + c.seen(t) + " AS o)", Args: c.args}
+// existsQuery is a query for whether a table has any row.
+func existsQuery(p *Plan, env Env, t *campaign.Table) Query {
+	c := compiler{Env: env, plan: p, table: t}
+	return Query{SQL: "SELECT EXISTS (SELECT FROM " + c.afterPredecessors(t) + " AS o)", Args: c.args}
 }

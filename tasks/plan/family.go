@@ -24,15 +24,15 @@ type Family struct {
 var workTableName = regexp.MustCompile(`^(wkf|wkdlv_|wksimu_|grp[0-9])`)
 
 // Included selects the tables that the operator includes, and notes which others look like those of the family.
-func (f Family) Included(g Env, p *Plan) (found []*campaign.Table, err error) {
-	taken, err := f.Default(g, &Plan{})
+func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) {
+	taken, err := f.Default(env, &Plan{})
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range g.Catalog.Tables(f.Matches) {
+	for _, t := range env.Catalog.Tables(f.Matches) {
 		switch {
 		case slices.Contains(taken, t) || workTableName.MatchString(t.Name):
-		case slices.Contains(g.Include[f.Task], t.Name):
+		case slices.Contains(env.Include[f.Task], t.Name):
 			found = append(found, t)
 		default:
 			p.note(
@@ -46,8 +46,8 @@ func (f Family) Included(g Env, p *Plan) (found []*campaign.Table, err error) {
 			)
 		}
 	}
-	for _, name := range g.Include[f.Task] {
-		if t := g.Catalog.Table(name); t == nil || !f.Matches(t) {
+	for _, name := range env.Include[f.Task] {
+		if t := env.Catalog.Table(name); t == nil || !f.Matches(t) {
 			p.note(
 				severity.Warning,
 				"table %s, which is included, is missing or no longer looks like %s: skipped",

@@ -22,8 +22,8 @@ type Holds struct {
 	Recipients []int64
 }
 
-// of are the ids of the rows of a table that stay with what belongs to them.
-func (h Holds) of(table string) []int64 {
+// idsOf are the ids of the rows of a table that stay with what belongs to them.
+func (h Holds) idsOf(table string) []int64 {
 	switch table {
 	case "NmsDelivery":
 		return h.Deliveries
@@ -35,19 +35,21 @@ func (h Holds) of(table string) []int64 {
 	return nil
 }
 
-// names reports whether a table stays with all of its rows.
-func (h Holds) names(table string) bool {
+// namesTable reports whether a table stays with all of its rows.
+func (h Holds) namesTable(table string) bool {
 	return h.Everything ||
 		slices.ContainsFunc(h.Tables, func(name string) bool { return strings.EqualFold(name, table) })
 }
 
 // WholeTable reports whether a table, or a partition of it, stays with all of its rows.
 func (h Holds) WholeTable(t *campaign.Table) bool {
-	return h.names(t.Name) || slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return h.names(leaf.Name) })
+	return h.namesTable(t.Name) ||
+		slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return h.namesTable(leaf.Name) })
 }
 
 // WorkTable reports whether a work table of rows of an owner stays: since it is held, or a partition of it.
 func (h Holds) WorkTable(w campaign.WorkTable, owner string) bool {
-	return h.names(w.Name) || slices.ContainsFunc(w.Partitions, h.names) || slices.Contains(h.of(owner), w.ID) ||
+	return h.namesTable(w.Name) || slices.ContainsFunc(w.Partitions, h.namesTable) ||
+		slices.Contains(h.idsOf(owner), w.ID) ||
 		slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return slices.Contains(h.Lists, id) })
 }

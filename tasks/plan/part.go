@@ -21,19 +21,19 @@ func (rule Rule) And(more ...Part) Rule { return slices.Concat(rule, more) }
 
 // Part is a part of a rule. It is never true where a column that it reads is NULL, unless it says so.
 type Part interface {
-	// there notes which table or column is missing that the part reads, and reports whether none is.
-	there(c *compiler, r row) bool
+	// applies notes which table or column is missing that the part reads, and reports whether none is.
+	applies(c *compiler, r row) bool
 	// sql is the part as SQL over the row; not ok, with a note, if it cannot be judged.
 	sql(c *compiler, r row) (sql string, ok bool)
-	// words is the part for people, with its numbers.
-	words(g Env) string
+	// describe is the part for people, with its numbers.
+	describe(env Env) string
 	// option is the option that it reads; the zero value: none.
 	option() campaign.Option
 	// columns are those of the row that it reads; some may be missing.
 	columns() []string
-	// due is the SQL of the moment from which it is true, of a row of which it is not yet; empty: time alone does not
+	// trueFrom is the SQL of the moment from which it is true, of a row of which it is not yet; empty: time alone does not
 	// change it.
-	due(c *compiler, r row) string
+	trueFrom(c *compiler, r row) string
 }
 
 // row is a row that SQL is about.
@@ -51,13 +51,13 @@ func (rs Rules) options() (options []campaign.Option) {
 	return options
 }
 
-// words is what the rules say, for people.
-func (rs Rules) words(g Env) string {
+// describe is what the rules say, for people.
+func (rs Rules) describe(env Env) string {
 	var sides []string
 	for _, r := range rs {
 		var parts []string
 		for _, p := range r {
-			parts = append(parts, p.words(g))
+			parts = append(parts, p.describe(env))
 		}
 		sides = append(sides, strings.Join(parts, " and "))
 	}
@@ -73,70 +73,70 @@ type (
 
 func (noOption) option() campaign.Option { return campaign.Option{} }
 
-func (timeless) due(*compiler, row) string { return "" }
+func (timeless) trueFrom(*compiler, row) string { return "" }
 
 // comparison compares a column with numbers, or with NULL if there are none.
 type comparison struct {
 	noOption
-	column, operator, name string
+	column, operator, text string
 	values                 []int64
 }
 
 // IsKnown says that a column is not NULL.
 func IsKnown(column string) Part {
-	return comparison{column: column, operator: "IS NOT NULL", name: "is known"}
+	return comparison{column: column, operator: "IS NOT NULL", text: "is known"}
 }
 
 // Is says that a column has one of some values.
 func Is(column string, values ...int64) Part {
-	return comparison{column: column, operator: one(values, "=", "IN"), name: "is", values: values}
+	return comparison{column: column, operator: operatorFor(values, "=", "IN"), text: "is", values: values}
 }
 
 // IsNot says that a column has another value than some.
 func IsNot(column string, values ...int64) Part {
-	return comparison{column: column, operator: one(values, "<>", "NOT IN"), name: "is not", values: values}
+	return comparison{column: column, operator: operatorFor(values, "<>", "NOT IN"), text: "is not", values: values}
 }
 
 // Above says that a column is greater than a value.
 func Above(column string, value int64) Part {
-	return comparison{column: column, operator: ">", name: "is above", values: []int64{value}}
+	return comparison{column: column, operator: ">", text: "is above", values: []int64{value}}
 }
 
 // AtLeast says that a column is not less than a value.
 func AtLeast(column string, value int64) Part {
-	return comparison{column: column, operator: ">=", name: "is at least", values: []int64{value}}
+	return comparison{column: column, operator: ">=", text: "is at least", values: []int64{value}}
 }
 
 // Below says that a column is less than a value.
 func Below(column string, value int64) Part {
-	return comparison{column: column, operator: "<", name: "is below", values: []int64{value}}
+	return comparison{column: column, operator: "<", text: "is below", values: []int64{value}}
 }
 
-// one is an operator for a single value, or that for several.
-func one(values []int64, single, several string) string {
+// operatorFor is an operator for a single value, or that for several.
+func operatorFor(values []int64, single, several string) string {
 	if len(values) == 1 {
 		return single
 	}
 	return several
 }
 
-func (p comparison) there(c *compiler, r row) bool { return c.has(r, p.column) }
+func (p comparison) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
 
-// list is the values, for SQL or for people.
-func (p comparison) list(between string) string {
+// joinValues is the values, for SQL or for people.
+func (p comparison) joinValues(between string) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), between), "[]")
 }
 
 func (p comparison) sql(_ *compiler, r row) (string, bool) {
-	list := p.list(", ")
+	list := p.joinValues(", ")
 	if len(p.values) > 1 {
 		list = "(" + list + ")"
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s.%s %s %s", r.alias, p.column, p.operator, list)), true
 }
 
-func (p comparison) words(Env) string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.column, p.name, p.list(" or ")))
+func (p comparison) describe(Env) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.column, p.text, p.joinValues(" or ")))
 }
 
 func (p comparison) columns() []string { return []string{p.column} }
@@ -162,7 +162,7 @@ type SQL struct {
 	Date string
 }
 
-func (p SQL) there(c *compiler, r row) bool {
+func (p SQL) applies(c *compiler, r row) bool {
 	for _, s := range p.Reads {
 		of := r
 		if s.Table != "" {
@@ -171,32 +171,32 @@ func (p SQL) there(c *compiler, r row) bool {
 				c.note(severity.Info, "table %s is missing, which %s is judged by: skipped", s.Table, c.table.Name)
 				return false
 			}
-			c.reads(of.table)
+			c.recordRead(of.table)
 		}
-		if !c.has(of, s.Columns...) {
+		if !c.requireColumns(of, s.Columns...) {
 			return false
 		}
 	}
 	return true
 }
 
-func (p SQL) sql(c *compiler, _ row) (string, bool) { return p.filled(c, p.Text), true }
+func (p SQL) sql(c *compiler, _ row) (string, bool) { return p.expand(c, p.Text), true }
 
-// filled is a text with the tables and the clock in.
-func (p SQL) filled(c *compiler, text string) string {
+// expand is a text with the tables and the clock in.
+func (p SQL) expand(c *compiler, text string) string {
 	for _, s := range p.Reads {
 		if s.Table != "" {
 			text = strings.ReplaceAll(text, "{"+s.Alias+"}", c.Catalog.Table(s.Table).Quoted()+" AS "+s.Alias)
 		}
 	}
 	if strings.Contains(text, "{now}") {
-		now, _, _ := (Age{}).moment(c.Env) // without a delay it does not fail
+		now, _, _ := (Age{}).cutoff(c.Env) // without a delay it does not fail
 		text = strings.ReplaceAll(text, "{now}", c.bind(now, "timestamptz"))
 	}
 	return text
 }
 
-func (p SQL) due(c *compiler, _ row) string { return p.filled(c, p.Due) }
+func (p SQL) trueFrom(c *compiler, _ row) string { return p.expand(c, p.Due) }
 
 // columns are those of the row itself.
 func (p SQL) columns() (columns []string) {
@@ -208,4 +208,4 @@ func (p SQL) columns() (columns []string) {
 	return columns
 }
 
-func (p SQL) words(Env) string { return p.Words }
+func (p SQL) describe(Env) string { return p.Words }

@@ -16,23 +16,23 @@ type Age struct {
 	Delay campaign.Option
 	More  time.Duration
 	// operator is how the date compares with it.
-	operator, name string
+	operator, text string
 }
 
 // Older says that a date is before the run's clock less a delay.
 func Older(column string, delay campaign.Option) Age {
-	return Age{Column: column, Delay: delay, operator: "<", name: "older than"}
+	return Age{Column: column, Delay: delay, operator: "<", text: "older than"}
 }
 
 // Past says that a date is before the run's clock.
-func Past(column string) Age { return Age{Column: column, operator: "<", name: "before"} }
+func Past(column string) Age { return Age{Column: column, operator: "<", text: "before"} }
 
 // Reached says that a date is not after the run's clock.
-func Reached(column string) Age { return Age{Column: column, operator: "<=", name: "not after"} }
+func Reached(column string) Age { return Age{Column: column, operator: "<=", text: "not after"} }
 
 // Younger says that a date is after the run's clock less some time.
 func Younger(column string, than time.Duration) Age {
-	return Age{Column: column, More: than, operator: ">", name: "younger than"}
+	return Age{Column: column, More: than, operator: ">", text: "younger than"}
 }
 
 // Or is the age by another column where the first is NULL, or missing.
@@ -45,33 +45,33 @@ func (p Age) Or(column string) Age {
 func (p Age) By(more time.Duration) Age {
 	p.More = more
 	if p.Delay == (campaign.Option{}) && p.operator == "<" {
-		p.name = "older than"
+		p.text = "older than"
 	}
 	return p
 }
 
-func (p Age) there(c *compiler, r row) bool {
-	return (p.Else != "" && (r.table.Has(p.Column) || r.table.Has(p.Else))) || c.has(r, p.Column)
+func (p Age) applies(c *compiler, r row) bool {
+	return (p.Else != "" && (r.table.Has(p.Column) || r.table.Has(p.Else))) || c.requireColumns(r, p.Column)
 }
 
-// moment is what the date is compared with; it fails if the delay cannot be used.
-func (p Age) moment(g Env) (time.Time, time.Duration, error) {
+// cutoff is what the date is compared with; it fails if the delay cannot be used.
+func (p Age) cutoff(env Env) (time.Time, time.Duration, error) {
 	delay := p.More
-	if at, ok := g.Earlier[p.Delay.Name]; ok {
+	if at, ok := env.Earlier[p.Delay.Name]; ok {
 		return at.Add(-delay), delay, nil
 	}
 	if p.Delay != (campaign.Option{}) {
-		stored, err := g.Options.Delay(p.Delay)
+		stored, err := env.Options.Delay(p.Delay)
 		if err != nil {
 			return time.Time{}, 0, err
 		}
 		delay += stored
 	}
-	return g.Now.Add(-delay), delay, nil
+	return env.Now.Add(-delay), delay, nil
 }
 
 func (p Age) sql(c *compiler, r row) (string, bool) {
-	moment, _, err := p.moment(c.Env)
+	moment, _, err := p.cutoff(c.Env)
 	if err != nil {
 		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
 		return "", false
@@ -79,11 +79,11 @@ func (p Age) sql(c *compiler, r row) (string, bool) {
 	if p.operator == ">" {
 		moment = c.Catalog.Zone.After(moment)
 	}
-	return fmt.Sprintf("%s %s %s", c.first(r, p.Column, p.Else), p.operator, c.bind(moment, "timestamptz")), true
+	return fmt.Sprintf("%s %s %s", c.coalesce(r, p.Column, p.Else), p.operator, c.bind(moment, "timestamptz")), true
 }
 
-func (p Age) words(g Env) string {
-	moment, delay, err := p.moment(g)
+func (p Age) describe(env Env) string {
+	moment, delay, err := p.cutoff(env)
 	column := p.Column
 	if p.Else != "" {
 		column += " (or " + p.Else + ")"
@@ -91,25 +91,25 @@ func (p Age) words(g Env) string {
 	at := moment.UTC().Format("2006-01-02 15:04 UTC")
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s %s a delay that can not be used", column, p.name)
+		return fmt.Sprintf("%s %s a delay that can not be used", column, p.text)
 	case delay == 0:
-		return fmt.Sprintf("%s %s %s", column, p.name, at)
+		return fmt.Sprintf("%s %s %s", column, p.text, at)
 	case delay%campaign.Day == 0:
-		return fmt.Sprintf("%s %s %d days (%s)", column, p.name, delay/campaign.Day, at)
+		return fmt.Sprintf("%s %s %d days (%s)", column, p.text, delay/campaign.Day, at)
 	}
-	return fmt.Sprintf("%s %s %s (%s)", column, p.name, delay, at)
+	return fmt.Sprintf("%s %s %s (%s)", column, p.text, delay, at)
 }
 
 func (p Age) option() campaign.Option { return p.Delay }
 
 func (p Age) columns() []string { return []string{p.Column, p.Else} }
 
-func (p Age) due(c *compiler, r row) string {
-	_, delay, err := p.moment(c.Env)
+func (p Age) trueFrom(c *compiler, r row) string {
+	_, delay, err := p.cutoff(c.Env)
 	if err != nil || p.operator == ">" {
 		return ""
 	}
-	return fmt.Sprintf("%s + interval '%d seconds'", ClampDate(c.first(r, p.Column, p.Else)), int64(delay.Seconds()))
+	return fmt.Sprintf("%s + interval '%d seconds'", ClampDate(c.coalesce(r, p.Column, p.Else)), int64(delay.Seconds()))
 }
 
 // Never is a moment that does not come: neither the API nor PostgreSQL, with a delay, has later ones.
@@ -128,7 +128,7 @@ type since struct {
 // Since says that a date is not before a stored moment, or that there is none.
 func Since(column string, stored campaign.Option) Part { return since{column: column, stored: stored} }
 
-func (p since) there(c *compiler, r row) bool { return c.has(r, p.column) }
+func (p since) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
 
 func (p since) sql(c *compiler, r row) (string, bool) {
 	if options := c.Catalog.Table("XtkOption"); options != nil && options.RowSecurity {
@@ -150,8 +150,8 @@ func (p since) sql(c *compiler, r row) (string, bool) {
 	return fmt.Sprintf("%s.%s >= COALESCE(%s, '-infinity')", r.alias, p.column, c.bind(last, "timestamptz")), true
 }
 
-func (p since) words(g Env) string {
-	last, err := g.Options.Moment(p.stored)
+func (p since) describe(env Env) string {
+	last, err := env.Options.Moment(p.stored)
 	if err != nil || last == nil {
 		return p.column + " is known"
 	}

@@ -20,17 +20,17 @@ type Orphan struct {
 	EmptyAfter string
 }
 
-func (p Orphan) there(c *compiler, r row) bool {
-	return c.has(r, p.Column) && c.parent(p.Parent, p.Key) != nil
+func (p Orphan) applies(c *compiler, r row) bool {
+	return c.requireColumns(r, p.Column) && c.trustedParent(p.Parent, p.Key) != nil
 }
 
 // sql asks again in the deleting statement whether the parent has rows.
 func (p Orphan) sql(c *compiler, r row) (string, bool) {
 	parent := c.Catalog.Table(p.Parent)
-	from := c.seen(parent)
+	from := c.afterPredecessors(parent)
 	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s.%[2]s)"
 	// says the same, but hashes the parents once per statement: no index finds one
-	if !strings.EqualFold(parent.Key, p.Key) || c.apart() {
+	if !strings.EqualFold(parent.Key, p.Key) || c.cannotJoin() {
 		missing = "(%[1]s.%[2]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
 	}
 	sql := fmt.Sprintf("%[1]s.%[2]s <> 0 AND "+missing, r.alias, p.Column, from, p.Key)
@@ -41,7 +41,7 @@ func (p Orphan) sql(c *compiler, r row) (string, bool) {
 	return sql + " AND " + has, true
 }
 
-func (p Orphan) words(Env) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
+func (p Orphan) describe(Env) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
 
 func (p Orphan) columns() []string { return []string{p.Column} }
 
@@ -55,22 +55,22 @@ type Linked struct {
 	That    Rule
 }
 
-func (p Linked) there(c *compiler, r row) bool {
+func (p Linked) applies(c *compiler, r row) bool {
 	to := row{"p", c.Catalog.Table(p.To)}
 	if to.table == nil {
 		c.note(severity.Info, "table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
 		return false
 	}
-	c.reads(to.table)
-	return c.has(to, p.Key) && c.has(r, p.Column) && c.there(p.That, to)
+	c.recordRead(to.table)
+	return c.requireColumns(to, p.Key) && c.requireColumns(r, p.Column) && c.applies(p.That, to)
 }
 
 func (p Linked) sql(c *compiler, r row) (string, bool) {
 	to := row{"p", c.Catalog.Table(p.To)}
-	that, ok := c.all(p.That, to)
+	that, ok := c.allParts(p.That, to)
 	return fmt.Sprintf(
 		"EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)",
-		c.seen(to.table),
+		c.afterPredecessors(to.table),
 		p.Key,
 		r.alias,
 		p.Column,
@@ -78,8 +78,8 @@ func (p Linked) sql(c *compiler, r row) (string, bool) {
 	), ok
 }
 
-func (p Linked) words(g Env) string {
-	return fmt.Sprintf("its %s (%s) has %s", p.To, p.Column, Rules{p.That}.words(g))
+func (p Linked) describe(env Env) string {
+	return fmt.Sprintf("its %s (%s) has %s", p.To, p.Column, Rules{p.That}.describe(env))
 }
 
 func (p Linked) columns() []string { return []string{p.Column} }

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-func given(t *testing.T, db *pgtest.DB) plan.Env {
+func envOf(t *testing.T, db *pgtest.DB) plan.Env {
 	t.Helper()
 	catalog, err := campaign.LoadCatalog(t.Context(), db)
 	if err != nil {
@@ -37,7 +37,7 @@ func TestRules(t *testing.T) {
 		"INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', " +
 			"3, 60)",
 	)
-	g := given(t, db)
+	env := envOf(t, db)
 	cutoff := func(days int) time.Time { return now.Add(-time.Duration(days) * campaign.Day) }
 	for name, c := range map[string]struct {
 		table string
@@ -285,7 +285,7 @@ func TestRules(t *testing.T) {
 			t.Parallel()
 			p, err := plan.Compile(
 				plan.Task{Steps: []plan.Step{{On: plan.Table(c.table), Rules: plan.Rules{c.rule}}}},
-				g,
+				env,
 			)
 			if err != nil {
 				t.Fatal(err)
@@ -334,10 +334,10 @@ func TestRights(t *testing.T) {
 		false: {"GRANT SELECT ON", "GRANT SELECT, DELETE ON"},
 		true:  {"GRANT SELECT ON", "GRANT SELECT ON"},
 	} {
-		g := given(t, db)
-		g.DryRun = dry
+		env := envOf(t, db)
+		env.DryRun = dry
 		for range 2 {
-			p, err := plan.Compile(task, g)
+			p, err := plan.Compile(task, env)
 			if err != nil || len(p.Rights) != 2 || !strings.HasPrefix(p.Rights[0], want[0]+` "public"."xtkjob"`) ||
 				!strings.HasPrefix(p.Rights[1], want[1]+` "public"."xtkreject"`) {
 				t.Errorf("dry %t: %v, %v", dry, p.Rights, err)

@@ -9,16 +9,16 @@ import (
 )
 
 // Selector returns the tables of a step, and notes which are missing. It fails if it is not known which there are.
-type Selector func(g Env, p *Plan) ([]*campaign.Table, error)
+type Selector func(env Env, p *Plan) ([]*campaign.Table, error)
 
 // Table selects one table by its name.
 func Table(name string) Selector { return Tables(name) }
 
 // Tables selects several tables by their names.
 func Tables(names ...string) Selector {
-	return func(g Env, p *Plan) (found []*campaign.Table, err error) {
+	return func(env Env, p *Plan) (found []*campaign.Table, err error) {
 		for _, name := range names {
-			if t := g.Catalog.Table(name); t != nil {
+			if t := env.Catalog.Table(name); t != nil {
 				found = append(found, t)
 			} else {
 				p.note(severity.Info, "table %s is missing: skipped", name)
@@ -31,8 +31,8 @@ func Tables(names ...string) Selector {
 // Matching selects the tables of a family that is listed nowhere, by their stored names, if they look like it. what
 // names them for people.
 func Matching(what string, pattern *regexp.Regexp, looks func(t *campaign.Table) bool) Selector {
-	return func(g Env, p *Plan) ([]*campaign.Table, error) {
-		found := g.Catalog.Tables(func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && looks(t) })
+	return func(env Env, p *Plan) ([]*campaign.Table, error) {
+		found := env.Catalog.Tables(func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && looks(t) })
 		if found == nil {
 			p.note(severity.Info, "there are no %s: skipped", what)
 		}
@@ -42,8 +42,8 @@ func Matching(what string, pattern *regexp.Regexp, looks func(t *campaign.Table)
 
 // Only selects those of the tables that are of a kind.
 func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
-	return func(g Env, p *Plan) ([]*campaign.Table, error) {
-		found, err := all(g, p)
+	return func(env Env, p *Plan) ([]*campaign.Table, error) {
+		found, err := all(env, p)
 		return slices.DeleteFunc(found, func(t *campaign.Table) bool { return !kind(t) }), err
 	}
 }
@@ -51,36 +51,36 @@ func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 // LinkedToLists selects the tables whose iGroupId is the id of a list: that of members, those with a foreign key to
 // lists, and those that the operator names. Not every table with such a column qualifies: in XtkOperatorGroup it has
 // another meaning.
-func LinkedToLists(g Env, p *Plan) ([]*campaign.Table, error) {
-	found, _ := Table("NmsRcpGrpRel")(g, p)
-	for _, name := range g.RelatedListTables {
-		if t := g.Catalog.Table(name); t != nil {
+func LinkedToLists(env Env, p *Plan) ([]*campaign.Table, error) {
+	found, _ := Table("NmsRcpGrpRel")(env, p)
+	for _, name := range env.RelatedListTables {
+		if t := env.Catalog.Table(name); t != nil {
 			found = append(found, t)
 		} else {
 			p.note(severity.Warning, "table %s is missing, whose lists' ids are to be followed: skipped", name)
 		}
 	}
-	return append(found, g.Catalog.Tables(func(t *campaign.Table) bool { return t.OfLists })...), nil
+	return append(found, env.Catalog.Tables(func(t *campaign.Table) bool { return t.OfLists })...), nil
 }
 
 // DeliveryAndExclusionLogs selects the delivery-log and exclusion-log tables, each once.
-func DeliveryAndExclusionLogs(g Env, p *Plan) ([]*campaign.Table, error) {
-	return logs(g, p, g.Catalog.DeliveryLogs, g.Catalog.ExclusionLogs)
+func DeliveryAndExclusionLogs(env Env, p *Plan) ([]*campaign.Table, error) {
+	return selectLogs(env, p, env.Catalog.DeliveryLogs, env.Catalog.ExclusionLogs)
 }
 
 // DeliveryLogs selects the delivery-log tables.
-func DeliveryLogs(g Env, p *Plan) ([]*campaign.Table, error) {
-	return logs(g, p, g.Catalog.DeliveryLogs)
+func DeliveryLogs(env Env, p *Plan) ([]*campaign.Table, error) {
+	return selectLogs(env, p, env.Catalog.DeliveryLogs)
 }
 
 // TrackingLogs selects the tracking-log tables.
-func TrackingLogs(g Env, p *Plan) ([]*campaign.Table, error) {
-	return logs(g, p, g.Catalog.TrackingLogs)
+func TrackingLogs(env Env, p *Plan) ([]*campaign.Table, error) {
+	return selectLogs(env, p, env.Catalog.TrackingLogs)
 }
 
-func logs(g Env, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
-	if mapping := g.Catalog.Table("NmsDeliveryMapping"); mapping != nil && !mapping.CanSelect {
-		(&compiler{Env: g, plan: p}).needsRights(mapping, "SELECT")
+func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
+	if mapping := env.Catalog.Table("NmsDeliveryMapping"); mapping != nil && !mapping.CanSelect {
+		(&compiler{Env: env, plan: p}).needsRights(mapping, "SELECT")
 		return nil, nil
 	}
 	for _, list := range listers {

@@ -8,15 +8,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// clocks are the delays by which a rule goes by the run's clock: the zero value where it does without one of an option.
+// delays are the delays by which a rule goes by the run's clock: the zero value where it does without one of an option.
 // None: it goes by no clock.
-func (rule Rule) clocks() (delays []campaign.Option) {
+func (rule Rule) delays() (delays []campaign.Option) {
 	for _, p := range rule {
 		switch p := p.(type) {
 		case Age:
 			delays = append(delays, p.Delay)
 		case Linked:
-			delays = append(delays, p.That.clocks()...)
+			delays = append(delays, p.That.delays()...)
 		case SQL:
 			if strings.Contains(p.Text, "{now}") {
 				delays = append(delays, campaign.Option{})
@@ -26,8 +26,8 @@ func (rule Rule) clocks() (delays []campaign.Option) {
 	return delays
 }
 
-// rules are all rules of the task.
-func (t Task) rules() (all Rules) {
+// allRules are all rules of the task.
+func (t Task) allRules() (all Rules) {
 	if t.ParentSet != nil {
 		all = t.ParentSet.Rules
 	}
@@ -39,11 +39,11 @@ func (t Task) rules() (all Rules) {
 
 // Cutoffs are the moments that the task's rules go by, by the names of their delays; that without a name is the run's
 // clock.
-func (t Task) Cutoffs(g Env) map[string]time.Time {
+func (t Task) Cutoffs(env Env) map[string]time.Time {
 	moments := map[string]time.Time{}
-	for _, rule := range t.rules() {
-		for _, delay := range rule.clocks() {
-			if at, _, err := (Age{Delay: delay}).moment(g); err == nil {
+	for _, rule := range t.allRules() {
+		for _, delay := range rule.delays() {
+			if at, _, err := (Age{Delay: delay}).cutoff(env); err == nil {
 				moments[delay.Name] = at
 			}
 		}
@@ -53,7 +53,7 @@ func (t Task) Cutoffs(g Env) map[string]time.Time {
 
 // WithoutDelays is the task by those of its rules alone that go by no clock.
 func (t Task) WithoutDelays() Task {
-	timed := func(rule Rule) bool { return rule.clocks() != nil }
+	timed := func(rule Rule) bool { return rule.delays() != nil }
 	some := func(rules Rules) (rest Rules, applies bool) {
 		rest = slices.DeleteFunc(slices.Clone(rules), timed)
 		return rest, len(rules) == 0 || len(rest) > 0

@@ -15,8 +15,8 @@ import (
 // How far foreign keys are followed from a row: so many of them in all, and so often to the same table. What further
 // ones delete or change counts as on hold.
 const (
-	mostCascades = 100
-	mostVisits   = 3
+	maxCascades = 100
+	maxVisits   = 3
 )
 
 // heldCascades returns the ways in which a row is on hold that a foreign key deletes with this one.
@@ -126,7 +126,7 @@ func (c *compiler) cascade(r row, k campaign.Cascade, path []*campaign.Table) (s
 	if err != nil || held == "" {
 		return "", err
 	}
-	c.reads(k.Table)
+	c.recordRead(k.Table)
 	var on []string
 	for i := range k.Columns {
 		on = append(on, fmt.Sprintf("%s.%s = %s.%s", child.alias, k.Columns[i], r.alias, k.Keys[i]))
@@ -149,7 +149,7 @@ func (c *compiler) heldWithChildren(r row, path []*campaign.Table) (string, erro
 			visits++
 		}
 	}
-	if c.cascades++; c.cascades > mostCascades || visits == mostVisits {
+	if c.cascades++; c.cascades > maxCascades || visits == maxVisits {
 		c.note(
 			severity.Warning,
 			"rows of %s are retained while there are holds if foreign keys lead from them to %s, and on: what these "+

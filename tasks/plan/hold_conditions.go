@@ -139,7 +139,7 @@ func (c *compiler) by(
 	if err != nil || where == "" {
 		return HoldCondition{}, err
 	}
-	of.reads(to.table)
+	of.recordRead(to.table)
 	query := fmt.Sprintf(
 		"SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
 		to.alias,
@@ -156,7 +156,7 @@ func (c *compiler) by(
 		column,
 		where,
 	)
-	if of.apart() {
+	if of.cannotJoin() {
 		exists = fmt.Sprintf("%s.%s IN (%s)", r.alias, column, query)
 	}
 	return HoldCondition{
@@ -224,7 +224,7 @@ func (c *compiler) heldPaired(r row, step Step) (ways []HoldCondition, err error
 				continue
 			}
 			if where, err = of.heldWithChildren(row{"l", log}, path); err == nil && where != "" {
-				of.reads(log)
+				of.recordRead(log)
 				sides = append(
 					sides,
 					fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
@@ -255,7 +255,7 @@ func (c *compiler) heldItself(r row) (string, error) {
 	}
 	for _, m := range own.messages {
 		for _, log := range c.messageLogs() {
-			c.reads(log)
+			c.recordRead(log)
 			sides = append(
 				sides,
 				fmt.Sprintf(
@@ -273,12 +273,12 @@ func (c *compiler) heldItself(r row) (string, error) {
 
 // links returns everything by which a row of a table is on hold itself.
 func (c *compiler) links(table *campaign.Table) (own links, err error) {
-	if c.Holds.names(table.Name) {
+	if c.Holds.namesTable(table.Name) {
 		return links{whole: true}, nil
 	}
 	for _, leaf := range table.Leaves {
 		switch {
-		case leaf.Name == table.Name || !c.Holds.names(leaf.Name):
+		case leaf.Name == table.Name || !c.Holds.namesTable(leaf.Name):
 		case leaf.Elsewhere != "": // whose parts have other OIDs there
 			return links{whole: true}, nil
 		default:
@@ -288,10 +288,10 @@ func (c *compiler) links(table *campaign.Table) (own links, err error) {
 	columns := map[string][]int64{"iRecipientId": c.Holds.Recipients, "iWorkflowId": c.Holds.Workflows}
 	belongs := false
 	for _, t := range c.Pipeline {
-		if t.ParentSet == nil || len(c.Holds.of(t.ParentSet.Parent)) == 0 {
+		if t.ParentSet == nil || len(c.Holds.idsOf(t.ParentSet.Parent)) == 0 {
 			continue
 		}
-		ids := c.Holds.of(t.ParentSet.Parent)
+		ids := c.Holds.idsOf(t.ParentSet.Parent)
 		for _, step := range t.Steps {
 			tables, err := step.On(c.Env, &Plan{})
 			if err != nil {

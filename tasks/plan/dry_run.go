@@ -10,9 +10,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// seen is what to read a table from. In a dry run the tasks before have changed nothing: what they would have is in the
+// afterPredecessors is what to read a table from. In a dry run the tasks before have changed nothing: what they would have is in the
 // query.
-func (c *compiler) seen(t *campaign.Table) string {
+func (c *compiler) afterPredecessors(t *campaign.Table) string {
 	var gone []string
 	changed := map[string]string{} // columns, and what they would hold
 	for _, task := range c.Predecessors {
@@ -21,7 +21,7 @@ func (c *compiler) seen(t *campaign.Table) string {
 			sums.Date,
 			sums.Total,
 		}, sums.By...)...):
-			return c.coalesced(task, t)
+			return c.rolledUp(task, t)
 		case set != nil && c.Catalog.Table(set.Parent) == t && t.Has(set.Key):
 			ids := "(" + purge.In("v."+set.Key, c.bind(DryRunSet(task.Name), "bigint[]")) + ")"
 			for _, step := range task.Steps {
@@ -29,7 +29,7 @@ func (c *compiler) seen(t *campaign.Table) string {
 				case step.OfParents && step.Update == nil:
 					gone = append(gone, ids+" IS NOT TRUE")
 				case step.OfParents:
-					c.change(changed, t, step, ids)
+					c.addUpdates(changed, t, step, ids)
 				}
 			}
 		}
@@ -54,10 +54,10 @@ func (c *compiler) seen(t *campaign.Table) string {
 	return sql + ")"
 }
 
-// change adds what a step assigns to rows with some ids. Only numbers are told: nobody asks for another row's dates.
-func (c *compiler) change(changed map[string]string, t *campaign.Table, step Step, ids string) {
+// addUpdates adds what a step assigns to rows with some ids. Only numbers are told: nobody asks for another row's dates.
+func (c *compiler) addUpdates(changed map[string]string, t *campaign.Table, step Step, ids string) {
 	of := compiler{Env: c.Env, plan: c.plan, table: t, args: c.args}
-	rules := of.any(step.Rules, row{"v", t})
+	rules := of.anyRule(step.Rules, row{"v", t})
 	c.args = of.args
 	if rules == "" {
 		return
@@ -74,8 +74,8 @@ func (c *compiler) change(changed map[string]string, t *campaign.Table, step Ste
 	}
 }
 
-// coalesced is a table whose rows of a period a task replaces by their sums, as far as others are judged by it.
-func (c *compiler) coalesced(task Task, t *campaign.Table) string {
+// rolledUp is a table whose rows of a period a task replaces by their sums, as far as others are judged by it.
+func (c *compiler) rolledUp(task Task, t *campaign.Table) string {
 	s := task.RollUp
 	by := strings.Join(s.By, ", ")
 	period := fmt.Sprintf(
@@ -83,7 +83,7 @@ func (c *compiler) coalesced(task Task, t *campaign.Table) string {
 		s.Date,
 		c.bind(RolledUpFrom(task.Name), "timestamptz"),
 		c.bind(c.Now, "timestamptz"),
-		butZero("v", t),
+		excludeZeroRecord("v", t),
 	)
 	return fmt.Sprintf(
 		"(SELECT %[1]s FROM %[2]s AS v WHERE %[3]s IS NOT TRUE UNION ALL SELECT %[1]s FROM %[2]s AS v WHERE %[3]s "+

@@ -8,15 +8,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// also is what accompanies each row of a step; nil: nothing does. writes names it for people, if the rows may be
+// companion is what accompanies each row of a step; nil: nothing does. writes names it for people, if the rows may be
 // changed without it.
-func (c *compiler) also(step Step) (also *purge.Companion, writes string) {
+func (c *compiler) companion(step Step) (also *purge.Companion, writes string) {
 	before := len(c.args)
 	switch {
 	case step.Records && !c.DryRun:
-		also = c.recording()
+		also = c.remoteRecord()
 	case step.Entry != nil:
-		also, writes = c.entry(*step.Entry), "entries of the job log"
+		also, writes = c.jobLogEntry(*step.Entry), "entries of the job log"
 	}
 	if also != nil {
 		also.Args = c.args[before:]
@@ -24,9 +24,9 @@ func (c *compiler) also(step Step) (also *purge.Companion, writes string) {
 	return also, writes
 }
 
-// entry is the statement that writes an entry of the job log for each row that asks for it. The row does not depend on
+// jobLogEntry is the statement that writes an entry of the job log for each row that asks for it. The row does not depend on
 // the entry: one that cannot be written is reported.
-func (c *compiler) entry(e Entry) *purge.Companion {
+func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 	log := c.Catalog.Table("XtkJobLog")
 	if log == nil || !log.Has("iJobLogId", "iJobId", "sMessage", "tsLog") {
 		c.note(severity.Info, "table XtkJobLog, or a column of it, is missing: no entry is written")
@@ -51,9 +51,9 @@ func (c *compiler) entry(e Entry) *purge.Companion {
 	}
 }
 
-// recording is the statement that records those of a batch's deliveries that stay on a mid-sourcing server: as part of
+// remoteRecord is the statement that records those of a batch's deliveries that stay on a mid-sourcing server: as part of
 // the deletion, so that there is an entry for each of these and for no other.
-func (c *compiler) recording() *purge.Companion {
+func (c *compiler) remoteRecord() *purge.Companion {
 	label := "''"
 	if c.table.Has("sLabel") {
 		label = "COALESCE(r.sLabel::text, '')"
