@@ -8,34 +8,34 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// companion is what accompanies each row of a step; nil: nothing does. writes names it for people, if the rows may be
-// changed without it.
-func (c *compiler) companion(step Step) (also *purge.Companion, writes string) {
+// companion returns the companion statement of a step, or nil. writes names the rows that it inserts, for people, if
+// the step may do without it; otherwise it is empty.
+func (c *compiler) companion(step Step) (statement *purge.Companion, writes string) {
 	before := len(c.args)
 	switch {
-	case step.Records && !c.DryRun:
-		also = c.remoteRecord()
+	case step.Records && !c.env.DryRun:
+		statement = c.remoteRecord()
 	case step.Entry != nil:
-		also, writes = c.jobLogEntry(*step.Entry), "entries of the job log"
+		statement, writes = c.jobLogEntry(*step.Entry), "entries of the job log"
 	}
-	if also != nil {
-		also.Args = c.args[before:]
+	if statement != nil {
+		statement.Args = c.args[before:]
 	}
-	return also, writes
+	return statement, writes
 }
 
-// jobLogEntry is the statement that writes an entry of the job log for each row that asks for it. The row does not depend on
-// the entry: one that cannot be written is reported.
+// jobLogEntry returns the statement that writes an entry of the job log for each changed row that has one. It returns
+// nil, with a note, if entries cannot be written: rows are changed without them then.
 func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
-	log := c.Catalog.Table("XtkJobLog")
+	log := c.env.Catalog.Table("XtkJobLog")
 	if log == nil || !log.Has("iJobLogId", "iJobId", "sMessage", "tsLog") {
-		c.note(severity.Info, "table XtkJobLog, or a column of it, is missing: no entry is written")
+		c.plan.note(severity.Info, "table XtkJobLog, or a column of it, is missing: no entry is written")
 		return nil
 	}
-	c.needsRights(log, "INSERT")
-	ids, err := c.Catalog.NewIDs(log, "iJobLogId")
+	c.plan.requireRights(c.env, log, "INSERT")
+	ids, err := c.env.Catalog.NewIDs(log, "iJobLogId")
 	if err != nil {
-		c.note(severity.Warning, "no entry of the job log is written: %v", err)
+		c.plan.note(severity.Warning, "no entry of the job log is written: %v", err)
 		return nil
 	}
 	return &purge.Companion{
@@ -46,13 +46,13 @@ func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 			log.Quoted(),
 			ids,
 			e.Message,
-			c.bind(c.Now, "timestamptz"),
+			c.bind(c.env.Now, "timestamptz"),
 		),
 	}
 }
 
-// remoteRecord is the statement that records those of a batch's deliveries that stay on a mid-sourcing server: as part of
-// the deletion, so that there is an entry for each of these and for no other.
+// remoteRecord returns the statement that records which deleted deliveries are retained on a mid-sourcing server. As
+// part of the deletion it records each of them exactly once.
 func (c *compiler) remoteRecord() *purge.Companion {
 	label := "''"
 	if c.table.Has("sLabel") {
@@ -61,10 +61,11 @@ func (c *compiler) remoteRecord() *purge.Companion {
 	if c.table.Missing("iDeliveryId", "iMidRemoteId", "iDeliveryProviderId") != nil {
 		return nil
 	}
-	name, join := AccountOf(c.Catalog, "gone.provider")
+	name, join := AccountOf(c.env.Catalog, "gone.provider")
 	return &purge.Companion{
-		Returning: "r.iDeliveryId::bigint AS here, r.iMidRemoteId::bigint AS there, r.iDeliveryProviderId AS provider, " + label + " AS label",
-		SQL: c.Record(
+		Returning: "r.iDeliveryId::bigint AS here, r.iMidRemoteId::bigint AS there, r.iDeliveryProviderId AS " +
+			"provider, " + label + " AS label",
+		SQL: c.env.Record(
 			fmt.Sprintf(
 				"SELECT %s AS account, gone.there, gone.here, gone.label FROM gone%s WHERE gone.there <> 0 AND "+
 					"(gone.here IN (SELECT unnest(%s))) IS TRUE",
@@ -76,8 +77,8 @@ func (c *compiler) remoteRecord() *purge.Companion {
 	}
 }
 
-// AccountOf is the SQL of the name of the external account with an id, empty where there is none, and the join that it
-// needs.
+// AccountOf returns the SQL of the name of the external account with an id, and the join that it needs. The name of a
+// missing account is empty.
 func AccountOf(catalog *campaign.Catalog, id string) (name, join string) {
 	accounts := catalog.Table("NmsExtAccount")
 	if accounts == nil || !accounts.Has("iExtAccountId", "sName") {

@@ -11,104 +11,56 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// compiler makes the SQL of a step on one table, and the parameters that its parts share.
+// compiler compiles the SQL of one statement on one table. Notes and missing rights are added to the plan.
 type compiler struct {
-	Env
+	env   Env
 	plan  *Plan
 	table *campaign.Table
-	args  []any
-	// readsOthers says that the SQL reads other tables.
+	args  []any // shared by all parts of the SQL
+	// readsOthers is true if the SQL reads other tables.
 	readsOthers bool
-	// elsewhere says that it reads a distributed table, which no statement by TIDs can.
+	// elsewhere is true if it reads a distributed table: then rows cannot be found by their TIDs.
 	elsewhere bool
-	// cascades is how many foreign keys were followed to rows on hold.
-	cascades int
-	// orphans are the links of the rules; onlyOrphans says that no rule is without one.
-	orphans     []Orphan
-	onlyOrphans bool
 }
 
-// bind adds a parameter, which may be Late, and returns its placeholder.
+// bind adds a parameter and returns its placeholder.
 func (c *compiler) bind(value any, sqlType string) string {
 	c.args = append(c.args, value)
 	return fmt.Sprintf("$%d::%s", len(c.args), sqlType)
 }
 
-func (c *compiler) note(level severity.Level, format string, args ...any) {
-	c.plan.note(level, format, args...)
-}
-
-// requireColumns notes the first column that is missing, and reports whether none is.
+// requireColumns reports whether a row has all columns, and notes the first missing one.
 func (c *compiler) requireColumns(r row, columns ...string) bool {
 	if missing := r.table.Missing(columns...); missing != nil {
-		c.note(severity.Info, "%s has no column %s: skipped", r.table.Name, missing[0])
+		c.plan.note(severity.Info, "%s has no column %s: skipped", r.table.Name, missing[0])
 		return false
 	}
 	return true
 }
 
-// coalesce is the first of some columns that is not NULL, of those that are there.
-func (c *compiler) coalesce(r row, columns ...string) string {
-	var there []string
-	for _, column := range columns {
-		if column != "" && r.table.Has(column) {
-			there = append(there, r.alias+"."+column)
-		}
-	}
-	if len(there) == 1 {
-		return there[0]
-	}
-	return "COALESCE(" + strings.Join(there, ", ") + ")"
-}
-
 // recordRead records that the SQL reads another table.
 func (c *compiler) recordRead(t *campaign.Table) {
-	c.needsRights(t, "SELECT")
+	c.plan.requireRights(c.env, t, "SELECT")
 	c.readsOthers = true
 	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
 }
 
-// cannotJoin reports whether a statement has to read each table apart from the others: Citus joins a distributed table to no
-// local one, and an ordinary subquery is run where its tables are.
+// cannotJoin reports whether the SQL may read other tables only in uncorrelated subqueries: Citus joins a distributed
+// table to no local one, but runs such a subquery where its table is.
 func (c *compiler) cannotJoin() bool { return c.elsewhere || c.table.Elsewhere != "" }
 
-// needsRights notes the GRANT of the rights on a table, if there is one, that the role lacks. A dry run needs only
-// SELECT.
-func (c *compiler) needsRights(t *campaign.Table, rights ...string) {
-	if t == nil {
-		return
-	}
-	has := map[string]bool{
-		"SELECT": t.CanSelect,
-		"INSERT": t.CanInsert || c.DryRun,
-		"DELETE": t.CanDelete || c.DryRun,
-		"UPDATE": t.CanUpdate || c.DryRun,
-	}
-	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return has[right] })
-	grant := fmt.Sprintf(
-		"GRANT %s ON %s TO %s",
-		strings.Join(lacking, ", "),
-		t.Quoted(),
-		pgx.Identifier{c.Catalog.Role}.Sanitize(),
-	)
-	if len(lacking) > 0 && !slices.Contains(c.plan.Rights, grant) {
-		c.plan.Rights = append(c.plan.Rights, grant)
-	}
-}
-
-// trustedParent returns a table that is only asked whether something exists; nil, with a note, when its answer cannot be
-// trusted.
+// trustedParent returns a parent table. It returns nil, with a note, if a row that is not found there may still exist.
 func (c *compiler) trustedParent(name, key string) *campaign.Table {
-	t := c.Catalog.Table(name)
+	t := c.env.Catalog.Table(name)
 	switch {
 	case t == nil:
-		c.note(severity.Warning, "table %s is missing, so nothing is without one: skipped", name)
+		c.plan.note(severity.Warning, "table %s is missing, so nothing is without one: skipped", name)
 	case !t.Has(key):
-		c.note(severity.Warning, "table %s has no column %s, so nothing is without one: skipped", name, key)
+		c.plan.note(severity.Warning, "table %s has no column %s, so nothing is without one: skipped", name, key)
 	case !t.CanSelect:
-		c.needsRights(t, "SELECT")
+		c.plan.requireRights(c.env, t, "SELECT")
 	case t.RowSecurity:
-		c.note(severity.Warning, "row security may hide rows of %s, so nothing is without one: skipped", name)
+		c.plan.note(severity.Warning, "row security may hide rows of %s, so nothing is without one: skipped", name)
 	default:
 		c.recordRead(t)
 		return t
@@ -116,36 +68,39 @@ func (c *compiler) trustedParent(name, key string) *campaign.Table {
 	return nil
 }
 
-// anyRule is the SQL of rules; empty, with notes, when none is applicable.
-func (c *compiler) anyRule(rules Rules, r row) string {
+// anyRule returns the condition that at least one of the rules matches a row, and the rules in it: rules that are not
+// applicable are noted and left out. The condition is empty if none is applicable, and always true without rules.
+func (c *compiler) anyRule(rules Rules, r row) (sql string, compiled Rules) {
 	if len(rules) == 0 {
-		return "true"
+		return "true", nil
 	}
 	applicable := slices.DeleteFunc(slices.Clone(rules), func(rule Rule) bool { return !c.applies(rule, r) })
 	var sides []string
-	c.onlyOrphans = true
 	for _, rule := range applicable {
-		sql, ok := c.allParts(rule, r)
-		if !ok {
-			continue
+		if sql, ok := c.allParts(rule, r); ok {
+			sides, compiled = append(sides, "("+sql+")"), append(compiled, rule)
 		}
-		sides = append(sides, "("+sql+")")
-		orphans := rule.orphans()
-		c.orphans = append(c.orphans, orphans...)
-		c.onlyOrphans = c.onlyOrphans && orphans != nil
 	}
 	if sides == nil {
-		return ""
+		return "", nil
 	}
-	return "(" + strings.Join(sides, " OR ") + ")"
+	return "(" + strings.Join(sides, " OR ") + ")", compiled
 }
 
-// applies notes the first thing that is missing for a rule, and reports whether nothing is.
+// anyRuleOf returns the condition of anyRule for a row of another table, with the same parameters.
+func (c *compiler) anyRuleOf(rules Rules, r row) string {
+	other := compiler{env: c.env, plan: c.plan, table: r.table, args: c.args}
+	sql, _ := other.anyRule(rules, r)
+	c.args = other.args
+	return sql
+}
+
+// applies reports whether a rule can be evaluated, and notes the first table or column that is missing for it.
 func (c *compiler) applies(rule Rule, r row) bool {
 	return !slices.ContainsFunc(rule, func(p Part) bool { return !p.applies(c, r) })
 }
 
-// allParts is the SQL of a rule; not ok, with a note, if a part of it cannot be judged.
+// allParts returns the condition that a rule matches a row. ok is false, with a note, if a part cannot be evaluated.
 func (c *compiler) allParts(rule Rule, r row) (sql string, ok bool) {
 	var parts []string
 	for _, p := range rule {
@@ -158,52 +113,20 @@ func (c *compiler) allParts(rule Rule, r row) (sql string, ok bool) {
 	return strings.Join(parts, " AND "), true
 }
 
-func (rule Rule) orphans() (orphans []Orphan) {
-	for _, p := range rule {
-		if o, ok := p.(Orphan); ok {
-			orphans = append(orphans, o)
-		}
-	}
-	return orphans
-}
-
-// dateOf is the SQL of the date that rules go by, and its columns; empty if they go by none.
-func (c *compiler) dateOf(rules Rules, r row) (sql string, columns []string) {
-	for _, rule := range rules {
-		for _, p := range rule {
-			switch p := p.(type) {
-			case Age:
-				columns = []string{p.Column, p.Else}
-			case SQL:
-				columns = []string{p.Date}
-			default:
-				continue
-			}
-			columns = slices.DeleteFunc(
-				columns,
-				func(column string) bool { return column == "" || !r.table.Has(column) },
-			)
-			if len(columns) > 0 {
-				return c.coalesce(r, columns...), columns
-			}
-		}
-	}
-	return "", nil
-}
-
-// stepCondition is the whole condition of a step on a table; empty when it is not applicable.
+// stepCondition returns the whole condition of a step on a table, except for holds, and sets the fields of the job that
+// belong to it. It is empty if the step is not applicable.
 func (c *compiler) stepCondition(step Step, job *Job) (string, error) {
-	where := c.anyRule(step.Rules, row{"r", c.table})
+	where, compiled := c.anyRule(step.Rules, row{"r", c.table})
 	if where == "" {
 		return "", nil
 	}
-	job.Orphans, job.OnlyOrphans = c.orphans, c.onlyOrphans
+	job.Orphans, job.OnlyOrphans = compiled.orphans()
 	if step.Dependent() {
-		of, ids, err := c.dependsOnParents(step)
-		if err != nil || of == "" {
+		depends, ids, err := c.dependsOnParents(step)
+		if err != nil || depends == "" {
 			return "", err
 		}
-		where += " AND " + of
+		where += " AND " + depends
 		job.ParentIDs = ids
 	}
 	if step.NeededBy != nil {
@@ -213,14 +136,29 @@ func (c *compiler) stepCondition(step Step, job *Job) (string, error) {
 		}
 	}
 	var err error
-	job.OnHold, err = c.heldBy(c.table)
+	job.OnHold, err = holdFinder{c.env, c.plan, c.table}.find()
 	return where + excludeZeroRecord("r", c.table), err
 }
 
-// excludeZeroRecord keeps the zero record; with IS DISTINCT FROM, since a unique column may be NULL.
+// excludeZeroRecord returns the condition, after AND, that a row is not the zero record. A key that is only unique may
+// be NULL.
 func excludeZeroRecord(alias string, t *campaign.Table) string {
 	if t.Key == "" {
 		return ""
 	}
 	return " AND " + alias + "." + pgx.Identifier{t.Key}.Sanitize() + " IS DISTINCT FROM 0"
+}
+
+// coalesce returns the SQL of the first of several columns that is not NULL. Columns that the row lacks are left out.
+func coalesce(r row, columns ...string) string {
+	var present []string
+	for _, column := range columns {
+		if column != "" && r.table.Has(column) {
+			present = append(present, r.alias+"."+column)
+		}
+	}
+	if len(present) == 1 {
+		return present[0]
+	}
+	return "COALESCE(" + strings.Join(present, ", ") + ")"
 }

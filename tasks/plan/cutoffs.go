@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// delays are the delays by which a rule goes by the run's clock: the zero value where it does without one of an option.
-// None: it goes by no clock.
+// delays returns the delays of a rule that depends on the run's clock: the zero value for a part without an option. It
+// returns none if the rule does not depend on the clock.
 func (rule Rule) delays() (delays []campaign.Option) {
 	for _, p := range rule {
 		switch p := p.(type) {
@@ -26,7 +26,7 @@ func (rule Rule) delays() (delays []campaign.Option) {
 	return delays
 }
 
-// allRules are all rules of the task.
+// allRules returns the rules of the task's parent set and steps.
 func (t Task) allRules() (all Rules) {
 	if t.ParentSet != nil {
 		all = t.ParentSet.Rules
@@ -37,41 +37,42 @@ func (t Task) allRules() (all Rules) {
 	return all
 }
 
-// Cutoffs are the moments that the task's rules go by, by the names of their delays; that without a name is the run's
-// clock.
+// Cutoffs returns the cutoffs of the task's rules, by the names of their delays. The name of a cutoff without an option
+// is empty. Delays that cannot be used are left out.
 func (t Task) Cutoffs(env Env) map[string]time.Time {
-	moments := map[string]time.Time{}
+	cutoffs := map[string]time.Time{}
 	for _, rule := range t.allRules() {
 		for _, delay := range rule.delays() {
 			if at, _, err := (Age{Delay: delay}).cutoff(env); err == nil {
-				moments[delay.Name] = at
+				cutoffs[delay.Name] = at
 			}
 		}
 	}
-	return moments
+	return cutoffs
 }
 
-// WithoutDelays is the task by those of its rules alone that go by no clock.
+// WithoutDelays returns the task with only the rules that do not depend on the run's clock, and the steps that these
+// apply to.
 func (t Task) WithoutDelays() Task {
 	timed := func(rule Rule) bool { return rule.delays() != nil }
-	some := func(rules Rules) (rest Rules, applies bool) {
+	untimed := func(rules Rules) (rest Rules, applies bool) {
 		rest = slices.DeleteFunc(slices.Clone(rules), timed)
 		return rest, len(rules) == 0 || len(rest) > 0
 	}
-	ofSet := false
+	hasParents := false
 	if t.ParentSet != nil {
 		set := *t.ParentSet
-		set.Rules, ofSet = some(set.Rules)
+		set.Rules, hasParents = untimed(set.Rules)
 		t.ParentSet = &set
 	}
 	var steps []Step
 	for _, s := range t.Steps {
 		var applies bool
-		if s.Rules, applies = some(s.Rules); applies && (ofSet || !s.Dependent()) {
+		if s.Rules, applies = untimed(s.Rules); applies && (hasParents || !s.Dependent()) {
 			steps = append(steps, s)
 		}
 	}
-	if t.Steps = steps; !ofSet {
+	if t.Steps = steps; !hasParents {
 		t.ParentSet = nil
 	}
 	return t

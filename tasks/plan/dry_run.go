@@ -10,31 +10,32 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// afterPredecessors is what to read a table from. In a dry run the tasks before have changed nothing: what they would have is in the
-// query.
+// afterPredecessors returns what to read a table from. In a dry run that is a subquery that shows the table as the
+// predecessors would have left it.
 func (c *compiler) afterPredecessors(t *campaign.Table) string {
-	var gone []string
-	changed := map[string]string{} // columns, and what they would hold
-	for _, task := range c.Predecessors {
+	var kept []string
+	changed := map[string]string{} // the SQL of new values, by column
+	for _, task := range c.env.Predecessors {
 		switch set, sums := task.ParentSet, task.RollUp; {
-		case sums != nil && c.Catalog.Table(sums.Table) == t && t.Has(append([]string{
+		case sums != nil && c.env.Catalog.Table(sums.Table) == t && t.Has(append([]string{
 			sums.Date,
 			sums.Total,
 		}, sums.By...)...):
 			return c.rolledUp(task, t)
-		case set != nil && c.Catalog.Table(set.Parent) == t && t.Has(set.Key):
+		case set != nil && c.env.Catalog.Table(set.Parent) == t && t.Has(set.Key):
 			ids := "(" + purge.In("v."+set.Key, c.bind(DryRunSet(task.Name), "bigint[]")) + ")"
 			for _, step := range task.Steps {
 				switch {
-				case step.OfParents && step.Update == nil:
-					gone = append(gone, ids+" IS NOT TRUE")
-				case step.OfParents:
+				case !step.OfParents:
+				case step.Update == nil:
+					kept = append(kept, ids+" IS NOT TRUE")
+				default:
 					c.addUpdates(changed, t, step, ids)
 				}
 			}
 		}
 	}
-	if gone == nil && len(changed) == 0 {
+	if kept == nil && len(changed) == 0 {
 		return t.Quoted()
 	}
 	var columns []string
@@ -48,17 +49,16 @@ func (c *compiler) afterPredecessors(t *campaign.Table) string {
 		columns = append(columns, name)
 	}
 	sql := "(SELECT " + strings.Join(columns, ", ") + " FROM " + t.Quoted() + " AS v"
-	if gone != nil {
-		sql += " WHERE " + strings.Join(gone, " AND ")
+	if kept != nil {
+		sql += " WHERE " + strings.Join(kept, " AND ")
 	}
 	return sql + ")"
 }
 
-// addUpdates adds what a step assigns to rows with some ids. Only numbers are told: nobody asks for another row's dates.
+// addUpdates adds the values that a step would assign to rows with the given ids. Dates are left out: no rule reads the
+// dates of another row.
 func (c *compiler) addUpdates(changed map[string]string, t *campaign.Table, step Step, ids string) {
-	of := compiler{Env: c.Env, plan: c.plan, table: t, args: c.args}
-	rules := of.anyRule(step.Rules, row{"v", t})
-	c.args = of.args
+	rules := c.anyRuleOf(step.Rules, row{"v", t})
 	if rules == "" {
 		return
 	}
@@ -74,7 +74,8 @@ func (c *compiler) addUpdates(changed map[string]string, t *campaign.Table, step
 	}
 }
 
-// rolledUp is a table whose rows of a period a task replaces by their sums, as far as others are judged by it.
+// rolledUp returns a subquery that shows a table as a task would roll it up. It has only the columns that identify the
+// sums, which are all that rules read.
 func (c *compiler) rolledUp(task Task, t *campaign.Table) string {
 	s := task.RollUp
 	by := strings.Join(s.By, ", ")
@@ -82,7 +83,7 @@ func (c *compiler) rolledUp(task Task, t *campaign.Table) string {
 		"(v.%[1]s >= %[2]s AND v.%[1]s < %[3]s%[4]s)",
 		s.Date,
 		c.bind(RolledUpFrom(task.Name), "timestamptz"),
-		c.bind(c.Now, "timestamptz"),
+		c.bind(c.env.Now, "timestamptz"),
 		excludeZeroRecord("v", t),
 	)
 	return fmt.Sprintf(

@@ -11,63 +11,44 @@ import (
 
 // HoldCondition is one way in which a row r of a table is on hold.
 type HoldCondition struct {
-	// Condition says that it is. It reads other tables if Reads is true, and a distributed one if Elsewhere is.
-	Condition              purge.Condition
+	// Condition is true for such a row.
+	Condition purge.Condition
+	// ReadsOthers is true if Condition reads other tables, Elsewhere if it reads a distributed one.
 	ReadsOthers, Elsewhere bool
-	// Column is an integer column of r that has one of the ids of the query IDs then; empty if there is only the
-	// condition.
+	// Column, if not empty, is an integer column of r. Condition is true if that contains one of the ids that the query
+	// IDs returns.
 	Column string
 	IDs    purge.Condition
-	// All are the ids on hold, of which the query returns those that the table has; nil if the query returns others.
+	// All are the ids of the holds if IDs returns the ones among them that the table contains; nil if IDs returns ids
+	// of other rows.
 	All []int64
 }
 
-// link is a column by which a row is on hold: it has one of some ids, or the id of a log of one of some deliveries.
-type link struct {
-	column string
-	ids    []int64
+// holdFinder finds the ways in which rows of a table are on hold. Notes and missing rights are added to the plan.
+type holdFinder struct {
+	env   Env
+	plan  *Plan
+	table *campaign.Table
 }
 
-// links has everything by which a row of a table is on hold itself.
-type links struct {
-	whole    bool     // all rows of the table are
-	leaves   []uint32 // partitions on hold
-	columns  []link
-	messages []link
-}
-
-// any reports whether rows of the table may be on hold themselves.
-func (l links) any() bool { return l.whole || len(l.leaves)+len(l.columns)+len(l.messages) > 0 }
-
-// fresh returns a compiler of SQL with parameters of its own.
-func (c *compiler) fresh() *compiler {
-	return &compiler{Env: c.Env, plan: c.plan, table: c.table}
-}
-
-// or joins conditions, of which those without text are none.
-func or(sides []string) string {
-	return strings.Join(slices.DeleteFunc(sides, func(side string) bool { return side == "" }), " OR ")
-}
-
-// held returns the condition that a row r of a table is on hold, or one that would be deleted with it. It has no text
-// if none is.
-func (c *compiler) held(table *campaign.Table) (purge.Condition, error) {
-	ways, err := c.heldBy(table)
+// onHold returns the condition that a row r of the table is on hold, or a row that would be deleted with it. It has no
+// text if no row is.
+func (f holdFinder) onHold() (purge.Condition, error) {
+	found, err := f.find()
 	var conditions []purge.Condition
-	for _, way := range ways {
-		conditions = append(conditions, way.Condition)
+	for _, h := range found {
+		conditions = append(conditions, h.Condition)
 	}
 	return purge.Or(conditions...), err
 }
 
-// heldBy returns the ways in which a row r of a table is on hold, or one that would be deleted with it: the one that
-// shares its id, or that a foreign key deletes.
-func (c *compiler) heldBy(table *campaign.Table) (ways []HoldCondition, err error) {
-	if len(c.Holds.Names) == 0 {
+// find returns the ways in which a row r of the table is on hold, or a row that would be deleted with it: one with the
+// same id in a paired table, or one that a foreign key deletes.
+func (f holdFinder) find() (found []HoldCondition, err error) {
+	if len(f.env.Holds.Names) == 0 {
 		return nil, nil
 	}
-	r := row{"r", table}
-	own, err := c.links(table)
+	own, err := findHoldLinks(f.env, f.table)
 	if err != nil {
 		return nil, err
 	}
@@ -75,246 +56,198 @@ func (c *compiler) heldBy(table *campaign.Table) (ways []HoldCondition, err erro
 		return []HoldCondition{{Condition: purge.Condition{Where: "true"}}}, nil
 	}
 	for _, leaf := range own.leaves {
-		ways = append(ways, HoldCondition{Condition: purge.Condition{Where: fmt.Sprintf("r.tableoid = %d", leaf)}})
+		found = append(found, HoldCondition{Condition: purge.Condition{Where: fmt.Sprintf("r.tableoid = %d", leaf)}})
 	}
 	for _, l := range own.columns {
-		ways = append(ways, HoldCondition{
+		found = append(found, HoldCondition{
 			Condition: purge.OneOf("r."+l.column, l.ids),
 			Column:    l.column, All: l.ids,
 			IDs: purge.Condition{
 				Where: fmt.Sprintf(
 					"SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s",
 					l.column,
-					table.Quoted(),
+					f.table.Quoted(),
 					purge.In("r."+l.column, "$1::bigint[]"),
 				),
 				Args: []any{l.ids},
 			},
 		})
 	}
-	for _, m := range own.messages {
-		more, err := c.heldMessages(r, m)
-		if err != nil {
-			return nil, err
-		}
-		ways = append(ways, more...)
+	messages, err := f.byMessages(own.messages)
+	if err != nil {
+		return nil, err
 	}
-	for _, step := range c.paired() {
-		more, err := c.heldPaired(r, step)
-		if err != nil {
-			return nil, err
-		}
-		ways = append(ways, more...)
+	paired, err := f.byPairedRows()
+	if err != nil {
+		return nil, err
 	}
-	more, err := c.heldCascades(r)
+	cascades, err := f.byCascades()
 	return slices.DeleteFunc(
-		append(ways, more...),
-		func(way HoldCondition) bool { return way.Condition.Where == "" },
+		slices.Concat(found, messages, paired, cascades),
+		func(h HoldCondition) bool { return h.Condition.Where == "" },
 	), err
 }
 
-// paired returns the steps of all tasks that delete rows together with those of the same id.
-func (c *compiler) paired() (steps []Step) {
-	for _, t := range c.Pipeline {
-		for _, step := range t.Steps {
-			if step.Paired != nil {
-				steps = append(steps, step)
-			}
-		}
-	}
-	return steps
+// newCompiler returns a compiler for one condition. Conditions do not share parameters.
+func (f holdFinder) newCompiler() *holdCompiler {
+	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}}
 }
 
-// by returns the way that a column leads to a row of another table of which a condition is true: that row's alias is
-// "to".
-func (c *compiler) by(
-	r row,
+// through returns the condition that a column of r contains the key of a row of another table that is on hold, as
+// compiled by onHold.
+func (f holdFinder) through(
 	column string,
-	to row,
+	other row,
 	key string,
-	condition func(of *compiler) (string, error),
+	onHold func(c *holdCompiler) (string, error),
 ) (HoldCondition, error) {
-	of := c.fresh()
-	where, err := condition(of)
+	c := f.newCompiler()
+	where, err := onHold(c)
 	if err != nil || where == "" {
 		return HoldCondition{}, err
 	}
-	of.recordRead(to.table)
+	c.sql.recordRead(other.table)
 	query := fmt.Sprintf(
 		"SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
-		to.alias,
+		other.alias,
 		key,
-		to.table.Quoted(),
+		other.table.Quoted(),
 		where,
 	)
 	exists := fmt.Sprintf(
-		"EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = %s.%s AND (%s))",
-		to.table.Quoted(),
-		to.alias,
+		"EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = r.%s AND (%s))",
+		other.table.Quoted(),
+		other.alias,
 		key,
-		r.alias,
 		column,
 		where,
 	)
-	if of.cannotJoin() {
-		exists = fmt.Sprintf("%s.%s IN (%s)", r.alias, column, query)
+	if c.sql.cannotJoin() {
+		exists = fmt.Sprintf("r.%s IN (%s)", column, query)
 	}
 	return HoldCondition{
-		Condition: purge.Condition{Where: exists, Args: of.args}, ReadsOthers: true, Elsewhere: of.elsewhere,
-		Column: column, IDs: purge.Condition{Where: query, Args: of.args},
+		Condition:   purge.Condition{Where: exists, Args: c.sql.args},
+		ReadsOthers: true,
+		Elsewhere:   c.sql.elsewhere,
+		Column:      column,
+		IDs:         purge.Condition{Where: query, Args: c.sql.args},
 	}, nil
 }
 
-// messageLogs returns the logs that have the messages of deliveries.
-func (c *compiler) messageLogs() []*campaign.Table {
-	logs, err := DeliveryAndExclusionLogs(c.Env, &Plan{})
-	if err != nil { // the tasks that need the logs fail by it
-		return nil
-	}
-	return slices.DeleteFunc(logs, func(t *campaign.Table) bool { return !t.Has("iBroadLogId", "iDeliveryId") })
-}
-
-// heldMessages returns the ways in which a row is on hold by the log of a message of a delivery.
-func (c *compiler) heldMessages(r row, m link) (ways []HoldCondition, err error) {
-	for _, log := range c.messageLogs() {
-		way, err := c.by(r, m.column, row{"l", log}, "iBroadLogId", func(of *compiler) (string, error) {
-			return purge.In("l.iDeliveryId", of.bind(m.ids, "bigint[]")), nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		ways = append(ways, way)
-	}
-	return ways, nil
-}
-
-// heldPaired returns the ways in which the row of the same id is on hold, in the tables of a step.
-func (c *compiler) heldPaired(r row, step Step) (ways []HoldCondition, err error) {
-	logs, err := step.On(c.Env, &Plan{})
-	paired, key, id := c.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
-	if err != nil || paired == nil || !paired.Has(key) || (paired != r.table && !slices.Contains(logs, r.table)) {
-		return nil, err
-	}
-	path := []*campaign.Table{r.table}
-	if paired == r.table {
-		for _, log := range logs {
-			if !log.Has(id) {
-				continue
-			}
-			way, err := c.by(
-				r,
-				key,
-				row{"l", log},
-				id,
-				func(of *compiler) (string, error) { return of.heldWithChildren(row{"l", log}, path) },
-			)
+// byMessages returns the conditions that the message of r belongs to a delivery on hold, one for each log of messages.
+func (f holdFinder) byMessages(links []holdLink) (found []HoldCondition, err error) {
+	for _, l := range links {
+		for _, log := range messageLogs(f.env) {
+			h, err := f.through(l.column, row{"l", log}, "iBroadLogId", func(c *holdCompiler) (string, error) {
+				return purge.In("l.iDeliveryId", c.sql.bind(l.ids, "bigint[]")), nil
+			})
 			if err != nil {
 				return nil, err
 			}
-			ways = append(ways, way)
+			found = append(found, h)
 		}
-		return ways, nil
 	}
-	other := row{"t", paired}
-	way, err := c.by(r, id, other, key, func(of *compiler) (string, error) {
-		where, err := of.heldWithChildren(other, path)
-		sides := []string{where}
-		for _, log := range logs {
-			if !log.Has(id) || log == r.table || err != nil { // its row of the same id is this one
+	return found, nil
+}
+
+// byPairedRows returns the conditions that a row with the same id in a paired table is on hold.
+func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
+	for _, t := range f.env.Pipeline {
+		for _, step := range t.Steps {
+			if step.Paired == nil {
 				continue
 			}
-			if where, err = of.heldWithChildren(row{"l", log}, path); err == nil && where != "" {
-				of.recordRead(log)
+			paired, err := f.byPairedStep(step)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, paired...)
+		}
+	}
+	return found, nil
+}
+
+// byPairedStep returns the conditions of byPairedRows for the tables of one step.
+func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
+	logs, err := step.On(f.env, &Plan{})
+	paired, key, id := f.env.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
+	if err != nil || paired == nil || !paired.Has(key) || (paired != f.table && !slices.Contains(logs, f.table)) {
+		return nil, err
+	}
+	logs = slices.DeleteFunc(logs, func(log *campaign.Table) bool { return !log.Has(id) })
+	path := []*campaign.Table{f.table}
+	if paired == f.table {
+		for _, log := range logs {
+			h, err := f.through(key, row{"l", log}, id, func(c *holdCompiler) (string, error) {
+				return c.withChildren(row{"l", log}, path)
+			})
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, h)
+		}
+		return found, nil
+	}
+	h, err := f.through(id, row{"t", paired}, key, func(c *holdCompiler) (string, error) {
+		where, err := c.withChildren(row{"t", paired}, path)
+		sides := []string{where}
+		for _, log := range logs {
+			if log == f.table || err != nil { // the row of this table with the same id is r
+				continue
+			}
+			if where, err = c.withChildren(row{"l", log}, path); err == nil && where != "" {
+				c.sql.recordRead(log)
 				sides = append(
 					sides,
 					fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
 				)
 			}
 		}
-		return or(sides), err
+		return joinOr(sides), err
 	})
-	return []HoldCondition{way}, err
+	return []HoldCondition{h}, err
 }
 
-// heldItself returns the condition that a row is on hold for what it has in its columns, or for its partition; empty if
-// none is.
-func (c *compiler) heldItself(r row) (string, error) {
-	own, err := c.links(r.table)
-	if err != nil {
-		return "", err
-	}
-	if own.whole {
-		return "true", nil
-	}
-	var sides []string
-	for _, leaf := range own.leaves {
-		sides = append(sides, fmt.Sprintf("%s.tableoid = %d", r.alias, leaf))
-	}
-	for _, l := range own.columns {
-		sides = append(sides, purge.In(r.alias+"."+l.column, c.bind(l.ids, "bigint[]")))
-	}
-	for _, m := range own.messages {
-		for _, log := range c.messageLogs() {
-			c.recordRead(log)
-			sides = append(
-				sides,
-				fmt.Sprintf(
-					"%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)",
-					r.alias,
-					m.column,
-					log.Quoted(),
-					purge.In("m.iDeliveryId", c.bind(m.ids, "bigint[]")),
-				),
-			)
-		}
-	}
-	return or(sides), nil
-}
-
-// links returns everything by which a row of a table is on hold itself.
-func (c *compiler) links(table *campaign.Table) (own links, err error) {
-	if c.Holds.namesTable(table.Name) {
-		return links{whole: true}, nil
-	}
-	for _, leaf := range table.Leaves {
+// byCascades returns the conditions that a row on hold is one that a foreign key deletes or changes with r.
+func (f holdFinder) byCascades() (found []HoldCondition, err error) {
+	r, path := row{"r", f.table}, []*campaign.Table{f.table}
+	for _, k := range f.table.Cascades {
+		may, err := mayBeOnHold(f.env, k.Table, map[*campaign.Table]bool{})
 		switch {
-		case leaf.Name == table.Name || !c.Holds.namesTable(leaf.Name):
-		case leaf.Elsewhere != "": // whose parts have other OIDs there
-			return links{whole: true}, nil
-		default:
-			own.leaves = append(own.leaves, leaf.OID)
-		}
-	}
-	columns := map[string][]int64{"iRecipientId": c.Holds.Recipients, "iWorkflowId": c.Holds.Workflows}
-	belongs := false
-	for _, t := range c.Pipeline {
-		if t.ParentSet == nil || len(c.Holds.idsOf(t.ParentSet.Parent)) == 0 {
+		case err != nil:
+			return nil, err
+		case !may:
+			continue
+		case !f.plan.seesRowsOnHold(f.env, f.table, k.Table):
+			found = append(found, HoldCondition{Condition: purge.Condition{Where: "true"}})
 			continue
 		}
-		ids := c.Holds.idsOf(t.ParentSet.Parent)
-		for _, step := range t.Steps {
-			tables, err := step.On(c.Env, &Plan{})
+		if len(k.Keys) == 1 && f.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]) {
+			child := row{"k1", k.Table}
+			h, err := f.through(k.Keys[0], child, k.Columns[0], func(c *holdCompiler) (string, error) {
+				return c.withChildren(child, path)
+			})
 			if err != nil {
-				return links{}, err
+				return nil, err
 			}
-			switch {
-			case !slices.Contains(tables, table):
-			case step.OfParents:
-				columns[t.ParentSet.Key], belongs = ids, true
-			case step.Link != "":
-				columns[step.Link], belongs = ids, true
-			case step.Message != "" && table.Has(step.Message):
-				own.messages, belongs = append(own.messages, link{step.Message, ids}), true
-			}
+			found = append(found, h)
+			continue
 		}
-	}
-	if !belongs { // a table that the operator includes
-		columns["iDeliveryId"] = c.Holds.Deliveries
-	}
-	for _, column := range []string{"iDeliveryId", "iJobId", "iGroupId", "iWorkflowId", "iRecipientId"} {
-		if ids := columns[column]; len(ids) > 0 && table.Has(column) {
-			own.columns = append(own.columns, link{column, ids})
+		c := f.newCompiler()
+		where, err := c.child(r, k, path)
+		if err != nil {
+			return nil, err
 		}
+		found = append(found, HoldCondition{
+			Condition:   purge.Condition{Where: where, Args: c.sql.args},
+			ReadsOthers: true,
+			Elsewhere:   c.sql.elsewhere,
+		})
 	}
-	return own, nil
+	return found, nil
+}
+
+// joinOr returns the condition that one of several is true. Empty conditions are ignored.
+func joinOr(sides []string) string {
+	return strings.Join(slices.DeleteFunc(sides, func(side string) bool { return side == "" }), " OR ")
 }

@@ -7,22 +7,22 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Holds is what stays, whatever the rules say: all that any of some holds is about.
+// Holds are the rows and tables that are on hold, all holds together. They are retained although rules match.
 type Holds struct {
-	// Names are those of the holds, for people.
+	// Names are the names of the holds, for people. Nothing is on hold if there are none.
 	Names []string
-	// Everything says that all rows and tables stay.
+	// Everything puts all rows and tables on hold.
 	Everything bool
-	// Tables are stored names of tables that stay with all of their rows: those of the application, partitions, and
-	// work tables.
+	// Tables are the stored names of tables of the application, partitions and work tables that are on hold with all
+	// rows.
 	Tables []string
-	// Deliveries, Lists and Workflows are ids of rows that stay with what belongs to them.
+	// Deliveries, Lists and Workflows are the ids of rows that are on hold with the rows that belong to them.
 	Deliveries, Lists, Workflows []int64
-	// Recipients are ids: rows that have one in iRecipientId stay.
+	// Recipients are ids: rows with one of them in iRecipientId are on hold.
 	Recipients []int64
 }
 
-// idsOf are the ids of the rows of a table that stay with what belongs to them.
+// idsOf returns the ids of the rows of a table that are on hold with the rows that belong to them.
 func (h Holds) idsOf(table string) []int64 {
 	switch table {
 	case "NmsDelivery":
@@ -35,21 +35,114 @@ func (h Holds) idsOf(table string) []int64 {
 	return nil
 }
 
-// namesTable reports whether a table stays with all of its rows.
+// namesTable reports whether a table is on hold with all rows.
 func (h Holds) namesTable(table string) bool {
 	return h.Everything ||
 		slices.ContainsFunc(h.Tables, func(name string) bool { return strings.EqualFold(name, table) })
 }
 
-// WholeTable reports whether a table, or a partition of it, stays with all of its rows.
+// WholeTable reports whether a table, or a partition of it, is on hold with all rows.
 func (h Holds) WholeTable(t *campaign.Table) bool {
 	return h.namesTable(t.Name) ||
 		slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return h.namesTable(leaf.Name) })
 }
 
-// WorkTable reports whether a work table of rows of an owner stays: since it is held, or a partition of it.
+// WorkTable reports whether a work table is on hold: by its name or a partition's, or because its owner, a row of the
+// table owner, or a list in its name is on hold.
 func (h Holds) WorkTable(w campaign.WorkTable, owner string) bool {
 	return h.namesTable(w.Name) || slices.ContainsFunc(w.Partitions, h.namesTable) ||
 		slices.Contains(h.idsOf(owner), w.ID) ||
 		slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return slices.Contains(h.Lists, id) })
+}
+
+// holdLink is a column of a table, and the ids in it that put a row on hold.
+type holdLink struct {
+	column string
+	ids    []int64
+}
+
+// holdLinks describes which rows of a table are on hold themselves.
+type holdLinks struct {
+	whole    bool       // all rows
+	leaves   []uint32   // rows in partitions with these object ids
+	columns  []holdLink // rows with one of the ids
+	messages []holdLink // rows with the id of a log whose delivery is one of the ids
+}
+
+// findHoldLinks returns which rows of a table are on hold themselves. A column links rows to deliveries, lists or
+// workflows if a task of the pipeline deletes rows by it.
+func findHoldLinks(env Env, table *campaign.Table) (own holdLinks, err error) {
+	if env.Holds.namesTable(table.Name) {
+		return holdLinks{whole: true}, nil
+	}
+	for _, leaf := range table.Leaves {
+		switch {
+		case leaf.Name == table.Name || !env.Holds.namesTable(leaf.Name):
+		case leaf.Elsewhere != "": // its rows have another tableoid there
+			return holdLinks{whole: true}, nil
+		default:
+			own.leaves = append(own.leaves, leaf.OID)
+		}
+	}
+	columns := map[string][]int64{"iRecipientId": env.Holds.Recipients, "iWorkflowId": env.Holds.Workflows}
+	belongs := false
+	for _, t := range env.Pipeline {
+		if t.ParentSet == nil || len(env.Holds.idsOf(t.ParentSet.Parent)) == 0 {
+			continue
+		}
+		ids := env.Holds.idsOf(t.ParentSet.Parent)
+		for _, step := range t.Steps {
+			tables, err := step.On(env, &Plan{})
+			if err != nil {
+				return holdLinks{}, err
+			}
+			switch {
+			case !slices.Contains(tables, table):
+			case step.OfParents:
+				columns[t.ParentSet.Key], belongs = ids, true
+			case step.Link != "":
+				columns[step.Link], belongs = ids, true
+			case step.Message != "" && table.Has(step.Message):
+				own.messages, belongs = append(own.messages, holdLink{step.Message, ids}), true
+			}
+		}
+	}
+	if !belongs { // a table that the operator includes
+		columns["iDeliveryId"] = env.Holds.Deliveries
+	}
+	for _, column := range []string{"iDeliveryId", "iJobId", "iGroupId", "iWorkflowId", "iRecipientId"} {
+		if ids := columns[column]; len(ids) > 0 && table.Has(column) {
+			own.columns = append(own.columns, holdLink{column, ids})
+		}
+	}
+	return own, nil
+}
+
+// mayBeOnHold reports whether a row of a table can be on hold, or one that foreign keys delete with it. Visited tables
+// are skipped.
+func mayBeOnHold(env Env, table *campaign.Table, visited map[*campaign.Table]bool) (bool, error) {
+	if visited[table] {
+		return false, nil
+	}
+	visited[table] = true
+	own, err := findHoldLinks(env, table)
+	if err != nil || own.whole || len(own.leaves)+len(own.columns)+len(own.messages) > 0 {
+		return err == nil, err
+	}
+	for _, k := range table.Cascades {
+		if may, err := mayBeOnHold(env, k.Table, visited); err != nil || may {
+			return may, err
+		}
+	}
+	return false, nil
+}
+
+// messageLogs returns the logs of messages that have the id of a delivery. It returns none if the delivery mappings
+// cannot be read: then the tasks that delete by these logs fail.
+func messageLogs(env Env) []*campaign.Table {
+	logs, err := DeliveryAndExclusionLogs(env, &Plan{})
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(logs, func(t *campaign.Table) bool { return !t.Has("iBroadLogId", "iDeliveryId") })
 }

@@ -4,12 +4,40 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// dependsOnParents is the condition that a row is one of the set, or depends on one, and the query for the parents that it does;
-// both are empty, with a note, when it is not applicable.
+// compileParents compiles a parent set. It returns nil, with notes, if the set is not applicable to the database.
+func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
+	table := env.Catalog.Table(s.Parent)
+	if table == nil || !table.Has(s.Key) {
+		p.note(severity.Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
+		return nil, nil
+	}
+	p.requireRights(env, table, "SELECT")
+	c := compiler{env: env, plan: p, table: table}
+	where, _ := c.anyRule(s.Rules, row{"r", table})
+	if where == "" || !table.CanSelect {
+		return nil, nil
+	}
+	set := &Parents{
+		Table: table,
+		Key:   s.Key,
+		From:  c.afterPredecessors(table),
+		Where: where,
+		Rule:  s.Rules.describe(env),
+	}
+	set.Args = c.args
+	set.Date, _ = s.Rules.date(row{"r", table})
+	var err error
+	set.OnHold, err = holdFinder{env, p, table}.onHold()
+	return set, err
+}
+
+// dependsOnParents returns the condition that a row is a parent or depends on one, and the query for the ids of its
+// parents. Both are empty, with a note, if the step is not applicable.
 func (c *compiler) dependsOnParents(step Step) (where, ids string, err error) {
 	switch {
 	case c.plan.Parents == nil:
@@ -24,30 +52,27 @@ func (c *compiler) dependsOnParents(step Step) (where, ids string, err error) {
 	return c.linksToParent("r." + step.Link), "SELECT r." + step.Link, nil
 }
 
-// parentCondition is the set's own condition, on a row r of the parent table.
+// parentCondition returns the condition of the rules of the parent set, on a row r of the parent table.
 func (c *compiler) parentCondition() string {
-	table := c.plan.Parents.Table
-	of := compiler{Env: c.Env, plan: c.plan, table: table, args: c.args}
-	where := of.anyRule(c.plan.Task.ParentSet.Rules, row{"r", table})
-	c.args = of.args
-	return where
+	return c.anyRuleOf(c.plan.Task.ParentSet.Rules, row{"r", c.plan.Parents.Table})
 }
 
-// isParent is the condition that a row of the parent table is one of the set. It includes the set's own condition, so
-// that a parent that the application changed in the meantime stays.
+// isParent returns the condition that a row of the parent table is in the parent set. It evaluates the rules again, so
+// that a parent is retained if the application has changed it since it was chosen. A dry run has just chosen it.
 func (c *compiler) isParent() string {
-	if c.DryRun { // the ids are those of rows that have just been judged
-		return oneOf("r."+c.plan.Parents.Key, c.bind(ParentIDs{}, "bigint[]"))
+	key := "r." + c.plan.Parents.Key
+	if c.env.DryRun {
+		return oneOf(key, c.bind(ParentIDs{}, "bigint[]"))
 	}
-	where, key := c.parentCondition(), c.plan.Parents.Key
-	return where + " AND " + oneOf("r."+key, c.bind(ParentIDs{}, "bigint[]"))
+	where := c.parentCondition()
+	return where + " AND " + oneOf(key, c.bind(ParentIDs{}, "bigint[]"))
 }
 
-// linksToParent is the condition that a column refers to a row of the set. The ids are hashed once per statement; the set's
-// own condition is checked for the parent of each matching row, and OFFSET keeps PostgreSQL from reading all parents
-// instead. Another server is sent the ids, and the parents are read first.
+// linksToParent returns the condition that a column refers to a row of the parent set. PostgreSQL hashes the ids once
+// per statement and evaluates the rules for the parent of each matching row; without OFFSET it would read all parents.
+// For a table on another server the ids are sent there, and the parents are read first.
 func (c *compiler) linksToParent(column string) string {
-	if c.DryRun && !c.cannotJoin() {
+	if c.env.DryRun && !c.cannotJoin() {
 		return oneOf(column, c.bind(ParentIDs{}, "bigint[]"))
 	}
 	where, p := c.parentCondition(), c.plan.Parents
@@ -73,22 +98,23 @@ func (c *compiler) linksToParent(column string) string {
 	)
 }
 
-// oneOf is the condition that a column leads to one of some rows, whose ids are a parameter.
+// oneOf returns the condition that a column has one of the ids in a parameter, except 0.
 func oneOf(column, ids string) string { return column + " <> 0 AND " + purge.In(column, ids) }
 
-// messageOfParent is the condition that the log whose id is in a column is that of a message of a delivery of the set.
+// messageOfParent returns the condition that a column refers to the log of a message whose delivery is in the parent
+// set, and the query for the ids of the deliveries. Both are empty, with a note, if the step is not applicable.
 func (c *compiler) messageOfParent(column string) (where, ids string, err error) {
 	if !c.requireColumns(row{"r", c.table}, column) {
 		return "", "", nil
 	}
-	logs, err := DeliveryAndExclusionLogs(c.Env, c.plan)
+	logs, err := DeliveryAndExclusionLogs(c.env, c.plan)
 	if err != nil || logs == nil {
 		return "", "", err
 	}
 	for _, log := range logs {
 		c.recordRead(log)
 	}
-	of := c.linksToParent("l.iDeliveryId")
+	linked := c.linksToParent("l.iDeliveryId")
 	var sides, parents []string
 	for _, log := range logs {
 		from := fmt.Sprintf("%s AS l WHERE l.iBroadLogId = r.%s", log.Quoted(), column)
@@ -96,42 +122,37 @@ func (c *compiler) messageOfParent(column string) (where, ids string, err error)
 		if c.cannotJoin() {
 			sides = append(
 				sides,
-				fmt.Sprintf("r.%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", column, log.Quoted(), of),
+				fmt.Sprintf("r.%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", column, log.Quoted(), linked),
 			)
 			continue
 		}
-		// OFFSET keeps PostgreSQL from reading all logs of the set for each batch; with IS TRUE it hashes the set's ids
+		// Without OFFSET, PostgreSQL would read all logs of the parents for each batch. IS TRUE makes it hash the ids
 		// once per batch.
-		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AND (%s) IS TRUE OFFSET 0)", from, of))
+		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AND (%s) IS TRUE OFFSET 0)", from, linked))
 	}
-	return fmt.Sprintf(
-			"r.%s <> 0 AND (%s)",
-			column,
-			strings.Join(sides, " OR "),
-		), strings.Join(
-			parents,
-			" UNION ALL ",
-		), nil
+	where = fmt.Sprintf("r.%s <> 0 AND (%s)", column, strings.Join(sides, " OR "))
+	return where, strings.Join(parents, " UNION ALL "), nil
 }
 
-// neededByRetained returns the logs that a task needs to find the dependent rows of its retained parents: those of the
-// messages that such rows refer to. It returns nil if there are none. Notes and missing rights are those of that task.
+// neededByRetained returns the logs without which another task could not find the dependent rows of its retained
+// parents: rows that refer to a message know their delivery only by the message's log. It returns nil if no table has
+// such rows. The notes belong to the other task, which has them already.
 func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil
 	}
 	its := &Plan{Task: t}
-	set, err := compileParents(its, *t.ParentSet, c.Env)
+	set, err := compileParents(its, *t.ParentSet, c.env)
 	if err != nil {
 		return nil, err
 	}
-	logs, err := DeliveryAndExclusionLogs(c.Env, its)
+	logs, err := DeliveryAndExclusionLogs(c.env, its)
 	if err != nil {
 		return nil, err
 	}
-	of := compiler{Env: c.Env, plan: its, table: c.table}
+	of := compiler{env: c.env, plan: its, table: c.table}
 	retained, rest := of.bind(ParentIDs{}, "bigint[]"), func(string) string { return "true" }
-	if c.DryRun { // nothing has been deleted: rows of other parents are still there
+	if c.env.DryRun { // rows that would be deleted need no logs
 		deleted := of.bind(DryRunParents(t.Name), "bigint[]")
 		rest = func(message string) string { return messageOf(logs, message, deleted) + " IS NOT TRUE" }
 	}
@@ -140,7 +161,7 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 		if step.Message == "" {
 			continue
 		}
-		tables, err := step.On(c.Env, its)
+		tables, err := step.On(c.env, its)
 		if err != nil {
 			return nil, err
 		}
@@ -171,8 +192,7 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	}, nil
 }
 
-// messageOf returns the condition that a message is that of a delivery, by the logs. The ids of the deliveries are a
-// parameter.
+// messageOf returns the condition that a message belongs to one of the deliveries whose ids are in a parameter.
 func messageOf(logs []*campaign.Table, message, ids string) string {
 	var sides []string
 	for _, log := range logs {

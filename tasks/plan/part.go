@@ -9,37 +9,77 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Rules say which rows a step is about: those that match any of them, or all if there are none. A rule that is not
-// applicable to a table, for want of a column, a parent or a usable option, is noted and ignored.
+// Rules select the rows that at least one of them matches, or all rows if there are none. A rule is noted and ignored
+// if a column, a parent table or a usable option that it needs is missing.
 type Rules []Rule
 
-// Rule is a condition on a row. All of its parts must hold.
+// Rule is a condition on a row. It matches if all its parts are true.
 type Rule []Part
 
-// And is the rule with more parts.
+// And returns the rule with more parts.
 func (rule Rule) And(more ...Part) Rule { return slices.Concat(rule, more) }
 
-// Part is a part of a rule. It is never true where a column that it reads is NULL, unless it says so.
+// Part is a part of a rule. Unless documented otherwise, it is not true if a column that it reads is NULL.
 type Part interface {
-	// applies notes which table or column is missing that the part reads, and reports whether none is.
+	// applies reports whether all tables and columns that the part reads exist, and notes the first missing one.
 	applies(c *compiler, r row) bool
-	// sql is the part as SQL over the row; not ok, with a note, if it cannot be judged.
+	// sql returns the condition that the part is true of the row. ok is false, with a note, if it cannot be evaluated.
 	sql(c *compiler, r row) (sql string, ok bool)
-	// describe is the part for people, with its numbers.
+	// describe returns the part for people, with its numbers.
 	describe(env Env) string
-	// option is the option that it reads; the zero value: none.
+	// option returns the option that the part reads, or the zero value.
 	option() campaign.Option
-	// columns are those of the row that it reads; some may be missing.
+	// columns returns the columns of the row that the part reads. Some may be missing.
 	columns() []string
-	// trueFrom is the SQL of the moment from which it is true, of a row of which it is not yet; empty: time alone does not
-	// change it.
+	// trueFrom returns the SQL of the time from which the part is true of the row. It is empty if time alone does not
+	// change the part.
 	trueFrom(c *compiler, r row) string
 }
 
-// row is a row that SQL is about.
+// row is a row in SQL, by its alias.
 type row struct {
 	alias string
 	table *campaign.Table
+}
+
+// orphans returns the orphan parts of the rules, and whether every rule has one.
+func (rs Rules) orphans() (orphans []Orphan, every bool) {
+	every = len(rs) > 0
+	for _, r := range rs {
+		before := len(orphans)
+		for _, p := range r {
+			if o, ok := p.(Orphan); ok {
+				orphans = append(orphans, o)
+			}
+		}
+		every = every && len(orphans) > before
+	}
+	return orphans, every
+}
+
+// date returns the SQL of the date that the rules compare with a cutoff, and its columns. Both are empty if the row has
+// none.
+func (rs Rules) date(r row) (sql string, columns []string) {
+	for _, rule := range rs {
+		for _, p := range rule {
+			switch p := p.(type) {
+			case Age:
+				columns = []string{p.Column, p.Else}
+			case SQL:
+				columns = []string{p.Date}
+			default:
+				continue
+			}
+			columns = slices.DeleteFunc(
+				columns,
+				func(column string) bool { return column == "" || !r.table.Has(column) },
+			)
+			if len(columns) > 0 {
+				return coalesce(r, columns...), columns
+			}
+		}
+	}
+	return "", nil
 }
 
 func (rs Rules) options() (options []campaign.Option) {
@@ -51,7 +91,7 @@ func (rs Rules) options() (options []campaign.Option) {
 	return options
 }
 
-// describe is what the rules say, for people.
+// describe returns the rules for people.
 func (rs Rules) describe(env Env) string {
 	var sides []string
 	for _, r := range rs {
@@ -64,10 +104,10 @@ func (rs Rules) describe(env Env) string {
 	return strings.Join(sides, "; or ")
 }
 
-// noOption is what parts have in common that read no option, and timeless that of those that time alone does not
-// change.
 type (
+	// noOption is embedded in parts that read no option, and that time alone does not change.
 	noOption struct{ timeless }
+	// timeless is embedded in parts that time alone does not change.
 	timeless struct{}
 )
 
@@ -82,37 +122,37 @@ type comparison struct {
 	values                 []int64
 }
 
-// IsKnown says that a column is not NULL.
+// IsKnown returns the condition that a column is not NULL.
 func IsKnown(column string) Part {
 	return comparison{column: column, operator: "IS NOT NULL", text: "is known"}
 }
 
-// Is says that a column has one of some values.
+// Is returns the condition that a column has one of the values.
 func Is(column string, values ...int64) Part {
 	return comparison{column: column, operator: operatorFor(values, "=", "IN"), text: "is", values: values}
 }
 
-// IsNot says that a column has another value than some.
+// IsNot returns the condition that a column has none of the values.
 func IsNot(column string, values ...int64) Part {
 	return comparison{column: column, operator: operatorFor(values, "<>", "NOT IN"), text: "is not", values: values}
 }
 
-// Above says that a column is greater than a value.
+// Above returns the condition that a column is greater than a value.
 func Above(column string, value int64) Part {
 	return comparison{column: column, operator: ">", text: "is above", values: []int64{value}}
 }
 
-// AtLeast says that a column is not less than a value.
+// AtLeast returns the condition that a column is not less than a value.
 func AtLeast(column string, value int64) Part {
 	return comparison{column: column, operator: ">=", text: "is at least", values: []int64{value}}
 }
 
-// Below says that a column is less than a value.
+// Below returns the condition that a column is less than a value.
 func Below(column string, value int64) Part {
 	return comparison{column: column, operator: "<", text: "is below", values: []int64{value}}
 }
 
-// operatorFor is an operator for a single value, or that for several.
+// operatorFor returns the operator for a number of values.
 func operatorFor(values []int64, single, several string) string {
 	if len(values) == 1 {
 		return single
@@ -122,7 +162,7 @@ func operatorFor(values []int64, single, several string) string {
 
 func (p comparison) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
 
-// joinValues is the values, for SQL or for people.
+// joinValues returns the values, separated by a text.
 func (p comparison) joinValues(between string) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), between), "[]")
 }
@@ -141,39 +181,41 @@ func (p comparison) describe(Env) string {
 
 func (p comparison) columns() []string { return []string{p.column} }
 
-// Source is a table that plain SQL reads, by an alias, and the columns that it names; without a table the row itself.
+// Source is a table that plain SQL reads, its alias there, and the columns that the SQL names. Without a table it is
+// the row itself.
 type Source struct {
 	Alias, Table string
 	Columns      []string
 }
 
-// SQL is a condition that no other part says.
+// SQL is a condition that no other part can express.
 type SQL struct {
 	noOption
-	// Due is SQL as Text, of the moment from which it is true; empty: time alone does not change it.
+	// Due is SQL, written as Text is, of the time from which the condition is true; empty if time alone does not change
+	// it.
 	Due string
-	// Text is SQL, in which {alias} stands for a table with that alias, in a FROM, and {now} for the run's clock.
+	// Text is SQL in which {alias} stands for a table with that alias, in a FROM, and {now} for the reference time.
 	Text string
-	// Reads are the tables and columns that it names, with the row's own.
+	// Reads are the tables and columns that the SQL names, including columns of the row itself.
 	Reads []Source
-	// Words say the same.
+	// Words are the condition for people.
 	Words string
-	// Date is the row's date that it goes by; empty: none.
+	// Date is the column of the row that is compared with a cutoff, if any.
 	Date string
 }
 
 func (p SQL) applies(c *compiler, r row) bool {
 	for _, s := range p.Reads {
-		of := r
+		source := r
 		if s.Table != "" {
-			of.table = c.Catalog.Table(s.Table)
-			if of.table == nil {
-				c.note(severity.Info, "table %s is missing, which %s is judged by: skipped", s.Table, c.table.Name)
+			source.table = c.env.Catalog.Table(s.Table)
+			if source.table == nil {
+				c.plan.note(severity.Info, "table %s is missing, which %s is judged by: skipped", s.Table, c.table.Name)
 				return false
 			}
-			c.recordRead(of.table)
+			c.recordRead(source.table)
 		}
-		if !c.requireColumns(of, s.Columns...) {
+		if !c.requireColumns(source, s.Columns...) {
 			return false
 		}
 	}
@@ -182,15 +224,15 @@ func (p SQL) applies(c *compiler, r row) bool {
 
 func (p SQL) sql(c *compiler, _ row) (string, bool) { return p.expand(c, p.Text), true }
 
-// expand is a text with the tables and the clock in.
+// expand replaces the names of tables and of the reference time in SQL.
 func (p SQL) expand(c *compiler, text string) string {
 	for _, s := range p.Reads {
 		if s.Table != "" {
-			text = strings.ReplaceAll(text, "{"+s.Alias+"}", c.Catalog.Table(s.Table).Quoted()+" AS "+s.Alias)
+			text = strings.ReplaceAll(text, "{"+s.Alias+"}", c.env.Catalog.Table(s.Table).Quoted()+" AS "+s.Alias)
 		}
 	}
 	if strings.Contains(text, "{now}") {
-		now, _, _ := (Age{}).cutoff(c.Env) // without a delay it does not fail
+		now, _, _ := (Age{}).cutoff(c.env) // cannot fail without a delay
 		text = strings.ReplaceAll(text, "{now}", c.bind(now, "timestamptz"))
 	}
 	return text
@@ -198,7 +240,6 @@ func (p SQL) expand(c *compiler, text string) string {
 
 func (p SQL) trueFrom(c *compiler, _ row) string { return p.expand(c, p.Due) }
 
-// columns are those of the row itself.
 func (p SQL) columns() (columns []string) {
 	for _, s := range p.Reads {
 		if s.Table == "" {

@@ -8,40 +8,40 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Age compares a date with a moment in the past.
+// Age compares a date with a cutoff.
 type Age struct {
-	// Column is that of the date; where it is NULL, or missing, it is that of Else, unless that is empty.
+	// Column is the column of the date. Else is the column to use if that one is NULL or missing; it may be empty.
 	Column, Else string
-	// Delay is how far back the moment lies, More further; without both it is the run's clock.
+	// Delay and More are subtracted from the reference time, if they are set, to get the cutoff.
 	Delay campaign.Option
 	More  time.Duration
-	// operator is how the date compares with it.
+	// operator compares the date with the cutoff, and text describes that.
 	operator, text string
 }
 
-// Older says that a date is before the run's clock less a delay.
+// Older returns the condition that a date is before the reference time minus a delay.
 func Older(column string, delay campaign.Option) Age {
 	return Age{Column: column, Delay: delay, operator: "<", text: "older than"}
 }
 
-// Past says that a date is before the run's clock.
+// Past returns the condition that a date is before the reference time.
 func Past(column string) Age { return Age{Column: column, operator: "<", text: "before"} }
 
-// Reached says that a date is not after the run's clock.
+// Reached returns the condition that a date is not after the reference time.
 func Reached(column string) Age { return Age{Column: column, operator: "<=", text: "not after"} }
 
-// Younger says that a date is after the run's clock less some time.
+// Younger returns the condition that a date is after the reference time minus a duration.
 func Younger(column string, than time.Duration) Age {
 	return Age{Column: column, More: than, operator: ">", text: "younger than"}
 }
 
-// Or is the age by another column where the first is NULL, or missing.
+// Or returns the condition with a column to use if the first one is NULL or missing.
 func (p Age) Or(column string) Age {
 	p.Else = column
 	return p
 }
 
-// By is the age with a longer delay.
+// By returns the condition with a duration added to its delay.
 func (p Age) By(more time.Duration) Age {
 	p.More = more
 	if p.Delay == (campaign.Option{}) && p.operator == "<" {
@@ -54,7 +54,7 @@ func (p Age) applies(c *compiler, r row) bool {
 	return (p.Else != "" && (r.table.Has(p.Column) || r.table.Has(p.Else))) || c.requireColumns(r, p.Column)
 }
 
-// cutoff is what the date is compared with; it fails if the delay cannot be used.
+// cutoff returns the cutoff, and its distance from the reference time. It fails if the delay cannot be used.
 func (p Age) cutoff(env Env) (time.Time, time.Duration, error) {
 	delay := p.More
 	if at, ok := env.Earlier[p.Delay.Name]; ok {
@@ -71,24 +71,24 @@ func (p Age) cutoff(env Env) (time.Time, time.Duration, error) {
 }
 
 func (p Age) sql(c *compiler, r row) (string, bool) {
-	moment, _, err := p.cutoff(c.Env)
+	cutoff, _, err := p.cutoff(c.env)
 	if err != nil {
-		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
+		c.plan.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
 		return "", false
 	}
 	if p.operator == ">" {
-		moment = c.Catalog.Zone.After(moment)
+		cutoff = c.env.Catalog.Zone.After(cutoff)
 	}
-	return fmt.Sprintf("%s %s %s", c.coalesce(r, p.Column, p.Else), p.operator, c.bind(moment, "timestamptz")), true
+	return fmt.Sprintf("%s %s %s", coalesce(r, p.Column, p.Else), p.operator, c.bind(cutoff, "timestamptz")), true
 }
 
 func (p Age) describe(env Env) string {
-	moment, delay, err := p.cutoff(env)
+	cutoff, delay, err := p.cutoff(env)
 	column := p.Column
 	if p.Else != "" {
 		column += " (or " + p.Else + ")"
 	}
-	at := moment.UTC().Format("2006-01-02 15:04 UTC")
+	at := cutoff.UTC().Format("2006-01-02 15:04 UTC")
 	switch {
 	case err != nil:
 		return fmt.Sprintf("%s %s a delay that can not be used", column, p.text)
@@ -105,47 +105,49 @@ func (p Age) option() campaign.Option { return p.Delay }
 func (p Age) columns() []string { return []string{p.Column, p.Else} }
 
 func (p Age) trueFrom(c *compiler, r row) string {
-	_, delay, err := p.cutoff(c.Env)
+	_, delay, err := p.cutoff(c.env)
 	if err != nil || p.operator == ">" {
 		return ""
 	}
-	return fmt.Sprintf("%s + interval '%d seconds'", ClampDate(c.coalesce(r, p.Column, p.Else)), int64(delay.Seconds()))
+	return fmt.Sprintf("%s + interval '%d seconds'", ClampDate(coalesce(r, p.Column, p.Else)), int64(delay.Seconds()))
 }
 
-// Never is a moment that does not come: neither the API nor PostgreSQL, with a delay, has later ones.
+// Never is a time that is never reached. The API cannot represent a later one, and PostgreSQL can still add a delay to
+// it.
 const Never = "timestamptz '10000-01-01 00:00:00+00'"
 
-// ClampDate is the SQL of a date, or Never if that is sooner.
+// ClampDate returns the SQL of the earlier of a date and Never.
 func ClampDate(date string) string { return "least(" + date + "::timestamptz, " + Never + ")" }
 
-// since says that a date is not before a stored moment.
+// since is the part that Since returns.
 type since struct {
 	timeless
 	column string
 	stored campaign.Option
 }
 
-// Since says that a date is not before a stored moment, or that there is none.
+// Since returns the condition that a date is not before the time in an option. If the option is not stored, it is true
+// of every date.
 func Since(column string, stored campaign.Option) Part { return since{column: column, stored: stored} }
 
 func (p since) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
 
 func (p since) sql(c *compiler, r row) (string, bool) {
-	if options := c.Catalog.Table("XtkOption"); options != nil && options.RowSecurity {
-		c.note(
+	if options := c.env.Catalog.Table("XtkOption"); options != nil && options.RowSecurity {
+		c.plan.note(
 			severity.Warning,
 			"row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is",
 			c.table.Name,
 		)
 		return "", false
 	}
-	last, err := c.Options.Moment(p.stored)
+	last, err := c.env.Options.Moment(p.stored)
 	if err != nil {
-		c.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
+		c.plan.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
 		return "", false
 	}
 	if last != nil {
-		*last = c.Catalog.Zone.After(*last)
+		*last = c.env.Catalog.Zone.After(*last)
 	}
 	return fmt.Sprintf("%s.%s >= COALESCE(%s, '-infinity')", r.alias, p.column, c.bind(last, "timestamptz")), true
 }

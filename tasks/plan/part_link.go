@@ -7,16 +7,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// Orphan says that a link leads to a row that is gone. 0 is no link. A parent without any row, or whose rows may be
-// hidden from this role, proves nothing.
+// Orphan is true if a link, other than 0, refers to a row that does not exist. It is not true if the parent table is
+// empty, or if the role may not see all its rows: then a missing row proves nothing.
 type Orphan struct {
 	noOption
 	// Column is the link.
 	Column string
-	// Parent is the table that it leads to, Key its id column.
+	// Parent is the table that it refers to, Key its id column.
 	Parent, Key string
-	// EmptyAfter names the task whose success in this run makes an empty parent credible; empty: an empty parent
-	// proves nothing.
+	// EmptyAfter is the name of a task that may empty the parent table, if any: once it has succeeded in this run, the
+	// empty table is trusted.
 	EmptyAfter string
 }
 
@@ -24,12 +24,12 @@ func (p Orphan) applies(c *compiler, r row) bool {
 	return c.requireColumns(r, p.Column) && c.trustedParent(p.Parent, p.Key) != nil
 }
 
-// sql asks again in the deleting statement whether the parent has rows.
+// sql makes the deleting statement itself check that the parent table has rows.
 func (p Orphan) sql(c *compiler, r row) (string, bool) {
-	parent := c.Catalog.Table(p.Parent)
+	parent := c.env.Catalog.Table(p.Parent)
 	from := c.afterPredecessors(parent)
 	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s.%[2]s)"
-	// says the same, but hashes the parents once per statement: no index finds one
+	// Without an index on the key, or if tables cannot be joined, PostgreSQL hashes the parents once per statement.
 	if !strings.EqualFold(parent.Key, p.Key) || c.cannotJoin() {
 		missing = "(%[1]s.%[2]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
 	}
@@ -45,20 +45,20 @@ func (p Orphan) describe(Env) string { return fmt.Sprintf("its %s (%s) is gone",
 
 func (p Orphan) columns() []string { return []string{p.Column} }
 
-// Linked says that a column leads to a row of another table, of which a rule is true.
+// Linked is true if a link refers to a row of another table that a rule matches.
 type Linked struct {
 	noOption
 	// Column is the link.
 	Column string
-	// To is the table that it leads to, Key its id column.
+	// To is the table that it refers to, Key its id column.
 	To, Key string
 	That    Rule
 }
 
 func (p Linked) applies(c *compiler, r row) bool {
-	to := row{"p", c.Catalog.Table(p.To)}
+	to := row{"p", c.env.Catalog.Table(p.To)}
 	if to.table == nil {
-		c.note(severity.Info, "table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
+		c.plan.note(severity.Info, "table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
 		return false
 	}
 	c.recordRead(to.table)
@@ -66,7 +66,7 @@ func (p Linked) applies(c *compiler, r row) bool {
 }
 
 func (p Linked) sql(c *compiler, r row) (string, bool) {
-	to := row{"p", c.Catalog.Table(p.To)}
+	to := row{"p", c.env.Catalog.Table(p.To)}
 	that, ok := c.allParts(p.That, to)
 	return fmt.Sprintf(
 		"EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)",

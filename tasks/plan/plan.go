@@ -3,7 +3,10 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -217,6 +220,30 @@ type (
 	// Lookup is what a query returns, asked once a task.
 	Lookup string
 )
+
+// requireRights adds the GRANT of the rights that the role lacks on a table, nil if that is missing. A dry run only
+// needs SELECT.
+func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
+	if t == nil {
+		return
+	}
+	has := map[string]bool{
+		"SELECT": t.CanSelect,
+		"INSERT": t.CanInsert || env.DryRun,
+		"DELETE": t.CanDelete || env.DryRun,
+		"UPDATE": t.CanUpdate || env.DryRun,
+	}
+	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return has[right] })
+	grant := fmt.Sprintf(
+		"GRANT %s ON %s TO %s",
+		strings.Join(lacking, ", "),
+		t.Quoted(),
+		pgx.Identifier{env.Catalog.Role}.Sanitize(),
+	)
+	if len(lacking) > 0 && !slices.Contains(p.Rights, grant) {
+		p.Rights = append(p.Rights, grant)
+	}
+}
 
 func (p *Plan) note(level severity.Level, format string, args ...any) {
 	n := Note{level, fmt.Sprintf(format, args...)}

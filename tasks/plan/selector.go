@@ -8,7 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Selector returns the tables of a step, and notes which are missing. It fails if it is not known which there are.
+// Selector returns the tables of a step, and notes which are missing. It fails if the delivery mappings, which name
+// logs, could not be read.
 type Selector func(env Env, p *Plan) ([]*campaign.Table, error)
 
 // Table selects one table by its name.
@@ -28,11 +29,13 @@ func Tables(names ...string) Selector {
 	}
 }
 
-// Matching selects the tables of a family that is listed nowhere, by their stored names, if they look like it. what
-// names them for people.
-func Matching(what string, pattern *regexp.Regexp, looks func(t *campaign.Table) bool) Selector {
+// Matching selects the tables that have a stored name of a pattern and the given features. what describes them for
+// people.
+func Matching(what string, pattern *regexp.Regexp, hasFeatures func(t *campaign.Table) bool) Selector {
 	return func(env Env, p *Plan) ([]*campaign.Table, error) {
-		found := env.Catalog.Tables(func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && looks(t) })
+		found := env.Catalog.Tables(
+			func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && hasFeatures(t) },
+		)
 		if found == nil {
 			p.note(severity.Info, "there are no %s: skipped", what)
 		}
@@ -40,7 +43,7 @@ func Matching(what string, pattern *regexp.Regexp, looks func(t *campaign.Table)
 	}
 }
 
-// Only selects those of the tables that are of a kind.
+// Only selects the tables of another selector for which a function returns true.
 func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	return func(env Env, p *Plan) ([]*campaign.Table, error) {
 		found, err := all(env, p)
@@ -48,8 +51,8 @@ func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	}
 }
 
-// LinkedToLists selects the tables whose iGroupId is the id of a list: that of members, those with a foreign key to
-// lists, and those that the operator names. Not every table with such a column qualifies: in XtkOperatorGroup it has
+// LinkedToLists selects the tables whose column iGroupId is the id of a list: the table of members, tables with a
+// foreign key to lists, and tables named by the operator. Others are left out: in XtkOperatorGroup the column has
 // another meaning.
 func LinkedToLists(env Env, p *Plan) ([]*campaign.Table, error) {
 	found, _ := Table("NmsRcpGrpRel")(env, p)
@@ -78,9 +81,10 @@ func TrackingLogs(env Env, p *Plan) ([]*campaign.Table, error) {
 	return selectLogs(env, p, env.Catalog.TrackingLogs)
 }
 
+// selectLogs selects the tables that functions of the catalog list, each once, and notes what these left out.
 func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
 	if mapping := env.Catalog.Table("NmsDeliveryMapping"); mapping != nil && !mapping.CanSelect {
-		(&compiler{Env: env, plan: p}).needsRights(mapping, "SELECT")
+		p.requireRights(env, mapping, "SELECT")
 		return nil, nil
 	}
 	for _, list := range listers {

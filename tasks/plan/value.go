@@ -12,9 +12,9 @@ type Assignment struct {
 	Value  Value
 }
 
-// Value is what a column of a row is set to.
+// Value is a new value of a column.
 type Value interface {
-	// sql is the value as SQL; not ok, with a note, if the column keeps what it has.
+	// sql returns the SQL of the value. ok is false, with a note, if the column is to be left unchanged.
 	sql(c *compiler, column string) (sql string, ok bool)
 }
 
@@ -23,28 +23,31 @@ type Number int64
 
 func (v Number) sql(*compiler, string) (string, bool) { return fmt.Sprint(int64(v)), true }
 
-// Clock is the run's clock; where Unless is given, there, and not NULL, it is what that column has.
+// Clock is the reference time, or the value of the column Unless if the table has that column and it is not NULL.
 type Clock struct{ Unless string }
 
 func (v Clock) sql(c *compiler, _ string) (string, bool) {
-	now := c.bind(c.Now, "timestamptz")
+	now := c.bind(c.env.Now, "timestamptz")
 	if v.Unless == "" || !c.table.Has(v.Unless) {
 		return now, true
 	}
 	return fmt.Sprintf("COALESCE(r.%s, %s)", v.Unless, now), true
 }
 
-// Message is the id of the message with a text, the lowest if there are several. A column keeps what it has if there is
-// none.
+// Message is the lowest id of a message with that text. Without such a message, the column is left unchanged.
 type Message string
 
 func (v Message) sql(c *compiler, column string) (string, bool) {
-	t := c.Catalog.Table("NmsBroadLogMsg")
+	t := c.env.Catalog.Table("NmsBroadLogMsg")
 	if t == nil || !t.Has("iBroadLogMsgId", "sText") {
-		c.note(severity.Info, "table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name)
+		c.plan.note(
+			severity.Info,
+			"table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message",
+			c.table.Name,
+		)
 		return "", false
 	}
-	c.needsRights(t, "SELECT")
+	c.plan.requireRights(c.env, t, "SELECT")
 	if !t.CanSelect {
 		return "", false
 	}
