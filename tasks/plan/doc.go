@@ -1,4 +1,4 @@
-// Package plan says what a task is, and compiles it: from its rules, and what is known of a database, follow the jobs
-// that do it there, what is skipped and why, and the rights that are missing. A plan is never changed, and nothing is
-// read to make one.
+// Package plan defines what a task is, and compiles it for a database: from the task's rules and the database's
+// catalog, options and holds to jobs, with notes on the parts that are left out, and the missing rights. Compiling
+// reads nothing, and a plan is never changed.
 package plan

@@ -8,22 +8,22 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Family is a kind of table of which the application and its customers may have any number.
+// Family is a kind of table that the application and its customers may have any number of.
 type Family struct {
-	// Task is the name of the task that deletes their rows by age.
+	// Task is the name of the task that deletes obsolete rows of such tables.
 	Task string
-	// Noun is one of them, for people, and How what makes the task take it of itself.
+	// Noun describes such a table for people. Criterion explains why the task does not clean one by default.
 	Noun, Criterion string
-	// Default are those that the task takes of itself.
+	// Default selects the tables that the task cleans by default.
 	Default Selector
-	// Matches reports whether a table is like them.
+	// Matches reports whether a table has the features of the family.
 	Matches func(t *campaign.Table) bool
 }
 
-// workTableName is the form of the names of work tables, which have whatever columns a workflow selects.
+// workTableName matches the names of work tables. These may look like any family: a workflow chooses their columns.
 var workTableName = regexp.MustCompile(`^(wkf|wkdlv_|wksimu_|grp[0-9])`)
 
-// Included selects the tables that the operator includes, and notes which others look like those of the family.
+// Included selects the tables of the family that the operator includes, and notes the others that match it.
 func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) {
 	taken, err := f.Default(env, &Plan{})
 	if err != nil {

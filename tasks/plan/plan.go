@@ -13,89 +13,88 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Env is what a task is compiled for.
+// Env describes the database that a task is compiled for.
 type Env struct {
-	// Catalog and Options are those of the database.
+	// Catalog and Options are read from the database.
 	Catalog *campaign.Catalog
 	Options *campaign.Options
-	// Now is the run's only clock.
+	// Now is the reference time.
 	Now time.Time
-	// Earlier are moments to go by in place of those in force, by the names of their delays, as in Task.Cutoffs.
+	// Earlier are cutoffs to use instead of the current ones, by the names of their delays as in Task.Cutoffs.
 	Earlier map[string]time.Time
-	// DryRun says that nothing is to be changed: fewer rights are needed.
+	// DryRun is true if nothing is to be changed: then fewer rights are needed.
 	DryRun bool
-	// Holds is what stays; Pipeline are all tasks that there are, by whose rules rows belong to others.
+	// Holds are the rows and tables on hold. Pipeline has all tasks: their rules define which rows belong to others.
 	Holds    Holds
 	Pipeline []Task
-	// Predecessors are, in a dry run, its tasks up to the one that is compiled: what is read is as these would have left
-	// it.
+	// Predecessors are, in a dry run, the tasks up to the compiled one. Tables are read as these would have left them.
 	Predecessors []Task
-	// RelatedListTables are further tables whose iGroupId is the id of a list.
+	// RelatedListTables are the names of further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
-	// Include are further tables that tasks take in, by the tasks' names: stored names.
+	// Include has the stored names of further tables to clean, by the names of the tasks.
 	Include map[string][]string
-	// Record returns a statement that records deliveries which stay on mid-sourcing servers; see Step.Records. A dry
-	// run needs none.
+	// Record returns the statement that records the deliveries that a query returns; see Step.Records. It is nil in a
+	// dry run.
 	Record func(query string) string
 }
 
-// Plan is what a task does in a database.
+// Plan is a task compiled for a database.
 type Plan struct {
 	Task Task
-	// Parents is the task's set; nil: it has none, or it is not applicable.
+	// Parents is the compiled parent set; nil if the task has none, or it is not applicable.
 	Parents *Parents
 	// Jobs are in the order of the steps.
 	Jobs []Job
-	// SkippedSteps are the steps on tables that are not applicable to this database.
+	// SkippedSteps are the steps that are not applicable, by table.
 	SkippedSteps []Skip
-	// SkippedTables are tables that may have rows of the task's, but are left alone for the reasons in Notes.
+	// SkippedTables may have rows for the task, but are not cleaned, or not completely. Notes have the reasons.
 	SkippedTables []*campaign.Table
 	// Drops are the kinds of work tables that are dropped.
 	Drops []Drop
-	// RollUpOnHold says that foreign keys may delete or change rows on hold with those that are coalesced.
+	// RollUpOnHold is true if foreign keys may delete or change rows on hold with rows that are rolled up.
 	RollUpOnHold bool
-	// Notes say what is not done, and why.
+	// Notes describe what the plan leaves out, and why.
 	Notes []Note
-	// Rights are the GRANTs that are missing.
+	// Rights are the missing GRANT statements.
 	Rights []string
 }
 
-// Skip is a step on a table that is not done.
+// Skip is a step that is not applicable to a table.
 type Skip struct {
 	Table *campaign.Table
 	Step  Step
-	// Rule says in words which rows it is about, Why why it is not done.
+	// Rule describes the rows of the step, Why the reason that it is skipped.
 	Rule, Why string
 }
 
-// Parents is the set of a task in a database: a query for its rows r.
+// Parents is a compiled parent set: a query for its rows r.
 type Parents struct {
 	Table *campaign.Table
 	Key   string
-	// From is what the rows are read from.
+	// From is the table, or the subquery, to read the rows from.
 	From  string
 	Where string
 	Args  []any
-	// OnHold is the condition of those that are on hold themselves; it has no text if none is.
+	// OnHold is the condition that a row is on hold. It has no text if none is.
 	OnHold purge.Condition
-	// Retaining are the tables that are passed over, though rows of theirs depend on the set's.
+	// Retaining are skipped tables with rows that depend on the parents.
 	Retaining []Retaining
-	// Rule says in words which rows they are, and Date is the SQL of the date that it goes by; empty: by none.
+	// Rule describes the rows. Date is the SQL of the date that the rules compare with a cutoff, if any.
 	Rule, Date string
 }
 
-// Retaining is a table that is passed over: rows of the set stay that it refers to by a column.
+// Retaining is a skipped table, and the column by which its rows refer to parents. Such parents are retained.
 type Retaining struct {
 	Table *campaign.Table
 	Link  string
 }
 
-// Rows is the FROM and WHERE of a query for the rows.
+// Rows returns the FROM and WHERE of a query for the rows.
 func (p *Parents) Rows() string {
 	return fmt.Sprintf(" FROM %s AS r WHERE %s AND r.%s <> 0", p.From, p.Where, p.Key)
 }
 
-// Query is SQL with its parameters after the first one, of which some may be known only when it is run.
+// Query is SQL and its parameters. Parameters may be placeholders.
 type Query struct {
 	SQL  string
 	Args []any
@@ -103,65 +102,65 @@ type Query struct {
 
 // Job is a step on one relation.
 type Job struct {
-	// Sweep is what it does. Some of its parameters may stand for values that are known only when it is run, and so are
-	// its Keys.
+	// Sweep deletes or updates the rows. Some of its parameters are placeholders, and it has no Keys yet.
 	purge.Sweep
-	// StepNumber is the number of its step, from 1, and Does that step.
+	// StepNumber is the number of Step in the task, from 1.
 	StepNumber int
 	Step       Step
-	// Rule says in words which rows are obsolete; empty: all that depend on the task's set.
+	// Rule describes which rows are obsolete; empty if all rows that depend on parents are.
 	Rule string
-	// Date is the SQL of the date that the rules go by, and DateColumns are its columns; empty: they go by none.
+	// Date is the SQL of the date that the rules compare with a cutoff, if any. DateColumns are its columns.
 	Date        string
 	DateColumns []string
-	// Table is the table that the relation is, or is a part of.
+	// Table is the relation, or the table that it is a part of.
 	Table *campaign.Table
-	// ParentIDs is a query for the ids of the set's rows that a row r depends on; empty: it does not.
+	// ParentIDs is a query for the ids of the parents that a row r depends on; empty if it depends on none.
 	ParentIDs string
-	// Location is where its rows are; empty: here.
+	// Location describes where the rows are; empty if they are here.
 	Location string
-	// Unlogged says that standbys have none of its rows.
+	// Unlogged is true if standbys have none of the rows.
 	Unlogged bool
-	// CompanionWrites is what accompanies its rows, if these may be changed without that; empty: they may not.
+	// CompanionWrites describes the rows that the companion statement writes, if it may be left out when it fails;
+	// empty otherwise.
 	CompanionWrites string
-	// Orphans are the links whose parents must have rows, or be credible when empty. OnlyOrphans says that no row is
-	// obsolete for another reason: where no parent is credible, there is nothing to do.
+	// Orphans are the links whose parent tables must have rows, or be trusted when empty. OnlyOrphans is true if no
+	// other rule matches a row: then there is nothing to do if no parent table is trusted.
 	Orphans     []Orphan
 	OnlyOrphans bool
-	// OnHold are the ways in which rows are on hold, which Where does not exclude; nil: none is.
+	// OnHold are the ways in which rows are on hold. Where does not exclude such rows.
 	OnHold []HoldCondition
-	// Except is rows that stay in spite of the rules; nil: there are none.
+	// Except describes rows that are retained although the rules match; nil if there are none.
 	Except *Except
-	// TypedTables is the SQL of whether a row r may have tables of its own, for a step with Tables.
+	// TypedTables is the SQL of whether a row r may have a table, for a step with Tables.
 	TypedTables string
 }
 
-// Except is rows that stay while parents of another task have to.
+// Except describes rows that are retained because parents of another task are.
 type Except struct {
-	// Task is that task, Parents its set.
+	// Task is the name of the other task, Parents its parent set.
 	Task    string
 	Parents *Parents
-	// Condition is true for these rows. ParentIDs stands for the ids of the retained parents.
+	// Condition is true for the retained rows. ParentIDs stands for the ids of the retained parents.
 	Condition purge.Condition
-	// Elsewhere says that it reads a distributed table.
+	// Elsewhere is true if Condition reads a distributed table.
 	Elsewhere bool
-	// Rights are the GRANTs that are missing for it.
+	// Rights are the GRANT statements that are missing to evaluate Condition.
 	Rights []string
 }
 
-// Drop is a kind of work tables, and which of them are in use.
+// Drop is a compiled kind of work tables.
 type Drop struct {
 	WorkTables
-	// Owner is the table whose rows they belong to.
+	// Owner is the table whose rows own the work tables.
 	Owner *campaign.Table
-	// Rule says in words of which owners the tables are in use; empty: of all.
+	// Rule describes the owners whose tables are in use; empty if all are.
 	Rule string
-	// InUse is a query for those of some ids ($1) whose tables are in use.
+	// InUse is a query for the ids among $1 whose tables are in use.
 	InUse Query
-	// HasOwners is a query for whether there is any owner; an empty table of them proves nothing.
+	// HasOwners is a query for whether there is any owner: an empty table of owners proves nothing.
 	HasOwners Query
-	// Groups is the table of lists; nil: what is in it is not known. OfLists is a query for those of some ids ($1) that
-	// are lists, and Listed for whether there is any list.
+	// Groups is the table of lists; nil if it cannot be read. KnownLists is a query for the ids among $1 that are
+	// lists, HasLists for whether there is any list.
 	Groups               *campaign.Table
 	KnownLists, HasLists Query
 }
@@ -172,7 +171,7 @@ type Note struct {
 	Text  string
 }
 
-// DependsOn returns the names of the tasks on whose outcome in a run it depends what this one does.
+// DependsOn returns the names of the tasks whose outcome in a run changes what this task does.
 func (p *Plan) DependsOn() []string {
 	names := slices.Clone(p.Task.Requires)
 	add := func(args []any) {
@@ -202,22 +201,23 @@ func (p *Plan) DependsOn() []string {
 	return names
 }
 
-// Parameters of a job that are known only when it is run.
+// Placeholders for parameters that are known only when a job runs.
 type (
-	// ParentIDs are the ids of the parents at work.
+	// ParentIDs stands for the ids of the current parents.
 	ParentIDs struct{}
-	// RemoteIDs are those of them that stay on their mid-sourcing servers. If there are none, Also is omitted.
+	// RemoteIDs stands for the ids among these that are retained on their mid-sourcing servers. Without any, the
+	// companion statement is left out.
 	RemoteIDs struct{}
-	// SucceededTask is whether a task has succeeded in this run.
+	// SucceededTask stands for whether the task of that name has succeeded in this run.
 	SucceededTask string
-	// DryRunSet is, in a dry run, the ids of the set of a task, as the name says.
+	// DryRunSet stands for the ids of the parents that the task of that name would delete or update.
 	DryRunSet string
-	// DryRunParents are, in a dry run, the ids of the parents of a task, as the name says, whose dependent rows it would
-	// delete, whether or not they are retained themselves.
+	// DryRunParents stands for the ids of the parents whose dependent rows the task of that name would delete. Unlike
+	// DryRunSet it includes parents that are retained themselves.
 	DryRunParents string
-	// RolledUpFrom is, in a dry run, from when on a task would have coalesced rows; NULL: it would not.
+	// RolledUpFrom stands for the start of the period that the task of that name would roll up, or NULL.
 	RolledUpFrom string
-	// Lookup is what a query returns, asked once a task.
+	// Lookup stands for the result of that query, which is read once in a task.
 	Lookup string
 )
 
@@ -245,6 +245,7 @@ func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 	}
 }
 
+// note adds a note, each text once.
 func (p *Plan) note(level severity.Level, format string, args ...any) {
 	n := Note{level, fmt.Sprintf(format, args...)}
 	if !slices.Contains(p.Notes, n) {

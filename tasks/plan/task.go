@@ -6,130 +6,132 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Task is one entry of the pipeline, a value.
+// Task is one entry of the pipeline. It is plain data.
 type Task struct {
-	// Name is its name in requests.
+	// Name identifies the task in requests.
 	Name string
-	// Title is its name for people.
+	// Title is the task's name for people.
 	Title string
-	// Description says what it deletes.
+	// Description describes which rows and tables the task deletes.
 	Description string
-	// Requires are the names of earlier tasks without whose success it is not run, unless they were not to be run or
-	// there was nothing for them to work on.
+	// Requires are the names of earlier tasks that must succeed before this one runs. A task that was not selected, or
+	// had nothing to do, does not count.
 	Requires []string
-	// ParentSet is the parent rows that are deleted together with everything that depends on them; nil: the steps are
+	// ParentSet selects the parent rows that are deleted with all rows that depend on them; nil if the steps are
 	// independent.
 	ParentSet *ParentSet
-	// Steps are executed in order, those that depend on the set first.
+	// Steps are executed in order. Steps on rows that depend on the parent set come first.
 	Steps []Step
-	// RollUp is rows that are replaced by their sums; nil: none are.
+	// RollUp describes rows that are replaced by their sums; nil if there are none.
 	RollUp *RollUp
 	// Drops are the kinds of work tables that are dropped after the steps.
 	Drops []WorkTables
-	// Vacuums says that it vacuums and analyzes the tables of the application.
+	// Vacuums is true if the task vacuums and analyzes the tables of the application.
 	Vacuums bool
-	// Advances is the moment that becomes the run's clock once nothing had to be left; the zero value: none does.
+	// Advances, unless it is the zero value, is the option in which the reference time is stored if the task retained
+	// no row.
 	Advances campaign.Option
 }
 
-// Vacuum is the name of the task that vacuums. Those behind it vacuum what they empty.
+// Vacuum is the name of the task that vacuums. Later tasks vacuum the tables that they empty themselves.
 const Vacuum = "statistics"
 
-// ParentSet is the rows of a parent table that a task begins with. They are chosen once, at its beginning, so that no parent
-// is deleted whose dependents were not looked for; every statement checks again that they still match.
+// ParentSet selects the rows of a parent table. They are chosen once, when the task starts, so that no parent is
+// deleted whose dependent rows were not looked for. Every statement checks again that they still match.
 type ParentSet struct {
 	// Parent is the table, Key its id column.
 	Parent, Key string
 	Rules       Rules
-	// MidSourced says that they are deleted on their mid-sourcing servers first, whatever the rules say of them there.
+	// MidSourced is true if the rows are first deleted on their mid-sourcing servers, where the rules are not checked.
 	MidSourced bool
 }
 
-// Step is a statement on a table, or on each of several similar ones.
+// Step is a statement on one or several similar tables.
 type Step struct {
 	// On selects the tables.
 	On Selector
-	// Link is the column by which rows depend on the task's set; the step is for such rows only. Empty: for any row.
+	// Link is the column by which rows refer to the parent set, if only such rows match; empty otherwise.
 	Link string
-	// Message is the column with the id of a message's log, by whose delivery rows depend on the task's set; empty:
-	// they do not.
+	// Message is the column with the id of a log of a message, if only rows match whose message is of a delivery in the
+	// parent set; empty otherwise.
 	Message string
-	// OfParents says that the rows are those of the set itself.
+	// OfParents is true if only rows of the parent set itself match.
 	OfParents bool
-	// Rules say which rows.
+	// Rules select the rows.
 	Rules Rules
-	// NeededBy is a task whose set refers to messages: logs stay that it needs to find the rest of parents that it had
-	// to keep in this run. nil: none do.
+	// NeededBy, unless it is nil, is a task with steps that depend on messages: logs are retained that it needs to find
+	// dependent rows of parents that it retained in this run.
 	NeededBy *Task
-	// Update is what is assigned to the rows; nil: they are deleted. Assignments to missing columns are omitted.
+	// Update is assigned to the rows; nil if they are deleted. Assignments to missing columns are omitted.
 	Update []Assignment
-	// Limit is the most rows one statement may touch; 0: 5,000.
+	// Limit is the largest number of rows that one statement may touch; 0 stands for 5,000.
 	Limit int
-	// Paired is a table whose rows are deleted with those of the same id; nil: none.
+	// Paired is a table whose rows with the same ids are deleted, too; may be nil.
 	Paired *Paired
-	// ByKey is the integer column to go by where rows are on another server; empty: the table's key.
+	// ByKey is the integer column that a sweep uses if the rows are on another server; empty for the table's key.
 	ByKey string
-	// Entry is an entry of the job log that accompanies each row; nil: none.
+	// Entry is an entry of the job log that is written for each row; may be nil.
 	Entry *Entry
-	// Records says that deliveries which stay on their mid-sourcing servers are recorded.
+	// Records is true if deliveries that are retained on their mid-sourcing servers are recorded.
 	Records bool
-	// Empties says that it empties its table by nature: the share of the rows that go says nothing.
+	// Empties is true if the step regularly deletes most rows of a table, so that guards do not limit their share.
 	Empties bool
-	// Tables says that rows are those of lists, deleted with the tables of these; nil: they are not.
+	// Tables describes the tables that the rows, lists, have for themselves and that are dropped with them; nil if they
+	// have none.
 	Tables *OwnTables
 }
 
-// Dependent reports whether the rows are of the task's set, or depend on it.
+// Dependent reports whether the rows are parents, or depend on parents.
 func (s Step) Dependent() bool { return s.OfParents || s.Link != "" || s.Message != "" }
 
-// Paired is a table that shares its ids, in the column Key, with another table, which has them in ID.
+// Paired is a table that shares the ids in its column Key with another table, which has them in its column ID.
 type Paired struct{ Table, Key, ID string }
 
 // Entry is an entry of the job log (XtkJobLog) about a row.
 type Entry struct {
-	// Job is the column with the id of the job, If one that is not 0 where there is to be an entry.
+	// Job is the column with the id of the job. If is a column that is 0 for rows without an entry.
 	Job, If string
-	// Message is its text.
+	// Message is the text of the entry.
 	Message string
 }
 
-// OwnTables are the tables that rows have for themselves: their names are the prefix and the id.
+// OwnTables are tables that belong to one row each. Their names are the prefix and the id of the row.
 type OwnTables struct {
 	Prefix string
-	// If says which rows have one. Where it is not applicable, any row may.
+	// If is true of rows that have a table. Any row may have one if it is not applicable.
 	If Part
 }
 
-// RollUp is rows of a table that are replaced, from time to time, by their sums.
+// RollUp describes how rows of a table are replaced, from time to time, by their sums.
 type RollUp struct {
 	Table string
-	// By are the columns that are equal in rows which are added up, Date that of their time, which becomes the first of
-	// the period.
+	// By are the columns that are equal in rows that are added up. Date is the column of their time: the sum gets the
+	// start of the period.
 	By   []string
 	Date string
-	// Sums are the columns that are added up, as far as they are there. Others keep their defaults.
+	// Sums are the columns that are added up. Missing ones are ignored, and other columns get their defaults.
 	Sums []string
-	// Total is one of these; no row remains where its sum is less than Least.
+	// Total is one of Sums. Rows are deleted without a sum if their total is less than Least.
 	Total string
 	Least int
-	// Since is up to when rows were coalesced the last time.
+	// Since is the option with the time until which rows have been rolled up.
 	Since campaign.Option
 }
 
-// WorkTables is a kind of work tables: which belong to it, and which of them are in use.
+// WorkTables is a kind of work tables.
 type WorkTables struct {
-	// Prefix begins their names.
+	// Prefix is the beginning of their names.
 	Prefix string
-	// Bare says that nothing follows the id.
+	// Bare is true if their names end with the id.
 	Bare bool
-	// Except is the prefix of another kind that begins with this one.
+	// Except is the prefix of another kind that begins with this one; may be empty.
 	Except string
-	// Owner is the table whose rows they belong to, Key its id column.
+	// Owner is the table whose rows own the tables, Key its id column.
 	Owner, Key string
-	// InUse says of which owners the tables are in use; nil: of all that exist.
+	// InUse matches owners whose tables are in use; nil if the tables of all existing owners are.
 	InUse Rule
-	// Lists says that tables with _grp<id> at the end of their names, or before an underscore, stay while that list
-	// exists.
+	// Lists is true if a table with _grp<id> at the end of its name, or before an underscore, is also in use while that
+	// list exists.
 	Lists bool
 }
 
