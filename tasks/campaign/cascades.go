@@ -8,16 +8,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Cascade is a foreign key by which rows of a table are deleted, or changed, with the row that they refer to.
+// Cascade is a foreign key that deletes or changes rows with the row that they refer to.
 type Cascade struct {
-	// Table has the rows, Columns refer to Keys of the other one.
+	// Table is the table with the foreign key: its Columns refer to Keys of the other table.
 	Table         *Table
 	Columns, Keys []string // quoted where needed
 }
 
-// loadCascades reads the foreign keys of all schemas, with the partitioned tables in place of their partitions: a key
-// of one partition, or to one, is taken for one of all.
-const loadCascades = `
+// findCascades finds the foreign keys of all schemas. It returns partitioned tables instead of their partitions: a key
+// of one partition, or to one, counts as a key of all.
+const findCascades = `
 SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid),
   k.conrelid)::oid,
   ARRAY(SELECT quote_ident(a.attname) FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i)
@@ -28,13 +28,14 @@ FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 WHERE k.contype = 'f' AND k.confdeltype IN ('c', 'n', 'd') AND k.conparentid = 0
 ORDER BY c.relname, k.conname`
 
-// readCascades reads the foreign keys of tables by which others' rows go with theirs, to their end in whatever schema.
+// readCascades reads the foreign keys that delete or change rows with rows of the tables. It follows them into all
+// schemas.
 func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	type key struct {
 		Parent, Child uint32
 		Columns, Keys []string
 	}
-	rows, err := db.Query(ctx, loadCascades)
+	rows, err := db.Query(ctx, findCascades)
 	if err != nil {
 		return fmt.Errorf("read the foreign keys: %w", err)
 	}
@@ -68,7 +69,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 		if child == nil {
 			continue
 		}
-		for _, t := range tables { // a table that others inherit has their rows, too
+		for _, t := range tables { // a table also has the rows of the tables that inherit from it
 			if t.OID == k.Parent || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.OID == k.Parent }) {
 				t.Cascades = append(t.Cascades, Cascade{child, k.Columns, k.Keys})
 			}
@@ -77,7 +78,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// NameIn returns the table's name for people who look at a schema: with its own if that is another one.
+// NameIn returns the table's name for people, with its schema unless that is the given one.
 func (t *Table) NameIn(schema string) string {
 	if t.Schema == schema {
 		return t.Name
@@ -85,15 +86,15 @@ func (t *Table) NameIn(schema string) string {
 	return t.Schema + "." + t.Name
 }
 
-// Dependents returns the tables whose rows foreign keys delete or change with those of the table, directly or by way of
-// others.
+// Dependents returns the tables whose rows foreign keys delete or change with rows of the table, directly or through
+// other tables.
 func (t *Table) Dependents() (list []*Table) {
-	seen := map[*Table]bool{t: true}
+	visited := map[*Table]bool{t: true}
 	var follow func(t *Table)
 	follow = func(t *Table) {
 		for _, k := range t.Cascades {
-			if !seen[k.Table] {
-				seen[k.Table] = true
+			if !visited[k.Table] {
+				visited[k.Table] = true
 				list = append(list, k.Table)
 				follow(k.Table)
 			}

@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrNotCampaign says that the database has none of the tables that the cleanup knows.
+// ErrNotCampaign is returned for a database without any known table.
 var ErrNotCampaign = errors.New(
 	"this is no Campaign database: none of the known tables was found; check the database's name, and that the role " +
 		"may use the schema that holds NmsDelivery",
 )
 
-// knownTables are those that a cleanup run cleans or reads; a Campaign database has at least one of them.
+// knownTables are the tables that a run cleans or reads. A Campaign database has at least one of them.
 var knownTables = []string{
 	"xtkoption", "nmsgroup", "nmsrcpgrprel", "nmsdelivery", "nmsdeliverymapping", "nmsextaccount", "nmsdeliverypart",
 	"nmsdlvexclusion", "nmscouponvalue", "nmsmirrorpageinfo", "nmsmirrorpagesearch", "nmsattachments",
@@ -29,71 +29,71 @@ var knownTables = []string{
 	"nmsbatchevent", "nmseventhisto", "nmsremahypothesis", "nmsremamatchrcp",
 }
 
-// Catalog is what the database's own catalog says about the Campaign tables at one moment.
+// Catalog describes the tables of a Campaign database, as read from PostgreSQL's catalog at one time.
 type Catalog struct {
-	// Schema is the schema that holds NmsDelivery, as stored (not quoted).
+	// Schema is the stored name of the schema with NmsDelivery.
 	Schema string
-	// OtherSchemas are further schemas that hold known tables, which are not read.
+	// OtherSchemas are the stored names of other schemas with known tables. They are not read.
 	OtherSchemas []string
-	// Role is the role the service is connected as, as stored.
+	// Role is the stored name of the role that the service is connected as.
 	Role string
-	// Version is the server's, as a number: 150004 is 15.4.
+	// Version is the version of the server as a number: 150004 is 15.4.
 	Version int
-	// Elsewhere is that of relations, by their object ids.
+	// Elsewhere describes where the rows of relations are, as Table.Elsewhere does, by the relations' object ids.
 	Elsewhere map[uint32]string
-	// Zone is that of dates without a time zone.
-	Zone      Zone
-	tables    map[string]*Table
-	sequences map[string]sequence
-	mapped    map[string][]string // what the delivery mappings name, by their columns
-	unmapped  error               // why the mappings could not be read; nil: they were
+	// Zone is the time zone of dates without one.
+	Zone        Zone
+	tables      map[string]*Table
+	sequences   map[string]sequence
+	mappings    map[string][]string // names of schemas, by column of the delivery mappings
+	mappingsErr error               // the error of reading the mappings, or nil
 }
 
-// Table is an ordinary, partitioned or foreign table. A partition is not a Table of its own.
+// Table is an ordinary, partitioned or foreign table. A partition is not a Table.
 type Table struct {
 	OID       uint32
 	Schema    string
 	Name      string // as stored: lower case in a Campaign database
-	Key       string // the single integer column that identifies a row; empty if the table has no such column
-	CanSelect bool   // at least some of its columns
-	CanInsert bool   // into some
+	Key       string // the integer column that identifies a row; empty if no single column does
+	CanSelect bool   // from some columns at least
+	CanInsert bool   // into some columns at least
 	CanDelete bool
 	CanUpdate bool
-	// RowSecurity says that policies may hide rows from this role.
+	// RowSecurity is true if policies may hide rows from the role.
 	RowSecurity bool
-	// HasChildren says that there are also rows in partitions or inheriting tables.
+	// HasChildren is true if some rows are in partitions or inheriting tables.
 	HasChildren bool
-	// Elsewhere says where rows of it are for which there is no heap here, such as Distributed; empty: all are here.
+	// Elsewhere describes where rows are that this server has no heap for, such as Distributed; empty if all are here.
 	Elsewhere string
-	// Leaves are the relations that have its rows: it itself, or its partitions at any depth, ordered by name.
+	// Leaves are the relations with the rows, ordered by name: the table itself, or its partitions at any depth.
 	Leaves []Leaf
-	// OfLists says that a foreign key makes its column iGroupId the id of a list.
+	// OfLists is true if by a foreign key, the column iGroupId is the id of a list.
 	OfLists bool
-	// OfRecipients says that a foreign key makes another column than iRecipientId the id of a recipient.
+	// OfRecipients is true if by a foreign key, another column than iRecipientId is the id of a recipient.
 	OfRecipients bool
-	// Cascades are the foreign keys by which rows of other tables, of whatever schema, go with its own.
-	Cascades []Cascade
-	columns  []string
-	integers []string // the columns of type int2, int4 or int8
-	local    []string // the columns that are dates without a time zone
-	keys     []string // all columns that identify a row by themselves, in the relations that have the rows
+	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
+	Cascades   []Cascade
+	columns    []string
+	integers   []string // columns of type int2, int4 or int8
+	localDates []string // columns that are dates without a time zone
+	keys       []string // columns that each identify a row alone
 }
 
-// Quoted is the table's name for an SQL statement, with its schema.
+// Quoted returns the table's name, with its schema, for SQL.
 func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }
 
-// Has reports whether the table has all of these columns, written as Campaign writes them.
+// Has reports whether the table has all columns, in the application's spelling.
 func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
 
-// HasInteger reports whether the table has a column, and that is an integer.
+// HasInteger reports whether the table has an integer column of a name.
 func (t *Table) HasInteger(column string) bool {
 	return slices.Contains(t.integers, strings.ToLower(column))
 }
 
-// Columns are the table's columns, as stored.
+// Columns returns the stored names of the table's columns.
 func (t *Table) Columns() []string { return t.columns }
 
-// Missing returns those of the columns that the table does not have.
+// Missing returns the columns that the table does not have.
 func (t *Table) Missing(columns ...string) []string {
 	var missing []string
 	for _, c := range columns {
@@ -115,8 +115,8 @@ WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'p
 GROUP BY n.nspname
 ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
 
-// selectTables reads the tables of a schema ($1), or some of any schema. The privileges on a table that is dropped
-// meanwhile are NULL: the statement that needs it finds that it is gone.
+// selectTables reads the tables of a schema ($1), or tables of any schema. If a table is dropped at the same time, its
+// privileges are NULL: they count as granted, and the statement that reads the table fails.
 const selectTables = `
 SELECT c.oid, n.nspname::text, c.relname, c.relhassubclass, c.relpersistence = 'u',
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
@@ -139,13 +139,13 @@ SELECT c.oid, n.nspname::text, c.relname, c.relhassubclass, c.relpersistence = '
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition`
 
-// Which tables selectTables reads.
+// Filters of selectTables.
 const (
 	tablesOfSchema = " AND n.nspname = $1"
 	tablesByOID    = " AND c.oid = ANY ($2::oid[])"
 )
 
-// LoadCatalog reads the catalog. Without any known table it fails with ErrNotCampaign.
+// LoadCatalog reads the catalog. It fails with ErrNotCampaign if no known table exists.
 func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	schema, others, err := schemasOf(ctx, db)
 	if err != nil {
@@ -165,7 +165,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 		Elsewhere:    elsewhere,
 		tables:       map[string]*Table{},
 		sequences:    map[string]sequence{},
-		mapped:       map[string][]string{},
+		mappings:     map[string][]string{},
 	}
 	list, err := c.loadTables(ctx, db, tablesOfSchema)
 	if err != nil {
@@ -194,9 +194,9 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	return c, nil
 }
 
-// loadTables reads tables, with their leaves.
-func (c *Catalog) loadTables(ctx context.Context, db Querier, which string, args ...any) (list []*Table, err error) {
-	rows, err := db.Query(ctx, selectTables+which, append([]any{c.Schema}, args...)...)
+// loadTables reads the tables that pass a filter of selectTables, with their leaves.
+func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, args ...any) (list []*Table, err error) {
+	rows, err := db.Query(ctx, selectTables+filter, append([]any{c.Schema}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
@@ -219,7 +219,7 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, which string, args
 			&t.OfRecipients,
 			&t.columns,
 			&t.integers,
-			&t.local,
+			&t.localDates,
 		); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
 		}
@@ -233,7 +233,7 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, which string, args
 	return list, c.readLeaves(ctx, db, list)
 }
 
-// schemasOf returns the schema to clean, and the others that hold known tables.
+// schemasOf returns the schema to clean, and the others with known tables.
 func schemasOf(ctx context.Context, db Querier) (schema string, others []string, err error) {
 	type candidate struct {
 		Name                  string
@@ -265,10 +265,10 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 	return best.Name, others, nil
 }
 
-// Table returns the table with a name as Campaign writes it (NmsDelivery), nil when there is none.
+// Table returns the table of a name in the application's spelling, such as NmsDelivery, or nil.
 func (c *Catalog) Table(name string) *Table { return c.tables[strings.ToLower(name)] }
 
-// Tables returns the tables of a kind, ordered by name.
+// Tables returns the tables for which a function returns true, ordered by name.
 func (c *Catalog) Tables(kind func(t *Table) bool) []*Table {
 	var found []*Table
 	for _, t := range c.tables {
@@ -280,7 +280,7 @@ func (c *Catalog) Tables(kind func(t *Table) bool) []*Table {
 	return found
 }
 
-// Unreadable returns those of the columns, stored as lower case, that the table has and the role may not read.
+// Unreadable returns the columns of the table that the role may not read. Names are stored names.
 func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) ([]string, error) {
 	rows, err := db.Query(
 		ctx,
@@ -296,9 +296,9 @@ func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) (
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// Empty reports whether the table has no row at all.
+// Empty reports whether the table has no rows.
 func (t *Table) Empty(ctx context.Context, db Querier) (bool, error) {
-	var any bool
-	err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+")").Scan(&any)
-	return !any, err
+	var exists bool
+	err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+")").Scan(&exists)
+	return !exists, err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// The catalog and the work tables are read while tables are dropped: those that a snapshot still shows.
+// The catalog and the work tables can be read while tables are dropped that a snapshot still shows.
 func TestTablesDroppedMeanwhile(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -1,5 +1,5 @@
-// Package campaign knows what a Campaign Classic database looks like on PostgreSQL: which schema it is in,
-// which tables it has and what identifies their rows, which of them are logs, and the options in XtkOption.
+// Package campaign reads the layout of a Campaign Classic database on PostgreSQL: its schema, its tables and their
+// keys, the families of logs, work tables, and the options in XtkOption.
 package campaign
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Querier is the part of a connection, a pool or a transaction that reading needs.
+// Querier is implemented by connections, pools and transactions.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row

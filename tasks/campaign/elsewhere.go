@@ -7,21 +7,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Where rows may be for which this server has no heap; a table with an access method other than heap is stored by it.
+// Values of Table.Elsewhere. A table with another access method than heap is "stored by" that.
 const (
 	Foreign     = "in a foreign table"
 	Distributed = "distributed by Citus"
 	storedBy    = "stored by the access method "
 )
 
-// distribution is the tables that Citus distributes, and the number of the column that it does so by; 0: none.
+// distribution has the tables that Citus distributes, and the numbers of the columns that it distributes them by; 0 if
+// a table has no such column.
 type distribution struct {
 	relations []uint32
 	columns   []int16
 }
 
-// readDistribution reads what Citus distributes, if it is installed. On the coordinator such a table is an ordinary
-// one, and empty.
+// readDistribution reads which tables Citus distributes, if it is installed. In the catalog of the coordinator these
+// are ordinary, empty tables.
 func readDistribution(ctx context.Context, db Querier) (d distribution, err error) {
 	var installed bool
 	if err := db.QueryRow(ctx, "SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL").
@@ -40,9 +41,9 @@ FROM pg_catalog.pg_dist_partition AS p LEFT JOIN pg_attribute AS a
 	return d, nil
 }
 
-// notHere are the relations whose rows are elsewhere, with those that they are partitions or children of. Citus
-// distributes those of $1.
-const notHere = `
+// findElsewhere finds the relations whose rows are elsewhere, and the parents of such partitions and children. $1 are
+// the tables that Citus distributes.
+const findElsewhere = `
 WITH RECURSIVE away (oid, place) AS (
   SELECT c.oid, CASE WHEN c.oid = ANY ($1::oid[]) THEN $2 WHEN c.relkind = 'f' THEN $3 ELSE $4 || a.amname END
   FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam WHERE c.oid = ANY ($1::oid[]) OR c.relkind = 'f'
@@ -50,9 +51,9 @@ WITH RECURSIVE away (oid, place) AS (
   UNION SELECT i.inhparent, away.place FROM pg_inherits i JOIN away ON i.inhrelid = away.oid)
 SELECT oid, min(place) FROM away GROUP BY oid`
 
-// readElsewhere returns where the rows of relations are, for those that are not in a heap here, or not all of them.
+// readElsewhere returns where the rows of relations are, by object id, if some of them are not in a heap here.
 func readElsewhere(ctx context.Context, db Querier, distributed []uint32) (map[uint32]string, error) {
-	rows, err := db.Query(ctx, notHere, distributed, Distributed, Foreign, storedBy)
+	rows, err := db.Query(ctx, findElsewhere, distributed, Distributed, Foreign, storedBy)
 	if err != nil {
 		return nil, fmt.Errorf("read which tables are elsewhere: %w", err)
 	}

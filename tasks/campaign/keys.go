@@ -9,12 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// findKeys finds the columns that may identify the rows of relations ($1) by one integer, by their unique indexes: that
-// column alone, or, in a partitioned table, that column together with the columns it is partitioned by (which
-// PostgreSQL requires in every unique index); in a distributed one, together with the column that Citus distributes it
-// by ($2, $3), for the same reason. Invalid and partial indexes, and indexes on expressions, do not count. Nullable
-// columns do so only if the application names them as ids ($4). The columns are in the order of the table, since a dump
-// and restore creates indexes in another order.
+// findKeys finds the integer columns that identify the rows of relations ($1) by a unique index on that column alone.
+// The index may also have the columns that the table is partitioned by, which PostgreSQL requires in every unique
+// index, or the column that Citus distributes it by ($2, $3), for the same reason. Invalid and partial indexes, and
+// indexes on expressions, do not count. Nullable columns count only if the application names them as ids ($4). The
+// columns are in the order of the table, because a dump and restore creates indexes in another order.
 const findKeys = `
 SELECT i.indrelid, a.attname::text, bool_or(i.indisprimary)
 FROM pg_index i
@@ -32,8 +31,8 @@ WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indi
            WHERE d = (i.indrelid, o.attnum))) = 0
 GROUP BY 1, 2, a.attnum ORDER BY i.indrelid, a.attnum`
 
-// readKeys reads the keys of all tables. A key of every partition is a key of their table, whose own indexes may not
-// have it: pg_partman takes unique indexes of partitions from a template.
+// readKeys reads the keys of all tables. A column that is a key of every partition is a key of the table, even without
+// an index on the table: pg_partman takes unique indexes of partitions from a template.
 func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) error {
 	var relations []uint32
 	var named []string
@@ -73,12 +72,12 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 		if t.Elsewhere == Foreign && len(t.keys) == 0 {
 			t.keys = t.namedKeys()
 		}
-		t.Key = t.key(primary[t.OID])
+		t.Key = t.keyColumn(primary[t.OID])
 	}
 	return nil
 }
 
-// commonKeys returns the keys that all of some leaves have, by the keys of relations.
+// commonKeys returns the keys that all leaves share. keys has the keys of relations, by object id.
 func commonKeys(leaves []Leaf, keys map[uint32][]string) (common []string) {
 	for i, l := range leaves {
 		if i == 0 {
@@ -89,48 +88,46 @@ func commonKeys(leaves []Leaf, keys map[uint32][]string) (common []string) {
 	return common
 }
 
-// key returns the column whose value 0 marks the zero record, empty if the table has no such column. In a table that
-// the application's documentation names it is the documented id, whether or not an index makes it unique; in another
-// table it is the primary key, if that is a single integer.
-func (t *Table) key(primary string) string {
+// keyColumn returns the column whose value 0 marks the zero record, empty if the table has no such column. In a table
+// that the application's documentation names, that is the documented id, whether or not an index makes it unique. In
+// another table it is the primary key, if that is a single integer.
+func (t *Table) keyColumn(primary string) string {
 	named := t.namedKeys()
-	proven := slices.DeleteFunc(slices.Clone(named), func(key string) bool { return !slices.Contains(t.keys, key) })
+	unique := slices.DeleteFunc(slices.Clone(named), func(key string) bool { return !slices.Contains(t.keys, key) })
 	switch {
-	case !t.known() && primary != "":
+	case !t.isKnown() && primary != "":
 		return primary
-	case len(proven) > 0:
-		return proven[0]
-	case t.known() && t.Elsewhere == "" && len(named) > 0:
+	case len(unique) > 0:
+		return unique[0]
+	case t.isKnown() && t.Elsewhere == "" && len(named) > 0:
 		return named[0]
-	case t.known() || len(t.keys) == 0:
+	case t.isKnown() || len(t.keys) == 0:
 		return ""
 	}
 	return t.keys[0]
 }
 
-// known reports whether the application's documentation names the table.
-func (t *Table) known() bool { return slices.Contains(knownTables, t.Name) }
+// isKnown reports whether the application's documentation names the table.
+func (t *Table) isKnown() bool { return slices.Contains(knownTables, t.Name) }
 
-// ids are the id columns of known tables that are not named after their tables.
-var ids = map[string]string{
+// idColumns has the id columns of known tables that are not named after their tables.
+var idColumns = map[string]string{
 	"nmsattachments":      "iattachmentid",
 	"nmsmirrorpagesearch": "imessageid",
 	"nmsremamatchrcp":     "ihypothesisid",
 }
 
-// namedKeys returns the integer columns that are keys by the application's naming, as stored: PostgreSQL knows none of
-// a foreign table, nor of a partitioned one with a foreign partition.
+// namedKeys returns the stored names of the integer columns that are keys by the application's naming. PostgreSQL has
+// no keys of a foreign table, or of a partitioned table with a foreign partition.
 func (t *Table) namedKeys() (keys []string) {
 	add := func(key string, columns ...string) {
-		if key = strings.ToLower(
-			key,
-		); slices.Contains(t.integers, key) && t.Has(columns...) &&
-			!slices.Contains(keys, key) {
+		key = strings.ToLower(key)
+		if slices.Contains(t.integers, key) && t.Has(columns...) && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
-	add(ids[t.Name])
-	if len(t.Name) > len("nms") { // the namespace
+	add(idColumns[t.Name])
+	if len(t.Name) > len("nms") { // a namespace has three letters
 		add("i" + t.Name[len("nms"):] + "id")
 		add("bi" + t.Name[len("nms"):] + "id")
 	}

@@ -7,22 +7,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Leaf is a relation that has rows itself: a table, or one of its partitions.
+// Leaf is a relation that stores rows: a table, or one of its partitions.
 type Leaf struct {
 	OID    uint32
 	Schema string
 	Name   string
-	// Elsewhere says where its rows are, as that of Table.
+	// Elsewhere describes where its rows are, as Table.Elsewhere does.
 	Elsewhere string
-	// Unlogged says that standbys have none of its rows.
+	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
 }
 
-// Quoted is the leaf's name for an SQL statement, with its schema.
+// Quoted returns the leaf's name, with its schema, for SQL.
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
-// findLeaves finds the leaves of some tables. It leaves out partitions that are being detached, whose rows queries do
-// not see.
+// findLeaves finds the leaves of tables ($1). It leaves out partitions that are being detached: queries do not see
+// their rows.
 const findLeaves = `
 WITH RECURSIVE tree AS (SELECT oid AS root, oid FROM unnest($1::oid[]) AS oid UNION SELECT tree.root, i.inhrelid
   FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
@@ -30,7 +30,7 @@ SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u' FROM tree 
   JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'f') ORDER BY n.nspname, c.relname`
 
-// readLeaves reads the leaves of those of some tables that have partitions or children.
+// readLeaves reads the leaves of the tables that have partitions or children.
 func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) error {
 	parents, oids := map[uint32]*Table{}, []uint32{}
 	for _, t := range tables {

@@ -12,11 +12,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// logFamily is a kind of log table: where the mappings name its tables, and what such a table looks like.
+// logFamily is a kind of log table.
 type logFamily struct {
-	mappingColumn string
-	key           string
-	columns       []string
+	mappingColumn string   // the column of NmsDeliveryMapping that names such tables
+	key           string   // the unique key of such a table
+	columns       []string // further columns of such a table
 }
 
 var (
@@ -29,38 +29,39 @@ var (
 	trackingLogs = logFamily{"sTrackingLogSchema", "iTrackingLogId", []string{"iDeliveryId", "tsLog"}}
 )
 
-func (t *Table) is(family logFamily) bool {
+// inFamily reports whether the table has the unique key and the columns of a family.
+func (t *Table) inFamily(family logFamily) bool {
 	return t.Has(family.columns...) && slices.Contains(t.keys, strings.ToLower(family.key))
 }
 
 // IsDeliveryLog reports whether the table has the unique key and the columns of a delivery or exclusion log.
-func (t *Table) IsDeliveryLog() bool { return t.is(deliveryLogs) }
+func (t *Table) IsDeliveryLog() bool { return t.inFamily(deliveryLogs) }
 
 // IsTrackingLog reports whether the table has the unique key and the columns of a tracking log.
-func (t *Table) IsTrackingLog() bool { return t.is(trackingLogs) }
+func (t *Table) IsTrackingLog() bool { return t.inFamily(trackingLogs) }
 
 // knownLogs are the logs among the known tables.
 var knownLogs = []string{"nmsbroadlogrcp", "nmsbroadlogmid", "nmsexcludelogrcp", "nmstrackinglogrcp"}
 
-// mayBeLog reports whether a table that does not look like a log of some family may be one nevertheless: it is of no
-// other family, and no other table of the application.
+// mayBeLog reports whether a table that is in no family of logs may still be a log: another table of the application is
+// not.
 func (t *Table) mayBeLog() bool {
-	return !t.IsDeliveryLog() && !t.IsTrackingLog() && (!t.known() || slices.Contains(knownLogs, t.Name))
+	return !t.IsDeliveryLog() && !t.IsTrackingLog() && (!t.isKnown() || slices.Contains(knownLogs, t.Name))
 }
 
-// HasPropositions reports whether the table has the id of a proposition: of 32 bits, or the 64 bits of a database that
-// came from Campaign Standard.
+// HasPropositions reports whether the table has the id of a proposition: one of 32 bits, or of 64 bits as in databases
+// that came from Campaign Standard.
 func (t *Table) HasPropositions() bool { return t.Has("iPropositionId") || t.Has("biPropositionId") }
 
 // HasAppSubscriptions reports whether the table has the columns of mobile subscriptions.
 func (t *Table) HasAppSubscriptions() bool { return t.Has("iMobileAppId", "iDisabled") }
 
-// schemaForm is the form of a schema's name. Beyond ASCII, PostgreSQL's lower case would differ from ours.
+// schemaForm matches the name of a schema of the application. It is limited to ASCII, where PostgreSQL's lower case is
+// the same as Go's.
 var schemaForm = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):([A-Za-z0-9_]+)$`)
 
-// TableName turns the name of a schema of the application (nms:broadLogRcp) into that of its table as PostgreSQL stores
-// it (nmsbroadlogrcp). ok is false if the name does not have the form namespace:name, in ASCII letters, digits and
-// underscores.
+// TableName returns the stored name of the table (nmsbroadlogrcp) of a schema of the application (nms:broadLogRcp). ok
+// is false if the schema's name does not have the form namespace:name, in ASCII letters, digits and underscores.
 func TableName(schemaName string) (name string, ok bool) {
 	m := schemaForm.FindStringSubmatch(schemaName)
 	if m == nil {
@@ -74,25 +75,27 @@ var logFamilies = []logFamily{deliveryLogs, exclusionLogs, trackingLogs}
 
 // Logs are the tables of a family of logs.
 type Logs struct {
-	// Tables are those to clean. Unfit are named by the mappings, too, but do not look like logs: they are left alone.
+	// Tables are the logs. Unfit are other tables that the mappings name, but that do not look like logs: they are not
+	// cleaned.
 	Tables, Unfit []*Table
-	// Notes say which names were passed over, and why.
+	// Notes describe which names were ignored, and why.
 	Notes []string
 }
 
-// DeliveryLogs returns the delivery-log tables: those that the delivery mappings name, and NmsBroadLogMid. It fails if
-// the mappings could not be read.
+// DeliveryLogs returns the delivery-log tables that the delivery mappings name, and NmsBroadLogMid. It fails if the
+// mappings could not be read.
 func (c *Catalog) DeliveryLogs() (Logs, error) {
-	return c.logs(deliveryLogs, "nms:broadLogMid")
+	return c.logTables(deliveryLogs, "nms:broadLogMid")
 }
 
 // ExclusionLogs returns the exclusion-log tables that the delivery mappings name, as DeliveryLogs does.
-func (c *Catalog) ExclusionLogs() (Logs, error) { return c.logs(exclusionLogs) }
+func (c *Catalog) ExclusionLogs() (Logs, error) { return c.logTables(exclusionLogs) }
 
 // TrackingLogs returns the tracking-log tables that the delivery mappings name, as DeliveryLogs does.
-func (c *Catalog) TrackingLogs() (Logs, error) { return c.logs(trackingLogs) }
+func (c *Catalog) TrackingLogs() (Logs, error) { return c.logTables(trackingLogs) }
 
-func (c *Catalog) logs(family logFamily, builtIn ...string) (l Logs, err error) {
+// logTables returns the tables that the delivery mappings name for a family, and built-in ones.
+func (c *Catalog) logTables(family logFamily, builtIn ...string) (l Logs, err error) {
 	mapping := c.Table("NmsDeliveryMapping")
 	switch {
 	case mapping == nil:
@@ -105,14 +108,14 @@ func (c *Catalog) logs(family logFamily, builtIn ...string) (l Logs, err error) 
 				family.mappingColumn,
 			),
 		)
-	case c.unmapped != nil:
-		return l, c.unmapped
+	case c.mappingsErr != nil:
+		return l, c.mappingsErr
 	}
-	for _, name := range slices.Concat(c.mapped[family.mappingColumn], builtIn) {
+	for _, name := range slices.Concat(c.mappings[family.mappingColumn], builtIn) {
 		t, problem := c.logTable(name, family)
 		switch {
 		case problem != "" && slices.Contains(builtIn, name) && t == nil:
-			// A module that is not installed need not be reported.
+			// the table belongs to a module that is not installed
 		case problem != "":
 			l.Notes = append(l.Notes, problem)
 			if t != nil && t.mayBeLog() && !slices.Contains(l.Unfit, t) {
@@ -125,11 +128,11 @@ func (c *Catalog) logs(family logFamily, builtIn ...string) (l Logs, err error) 
 	return l, nil
 }
 
-// Mappings are the names that the delivery mappings give, by their columns.
-func (c *Catalog) Mappings() map[string][]string { return c.mapped }
+// Mappings returns the names of schemas in the delivery mappings, by column.
+func (c *Catalog) Mappings() map[string][]string { return c.mappings }
 
-// readMappings reads the names that the delivery mappings give. That they cannot be read concerns the tasks alone that
-// go by them.
+// readMappings reads the names of schemas in the delivery mappings. If the server rejects that, only the tasks that use
+// the mappings fail.
 func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	mapping := c.Table("NmsDeliveryMapping")
 	if mapping == nil || !mapping.CanSelect {
@@ -155,7 +158,7 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	rows, err := db.Query(ctx, strings.Join(named, " UNION ")+" ORDER BY 1, 2")
 	if err == nil {
 		_, err = pgx.ForEachRow(rows, []any{&column, &name}, func() error {
-			c.mapped[column] = append(c.mapped[column], name)
+			c.mappings[column] = append(c.mappings[column], name)
 			return nil
 		})
 	}
@@ -163,12 +166,13 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 		err = fmt.Errorf("read the delivery mappings: %w", err)
 	}
 	if sqlstate.Of(err) != "" {
-		c.unmapped, err = err, nil
+		c.mappingsErr, err = err, nil
 	}
 	return err
 }
 
-// logTable resolves one name. It returns a table that exists but does not look like a log with the problem.
+// logTable returns the table of one name in the mappings, or the problem with the name. It returns both if the table
+// exists, but does not look like a log.
 func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, problem string) {
 	name, ok := TableName(schemaName)
 	if !ok {
@@ -185,7 +189,7 @@ func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, probl
 			schemaName,
 		)
 	}
-	if !t.is(family) {
+	if !t.inFamily(family) {
 		return t, fmt.Sprintf(
 			"table %s (%s %q in a delivery mapping) does not look like such a log (a unique key %s and the columns "+
 				"%s): left alone",

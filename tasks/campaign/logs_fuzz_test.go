@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// The table of a schema is the one that PostgreSQL makes of its unquoted name, which is how Campaign creates it.
+// TableName returns the name that PostgreSQL gives to a table that is created with the unquoted name, as Campaign does.
 func FuzzSchemaName(f *testing.F) {
 	for _, name := range []string{
 		"nms:broadLogRcp",

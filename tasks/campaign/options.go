@@ -15,19 +15,19 @@ import (
 // Day is 86,400 seconds, always.
 const Day = 24 * time.Hour
 
-// MaxDays is the longest delay that XtkOption holds: what fits in 32-bit seconds.
+// MaxDays is the longest delay in XtkOption: its seconds must fit into 32 bits.
 const MaxDays = 24_855
 
 // Option describes a row of XtkOption that the cleanup reads.
 type Option struct {
-	// Name is its sName.
+	// Name is the row's sName.
 	Name string
-	// Default applies when there is no row: days for a delay, the code for NoStats.
+	// Default applies if the option has no row: days for a delay, the code for NoStats.
 	Default int
-	// kind says what the row holds.
-	kind kind
+	kind    kind
 }
 
+// kind is the kind of value in an option's row.
 type kind int
 
 const (
@@ -36,7 +36,7 @@ const (
 	moment             // tsTimeStampValue
 )
 
-// The options, each in its own words on Adobe's page.
+// The options, as Adobe's page describes them.
 var (
 	NoStats               = Option{"XtkCleanup_NoStats", VacuumAnalyze, code}
 	TrackingStatPurge     = Option{"NmsCleanup_TrackingStatPurgeDelay", 365, delay}
@@ -54,25 +54,10 @@ var (
 	LastErrorStatCoalesce = Option{"NmsLastErrorStatCoalesce", 0, moment}
 )
 
-var optionNames = []string{
-	NoStats.Name, TrackingStatPurge.Name, TrackingLogPurge.Name, BroadLogPurge.Name, RecycledDeliveryPurge.Name,
-	RejectsPurge.Name, VisitorPurge.Name, PropositionPurge.Name, EventPurge.Name, EventHistoPurge.Name,
-	AuditTrailPurge.Name, AppSubscriptionPurge.Name, LastCleanup.Name, LastErrorStatCoalesce.Name,
-}
-
-// delays are the options that are delays.
-var delays = []Option{
-	TrackingStatPurge,
-	TrackingLogPurge,
-	BroadLogPurge,
-	RecycledDeliveryPurge,
-	RejectsPurge,
-	VisitorPurge,
-	PropositionPurge,
-	EventPurge,
-	EventHistoPurge,
-	AuditTrailPurge,
-	AppSubscriptionPurge,
+var allOptions = []Option{
+	NoStats, TrackingStatPurge, TrackingLogPurge, BroadLogPurge, RecycledDeliveryPurge, RejectsPurge, VisitorPurge,
+	PropositionPurge, EventPurge, EventHistoPurge, AuditTrailPurge, AppSubscriptionPurge, LastCleanup,
+	LastErrorStatCoalesce,
 }
 
 // Values of NoStats.
@@ -85,10 +70,10 @@ const (
 // IsDelay reports whether the option is a number of days.
 func (o Option) IsDelay() bool { return o.kind == delay }
 
-// IsMoment reports whether the option is a moment.
+// IsMoment reports whether the option is a time.
 func (o Option) IsMoment() bool { return o.kind == moment }
 
-// Check returns what is wrong with a value to be stored: days for a delay, the code for NoStats. nil: nothing.
+// Check fails if a value cannot be stored: days for a delay, the code for NoStats.
 func (o Option) Check(value int) error {
 	switch {
 	case o.kind == delay && (value < 1 || value > MaxDays):
@@ -99,17 +84,17 @@ func (o Option) Check(value int) error {
 	return nil
 }
 
-// Options are the stored options at one moment.
+// Options are the stored options, as read at one time.
 type Options struct {
-	numbers map[string]int64
-	moments map[string]time.Time
-	texts   map[string]string // of rows whose type is text; a number among them is in numbers, too
-	stored  map[string]bool
-	hidden  string // why stored numbers cannot be read; empty: they can
+	numbers      map[string]int64
+	moments      map[string]time.Time
+	texts        map[string]string // of rows whose type is text; numbers are also in numbers
+	stored       map[string]bool
+	hiddenReason string // why stored numbers cannot be read; empty if they can
 }
 
-// Nearest is the SQL of a moment clamped to the years 1 to 9999: callers cannot represent infinity, or other years of
-// PostgreSQL's range.
+// Nearest returns the SQL of a time clamped to the years 1 to 9999: callers cannot represent infinity, or the other
+// years of PostgreSQL's range.
 func Nearest(moment string) string {
 	return fmt.Sprintf(
 		"CASE WHEN %[1]s IS NOT NULL THEN LEAST(GREATEST(%[1]s::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 "+
@@ -118,8 +103,8 @@ func Nearest(moment string) string {
 	)
 }
 
-// ReadOptions reads XtkOption. A database without that table has no stored options. If there may be some that cannot be
-// read, no delay is in force: the defaults might delete too much.
+// ReadOptions reads XtkOption. A database without that table has no stored options. If there may be options that cannot
+// be read, Delay fails for all of them: the defaults might delete too much.
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
 	o := &Options{
 		numbers: map[string]int64{},
@@ -139,9 +124,9 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 			pgx.Identifier{c.Role}.Sanitize(),
 		)
 	case t.RowSecurity:
-		o.hidden = "row security may hide rows of XtkOption"
+		o.hiddenReason = "row security may hide rows of XtkOption"
 	case !t.Has("sName", "iLongValue"):
-		o.hidden = "XtkOption has no column sName, or no iLongValue"
+		o.hiddenReason = "XtkOption has no column sName, or no iLongValue"
 	default:
 		number = "iLongValue"
 	}
@@ -167,11 +152,15 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	case t.Has("iDataType"):
 		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN '' END", typeText)
 	}
+	var names []string
+	for _, opt := range allOptions {
+		names = append(names, opt.Name)
+	}
 	rows, err := db.Query(
 		ctx,
-		"SELECT sName, "+number+"::bigint, "+moment+"::timestamptz, "+text+"::text FROM "+t.Quoted()+" WHERE sName = ANY "+
-			"($1)",
-		optionNames,
+		"SELECT sName, "+number+"::bigint, "+moment+"::timestamptz, "+text+"::text FROM "+t.Quoted()+
+			" WHERE sName = ANY ($1)",
+		names,
 	)
 	if err != nil {
 		return nil, fmt.Errorf("read XtkOption: %w", err)
@@ -180,13 +169,13 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 		name  string
 		value *int64
 		when  *time.Time
-		words *string
+		typed *string
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &value, &when, &words}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &value, &when, &typed}, func() error {
 		o.stored[name] = true
-		if words != nil {
-			o.texts[name] = *words
-			if number, err := strconv.ParseInt(strings.TrimSpace(*words), 10, 64); err == nil {
+		if typed != nil {
+			o.texts[name] = *typed
+			if number, err := strconv.ParseInt(strings.TrimSpace(*typed), 10, 64); err == nil {
 				o.numbers[name] = number
 			}
 			return nil
@@ -208,14 +197,14 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 // Stored reports whether the option has a row.
 func (o *Options) Stored(opt Option) bool { return o.stored[opt.Name] }
 
-// Number is the stored number as it is: seconds for a delay, the code for NoStats; 0 when there is none.
+// Number returns the stored number: seconds for a delay, the code for NoStats, 0 if the option is not stored.
 func (o *Options) Number(opt Option) int64 { return o.numbers[opt.Name] }
 
-// Text is what is stored where the row's type is text; empty when it is not.
+// Text returns the stored text if the row's type is text, and otherwise an empty one.
 func (o *Options) Text(opt Option) string { return o.texts[opt.Name] }
 
-// noNumber fails if the option is stored as a text that is no number.
-func (o *Options) noNumber(opt Option) error {
+// checkNumber fails if the option is stored as a text other than a number.
+func (o *Options) checkNumber(opt Option) error {
 	text, isText := o.texts[opt.Name]
 	if _, ok := o.numbers[opt.Name]; isText && !ok {
 		return fmt.Errorf("option %s is stored as the text %.40q, which is no number", opt.Name, text)
@@ -223,8 +212,8 @@ func (o *Options) noNumber(opt Option) error {
 	return nil
 }
 
-// Moment is a stored moment, clamped to the years 1 to 9999; nil when there is none. It fails if the row's type is
-// text, of which none is read: without a lower bound more would be deleted.
+// Moment returns the stored time, clamped to the years 1 to 9999, or nil. It fails if the row's type is text: texts are
+// not read as times, and without this lower bound more would be deleted.
 func (o *Options) Moment(opt Option) (*time.Time, error) {
 	if _, isText := o.texts[opt.Name]; isText {
 		return nil, fmt.Errorf(
@@ -240,16 +229,16 @@ func (o *Options) Moment(opt Option) (*time.Time, error) {
 	return nil, nil
 }
 
-// Delay is the delay in force. It fails if the stored one cannot be read, is no number, is less than a day, or exceeds
-// 32 bits of seconds: such a delay is never used.
+// Delay returns the current delay. It fails if the stored one cannot be read, is not a number, is less than a day, or
+// exceeds 32 bits of seconds: such a delay is never used.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
-	if o.hidden != "" {
-		return 0, fmt.Errorf("%s: option %s can not be read", o.hidden, opt.Name)
+	if o.hiddenReason != "" {
+		return 0, fmt.Errorf("%s: option %s can not be read", o.hiddenReason, opt.Name)
 	}
 	if !o.stored[opt.Name] {
 		return time.Duration(opt.Default) * Day, nil
 	}
-	if err := o.noNumber(opt); err != nil {
+	if err := o.checkNumber(opt); err != nil {
 		return 0, fmt.Errorf("%w: not used", err)
 	}
 	seconds := o.numbers[opt.Name]
@@ -267,7 +256,8 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// With are the options with some values stored: days for a delay, the code for NoStats, by the options' names.
+// With returns the options as they would be with the given values stored: days for a delay, the code for NoStats, by
+// name.
 func (o *Options) With(values map[string]int) *Options {
 	with := *o
 	with.numbers, with.texts, with.stored = maps.Clone(o.numbers), maps.Clone(o.texts), maps.Clone(o.stored)
@@ -282,35 +272,37 @@ func (o *Options) With(values map[string]int) *Options {
 	return &with
 }
 
-// InForce are the delays in force, and what the task statistics should do, in words, by the names of the options.
+// InForce returns the current delays, and the mode of the task statistics, as texts, by the names of the options.
 func (o *Options) InForce() map[string]string {
-	words := map[string]string{}
-	for _, opt := range delays {
+	mode, _ := o.Statistics()
+	texts := map[string]string{NoStats.Name: fmt.Sprint(mode)}
+	for _, opt := range allOptions {
+		if !opt.IsDelay() {
+			continue
+		}
 		days, err := o.Delay(opt)
-		words[opt.Name] = fmt.Sprint(days)
+		texts[opt.Name] = fmt.Sprint(days)
 		if err != nil {
-			words[opt.Name] = "not used"
+			texts[opt.Name] = "not used"
 		}
 	}
-	mode, _ := o.Statistics()
-	words[NoStats.Name] = fmt.Sprint(mode)
-	return words
+	return texts
 }
 
-// Statistics is what the task statistics should do. For an unknown stored value it returns NoStatistics, and an error
-// that says so.
+// Statistics returns the mode of the task statistics. If the stored value cannot be read, or is unknown, it returns
+// NoStatistics and an error.
 func (o *Options) Statistics() (int, error) {
-	if o.hidden != "" {
+	if o.hiddenReason != "" {
 		return NoStatistics, fmt.Errorf(
 			"%s: option %s can not be read: acts as 1, nothing is done",
-			o.hidden,
+			o.hiddenReason,
 			NoStats.Name,
 		)
 	}
 	if !o.stored[NoStats.Name] {
 		return NoStats.Default, nil
 	}
-	if err := o.noNumber(NoStats); err != nil {
+	if err := o.checkNumber(NoStats); err != nil {
 		return NoStatistics, fmt.Errorf("%w: acts as 1, nothing is done", err)
 	}
 	value := o.numbers[NoStats.Name]

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Whatever is in XtkOption, a delay in force is the stored one, of a day or more; and what is stored is what is read.
+// With any row in XtkOption, a current delay is the stored one and at least a day; a stored value is read back unchanged.
 func FuzzStoredOption(f *testing.F) {
 	for _, number := range []int64{
 		0,

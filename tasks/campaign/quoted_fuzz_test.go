@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// A name that was looked up and quoted is read back as it was by the server.
+// The server reads a quoted name as the name that was quoted.
 func FuzzQuoted(f *testing.F) {
 	for _, name := range []string{
 		"nmsdelivery",

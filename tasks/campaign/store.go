@@ -13,11 +13,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// ErrNoOptionTable says that there is no XtkOption to store an option in.
+// ErrNoOptionTable is returned if options cannot be stored because XtkOption, or a column of it, is missing.
 var ErrNoOptionTable = errors.New("table XtkOption, or a column of it, is missing: options can not be stored")
 
-// KeepsMoments reports whether XtkOption can keep a moment from one run to the next: it exists, with the columns
-// needed, and row security does not hide its rows.
+// KeepsMoments reports whether XtkOption can store a time from one run to the next: it has the necessary columns, and
+// row security does not hide its rows.
 func (c *Catalog) KeepsMoments() bool {
 	t := c.Table("XtkOption")
 	return t != nil && t.Has("iOptionId", "sName", "iDataType", "tsTimeStampValue") && !t.RowSecurity
@@ -30,8 +30,8 @@ const (
 	typeMoment = 7
 )
 
-// clashes is how often others may take the new id before storing gives up.
-const clashes = 10
+// maxInserts is the number of attempts to insert a row while others use the new id.
+const maxInserts = 10
 
 // StoreNumber stores days for a delay, the code for NoStats. It must run in a transaction.
 func StoreNumber(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value int) error {
@@ -42,7 +42,7 @@ func StoreNumber(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value i
 	return store(ctx, tx, c, opt, "iLongValue", typeNumber, number)
 }
 
-// StoreMoment stores a moment. It must run in a transaction.
+// StoreMoment stores a time. It must run in a transaction.
 func StoreMoment(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value time.Time) error {
 	return store(ctx, tx, c, opt, "tsTimeStampValue", typeMoment, value)
 }
@@ -57,8 +57,9 @@ func ResetOption(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option) error {
 	return err
 }
 
-// store updates the option's row, or inserts one. A row keeps its type: a number is written as a text, too, if that is
-// it. Others may insert it, or take the new id, in between: then the insert is rolled back and everything tried again.
+// store updates the option's row, or inserts one. A row keeps its type: if that is text, a number is also stored as
+// text. If others have inserted the row or used the new id in between, the insert is rolled back and everything tried
+// again.
 func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string, dataType int, value any) error {
 	t := c.Table("XtkOption")
 	if t == nil || !t.Has("iOptionId", "sName", "iDataType", column) {
@@ -73,7 +74,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 			cast,
 		)
 	}
-	for range clashes {
+	for range maxInserts {
 		tag, err := tx.Exec(
 			ctx,
 			fmt.Sprintf("UPDATE %s SET %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), set),
@@ -107,25 +108,26 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 			return err
 		}
 	}
-	return fmt.Errorf("store option %s: no free id in XtkOption after %d attempts", opt.Name, clashes)
+	return fmt.Errorf("store option %s: no free id in XtkOption after %d attempts", opt.Name, maxInserts)
 }
 
-// ErrNoSequence says that the role may not take ids from a sequence; the error has the GRANT.
+// ErrNoSequence is returned, with the missing GRANT, if the role may not use the sequence of new ids.
 var ErrNoSequence = errors.New("the role may not take new ids")
 
-// sequence is where new ids of a table come from.
+// sequence is a sequence of new ids.
 type sequence struct {
 	quoted string
 	usable bool
 }
 
-// findSequences finds them: those of the tables that the cleanup inserts into (XtkJobLogId for XtkJobLog), and that of
-// all others.
+// findSequences finds the sequences of the tables that the cleanup inserts into, and the common one of all other
+// tables.
 const findSequences = `
 SELECT s.relname::text, quote_ident(n.nspname) || '.' || quote_ident(s.relname), has_sequence_privilege(s.oid, 'USAGE')
 FROM pg_class s JOIN pg_namespace n ON n.oid = s.relnamespace
 WHERE n.nspname = $1 AND s.relname IN ('xtkjoblogid', 'xtkoptionid', 'xtknewid') AND s.relkind = 'S'`
 
+// readSequences reads the sequences of new ids.
 func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
 	rows, err := db.Query(ctx, findSequences, c.Schema)
 	if err != nil {
@@ -145,9 +147,9 @@ func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// NewIDs is the SQL of the id of a new row, in a SELECT of any number of rows: from the sequence from which the
-// application takes them if there is one, else below all others (one above them would be the application's next id). It
-// fails with ErrNoSequence if the role may not use the sequence.
+// NewIDs returns the SQL of the id of a new row, in a SELECT of any number of rows. Ids come from the application's
+// sequence if it has one. Otherwise they are below all others, because an id above them would be the application's next
+// one. It fails with ErrNoSequence if the role may not use the sequence.
 func (c *Catalog) NewIDs(t *Table, column string) (string, error) {
 	s, ok := c.sequences[t.Name+"id"]
 	if !ok {

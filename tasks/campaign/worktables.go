@@ -16,26 +16,26 @@ type WorkTable struct {
 	Schema string
 	Name   string
 	View   bool
-	// ByFunction says that this role may drop it only by DropFunction.
+	// ByFunction is true if the role may drop it only with DropFunction.
 	ByFunction bool
-	// Partitions are the stored names of its partitions, which go with it.
+	// Partitions are the stored names of its partitions, which are dropped with it.
 	Partitions []string
-	// Recipients says that a table has a column iRecipientId, and RecipientTexts that this holds no numbers but texts.
+	// Recipients is true if it is a table with a column iRecipientId, RecipientTexts if that column has texts.
 	Recipients, RecipientTexts bool
-	// ID is that of the owner, from the name. It is negative where the name has its unsigned form.
+	// ID is the id of the owner, from the name. A name has the unsigned form of a negative id.
 	ID int64
 }
 
-// Quoted is its name for an SQL statement, with its schema.
+// Quoted returns the name, with the schema, for SQL.
 func (w WorkTable) Quoted() string { return pgx.Identifier{w.Schema, w.Name}.Sanitize() }
 
 // unsignedIDs is the difference between the unsigned form of a negative 32-bit id and the id.
 const unsignedIDs = 1 << 32
 
-// workTableID is an id in a name, with all its digits: no leading zeros, so no 0 either.
+// workTableID matches an id at the beginning of a text. An id has no leading zeros, so it is not 0.
 var workTableID = regexp.MustCompile(`(?s)^([1-9][0-9]{0,9})([^0-9].*)?$`)
 
-// ParseID reads the id at the beginning of text, and returns what follows it.
+// ParseID returns the id at the beginning of a text, and the rest of the text.
 func ParseID(text string) (id int64, rest string, ok bool) {
 	m := workTableID.FindStringSubmatch(text)
 	if m == nil {
@@ -51,7 +51,7 @@ func ParseID(text string) (id int64, rest string, ok bool) {
 	return id, m[2], true
 }
 
-// WorkTableName is the name of the table of an id: the prefix, and the id in its unsigned form.
+// WorkTableName returns the name of the work table of an id: the prefix and the unsigned form of the id.
 func WorkTableName(prefix string, id int64) string {
 	if id < 0 {
 		id += unsignedIDs
@@ -59,26 +59,26 @@ func WorkTableName(prefix string, id int64) string {
 	return prefix + strconv.FormatInt(id, 10)
 }
 
-// workTableOwner returns the id in the name of a work table with a prefix, and whether the name has the form of one:
-// with bare the id ends it, otherwise more may follow after an underscore.
+// workTableOwner returns the id in the name of a work table after a prefix, and whether the name has that form. If
+// bare, the name ends with the id; otherwise more may follow after an underscore.
 func workTableOwner(name, prefix string, bare bool) (id int64, ok bool) {
 	id, rest, ok := ParseID(strings.TrimPrefix(name, prefix))
 	return id, ok && (rest == "" || (!bare && rest[0] == '_'))
 }
 
-// IsWorkTableName reports whether a stored name is that of a work table with a prefix; with bare the id ends it.
+// IsWorkTableName reports whether a stored name has the form of a work table's, as WorkTables defines it.
 func IsWorkTableName(name, prefix string, bare bool) bool {
 	_, ok := workTableOwner(name, prefix, bare)
 	return ok && strings.HasPrefix(name, prefix)
 }
 
-// DropFunction drops work tables as their owner, for a role that may not drop them itself. deploy/role.sql creates it.
+// DropFunction is a function that drops work tables as their owner, for a role that may not. deploy/role.sql creates
+// it.
 const DropFunction = "cleanupd.drop_work_tables"
 
-// relations are those in the schema that the application owns, that is, the owner of NmsDelivery, unless that is
-// postgres. Views come first, since the tables that they depend on cannot be dropped before them, and the newest views
-// first, for the same reason.
-const relations = `
+// findRelations finds the relations in the schema that have the owner of NmsDelivery, unless that is postgres. Views
+// come before the tables that they depend on, and newer views before older ones, because they must be dropped first.
+const findRelations = `
 SELECT c.relname::text, c.relkind = 'v',
   NOT pg_has_role(c.relowner, 'USAGE') AND to_regprocedure('` + DropFunction + `(regclass[])') IS NOT NULL,
   CASE WHEN c.relkind = 'p' THEN ARRAY(
@@ -93,15 +93,15 @@ WHERE n.nspname = $1 AND %s AND c.relkind IN ('r', 'p', 'v') AND c.relpersistenc
   AND c.relowner = d.relowner AND pg_get_userbyid(c.relowner) <> 'postgres'
 ORDER BY c.relkind = 'v' DESC, CASE WHEN c.relkind = 'v' THEN c.oid END DESC, c.relname`
 
-// WorkTables returns the relations with a prefix and an id. With bare, the id ends the name; otherwise more may follow
-// after an underscore. strange are names with the prefix that do not have this form.
+// WorkTables returns the work tables with a prefix and an id. If bare, their names end with the id; otherwise more may
+// follow after an underscore. strange are the other names with the prefix.
 func (c *Catalog) WorkTables(
 	ctx context.Context,
 	db Querier,
 	prefix string,
 	bare bool,
 ) (found []WorkTable, strange []string, err error) {
-	all, err := c.owned(ctx, db, "c.relname LIKE $2", strings.ReplaceAll(prefix, "_", `\_`)+"%")
+	all, err := c.findOwned(ctx, db, "c.relname LIKE $2", strings.ReplaceAll(prefix, "_", `\_`)+"%")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,15 +117,15 @@ func (c *Catalog) WorkTables(
 	return found, strange, nil
 }
 
-// OtherWorkTable is a relation that has the name of a work table, and is not dropped because of where or what it is.
+// OtherWorkTable is a relation with the name of a work table that is not dropped because of its owner, kind or schema.
 type OtherWorkTable struct {
 	WorkTable
-	Owner string // the role that owns it
-	Kind  string // a materialized view, or a foreign table; empty for a table or a view
+	Owner string // the name of the role that owns it
+	Kind  string // "a materialized view" or "a foreign table"; empty for a table or a view
 }
 
-// otherRelations returns what relations leaves out, with the owner of NmsDelivery.
-const otherRelations = `
+// findOtherRelations finds the relations that findRelations leaves out, with the owner of NmsDelivery.
+const findOtherRelations = `
 SELECT n.nspname::text, c.relname::text, c.relkind = 'v', pg_get_userbyid(c.relowner)::text,
   CASE c.relkind WHEN 'm' THEN 'a materialized view'
     WHEN 'f' THEN 'a foreign table' ELSE '' END, pg_get_userbyid(d.relowner)::text
@@ -138,16 +138,16 @@ WHERE h.nspname = $1 AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p') A
     OR pg_get_userbyid(c.relowner) = 'postgres')
 ORDER BY n.oid <> h.oid, 1, 2`
 
-// OtherWorkTables returns the relations with a prefix and an id that WorkTables leaves out because NmsDelivery has
-// another owner, because they belong to the superuser postgres, or because of their kind or schema. owner is the role
-// that owns NmsDelivery.
+// OtherWorkTables returns the relations with a prefix and an id that WorkTables leaves out: because NmsDelivery has
+// another owner, because the superuser postgres owns them, or because of their kind or schema. owner is the role that
+// owns NmsDelivery.
 func (c *Catalog) OtherWorkTables(
 	ctx context.Context,
 	db Querier,
 	prefix string,
 	bare bool,
 ) (others []OtherWorkTable, owner string, err error) {
-	rows, err := db.Query(ctx, otherRelations, c.Schema, strings.ReplaceAll(prefix, "_", `\_`)+"%")
+	rows, err := db.Query(ctx, findOtherRelations, c.Schema, strings.ReplaceAll(prefix, "_", `\_`)+"%")
 	if err != nil {
 		return nil, "", fmt.Errorf("list the work tables of others: %w", err)
 	}
@@ -165,23 +165,23 @@ func (c *Catalog) OtherWorkTables(
 	return others, owner, nil
 }
 
-// WorkTablesOf returns those whose names are the prefix and one of some ids.
+// WorkTablesOf returns the work tables whose names are the prefix and one of the ids.
 func (c *Catalog) WorkTablesOf(ctx context.Context, db Querier, prefix string, ids []int64) ([]WorkTable, error) {
 	names, byName := make([]string, len(ids)), map[string]int64{}
 	for i, id := range ids {
 		names[i] = WorkTableName(prefix, id)
 		byName[names[i]] = id
 	}
-	found, err := c.owned(ctx, db, "c.relname = ANY ($2)", names)
+	found, err := c.findOwned(ctx, db, "c.relname = ANY ($2)", names)
 	for i := range found {
 		found[i].ID = byName[found[i].Name]
 	}
 	return found, err
 }
 
-// owned returns the application's relations that match a condition on c.relname with the parameter $2.
-func (c *Catalog) owned(ctx context.Context, db Querier, named string, argument any) ([]WorkTable, error) {
-	rows, err := db.Query(ctx, fmt.Sprintf(relations, named), c.Schema, argument)
+// findOwned returns the application's relations that meet a condition on c.relname with the parameter $2.
+func (c *Catalog) findOwned(ctx context.Context, db Querier, named string, argument any) ([]WorkTable, error) {
+	rows, err := db.Query(ctx, fmt.Sprintf(findRelations, named), c.Schema, argument)
 	if err != nil {
 		return nil, fmt.Errorf("list the work tables: %w", err)
 	}
@@ -195,7 +195,7 @@ func (c *Catalog) owned(ctx context.Context, db Querier, named string, argument 
 	return found, nil
 }
 
-// ListIDs are the ids of the lists whose data the work table may hold, by its name: those after _grp, at its end or
+// ListIDs returns the ids of the lists whose data the work table may have. They follow _grp in its name, at the end or
 // before an underscore.
 func (w WorkTable) ListIDs() (ids []int64) {
 	for _, part := range strings.Split(w.Name, "_grp")[1:] {

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// The id of a work table fits into Campaign's 32 bits, and is the only one with this name.
+// The id of a work table fits into 32 bits, and no other id has the same name.
 func FuzzWorkTableName(f *testing.F) {
 	for _, text := range []string{
 		"",

@@ -16,11 +16,11 @@ import (
 
 // Zone is the time zone of dates in columns of type timestamp. Installations that store local times have such columns.
 type Zone struct {
-	// Name is the zone's, as in the setting TimeZone; empty if it is the database's.
+	// Name is the name of the zone, as in the setting TimeZone; empty if it is the database's zone.
 	Name string
 	// Reason explains which zone is used and why; empty if no table has such columns.
 	Reason string
-	// Unknown is set if the application's zone cannot be determined. Name is then the zone in which dates are latest,
+	// Unknown is true if the application's zone cannot be determined. Name is then the zone in which dates are latest,
 	// so that rows that are obsolete in only some zones are retained.
 	Unknown bool
 }
@@ -28,34 +28,34 @@ type Zone struct {
 // zoneOption is the option that names the zone.
 const zoneOption = "WdbcTimeZone"
 
-// latest is the zone in which dates are latest, and spread how much earlier they are in the zone in which they are
-// earliest, UTC+14.
+// latestZone is the zone in which dates are latest. In the zone where they are earliest, UTC+14, they are zoneSpread
+// earlier.
 const (
-	latest = "<-12>+12"
-	spread = 26 * time.Hour
+	latestZone = "<-12>+12"
+	zoneSpread = 26 * time.Hour
 )
 
-// After returns the moment that a date must follow so that it follows a given one in any zone that may be the
-// application's.
+// After returns the time that a date must be after, so that it is after a given time in every zone that the application
+// may use.
 func (z Zone) After(at time.Time) time.Time {
 	if z.Unknown {
-		return at.Add(spread)
+		return at.Add(zoneSpread)
 	}
 	return at
 }
 
-// inZone converts the SQL of a value of a column, or for one: if the column's dates have no time zone, one with a zone
-// becomes one without, and one without becomes one with a zone.
+// inZone returns the SQL that converts a value of a column, or for a column, if that has dates without a time zone:
+// from a date without a zone to one with a zone, or back.
 func (c *Catalog) inZone(t *Table, column, value string) string {
-	if c.Zone.Name == "" || !slices.Contains(t.local, strings.ToLower(column)) {
+	if c.Zone.Name == "" || !slices.Contains(t.localDates, strings.ToLower(column)) {
 		return value
 	}
 	return fmt.Sprintf("(%s AT TIME ZONE '%s')", value, c.Zone.Name)
 }
 
-// readZone finds out which zone the application uses.
+// readZone reads which zone the application uses.
 func (c *Catalog) readZone(ctx context.Context, db Querier) error {
-	local := func(t *Table) bool { return len(t.local) > 0 }
+	local := func(t *Table) bool { return len(t.localDates) > 0 }
 	if len(c.Tables(local)) == 0 {
 		return nil
 	}
@@ -69,11 +69,12 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 		return fmt.Errorf("read option %s: %w", zoneOption, err)
 	case problem != "":
 		c.Zone = Zone{
-			Name:    latest,
+			Name:    latestZone,
 			Unknown: true,
 			Reason: fmt.Sprintf("the zone of dates without a time zone is not known: option %s %s; "+
 				"rows that are obsolete in only some zones are retained; set the option to an IANA name, such as "+
-				"Europe/Paris, or delete its row if the dates are in the database's zone, %s", zoneOption, problem, own),
+				"Europe/Paris, or delete its row if the dates are in the database's zone, %s",
+				zoneOption, problem, own),
 		}
 	case stored == "":
 		c.Zone.Reason = fmt.Sprintf(
@@ -94,7 +95,7 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// storedZone returns the zone that the option names, empty if there is none, and else what is wrong with the option.
+// storedZone returns the zone in the option, empty if the option is not stored, or the problem with the option.
 func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem string, err error) {
 	t := c.Table("XtkOption")
 	if t == nil || !t.Has("sName", "sStringValue") {
