@@ -5,7 +5,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Quarantine is 3, iOS 41, Android 42: Adobe's page gives the names, not the numbers.
+// Status 3 is quarantine, type 41 is iOS, type 42 is Android: Adobe's page gives only these names.
 var addresses = plan.Task{
 	Name:  "addresses",
 	Title: "Quarantined mobile addresses",

@@ -19,8 +19,8 @@ var obsoleteAppSubscriptions = plan.Rules{
 	{plan.Is("iDisabled", 1), plan.Older("tsLastModified", campaign.AppSubscriptionPurge)},
 }
 
-// Adobe's pages say that the tables linked to appSubscription are deleted; they hold live subscriptions, too, so only
-// their obsolete rows are.
+// Adobe's pages say that the tables linked to appSubscription are deleted. They also have active subscriptions, so only
+// obsolete rows are deleted here.
 var appSubscriptions = plan.Task{
 	Name:  "app-subscriptions",
 	Title: "Mobile subscriptions",

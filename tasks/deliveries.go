@@ -5,9 +5,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Its steps delete everything that belongs to a delivery, and the delivery last. Other tables with an iDeliveryId are
-// left alone: there it means something else. Active deliveries are stopped first; tsLastModified is left alone then,
-// since the delete date may be read from it.
+// The steps stop deliveries that are still active, delete all rows that belong to the deliveries, and then the
+// deliveries. Stopping one does not change tsLastModified, which may be the date that the rule compares. In tables that
+// are not named here, a column iDeliveryId has another meaning.
 var deliveries = plan.Task{
 	Name:  "deliveries",
 	Title: "Deleted deliveries",
@@ -24,10 +24,10 @@ var deliveries = plan.Task{
 			Update: []plan.Assignment{{Column: "iState", Value: plan.Number(85)}},
 		},
 		{On: plan.Table("NmsCouponValue"), Message: "iMessageId", ByKey: "iMessageId"}, // before the logs
-		{On: plan.Only(propositionTables, knowMessage), Message: "iBroadLogId", Limit: 20_000},
+		{On: plan.Only(propositionTables, linkedByMessage), Message: "iBroadLogId", Limit: 20_000},
 		{On: plan.Table("NmsDlvExclusion"), Link: "iDeliveryId"},
 		{On: plan.DeliveryAndExclusionLogs, Link: "iDeliveryId", Limit: 20_000},
-		{On: plan.Only(propositionTables, knowDelivery), Link: "iDeliveryId", Limit: 20_000},
+		{On: plan.Only(propositionTables, linkedByDelivery), Link: "iDeliveryId", Limit: 20_000},
 		{On: plan.TrackingLogs, Link: "iDeliveryId", Limit: 20_000},
 		{On: plan.Tables("NmsWebTrackingLog", "NmsTrackingStats"), Link: "iDeliveryId", Limit: 20_000},
 		{On: plan.Table("NmsDeliveryPart"), Link: "iDeliveryId", Limit: 500_000, Empties: true},
@@ -52,8 +52,8 @@ var deliveries = plan.Task{
 	},
 }
 
-// knowMessage reports whether the rows of a table know their delivery only by the log of a message: so do propositions
-// in version 6.
-func knowMessage(t *campaign.Table) bool { return !t.Has("iDeliveryId") && t.Has("iBroadLogId") }
+// linkedByMessage reports whether a message's log is the only link from rows of a table to their delivery, as in tables
+// of propositions of version 6.
+func linkedByMessage(t *campaign.Table) bool { return !t.Has("iDeliveryId") && t.Has("iBroadLogId") }
 
-func knowDelivery(t *campaign.Table) bool { return !knowMessage(t) }
+func linkedByDelivery(t *campaign.Table) bool { return !linkedByMessage(t) }

@@ -7,8 +7,8 @@ import (
 
 var oldDeliveryLogs = plan.Rules{{plan.Older("tsLastModified", campaign.BroadLogPurge)}}
 
-// A log stays if it is of a delivery that the task deliveries had to leave in this run, and a coupon or proposition is
-// known to be that delivery's by this log alone: the next run must find it.
+// A log is retained if the task deliveries retained its delivery in this run, and a coupon or proposition is linked to
+// the delivery only by this log: the next run must find that row.
 var deliveryLogs = plan.Task{
 	Name:  "delivery-logs",
 	Title: "Delivery logs",

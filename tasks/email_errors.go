@@ -7,9 +7,9 @@ var emailErrors = plan.Task{
 	Title:       "E-mail errors",
 	Description: "Last error replies (NmsEmailError) of mail exchangers without statistics.",
 	Requires:    []string{"email-error-stats"},
-	Steps:       []plan.Step{{On: plan.Table("NmsEmailError"), Rules: plan.Rules{{exchanger}}}},
+	Steps:       []plan.Step{{On: plan.Table("NmsEmailError"), Rules: plan.Rules{{noStats}}}},
 }
 
-// exchanger is the link to a mail exchanger's statistics. An empty table of them is trusted once the task
-// email-error-stats has coalesced them.
-var exchanger = plan.Orphan{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "email-error-stats"}
+// noStats is true of rows whose mail exchanger has no statistics. An empty table of statistics is trusted once the task
+// email-error-stats has rolled it up.
+var noStats = plan.Orphan{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "email-error-stats"}

@@ -5,23 +5,23 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Mass deliveries whose validity is over, and those stopped with much left to do; mid-sourced ones long over, or over
-// at the last pull of their logs from an active server.
+// Mass deliveries have expired, or were stopped while many messages were not processed. Mid-sourced deliveries have
+// expired long ago, or before the last pull of logs from their active server.
 var (
 	massDelivery = plan.Rule{plan.Is("iDeleteStatus", 0), plan.Is("iIsModel", 0), plan.Is("iDeliveryMode", 1)}
-	stopped      = plan.Rule{plan.Is("iState", 85), plan.Younger("tsLastModified", 15*campaign.Day), muchToDo}
+	stopped      = plan.Rule{plan.Is("iState", 85), plan.Younger("tsLastModified", 15*campaign.Day), unprocessed}
 	midSourced   = plan.Rule{
 		plan.Is("iDeliveryMode", 4),
 		plan.Is("iState", 85, 95),
 		plan.Younger("tsLastModified", 15*campaign.Day),
 	}
 
-	muchToDo = plan.SQL{
+	unprocessed = plan.SQL{
 		Text:  "r.iToDeliver::bigint - r.iProcessed >= 10000",
 		Reads: []plan.Source{{Columns: []string{"iToDeliver", "iProcessed"}}},
 		Words: "10,000 messages or more (iToDeliver less iProcessed) are not processed",
 	}
-	overAtPull = plan.SQL{
+	expiredAtPull = plan.SQL{
 		Text: "EXISTS (SELECT FROM {a} JOIN {o} ON o.sName = 'NmsMidSourcing_LastBroadLog_' || a.sName WHERE " +
 			"a.iExtAccountId = r.iDeliveryProviderId AND a.iExtAccountId <> 0 AND a.iActive <> 0 AND r.tsValidity < " +
 			"o.tsTimeStampValue)",
@@ -43,7 +43,7 @@ var expiredDeliveries = plan.Task{
 		massDelivery.And(plan.AtLeast("iState", 51), plan.Below("iState", 85), plan.Past("tsValidity")),
 		massDelivery.And(stopped...),
 		midSourced.And(plan.Past("tsValidity").By(15 * campaign.Day)),
-		midSourced.And(overAtPull),
+		midSourced.And(expiredAtPull),
 	}},
 	Steps: []plan.Step{
 		{
@@ -57,7 +57,7 @@ var expiredDeliveries = plan.Task{
 		},
 		{
 			On: plan.Table("NmsDelivery"), OfParents: true,
-			Rules: plan.Rules{{plan.IsNot("iState", 95)}}, // an ended one is left as it is, or it would match forever
+			Rules: plan.Rules{{plan.IsNot("iState", 95)}}, // an ended delivery would match again in each run
 			Update: []plan.Assignment{
 				{Column: "iState", Value: plan.Number(95)},
 				{Column: "tsLastModified", Value: plan.Clock{}},

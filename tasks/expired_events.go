@@ -5,7 +5,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// The page names neither the tables nor the column: they are inferred from Message Center.
+// Adobe's page does not name the tables and the column. Message Center uses these.
 var expiredEvents = plan.Task{
 	Name:  "expired-events",
 	Title: "Message Center events",

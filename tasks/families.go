@@ -37,11 +37,11 @@ var (
 	families = []plan.Family{deliveryLogFamily, trackingLogFamily, propositionFamily, appSubscriptionFamily}
 )
 
-// ErrInclude says that a table cannot be included in a task.
-var ErrInclude = errors.New("can not be included")
+// ErrInclude is returned if a table cannot be included in a task.
+var ErrInclude = errors.New("cannot be included")
 
-// CheckInclude fails if a task takes no further tables, or one of those to be included (by stored names) is missing or
-// does not look like the task's. It also fails if the database cannot be asked.
+// CheckInclude fails with ErrInclude if a task cannot include tables, or if a table to include, by its stored name, is
+// missing or does not look like the task's own tables. It also fails if the catalog cannot be read.
 func CheckInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]string) error {
 	var known []string
 	for _, f := range families {

@@ -2,8 +2,7 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/plan"
 
-// The flag that pages have been purged does not depend on the entry of the job log: one that cannot be written is
-// reported.
+// A delivery is marked as purged even if the entry of the job log cannot be written, which is reported.
 var mirrorPages = plan.Task{
 	Name:        "mirror-pages",
 	Title:       "Mirror pages",

@@ -7,5 +7,5 @@ var mxDomains = plan.Task{
 	Title:       "Mail exchangers' domains",
 	Description: "Domains (NmsMxDomain) of mail exchangers without statistics.",
 	Requires:    []string{"email-error-stats"},
-	Steps:       []plan.Step{{On: plan.Table("NmsMxDomain"), Rules: plan.Rules{{exchanger}}}},
+	Steps:       []plan.Step{{On: plan.Table("NmsMxDomain"), Rules: plan.Rules{{noStats}}}},
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// npai, "n'habite pas à l'adresse indiquée": addresses that became valid since the last cleanup. The lower bound for
-// the next run advances, unless entries had to be left.
+// npai stands for "n'habite pas à l'adresse indiquée". The lower bound of the next run is this run's reference time,
+// unless entries were retained.
 var npai = plan.Task{
 	Name:        "npai",
 	Title:       "Addresses found valid",

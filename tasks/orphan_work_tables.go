@@ -11,5 +11,5 @@ var orphanWorkTables = plan.Task{
 	},
 }
 
-// hasTable says that a list is one with a table of its own.
+// hasTable is true of lists that have a table.
 var hasTable = plan.Above("iType", 0)

@@ -2,7 +2,7 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/plan"
 
-// Pipeline is every task in the order of a run.
+// Pipeline has all tasks in the order of a run.
 var Pipeline = []plan.Task{
 	listsToDelete,
 	deliveries,
@@ -32,7 +32,7 @@ var Pipeline = []plan.Task{
 	reactions,
 }
 
-// Names are those of the tasks, in the order of a run.
+// Names returns the names of the tasks in the order of a run.
 func Names() (names []string) {
 	for _, t := range Pipeline {
 		names = append(names, t.Name)

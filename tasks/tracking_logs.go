@@ -7,7 +7,7 @@ import (
 
 var oldTrackingLogs = plan.Rules{{plan.Older("tsLog", campaign.TrackingLogPurge)}}
 
-// NmsWebTrackingLog has no date and shares its id with a tracking log: its row is deleted with that log or not at all.
+// NmsWebTrackingLog has no date, but shares ids with tracking logs: each row is deleted with the log of the same id.
 var trackingLogs = plan.Task{
 	Name:  "tracking-logs",
 	Title: "Tracking logs",
@@ -19,7 +19,7 @@ var trackingLogs = plan.Task{
 			Rules:  oldTrackingLogs,
 			Paired: &plan.Paired{Table: "NmsWebTrackingLog", Key: "iWebTrackingLogId", ID: "iTrackingLogId"},
 		},
-		// without these: their ids may be others', as in archives
+		// not paired: rows with the same ids may belong to other logs, as in archives
 		{On: trackingLogFamily.Included, Rules: oldTrackingLogs},
 		{
 			On:    plan.Table("NmsTrackingStats"),

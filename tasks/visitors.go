@@ -5,7 +5,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Adobe's page gives a fixed 30 days, and also says that the option decides; here the option decides.
+// Adobe's page gives both a fixed delay of 30 days and the option. The option is used here.
 var visitors = plan.Task{
 	Name:        "visitors",
 	Title:       "Anonymous visitors",

@@ -2,9 +2,9 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/plan"
 
-// pastHistory says that a date is older than the history of the row's workflow. That is kept for iHistory days, 0 means
-// forever, and at most for what fits in 32-bit seconds. The interval is in hours, since a day in a zone with daylight
-// saving does not always have 24 hours.
+// pastHistory returns the condition that a date is older than the history of the row's workflow. A history has iHistory
+// days, limited to what fits into 32 bits of seconds; 0 keeps it forever. The interval is in hours because a day does
+// not always have 24 hours in a zone with daylight saving time.
 func pastHistory(date string) plan.Part {
 	return plan.SQL{
 		Text: "EXISTS (SELECT FROM {w} WHERE w.iWorkflowId = r.iWorkflowId AND w.iWorkflowId <> 0 AND w.iHistory > 0 " +
@@ -23,8 +23,8 @@ func pastHistory(date string) plan.Part {
 	}
 }
 
-// There are two exceptions, without which installations have lost the data of lists and the histories of incremental
-// queries: names with the id of a list, and histories of workflows that are stopped.
+// Two kinds of work tables are not dropped, because installations have lost data of lists and histories of incremental
+// queries: tables with the id of an existing list in their names, and histories of stopped workflows.
 var workflowInstances = plan.Task{
 	Name:  "workflow-instances",
 	Title: "Workflow history and work tables",

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNoOptionTable is returned if options cannot be stored because XtkOption, or a column of it, is missing.
-var ErrNoOptionTable = errors.New("table XtkOption, or a column of it, is missing: options can not be stored")
+var ErrNoOptionTable = errors.New("table XtkOption, or a column of it, is missing: options cannot be stored")
 
 // KeepsMoments reports whether XtkOption can store a time from one run to the next: it has the necessary columns, and
 // row security does not hide its rows.
