@@ -2,7 +2,7 @@ package plan
 
 import "github.com/cleanupd/cleanupd/tasks/campaign"
 
-// Clause is a part of a rule, compiled to explain it for one row r.
+// Clause is a part of a rule, compile to explain it for one row r.
 type Clause struct {
 	// Text describes the part for people, with its numbers.
 	Text string
@@ -16,7 +16,7 @@ type Clause struct {
 // Clauses returns the parts of each rule that is applicable to a table. A rule matches a row if all its parts are true.
 func (p *Plan) Clauses(rules Rules, t *campaign.Table, env Env) (applicable [][]Clause) {
 	r := row{"r", t}
-	compiled := func(sql func(c *compiler) (string, bool)) (q Query, ok bool) {
+	compile := func(sql func(c *compiler) (string, bool)) (q Query, ok bool) {
 		c := &compiler{env: env, plan: &Plan{Task: p.Task}, table: t}
 		q.SQL, ok = sql(c)
 		q.Args = c.args
@@ -25,7 +25,7 @@ func (p *Plan) Clauses(rules Rules, t *campaign.Table, env Env) (applicable [][]
 	for _, rule := range rules {
 		var clauses []Clause
 		for _, part := range rule {
-			condition, ok := compiled(func(c *compiler) (string, bool) {
+			condition, ok := compile(func(c *compiler) (string, bool) {
 				if !part.applies(c, r) {
 					return "", false
 				}
@@ -35,7 +35,7 @@ func (p *Plan) Clauses(rules Rules, t *campaign.Table, env Env) (applicable [][]
 				clauses = nil
 				break
 			}
-			trueFrom, _ := compiled(func(c *compiler) (string, bool) { return part.trueFrom(c, r), true })
+			trueFrom, _ := compile(func(c *compiler) (string, bool) { return part.trueFrom(c, r), true })
 			clauses = append(clauses, Clause{part.describe(env), condition, trueFrom, part.columns()})
 		}
 		if clauses != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// delays returns the delays of a rule that depends on the run's clock: the zero value for a part without an option. It
-// returns none if the rule does not depend on the clock.
+// delays returns the delays of a rule that depends on the reference time: the zero value for a part without an option.
+// It returns none if the rule does not depend on that.
 func (rule Rule) delays() (delays []campaign.Option) {
 	for _, p := range rule {
 		switch p := p.(type) {
@@ -51,12 +51,12 @@ func (t Task) Cutoffs(env Env) map[string]time.Time {
 	return cutoffs
 }
 
-// WithoutDelays returns the task with only the rules that do not depend on the run's clock, and the steps that these
+// WithoutDelays returns the task with only the rules that do not depend on the reference time, and the steps that these
 // apply to.
 func (t Task) WithoutDelays() Task {
-	timed := func(rule Rule) bool { return rule.delays() != nil }
+	hasDelay := func(rule Rule) bool { return rule.delays() != nil }
 	untimed := func(rules Rules) (rest Rules, applies bool) {
-		rest = slices.DeleteFunc(slices.Clone(rules), timed)
+		rest = slices.DeleteFunc(slices.Clone(rules), hasDelay)
 		return rest, len(rules) == 0 || len(rest) > 0
 	}
 	hasParents := false

@@ -27,7 +27,7 @@ func compileDrop(p *Plan, kind WorkTables, env Env) {
 	d.InUse, d.HasOwners = idQuery(p, env, d.Owner, kind.Key, kind.InUse), existsQuery(p, env, d.Owner)
 	if kind.Lists {
 		d.Groups = env.Catalog.Table("NmsGroup")
-		c.plan.requireRights(c.env, d.Groups, "SELECT")
+		p.requireRights(env, d.Groups, "SELECT")
 		switch {
 		case d.Groups == nil:
 			p.note(severity.Info, "table NmsGroup is missing: tables with _grp and an id in their names stay")

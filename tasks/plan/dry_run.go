@@ -17,10 +17,7 @@ func (c *compiler) afterPredecessors(t *campaign.Table) string {
 	changed := map[string]string{} // the SQL of new values, by column
 	for _, task := range c.env.Predecessors {
 		switch set, sums := task.ParentSet, task.RollUp; {
-		case sums != nil && c.env.Catalog.Table(sums.Table) == t && t.Has(append([]string{
-			sums.Date,
-			sums.Total,
-		}, sums.By...)...):
+		case sums != nil && c.env.Catalog.Table(sums.Table) == t && t.Has(sums.Date, sums.Total) && t.Has(sums.By...):
 			return c.rolledUp(task, t)
 		case set != nil && c.env.Catalog.Table(set.Parent) == t && t.Has(set.Key):
 			ids := "(" + purge.In("v."+set.Key, c.bind(DryRunSet(task.Name), "bigint[]")) + ")"

@@ -25,13 +25,13 @@ var workTableName = regexp.MustCompile(`^(wkf|wkdlv_|wksimu_|grp[0-9])`)
 
 // Included selects the tables of the family that the operator includes, and notes the others that match it.
 func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) {
-	taken, err := f.Default(env, &Plan{})
+	defaults, err := f.Default(env, &Plan{})
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range env.Catalog.Tables(f.Matches) {
 		switch {
-		case slices.Contains(taken, t) || workTableName.MatchString(t.Name):
+		case slices.Contains(defaults, t) || workTableName.MatchString(t.Name):
 		case slices.Contains(env.Include[f.Task], t.Name):
 			found = append(found, t)
 		default:

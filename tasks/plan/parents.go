@@ -141,19 +141,19 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil
 	}
-	its := &Plan{Task: t}
-	set, err := compileParents(its, *t.ParentSet, c.env)
+	p := &Plan{Task: t}
+	set, err := compileParents(p, *t.ParentSet, c.env)
 	if err != nil {
 		return nil, err
 	}
-	logs, err := DeliveryAndExclusionLogs(c.env, its)
+	logs, err := DeliveryAndExclusionLogs(c.env, p)
 	if err != nil {
 		return nil, err
 	}
-	of := compiler{env: c.env, plan: its, table: c.table}
-	retained, rest := of.bind(ParentIDs{}, "bigint[]"), func(string) string { return "true" }
+	other := compiler{env: c.env, plan: p, table: c.table}
+	retained, rest := other.bind(ParentIDs{}, "bigint[]"), func(string) string { return "true" }
 	if c.env.DryRun { // rows that would be deleted need no logs
-		deleted := of.bind(DryRunParents(t.Name), "bigint[]")
+		deleted := other.bind(DryRunParents(t.Name), "bigint[]")
 		rest = func(message string) string { return messageOf(logs, message, deleted) + " IS NOT TRUE" }
 	}
 	var needed []string
@@ -161,7 +161,7 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 		if step.Message == "" {
 			continue
 		}
-		tables, err := step.On(c.env, its)
+		tables, err := step.On(c.env, p)
 		if err != nil {
 			return nil, err
 		}
@@ -169,9 +169,9 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 			if !t.Has(step.Message) {
 				continue
 			}
-			of.recordRead(t)
+			other.recordRead(t)
 			format := "EXISTS (SELECT FROM %[2]s AS m WHERE m.%[1]s = r.iBroadLogId AND %[3]s)"
-			if of.cannotJoin() {
+			if other.cannotJoin() {
 				format = "r.iBroadLogId IN (SELECT m.%[1]s FROM %[2]s AS m WHERE %[3]s)"
 			}
 			needed = append(needed, fmt.Sprintf(format, step.Message, t.Quoted(), rest("m."+step.Message)))
@@ -185,10 +185,10 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 		Parents: set,
 		Condition: purge.Condition{
 			Where: "r.iDeliveryId = ANY (" + retained + ") AND (" + strings.Join(needed, " OR ") + ")",
-			Args:  of.args,
+			Args:  other.args,
 		},
-		Elsewhere: of.elsewhere,
-		Rights:    its.Rights,
+		Elsewhere: other.elsewhere,
+		Rights:    p.Rights,
 	}, nil
 }
 

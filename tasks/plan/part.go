@@ -162,9 +162,9 @@ func operatorFor(values []int64, single, several string) string {
 
 func (p comparison) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
 
-// joinValues returns the values, separated by a text.
-func (p comparison) joinValues(between string) string {
-	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), between), "[]")
+// joinValues returns the values, with a text between them.
+func (p comparison) joinValues(separator string) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), separator), "[]")
 }
 
 func (p comparison) sql(_ *compiler, r row) (string, bool) {
