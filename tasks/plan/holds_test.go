@@ -1,0 +1,132 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// The conditions of a job cover every way in which its rows can be on hold: by a column, a message, a row with the same
+// id, a foreign key, or as a whole.
+func TestHoldConditions(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Superuser(
+		`CREATE TABLE children (irecipientid int, ivisitorid int REFERENCES nmsvisitor (ivisitorid) ON DELETE ` +
+			`CASCADE)`,
+	)
+	db.Superuser("ALTER TABLE children OWNER TO neolane")
+	env := envOf(t, db)
+	env.Pipeline = []plan.Task{{
+		ParentSet: deletedDeliveries,
+		Steps: []plan.Step{
+			{On: plan.Table("NmsCouponValue"), Message: "iMessageId"},
+			{On: plan.Table("NmsTrackingLogRcp"), Link: "iDeliveryId", Paired: &plan.Paired{
+				Table: "NmsWebTrackingLog", Key: "iWebTrackingLogId", ID: "iTrackingLogId",
+			}},
+		},
+	}}
+	const ofDeliveries = "l.iDeliveryId IN (SELECT unnest($1::bigint[]))"
+	for name, c := range map[string]struct {
+		table         string
+		holds         plan.Holds
+		where, column string
+	}{
+		"the whole table": {"NmsVisitor", plan.Holds{Tables: []string{"nmsvisitor"}}, "true", ""},
+		"everything":      {"NmsVisitor", plan.Holds{Everything: true}, "true", ""},
+		"a column": {
+			"NmsBroadLogRcp",
+			plan.Holds{Recipients: []int64{1}},
+			"r.iRecipientId IN (SELECT unnest($1::bigint[]))", "iRecipientId",
+		},
+		"a column of an included table": {
+			"NmsBroadLogRcp",
+			plan.Holds{Deliveries: []int64{1}},
+			"r.iDeliveryId IN (SELECT unnest($1::bigint[]))", "iDeliveryId",
+		},
+		"a message": {
+			"NmsCouponValue",
+			plan.Holds{Deliveries: []int64{1}},
+			`EXISTS (SELECT FROM "public"."nmsbroadlogmid" AS l WHERE l.iBroadLogId = r.iMessageId AND (` +
+				ofDeliveries + "))", "iMessageId",
+		},
+		"a row with the same id": {
+			"NmsWebTrackingLog",
+			plan.Holds{Deliveries: []int64{1}},
+			`EXISTS (SELECT FROM "public"."nmstrackinglogrcp" AS l WHERE l.iTrackingLogId = r.iWebTrackingLogId AND (` +
+				ofDeliveries + "))", "iWebTrackingLogId",
+		},
+		"a foreign key": {
+			"NmsVisitor",
+			plan.Holds{Recipients: []int64{1}},
+			`EXISTS (SELECT FROM "public"."children" AS k1 WHERE k1.ivisitorid = r.ivisitorid AND (k1.iRecipientId IN ` +
+				"(SELECT unnest($1::bigint[]))))", "ivisitorid",
+		},
+	} {
+		env.Holds = c.holds
+		env.Holds.Names = []string{"hold"}
+		found := compileStep(t, nil, plan.Step{On: plan.Table(c.table)}, env).OnHold
+		i := slices.IndexFunc(found, func(h plan.HoldCondition) bool { return h.Condition.Where == c.where })
+		if i < 0 {
+			t.Errorf("%s: no condition %s in %+v", name, c.where, found)
+			continue
+		}
+		if found[i].Column != c.column {
+			t.Errorf("%s: column %q, not %q", name, found[i].Column, c.column)
+		}
+	}
+}
+
+// A job of a table without rows on hold has no conditions.
+func TestNoHoldConditions(t *testing.T) {
+	t.Parallel()
+	env := envOf(t, pgtest.Campaign(t))
+	env.Holds = plan.Holds{Names: []string{"hold"}, Deliveries: []int64{1}}
+	if found := compileStep(t, nil, plan.Step{On: plan.Table("XtkReject")}, env).OnHold; found != nil {
+		t.Errorf("%+v", found)
+	}
+}
+
+// Rows are retained if the role cannot see which of them foreign keys connect with rows on hold.
+func TestHiddenRowsOnHold(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Superuser(
+		`CREATE TABLE children (irecipientid int, ivisitorid int REFERENCES nmsvisitor (ivisitorid) ON DELETE ` +
+			`CASCADE)`,
+	)
+	env := envOf(t, db)
+	env.Holds = plan.Holds{Names: []string{"hold"}, Recipients: []int64{1}}
+	p := compile(t, plan.Task{Steps: []plan.Step{{On: plan.Table("NmsVisitor")}}}, env)
+	if !slices.ContainsFunc(p.Jobs[0].OnHold, func(h plan.HoldCondition) bool { return h.Condition.Where == "true" }) {
+		t.Errorf("no condition retains all rows: %+v", p.Jobs[0].OnHold)
+	}
+	if !slices.ContainsFunc(p.Notes, func(n plan.Note) bool { return strings.Contains(n.Text, "GRANT SELECT ON") }) {
+		t.Errorf("no note names the missing right: %v", p.Notes)
+	}
+}
+
+// A work table is on hold by its name, its owner, a list in its name, or one of its partitions.
+func TestWorkTablesOnHold(t *testing.T) {
+	t.Parallel()
+	table := campaign.WorkTable{Name: "wkf7_grp9", ID: 7, Partitions: []string{"wkf7_p1"}}
+	for name, c := range map[string]struct {
+		holds plan.Holds
+		want  bool
+	}{
+		"its name":          {plan.Holds{Tables: []string{"WKF7_grp9"}}, true},
+		"its partition":     {plan.Holds{Tables: []string{"wkf7_p1"}}, true},
+		"its owner":         {plan.Holds{Workflows: []int64{7}}, true},
+		"its list":          {plan.Holds{Lists: []int64{9}}, true},
+		"another owner":     {plan.Holds{Workflows: []int64{9}}, false},
+		"an owner's number": {plan.Holds{Deliveries: []int64{7}}, false},
+	} {
+		if got := c.holds.WorkTable(table, "XtkWorkflow"); got != c.want {
+			t.Errorf("%s: %t, not %t", name, got, c.want)
+		}
+	}
+}
