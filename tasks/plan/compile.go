@@ -47,11 +47,17 @@ func Compile(t Task, env Env) (*Plan, error) {
 		}
 	}
 	if t.RollUp != nil {
-		if err := p.compileRollUp(env, env.Catalog.Table(t.RollUp.Table)); err != nil {
-			return nil, err
+		table := env.Catalog.Table(t.RollUp.Table)
+		p.requireRights(env, table, "SELECT", "INSERT", "DELETE")
+		if table != nil {
+			onHold, err := holdFinder{env, p, table}.onHold()
+			if err != nil {
+				return nil, err
+			}
+			p.RollUpOnHold = onHold.Where != ""
 		}
 	}
-	if t.Advances != (campaign.Option{}) {
+	if t.RollUp != nil || t.Advances != (campaign.Option{}) {
 		p.requireRights(env, env.Catalog.Table("XtkOption"), "INSERT")
 	}
 	for _, kind := range t.Drops {
@@ -61,20 +67,6 @@ func Compile(t Task, env Env) (*Plan, error) {
 	slices.SortFunc(p.SkippedTables, func(a, b *campaign.Table) int { return strings.Compare(a.Name, b.Name) })
 	p.SkippedTables = slices.Compact(p.SkippedTables)
 	return p, nil
-}
-
-// compileRollUp adds the rights to roll up a table, nil if it is missing, and finds out whether rows of it are on hold.
-func (p *Plan) compileRollUp(env Env, table *campaign.Table) error {
-	p.requireRights(env, table, "SELECT", "INSERT", "DELETE")
-	if table != nil {
-		onHold, err := holdFinder{env, p, table}.onHold()
-		if err != nil {
-			return err
-		}
-		p.RollUpOnHold = onHold.Where != ""
-	}
-	p.requireRights(env, env.Catalog.Table("XtkOption"), "INSERT")
-	return nil
 }
 
 // stepCompiler compiles one step.

@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// delays returns the delays of a rule that depends on the reference time: the zero value for a part without an option.
-// It returns none if the rule does not depend on that.
+// delays returns the delays that a rule subtracts from the reference time: the zero value if it uses that without an
+// option. It returns none if the rule does not depend on the reference time.
 func (rule Rule) delays() (delays []campaign.Option) {
 	for _, p := range rule {
 		switch p := p.(type) {

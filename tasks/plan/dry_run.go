@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -62,10 +63,7 @@ func (c *compiler) addUpdates(changed map[string]string, t *campaign.Table, step
 	for _, a := range step.Update {
 		if n, ok := a.Value.(Number); ok && t.Has(a.Column) {
 			column := strings.ToLower(a.Column)
-			before, ok := changed[column]
-			if !ok {
-				before = "v." + column
-			}
+			before := cmp.Or(changed[column], "v."+column)
 			changed[column] = fmt.Sprintf("CASE WHEN %s AND %s THEN %d ELSE %s END", ids, rules, n, before)
 		}
 	}

@@ -137,13 +137,7 @@ type WorkTables struct {
 
 // OptionNames returns the names of the options that the task reads.
 func (t Task) OptionNames() []string {
-	var options []campaign.Option
-	if t.ParentSet != nil {
-		options = t.ParentSet.Rules.options()
-	}
-	for _, s := range t.Steps {
-		options = append(options, s.Rules.options()...)
-	}
+	options := t.allRules().options()
 	if t.RollUp != nil {
 		options = append(options, t.RollUp.Since)
 	}
