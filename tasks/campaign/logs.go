@@ -43,8 +43,8 @@ func (t *Table) IsTrackingLog() bool { return t.inFamily(trackingLogs) }
 // knownLogs are the logs among the known tables.
 var knownLogs = []string{"nmsbroadlogrcp", "nmsbroadlogmid", "nmsexcludelogrcp", "nmstrackinglogrcp"}
 
-// mayBeLog reports whether a table that is in no family of logs may still be a log: another table of the application is
-// not.
+// mayBeLog reports whether a table that does not look like a log of one family may still be one. Logs of other families
+// and known tables of other kinds are not.
 func (t *Table) mayBeLog() bool {
 	return !t.IsDeliveryLog() && !t.IsTrackingLog() && (!t.isKnown() || slices.Contains(knownLogs, t.Name))
 }
